@@ -1,0 +1,38 @@
+# `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check bench soak clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## compile everything
+	@scripts/setup build
+	rebar3 compile
+	@# The commands look for these binaries there, wherever else cargo is told to build.
+	@! command -v cargo >/dev/null || cargo build --quiet --release --locked \
+		--manifest-path bench/native/Cargo.toml --target-dir bench/native/target
+
+demo: build ## stock gen_tcp beside Weir on real traffic, in two minutes
+	@scripts/setup demo
+	bin/weir demo
+
+test: ## run all tests
+	@scripts/setup build test
+	@scripts/test
+
+check: ## formatting, lints, compiler warnings, xref, dialyzer
+	@scripts/setup build check
+	@scripts/check
+
+bench: build ## the full matrix of measurements, into bench/results
+	@scripts/setup demo
+	bin/weir bench
+
+soak: build ## ten minutes of random mixtures, every byte checked
+	@scripts/setup test
+	rebar3 ct --dir apps/weir/soak
+
+clean: ## remove what was built
+	rm -rf _build apps/weir/native/target bench/native/target
+	rm -f apps/weir/priv/weir_nif.so

@@ -1,0 +1,23 @@
+//! The atoms that cross the boundary.
+
+rustler::atoms! {
+    ok, error, wait, undefined,
+    inet_tag = "$inet", weir_tag = "$weir",
+    tcp, tcp_closed, tcp_error, tcp_passive,
+    closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,
+    r#true = "true", r#false = "false", once, infinity,
+    binary, list, raw,
+    read, write, read_write, flush, now, descriptor, any, loopback,
+    weir_wake, stale, armed, busy, replied, done,
+    weir_pollsets, weir_descriptors, exhausted, recovered,
+    down = "DOWN", socket, normal,
+    // Options.
+    active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
+    send_timeout_close, high_watermark, low_watermark, exit_on_close, show_econnreset,
+    // Statistics.
+    recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
+    // Information.
+    owner, pollset, state, open, listening, connecting, connected, acceptors, fd, module,
+    polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, reads, read_bytes, writes,
+    written_bytes, short_writes, accepts, sockets, moved_in, moved_out,
+}

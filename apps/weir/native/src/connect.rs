@@ -1,0 +1,68 @@
+//! Connecting.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustler::Env;
+
+use crate::socket::{Socket, State, Waiter};
+use crate::{atoms, errno};
+
+/// Begins to connect. True if that is done already, false if the calling process waits for the answer.
+pub fn begin(socket: &mut Socket, address: SocketAddr) -> rustix::io::Result<bool> {
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::BADF);
+    };
+    match rustix::net::connect(fd.as_fd(), &address) {
+        Ok(()) => {
+            socket.state = State::Connected;
+            Ok(true)
+        }
+        // An interrupted connect goes on by itself; see connect(2).
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            socket.state = State::Connecting;
+            (socket.readable, socket.writable) = (false, false);
+            socket.register()?;
+            Ok(false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Makes the calling process wait for the connection. Returns its operation.
+pub fn await_connection(env: Env, socket: &mut Socket) -> u32 {
+    let operation = socket.next_operation();
+    socket.connector = Some(Waiter {
+        pid: env.pid(),
+        operation,
+    });
+    operation
+}
+
+/// The kernel has news of the connection.
+pub fn serve(env: Env, socket: &mut Socket) {
+    let Some(fd) = &socket.fd else { return };
+    if !socket.writable && !socket.hung_up {
+        return;
+    }
+    let outcome = match rustix::net::sockopt::socket_error(fd.as_fd()) {
+        Ok(outcome) => outcome,
+        Err(errno) => Err(errno),
+    };
+    let connector = socket.connector.take();
+    match outcome {
+        Ok(()) => {
+            socket.state = State::Connected;
+            if let Some(waiter) = connector {
+                socket.answer(env, waiter, atoms::ok());
+            }
+        }
+        Err(errno) => {
+            socket.state = State::Open;
+            if let Some(waiter) = connector {
+                socket.answer(env, waiter, (atoms::error(), errno::atom(env, errno)));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What a pollset has done since it was made: always on, and cheap enough to be.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+/// Buckets of the histogram of events per poll: bucket `i` counts polls with 2^i to 2^(i+1)-1 events.
+pub const BUCKETS: usize = 10;
+
+/// The counters of one pollset. Relaxed atomics: they are read for show, and order nothing.
+#[derive(Default)]
+pub struct Counters {
+    pub polls: AtomicU64,
+    pub empty_polls: AtomicU64,
+    pub events: AtomicU64,
+    /// Fewest and most events of a poll that found any; the minimum is kept inverted so that zero means none yet.
+    events_min_inverted: AtomicU64,
+    pub events_max: AtomicU64,
+    pub events_log2: [AtomicU64; BUCKETS],
+    pub sleeps: AtomicU64,
+    pub asleep_ns: AtomicU64,
+    pub reads: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub writes: AtomicU64,
+    pub written_bytes: AtomicU64,
+    pub short_writes: AtomicU64,
+    pub accepts: AtomicU64,
+    pub sockets: AtomicI64,
+    pub moved_in: AtomicU64,
+    pub moved_out: AtomicU64,
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+impl Counters {
+    /// Notes a poll that gave `events`. Only the poller calls this, so minimum and maximum need no loop.
+    pub fn polled(&self, events: u64) {
+        add(&self.polls, 1);
+        if events == 0 {
+            add(&self.empty_polls, 1);
+            return;
+        }
+        add(&self.events, events);
+        if events > self.events_max.load(Relaxed) {
+            self.events_max.store(events, Relaxed);
+        }
+        if u64::MAX - events > self.events_min_inverted.load(Relaxed) {
+            self.events_min_inverted.store(u64::MAX - events, Relaxed);
+        }
+        let bucket = (events.ilog2() as usize).min(BUCKETS - 1);
+        add(&self.events_log2[bucket], 1);
+    }
+
+    /// Fewest events of a poll that found any; zero when there was none.
+    pub fn events_min(&self) -> u64 {
+        match self.events_min_inverted.load(Relaxed) {
+            0 => 0,
+            inverted => u64::MAX - inverted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_fall_into_their_buckets() {
+        let counters = Counters::default();
+        for events in [0, 1, 2, 3, 4, 255, 256, 100_000] {
+            counters.polled(events);
+        }
+        let buckets: Vec<u64> = counters.events_log2.iter().map(|b| b.load(Relaxed)).collect();
+        assert_eq!(buckets, [1, 2, 1, 0, 0, 0, 0, 1, 1, 1]);
+        assert_eq!(counters.polls.load(Relaxed), 8);
+        assert_eq!(counters.empty_polls.load(Relaxed), 1);
+        assert_eq!((counters.events_min(), counters.events_max.load(Relaxed)), (1, 100_000));
+    }
+
+    #[test]
+    fn no_events_have_no_minimum() {
+        let counters = Counters::default();
+        counters.polled(0);
+        assert_eq!(counters.events_min(), 0);
+    }
+}

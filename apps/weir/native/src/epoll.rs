@@ -1,0 +1,57 @@
+//! An epoll instance, edge-triggered.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Result;
+
+use crate::handle::Handle;
+
+/// Events that one call takes from the kernel.
+pub const BATCH: usize = 256;
+
+/// An epoll instance in which each descriptor is registered once, for all events, edge-triggered: an event says that
+/// something has changed since the last one, and what was not used up is remembered by the socket, not by the kernel.
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+impl Epoll {
+    /// A new instance (epoll_create1(2): EMFILE, ENFILE, ENOMEM).
+    pub fn new() -> Result<Epoll> {
+        Ok(Epoll {
+            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    /// The instance's own descriptor, which is readable when an event waits.
+    pub fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
+    /// Closing the descriptor takes it out again.
+    pub fn add(&self, fd: BorrowedFd, handle: Handle) -> Result<()> {
+        let events = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(handle.raw()), events)
+    }
+
+    /// Takes a descriptor out that stays open.
+    pub fn delete(&self, fd: BorrowedFd) -> Result<()> {
+        epoll::delete(self.fd.as_fd(), fd)
+    }
+
+    /// Takes what is ready into `space`, without waiting, and returns it.
+    pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>; BATCH]) -> &'a [epoll::Event] {
+        const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(self.fd.as_fd(), space, Some(&NO_WAIT)) {
+            Ok((events, _)) => events,
+            // EINTR: the next poll takes them. EBADF and EINVAL cannot be: the descriptor is ours.
+            Err(_) => &[],
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The name of a socket: what Erlang holds and what epoll gives back.
+
+/// A slot of the socket table together with the generation of the socket that lives there.
+///
+/// A slot is used again after a close, with the next generation, so that a late event, message or call for the closed
+/// socket finds that it is not meant. The number fits an immediate integer of the VM (59 bits): a message that carries
+/// it needs no heap beyond its tuple, and no reference count is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle(u64);
+
+const SLOT_BITS: u32 = 24;
+
+/// Slots that a handle can name: 16 million sockets.
+pub const SLOTS: u32 = 1 << SLOT_BITS;
+
+impl Handle {
+    /// The handle of `slot` (below [`SLOTS`]) in its `generation`.
+    pub fn new(slot: u32, generation: u32) -> Handle {
+        debug_assert!(slot < SLOTS);
+        Handle(u64::from(generation) << SLOT_BITS | u64::from(slot))
+    }
+
+    /// The handle behind a number from outside; nothing is known of it but that it has the form of one.
+    pub fn from_raw(raw: u64) -> Option<Handle> {
+        (raw >> (SLOT_BITS + 32) == 0).then_some(Handle(raw))
+    }
+
+    /// The number that stands for this handle in Erlang and in epoll.
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// The slot of the table.
+    pub fn slot(self) -> u32 {
+        (self.0 & u64::from(SLOTS - 1)) as u32
+    }
+
+    /// Which of the sockets that have lived in the slot.
+    pub fn generation(self) -> u32 {
+        (self.0 >> SLOT_BITS) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_survive_packing() {
+        for slot in [0, 1, 4711, SLOTS - 1] {
+            for generation in [0, 1, u32::MAX] {
+                let handle = Handle::new(slot, generation);
+                assert_eq!((handle.slot(), handle.generation()), (slot, generation));
+                assert_eq!(Handle::from_raw(handle.raw()), Some(handle));
+            }
+        }
+    }
+
+    #[test]
+    fn fits_an_immediate_integer() {
+        assert!(Handle::new(SLOTS - 1, u32::MAX).raw() < 1 << 59);
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        assert_eq!(Handle::from_raw(1 << 56), None);
+        assert_eq!(Handle::from_raw(u64::MAX), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! The native engine of Weir: pollsets, sockets, queues and counters.
+//!
+//! Erlang's side of the boundary is the module `weir_nif`; ours is [`nif`]. Below it, a socket lives in a slot of the
+//! [`table`] under a lock of its own; a [`pollset`] names the sockets that are ready; [`input`] and [`output`] move
+//! bytes. What can be a value without the VM and the kernel is one, with its tests beside it: [`handle`], [`active`],
+//! [`send_queue`], [`input_buffer`], [`counters`], [`statistics`], [`work`].
+//!
+//! Locks are taken in the order socket, ready list of a pollset; a second socket is locked only while it is being made.
+
+mod accept;
+mod active;
+mod address;
+mod atoms;
+mod connect;
+mod counters;
+mod epoll;
+mod errno;
+mod handle;
+mod held;
+mod input;
+mod input_buffer;
+mod message;
+mod nif;
+mod options;
+mod output;
+mod owner;
+mod pollset;
+mod send_queue;
+mod socket;
+mod sockopt;
+mod statistics;
+mod table;
+mod work;
+
+rustler::init!("weir_nif");

@@ -1,0 +1,56 @@
+//! The messages of gen_tcp.
+
+use rustler::{Atom, Encoder, Env, Term};
+
+use crate::owner::Subscriber;
+use crate::socket::Socket;
+use crate::{atoms, handle::Handle};
+
+/// A socket as the user holds it: `{'$inet', Module, Handle}`. Equal terms for equal sockets, at no cost but a tuple.
+fn socket_term<'a>(env: Env<'a>, module: Option<Atom>, handle: Handle) -> Term<'a> {
+    (atoms::inet_tag(), module, handle.raw()).encode(env)
+}
+
+fn tell(env: Env, socket: &Socket, message: impl Encoder) {
+    // An owner that died meanwhile closes the socket by its monitor; nothing is to be done here.
+    if let Some(owner) = socket.owner {
+        let _ = env.send(&owner, message);
+    }
+}
+
+/// `{tcp, Socket, Data}` to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
+pub fn data(env: Env, socket: &mut Socket, data: Term) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let (active, passive) = socket.options.active.delivered();
+    socket.options.active = active;
+    tell(env, socket, (atoms::tcp(), term, data));
+    if passive {
+        tell(env, socket, (atoms::tcp_passive(), term));
+    }
+}
+
+/// `{tcp_passive, Socket}` to the owner.
+pub fn passive(env: Env, socket: &Socket) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_passive(), term));
+}
+
+/// `{tcp_closed, Socket}` to the owner.
+pub fn closed(env: Env, socket: &Socket) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_closed(), term));
+}
+
+/// `{tcp_error, Socket, Reason}` to the owner.
+pub fn error(env: Env, socket: &Socket, reason: Atom) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_error(), term, reason));
+}
+
+/// `{'DOWN', Reference, socket, Socket, normal}` to a process that monitors the socket.
+pub fn down(env: Env, socket: &Socket, subscriber: Subscriber) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let reference = subscriber.reference_in(env);
+    let message = (atoms::down(), reference, atoms::socket(), term, atoms::normal());
+    let _ = env.send(&subscriber.pid, message);
+}

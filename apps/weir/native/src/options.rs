@@ -1,0 +1,307 @@
+//! setopts and getopts.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libc::c_int;
+use rustix::io::Errno;
+use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
+
+use crate::active::{Active, Counted};
+use crate::socket::{Linger, Socket, State};
+use crate::work::Work;
+use crate::{atoms, input, message, sockopt};
+
+/// The largest value of a raw option that getopts returns.
+const RAW_MAX: usize = 64 * 1024;
+
+/// An option with its value, decoded.
+pub enum Setting<'a> {
+    Active(Active),
+    Count(i16),
+    List(bool),
+    Raw(c_int, c_int, Binary<'a>),
+    Int(c_int, c_int, c_int),
+    ReceiveBuffer(c_int),
+    Linger(libc::linger),
+    Buffer(u32),
+    HighWatermark(u32),
+    LowWatermark(u32),
+    SendTimeout(Option<u32>),
+    SendTimeoutClose(bool),
+    ExitOnClose(bool),
+    ShowEconnreset(bool),
+    /// `{packet, raw}`, the only one there is.
+    Packet,
+}
+
+/// Options of type int or boolean that are the kernel's alone.
+fn kernel_option(name: Atom) -> Option<(c_int, c_int, bool)> {
+    let (level, option, boolean) = if name == atoms::nodelay() {
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY, true)
+    } else if name == atoms::reuseaddr() {
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR, true)
+    } else if name == atoms::reuseport() {
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT, true)
+    } else if name == atoms::keepalive() {
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, true)
+    } else if name == atoms::sndbuf() {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF, false)
+    } else if name == atoms::recbuf() {
+        (libc::SOL_SOCKET, libc::SO_RCVBUF, false)
+    } else {
+        return None;
+    };
+    Some((level, option, boolean))
+}
+
+impl<'a> Setting<'a> {
+    /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
+    pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
+        if let Ok((raw, level, option, value)) = term.decode::<(Atom, c_int, c_int, Binary)>() {
+            return if raw == atoms::raw() {
+                Ok(Setting::Raw(level, option, value))
+            } else {
+                Err(Error::BadArg)
+            };
+        }
+        let (name, value): (Atom, Term) = term.decode()?;
+        if name == atoms::active() {
+            return active(value);
+        }
+        if let Some((level, option, boolean)) = kernel_option(name) {
+            return Ok(match boolean {
+                true => Setting::Int(level, option, value.decode::<bool>()?.into()),
+                false if option == libc::SO_RCVBUF => Setting::ReceiveBuffer(value.decode()?),
+                false => Setting::Int(level, option, value.decode()?),
+            });
+        }
+        if name == atoms::mode() {
+            return one_of(value, &[(atoms::list(), true), (atoms::binary(), false)]).map(Setting::List);
+        }
+        if name == atoms::packet() {
+            return match value.decode::<i64>() {
+                Ok(0) => Ok(Setting::Packet),
+                _ => one_of(value, &[(atoms::raw(), ())]).map(|()| Setting::Packet),
+            };
+        }
+        if name == atoms::send_timeout() {
+            return match value.decode::<u32>() {
+                Ok(milliseconds) => Ok(Setting::SendTimeout(Some(milliseconds))),
+                Err(_) => one_of(value, &[(atoms::infinity(), None)]).map(Setting::SendTimeout),
+            };
+        }
+        if name == atoms::linger() {
+            let (on, seconds): (bool, c_int) = value.decode()?;
+            return Ok(Setting::Linger(libc::linger {
+                l_onoff: on.into(),
+                l_linger: seconds,
+            }));
+        }
+        if name == atoms::buffer() {
+            Ok(Setting::Buffer(value.decode()?))
+        } else if name == atoms::high_watermark() {
+            Ok(Setting::HighWatermark(value.decode()?))
+        } else if name == atoms::low_watermark() {
+            Ok(Setting::LowWatermark(value.decode()?))
+        } else if name == atoms::send_timeout_close() {
+            Ok(Setting::SendTimeoutClose(value.decode()?))
+        } else if name == atoms::exit_on_close() {
+            Ok(Setting::ExitOnClose(value.decode()?))
+        } else if name == atoms::show_econnreset() {
+            Ok(Setting::ShowEconnreset(value.decode()?))
+        } else {
+            Err(Error::BadArg)
+        }
+    }
+}
+
+fn active(value: Term) -> NifResult<Setting> {
+    if let Ok(n) = value.decode::<i16>() {
+        return Ok(Setting::Count(n));
+    }
+    let modes = [
+        (atoms::r#true(), Active::Always),
+        (atoms::r#false(), Active::Passive),
+        (atoms::once(), Active::Once),
+    ];
+    one_of(value, &modes).map(Setting::Active)
+}
+
+fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
+    let atom: Atom = value.decode()?;
+    choices.iter().find(|(name, _)| *name == atom).map(|&(_, choice)| choice).ok_or(Error::BadArg)
+}
+
+/// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says), and delivers
+/// data that waited for a socket that has become active.
+pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work) -> rustix::io::Result<()> {
+    let mut activated = false;
+    for setting in settings {
+        match *setting {
+            Setting::Active(mode) => socket.options.active = mode,
+            Setting::Count(n) => match socket.options.active.add(n) {
+                Counted::Mode(mode) => socket.options.active = mode,
+                Counted::OutOfRange => return Err(Errno::INVAL),
+                Counted::Exhausted => {
+                    socket.options.active = Active::Passive;
+                    message::passive(env, socket);
+                }
+            },
+            _ => apply(socket, setting)?,
+        }
+        activated |= matches!(setting, Setting::Active(_) | Setting::Count(_)) && socket.is_active();
+    }
+    if activated {
+        activate(env, socket, work);
+    }
+    Ok(())
+}
+
+fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
+    let Socket { fd, options, .. } = socket;
+    // A socket whose descriptor is closed takes options, as a port without one does.
+    let fd = fd.as_ref().map(|fd| fd.as_fd());
+    match setting {
+        Setting::Active(_) | Setting::Count(_) | Setting::Packet => {}
+        Setting::List(list) => options.list = *list,
+        Setting::Buffer(size) => options.buffer = (*size).max(1),
+        Setting::SendTimeout(timeout) => options.send_timeout = *timeout,
+        Setting::SendTimeoutClose(close) => options.send_timeout_close = *close,
+        Setting::ExitOnClose(exit) => options.exit_on_close = *exit,
+        Setting::ShowEconnreset(show) => options.show_econnreset = *show,
+        Setting::HighWatermark(high) => {
+            options.high_watermark = *high;
+            options.low_watermark = options.low_watermark.min(*high);
+        }
+        Setting::LowWatermark(low) => options.low_watermark = (*low).min(options.high_watermark),
+        Setting::Linger(linger) => {
+            options.linger = match (linger.l_onoff, linger.l_linger) {
+                (0, _) => Linger::Off,
+                (_, 0) => Linger::Reset,
+                _ => Linger::Wait,
+            };
+            set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
+        }
+        Setting::ReceiveBuffer(size) => {
+            options.buffer = options.buffer.max((*size).max(0) as u32);
+            set_kernel(fd, |fd| sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, *size));
+        }
+        Setting::Int(level, name, value) => set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value)),
+        Setting::Raw(level, name, value) => set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value)),
+    }
+    Ok(())
+}
+
+/// Sets an option of the kernel. The inet driver passes over what the kernel refuses, and so must we.
+fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io::Result<()>) {
+    if let Some(fd) = fd {
+        let _ = set(fd);
+    }
+}
+
+/// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
+pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
+    match socket.state {
+        State::Connected => {
+            // Whoever asks again after the end is told again.
+            socket.readable |= std::mem::take(&mut socket.read_closed);
+            input::serve(env, socket, work);
+        }
+        State::Closed => {
+            if std::mem::take(&mut socket.late_econnreset) {
+                message::error(env, socket, atoms::econnreset());
+            }
+            message::closed(env, socket);
+            if socket.options.exit_on_close {
+                socket.release(env);
+            }
+        }
+        State::Free | State::Open | State::Listening | State::Connecting => {}
+    }
+}
+
+/// The value of an option as `{Name, Value}` or `{raw, Level, Option, Value}`. Nothing where the kernel gives none, as
+/// in gen_tcp; badarg for an unknown name.
+pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Option<Term<'a>>> {
+    let fd = socket.fd.as_ref().map(|fd| fd.as_fd());
+    if let Ok((raw, level, option, space)) = name.decode::<(Atom, c_int, c_int, Term)>() {
+        if raw != atoms::raw() {
+            return Err(Error::BadArg);
+        }
+        return get_raw(env, fd, level, option, space);
+    }
+    let option: Atom = name.decode()?;
+    if let Some((level, number, boolean)) = kernel_option(option) {
+        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, level, number).ok());
+        return Ok(value.map(|value| match boolean {
+            true => (option, value != 0).encode(env),
+            false => (option, value).encode(env),
+        }));
+    }
+    if option == atoms::linger() {
+        let value = fd.and_then(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok());
+        return Ok(value.map(|value| (option, (value.l_onoff != 0, value.l_linger)).encode(env)));
+    }
+    let options = &socket.options;
+    let value = if option == atoms::active() {
+        match options.active {
+            Active::Passive => false.encode(env),
+            Active::Always => true.encode(env),
+            Active::Once => atoms::once().encode(env),
+            Active::Count(n) => n.encode(env),
+        }
+    } else if option == atoms::mode() {
+        if options.list { atoms::list() } else { atoms::binary() }.encode(env)
+    } else if option == atoms::packet() {
+        0.encode(env)
+    } else if option == atoms::buffer() {
+        options.buffer.encode(env)
+    } else if option == atoms::high_watermark() {
+        options.high_watermark.encode(env)
+    } else if option == atoms::low_watermark() {
+        options.low_watermark.encode(env)
+    } else if option == atoms::send_timeout() {
+        match options.send_timeout {
+            Some(milliseconds) => milliseconds.encode(env),
+            None => atoms::infinity().encode(env),
+        }
+    } else if option == atoms::send_timeout_close() {
+        options.send_timeout_close.encode(env)
+    } else if option == atoms::exit_on_close() {
+        options.exit_on_close.encode(env)
+    } else if option == atoms::show_econnreset() {
+        options.show_econnreset.encode(env)
+    } else {
+        return Err(Error::BadArg);
+    };
+    Ok(Some((option, value).encode(env)))
+}
+
+/// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
+fn get_raw<'a>(
+    env: Env<'a>,
+    fd: Option<BorrowedFd>,
+    level: c_int,
+    option: c_int,
+    space: Term<'a>,
+) -> NifResult<Option<Term<'a>>> {
+    let size = match space.decode::<Binary>() {
+        Ok(binary) => binary.len(),
+        Err(_) => space.decode()?,
+    };
+    if size > RAW_MAX {
+        return Err(Error::BadArg);
+    }
+    let mut bytes = vec![0; size];
+    if let Ok(binary) = space.decode::<Binary>() {
+        // Some options read their argument before they overwrite it.
+        bytes.copy_from_slice(&binary);
+    }
+    let Some(Ok(length)) = fd.map(|fd| sockopt::get_bytes(fd, level, option, &mut bytes)) else {
+        return Ok(None);
+    };
+    let mut value = NewBinary::new(env, length);
+    value.as_mut_slice().copy_from_slice(&bytes[..length]);
+    let value: Term = value.into();
+    Ok(Some((atoms::raw(), level, option, value).encode(env)))
+}

@@ -1,0 +1,273 @@
+//! From the caller to the kernel: writing and queueing.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
+use rustler::{Binary, Env};
+
+use crate::counters::add;
+use crate::held::HeldBinary;
+use crate::send_queue::SendQueue;
+use crate::socket::{Output, Reason, SendWait, Socket, State, Waiter};
+use crate::work::Work;
+use crate::{atoms, pollset};
+
+/// Slices and bytes of one write. The bytes bound how long the kernel copies.
+const SLICES: usize = 64;
+const WRITE: usize = 256 * 1024;
+
+/// How a send went.
+pub enum Sent {
+    /// The kernel or the queue has all of it.
+    Done,
+    /// The caller waits for an answer to this operation.
+    Wait(u32),
+    Failed(Reason),
+}
+
+/// Sends `parts` for `pid`, in its own time slice: written at once as far as the kernel takes them, and queued by
+/// reference from there on.
+pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) -> Sent {
+    if socket.state != State::Connected {
+        return Sent::Failed(socket.send_refused());
+    }
+    if let Some(output) = &socket.output {
+        if output.shutdown.is_some() {
+            return Sent::Failed(socket.output_failed(env, Errno::PIPE, true));
+        }
+        if output.full {
+            return Sent::Wait(await_queue(env, socket, SendWait::Refused));
+        }
+    }
+    let size = parts.iter().map(|part| part.len()).sum();
+    socket.statistics.sent.count(size);
+    if size == 0 {
+        return Sent::Done;
+    }
+    let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty());
+    let mut written = 0;
+    while !waiting && socket.writable && written < size && !work.is_over() {
+        match write_parts(socket, parts, written, work) {
+            Ok(n) => written += n,
+            Err(errno) => return Sent::Failed(socket.output_failed(env, errno, true)),
+        }
+    }
+    if written == size {
+        return Sent::Done;
+    }
+    if let Err(errno) = socket.register() {
+        return Sent::Failed(socket.output_failed(env, errno, true));
+    }
+    enqueue(socket, parts, written);
+    if socket.writable && !waiting {
+        // The call has done enough; the poller writes the rest.
+        socket.enqueue(env);
+    }
+    let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
+    // A send onto an empty queue does not wait, however large it is; the inet driver's does not either.
+    if waiting && queued >= socket.options.high_watermark as usize {
+        if let Some(output) = &mut socket.output {
+            output.full = true;
+        }
+        return Sent::Wait(await_queue(env, socket, SendWait::Accepted));
+    }
+    Sent::Done
+}
+
+/// Makes the calling process wait at the queue. Returns its operation.
+pub fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
+    let operation = socket.next_operation();
+    let waiter = Waiter {
+        pid: env.pid(),
+        operation,
+    };
+    let output = socket.output.get_or_insert_with(new_output);
+    // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
+    if output.waiting.len() == output.waiting.capacity() {
+        output.waiting.retain(|(waiter, _)| env.is_process_alive(waiter.pid));
+    }
+    output.waiting.push((waiter, what));
+    operation
+}
+
+/// Shuts one or both directions down; writing after the last queued byte.
+pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
+    if how != Shutdown::Read {
+        if let Some(output) = &mut socket.output
+            && !output.queue.is_empty()
+        {
+            output.shutdown = Some(how);
+            return Ok(());
+        }
+        socket.write_shut = true;
+    }
+    match &socket.fd {
+        Some(fd) => rustix::net::shutdown(fd.as_fd(), how),
+        None => Err(Errno::NOTCONN),
+    }
+}
+
+/// Writes what is queued, as far as the kernel takes it, and lets those go on who waited for that.
+pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
+    loop {
+        let Some(output) = &socket.output else { return };
+        if output.queue.is_empty() || !socket.writable {
+            break;
+        }
+        if work.is_over() {
+            socket.enqueue(env);
+            break;
+        }
+        if let Err(errno) = write_queue(socket, work) {
+            socket.output_failed(env, errno, false);
+            return;
+        }
+    }
+    settle(env, socket);
+}
+
+/// Answers those whom the queue has reached, and lets go of an empty queue.
+fn settle(env: Env, socket: &mut Socket) {
+    let low = socket.options.low_watermark as usize;
+    let Some(mut output) = socket.output.take() else { return };
+    let (length, empty) = (output.queue.len(), output.queue.is_empty());
+    if length <= low || empty {
+        output.full = false;
+        output.waiting.retain(|&(waiter, what)| match what {
+            SendWait::Accepted => {
+                socket.answer(env, waiter, atoms::ok());
+                false
+            }
+            SendWait::Refused => {
+                socket.answer(env, waiter, atoms::retry());
+                false
+            }
+            SendWait::Flush if empty => {
+                socket.answer(env, waiter, atoms::ok());
+                false
+            }
+            SendWait::Flush => true,
+        });
+    }
+    if !empty {
+        socket.output = Some(output);
+    } else if socket.lingering {
+        socket.release(env);
+    } else if let Some(how) = output.shutdown {
+        // The connection is gone already where this fails, and the next operation says so.
+        let _ = shutdown(socket, how);
+    }
+}
+
+fn new_output() -> Box<Output> {
+    Box::new(Output {
+        queue: SendQueue::new(),
+        waiting: Vec::new(),
+        full: false,
+        shutdown: None,
+    })
+}
+
+/// Queues `parts` but for their first `skip` bytes.
+fn enqueue(socket: &mut Socket, parts: &[Binary], mut skip: usize) {
+    let output = socket.output.get_or_insert_with(new_output);
+    for part in parts {
+        let bytes = part.as_slice();
+        let skipped = skip.min(bytes.len());
+        skip -= skipped;
+        if skipped < bytes.len() {
+            let rest = part.make_subbinary(skipped, bytes.len() - skipped).unwrap_or(*part);
+            output.queue.push(rest.as_slice(), || HeldBinary::new(&rest));
+        }
+    }
+}
+
+/// One write of `parts` but for their first `skip` bytes.
+fn write_parts(socket: &mut Socket, parts: &[Binary], mut skip: usize, work: &mut Work) -> rustix::io::Result<usize> {
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::NOTCONN);
+    };
+    if let [part] = parts {
+        let bytes = &part.as_slice()[skip..];
+        let bytes = &bytes[..bytes.len().min(WRITE)];
+        let result = retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL));
+        return written(socket, result, bytes.len(), work);
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let (mut count, mut total) = (0, 0);
+    for part in parts {
+        let bytes = part.as_slice();
+        let skipped = skip.min(bytes.len());
+        skip -= skipped;
+        let bytes = &bytes[skipped..];
+        let bytes = &bytes[..bytes.len().min(WRITE - total)];
+        if bytes.is_empty() {
+            continue;
+        }
+        slices[count] = IoSlice::new(bytes);
+        count += 1;
+        total += bytes.len();
+        if count == SLICES || total == WRITE {
+            break;
+        }
+    }
+    let result = write_slices(fd, &slices[..count]);
+    written(socket, result, total, work)
+}
+
+/// One write of the front of the queue.
+fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<()> {
+    let (Some(fd), Some(output)) = (&socket.fd, &socket.output) else {
+        return Err(Errno::NOTCONN);
+    };
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let (count, total) = output.queue.front(&mut slices, WRITE);
+    let result = write_slices(fd, &slices[..count]);
+    let n = written(socket, result, total, work)?;
+    if let Some(output) = &mut socket.output {
+        output.queue.advance(n);
+    }
+    Ok(())
+}
+
+fn write_slices(fd: &OwnedFd, slices: &[IoSlice]) -> rustix::io::Result<usize> {
+    retry(|| {
+        let mut none = SendAncillaryBuffer::default();
+        rustix::net::sendmsg(fd.as_fd(), slices, &mut none, SendFlags::NOSIGNAL)
+    })
+}
+
+fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
+/// when it is not.
+fn written(
+    socket: &mut Socket,
+    result: rustix::io::Result<usize>,
+    wanted: usize,
+    work: &mut Work,
+) -> rustix::io::Result<usize> {
+    let n = match result {
+        Ok(n) => n,
+        Err(Errno::AGAIN) => 0,
+        Err(errno) => return Err(errno),
+    };
+    let counters = pollset::counters(socket.pollset);
+    add(&counters.writes, 1);
+    add(&counters.written_bytes, n as u64);
+    work.moved(n);
+    if n < wanted {
+        add(&counters.short_writes, 1);
+        socket.writable = false;
+    }
+    Ok(n)
+}

@@ -1,0 +1,244 @@
+//! One epoll instance and its ready list, for one scheduler.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::mem::MaybeUninit;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use rustix::event::epoll::EventFlags;
+use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
+use rustler::{Encoder, Env, LocalPid, Resource, ResourceArc};
+
+use crate::counters::{Counters, add};
+use crate::epoll::{BATCH, Epoll};
+use crate::handle::Handle;
+use crate::socket::{Socket, State};
+use crate::work::Work;
+use crate::{accept, atoms, connect, input, output, table};
+
+/// Pollsets that there can be: as many as the VM can have schedulers.
+pub const POLLSETS: usize = 1024;
+
+/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed.
+struct Pollset {
+    epoll: Epoll,
+    /// What `enif_select` knows the epoll descriptor by.
+    anchor: ResourceArc<Anchor>,
+    ready: Mutex<Ready>,
+    counters: Counters,
+}
+
+/// The part that others than the poller touch: the list of sockets to visit without an event, and who polls.
+struct Ready {
+    list: VecDeque<Handle>,
+    poller: Option<LocalPid>,
+    /// The poller's proof that it is still the one: a successor has the next.
+    token: u32,
+    /// The poller sleeps since then, and has to be woken.
+    asleep: Option<Instant>,
+    /// When the last poll ended.
+    polled: Instant,
+}
+
+/// The VM wants an object for every descriptor that it watches.
+struct Anchor;
+
+#[rustler::resource_impl]
+impl Resource for Anchor {}
+
+static ALL: [OnceLock<Pollset>; POLLSETS] = [const { OnceLock::new() }; POLLSETS];
+
+/// The pollset with a number that was checked when the socket or the poller got it.
+fn pollset(index: u16) -> &'static Pollset {
+    match ALL[usize::from(index)].get() {
+        Some(pollset) => pollset,
+        None => unreachable!("pollset {index} was never made"),
+    }
+}
+
+fn lock(mutex: &Mutex<Ready>) -> MutexGuard<'_, Ready> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is a pollset with this number.
+pub fn exists(index: u16) -> bool {
+    ALL.get(usize::from(index)).is_some_and(|pollset| pollset.get().is_some())
+}
+
+/// The epoll instance of a pollset.
+pub fn epoll(index: u16) -> &'static Epoll {
+    &pollset(index).epoll
+}
+
+/// The counters of a pollset.
+pub fn counters(index: u16) -> &'static Counters {
+    &pollset(index).counters
+}
+
+/// Makes the calling process the poller of a pollset, which is made if there is none. Returns the poller's token.
+/// Whoever was the poller is no longer.
+pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
+    let cell = &ALL[usize::from(index)];
+    if cell.get().is_none() {
+        let made = Pollset {
+            epoll: Epoll::new()?,
+            anchor: ResourceArc::new(Anchor),
+            ready: Mutex::new(Ready {
+                list: VecDeque::new(),
+                poller: None,
+                token: 0,
+                asleep: None,
+                polled: Instant::now(),
+            }),
+            counters: Counters::default(),
+        };
+        // Somebody else may have been faster; then ours is dropped.
+        let _ = cell.set(made);
+    }
+    let mut ready = lock(&pollset(index).ready);
+    ready.poller = Some(env.pid());
+    ready.token = ready.token.wrapping_add(1);
+    ready.asleep = None;
+    Ok(ready.token)
+}
+
+/// Puts a socket on the ready list, and wakes the poller if it sleeps.
+pub fn push_ready(env: Env, index: u16, handle: Handle) {
+    let mut ready = lock(&pollset(index).ready);
+    ready.list.push_back(handle);
+    if ready.asleep.is_some()
+        && let Some(poller) = ready.poller
+    {
+        let _ = env.send(&poller, atoms::weir_wake());
+    }
+}
+
+/// What a poll did: sockets visited, and nanoseconds from the end of the poll before to the start of this one.
+pub struct Polled {
+    pub events: usize,
+    pub round_ns: u64,
+}
+
+/// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
+/// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
+pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
+    let pollset = pollset(index);
+    let now = Instant::now();
+    let (list, round_ns) = {
+        let mut ready = lock(&pollset.ready);
+        if ready.token != token {
+            return None;
+        }
+        if let Some(since) = ready.asleep.take() {
+            add(&pollset.counters.asleep_ns, (now - since).as_nanos() as u64);
+        }
+        (std::mem::take(&mut ready.list), (now - ready.polled).as_nanos() as u64)
+    };
+    let mut work = Work::begin(now);
+    let mut space = [const { MaybeUninit::uninit() }; BATCH];
+    let events = pollset.epoll.take(&mut space);
+    let count = list.len() + events.len();
+    pollset.counters.polled(count as u64);
+    for handle in list {
+        if let Some(mut socket) = table::find(handle)
+            && socket.queued
+            && socket.pollset == index
+        {
+            socket.queued = false;
+            visit(env, &mut socket, &mut work);
+        }
+    }
+    for event in events {
+        let Some(handle) = Handle::from_raw(event.data.u64()) else {
+            continue;
+        };
+        if let Some(mut socket) = table::find(handle) {
+            note(&mut socket, event.flags);
+            visit(env, &mut socket, &mut work);
+        }
+    }
+    lock(&pollset.ready).polled = if count == 0 { now } else { Instant::now() };
+    Some(Polled { events: count, round_ns })
+}
+
+/// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
+fn note(socket: &mut Socket, flags: EventFlags) {
+    let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    socket.hung_up |= hung_up;
+    socket.readable |= hung_up || flags.contains(EventFlags::IN);
+    socket.writable |= hung_up || flags.contains(EventFlags::OUT);
+}
+
+/// Does what a socket has become ready for.
+fn visit(env: Env, socket: &mut Socket, work: &mut Work) {
+    if work.is_over() {
+        return socket.enqueue(env);
+    }
+    work.visited();
+    if socket.state == State::Connecting {
+        connect::serve(env, socket);
+    }
+    match socket.state {
+        State::Listening => accept::serve(env, socket, work),
+        State::Connected => {
+            if socket.output.is_some() {
+                output::flush(env, socket, work);
+            }
+            if input::is_readable(socket) {
+                input::serve(env, socket, work);
+            }
+        }
+        State::Free | State::Open | State::Connecting | State::Closed => {}
+    }
+}
+
+/// How going to sleep went.
+pub enum Sleep {
+    /// The poller will get a message when there is something to do: `{select, …}` from the VM or `weir_wake` from us.
+    Armed,
+    /// There is something to do.
+    Busy,
+    /// The caller is not the poller any more.
+    Stale,
+    /// The VM does not watch the descriptor.
+    Refused,
+}
+
+/// Lets the poller sleep. `armed` says that the VM still watches for an earlier sleep.
+pub fn sleep(env: Env, index: u16, token: u32, armed: bool) -> Sleep {
+    let pollset = pollset(index);
+    let mut ready = lock(&pollset.ready);
+    if ready.token != token {
+        return Sleep::Stale;
+    }
+    if !ready.list.is_empty() {
+        return Sleep::Busy;
+    }
+    if !armed {
+        // SAFETY: the environment is the calling process's, the descriptor stays open for the life of the VM, as does
+        // the object, and a null pid means the calling process.
+        let result = unsafe {
+            enif_select(
+                env.as_c_arg(),
+                pollset.epoll.as_raw_fd(),
+                ERL_NIF_SELECT_READ,
+                pollset.anchor.as_c_arg().cast_mut(),
+                std::ptr::null(),
+                atoms::undefined().as_c_arg(),
+            )
+        };
+        if result < 0 {
+            return Sleep::Refused;
+        }
+    }
+    ready.asleep = Some(Instant::now());
+    pollset.counters.sleeps.fetch_add(1, Relaxed);
+    Sleep::Armed
+}
+
+impl Encoder for Polled {
+    fn encode<'a>(&self, env: Env<'a>) -> rustler::Term<'a> {
+        (self.events, self.round_ns).encode(env)
+    }
+}

@@ -1,0 +1,190 @@
+//! Bytes that the kernel has not taken yet.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Pieces below this are copied together instead of being held one by one: a thousand sends of one byte must not cost a
+/// thousand references.
+const COALESCE: usize = 1024;
+
+/// A chunk of copied pieces grows up to this.
+const CHUNK: usize = 16 * 1024;
+
+/// A piece of the queue: copied bytes or a reference to somebody's.
+enum Piece<B> {
+    Copied(Vec<u8>),
+    Held(B),
+}
+
+impl<B: AsRef<[u8]>> Piece<B> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Copied(bytes) => bytes,
+            Piece::Held(held) => held.as_ref(),
+        }
+    }
+}
+
+/// A queue of bytes, held by reference where they are large, taken from the front in any amounts.
+///
+/// `B` is a reference to bytes that stay as they are: a binary of the VM in the engine, a vector in tests.
+pub struct SendQueue<B> {
+    pieces: VecDeque<Piece<B>>,
+    /// Bytes of the first piece that are gone already.
+    taken: usize,
+    length: usize,
+}
+
+impl<B: AsRef<[u8]>> SendQueue<B> {
+    /// An empty queue, which owns no memory.
+    pub fn new() -> SendQueue<B> {
+        SendQueue {
+            pieces: VecDeque::new(),
+            taken: 0,
+            length: 0,
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Adds `bytes` at the end. `hold` makes the reference, and is called only where the bytes are not copied; it
+    /// returns those very bytes.
+    pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> B) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.length += bytes.len();
+        if bytes.len() >= COALESCE {
+            self.pieces.push_back(Piece::Held(hold()));
+            return;
+        }
+        if let Some(Piece::Copied(chunk)) = self.pieces.back_mut()
+            && chunk.len() + bytes.len() <= CHUNK
+        {
+            chunk.extend_from_slice(bytes);
+            return;
+        }
+        self.pieces.push_back(Piece::Copied(bytes.to_vec()));
+    }
+
+    /// Fills `slices` with the front of the queue, at most `limit` bytes (but always something), and returns how many
+    /// slices and bytes that are.
+    pub fn front<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> (usize, usize) {
+        let (mut count, mut total, mut skip) = (0, 0, self.taken);
+        for piece in &self.pieces {
+            if count == slices.len() || total >= limit {
+                break;
+            }
+            let bytes = &piece.bytes()[skip..];
+            let bytes = &bytes[..bytes.len().min(limit - total)];
+            skip = 0;
+            slices[count] = IoSlice::new(bytes);
+            count += 1;
+            total += bytes.len();
+        }
+        (count, total)
+    }
+
+    /// Takes `n` bytes off the front; `n` is at most [`len`](Self::len).
+    pub fn advance(&mut self, n: usize) {
+        debug_assert!(n <= self.length);
+        self.length -= n;
+        self.taken += n;
+        while let Some(first) = self.pieces.front() {
+            let size = first.bytes().len();
+            if self.taken < size {
+                return;
+            }
+            self.taken -= size;
+            self.pieces.pop_front();
+        }
+        // Empty: an idle connection keeps no memory of a busy past.
+        self.pieces = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(queue: &SendQueue<Vec<u8>>, limit: usize) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); 4];
+        let (count, total) = queue.front(&mut slices, limit);
+        let bytes: Vec<u8> = slices[..count].iter().flat_map(|s| s.to_vec()).collect();
+        assert_eq!(bytes.len(), total);
+        bytes
+    }
+
+    fn push(queue: &mut SendQueue<Vec<u8>>, bytes: &[u8]) {
+        queue.push(bytes, || bytes.to_vec());
+    }
+
+    #[test]
+    fn gives_back_what_was_pushed_in_any_amounts() {
+        // A small deterministic generator: the law holds for every sequence, and a failure can be repeated.
+        let mut seed = 1u64;
+        let mut random = move |below: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % below
+        };
+        let mut queue = SendQueue::new();
+        let (mut model, mut next) = (VecDeque::new(), 0u8);
+        for _ in 0..20_000 {
+            if random(2) == 0 {
+                let size = [random(8), random(2000), random(40_000)][random(3)];
+                let bytes: Vec<u8> = (0..size)
+                    .map(|_| {
+                        next = next.wrapping_add(1);
+                        next
+                    })
+                    .collect();
+                push(&mut queue, &bytes);
+                model.extend(bytes);
+            } else {
+                let front = contents(&queue, 1 + random(70_000));
+                assert!(model.iter().copied().take(front.len()).eq(front.iter().copied()));
+                assert!(!front.is_empty() || model.is_empty());
+                let n = random(front.len() + 1);
+                queue.advance(n);
+                model.drain(..n);
+            }
+            assert_eq!((queue.len(), queue.is_empty()), (model.len(), model.is_empty()));
+        }
+    }
+
+    #[test]
+    fn small_pieces_share_a_chunk_and_large_ones_are_held() {
+        let mut queue = SendQueue::new();
+        for _ in 0..1000 {
+            push(&mut queue, b"x");
+        }
+        assert_eq!(queue.pieces.len(), 1);
+        push(&mut queue, &[7; COALESCE]);
+        assert!(matches!(queue.pieces.back(), Some(Piece::Held(_))));
+    }
+
+    #[test]
+    fn an_emptied_queue_owns_no_memory() {
+        let mut queue = SendQueue::new();
+        push(&mut queue, b"gone");
+        queue.advance(4);
+        assert_eq!(queue.pieces.capacity(), 0);
+    }
+
+    #[test]
+    fn a_limit_cuts_within_a_piece() {
+        let mut queue = SendQueue::new();
+        push(&mut queue, &[1; 5000]);
+        assert_eq!(contents(&queue, 10).len(), 10);
+        queue.advance(4999);
+        assert_eq!(contents(&queue, 10), [1]);
+    }
+}

@@ -1,0 +1,545 @@
+//! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustler::{Atom, Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
+
+use crate::active::Active;
+use crate::handle::Handle;
+use crate::held::HeldBinary;
+use crate::input_buffer::InputBuffer;
+use crate::owner::{Subscriber, Watch};
+use crate::send_queue::SendQueue;
+use crate::statistics::Statistics;
+use crate::{atoms, errno, message, pollset, sockopt, table};
+
+/// Where a socket is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No socket: the slot is vacant.
+    Free,
+    /// Neither listening nor connected yet.
+    Open,
+    Listening,
+    Connecting,
+    Connected,
+    /// The descriptor is closed and the owner has not called close: what a port without a descriptor is to inet.
+    Closed,
+}
+
+/// SO_LINGER: what a close does with data that was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linger {
+    /// The kernel sends it in the background.
+    Off,
+    /// `{linger, {true, Seconds}}`: close waits for it.
+    Wait,
+    /// `{linger, {true, 0}}`: it is thrown away, and the connection is reset.
+    Reset,
+}
+
+/// What the user sets, and what an accepted socket inherits from its listener.
+#[derive(Clone, Copy)]
+pub struct Options {
+    pub active: Active,
+    /// Data is delivered as a list of bytes instead of a binary.
+    pub list: bool,
+    pub exit_on_close: bool,
+    pub show_econnreset: bool,
+    pub send_timeout_close: bool,
+    pub linger: Linger,
+    /// Milliseconds; none is infinity.
+    pub send_timeout: Option<u32>,
+    /// The most bytes of one message or one `recv(S, 0)`.
+    pub buffer: u32,
+    pub high_watermark: u32,
+    pub low_watermark: u32,
+}
+
+/// `buffer` where nobody sets it: large reads for busy connections; an idle one holds no buffer at all.
+const DEFAULT_BUFFER: u32 = 64 * 1024;
+
+/// The watermarks of the inet driver.
+const DEFAULT_HIGH_WATERMARK: u32 = 8 * 1024;
+const DEFAULT_LOW_WATERMARK: u32 = 4 * 1024;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            active: Active::Always,
+            list: true,
+            exit_on_close: true,
+            show_econnreset: false,
+            send_timeout_close: false,
+            linger: Linger::Off,
+            send_timeout: None,
+            buffer: DEFAULT_BUFFER,
+            high_watermark: DEFAULT_HIGH_WATERMARK,
+            low_watermark: DEFAULT_LOW_WATERMARK,
+        }
+    }
+}
+
+/// A process that waits for the answer to an operation.
+#[derive(Clone, Copy)]
+pub struct Waiter {
+    pub pid: LocalPid,
+    pub operation: u32,
+}
+
+/// A process in `recv`, for exactly `length` bytes, or for any if that is zero.
+pub struct Receiver {
+    pub waiter: Waiter,
+    pub length: usize,
+}
+
+/// A process in `accept`, and the pollset of the scheduler that it called from.
+pub struct Acceptor {
+    pub waiter: Waiter,
+    pub pollset: u16,
+}
+
+/// What a process waits for at the send queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendWait {
+    /// Its data went over the high watermark: it goes on below the low one.
+    Accepted,
+    /// The queue was full and its data was not taken: it sends again below the low watermark.
+    Refused,
+    /// It closes the socket when the queue is empty.
+    Flush,
+}
+
+/// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
+pub struct Output {
+    pub queue: SendQueue<HeldBinary>,
+    pub waiting: Vec<(Waiter, SendWait)>,
+    /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
+    /// one: what bounds the memory.
+    pub full: bool,
+    /// A shutdown that comes after the last queued byte.
+    pub shutdown: Option<Shutdown>,
+}
+
+/// A socket, in its slot of the table, under the slot's lock.
+pub struct Socket {
+    slot: u32,
+    pub generation: u32,
+    pub state: State,
+    pub pollset: u16,
+    /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
+    registered: bool,
+    /// It is on its pollset's ready list.
+    pub queued: bool,
+    /// The kernel may have input, or a connection, that we have not taken: try.
+    pub readable: bool,
+    /// The kernel may take output.
+    pub writable: bool,
+    /// The peer has closed or the connection failed: a short read is not the last word.
+    pub hung_up: bool,
+    /// End of input was reached and told.
+    pub read_closed: bool,
+    /// Our side was shut down.
+    pub write_shut: bool,
+    /// The owner is gone and the queue is still being sent, as the inet driver does.
+    pub lingering: bool,
+    /// The last read filled a large buffer: the next goes straight into a binary.
+    pub bulk: bool,
+    /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
+    pub late_send_error: bool,
+    pub late_recv_error: bool,
+    pub late_econnreset: bool,
+    last_operation: u32,
+    pub fd: Option<OwnedFd>,
+    /// The module of the socket's term: `{'$inet', Module, Handle}`.
+    pub module: Option<Atom>,
+    pub owner: Option<LocalPid>,
+    owner_monitor: Option<Monitor>,
+    watch: Option<ResourceArc<Watch>>,
+    pub subscribers: Vec<Subscriber>,
+    pub options: Options,
+    pub input: Option<Box<InputBuffer>>,
+    pub receiver: Option<Box<Receiver>>,
+    pub output: Option<Box<Output>>,
+    pub connector: Option<Waiter>,
+    pub acceptors: Vec<Acceptor>,
+    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
+    pub orphan: Option<OwnedFd>,
+    pub statistics: Statistics,
+}
+
+// The monitor is a plain number to us, and the socket is only touched under its slot's lock.
+// SAFETY: all parts but the monitor are Send, and ErlNifMonitor is an opaque value without thread affinity.
+unsafe impl Send for Socket {}
+
+/// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
+pub type Reason = Atom;
+
+impl Socket {
+    /// A slot that no socket has lived in yet.
+    pub fn vacant(slot: u32) -> Socket {
+        Socket {
+            slot,
+            generation: 0,
+            state: State::Free,
+            pollset: 0,
+            registered: false,
+            queued: false,
+            readable: false,
+            writable: false,
+            hung_up: false,
+            read_closed: false,
+            write_shut: false,
+            lingering: false,
+            bulk: false,
+            late_send_error: false,
+            late_recv_error: false,
+            late_econnreset: false,
+            last_operation: 0,
+            fd: None,
+            module: None,
+            owner: None,
+            owner_monitor: None,
+            watch: None,
+            subscribers: Vec::new(),
+            options: Options::default(),
+            input: None,
+            receiver: None,
+            output: None,
+            connector: None,
+            acceptors: Vec::new(),
+            orphan: None,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Makes the vacant slot a socket around `fd`, owned by `owner`. Fails if that process is dead: then the descriptor
+    /// comes back and the slot is vacant again.
+    pub fn open(
+        &mut self,
+        env: Env,
+        fd: OwnedFd,
+        state: State,
+        (module, pollset, options): (Atom, u16, Options),
+        owner: LocalPid,
+    ) -> Result<Handle, OwnedFd> {
+        let handle = self.handle();
+        let watch = ResourceArc::new(Watch { handle });
+        let Some(monitor) = watch.monitor(Some(env), &owner) else {
+            self.generation = self.generation.wrapping_add(1);
+            table::vacate(self.slot);
+            return Err(fd);
+        };
+        self.state = state;
+        self.pollset = pollset;
+        self.module = Some(module);
+        self.options = options;
+        self.owner = Some(owner);
+        self.owner_monitor = Some(monitor);
+        self.watch = Some(watch);
+        self.fd = Some(fd);
+        // Nothing is known: the first operation tries, and registers if it has to wait.
+        self.readable = true;
+        self.writable = true;
+        pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(handle)
+    }
+
+    /// The socket's handle.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.slot, self.generation)
+    }
+
+    /// A number for an operation that waits, different from those of other waiting operations on the socket.
+    pub fn next_operation(&mut self) -> u32 {
+        self.last_operation = self.last_operation.wrapping_add(1);
+        self.last_operation
+    }
+
+    /// Whether data that comes now has somebody to go to.
+    pub fn is_active(&self) -> bool {
+        self.options.active != Active::Passive
+    }
+
+    /// Makes sure that the pollset hears of the socket from now on.
+    pub fn register(&mut self) -> rustix::io::Result<()> {
+        if self.registered {
+            return Ok(());
+        }
+        if let Some(fd) = &self.fd {
+            pollset::epoll(self.pollset).add(fd.as_fd(), self.handle())?;
+            self.registered = true;
+        }
+        Ok(())
+    }
+
+    /// Puts the socket on its pollset's ready list, to be visited at the next poll.
+    pub fn enqueue(&mut self, env: Env) {
+        if !self.queued {
+            self.queued = true;
+            pollset::push_ready(env, self.pollset, self.handle());
+        }
+    }
+
+    /// Takes the socket to another pollset. What was ready stays ready.
+    pub fn move_to(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
+        use std::sync::atomic::Ordering::Relaxed;
+        if target == self.pollset {
+            return Ok(());
+        }
+        if self.registered
+            && let Some(fd) = &self.fd
+        {
+            pollset::epoll(self.pollset).delete(fd.as_fd())?;
+        }
+        let was_registered = std::mem::replace(&mut self.registered, false);
+        let (from, to) = (pollset::counters(self.pollset), pollset::counters(target));
+        from.sockets.fetch_sub(1, Relaxed);
+        from.moved_out.fetch_add(1, Relaxed);
+        to.sockets.fetch_add(1, Relaxed);
+        to.moved_in.fetch_add(1, Relaxed);
+        self.pollset = target;
+        // The old list still names the socket; that visit is a spurious one.
+        self.queued = false;
+        self.enqueue(env);
+        // Registration reports anew whatever is ready.
+        if was_registered { self.register() } else { Ok(()) }
+    }
+
+    /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
+    pub fn set_owner(&mut self, env: Env, pid: LocalPid) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let Some(monitor) = watch.monitor(Some(env), &pid) else {
+            return false;
+        };
+        if let Some(old) = self.owner_monitor.replace(monitor) {
+            watch.demonitor(Some(env), &old);
+        }
+        self.owner = Some(pid);
+        true
+    }
+
+    /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
+    pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let Some(monitor) = watch.monitor(Some(env), &pid) else {
+            return false;
+        };
+        self.subscribers.push(Subscriber::new(pid, monitor, reference));
+        true
+    }
+
+    /// Takes back a subscription. False if there is none.
+    pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
+        let Some(at) = self.subscribers.iter().position(|s| s.is(reference)) else {
+            return false;
+        };
+        let subscriber = self.subscribers.swap_remove(at);
+        if let Some(watch) = &self.watch {
+            watch.demonitor(Some(env), &subscriber.monitor);
+        }
+        true
+    }
+
+    /// A monitored process has died.
+    pub fn process_died(&mut self, env: Env, pid: LocalPid, monitor: Monitor) {
+        self.subscribers.retain(|s| s.monitor != monitor);
+        if self.owner_monitor != Some(monitor) || self.owner != Some(pid) {
+            return;
+        }
+        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty());
+        if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
+            self.linger();
+        } else {
+            self.release(env);
+        }
+    }
+
+    /// Sends what is queued although nobody owns the socket any more. The kernel gives up on a peer that takes nothing,
+    /// so this ends.
+    fn linger(&mut self) {
+        self.lingering = true;
+        self.owner = None;
+        self.owner_monitor = None;
+        self.input = None;
+        self.receiver = None;
+        self.options.active = Active::Passive;
+        if let Some(fd) = &self.fd {
+            // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
+            let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
+        }
+    }
+
+    /// Answers a waiting operation: `{'$weir', Handle, Operation, Result}`. False if the process is dead.
+    pub fn answer(&self, env: Env, waiter: Waiter, result: impl Encoder) -> bool {
+        let reply = (atoms::weir_tag(), self.handle().raw(), waiter.operation, result);
+        env.send(&waiter.pid, reply).is_ok()
+    }
+
+    /// Answers everybody who waits to send or to flush.
+    pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        if let Some(mut output) = self.output.take() {
+            for (waiter, _) in output.waiting.drain(..) {
+                self.answer(env, waiter, (atoms::error(), reason));
+            }
+        }
+    }
+
+    /// Takes back a waiting operation. False if it has been answered: the answer is in the mailbox.
+    pub fn cancel(&mut self, operation: u32) -> bool {
+        let is = |waiter: &Waiter| waiter.operation == operation;
+        if self.receiver.as_ref().is_some_and(|receiver| is(&receiver.waiter)) {
+            self.receiver = None;
+            return true;
+        }
+        if self.connector.as_ref().is_some_and(is) {
+            self.connector = None;
+            return true;
+        }
+        if let Some(at) = self.acceptors.iter().position(|acceptor| is(&acceptor.waiter)) {
+            self.acceptors.remove(at);
+            return true;
+        }
+        if let Some(output) = &mut self.output
+            && let Some(at) = output.waiting.iter().position(|(waiter, _)| is(waiter))
+        {
+            output.waiting.remove(at);
+            return true;
+        }
+        false
+    }
+
+    /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
+    /// as `exit_on_close` says. Returns the reason for a process in `recv`.
+    pub fn input_ended(&mut self, env: Env, error: Option<Errno>) -> Reason {
+        // A reset is a close to all who did not ask.
+        let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
+        let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
+        if self.options.exit_on_close {
+            let blocked = self.output.as_ref().is_some_and(|output| !output.waiting.is_empty());
+            self.fail_senders(env, atoms::closed());
+            self.late_send_error = !blocked;
+        }
+        self.input = None;
+        if self.is_active() {
+            if error.is_some() {
+                message::error(env, self, reason);
+            }
+            message::closed(env, self);
+            if self.options.exit_on_close {
+                self.release(env);
+            }
+        } else if self.options.exit_on_close {
+            self.close_descriptor();
+        }
+        self.read_closed = true;
+        reason
+    }
+
+    /// The kernel refused output. `shutdown` errors come here too. Returns the reason for the process that sent.
+    pub fn output_failed(&mut self, env: Env, errno: Errno, somebody_sends: bool) -> Reason {
+        // A pipe that broke without our shutdown was reset by the peer; see tcp_send_error of the inet driver.
+        let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
+        let show = reset && self.options.show_econnreset;
+        let reason = if show { atoms::econnreset() } else { atoms::closed() };
+        self.fail_senders(env, reason);
+        if self.lingering {
+            self.release(env);
+        } else if self.is_active() {
+            if show {
+                message::error(env, self, reason);
+            }
+            message::closed(env, self);
+            if self.options.exit_on_close {
+                self.release(env);
+            } else {
+                self.close_descriptor();
+            }
+        } else {
+            if let Some(receiver) = self.receiver.take() {
+                self.answer(env, receiver.waiter, (atoms::error(), reason));
+            }
+            self.close_descriptor();
+            self.late_send_error = !somebody_sends;
+            self.late_recv_error = true;
+            self.late_econnreset = show;
+        }
+        reason
+    }
+
+    /// The answer to a send on a socket that is not connected: the news of its end first, then `enotconn`.
+    pub fn send_refused(&mut self) -> Reason {
+        match std::mem::take(&mut self.late_send_error) {
+            false => atoms::enotconn(),
+            // The next recv says it again.
+            true if self.late_econnreset => atoms::econnreset(),
+            true => atoms::closed(),
+        }
+    }
+
+    /// The answer to a recv on a socket that is not connected.
+    pub fn receive_refused(&mut self) -> Reason {
+        match std::mem::take(&mut self.late_recv_error) {
+            false => atoms::enotconn(),
+            true => {
+                self.late_send_error = false;
+                match std::mem::take(&mut self.late_econnreset) {
+                    true => atoms::econnreset(),
+                    false => atoms::closed(),
+                }
+            }
+        }
+    }
+
+    /// Closes the descriptor and keeps the socket, for the owner to close.
+    pub fn close_descriptor(&mut self) {
+        self.state = State::Closed;
+        self.close_fd();
+        self.input = None;
+        self.output = None;
+    }
+
+    /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
+    /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
+    fn close_fd(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            if self.options.linger == Linger::Wait {
+                let off = libc::linger { l_onoff: 0, l_linger: 0 };
+                let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+            }
+            drop(fd);
+        }
+        self.registered = false;
+    }
+
+    /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead.
+    pub fn release(&mut self, env: Env) {
+        if let Some(receiver) = self.receiver.take() {
+            self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
+        }
+        if let Some(connector) = self.connector.take() {
+            self.answer(env, connector, (atoms::error(), atoms::closed()));
+        }
+        for acceptor in std::mem::take(&mut self.acceptors) {
+            self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+        }
+        self.fail_senders(env, atoms::closed());
+        for subscriber in std::mem::take(&mut self.subscribers) {
+            message::down(env, self, subscriber);
+        }
+        self.close_fd();
+        pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        // Dropping the watch takes all its monitors back.
+        let vacant = Socket {
+            generation: self.generation.wrapping_add(1),
+            ..Socket::vacant(self.slot)
+        };
+        *self = vacant;
+        table::vacate(self.slot);
+    }
+}
+
+/// How long a peer may take nothing of what an owner left behind, in milliseconds.
+const LINGER_MS: libc::c_int = 30_000;

@@ -1,0 +1,89 @@
+//! The bound of one call into native code.
+
+use std::time::{Duration, Instant};
+
+/// Bytes and time that a call may spend before it leaves the rest on the ready list. A NIF call must stay well under a
+/// millisecond; reading and copying a megabyte takes about a quarter of one.
+pub struct Work {
+    bytes: usize,
+    visits: u32,
+    until: Instant,
+    over: bool,
+}
+
+const BYTES: usize = 1024 * 1024;
+const TIME: Duration = Duration::from_micros(500);
+
+/// The clock is looked at once in so many visits: looking costs about as much as a twentieth of one.
+const CLOCK_EVERY: u32 = 32;
+
+impl Work {
+    /// The bound of a call that begins now.
+    pub fn begin(now: Instant) -> Work {
+        Work {
+            bytes: BYTES,
+            visits: 0,
+            until: now + TIME,
+            over: false,
+        }
+    }
+
+    /// Notes bytes that were moved.
+    pub fn moved(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Notes a socket that was visited.
+    pub fn visited(&mut self) {
+        self.visits += 1;
+        if self.visits.is_multiple_of(CLOCK_EVERY) && Instant::now() >= self.until {
+            self.over = true;
+        }
+    }
+
+    /// Whether the call has done enough.
+    pub fn is_over(&self) -> bool {
+        self.over || self.bytes == 0
+    }
+
+    /// The part of a time slice, in percent, that this cost a process that worked for itself. A system call takes about
+    /// a percent of the millisecond that a slice is meant to be, and so does every 32 KiB that the kernel copies.
+    pub fn percent(&self) -> i32 {
+        1 + ((BYTES - self.bytes) / (32 * 1024)).min(99) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_run_out() {
+        let mut work = Work::begin(Instant::now());
+        work.moved(BYTES - 1);
+        assert!(!work.is_over());
+        work.moved(5);
+        assert!(work.is_over());
+    }
+
+    #[test]
+    fn time_runs_out() {
+        let mut work = Work::begin(Instant::now() - TIME);
+        for _ in 1..CLOCK_EVERY {
+            work.visited();
+        }
+        assert!(!work.is_over());
+        work.visited();
+        assert!(work.is_over());
+    }
+
+    #[test]
+    fn a_slice_is_never_exceeded() {
+        let mut work = Work::begin(Instant::now());
+        assert_eq!(work.percent(), 1);
+        work.moved(64 * 1024);
+        assert_eq!(work.percent(), 3);
+        work.moved(usize::MAX);
+        assert!(work.percent() <= 100);
+    }
+}

@@ -1,0 +1,14 @@
+%% @private
+-module(weir_app).
+-behaviour(application).
+
+-export([start/2]).
+-export([stop/1]).
+
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_Type, _Args) ->
+    weir_sup:start_link().
+
+-spec stop(term()) -> ok.
+stop(_State) ->
+    ok.

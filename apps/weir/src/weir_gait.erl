@@ -1,0 +1,94 @@
+%% @private
+%% @doc How a poller goes: when it polls again, when it sleeps, and at which priority. A value; the poller obeys it.
+%%
+%% A poller that finds work, or has just found some, yields and polls again: under load it runs once in each round of
+%% its scheduler's run queue, and batches grow by themselves. When several polls in a row find nothing it sleeps on its
+%% descriptor. How long it hopes before that follows from how long its sleeps last: where they are shorter than going
+%% to sleep and waking up takes, it hopes longer.
+%%
+%% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
+%% late, and its owner another round later. So when rounds grow long it changes its gait: it sleeps after every poll,
+%% at high priority, so that a packet wakes it at once. (A poller that yields at high priority would starve the rest.)
+%% Now and then it tries a round at normal priority, to see whether they are short again.
+-module(weir_gait).
+
+-export([new/0]).
+-export([next/3]).
+-export([priority/1]).
+
+-export_type([gait/0, action/0]).
+
+-type action() :: yield | sleep.
+
+%% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
+%% microseconds, depending on the machine: hoping longer than that wastes what it would save.
+-define(HOPE_MIN, 5_000).
+-define(HOPE_MAX, 100_000).
+
+%% A round that takes longer than this is long: it is what a thousand small processes need, or fifty greedy ones. Two in
+%% a row, because the operating system may have taken the processor away meanwhile.
+-define(LONG_ROUND, 1_000_000).
+-define(LONG_ROUNDS, 2).
+
+%% Sleeps at high priority before a round at normal priority is tried.
+-define(TRY_AFTER, 64).
+
+-record(gait, {
+    pace = free :: free | crowded,
+    %% What the next round measures: a yield, or a sleep, which says nothing of the run queue.
+    last = sleep :: action(),
+    idle = 0 :: non_neg_integer(),
+    hope = ?HOPE_MIN :: pos_integer(),
+    long = 0 :: non_neg_integer(),
+    sleeps = 0 :: non_neg_integer()
+}).
+
+-opaque gait() :: #gait{}.
+
+%% @doc The gait of a poller that has not polled yet.
+-spec new() -> gait().
+new() ->
+    #gait{}.
+
+%% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
+-spec next(Events :: non_neg_integer(), RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
+next(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
+    case RoundNs > ?LONG_ROUND of
+        true when Gait#gait.long + 1 >= ?LONG_ROUNDS ->
+            sleep(Gait#gait{pace = crowded, long = 0, sleeps = 0});
+        true ->
+            free(Events, RoundNs, Gait#gait{long = Gait#gait.long + 1});
+        false ->
+            free(Events, RoundNs, Gait#gait{long = 0})
+    end;
+next(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
+    NewHope =
+        case SleptNs < ?HOPE_MAX of
+            true -> min(?HOPE_MAX, Hope * 2);
+            false -> max(?HOPE_MIN, Hope div 2)
+        end,
+    free(Events, 0, Gait#gait{hope = NewHope});
+next(_Events, RoundNs, Gait = #gait{pace = crowded, last = yield}) when RoundNs < ?LONG_ROUND div 2 ->
+    yield(Gait#gait{pace = free, idle = 0});
+next(_Events, _RoundNs, Gait = #gait{pace = crowded, last = yield}) ->
+    sleep(Gait#gait{sleeps = 0});
+next(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep, sleeps = Sleeps}) when Sleeps < ?TRY_AFTER ->
+    sleep(Gait#gait{sleeps = Sleeps + 1});
+next(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep}) ->
+    yield(Gait).
+
+%% @doc The priority to go at until the next poll.
+-spec priority(gait()) -> normal | high.
+priority(#gait{pace = crowded, last = sleep}) -> high;
+priority(#gait{}) -> normal.
+
+free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
+    sleep(Gait#gait{idle = 0});
+free(0, RoundNs, Gait = #gait{idle = Idle}) ->
+    yield(Gait#gait{idle = Idle + RoundNs});
+free(_Events, _RoundNs, Gait) ->
+    yield(Gait#gait{idle = 0}).
+
+yield(Gait) -> {yield, Gait#gait{last = yield}}.
+
+sleep(Gait) -> {sleep, Gait#gait{last = sleep}}.

@@ -1,0 +1,209 @@
+%% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
+%%
+%% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
+%% millisecond. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
+%% gen_tcp says so, `{error, einval}'.
+%%
+%% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
+%% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back.
+-module(weir_nif).
+
+-on_load(load/0).
+
+-export([available/0]).
+-export([load_error/0]).
+
+%% Pollsets.
+-export([claim/1]).
+-export([poll/2]).
+-export([sleep/3]).
+-export([counters/1]).
+
+%% Sockets.
+-export([open/3]).
+-export([bind/3]).
+-export([listen/2]).
+-export([accept/2]).
+-export([connect/3]).
+-export([send/2]).
+-export([recv/2]).
+-export([unrecv/2]).
+-export([cancel/2]).
+-export([shutdown/2]).
+-export([close/2]).
+-export([activate_once/1]).
+-export([setopts/2]).
+-export([getopts/2]).
+-export([getstat/1]).
+-export([sockname/1]).
+-export([peername/1]).
+-export([owner/1]).
+-export([set_owner/2]).
+-export([monitor/2]).
+-export([demonitor/2]).
+-export([move/2]).
+-export([info/1]).
+-export([sockets/1]).
+
+-export_type([handle/0, pollset/0, operation/0, counters/0]).
+
+-type handle() :: non_neg_integer().
+%% A socket: a slot of the native table and the generation of the socket that lives there.
+
+-type pollset() :: pos_integer().
+%% The number of a pollset, which is the number of its scheduler.
+
+-type operation() :: non_neg_integer().
+
+-type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
+
+-define(LOAD_ERROR, {?MODULE, load_error}).
+-define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
+
+load() ->
+    case erlang:load_nif(filename:join(priv_dir(), "weir_nif"), 0) of
+        ok ->
+            ok;
+        {error, Reason} ->
+            %% The module stays, so that Weir can hand through to OTP where there is no native part.
+            persistent_term:put(?LOAD_ERROR, Reason)
+    end.
+
+priv_dir() ->
+    case code:priv_dir(weir) of
+        {error, bad_name} ->
+            filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
+        Dir ->
+            Dir
+    end.
+
+%% @doc Whether the native part is there. This very function is replaced when it is loaded.
+-spec available() -> boolean().
+available() -> false.
+
+%% @doc Why the native part is not there, as {@link erlang:load_nif/2} said.
+-spec load_error() -> {atom(), string()} | undefined.
+load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
+
+%% @doc Makes the caller the poller of a pollset, which is made if there is none. The token is needed to poll, and
+%% outlives its holder no longer than to the next claim. Errors are those of epoll_create1(2).
+-spec claim(pollset()) -> {ok, Token :: non_neg_integer()} | {error, inet:posix()}.
+claim(_Pollset) -> ?NOT_LOADED.
+
+%% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
+%% many there were and the nanoseconds since the poll before; `stale' if another process is the poller now.
+-spec poll(pollset(), Token :: non_neg_integer()) ->
+    {Events :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+poll(_Pollset, _Token) -> ?NOT_LOADED.
+
+%% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
+%% already), and whoever puts a socket on the ready list send `weir_wake'. `busy': there is something to do already.
+-spec sleep(pollset(), Token :: non_neg_integer(), Armed :: boolean()) -> armed | busy | stale | error.
+sleep(_Pollset, _Token, _Armed) -> ?NOT_LOADED.
+
+%% @doc The counters of a pollset since it was made; see {@link weir:pollsets/0}.
+-spec counters(pollset()) -> counters().
+counters(_Pollset) -> ?NOT_LOADED.
+
+%% @doc A TCP socket of the caller's, neither bound nor connected. `Module' is what its term and its messages carry;
+%% the family is 4 or 6.
+-spec open(module(), 4 | 6, pollset()) -> {ok, handle()} | {error, inet:posix()}.
+open(_Module, _Family, _Pollset) -> ?NOT_LOADED.
+
+%% @doc bind(2).
+-spec bind(handle(), inet:ip_address(), inet:port_number()) -> ok | {error, closed | inet:posix()}.
+bind(_Handle, _Address, _Port) -> ?NOT_LOADED.
+
+%% @doc listen(2).
+-spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
+listen(_Handle, _Backlog) -> ?NOT_LOADED.
+
+%% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
+%% listener's. The result of a wait is `{ok, Handle}' or `{error, Reason}'.
+-spec accept(handle(), pollset()) -> {ok, handle()} | {wait, operation()} | {error, closed | inet:posix()}.
+accept(_Handle, _Pollset) -> ?NOT_LOADED.
+
+%% @doc connect(2). The result of a wait is `ok' or `{error, Reason}'.
+-spec connect(handle(), inet:ip_address(), inet:port_number()) ->
+    ok | {wait, operation()} | {error, closed | inet:posix()}.
+connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
+
+%% @doc Writes what the kernel takes and queues the rest. The result of a wait is `ok', `retry' (the queue was full and
+%% took nothing; it has room now) or `{error, Reason}'; `Timeout' is the socket's `send_timeout'.
+-spec send(handle(), binary() | [binary()]) ->
+    ok | {wait, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
+send(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Reads `Length' bytes, or what there is if that is 0. The result of a wait is `{ok, Data}' or `{error, Reason}'.
+-spec recv(handle(), Length :: non_neg_integer()) ->
+    {ok, binary() | string()} | {wait, operation()} | {error, closed | inet:posix()}.
+recv(_Handle, _Length) -> ?NOT_LOADED.
+
+%% @doc Puts bytes back in front of what will be read.
+-spec unrecv(handle(), binary()) -> ok | {error, closed | inet:posix()}.
+unrecv(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Takes a waiting operation back. `replied': the result is in the mailbox of the process that waits.
+-spec cancel(handle(), operation()) -> ok | {error, replied}.
+cancel(_Handle, _Operation) -> ?NOT_LOADED.
+
+%% @doc shutdown(2), after the last queued byte.
+-spec shutdown(handle(), read | write | read_write) -> ok | {error, closed | inet:posix()}.
+shutdown(_Handle, _How) -> ?NOT_LOADED.
+
+%% @doc Closes. `flush' waits for the send queue first (the result of the wait is `ok' or `{error, Reason}', and the
+%% socket is still to be closed); `now' throws it away; `descriptor' closes only that, and leaves a socket without one.
+-spec close(handle(), flush | now | descriptor) -> ok | {wait, operation()}.
+close(_Handle, _When) -> ?NOT_LOADED.
+
+%% @doc `setopts(Handle, [{active, once}])', the option that is set once for each message.
+-spec activate_once(handle()) -> ok | {error, einval}.
+activate_once(_Handle) -> ?NOT_LOADED.
+
+%% @doc Applies options in order up to the first that fails. They have been checked by {@link weir_options}.
+-spec setopts(handle(), [weir_options:setting()]) -> ok | {error, inet:posix()}.
+setopts(_Handle, _Settings) -> ?NOT_LOADED.
+
+%% @doc The values of options, without those that the kernel does not give. Unknown names are a `badarg'.
+-spec getopts(handle(), [atom() | tuple()]) -> {ok, [tuple()]} | {error, einval}.
+getopts(_Handle, _Names) -> ?NOT_LOADED.
+
+%% @doc All of `inet:getstat/1', in its order.
+-spec getstat(handle()) -> {ok, [{inet:stat_option(), non_neg_integer()}]} | {error, einval}.
+getstat(_Handle) -> ?NOT_LOADED.
+
+%% @doc getsockname(2).
+-spec sockname(handle()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+sockname(_Handle) -> ?NOT_LOADED.
+
+%% @doc getpeername(2).
+-spec peername(handle()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+peername(_Handle) -> ?NOT_LOADED.
+
+%% @doc The process that gets the messages; `undefined' if it is dead and its last bytes are still being sent.
+-spec owner(handle()) -> {ok, pid() | undefined} | {error, closed}.
+owner(_Handle) -> ?NOT_LOADED.
+
+%% @doc Gives the socket to another process. Only its owner can. A dead process is a `badarg'.
+-spec set_owner(handle(), pid()) -> ok | {error, closed | not_owner}.
+set_owner(_Handle, _Pid) -> ?NOT_LOADED.
+
+%% @doc Has `{'DOWN', Reference, socket, Socket, normal}' sent to the caller when the socket closes.
+-spec monitor(handle(), reference()) -> ok | {error, closed}.
+monitor(_Handle, _Reference) -> ?NOT_LOADED.
+
+%% @doc Takes a {@link monitor/2} back. False if there was none.
+-spec demonitor(handle(), reference()) -> boolean().
+demonitor(_Handle, _Reference) -> ?NOT_LOADED.
+
+%% @doc Takes the socket to another pollset.
+-spec move(handle(), pollset()) -> ok | {error, closed | inet:posix()}.
+move(_Handle, _Pollset) -> ?NOT_LOADED.
+
+%% @doc What is known of a socket.
+-spec info(handle()) -> {ok, #{atom() => term()}} | {error, closed}.
+info(_Handle) -> ?NOT_LOADED.
+
+%% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
+-spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
+sockets(_Piece) -> ?NOT_LOADED.

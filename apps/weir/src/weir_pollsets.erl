@@ -1,0 +1,163 @@
+%% @private
+%% @doc Keeps a poller on every pollset.
+%%
+%% There is a pollset for each scheduler, numbered like it, and a poller bound to that scheduler. A bound process does
+%% not run while its scheduler is offline (`erlang:system_flag(schedulers_online, _)'), and nobody is told of that. So
+%% this process, which is not bound, looks; and has the pollset of an offline scheduler polled from an online one. The
+%% poller left behind finds its token stale when it runs again.
+%%
+%% Where the VM refuses to bind processes, pollers run anywhere: correct, and slower.
+-module(weir_pollsets).
+-behaviour(gen_server).
+
+-export([start_link/0]).
+-export([ensure_started/0]).
+-export([all/0]).
+-export([pollers/0]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+%% How often the number of schedulers online is looked at: what changes it is an operator or a container's limits, and
+%% a tenth of a second of silence is what a lost packet costs as well. Looking takes microseconds.
+-define(LOOK_MS, 100).
+
+%% A poller that lived shorter than this is not replaced at once, lest a fault becomes a storm.
+-define(SHORT_LIFE_MS, 50).
+
+-type home() :: pos_integer() | anywhere.
+
+-record(poller, {pid :: pid(), home :: home(), born :: integer()}).
+
+-record(state, {
+    binding :: boolean(),
+    online :: pos_integer(),
+    pollers = #{} :: #{weir_nif:pollset() => #poller{}}
+}).
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% @doc Starts Weir if nobody has: a socket needs somebody who polls it.
+-spec ensure_started() -> ok | {error, term()}.
+ensure_started() ->
+    case whereis(?MODULE) of
+        undefined ->
+            case application:ensure_all_started(weir) of
+                {ok, _} -> ok;
+                {error, _} = Error -> Error
+            end;
+        _ ->
+            ok
+    end.
+
+%% @doc The numbers of the pollsets.
+-spec all() -> [weir_nif:pollset()].
+all() ->
+    lists:seq(1, erlang:system_info(schedulers)).
+
+%% @doc The pollers, and where each runs.
+-spec pollers() -> #{weir_nif:pollset() => {pid(), home()}}.
+pollers() ->
+    gen_server:call(?MODULE, pollers).
+
+-spec init([]) -> {ok, #state{}} | ignore.
+init([]) ->
+    case weir_nif:available() of
+        true ->
+            process_flag(trap_exit, true),
+            Online = erlang:system_info(schedulers_online),
+            State = lists:foldl(fun start_poller/2, #state{binding = probe_binding(), online = Online}, all()),
+            look_later(),
+            {ok, State};
+        false ->
+            logger:notice("weir: no native part (~0p), sockets are OTP's own", [weir_nif:load_error()]),
+            ignore
+    end.
+
+handle_call(pollers, _From, State = #state{pollers = Pollers}) ->
+    {reply, maps:map(fun(_, #poller{pid = Pid, home = Home}) -> {Pid, Home} end, Pollers), State};
+handle_call(_Request, _From, State) ->
+    {reply, {error, badarg}, State}.
+
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+handle_info(look, State) ->
+    look_later(),
+    case erlang:system_info(schedulers_online) of
+        Online when Online =:= State#state.online -> {noreply, State};
+        Online -> {noreply, lists:foldl(fun rehouse/2, State#state{online = Online}, all())}
+    end;
+handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
+    case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
+        [{Pollset, #poller{born = Born}}] ->
+            logger:warning("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
+            case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
+                true -> _ = erlang:send_after(?SHORT_LIFE_MS, self(), {start_poller, Pollset});
+                false -> self() ! {start_poller, Pollset}
+            end,
+            {noreply, State#state{pollers = maps:remove(Pollset, Pollers)}};
+        [] ->
+            {noreply, State}
+    end;
+handle_info({start_poller, Pollset}, State) when not is_map_key(Pollset, State#state.pollers) ->
+    {noreply, start_poller(Pollset, State)};
+handle_info({weir_descriptors, exhausted, Reason}, State) ->
+    logger:warning("weir: a connection could not be accepted: ~p. It waits in the backlog", [Reason]),
+    {noreply, State};
+handle_info({weir_descriptors, recovered}, State) ->
+    logger:notice("weir: connections are accepted again"),
+    {noreply, State};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+look_later() ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    ok.
+
+start_poller(Pollset, State = #state{pollers = Pollers}) ->
+    Home = home(Pollset, State),
+    Born = erlang:monotonic_time(millisecond),
+    Poller = #poller{pid = weir_poller:spawn_link(Pollset, Home), home = Home, born = Born},
+    State#state{pollers = Pollers#{Pollset => Poller}}.
+
+%% Gives a pollset another poller if its home has changed.
+rehouse(Pollset, State = #state{pollers = Pollers}) ->
+    Home = home(Pollset, State),
+    case Pollers of
+        #{Pollset := #poller{home = Home}} ->
+            State;
+        #{Pollset := #poller{pid = Old}} ->
+            %% It may be frozen, and then dies when its scheduler is back; nobody waits for that.
+            unlink(Old),
+            exit(Old, kill),
+            start_poller(Pollset, State);
+        #{} ->
+            State
+    end.
+
+home(_Pollset, #state{binding = false}) -> anywhere;
+home(Pollset, #state{online = Online}) -> (Pollset - 1) rem Online + 1.
+
+%% `{scheduler, I}' is not documented: see whether this VM takes it, and whether the process runs where it should.
+probe_binding() ->
+    Probe = fun() -> exit({on, erlang:system_info(scheduler_id)}) end,
+    try erlang:spawn_opt(Probe, [monitor, {scheduler, 1}]) of
+        {Pid, Ref} ->
+            receive
+                {'DOWN', Ref, process, Pid, {on, 1}} -> true;
+                {'DOWN', Ref, process, Pid, _} -> say_unbound()
+            end
+    catch
+        error:badarg -> say_unbound()
+    end.
+
+-dialyzer({nowarn_function, probe_binding/0}).
+
+say_unbound() ->
+    logger:notice("weir: this VM does not bind processes to schedulers; pollers run unbound, which is slower"),
+    false.

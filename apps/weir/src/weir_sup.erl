@@ -1,0 +1,15 @@
+%% @private
+-module(weir_sup).
+-behaviour(supervisor).
+
+-export([start_link/0]).
+-export([init/1]).
+
+-spec start_link() -> supervisor:startlink_ret().
+start_link() ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, []).
+
+-spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init([]) ->
+    Pollsets = #{id => weir_pollsets, start => {weir_pollsets, start_link, []}},
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Pollsets]}}.

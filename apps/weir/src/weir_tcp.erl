@@ -1,0 +1,463 @@
+%% @doc The drop-in: what `{tcp_module, weir_tcp}' among the options of `gen_tcp:listen/2' and `gen_tcp:connect/3,4'
+%% puts in the place of OTP's `inet_tcp'.
+%%
+%% gen_tcp and inet hand every call on a socket `{'$inet', weir_tcp, _}' to this module, so its functions are called by
+%% them and not by users, and return what the manual of gen_tcp and inet says. What is different on purpose is listed in
+%% `docs/differences.md'.
+%%
+%% A call that has to wait (for a connection, for data, for room in the send queue) waits for one message of the native
+%% side, in the process of the caller.
+-module(weir_tcp).
+
+%% Addresses and services.
+-export([getserv/1]).
+-export([getaddrs/2]).
+-export([translate_ip/1]).
+
+%% Opening.
+-export([listen/2]).
+-export([accept/2]).
+-export([connect/3]).
+-export([connect/4]).
+
+%% Data.
+-export([send/2]).
+-export([recv/3]).
+-export([unrecv/2]).
+
+%% Closing.
+-export([shutdown/2]).
+-export([close/1]).
+
+%% Owner and options.
+-export([controlling_process/2]).
+-export([setopts/2]).
+-export([getopts/2]).
+
+%% Information.
+-export([getstat/2]).
+-export([sockname/1]).
+-export([peername/1]).
+-export([socknames/1]).
+-export([info/1]).
+-export([monitor/1]).
+-export([cancel_monitor/1]).
+
+-export_type([socket/0]).
+
+-type socket() :: {'$inet', ?MODULE, weir_nif:handle()}.
+%% A socket. Equal terms for equal sockets; the handle of a closed one is never used again.
+
+-define(SOCKET(Handle), {'$inet', ?MODULE, Handle}).
+-define(FAMILY, inet).
+
+%% How long close waits for queued output, at most in all, and at most while nothing moves: as prim_inet does.
+-define(CLOSE_MS, 180_000).
+-define(CLOSE_STALL_MS, 5_000).
+
+%% @doc The port number of a service, as inet_tcp.
+-spec getserv(inet:port_number() | atom()) -> {ok, inet:port_number()} | {error, einval}.
+getserv(Port) -> inet_tcp:getserv(Port).
+
+%% @doc The IPv4 addresses of a host within a timer of inet's, as inet_tcp.
+-spec getaddrs(inet:ip_address() | inet:hostname(), term()) -> {ok, [inet:ip4_address()]} | {error, inet:posix()}.
+getaddrs(Address, Timer) -> inet_tcp:getaddrs(Address, Timer).
+
+%% @doc `any' and `loopback' as IPv4 addresses, as inet_tcp.
+-spec translate_ip(any | loopback | inet:ip_address() | undefined) -> inet:ip_address() | undefined.
+translate_ip(IP) -> inet_tcp:translate_ip(IP).
+
+%% @doc A listening socket, as `gen_tcp:listen/2'. A port among the options wins over the argument, as ranch needs it.
+%% Exits with `badarg' for an option or a value that is not known.
+-spec listen(inet:port_number(), [gen_tcp:listen_option()]) ->
+    {ok, socket() | port()} | {error, system_limit | inet:posix()}.
+listen(Port, Options) ->
+    case weir_pollsets:ensure_started() of
+        ok ->
+            case weir_nif:available() of
+                true -> native_listen(Port, parsed(weir_options:listen(Options)));
+                false -> inet_tcp:listen(Port, Options)
+            end;
+        {error, Reason} ->
+            exit({weir_not_started, Reason})
+    end.
+
+native_listen(Port, #{ip := IP, port := PortOption, backlog := Backlog, settings := Settings}) ->
+    Address = translate_ip(default(IP, any)),
+    open(Settings, fun(Handle) ->
+        maybe_all([
+            fun() -> weir_nif:bind(Handle, Address, valid_port(default(PortOption, Port))) end,
+            fun() -> weir_nif:listen(Handle, Backlog) end
+        ])
+    end).
+
+%% @doc The next connection, as `gen_tcp:accept/2'.
+-spec accept(socket(), timeout()) ->
+    {ok, socket()} | {error, closed | timeout | system_limit | inet:posix()}.
+accept(?SOCKET(Listener), Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
+    case weir_nif:accept(Listener, here()) of
+        {wait, Operation} -> accepted(await(Listener, Operation, Timeout));
+        Result -> accepted(Result)
+    end.
+
+accepted({ok, Handle}) -> {ok, ?SOCKET(Handle)};
+accepted(Error) -> Error.
+
+%% @doc A connection to a socket address, as `gen_tcp:connect/3'; with an address and a port, {@link connect/4} without
+%% a limit of time.
+-spec connect
+    (inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
+        {ok, socket() | port()} | {error, timeout | inet:posix()};
+    (socket:sockaddr_in(), [gen_tcp:connect_option()], timeout()) ->
+        {ok, socket() | port()} | {error, timeout | inet:posix()}.
+connect(#{family := inet, addr := Address, port := Port}, Options, Timeout) ->
+    connect(translate_ip(Address), Port, Options, Timeout);
+connect(Address, Port, Options) ->
+    connect(Address, Port, Options, infinity).
+
+%% @doc A connection to one address, as `gen_tcp:connect/4', which tries one address after the other. Exits with
+%% `badarg' for an option or a value that is not known.
+-spec connect(inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()) ->
+    {ok, socket() | port()} | {error, timeout | inet:posix()}.
+connect(Address, Port, Options, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
+    case weir_pollsets:ensure_started() of
+        ok ->
+            case weir_nif:available() of
+                true -> native_connect(Address, valid_port(Port), parsed(weir_options:connect(Options)), Timeout);
+                false -> inet_tcp:connect(Address, Port, Options, Timeout)
+            end;
+        {error, Reason} ->
+            exit({weir_not_started, Reason})
+    end.
+
+native_connect(Address, Port, #{ip := IP, port := LocalPort, settings := Settings}, Timeout) ->
+    Bind =
+        case {IP, LocalPort} of
+            {undefined, undefined} -> fun(_Handle) -> ok end;
+            _ -> fun(Handle) -> weir_nif:bind(Handle, translate_ip(default(IP, any)), default(LocalPort, 0)) end
+        end,
+    open(Settings, fun(Handle) ->
+        maybe_all([
+            fun() -> Bind(Handle) end,
+            fun() ->
+                case weir_nif:connect(Handle, Address, Port) of
+                    {wait, Operation} -> await(Handle, Operation, Timeout);
+                    Result -> Result
+                end
+            end
+        ])
+    end).
+
+%% @doc Sends data, as `gen_tcp:send/2': returns when the kernel or the send queue has it.
+-spec send(socket(), iodata()) -> ok | {error, closed | timeout | inet:posix()}.
+send(?SOCKET(Handle), Data) when is_binary(Data) ->
+    send_data(Handle, Data);
+send(?SOCKET(Handle), Data) ->
+    try erlang:iolist_to_iovec(Data) of
+        [Binary] -> send_data(Handle, Binary);
+        Binaries -> send_data(Handle, Binaries)
+    catch
+        error:badarg -> {error, einval}
+    end.
+
+send_data(Handle, Data) ->
+    case weir_nif:send(Handle, Data) of
+        {wait, Operation, Timeout} -> await_room(Handle, Data, Operation, Timeout);
+        Result -> Result
+    end.
+
+await_room(Handle, Data, Operation, Timeout) ->
+    case await(Handle, Operation, Timeout) of
+        retry ->
+            send_data(Handle, Data);
+        {error, timeout} ->
+            case weir_nif:getopts(Handle, [send_timeout_close]) of
+                {ok, [{send_timeout_close, true}]} -> weir_nif:close(Handle, descriptor);
+                _ -> ok
+            end,
+            {error, timeout};
+        Result ->
+            Result
+    end.
+
+%% @doc Receives data of a passive socket, as `gen_tcp:recv/3'.
+-spec recv(socket(), non_neg_integer(), timeout()) ->
+    {ok, binary() | string()} | {error, closed | timeout | inet:posix()}.
+recv(?SOCKET(Handle), Length, Timeout) when
+    is_integer(Length), Length >= 0, (Timeout =:= infinity orelse (is_integer(Timeout) andalso Timeout >= 0))
+->
+    case weir_nif:recv(Handle, Length) of
+        {wait, Operation} -> await(Handle, Operation, Timeout);
+        Result -> Result
+    end.
+
+%% @doc Puts data back in front of what will be received.
+-spec unrecv(socket(), iodata()) -> ok | {error, closed | inet:posix()}.
+unrecv(?SOCKET(Handle), Data) ->
+    try iolist_to_binary(Data) of
+        Binary -> weir_nif:unrecv(Handle, Binary)
+    catch
+        error:badarg -> {error, einval}
+    end.
+
+%% @doc Shuts a direction down, as `gen_tcp:shutdown/2': writing, after the last queued byte.
+-spec shutdown(socket(), read | write | read_write) -> ok | {error, closed | inet:posix()}.
+shutdown(?SOCKET(Handle), How) ->
+    weir_nif:shutdown(Handle, How).
+
+%% @doc Closes the socket, as `gen_tcp:close/1': after the last queued byte, if the peer takes it. A message
+%% `{tcp_closed, Socket}' that has arrived is taken away.
+-spec close(socket()) -> ok.
+close(Socket = ?SOCKET(Handle)) ->
+    case weir_nif:close(Handle, flush) of
+        ok -> ok;
+        {wait, Operation} -> close_flushed(Handle, Operation)
+    end,
+    receive
+        {tcp_closed, Socket} -> ok
+    after 0 -> ok
+    end.
+
+close_flushed(Handle, Operation) ->
+    Limit =
+        case weir_nif:getopts(Handle, [linger]) of
+            {ok, [{linger, {true, Seconds}}]} when Seconds >= 0 -> Seconds * 1000;
+            _ -> ?CLOSE_MS
+        end,
+    await_flush(Handle, Operation, erlang:monotonic_time(millisecond) + Limit, pending(Handle)),
+    weir_nif:close(Handle, now).
+
+await_flush(Handle, Operation, Deadline, Pending) ->
+    Wait = min(?CLOSE_STALL_MS, max(0, Deadline - erlang:monotonic_time(millisecond))),
+    receive
+        {'$weir', Handle, Operation, _Result} -> ok
+    after Wait ->
+        case pending(Handle) of
+            Less when Less < Pending, Wait > 0 -> await_flush(Handle, Operation, Deadline, Less);
+            _ -> cancel(Handle, Operation, {error, timeout})
+        end
+    end.
+
+pending(Handle) ->
+    case weir_nif:getstat(Handle) of
+        {ok, Values} -> proplists:get_value(send_pend, Values);
+        {error, _} -> 0
+    end.
+
+%% @doc Gives the socket to another process, as `gen_tcp:controlling_process/2'. Messages of the socket that have
+%% arrived go with it.
+-spec controlling_process(socket(), pid()) -> ok | {error, closed | not_owner | badarg | inet:posix()}.
+controlling_process(Socket = ?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
+    Self = self(),
+    case weir_nif:owner(Handle) of
+        {ok, NewOwner} -> ok;
+        {ok, Self} -> hand_over(Socket, Handle, NewOwner);
+        {ok, _} -> {error, not_owner};
+        Error -> Error
+    end.
+
+hand_over(Socket, Handle, NewOwner) ->
+    %% Passive meanwhile: no message can come to the old owner after those that are forwarded.
+    case weir_nif:getopts(Handle, [active]) of
+        {ok, [{active, false}]} ->
+            forward(Socket, NewOwner),
+            set_owner(Handle, NewOwner);
+        {ok, [{active, _} = Active]} ->
+            _ = weir_nif:setopts(Handle, [{active, false}]),
+            forward(Socket, NewOwner),
+            case set_owner(Handle, NewOwner) of
+                ok -> setopts(Socket, [Active]);
+                Error -> Error
+            end;
+        {error, einval} ->
+            forward(Socket, NewOwner),
+            {error, closed}
+    end.
+
+set_owner(Handle, NewOwner) ->
+    try
+        weir_nif:set_owner(Handle, NewOwner)
+    catch
+        error:badarg -> {error, badarg}
+    end.
+
+forward(Socket, NewOwner) ->
+    receive
+        Message = {Tag, Socket, _} when Tag =:= tcp; Tag =:= tcp_error -> pass_on(Message, Socket, NewOwner);
+        Message = {Tag, Socket} when Tag =:= tcp_closed; Tag =:= tcp_passive -> pass_on(Message, Socket, NewOwner)
+    after 0 -> ok
+    end.
+
+pass_on(Message, Socket, NewOwner) ->
+    NewOwner ! Message,
+    forward(Socket, NewOwner).
+
+%% @doc Sets options, as `inet:setopts/2'. `[{active, once}]', which is set once for each message, costs one native
+%% call and no system call.
+-spec setopts(socket(), [gen_tcp:option()]) -> ok | {error, inet:posix()}.
+setopts(?SOCKET(Handle), [{active, once}]) ->
+    weir_nif:activate_once(Handle);
+setopts(?SOCKET(Handle), Options) ->
+    case weir_options:settings(Options) of
+        {ok, Settings} -> weir_nif:setopts(Handle, Settings);
+        Error -> Error
+    end.
+
+%% @doc Gets options, as `inet:getopts/2'.
+-spec getopts(socket(), [gen_tcp:option_name()]) -> {ok, [gen_tcp:option()]} | {error, inet:posix()}.
+getopts(?SOCKET(Handle), Names) when is_list(Names) ->
+    try
+        weir_nif:getopts(Handle, Names)
+    catch
+        error:badarg -> {error, einval}
+    end.
+
+%% @doc Statistics, as `inet:getstat/2'.
+-spec getstat(socket(), [inet:stat_option()]) ->
+    {ok, [{inet:stat_option(), integer()}]} | {error, inet:posix()}.
+getstat(?SOCKET(Handle), Names) when is_list(Names) ->
+    case weir_nif:getstat(Handle) of
+        {ok, Values} ->
+            case Names -- [Name || {Name, _} <- Values] of
+                [] -> {ok, [lists:keyfind(Name, 1, Values) || Name <- Names]};
+                _ -> {error, einval}
+            end;
+        Error ->
+            Error
+    end.
+
+%% @doc The local address, as `inet:sockname/1'.
+-spec sockname(socket()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+sockname(?SOCKET(Handle)) -> weir_nif:sockname(Handle).
+
+%% @doc The peer's address, as `inet:peername/1'.
+-spec peername(socket()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+peername(?SOCKET(Handle)) -> weir_nif:peername(Handle).
+
+%% @doc The local addresses, of which a TCP socket has one, as `inet:socknames/1'.
+-spec socknames(socket()) -> {ok, [{inet:ip_address(), inet:port_number()}]} | {error, inet:posix()}.
+socknames(Socket) ->
+    case sockname(Socket) of
+        {ok, Address} -> {ok, [Address]};
+        Error -> Error
+    end.
+
+%% @doc What is known of a socket, in the form of `inet:info/1'; `#{states => [closed]}' of a closed one.
+-spec info(socket()) -> #{atom() => term()}.
+info(Socket = ?SOCKET(Handle)) ->
+    case weir_nif:info(Handle) of
+        {ok, Info = #{state := closed}} ->
+            (maps:with([owner, pollset, fd], Info))#{states => [closed]};
+        {ok, Info = #{state := State}} ->
+            Known = (maps:with([owner, pollset, fd], Info))#{states => states(State)},
+            maps:merge(Known, maps:from_list(counters(Socket) ++ active(Handle)));
+        {error, closed} ->
+            #{states => [closed]}
+    end.
+
+states(open) -> [open];
+states(State) -> [State, open].
+
+counters(Socket) ->
+    case inet:getstat(Socket) of
+        {ok, Counters} -> [{counters, maps:from_list(Counters)}];
+        {error, _} -> []
+    end.
+
+active(Handle) ->
+    case weir_nif:getopts(Handle, [active]) of
+        {ok, Active} -> Active;
+        {error, _} -> []
+    end.
+
+%% @doc Has `{'DOWN', Reference, socket, Socket, Reason}' sent to the caller when the socket closes, as
+%% `inet:monitor/1'. The reason is `normal', or `noproc' if it is closed already.
+-spec monitor(socket()) -> reference().
+monitor(Socket = ?SOCKET(Handle)) ->
+    Reference = make_ref(),
+    case weir_nif:monitor(Handle, Reference) of
+        ok ->
+            %% Only the reference comes back for cancel_monitor.
+            put({?MODULE, Reference}, Handle);
+        {error, closed} ->
+            self() ! {'DOWN', Reference, socket, Socket, noproc}
+    end,
+    Reference.
+
+%% @doc Takes a {@link monitor/1} of the same process back, as `inet:cancel_monitor/1'. False if there is none.
+-spec cancel_monitor(reference()) -> boolean().
+cancel_monitor(Reference) ->
+    case erase({?MODULE, Reference}) of
+        undefined -> false;
+        Handle -> weir_nif:demonitor(Handle, Reference)
+    end.
+
+%%% Opening.
+
+%% A socket of the caller's with its options set, which `Prepare' makes a listener or a connection. It is closed again
+%% if that fails or exits.
+open(Settings, Prepare) ->
+    case weir_nif:open(?MODULE, 4, here()) of
+        {ok, Handle} ->
+            try maybe_all([fun() -> weir_nif:setopts(Handle, Settings) end, fun() -> Prepare(Handle) end]) of
+                ok -> {ok, ?SOCKET(Handle)};
+                Error -> close_and(Handle, Error)
+            catch
+                Class:Reason:Stack ->
+                    _ = weir_nif:close(Handle, now),
+                    erlang:raise(Class, Reason, Stack)
+            end;
+        Error ->
+            Error
+    end.
+
+close_and(Handle, Result) ->
+    _ = weir_nif:close(Handle, now),
+    Result.
+
+%% Calls one after the other, up to the first that fails.
+maybe_all([Call | Calls]) ->
+    case Call() of
+        ok -> maybe_all(Calls);
+        Error -> Error
+    end;
+maybe_all([]) ->
+    ok.
+
+parsed({ok, Parsed}) -> Parsed;
+parsed({error, badarg}) -> exit(badarg).
+
+default(undefined, Default) -> Default;
+default(Value, _Default) -> Value.
+
+valid_port(Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;
+valid_port(_Port) -> exit(badarg).
+
+%% The pollset of the scheduler that the caller runs on. Dirty schedulers, where no caller of ours should be, have
+%% numbers beyond those of the others, and no pollset.
+here() ->
+    case {erlang:system_info(scheduler_id), erlang:system_info(schedulers)} of
+        {Scheduler, Schedulers} when Scheduler =< Schedulers -> Scheduler;
+        _ -> 1
+    end.
+
+%%% Waiting.
+
+%% The result of an operation that waits. Whatever ends the wait, no message of it is left over.
+await(Handle, Operation, Timeout) ->
+    receive
+        {'$weir', Handle, Operation, Result} -> Result
+    after Timeout -> cancel(Handle, Operation, {error, timeout})
+    end.
+
+%% Takes an operation back, unless it is done: then its result counts.
+cancel(Handle, Operation, Cancelled) ->
+    case weir_nif:cancel(Handle, Operation) of
+        ok ->
+            Cancelled;
+        {error, replied} ->
+            receive
+                {'$weir', Handle, Operation, Result} -> Result
+            after 0 -> Cancelled
+            end
+    end.

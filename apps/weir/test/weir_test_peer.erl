@@ -1,0 +1,391 @@
+%% What the suites of the drop-in share: the same cases on two backends,
+%% sockets with a stock gen_tcp socket at the other end, and a check after
+%% each case that nothing was left behind.
+%%
+%% The group `inet' runs the cases on stock gen_tcp, which proves that they
+%% expect what gen_tcp does on this release; the group `weir' runs them on
+%% `{tcp_module, weir_tcp}'. Where a suite asks for it, each case also runs in
+%% two roles: on a socket that was accepted and on one that connected.
+-module(weir_test_peer).
+
+-export([by_backend/1]).
+-export([by_backend_and_role/1]).
+-export([init_group/2]).
+-export([end_group/2]).
+-export([init_case/1]).
+-export([end_case/1]).
+
+-export([listen/2]).
+-export([listen/3]).
+-export([connect/4]).
+-export([connect_raw/1]).
+-export([connect_raw/2]).
+-export([accept_raw/1]).
+-export([socket_pair/2]).
+-export([socket_pair/3]).
+-export([listener_with_full_backlog/0]).
+-export([free_port/0]).
+-export([keep/1]).
+-export([reset/1]).
+
+-export([async/1]).
+-export([await/1]).
+-export([assert_waits/1]).
+-export([kill/1]).
+-export([pid/1]).
+
+-export([wait_until/1]).
+-export([wait_for_messages/1]).
+-export([next_message/0]).
+-export([assert_no_message/0]).
+-export([messages/0]).
+-export([messages_of/1]).
+-export([collect_active/2]).
+-export([recv_all/1]).
+-export([recv_exactly/2]).
+-export([timed/1]).
+-export([descriptors/0]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+%% How long to wait for what must happen; reached only by a failing test.
+-define(PATIENCE, 10000).
+%% How long silence must last to be taken for silence.
+-define(QUIET, 40).
+%% What is released behind the owner's back may take this long.
+-define(RELEASE, 2000).
+
+-type config() :: [{atom(), term()}].
+-type async() :: {pid(), reference(), reference()}.
+
+%% Groups ---------------------------------------------------------------------
+
+-spec by_backend([atom()]) -> [tuple()].
+by_backend(Cases) ->
+    [{inet, [], Cases}, {weir, [], Cases}].
+
+-spec by_backend_and_role([atom()]) -> [tuple()].
+by_backend_and_role(Cases) ->
+    Roles = [{group, accepted}, {group, connected}],
+    [{inet, [], Roles}, {weir, [], Roles}, {accepted, [], Cases}, {connected, [], Cases}].
+
+-spec init_group(atom(), config()) -> config().
+init_group(inet, Config) ->
+    warm_up(),
+    [{backend, []} | Config];
+init_group(weir, Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    warm_up(),
+    [{backend, [{tcp_module, weir_tcp}]} | Config];
+init_group(Role, Config) ->
+    [{role, Role} | Config].
+
+-spec end_group(atom(), config()) -> ok.
+end_group(_Group, _Config) ->
+    ok.
+
+%% The first look-up of a name starts the resolver, which keeps descriptors.
+warm_up() ->
+    {ok, _} = inet:getaddr("localhost", inet),
+    ok.
+
+-spec init_case(config()) -> config().
+init_case(Config) ->
+    put(?MODULE, []),
+    [{descriptors, descriptors()}, {sockets, weir_sockets(Config)} | Config].
+
+%% Closes what the case has left open and fails it if a descriptor or a socket
+%% of Weir survives. Peers are reset first, so that no close waits for output
+%% which nobody reads.
+-spec end_case(config()) -> ok | {fail, term()}.
+end_case(Config) ->
+    Kept = get(?MODULE),
+    [reset(Socket) || {peer, Socket} <- Kept],
+    [catch gen_tcp:close(Socket) || {socket, Socket} <- Kept],
+    [kill(Async) || {process, Async} <- Kept],
+    Released = fun() ->
+        descriptors() =< proplists:get_value(descriptors, Config) andalso
+            weir_sockets(Config) =< proplists:get_value(sockets, Config)
+    end,
+    case becomes_true(Released, ?RELEASE) of
+        true ->
+            ok;
+        false ->
+            {fail,
+                {left_behind,
+                    {descriptors, proplists:get_value(descriptors, Config), descriptors()},
+                    {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)}}}
+    end.
+
+weir_sockets(Config) ->
+    case proplists:get_value(backend, Config) of
+        [] -> 0;
+        _ -> length(weir:sockets())
+    end.
+
+-spec descriptors() -> non_neg_integer().
+descriptors() ->
+    {ok, Names} = file:list_dir("/proc/self/fd"),
+    length(Names).
+
+%% Sockets --------------------------------------------------------------------
+
+-spec listen(config(), [term()]) -> {inet:socket(), inet:port_number()}.
+listen(Config, Options) ->
+    {ok, Listener} = listen(Config, 0, [{ip, ?LOOPBACK} | Options]),
+    {ok, Port} = inet:port(Listener),
+    {Listener, Port}.
+
+-spec listen(config(), term(), [term()]) -> {ok, inet:socket()} | {error, term()}.
+listen(Config, Port, Options) ->
+    keep(gen_tcp:listen(Port, proplists:get_value(backend, Config) ++ Options)).
+
+-spec connect(config(), term(), term(), [term()] | {[term()], term()}) ->
+    {ok, inet:socket()} | {error, term()}.
+connect(Config, Address, Port, {Options, Timeout}) ->
+    Backend = proplists:get_value(backend, Config),
+    keep(gen_tcp:connect(Address, Port, Backend ++ Options, Timeout));
+connect(Config, Address, Port, Options) ->
+    keep(gen_tcp:connect(Address, Port, proplists:get_value(backend, Config) ++ Options)).
+
+%% A stock, passive, binary socket connected to a port of the loopback.
+-spec connect_raw(inet:port_number()) -> gen_tcp:socket().
+connect_raw(Port) ->
+    connect_raw(Port, []).
+
+-spec connect_raw(inet:port_number(), [term()]) -> gen_tcp:socket().
+connect_raw(Port, Options) ->
+    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, raw_options() ++ Options, ?PATIENCE),
+    keep_peer(Peer).
+
+-spec accept_raw(gen_tcp:socket()) -> gen_tcp:socket().
+accept_raw(Listener) ->
+    {ok, Peer} = gen_tcp:accept(Listener, ?PATIENCE),
+    keep_peer(Peer).
+
+raw_options() ->
+    [binary, {active, false}, {nodelay, true}].
+
+%% A socket of the backend under test, owned by the caller, and its stock peer.
+-spec socket_pair(config(), [term()]) -> {inet:socket(), gen_tcp:socket()}.
+socket_pair(Config, Options) ->
+    socket_pair(Config, Options, []).
+
+-spec socket_pair(config(), [term()], [term()]) -> {inet:socket(), gen_tcp:socket()}.
+socket_pair(Config, Options, PeerOptions) ->
+    case proplists:get_value(role, Config, accepted) of
+        accepted ->
+            {Listener, Port} = listen(Config, Options),
+            Peer = connect_raw(Port, PeerOptions),
+            {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+            ok = gen_tcp:close(Listener),
+            {Socket, Peer};
+        connected ->
+            {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK} | raw_options() ++ PeerOptions]),
+            {ok, Port} = inet:port(Listener),
+            {ok, Socket} = connect(Config, ?LOOPBACK, Port, {Options, ?PATIENCE}),
+            Peer = accept_raw(Listener),
+            ok = gen_tcp:close(Listener),
+            {Socket, Peer}
+    end.
+
+%% A stock listener that lets further connections hang: the kernel drops what
+%% comes in after its queue is full.
+-spec listener_with_full_backlog() -> inet:port_number().
+listener_with_full_backlog() ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 0}]),
+    _ = keep_peer(Listener),
+    {ok, Port} = inet:port(Listener),
+    fill_backlog(Port, 16),
+    Port.
+
+fill_backlog(_Port, 0) ->
+    ct:fail(backlog_is_never_full);
+fill_backlog(Port, Attempts) ->
+    case gen_tcp:connect(?LOOPBACK, Port, raw_options(), 60) of
+        {ok, Peer} ->
+            _ = keep_peer(Peer),
+            fill_backlog(Port, Attempts - 1);
+        {error, timeout} ->
+            ok
+    end.
+
+%% A port on which nobody listens.
+-spec free_port() -> inet:port_number().
+free_port() ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Port.
+
+%% Has the socket closed when the case is over.
+-spec keep(Result) -> Result when Result :: {ok, inet:socket()} | {error, term()}.
+keep({ok, Socket} = Result) ->
+    put(?MODULE, [{socket, Socket} | get(?MODULE)]),
+    Result;
+keep({error, _} = Result) ->
+    Result.
+
+keep_peer(Socket) ->
+    put(?MODULE, [{peer, Socket} | get(?MODULE)]),
+    Socket.
+
+%% Closes with a reset instead of an orderly end.
+-spec reset(gen_tcp:socket()) -> ok.
+reset(Peer) ->
+    _ = inet:setopts(Peer, [{linger, {true, 0}}]),
+    gen_tcp:close(Peer).
+
+%% Processes ------------------------------------------------------------------
+
+%% Runs a function in another process, which lives on until the end of the
+%% case: what it opened stays open, and its mailbox can be looked at. The
+%% result is sent when it is asked for, so that the caller's mailbox holds
+%% messages of sockets only.
+-spec async(fun(() -> term())) -> async().
+async(Fun) ->
+    Reference = make_ref(),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        Result = Fun(),
+        _ = put(Reference, returned),
+        receive
+            {Reference, From} -> From ! {Reference, Result}
+        end,
+        receive
+            Reference -> ok
+        end
+    end),
+    Async = {Pid, Monitor, Reference},
+    put(?MODULE, [{process, Async} | get(?MODULE)]),
+    Async.
+
+-spec await(async()) -> term().
+await({Pid, Monitor, Reference}) ->
+    Pid ! {Reference, self()},
+    receive
+        {Reference, Result} -> Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> ct:fail({process_died, Reason})
+    after ?PATIENCE ->
+        ct:fail({no_result, process_info(Pid, current_stacktrace)})
+    end.
+
+%% The function has not returned, and does not return while nothing happens.
+-spec assert_waits(async()) -> ok.
+assert_waits({Pid, _Monitor, Reference}) ->
+    receive
+    after ?QUIET ->
+        {dictionary, Dictionary} = process_info(Pid, dictionary),
+        case lists:keymember(Reference, 1, Dictionary) of
+            false -> ok;
+            true -> ct:fail(did_not_wait)
+        end
+    end.
+
+-spec kill(async()) -> ok.
+kill({Pid, Monitor, _Reference}) ->
+    Again = monitor(process, Pid),
+    exit(Pid, kill),
+    receive
+        {'DOWN', Again, process, Pid, _} -> ok
+    end,
+    demonitor(Monitor, [flush]),
+    ok.
+
+-spec pid(async()) -> pid().
+pid({Pid, _Monitor, _Reference}) ->
+    Pid.
+
+%% Waiting and reading --------------------------------------------------------
+
+-spec wait_until(fun(() -> boolean())) -> ok.
+wait_until(Condition) ->
+    case becomes_true(Condition, ?PATIENCE) of
+        true -> ok;
+        false -> ct:fail({never_true, Condition})
+    end.
+
+becomes_true(Condition, Left) ->
+    case Condition() of
+        true ->
+            true;
+        false when Left > 0 ->
+            %% A receive that looks for something fetches new messages into
+            %% the queue that process_info/2 sees; a mere delay does not.
+            receive
+                {?MODULE, never_sent} -> false
+            after 5 -> becomes_true(Condition, Left - 5)
+            end;
+        false ->
+            false
+    end.
+
+%% Waits until the mailbox holds this many messages, and leaves them there.
+-spec wait_for_messages(pos_integer()) -> ok.
+wait_for_messages(Count) ->
+    wait_until(fun() -> process_info(self(), message_queue_len) >= {message_queue_len, Count} end).
+
+-spec next_message() -> term().
+next_message() ->
+    receive
+        Message -> Message
+    after ?PATIENCE ->
+        ct:fail(no_message)
+    end.
+
+-spec assert_no_message() -> ok.
+assert_no_message() ->
+    receive
+        Message -> ct:fail({unexpected_message, Message})
+    after ?QUIET ->
+        ok
+    end.
+
+%% Takes what is in the mailbox.
+-spec messages() -> [term()].
+messages() ->
+    receive
+        Message -> [Message | messages()]
+    after 0 ->
+        []
+    end.
+
+%% What a process (not the caller) has in its mailbox, once it holds something.
+-spec messages_of(pid()) -> [term()].
+messages_of(Pid) ->
+    wait_until(fun() -> process_info(Pid, message_queue_len) =/= {message_queue_len, 0} end),
+    {messages, Messages} = process_info(Pid, messages),
+    Messages.
+
+%% The data of the messages of a socket, until there are so many bytes.
+-spec collect_active(inet:socket(), non_neg_integer()) -> binary().
+collect_active(Socket, Size) ->
+    collect_active(Socket, Size, []).
+
+collect_active(_Socket, Size, Data) when Size =< 0 ->
+    iolist_to_binary(lists:reverse(Data));
+collect_active(Socket, Size, Data) ->
+    case next_message() of
+        {tcp, Socket, Part} -> collect_active(Socket, Size - iolist_size(Part), [Part | Data]);
+        Other -> ct:fail({unexpected_message, Other, {bytes_missing, Size}})
+    end.
+
+%% Reads until the end of the stream; returns the data and how it ended.
+-spec recv_all(gen_tcp:socket()) -> {binary(), term()}.
+recv_all(Socket) ->
+    recv_all(Socket, []).
+
+recv_all(Socket, Data) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Part} -> recv_all(Socket, [Part | Data]);
+        {error, Reason} -> {iolist_to_binary(lists:reverse(Data)), Reason}
+    end.
+
+-spec recv_exactly(gen_tcp:socket(), pos_integer()) -> binary().
+recv_exactly(Socket, Size) ->
+    {ok, Data} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+    iolist_to_binary(Data).
+
+-spec timed(fun(() -> Result)) -> {Milliseconds :: integer(), Result}.
+timed(Fun) ->
+    Start = erlang:monotonic_time(),
+    Result = Fun(),
+    {erlang:convert_time_unit(erlang:monotonic_time() - Start, native, millisecond), Result}.
