@@ -128,10 +128,11 @@ accept(_Handle, _Pollset) -> ?NOT_LOADED.
     ok | {wait, operation()} | {error, closed | inet:posix()}.
 connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
 
-%% @doc Writes what the kernel takes and queues the rest. The result of a wait is `ok', `retry' (the queue was full and
-%% took nothing; it has room now) or `{error, Reason}'; `Timeout' is the socket's `send_timeout'.
+%% @doc Writes what the kernel takes and queues the rest. `wait': that went over the high watermark, and the result is
+%% `ok' or `{error, Reason}'. `full': the queue took nothing, and the result is `retry' when it has room, or
+%% `{error, Reason}'. `Timeout' is the socket's `send_timeout'.
 -spec send(handle(), binary() | [binary()]) ->
-    ok | {wait, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
+    ok | {wait | full, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
 send(_Handle, _Data) -> ?NOT_LOADED.
 
 %% @doc Reads `Length' bytes, or what there is if that is 0. The result of a wait is `{ok, Data}' or `{error, Reason}'.

@@ -40,8 +40,7 @@ settings(Options) ->
     try
         {ok, lists:reverse(lists:map(fun setting/1, Options))}
     catch
-        throw:badarg -> {error, einval};
-        error:function_clause -> {error, einval}
+        throw:badarg -> {error, einval}
     end.
 
 %% An operator's defaults for all sockets come first: inet documents these variables of the kernel application. The

@@ -149,7 +149,10 @@ native_connect(Address, Port, #{ip := IP, port := LocalPort, settings := Setting
     end).
 
 %% @doc Sends data, as `gen_tcp:send/2': returns when the kernel or the send queue has it.
--spec send(socket(), iodata()) -> ok | {error, closed | timeout | inet:posix()}.
+%%
+%% `{error, timeout}' after `send_timeout': the data is in the queue and will be sent if the peer ever reads. `{error,
+%% {timeout, Data}}': nothing of it was taken, as the queue was over its high watermark already.
+-spec send(socket(), iodata()) -> ok | {error, closed | timeout | {timeout, binary() | [binary()]} | inet:posix()}.
 send(?SOCKET(Handle), Data) when is_binary(Data) ->
     send_data(Handle, Data);
 send(?SOCKET(Handle), Data) ->
@@ -157,25 +160,40 @@ send(?SOCKET(Handle), Data) ->
         [Binary] -> send_data(Handle, Binary);
         Binaries -> send_data(Handle, Binaries)
     catch
-        error:badarg -> {error, einval}
+        error:badarg -> bad_data(Handle)
+    end.
+
+%% A closed socket is said before bad data is.
+bad_data(Handle) ->
+    case weir_nif:owner(Handle) of
+        {ok, _} -> {error, einval};
+        Error -> Error
     end.
 
 send_data(Handle, Data) ->
     case weir_nif:send(Handle, Data) of
-        {wait, Operation, Timeout} -> await_room(Handle, Data, Operation, Timeout);
-        Result -> Result
+        ok -> ok;
+        {wait, Operation, Timeout} -> await_room(Handle, Operation, Timeout, timeout);
+        {full, Operation, Timeout} -> await_retry(Handle, Data, Operation, Timeout);
+        Error -> Error
     end.
 
-await_room(Handle, Data, Operation, Timeout) ->
+%% Data that was never taken is given back with the error: the queue does not grow for those who do not wait.
+await_retry(Handle, Data, Operation, Timeout) ->
+    case await_room(Handle, Operation, Timeout, {timeout, Data}) of
+        retry -> send_data(Handle, Data);
+        Error -> Error
+    end.
+
+await_room(Handle, Operation, Timeout, TimeoutReason) ->
     case await(Handle, Operation, Timeout) of
-        retry ->
-            send_data(Handle, Data);
         {error, timeout} ->
-            case weir_nif:getopts(Handle, [send_timeout_close]) of
-                {ok, [{send_timeout_close, true}]} -> weir_nif:close(Handle, descriptor);
-                _ -> ok
-            end,
-            {error, timeout};
+            _ =
+                case weir_nif:getopts(Handle, [send_timeout_close]) of
+                    {ok, [{send_timeout_close, true}]} -> weir_nif:close(Handle, descriptor);
+                    _ -> ok
+                end,
+            {error, TimeoutReason};
         Result ->
             Result
     end.
@@ -318,9 +336,10 @@ getopts(?SOCKET(Handle), Names) when is_list(Names) ->
 getstat(?SOCKET(Handle), Names) when is_list(Names) ->
     case weir_nif:getstat(Handle) of
         {ok, Values} ->
-            case Names -- [Name || {Name, _} <- Values] of
-                [] -> {ok, [lists:keyfind(Name, 1, Values) || Name <- Names]};
-                _ -> {error, einval}
+            Found = [lists:keyfind(Name, 1, Values) || Name <- Names],
+            case lists:member(false, Found) of
+                false -> {ok, Found};
+                true -> {error, einval}
             end;
         Error ->
             Error
@@ -356,6 +375,7 @@ info(Socket = ?SOCKET(Handle)) ->
     end.
 
 states(open) -> [open];
+states(listening) -> [listen, open];
 states(State) -> [State, open].
 
 counters(Socket) ->

@@ -11,7 +11,7 @@ use crate::counters::add;
 use crate::handle::Handle;
 use crate::socket::{Acceptor, Socket, State, Waiter};
 use crate::work::Work;
-use crate::{atoms, errno, pollset, table};
+use crate::{atoms, errno, pollset, sockopt, table};
 
 /// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
@@ -111,6 +111,10 @@ fn adopt(env: Env, listener: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset:
     let (Some(module), Some(mut socket)) = (listener.module, table::allocate()) else {
         return Err(Errno::MFILE);
     };
+    for &(level, name, value) in &listener.set_while_listening {
+        // What the listener took, a connection takes.
+        let _ = sockopt::set_int(fd.as_fd(), level, name, value);
+    }
     let about = (module, pollset, listener.options);
     match socket.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {

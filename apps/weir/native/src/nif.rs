@@ -248,15 +248,17 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
     let mut work = Work::begin(Instant::now());
     let sent = output::send(env, &mut socket, parts, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
+    let wait = |what: Atom, operation: u32| {
+        let timeout = match socket.options.send_timeout {
+            Some(milliseconds) => milliseconds.encode(env),
+            None => atoms::infinity().encode(env),
+        };
+        (what, operation, timeout).encode(env)
+    };
     Ok(match sent {
         Sent::Done => atoms::ok().encode(env),
-        Sent::Wait(operation) => {
-            let timeout = match socket.options.send_timeout {
-                Some(milliseconds) => milliseconds.encode(env),
-                None => atoms::infinity().encode(env),
-            };
-            (atoms::wait(), operation, timeout).encode(env)
-        }
+        Sent::Wait(operation) => wait(atoms::wait(), operation),
+        Sent::Full(operation) => wait(atoms::full(), operation),
         Sent::Failed(reason) => failed(env, reason),
     })
 }

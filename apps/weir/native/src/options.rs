@@ -158,13 +158,22 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, .. } = socket;
+    let Socket {
+        fd,
+        options,
+        state,
+        set_while_listening,
+        ..
+    } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
         Setting::Active(_) | Setting::Count(_) | Setting::Packet => {}
         Setting::List(list) => options.list = *list,
-        Setting::Buffer(size) => options.buffer = (*size).max(1),
+        Setting::Buffer(size) => {
+            options.buffer = (*size).max(1);
+            options.buffer_set = true;
+        }
         Setting::SendTimeout(timeout) => options.send_timeout = *timeout,
         Setting::SendTimeoutClose(close) => options.send_timeout_close = *close,
         Setting::ExitOnClose(exit) => options.exit_on_close = *exit,
@@ -173,7 +182,10 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             options.high_watermark = *high;
             options.low_watermark = options.low_watermark.min(*high);
         }
-        Setting::LowWatermark(low) => options.low_watermark = (*low).min(options.high_watermark),
+        Setting::LowWatermark(low) => {
+            options.low_watermark = *low;
+            options.high_watermark = options.high_watermark.max(*low);
+        }
         Setting::Linger(linger) => {
             options.linger = match (linger.l_onoff, linger.l_linger) {
                 (0, _) => Linger::Off,
@@ -183,10 +195,18 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
         }
         Setting::ReceiveBuffer(size) => {
-            options.buffer = options.buffer.max((*size).max(0) as u32);
+            if !options.buffer_set {
+                options.buffer = options.buffer.max((*size).max(0) as u32);
+            }
             set_kernel(fd, |fd| sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, *size));
         }
-        Setting::Int(level, name, value) => set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value)),
+        Setting::Int(level, name, value) => {
+            set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value));
+            if *state == State::Listening {
+                set_while_listening.retain(|(l, n, _)| (l, n) != (level, name));
+                set_while_listening.push((*level, *name, *value));
+            }
+        }
         Setting::Raw(level, name, value) => set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value)),
     }
     Ok(())

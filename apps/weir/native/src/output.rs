@@ -22,8 +22,10 @@ const WRITE: usize = 256 * 1024;
 pub enum Sent {
     /// The kernel or the queue has all of it.
     Done,
-    /// The caller waits for an answer to this operation.
+    /// It is queued, and the caller waits for an answer to this operation before it goes on.
     Wait(u32),
+    /// Nothing was taken; the caller waits for an answer to this operation and tries again.
+    Full(u32),
     Failed(Reason),
 }
 
@@ -38,7 +40,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
             return Sent::Failed(socket.output_failed(env, Errno::PIPE, true));
         }
         if output.full {
-            return Sent::Wait(await_queue(env, socket, SendWait::Refused));
+            return Sent::Full(await_queue(env, socket, SendWait::Refused));
         }
     }
     let size = parts.iter().map(|part| part.len()).sum();

@@ -52,8 +52,9 @@ pub struct Options {
     pub linger: Linger,
     /// Milliseconds; none is infinity.
     pub send_timeout: Option<u32>,
-    /// The most bytes of one message or one `recv(S, 0)`.
+    /// The most bytes of one message or one `recv(S, 0)`. It grows with `recbuf` unless it was set.
     pub buffer: u32,
+    pub buffer_set: bool,
     pub high_watermark: u32,
     pub low_watermark: u32,
 }
@@ -76,6 +77,7 @@ impl Default for Options {
             linger: Linger::Off,
             send_timeout: None,
             buffer: DEFAULT_BUFFER,
+            buffer_set: false,
             high_watermark: DEFAULT_HIGH_WATERMARK,
             low_watermark: DEFAULT_LOW_WATERMARK,
         }
@@ -165,6 +167,8 @@ pub struct Socket {
     pub output: Option<Box<Output>>,
     pub connector: Option<Waiter>,
     pub acceptors: Vec<Acceptor>,
+    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
+    pub set_while_listening: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
     pub statistics: Statistics,
@@ -210,6 +214,7 @@ impl Socket {
             output: None,
             connector: None,
             acceptors: Vec::new(),
+            set_while_listening: Vec::new(),
             orphan: None,
             statistics: Statistics::default(),
         }
@@ -420,9 +425,10 @@ impl Socket {
         if self.options.exit_on_close {
             let blocked = self.output.as_ref().is_some_and(|output| !output.waiting.is_empty());
             self.fail_senders(env, atoms::closed());
-            self.late_send_error = !blocked;
+            self.late_send_error = !blocked && error.is_none();
         }
         self.input = None;
+        self.read_closed = true;
         if self.is_active() {
             if error.is_some() {
                 message::error(env, self, reason);
@@ -434,7 +440,6 @@ impl Socket {
         } else if self.options.exit_on_close {
             self.close_descriptor();
         }
-        self.read_closed = true;
         reason
     }
 
@@ -514,7 +519,8 @@ impl Socket {
         self.registered = false;
     }
 
-    /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead.
+    /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
+    /// is left is a vacant slot; nothing may be written to it.
     pub fn release(&mut self, env: Env) {
         if let Some(receiver) = self.receiver.take() {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
