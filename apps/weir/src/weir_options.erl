@@ -110,8 +110,14 @@ is_value(mode, Value) -> Value =:= binary orelse Value =:= list;
 is_value(packet, Value) -> Value =:= raw orelse Value =:= 0;
 is_value(linger, {On, Seconds}) -> is_boolean(On) andalso is_int32(Seconds);
 is_value(send_timeout, Value) -> Value =:= infinity orelse is_uint32(Value);
-is_value(Name, Value) when Name =:= recbuf; Name =:= sndbuf -> is_int32(Value);
-is_value(Name, Value) when Name =:= buffer; Name =:= high_watermark; Name =:= low_watermark -> is_uint32(Value);
+is_value(Name, Value) when
+    Name =:= recbuf;
+    Name =:= sndbuf;
+    Name =:= buffer;
+    Name =:= high_watermark;
+    Name =:= low_watermark
+->
+    is_int32(Value);
 is_value(Name, Value) when
     Name =:= nodelay;
     Name =:= reuseaddr;

@@ -367,16 +367,17 @@ info(Socket = ?SOCKET(Handle)) ->
     case weir_nif:info(Handle) of
         {ok, Info = #{state := closed}} ->
             (maps:with([owner, pollset, fd], Info))#{states => [closed]};
-        {ok, Info = #{state := State}} ->
-            Known = (maps:with([owner, pollset, fd], Info))#{states => states(State)},
+        {ok, Info = #{state := State, acceptors := Acceptors}} ->
+            Known = (maps:with([owner, pollset, fd], Info))#{states => states(State, Acceptors)},
             maps:merge(Known, maps:from_list(counters(Socket) ++ active(Handle)));
         {error, closed} ->
             #{states => [closed]}
     end.
 
-states(open) -> [open];
-states(listening) -> [listen, open];
-states(State) -> [State, open].
+states(open, _) -> [open];
+states(listening, 0) -> [listen, open];
+states(listening, _) -> [accepting, listen, open];
+states(State, _) -> [State, open].
 
 counters(Socket) ->
     case inet:getstat(Socket) of

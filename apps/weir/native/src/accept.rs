@@ -28,10 +28,7 @@ pub fn accept(env: Env, listener: &mut Socket, pollset: u16) -> Result<Option<Ha
 pub fn await_connection(env: Env, listener: &mut Socket, pollset: u16) -> rustix::io::Result<u32> {
     listener.register()?;
     let operation = listener.next_operation();
-    let waiter = Waiter {
-        pid: env.pid(),
-        operation,
-    };
+    let waiter = Waiter { pid: env.pid(), operation };
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
     if listener.acceptors.len() == listener.acceptors.capacity() {
         listener.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));

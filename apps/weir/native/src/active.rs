@@ -13,9 +13,6 @@ pub enum Active {
     Count(i16),
 }
 
-/// The largest and, negated less one, the smallest number that `{active, N}` takes.
-pub const COUNT_MAX: i32 = i16::MAX as i32;
-
 /// What a count added to a mode gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
@@ -34,10 +31,10 @@ impl Active {
             Active::Count(count) => i32::from(count),
             _ => 0,
         };
-        match before + i32::from(n) {
-            sum if sum > COUNT_MAX || sum < -COUNT_MAX - 1 => Counted::OutOfRange,
-            sum if sum <= 0 => Counted::Exhausted,
-            sum => Counted::Mode(Active::Count(sum as i16)),
+        match i16::try_from(before + i32::from(n)) {
+            Err(_) => Counted::OutOfRange,
+            Ok(sum) if sum <= 0 => Counted::Exhausted,
+            Ok(sum) => Counted::Mode(Active::Count(sum)),
         }
     }
 

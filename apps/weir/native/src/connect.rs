@@ -33,10 +33,7 @@ pub fn begin(socket: &mut Socket, address: SocketAddr) -> rustix::io::Result<boo
 /// Makes the calling process wait for the connection. Returns its operation.
 pub fn await_connection(env: Env, socket: &mut Socket) -> u32 {
     let operation = socket.next_operation();
-    socket.connector = Some(Waiter {
-        pid: env.pid(),
-        operation,
-    });
+    socket.connector = Some(Waiter { pid: env.pid(), operation });
     operation
 }
 

@@ -20,9 +20,7 @@ pub struct Epoll {
 impl Epoll {
     /// A new instance (epoll_create1(2): EMFILE, ENFILE, ENOMEM).
     pub fn new() -> Result<Epoll> {
-        Ok(Epoll {
-            fd: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-        })
+        Ok(Epoll { fd: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// The instance's own descriptor, which is readable when an event waits.
@@ -33,10 +31,7 @@ impl Epoll {
     /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
     /// Closing the descriptor takes it out again.
     pub fn add(&self, fd: BorrowedFd, handle: Handle) -> Result<()> {
-        let events = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
+        let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(handle.raw()), events)
     }
 

@@ -25,11 +25,7 @@ impl HeldBinary {
                 Err(_) => (std::ptr::NonNull::<u8>::dangling().as_ptr().cast_const(), 0),
             }
         });
-        HeldBinary {
-            _environment: environment,
-            start,
-            length,
-        }
+        HeldBinary { _environment: environment, start, length }
     }
 }
 

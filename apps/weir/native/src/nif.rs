@@ -16,7 +16,7 @@ use crate::handle::Handle;
 use crate::options::Setting;
 use crate::output::Sent;
 use crate::pollset::Sleep;
-use crate::socket::{Linger, Options, Reason, SendWait, Socket, State, Waiter};
+use crate::socket::{Linger, Options, Reason, Socket, State, Waiter};
 use crate::table::Lookup;
 use crate::work::Work;
 use crate::{accept, address, atoms, connect, errno, input, options, output, pollset, table};
@@ -288,10 +288,7 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize) -> NifResult<Term<'a>> 
     if let Some(result) = input::result(env, received) {
         return Ok(result);
     }
-    let waiter = Waiter {
-        pid: env.pid(),
-        operation: socket.next_operation(),
-    };
+    let waiter = Waiter { pid: env.pid(), operation: socket.next_operation() };
     Ok(match input::await_data(&mut socket, waiter, length) {
         Ok(()) => (atoms::wait(), waiter.operation).encode(env),
         Err(errno) => posix(env, errno),
@@ -379,7 +376,7 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
     };
     let unsent = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty());
     if when == atoms::flush() && unsent && socket.options.linger != Linger::Reset {
-        let operation = output::await_queue(env, &mut socket, SendWait::Flush);
+        let operation = output::await_close(env, &mut socket);
         return Ok((atoms::wait(), operation).encode(env));
     }
     if when == atoms::descriptor() {

@@ -58,11 +58,7 @@ impl<'a> Setting<'a> {
     /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
     pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
         if let Ok((raw, level, option, value)) = term.decode::<(Atom, c_int, c_int, Binary)>() {
-            return if raw == atoms::raw() {
-                Ok(Setting::Raw(level, option, value))
-            } else {
-                Err(Error::BadArg)
-            };
+            return if raw == atoms::raw() { Ok(Setting::Raw(level, option, value)) } else { Err(Error::BadArg) };
         }
         let (name, value): (Atom, Term) = term.decode()?;
         if name == atoms::active() {
@@ -92,17 +88,14 @@ impl<'a> Setting<'a> {
         }
         if name == atoms::linger() {
             let (on, seconds): (bool, c_int) = value.decode()?;
-            return Ok(Setting::Linger(libc::linger {
-                l_onoff: on.into(),
-                l_linger: seconds,
-            }));
+            return Ok(Setting::Linger(libc::linger { l_onoff: on.into(), l_linger: seconds }));
         }
         if name == atoms::buffer() {
-            Ok(Setting::Buffer(value.decode()?))
+            Ok(Setting::Buffer(natural(value)?))
         } else if name == atoms::high_watermark() {
-            Ok(Setting::HighWatermark(value.decode()?))
+            Ok(Setting::HighWatermark(natural(value)?))
         } else if name == atoms::low_watermark() {
-            Ok(Setting::LowWatermark(value.decode()?))
+            Ok(Setting::LowWatermark(natural(value)?))
         } else if name == atoms::send_timeout_close() {
             Ok(Setting::SendTimeoutClose(value.decode()?))
         } else if name == atoms::exit_on_close() {
@@ -119,12 +112,13 @@ fn active(value: Term) -> NifResult<Setting> {
     if let Ok(n) = value.decode::<i16>() {
         return Ok(Setting::Count(n));
     }
-    let modes = [
-        (atoms::r#true(), Active::Always),
-        (atoms::r#false(), Active::Passive),
-        (atoms::once(), Active::Once),
-    ];
+    let modes = [(atoms::r#true(), Active::Always), (atoms::r#false(), Active::Passive), (atoms::once(), Active::Once)];
     one_of(value, &modes).map(Setting::Active)
+}
+
+/// A number of bytes; as in the inet driver a negative one is none.
+fn natural(value: Term) -> NifResult<u32> {
+    value.decode::<i32>().map(|n| n.max(0) as u32)
 }
 
 fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
@@ -158,13 +152,7 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket {
-        fd,
-        options,
-        state,
-        set_while_listening,
-        ..
-    } = socket;
+    let Socket { fd, options, state, set_while_listening, .. } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {

@@ -36,6 +36,9 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
         return Sent::Failed(socket.send_refused());
     }
     if let Some(output) = &socket.output {
+        if output.closing {
+            return Sent::Failed(atoms::closed());
+        }
         if output.shutdown.is_some() {
             return Sent::Failed(socket.output_failed(env, Errno::PIPE, true));
         }
@@ -79,12 +82,9 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
 }
 
 /// Makes the calling process wait at the queue. Returns its operation.
-pub fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
+fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     let operation = socket.next_operation();
-    let waiter = Waiter {
-        pid: env.pid(),
-        operation,
-    };
+    let waiter = Waiter { pid: env.pid(), operation };
     let output = socket.output.get_or_insert_with(new_output);
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
     if output.waiting.len() == output.waiting.capacity() {
@@ -92,6 +92,12 @@ pub fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     }
     output.waiting.push((waiter, what));
     operation
+}
+
+/// Makes the calling process wait for the last queued byte, to close then. Returns its operation.
+pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
+    socket.output.get_or_insert_with(new_output).closing = true;
+    await_queue(env, socket, SendWait::Flush)
 }
 
 /// Shuts one or both directions down; writing after the last queued byte.
@@ -153,7 +159,7 @@ fn settle(env: Env, socket: &mut Socket) {
             SendWait::Flush => true,
         });
     }
-    if !empty {
+    if !empty || output.closing {
         socket.output = Some(output);
     } else if socket.lingering {
         socket.release(env);
@@ -164,12 +170,7 @@ fn settle(env: Env, socket: &mut Socket) {
 }
 
 fn new_output() -> Box<Output> {
-    Box::new(Output {
-        queue: SendQueue::new(),
-        waiting: Vec::new(),
-        full: false,
-        shutdown: None,
-    })
+    Box::new(Output { queue: SendQueue::new(), waiting: Vec::new(), full: false, closing: false, shutdown: None })
 }
 
 /// Queues `parts` but for their first `skip` bytes.

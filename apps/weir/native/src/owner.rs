@@ -10,7 +10,7 @@ pub struct Watch {
     pub handle: Handle,
 }
 
-#[rustler::resource_impl]
+#[cfg_attr(not(test), rustler::resource_impl)]
 impl Resource for Watch {
     const IMPLEMENTS_DOWN: bool = true;
 
@@ -34,12 +34,7 @@ impl Subscriber {
     pub fn new(pid: LocalPid, monitor: Monitor, reference: Term) -> Subscriber {
         let environment = OwnedEnv::new();
         let reference = environment.save(reference);
-        Subscriber {
-            pid,
-            monitor,
-            environment,
-            reference,
-        }
+        Subscriber { pid, monitor, environment, reference }
     }
 
     /// Whether this is the subscription of `reference`.

@@ -1,8 +1,8 @@
 //! One epoll instance and its ready list, for one scheduler.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ struct Ready {
 /// The VM wants an object for every descriptor that it watches.
 struct Anchor;
 
-#[rustler::resource_impl]
+#[cfg_attr(not(test), rustler::resource_impl)]
 impl Resource for Anchor {}
 
 static ALL: [OnceLock<Pollset>; POLLSETS] = [const { OnceLock::new() }; POLLSETS];

@@ -38,11 +38,7 @@ pub struct SendQueue<B> {
 impl<B: AsRef<[u8]>> SendQueue<B> {
     /// An empty queue, which owns no memory.
     pub fn new() -> SendQueue<B> {
-        SendQueue {
-            pieces: VecDeque::new(),
-            taken: 0,
-            length: 0,
-        }
+        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0 }
     }
 
     /// Bytes that wait.

@@ -121,6 +121,8 @@ pub struct Output {
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
     pub full: bool,
+    /// Somebody closes the socket when the queue is empty: nothing is added to it.
+    pub closing: bool,
     /// A shutdown that comes after the last queued byte.
     pub shutdown: Option<Shutdown>,
 }
@@ -538,10 +540,7 @@ impl Socket {
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         // Dropping the watch takes all its monitors back.
-        let vacant = Socket {
-            generation: self.generation.wrapping_add(1),
-            ..Socket::vacant(self.slot)
-        };
+        let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
         *self = vacant;
         table::vacate(self.slot);
     }

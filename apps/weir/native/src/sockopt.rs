@@ -31,9 +31,8 @@ pub fn set_int(fd: BorrowedFd, level: c_int, name: c_int, value: c_int) -> Resul
 /// Sets an option to bytes whose meaning is between the caller and the kernel.
 pub fn set_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
     // SAFETY: the kernel reads the bytes of the slice and nothing else.
-    let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), value.len() as socklen_t)
-    };
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), value.len() as socklen_t) };
     check(result)
 }
 

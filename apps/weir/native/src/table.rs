@@ -18,10 +18,7 @@ struct Vacant {
     fresh: u32,
 }
 
-static VACANT: Mutex<Vacant> = Mutex::new(Vacant {
-    slots: Vec::new(),
-    fresh: 0,
-});
+static VACANT: Mutex<Vacant> = Mutex::new(Vacant { slots: Vec::new(), fresh: 0 });
 
 /// Takes the lock. A panic while it was held has been reported to its caller as an exception; the socket is whole enough
 /// to be closed, which is all that anybody can do with it.

@@ -20,12 +20,7 @@ const CLOCK_EVERY: u32 = 32;
 impl Work {
     /// The bound of a call that begins now.
     pub fn begin(now: Instant) -> Work {
-        Work {
-            bytes: BYTES,
-            visits: 0,
-            until: now + TIME,
-            over: false,
-        }
+        Work { bytes: BYTES, visits: 0, until: now + TIME, over: false }
     }
 
     /// Notes bytes that were moved.
