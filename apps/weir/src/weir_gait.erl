@@ -25,9 +25,10 @@
 -define(HOPE_MIN, 5_000).
 -define(HOPE_MAX, 100_000).
 
-%% A round that takes longer than this is long: it is what a thousand small processes need, or fifty greedy ones. Two in
-%% a row, because the operating system may have taken the processor away meanwhile.
--define(LONG_ROUND, 1_000_000).
+%% A round is long if it takes more than this and more than what those need to whom the poll before has delivered: long
+%% for the sake of others. Two in a row, because the operating system may have taken the processor away meanwhile.
+-define(LONG_ROUND, 400_000).
+-define(EVENT, 50_000).
 -define(LONG_ROUNDS, 2).
 
 %% Sleeps at high priority before a round at normal priority is tried.
@@ -37,6 +38,7 @@
     pace = free :: free | crowded,
     %% What the next round measures: a yield, or a sleep, which says nothing of the run queue.
     last = sleep :: action(),
+    delivered = 0 :: non_neg_integer(),
     idle = 0 :: non_neg_integer(),
     hope = ?HOPE_MIN :: pos_integer(),
     long = 0 :: non_neg_integer(),
@@ -52,30 +54,38 @@ new() ->
 
 %% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
 -spec next(Events :: non_neg_integer(), RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
-next(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
-    case RoundNs > ?LONG_ROUND of
+next(Events, RoundNs, Gait) ->
+    {Action, NewGait} = pace(Events, RoundNs, Gait),
+    {Action, NewGait#gait{last = Action, delivered = Events}}.
+
+pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
+    case is_long(RoundNs, Gait) of
         true when Gait#gait.long + 1 >= ?LONG_ROUNDS ->
-            sleep(Gait#gait{pace = crowded, long = 0, sleeps = 0});
+            {sleep, Gait#gait{pace = crowded, long = 0, sleeps = 0}};
         true ->
             free(Events, RoundNs, Gait#gait{long = Gait#gait.long + 1});
         false ->
             free(Events, RoundNs, Gait#gait{long = 0})
     end;
-next(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
+pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
     NewHope =
         case SleptNs < ?HOPE_MAX of
             true -> min(?HOPE_MAX, Hope * 2);
             false -> max(?HOPE_MIN, Hope div 2)
         end,
     free(Events, 0, Gait#gait{hope = NewHope});
-next(_Events, RoundNs, Gait = #gait{pace = crowded, last = yield}) when RoundNs < ?LONG_ROUND div 2 ->
-    yield(Gait#gait{pace = free, idle = 0});
-next(_Events, _RoundNs, Gait = #gait{pace = crowded, last = yield}) ->
-    sleep(Gait#gait{sleeps = 0});
-next(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep, sleeps = Sleeps}) when Sleeps < ?TRY_AFTER ->
-    sleep(Gait#gait{sleeps = Sleeps + 1});
-next(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep}) ->
-    yield(Gait).
+pace(_Events, RoundNs, Gait = #gait{pace = crowded, last = yield}) ->
+    case is_long(RoundNs, Gait) of
+        true -> {sleep, Gait#gait{sleeps = 0}};
+        false -> {yield, Gait#gait{pace = free, idle = 0}}
+    end;
+pace(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep, sleeps = Sleeps}) when Sleeps < ?TRY_AFTER ->
+    {sleep, Gait#gait{sleeps = Sleeps + 1}};
+pace(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep}) ->
+    {yield, Gait}.
+
+is_long(RoundNs, #gait{delivered = Delivered}) ->
+    RoundNs > ?LONG_ROUND + ?EVENT * Delivered.
 
 %% @doc The priority to go at until the next poll.
 -spec priority(gait()) -> normal | high.
@@ -83,12 +93,8 @@ priority(#gait{pace = crowded, last = sleep}) -> high;
 priority(#gait{}) -> normal.
 
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
-    sleep(Gait#gait{idle = 0});
+    {sleep, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->
-    yield(Gait#gait{idle = Idle + RoundNs});
+    {yield, Gait#gait{idle = Idle + RoundNs}};
 free(_Events, _RoundNs, Gait) ->
-    yield(Gait#gait{idle = 0}).
-
-yield(Gait) -> {yield, Gait#gait{last = yield}}.
-
-sleep(Gait) -> {sleep, Gait#gait{last = sleep}}.
+    {yield, Gait#gait{idle = 0}}.

@@ -6,7 +6,6 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, ipproto, socket_with};
@@ -245,7 +244,7 @@ fn send<'a>(env: Env<'a>, handle: Handle, data: Term<'a>) -> NifResult<Term<'a>>
 
 fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    let mut work = Work::begin(Instant::now());
+    let mut work = Work::of_caller();
     let sent = output::send(env, &mut socket, parts, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     let wait = |what: Atom, operation: u32| {
@@ -282,7 +281,7 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize) -> NifResult<Term<'a>> 
         }
         socket.receiver = None;
     }
-    let mut work = Work::begin(Instant::now());
+    let mut work = Work::of_caller();
     let received = input::receive(env, &mut socket, length, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     if let Some(result) = input::result(env, received) {
@@ -304,7 +303,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
     if !data.is_empty() {
         socket.input.get_or_insert_default().unread(&data);
         if socket.is_active() || socket.receiver.is_some() {
-            options::activate(env, &mut socket, &mut Work::begin(Instant::now()));
+            options::activate(env, &mut socket, &mut Work::of_caller());
         }
     }
     Ok(atoms::ok().encode(env))
@@ -313,7 +312,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 #[rustler::nif]
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
-    let mut work = Work::begin(Instant::now());
+    let mut work = Work::of_caller();
     socket.options.active = crate::active::Active::Once;
     options::activate(env, &mut socket, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
@@ -324,7 +323,7 @@ fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Vec<Term<'a>>) -> NifResult<Term<'a>> {
     let settings: Vec<Setting> = settings.into_iter().map(Setting::decode).collect::<NifResult<_>>()?;
     let mut socket = socket!(env, handle, atoms::einval());
-    let mut work = Work::begin(Instant::now());
+    let mut work = Work::of_caller();
     let result = options::set(env, &mut socket, &settings, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(plain(env, result))

@@ -135,7 +135,7 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
         }
         (std::mem::take(&mut ready.list), (now - ready.polled).as_nanos() as u64)
     };
-    let mut work = Work::begin(now);
+    let mut work = Work::of_poll(now);
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
     let events = pollset.epoll.take(&mut space);
     let count = list.len() + events.len();

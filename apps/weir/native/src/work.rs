@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub struct Work {
     bytes: usize,
     visits: u32,
-    until: Instant,
+    until: Option<Instant>,
     over: bool,
 }
 
@@ -18,9 +18,14 @@ const TIME: Duration = Duration::from_micros(500);
 const CLOCK_EVERY: u32 = 32;
 
 impl Work {
-    /// The bound of a call that begins now.
-    pub fn begin(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, until: now + TIME, over: false }
+    /// The bound of a poll that begins now.
+    pub fn of_poll(now: Instant) -> Work {
+        Work { bytes: BYTES, visits: 0, until: Some(now + TIME), over: false }
+    }
+
+    /// The bound of an operation on one socket, which its bytes bound well enough.
+    pub fn of_caller() -> Work {
+        Work { bytes: BYTES, visits: 0, until: None, over: false }
     }
 
     /// Notes bytes that were moved.
@@ -31,7 +36,7 @@ impl Work {
     /// Notes a socket that was visited.
     pub fn visited(&mut self) {
         self.visits += 1;
-        if self.visits.is_multiple_of(CLOCK_EVERY) && Instant::now() >= self.until {
+        if self.visits.is_multiple_of(CLOCK_EVERY) && self.until.is_some_and(|until| Instant::now() >= until) {
             self.over = true;
         }
     }
@@ -54,7 +59,7 @@ mod tests {
 
     #[test]
     fn bytes_run_out() {
-        let mut work = Work::begin(Instant::now());
+        let mut work = Work::of_caller();
         work.moved(BYTES - 1);
         assert!(!work.is_over());
         work.moved(5);
@@ -63,7 +68,7 @@ mod tests {
 
     #[test]
     fn time_runs_out() {
-        let mut work = Work::begin(Instant::now() - TIME);
+        let mut work = Work::of_poll(Instant::now() - TIME);
         for _ in 1..CLOCK_EVERY {
             work.visited();
         }
@@ -74,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_slice_is_never_exceeded() {
-        let mut work = Work::begin(Instant::now());
+        let mut work = Work::of_caller();
         assert_eq!(work.percent(), 1);
         work.moved(64 * 1024);
         assert_eq!(work.percent(), 3);
