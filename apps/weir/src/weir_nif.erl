@@ -77,9 +77,9 @@ priv_dir() ->
             Dir
     end.
 
-%% @doc Whether the native part is there. This very function is replaced when it is loaded.
+%% @doc Whether the native part is there.
 -spec available() -> boolean().
-available() -> false.
+available() -> load_error() =:= undefined.
 
 %% @doc Why the native part is not there, as {@link erlang:load_nif/2} said.
 -spec load_error() -> {atom(), string()} | undefined.

@@ -78,14 +78,17 @@ init([]) ->
             ignore
     end.
 
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(pollers, _From, State = #state{pollers = Pollers}) ->
     {reply, maps:map(fun(_, #poller{pid = Pid, home = Home}) -> {Pid, Home} end, Pollers), State};
 handle_call(_Request, _From, State) ->
     {reply, {error, badarg}, State}.
 
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_Request, State) ->
     {noreply, State}.
 
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(look, State) ->
     look_later(),
     case erlang:system_info(schedulers_online) of

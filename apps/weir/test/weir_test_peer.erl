@@ -34,6 +34,13 @@
 -export([kill/1]).
 -export([pid/1]).
 
+-export([start_echo/2]).
+-export([start_stream/1]).
+-export([stop_stream/1]).
+-export([assert_streams_go_on/1]).
+
+-export([start_node/2]).
+
 -export([wait_until/1]).
 -export([wait_for_messages/1]).
 -export([next_message/0]).
@@ -56,6 +63,10 @@
 
 -type config() :: [{atom(), term()}].
 -type async() :: {pid(), reference(), reference()}.
+-type mode() :: passive | true | once | pos_integer().
+-type stream() :: {async(), counters:counters_ref()}.
+
+-export_type([config/0, async/0, mode/0, stream/0]).
 
 %% Groups ---------------------------------------------------------------------
 
@@ -104,7 +115,8 @@ end_case(Config) ->
     [kill(Async) || {process, Async} <- Kept],
     Released = fun() ->
         descriptors() =< proplists:get_value(descriptors, Config) andalso
-            weir_sockets(Config) =< proplists:get_value(sockets, Config)
+            weir_sockets(Config) =< proplists:get_value(sockets, Config) andalso
+            counted_sockets(Config) =:= weir_sockets(Config)
     end,
     case becomes_true(Released, ?RELEASE) of
         true ->
@@ -113,13 +125,21 @@ end_case(Config) ->
             {fail,
                 {left_behind,
                     {descriptors, proplists:get_value(descriptors, Config), descriptors()},
-                    {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)}}}
+                    {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)},
+                    {counted_sockets, counted_sockets(Config)}}}
     end.
 
 weir_sockets(Config) ->
     case proplists:get_value(backend, Config) of
         [] -> 0;
         _ -> length(weir:sockets())
+    end.
+
+%% The same number as the pollsets count it.
+counted_sockets(Config) ->
+    case proplists:get_value(backend, Config) of
+        [] -> 0;
+        _ -> lists:sum([Sockets || #{sockets := Sockets} <- weir:pollsets()])
     end.
 
 -spec descriptors() -> non_neg_integer().
@@ -293,6 +313,142 @@ kill({Pid, Monitor, _Reference}) ->
 -spec pid(async()) -> pid().
 pid({Pid, _Monitor, _Reference}) ->
     Pid.
+
+%% Streams --------------------------------------------------------------------
+
+%% A server that sends back what it gets, with a process for each connection,
+%% in one of the modes given. Returns its listener, which it owns, and port.
+-spec start_echo(config(), [mode(), ...]) -> {inet:socket(), inet:port_number()}.
+start_echo(Config, Modes) ->
+    {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}, {backlog, 128}]),
+    Server = async(fun() -> accept_echoes(Listener, Modes) end),
+    ok = gen_tcp:controlling_process(Listener, pid(Server)),
+    {Listener, Port}.
+
+accept_echoes(Listener, [Mode | Modes]) ->
+    case gen_tcp:accept(Listener) of
+        {ok, Socket} ->
+            Echo = spawn(fun() ->
+                receive
+                    go -> begin_echo(Socket, Mode)
+                end
+            end),
+            %% The peer may have reset it meanwhile: then the echo finds it closed.
+            _ = gen_tcp:controlling_process(Socket, Echo),
+            Echo ! go,
+            accept_echoes(Listener, Modes ++ [Mode]);
+        {error, closed} ->
+            ok
+    end.
+
+begin_echo(Socket, passive) ->
+    echo_received(Socket);
+begin_echo(Socket, Mode) ->
+    _ = inet:setopts(Socket, [{active, Mode}]),
+    echo_messages(Socket, Mode).
+
+echo_received(Socket) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, Data} ->
+            _ = gen_tcp:send(Socket, Data),
+            echo_received(Socket);
+        {error, _} ->
+            gen_tcp:close(Socket)
+    end.
+
+echo_messages(Socket, Mode) ->
+    receive
+        {tcp, Socket, Data} ->
+            _ = gen_tcp:send(Socket, Data),
+            _ = [inet:setopts(Socket, [{active, once}]) || Mode =:= once],
+            echo_messages(Socket, Mode);
+        {tcp_passive, Socket} ->
+            _ = inet:setopts(Socket, [{active, Mode}]),
+            echo_messages(Socket, Mode);
+        {tcp_closed, Socket} ->
+            gen_tcp:close(Socket)
+    end.
+
+%% A client of an echo server that sends consecutive 32-bit numbers and checks
+%% that they come back: none lost, doubled, changed or in another place. Its
+%% socket, passive and binary, is opened by the function.
+-spec start_stream(fun(() -> {ok, inet:socket()})) -> stream().
+start_stream(Open) ->
+    Position = counters:new(1, []),
+    Client = async(fun() ->
+        {ok, Socket} = Open(),
+        Sent = stream(Socket, Position, 0, queue:new()),
+        ok = gen_tcp:close(Socket),
+        Sent
+    end),
+    {Client, Position}.
+
+%% Several blocks are on their way at any time.
+stream(Socket, Position, Next, Blocks) ->
+    receive
+        stop ->
+            lists:foreach(fun(Block) -> check_block(Socket, Position, Block) end, queue:to_list(Blocks)),
+            Next
+    after 0 ->
+        Size = 1 + Next rem 997,
+        ok = gen_tcp:send(Socket, numbers(Next, Size)),
+        Sent = queue:in({Next, Size}, Blocks),
+        case queue:len(Sent) < 4 of
+            true ->
+                stream(Socket, Position, Next + Size, Sent);
+            false ->
+                {{value, Block}, Rest} = queue:out(Sent),
+                check_block(Socket, Position, Block),
+                stream(Socket, Position, Next + Size, Rest)
+        end
+    end.
+
+check_block(Socket, Position, {First, Size}) ->
+    Expected = numbers(First, Size),
+    case gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE) of
+        {ok, Expected} -> counters:put(Position, 1, First + Size);
+        {ok, Other} -> exit({wrong_data, {at, First}, binary:longest_common_prefix([Other, Expected])});
+        {error, Reason} -> exit({Reason, {at, First}})
+    end.
+
+numbers(First, Count) ->
+    <<<<N:32>> || N <- lists:seq(First, First + Count - 1)>>.
+
+%% Ends it and fails if anything was wrong. Returns how many numbers came back.
+-spec stop_stream(stream()) -> non_neg_integer().
+stop_stream({Client, Position}) ->
+    pid(Client) ! stop,
+    Sent = await(Client),
+    Sent = counters:get(Position, 1).
+
+-spec assert_streams_go_on([stream()]) -> ok.
+assert_streams_go_on(Streams) ->
+    Before = [{Stream, counters:get(Position, 1)} || {_, Position} = Stream <- Streams],
+    lists:foreach(
+        fun({{Client, Position}, Old}) ->
+            wait_until(fun() ->
+                is_process_alive(pid(Client)) orelse ct:fail({stream_died, await(Client)}),
+                counters:get(Position, 1) > Old
+            end)
+        end,
+        Before
+    ).
+
+%% Nodes ----------------------------------------------------------------------
+
+%% A virtual machine of its own with this one's code, for what could hurt the
+%% one that runs the tests: a shell command before it, and arguments. It ends
+%% with the process that called.
+-spec start_node(string(), [string()]) -> pid().
+start_node(Command, Arguments) ->
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    Paths = [filename:absname(Path) || Path <- code:get_path(), filelib:is_dir(Path)],
+    {ok, Peer, _Node} = peer:start_link(#{
+        connection => standard_io,
+        exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", Erl]},
+        args => Arguments ++ ["-pa" | Paths]
+    }),
+    Peer.
 
 %% Waiting and reading --------------------------------------------------------
 

@@ -83,11 +83,6 @@ macro_rules! socket {
 }
 
 #[rustler::nif]
-fn available() -> bool {
-    true
-}
-
-#[rustler::nif]
 fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
     if index >= pollset::POLLSETS {
         return Err(Error::BadArg);

@@ -1,0 +1,76 @@
+%% @doc The command line: finds the command, runs it, and ends the emulator with its exit code.
+%%
+%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 130 an interrupted measurement. Failures
+%% and wrong arguments are one line on standard error.
+-module(weir_cli).
+
+-export([start/0]).
+-export([run/1]).
+
+-export_type([outcome/0]).
+
+%% What a command returns.
+-type outcome() :: ok | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | interrupted.
+
+%% @doc Runs the command that follows `-extra' on the emulator's command line, in a process of its own that ends the
+%% emulator. Returns at once, because the emulator has booted only when this has returned.
+-spec start() -> ok.
+start() ->
+    %% Whatever the locale: figures have units such as µs.
+    ok = io:setopts(standard_io, [{encoding, unicode}]),
+    ok = io:setopts(standard_error, [{encoding, unicode}]),
+    _ = spawn(fun main/0),
+    ok.
+
+%% init:stop/1 takes a second, and there is nothing left to stop.
+-spec main() -> no_return().
+main() ->
+    halt(exit_code(init:get_plain_arguments())).
+
+exit_code(Arguments) ->
+    try run(Arguments) of
+        ok -> 0;
+        {help, Text} -> io:put_chars(Text), 0;
+        {usage, Message} -> complain(Message), 2;
+        {failed, Message} -> complain(Message), 1;
+        interrupted -> complain("interrupted"), 130
+    catch
+        Class:Reason:Stack ->
+            complain(erl_error:format_exception(Class, Reason, Stack)),
+            1
+    end.
+
+%% @doc Runs a command, given as the arguments that follow `weir'.
+-spec run([string()]) -> outcome().
+run([]) -> {usage, "a command is missing (weir --help lists them)"};
+run([Help | _]) when Help =:= "--help"; Help =:= "-h"; Help =:= "help" -> {help, help()};
+run(["--version" | _]) -> {help, version()};
+run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
+run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
+run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
+run(["-" ++ _ = Option | _]) -> {usage, ["unknown option ", Option, " (weir --help lists what there is)"]};
+run([Command | _]) -> {usage, ["unknown command ", Command, " (weir --help lists them)"]}.
+
+complain(Message) ->
+    io:format(standard_error, "weir: ~ts~n", [Message]).
+
+help() ->
+    "weir: TCP that is fast on stock Erlang/OTP\n"
+    "\n"
+    "usage: weir COMMAND [OPTION...]\n"
+    "\n"
+    "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
+    "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
+    "  bench         measure everything, into bench/results\n"
+    "\n"
+    "  --help        this text; after a command, the command's own\n"
+    "  --version     the versions of Weir and of Erlang/OTP\n"
+    "\n"
+    "Emulator flags can be given in ERL_FLAGS: ERL_FLAGS=\"+sbwt none\" weir run echo\n".
+
+version() ->
+    _ = application:load(weir_cli),
+    {ok, Version} = application:get_key(weir_cli, vsn),
+    io_lib:format("weir ~ts on Erlang/OTP ~ts, erts ~ts~n", [
+        Version, erlang:system_info(otp_release), erlang:system_info(version)
+    ]).

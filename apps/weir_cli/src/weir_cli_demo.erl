@@ -1,0 +1,34 @@
+%% @doc `weir demo': stock gen_tcp and Weir side by side.
+-module(weir_cli_demo).
+
+-export([run/1]).
+
+-spec run([string()]) -> weir_cli:outcome().
+run(Arguments) ->
+    case weir_cli_options:parse(options(), Arguments) of
+        {ok, #{help := true}, _} -> {help, help()};
+        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end);
+        {ok, _, [Operand | _]} -> {usage, ["weir demo takes options only, and what is ", Operand, "?"]};
+        {error, Message} -> {usage, [Message, " (weir demo --help)"]}
+    end.
+
+options() ->
+    [
+        #{name => json, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
+            help => "write the table to FILE too, as JSON"},
+        #{name => quick, type => flag, default => false,
+            help => "shorter runs, more noise"},
+        #{name => help, type => flag,
+            help => "this text"}
+    ].
+
+help() ->
+    [
+        "usage: weir demo [OPTION...]\n"
+        "\n"
+        "Serves echo, proxy and ehttpd on stock gen_tcp, on Weir and, as the limit, in native code; each server a\n"
+        "process on one core, the client on another, one after the other and again. Ends with a table, in under two\n"
+        "minutes.\n"
+        "\n",
+        weir_cli_options:help(options())
+    ].

@@ -1,0 +1,91 @@
+%% @doc Options of a command: how they are read and how `--help' tells of them, both from one list.
+-module(weir_cli_options).
+
+-export([parse/2]).
+-export([help/1]).
+
+-export_type([option/0, values/0]).
+
+%% `value' names the value in the help, and is absent for a flag. A flag that is given has the value `true'.
+-type option() :: #{
+    name := atom(),
+    type := flag | {integer, Min :: integer(), Max :: integer()} | {choice, [atom()]} | {text, parser()},
+    value => string(),
+    default => term(),
+    help := string()
+}.
+
+%% Reads a value, or says what is needed instead, as in "HOST:PORT is needed".
+-type parser() :: fun((string()) -> {ok, term()} | {error, Needed :: iodata()}).
+
+-type values() :: #{atom() => term()}.
+
+%% @doc Reads arguments: `--name VALUE', `--name=VALUE', `--flag'. What does not begin with `-' is returned in its order,
+%% and so is all that follows `--'. An option that is not given has its default, or is absent if it has none. Of an
+%% option given twice the last counts. An error is one line: what was wrong, with which value, and what is needed.
+-spec parse([option()], [string()]) -> {ok, values(), Operands :: [string()]} | {error, iodata()}.
+parse(Options, Arguments) ->
+    parse(Options, Arguments, maps:from_list([{Name, Default} || #{name := Name, default := Default} <- Options]), []).
+
+parse(_Options, [], Values, Operands) ->
+    {ok, Values, lists:reverse(Operands)};
+parse(_Options, ["--" | Rest], Values, Operands) ->
+    {ok, Values, lists:reverse(Operands, Rest)};
+parse(Options, ["-h" | Rest], Values, Operands) ->
+    parse(Options, ["--help" | Rest], Values, Operands);
+parse(Options, ["--" ++ Argument | Rest], Values, Operands) ->
+    {Name, Inline} =
+        case string:split(Argument, "=") of
+            [Before, After] -> {Before, [After]};
+            [Before] -> {Before, []}
+        end,
+    case [Option || #{name := Known} = Option <- Options, atom_to_list(Known) =:= Name] of
+        [] ->
+            {error, ["unknown option --", Name]};
+        [#{type := flag, name := Key}] when Inline =:= [] ->
+            parse(Options, Rest, Values#{Key => true}, Operands);
+        [#{type := flag}] ->
+            {error, ["--", Name, " takes no value"]};
+        [Option] ->
+            take(Options, Option, Inline ++ Rest, Values, Operands)
+    end;
+parse(_Options, ["-" ++ [_ | _] = Argument | _], _Values, _Operands) ->
+    {error, ["unknown option ", Argument]};
+parse(Options, [Operand | Rest], Values, Operands) ->
+    parse(Options, Rest, Values, [Operand | Operands]).
+
+take(_Options, #{name := Name, value := Value}, [], _Values, _Operands) ->
+    {error, ["--", atom_to_list(Name), " needs a value: ", Value]};
+take(Options, #{name := Name, type := Type}, [Text | Rest], Values, Operands) ->
+    case value(Type, Text) of
+        {ok, Value} -> parse(Options, Rest, Values#{Name => Value}, Operands);
+        {error, Needed} -> {error, ["--", atom_to_list(Name), " ", Text, ": ", Needed]}
+    end.
+
+value({integer, Min, Max}, Text) ->
+    try list_to_integer(Text) of
+        Value when Value >= Min, Value =< Max -> {ok, Value};
+        _ -> {error, integer_needed(Min, Max)}
+    catch
+        error:badarg -> {error, integer_needed(Min, Max)}
+    end;
+value({choice, Choices}, Text) ->
+    case [Choice || Choice <- Choices, atom_to_list(Choice) =:= Text] of
+        [Choice] -> {ok, Choice};
+        [] -> {error, ["one of ", lists:join(", ", [atom_to_list(Choice) || Choice <- Choices]), " is needed"]}
+    end;
+value({text, Parser}, Text) ->
+    Parser(Text).
+
+integer_needed(Min, Max) ->
+    io_lib:format("a whole number from ~b to ~b is needed", [Min, Max]).
+
+%% @doc The part of a help text that lists the options, a line each.
+-spec help([option()]) -> iodata().
+help(Options) ->
+    Lines = [{["--", atom_to_list(Name), argument(Option)], Help} || #{name := Name, help := Help} = Option <- Options],
+    Width = lists:max([iolist_size(Left) || {Left, _} <- Lines]),
+    [["  ", string:pad(Left, Width), "   ", Help, "\n"] || {Left, Help} <- Lines].
+
+argument(#{value := Value}) -> [" ", Value];
+argument(_Flag) -> "".

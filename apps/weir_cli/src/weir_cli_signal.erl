@@ -1,0 +1,32 @@
+%% @doc Turns SIGTERM into a message, in place of the kernel's own handler, which logs it and stops the node at once.
+-module(weir_cli_signal).
+-behaviour(gen_event).
+
+-export([report_to/1]).
+-export([init/1, handle_event/2, handle_call/2, handle_info/2]).
+
+%% @doc From now on `Pid' gets the message `stop' for every SIGTERM.
+-spec report_to(pid()) -> ok.
+report_to(Pid) ->
+    gen_event:swap_handler(erl_signal_server, {erl_signal_handler, []}, {?MODULE, Pid}).
+
+-spec init({pid(), term()}) -> {ok, pid()}.
+init({Pid, _OfTheHandlerBefore}) ->
+    {ok, Pid}.
+
+-spec handle_event(atom(), pid()) -> {ok, pid()}.
+handle_event(sigterm, Pid) ->
+    Pid ! stop,
+    {ok, Pid};
+handle_event(Signal, Pid) ->
+    %% The others as ever.
+    {ok, _} = erl_signal_handler:handle_event(Signal, []),
+    {ok, Pid}.
+
+-spec handle_call(term(), pid()) -> {ok, ok, pid()}.
+handle_call(_Request, Pid) ->
+    {ok, ok, Pid}.
+
+-spec handle_info(term(), pid()) -> {ok, pid()}.
+handle_info(_Info, Pid) ->
+    {ok, Pid}.

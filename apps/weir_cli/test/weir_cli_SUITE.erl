@@ -1,0 +1,405 @@
+%% Runs bin/weir as a user would.
+-module(weir_cli_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
+-export([
+    help_names_every_command/1,
+    help_of_run_names_examples_and_options/1,
+    version_names_weir_and_otp/1,
+    a_wrong_argument_is_one_line_and_exit_code_2/1,
+    a_tree_that_is_not_built_says_so/1,
+    it_runs_through_a_symbolic_link/1,
+    emulator_flags_come_from_the_environment/1,
+    a_signal_stops_it_with_exit_code_0/1,
+    a_signal_while_it_boots_stops_it/1,
+    the_emulator_dies_with_its_shell/1,
+    scenarios_are_listed/1,
+    programs_die_with_the_measurer/1
+]).
+-export([
+    a_port_in_use_is_one_line_and_exit_code_1/1,
+    echo_sends_back_in_every_mode/1,
+    proxy_carries_both_ways_in_every_mode/1,
+    proxy_closes_the_client_when_the_backend_closes/1,
+    proxy_closes_the_client_when_there_is_no_backend/1,
+    ehttpd_answers_in_every_mode/1,
+    ehttpd_refuses_an_endless_head/1,
+    accept_answers_once_and_closes/1,
+    game_sends_the_state_of_the_world/1
+]).
+
+-define(TIMEOUT, 10000).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [
+        help_names_every_command,
+        help_of_run_names_examples_and_options,
+        version_names_weir_and_otp,
+        a_wrong_argument_is_one_line_and_exit_code_2,
+        a_tree_that_is_not_built_says_so,
+        it_runs_through_a_symbolic_link,
+        emulator_flags_come_from_the_environment,
+        a_signal_stops_it_with_exit_code_0,
+        a_signal_while_it_boots_stops_it,
+        the_emulator_dies_with_its_shell,
+        scenarios_are_listed,
+        programs_die_with_the_measurer,
+        {group, inet},
+        {group, socket},
+        {group, weir}
+    ].
+
+groups() ->
+    Serving = [
+        a_port_in_use_is_one_line_and_exit_code_1,
+        echo_sends_back_in_every_mode,
+        proxy_carries_both_ways_in_every_mode,
+        proxy_closes_the_client_when_the_backend_closes,
+        proxy_closes_the_client_when_there_is_no_backend,
+        ehttpd_answers_in_every_mode,
+        ehttpd_refuses_an_endless_head,
+        accept_answers_once_and_closes,
+        game_sends_the_state_of_the_world
+    ],
+    [{Backend, [], Serving} || Backend <- [inet, socket, weir]].
+
+%% The beams under test are those that this suite was compiled with: bin/weir finds them by rebar3's own variables.
+init_per_suite(Config) ->
+    Ebin = filename:dirname(code:which(weir_cli)),
+    Profile = ancestor(Ebin, 3),
+    Build = filename:dirname(Profile),
+    Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
+    [{weir, find_weir(Build)}, {environment, Environment} | Config].
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_group(Backend, Config) ->
+    [{backend, Backend} | Config].
+
+end_per_group(_Backend, _Config) ->
+    ok.
+
+%% Commands
+
+help_names_every_command(Config) ->
+    {0, Lines} = run(Config, ["--help"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["run", "demo", "bench", "--version"]],
+    {2, [Line]} = run(Config, []),
+    ?assert(mentions("--help", [Line])).
+
+help_of_run_names_examples_and_options(Config) ->
+    {0, Lines} = run(Config, ["run", "--help"]),
+    Examples = ["echo", "proxy", "ehttpd", "accept", "game"],
+    Options = ["--port", "--backend", "--active", "--to", "--schedulers", "--ip"],
+    [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
+    [{0, [_ | _]} = run(Config, [Command, "--help"]) || Command <- ["demo", "bench"]].
+
+version_names_weir_and_otp(Config) ->
+    {0, [Line]} = run(Config, ["--version"]),
+    ?assert(mentions("OTP " ++ erlang:system_info(otp_release), [Line])).
+
+a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
+    [
+        begin
+            {Status, Lines} = run(Config, string:lexemes(Arguments, " ")),
+            ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
+            ?assert(mentions(Wrong, Lines))
+        end
+     || {Arguments, Wrong} <- [
+            {"frob", "frob"},
+            {"--frob", "--frob"},
+            {"run", "example"},
+            {"run frob", "frob"},
+            {"run echo more", "more"},
+            {"run echo --port 65536", "65536"},
+            {"run echo --backend quic", "quic"},
+            {"run echo --active 0", "--active 0"},
+            {"run echo --schedulers 1025", "1025"},
+            {"run echo --ip localhost", "localhost"},
+            {"run proxy", "--to"},
+            {"run proxy --to nowhere", "nowhere"},
+            {"run echo --to 127.0.0.1:1", "--to"},
+            {"demo now", "now"},
+            {"bench --only frob", "frob"},
+            {"bench --repeat 0", "--repeat 0"}
+        ]
+    ].
+
+a_tree_that_is_not_built_says_so(Config) ->
+    Nowhere = ?config(priv_dir, Config),
+    {1, [Line]} = run([{environment, [{"REBAR_BASE_DIR", Nowhere}]} | Config], ["--help"]),
+    ?assert(mentions("make build", [Line])).
+
+it_runs_through_a_symbolic_link(Config) ->
+    Link = filename:join(?config(priv_dir, Config), "a link"),
+    ok = file:make_symlink(?config(weir, Config), Link),
+    {0, [_]} = run([{weir, Link} | Config], ["--version"]).
+
+emulator_flags_come_from_the_environment(Config) ->
+    Environment = [{"ERL_FLAGS", "+S 3:3"} | ?config(environment, Config)],
+    Program = serve([{environment, Environment} | Config], echo, ["--backend", "inet"]),
+    {ok, CommandLine} = file:read_file(proc(pid(Program), "cmdline")),
+    ?assertNotEqual(nomatch, binary:match(CommandLine, <<0, "3:3", 0>>)),
+    0 = stop(Program).
+
+a_signal_stops_it_with_exit_code_0(Config) ->
+    [
+        begin
+            #{port := Port} = Program = serve(Config, echo, ["--backend", "inet"]),
+            {ok, Client} = connect(Port),
+            kill(Signal, shell(Program)),
+            ?assertEqual({Signal, 0, []}, {Signal, exit_status(Program), later_lines(Program)}),
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+            ?assertEqual({error, econnrefused}, connect(Port))
+        end
+     || Signal <- ["TERM", "INT", "HUP"]
+    ].
+
+%% When it begins the emulator has no handler yet.
+a_signal_while_it_boots_stops_it(Config) ->
+    [
+        begin
+            Program = start(Config, ["run", "echo", "--backend", "inet"]),
+            timer:sleep(Delay),
+            kill("TERM", shell(Program)),
+            _ = exit_status(Program)
+        end
+     || Delay <- [20, 60, 100, 150]
+    ].
+
+the_emulator_dies_with_its_shell(Config) ->
+    case os:find_executable("setpriv") of
+        false ->
+            {skip, "without setpriv the emulator stays"};
+        _ ->
+            Program = serve(Config, echo, ["--backend", "inet"]),
+            kill("KILL", shell(Program)),
+            gone(pid(Program))
+    end.
+
+scenarios_are_listed(Config) ->
+    {0, Lines} = run(Config, ["bench", "--list"]),
+    Names = ["echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle"],
+    [?assert(mentions(Name, Lines)) || Name <- Names].
+
+programs_die_with_the_measurer(Config) ->
+    Leash = filename:join([ancestor(?config(weir, Config), 2), "bench", "leash"]),
+    Port = open_port({spawn_executable, Leash}, [{args, ["sleep", "600"]}, {line, 1000}, binary]),
+    Pid = receive {Port, {data, {eol, <<"pid ", Number/binary>>}}} -> Number after ?TIMEOUT -> error(no_pid) end,
+    ?assert(filelib:is_regular(proc(Pid, "status"))),
+    true = port_close(Port),
+    gone(Pid).
+
+%% Examples, by backend
+
+a_port_in_use_is_one_line_and_exit_code_1(Config) ->
+    #{port := Port} = Program = serve(Config, echo, []),
+    {1, [Line]} = run(Config, ["run", "echo", "--port", integer_to_list(Port) | backend(Config)]),
+    ?assert(mentions("address already in use", [Line])),
+    0 = stop(Program).
+
+echo_sends_back_in_every_mode(Config) ->
+    in_every_mode(Config, echo, [], fun(Socket) ->
+        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
+    end).
+
+proxy_carries_both_ways_in_every_mode(Config) ->
+    #{port := Backend} = Echo = serve(Config, echo, []),
+    in_every_mode(Config, proxy, to(Backend), fun(Socket) ->
+        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
+    end),
+    0 = stop(Echo).
+
+proxy_closes_the_client_when_the_backend_closes(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Backend} = inet:port(Listen),
+    [
+        begin
+            #{port := Port} = Proxy = serve(Config, proxy, ["--active", Mode | to(Backend)]),
+            {ok, Client} = connect(Port),
+            {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+            ok = gen_tcp:send(Behind, <<"last words">>),
+            ok = gen_tcp:close(Behind),
+            ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Client, 10, ?TIMEOUT)),
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+            0 = stop(Proxy)
+        end
+     || Mode <- ["once", "false"]
+    ].
+
+proxy_closes_the_client_when_there_is_no_backend(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Nobody} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    #{port := Port} = Proxy = serve(Config, proxy, to(Nobody)),
+    {ok, Client} = connect(Port),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    0 = stop(Proxy).
+
+ehttpd_answers_in_every_mode(Config) ->
+    Request = <<"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n">>,
+    <<Half:20/binary, OtherHalf/binary>> = Request,
+    in_every_mode(Config, ehttpd, [], fun(Socket) ->
+        ok = gen_tcp:send(Socket, Request),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, Half),
+        timer:sleep(50),
+        ok = gen_tcp:send(Socket, OtherHalf),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, [Request, Request, Half]),
+        hello(Socket),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, OtherHalf),
+        hello(Socket)
+    end).
+
+ehttpd_refuses_an_endless_head(Config) ->
+    #{port := Port} = Program = serve(Config, ehttpd, []),
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, ["GET / HTTP/1.1\r\n", lists:duplicate(9000, $x)]),
+    ?assertMatch({ok, <<"HTTP/1.1 431 ">>}, gen_tcp:recv(Socket, 13, ?TIMEOUT)),
+    0 = stop(Program).
+
+accept_answers_once_and_closes(Config) ->
+    [
+        begin
+            #{port := Port} = Program = serve(Config, accept, ["--active", Mode]),
+            [
+                begin
+                    {ok, Socket} = connect(Port),
+                    ok = gen_tcp:send(Socket, <<"hello">>),
+                    ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
+                    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+                end
+             || _ <- lists:seq(1, 20)
+            ],
+            0 = stop(Program)
+        end
+     || Mode <- ["false", "once"]
+    ].
+
+game_sends_the_state_of_the_world(Config) ->
+    in_every_mode(Config, game, [], fun(Socket) ->
+        [
+            begin
+                {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+                ok = gen_tcp:send(Socket, <<"an answer">>)
+            end
+         || _ <- lists:seq(1, 3)
+        ]
+    end).
+
+in_every_mode(Config, Example, Options, Client) ->
+    [
+        begin
+            ct:log("active ~s", [Mode]),
+            #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
+            Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
+            [_, _] = [Client(Socket) || Socket <- Sockets],
+            0 = stop(Program)
+        end
+     || Mode <- ["once", "true", "2", "false"]
+    ].
+
+exchange(Socket, Data) ->
+    ok = gen_tcp:send(Socket, Data),
+    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), ?TIMEOUT)).
+
+hello(Socket) ->
+    Answer = <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\nhello world!">>,
+    ?assertEqual({ok, Answer}, gen_tcp:recv(Socket, byte_size(Answer), ?TIMEOUT)).
+
+connect(Port) ->
+    gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?TIMEOUT).
+
+to(Port) ->
+    ["--to", "127.0.0.1:" ++ integer_to_list(Port)].
+
+backend(Config) ->
+    case ?config(backend, Config) of
+        undefined -> [];
+        Backend -> ["--backend", atom_to_list(Backend)]
+    end.
+
+%% Programs
+
+serve(Config, Example, Options) ->
+    Program = start(Config, ["run", atom_to_list(Example)] ++ backend(Config) ++ Options),
+    <<"ready ", Port/binary>> = line(Program),
+    <<"pid ", Pid/binary>> = line(Program),
+    Program#{port => binary_to_integer(Port), pid => Pid}.
+
+start(Config, Arguments) ->
+    Port = open_port({spawn_executable, ?config(weir, Config)}, [
+        {args, Arguments}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
+    ]),
+    #{program => Port}.
+
+run(Config, Arguments) ->
+    Program = start(Config, Arguments),
+    Status = exit_status(Program),
+    {Status, later_lines(Program)}.
+
+line(#{program := Port}) ->
+    receive
+        {Port, {data, {eol, Line}}} -> Line;
+        {Port, {exit_status, Status}} -> ct:fail({exited, Status})
+    after ?TIMEOUT -> ct:fail(no_line)
+    end.
+
+later_lines(#{program := Port} = Program) ->
+    receive {Port, {data, {_, Line}}} -> [Line | later_lines(Program)] after 0 -> [] end.
+
+%% The lines that came before stay in the mailbox.
+exit_status(#{program := Port}) ->
+    receive {Port, {exit_status, Status}} -> Status after ?TIMEOUT -> ct:fail(still_running) end.
+
+stop(Program) ->
+    kill("TERM", shell(Program)),
+    exit_status(Program).
+
+shell(#{program := Port}) ->
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    integer_to_list(Pid).
+
+pid(#{pid := Pid}) ->
+    Pid.
+
+kill(Signal, Pid) ->
+    "" = os:cmd("kill -" ++ Signal ++ " " ++ Pid).
+
+gone(Pid) ->
+    gone(Pid, 100).
+
+gone(Pid, 0) ->
+    ct:fail({still_running, Pid});
+gone(Pid, Tries) ->
+    case file:read_file(proc(Pid, "status")) of
+        {error, enoent} -> ok;
+        {error, esrch} -> ok;
+        {ok, _} -> timer:sleep(50), gone(Pid, Tries - 1)
+    end.
+
+proc(Pid, File) ->
+    filename:join(["/proc", binary_to_list(Pid), File]).
+
+mentions(Word, Lines) ->
+    lists:any(fun(Line) -> binary:match(Line, list_to_binary(Word)) =/= nomatch end, Lines).
+
+ancestor(Path, 0) -> Path;
+ancestor(Path, Up) -> ancestor(filename:dirname(Path), Up - 1).
+
+find_weir(Directory) ->
+    Weir = filename:join([Directory, "bin", "weir"]),
+    case {filelib:is_regular(Weir), filename:dirname(Directory)} of
+        {true, _} -> Weir;
+        {false, Directory} -> error(no_bin_weir);
+        {false, Above} -> find_weir(Above)
+    end.

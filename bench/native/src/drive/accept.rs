@@ -1,0 +1,200 @@
+//! Short connections, one after the other: connect, ask, read the reply, reset.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::CONNECTIONS;
+use super::measurement::{Fault, Measurement};
+use super::options::Load;
+use super::session::{Outcome, Session, TIMEOUT_SCAN};
+use crate::clock;
+use crate::command_line::Failure;
+use crate::connections::Connections;
+use crate::limits;
+use crate::poller::{Event, Events, Interest, Token};
+use crate::socket::{Received, receive, scratch, send};
+
+/// The request, 26 bytes.
+const REQUEST: &[u8] = b"GET / HTTP/1.0\r\nHost:w\r\n\r\n";
+
+#[derive(Debug)]
+struct Attempt {
+    socket: OwnedFd,
+    started: u64,
+    is_asked: bool,
+    /// The place among those that run at the same time.
+    place: u32,
+}
+
+struct Churn<'a> {
+    load: &'a Load,
+    session: Session,
+    attempts: Connections<Attempt>,
+    /// Places whose last attempt failed: they try again at the next tick, not at once, lest a server that refuses be
+    /// stormed.
+    resting: Vec<u32>,
+    has_succeeded: bool,
+    scan_at: u64,
+    scratch: Box<[u8]>,
+}
+
+/// Keeps as many attempts running as the load has connections, through warm-up and window.
+pub fn run(load: &Load, mut session: Session) -> Result<(Outcome, Measurement), Failure> {
+    limits::raise_descriptors();
+    session.begin(load.connections);
+    let mut churn = Churn {
+        load,
+        session,
+        attempts: Connections::new(CONNECTIONS),
+        resting: (0..load.connections).collect(),
+        has_succeeded: false,
+        scan_at: clock::now(),
+        scratch: scratch(),
+    };
+    churn.resume()?;
+    let mut events = Events::new();
+    loop {
+        churn.session.poller.wait(&mut events, None)?;
+        for event in events.iter() {
+            if event.token.lane() == CONNECTIONS {
+                churn.ready(event)?;
+            } else {
+                churn.control(event)?;
+            }
+        }
+        if let Some(outcome) = churn.session.outcome() {
+            return Ok((outcome, churn.session.measurement));
+        }
+    }
+}
+
+impl Churn<'_> {
+    fn resume(&mut self) -> Result<(), Failure> {
+        for place in std::mem::take(&mut self.resting) {
+            self.begin(place)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, place: u32) -> Result<(), Failure> {
+        let started = clock::now();
+        match self.dial(place, started) {
+            Ok(attempt) => {
+                self.attempts.insert(attempt);
+                Ok(())
+            }
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS)) => {
+                let what = format!("cannot open a connection to {}", self.load.target);
+                Err(Failure::runtime(what, errno))
+            }
+            Err(errno) => self.failed(place, errno.into()),
+        }
+    }
+
+    fn dial(&self, place: u32, started: u64) -> rustix::io::Result<Attempt> {
+        let socket = self.load.target.dial_to_reset(place)?;
+        // On loopback the connection stands already, and the request can go without an event.
+        let is_asked = send(&socket, REQUEST)? > 0;
+        let interest = if is_asked {
+            Interest::Read
+        } else {
+            Interest::ReadWrite
+        };
+        self.session
+            .poller
+            .add(&socket, self.attempts.next_token(), interest)?;
+        Ok(Attempt {
+            socket,
+            started,
+            is_asked,
+            place,
+        })
+    }
+
+    #[inline]
+    fn ready(&mut self, event: Event) -> Result<(), Failure> {
+        let Some(attempt) = self.attempts.get_mut(event.token) else {
+            return Ok(());
+        };
+        let place = attempt.place;
+        match attempt.step(event, &mut self.scratch) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                let latency = clock::now() - attempt.started;
+                self.session.measurement.completed_in(latency);
+                self.has_succeeded = true;
+                self.attempts.remove(event.token);
+                self.begin(place)
+            }
+            Err(fault) => self.give_up(event.token, place, fault),
+        }
+    }
+
+    fn give_up(&mut self, token: Token, place: u32, fault: Fault) -> Result<(), Failure> {
+        self.attempts.remove(token);
+        self.failed(place, fault)
+    }
+
+    fn failed(&mut self, place: u32, fault: Fault) -> Result<(), Failure> {
+        if fault == Fault::Refused && !self.has_succeeded {
+            let what = format!("cannot connect to {}", self.load.target);
+            return Err(Failure::runtime(what, fault.kind()));
+        }
+        self.session.measurement.failed(fault);
+        self.resting.push(place);
+        Ok(())
+    }
+
+    fn control(&mut self, event: Event) -> Result<(), Failure> {
+        let now = clock::now();
+        if self.scan_at <= now {
+            self.scan_at = now + TIMEOUT_SCAN;
+            let timeout = self.load.timeout.as_nanos() as u64;
+            let late: Vec<_> = self
+                .attempts
+                .iter_mut()
+                .filter(|(_, attempt)| now.saturating_sub(attempt.started) > timeout)
+                .map(|(token, attempt)| (token, attempt.place))
+                .collect();
+            for (token, place) in late {
+                self.give_up(token, place, Fault::Timeout)?;
+            }
+        }
+        self.resume()?;
+        self.session.control(event.token, now)
+    }
+}
+
+impl Attempt {
+    /// Goes as far as it can, and returns whether the reply is there.
+    #[inline]
+    fn step(&mut self, event: Event, scratch: &mut [u8]) -> Result<bool, Fault> {
+        if !self.is_asked && event.readiness.writable() {
+            if event.readiness.failed() {
+                sockopt::socket_error(&self.socket)??;
+                return Err(Fault::Closed);
+            }
+            self.is_asked = send(&self.socket, REQUEST)? > 0;
+        }
+        if !event.readiness.readable() {
+            return Ok(false);
+        }
+        match receive(&self.socket, scratch)? {
+            Received::Bytes(_) => Ok(true),
+            Received::Nothing => Ok(false),
+            Received::End => Err(Fault::Closed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_is_as_long_as_documented() {
+        assert_eq!(REQUEST.len(), 26);
+    }
+}

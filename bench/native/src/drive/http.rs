@@ -1,0 +1,112 @@
+//! HTTP/1.1 keep-alive: the next GET when the response to the last is there.
+
+use super::fleet::{Connection, Protocol, Turn, read};
+use super::measurement::{Fault, Measurement};
+use super::response::{BadResponse, Progress, ResponseReader};
+use super::target::Target;
+use crate::clock;
+use crate::poller::Readiness;
+use crate::socket::{scratch, send};
+
+/// The HTTP protocol.
+#[derive(Debug)]
+pub struct Http {
+    request: Vec<u8>,
+    scratch: Box<[u8]>,
+}
+
+/// The state of a connection's request and response.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    reader: ResponseReader,
+    /// Bytes of the request still to be sent.
+    unsent: usize,
+}
+
+impl Http {
+    /// Requests to a server at `target`.
+    pub fn new(target: &Target) -> Self {
+        Self {
+            request: format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes(),
+            scratch: scratch(),
+        }
+    }
+
+    #[inline]
+    fn ask(&self, connection: &mut Connection<Exchange>, now: u64) -> Result<(), Fault> {
+        connection.waiting_since = now;
+        connection.state.unsent = self.request.len();
+        self.write(connection)
+    }
+
+    #[inline]
+    fn write(&self, connection: &mut Connection<Exchange>) -> Result<(), Fault> {
+        let start = self.request.len() - connection.state.unsent;
+        connection.state.unsent -= send(&connection.socket, &self.request[start..])?;
+        Ok(())
+    }
+}
+
+impl From<BadResponse> for Fault {
+    fn from(_: BadResponse) -> Self {
+        Self::BadResponse
+    }
+}
+
+impl Protocol for Http {
+    type State = Exchange;
+
+    fn open(&mut self, _index: u32) -> Exchange {
+        Exchange::default()
+    }
+
+    fn start(
+        &mut self,
+        connection: &mut Connection<Exchange>,
+        _: &mut Measurement,
+    ) -> Result<(), Fault> {
+        self.ask(connection, clock::now())
+    }
+
+    #[inline]
+    fn ready(
+        &mut self,
+        connection: &mut Connection<Exchange>,
+        readiness: Readiness,
+        measurement: &mut Measurement,
+    ) -> Result<Turn, Fault> {
+        if connection.state.unsent > 0 && readiness.writable() {
+            self.write(connection)?;
+        }
+        if !readiness.readable() {
+            return Ok(Turn::Done);
+        }
+        let mut answered_at = None;
+        let sent_at = connection.waiting_since;
+        let reader = &mut connection.state.reader;
+        let turn = read(&connection.socket, readiness, &mut self.scratch, |bytes| {
+            // After the answer, or before the question, nothing may come.
+            if answered_at.is_some() || sent_at == 0 {
+                return Err(Fault::BadResponse);
+            }
+            let now = clock::now();
+            measurement.received(bytes.len());
+            if let Progress::Complete { status, rest } = reader.read(bytes)? {
+                if rest > 0 {
+                    return Err(Fault::BadResponse);
+                }
+                answered_at = Some(now);
+                if (200..300).contains(&status) {
+                    measurement.completed_in(now - sent_at);
+                } else {
+                    measurement.failed(Fault::Status);
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(now) = answered_at {
+            self.ask(connection, now)?;
+        }
+        Ok(turn)
+    }
+}

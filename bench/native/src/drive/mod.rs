@@ -1,0 +1,120 @@
+//! The closed-loop driver: one thread that offers a server as much load as it answers, and measures it.
+
+pub mod accept;
+pub mod echo;
+pub mod fanout;
+pub mod fleet;
+pub mod game;
+pub mod http;
+pub mod idle;
+pub mod measurement;
+pub mod observer;
+pub mod options;
+pub mod pattern;
+pub mod report;
+pub mod response;
+pub mod session;
+pub mod target;
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+
+use crate::command_line::{self, Failure};
+use crate::listener::Listener;
+use crate::poller::Lane;
+use crate::reference::echo::Echo;
+use crate::reference::server::Server;
+use fleet::Opening;
+use options::{Command, Invocation, Options};
+use report::Report;
+use session::Session;
+
+/// The lane of the connection to the server under test.
+pub(crate) const CONNECTIONS: Lane = 1;
+
+/// The lane of the connections that a proxy under test makes to the driver's own backend.
+pub(crate) const BACKEND: Lane = 2;
+
+/// The lane of what is not a connection.
+pub(crate) const CONTROL: Lane = 0;
+
+/// Runs `weir-drive` with the arguments that follow the program's name, and prints the report.
+pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
+    let options = match Options::parse(arguments)? {
+        Invocation::Help(text) => return command_line::print(text),
+        Invocation::Drive(options) => options,
+    };
+    let report = drive(&options)?;
+    command_line::print(&report.to_json())?;
+    if report.is_success() {
+        Ok(())
+    } else {
+        Err(Failure::Runtime(format!(
+            "not one request succeeded: {}",
+            measurement::errors_in_words(report.errors())
+        )))
+    }
+}
+
+fn drive(options: &Options) -> Result<Report, Failure> {
+    let load = &options.load;
+    let session = Session::new(load)?;
+    let opening = Opening::default();
+    match options.command {
+        Command::Echo { size, depth } => {
+            let echo = echo::Echo::new(size, depth, load.connections);
+            let outcome = fleet::run(echo, load, opening, session, None)?;
+            Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
+        }
+        Command::Proxy {
+            size,
+            depth,
+            backend,
+        } => {
+            let server = proxy_backend(backend)?;
+            let echo = echo::Echo::new(size, depth, load.connections);
+            let opening = Opening {
+                retries: true,
+                ..opening
+            };
+            let outcome = fleet::run(echo, load, opening, session, Some(server))?;
+            Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
+        }
+        Command::Http => {
+            let http = http::Http::new(&load.target);
+            let outcome = fleet::run(http, load, opening, session, None)?;
+            Ok(Report::of_requests("http", load, outcome))
+        }
+        Command::Accept => {
+            let outcome = accept::run(load, session)?;
+            Ok(Report::of_requests("accept", load, outcome))
+        }
+        Command::Fanout { size } => {
+            let outcome = fleet::run(fanout::Fanout::new(size), load, opening, session, None)?;
+            Ok(Report::of_requests("fanout", load, outcome))
+        }
+        Command::Game { connect_rate } => {
+            let opening = Opening {
+                per_second: connect_rate,
+                ..opening
+            };
+            let outcome = fleet::run(game::Game::new(), load, opening, session, None)?;
+            Ok(Report::of_ticks("game", load, outcome))
+        }
+        Command::Idle => {
+            let outcome = fleet::run(idle::Idle::new(), load, opening, session, None)?;
+            Ok(Report::of_idling("idle", load, outcome))
+        }
+    }
+}
+
+fn proxy_backend(port: u16) -> Result<Server<Echo>, Failure> {
+    let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
+        Failure::runtime(
+            format!("cannot listen on 127.0.0.1:{port} for the backend"),
+            error,
+        )
+    })?;
+    eprintln!("backend ready {}", listener.port());
+    Ok(Server::in_lane(Echo::new(), listener, BACKEND))
+}

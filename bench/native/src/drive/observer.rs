@@ -1,0 +1,176 @@
+//! The CPU time and the memory of the server under test, read from /proc.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::clock::SECOND;
+use crate::command_line::Failure;
+
+/// Another process that is watched.
+#[derive(Debug)]
+pub struct Observer {
+    pid: u32,
+    baseline_kib: u64,
+}
+
+/// The state of the process at one moment.
+#[derive(Debug)]
+pub struct Sample {
+    cpu: Cpu,
+    rss_kib: u64,
+}
+
+/// What the process used between two samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerUse {
+    /// CPU time of all its threads, in nanoseconds.
+    pub cpu: u64,
+    /// Resident memory before the first connection.
+    pub rss_baseline_kib: u64,
+    /// Resident memory at the first sample.
+    pub rss_start_kib: u64,
+    /// Resident memory at the second sample.
+    pub rss_end_kib: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Cpu {
+    /// Nanoseconds by thread, from schedstat. A thread that ends in the window takes its share with it.
+    Threads(BTreeMap<u32, u64>),
+    /// Nanoseconds of the whole process, in steps of a clock tick: where the kernel keeps no schedstat.
+    Process(u64),
+}
+
+impl Observer {
+    /// Begins to watch a process, and takes its present memory as the baseline.
+    pub fn new(pid: u32) -> Result<Self, Failure> {
+        let baseline_kib = rss_kib(pid).ok_or_else(|| {
+            Failure::Runtime(format!(
+                "cannot observe process {pid}: it is not there, or has no memory"
+            ))
+        })?;
+        Ok(Self { pid, baseline_kib })
+    }
+
+    /// The state now; `None` if the process has gone.
+    pub fn sample(&self) -> Option<Sample> {
+        Some(Sample {
+            cpu: Cpu::of(self.pid)?,
+            rss_kib: rss_kib(self.pid)?,
+        })
+    }
+
+    /// The difference of two samples.
+    pub fn between(&self, start: &Sample, end: &Sample) -> ServerUse {
+        ServerUse {
+            cpu: end.cpu.since(&start.cpu),
+            rss_baseline_kib: self.baseline_kib,
+            rss_start_kib: start.rss_kib,
+            rss_end_kib: end.rss_kib,
+        }
+    }
+}
+
+impl Cpu {
+    fn of(pid: u32) -> Option<Self> {
+        let threads = threads(pid)?;
+        // All zero: the kernel has the files but keeps no account.
+        if threads.values().any(|&time| time > 0) {
+            return Some(Self::Threads(threads));
+        }
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        Some(Self::Process(
+            stat_ticks(&stat)? * SECOND / ticks_per_second,
+        ))
+    }
+
+    fn since(&self, start: &Self) -> u64 {
+        match (self, start) {
+            (Self::Threads(now), Self::Threads(then)) => now
+                .iter()
+                .map(|(thread, time)| time.saturating_sub(then.get(thread).copied().unwrap_or(0)))
+                .sum(),
+            (Self::Process(now), Self::Process(then)) => now.saturating_sub(*then),
+            // A process of which the first sample had no schedstat has none in the second.
+            _ => 0,
+        }
+    }
+}
+
+fn threads(pid: u32) -> Option<BTreeMap<u32, u64>> {
+    let mut threads = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let thread = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        // A thread may end between the listing and the reading.
+        let time = fs::read_to_string(entry.path().join("schedstat"))
+            .ok()
+            .and_then(|text| text.split_whitespace().next()?.parse().ok());
+        if let (Some(thread), Some(time)) = (thread, time) {
+            threads.insert(thread, time);
+        }
+    }
+    Some(threads)
+}
+
+/// User and system time in clock ticks. The second field is the program's name in brackets, which may hold anything.
+fn stat_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn rss_kib(pid: u32) -> Option<u64> {
+    status_rss(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn status_rss(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn fields_of_proc_are_found() {
+        let stat = "12 (a) b (c) S 1 12 12 0 -1 4194560 1 2 3 4 250 50 0 0 20 0 1 0 5 6";
+        assert_eq!(stat_ticks(stat), Some(300));
+        assert_eq!(stat_ticks("12 (a"), None);
+        let status = "Name:\ta\nVmRSS:\t    5120 kB\nThreads:\t1\n";
+        assert_eq!(status_rss(status), Some(5120));
+        assert_eq!(status_rss("Name:\tkthreadd\n"), None);
+    }
+
+    #[test]
+    fn a_new_thread_counts_in_full() {
+        let then = Cpu::Threads(BTreeMap::from([(1, 100), (2, 50)]));
+        let now = Cpu::Threads(BTreeMap::from([(1, 130), (3, 7)]));
+        assert_eq!(now.since(&then), 37);
+    }
+
+    #[test]
+    fn the_own_process_is_seen_working() {
+        let observer = Observer::new(std::process::id()).unwrap();
+        let start = observer.sample().unwrap();
+        let until = clock::process_cpu() + 30 * clock::MILLISECOND;
+        while clock::process_cpu() < until {}
+        let used = observer.between(&start, &observer.sample().unwrap());
+        assert!(used.cpu > 0);
+        assert!(used.rss_baseline_kib > 0 && used.rss_end_kib > 0);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(matches!(Observer::new(u32::MAX), Err(Failure::Runtime(_))));
+    }
+}

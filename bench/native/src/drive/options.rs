@@ -1,0 +1,436 @@
+//! The command line of `weir-drive`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+
+use super::target::Target;
+use crate::command_line::{Failure, address, duration, number, text};
+use crate::reference::fanout::TIMESTAMP_BYTES;
+
+/// Most bytes of a message.
+const LARGEST_SIZE: u64 = 1 << 20;
+
+/// What the arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// This text.
+    Help(&'static str),
+    /// A run.
+    Drive(Options),
+}
+
+/// A run: what is said, and how much of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What is said.
+    pub command: Command,
+    /// How much of it.
+    pub load: Load,
+}
+
+/// The options that all commands share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The server under test.
+    pub target: Target,
+    /// Connections at the same time.
+    pub connections: u32,
+    /// Time under load before the window.
+    pub warmup: Duration,
+    /// Length of the measured window.
+    pub duration: Duration,
+    /// Longest wait for a connection or a reply.
+    pub timeout: Duration,
+    /// The server's process.
+    pub observe: Option<u32>,
+    /// Whether to tell each second how it goes.
+    pub progress: bool,
+}
+
+/// The commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// [`super::echo`]
+    Echo {
+        /// Bytes of a message.
+        size: usize,
+        /// Messages on their way at the same time.
+        depth: usize,
+    },
+    /// [`super::http`]
+    Http,
+    /// [`super::echo`] through a proxy to a backend in the driver.
+    Proxy {
+        /// Bytes of a message.
+        size: usize,
+        /// Messages on their way at the same time.
+        depth: usize,
+        /// Port of the backend; 0 takes a free one.
+        backend: u16,
+    },
+    /// [`super::accept`]
+    Accept,
+    /// [`super::game`]
+    Game {
+        /// Most connections a second.
+        connect_rate: Option<u64>,
+    },
+    /// [`super::idle`]
+    Idle,
+    /// [`super::fanout`]
+    Fanout {
+        /// Bytes of a message.
+        size: usize,
+    },
+}
+
+macro_rules! with_common_options {
+    ($own:literal) => {
+        concat!(
+            $own,
+            "
+  --connections N   connections, opened before the warm-up (100)
+  --duration TIME   the measured window (3s)
+  --warmup TIME     load before it (1s; idle: 2s)
+  --timeout TIME    longest wait for a connection or a reply (5s)
+  --observe PID     reports CPU time and memory of this process, the server
+  --progress        a line on standard error each second"
+        )
+    };
+}
+
+const HELP: &str = with_common_options!(
+    "\
+weir-drive: loads a server from one thread and reports what it did
+
+usage: weir-drive COMMAND HOST:PORT [options]
+
+  echo     messages that come back, each byte compared
+  http     GET, keep-alive
+  proxy    echo through a proxy to a backend in the driver
+  accept   connect, one request, one reply, reset
+  game     takes ticks of 512 bytes and answers each with 16
+  idle     holds connections that say nothing (needs --observe)
+  fanout   takes messages that the server sends to all
+
+The last line on standard output is a JSON object. Exit code 1: not one request succeeded, or the run was not possible;
+2: a wrong argument. SIGTERM and SIGINT end the window early. A connection that fails is counted and stays closed.
+
+A command's own options: weir-drive COMMAND --help. Of all commands (accept has --concurrency for --connections):
+"
+);
+
+const HELP_ECHO: &str = with_common_options!(
+    "\
+usage: weir-drive echo HOST:PORT [options]
+
+Each connection sends a message, waits for all of it to come back, compares each byte, and sends the next.
+
+  --size BYTES      bytes of a message (64)
+  --depth N         messages on their way at the same time (1)"
+);
+
+const HELP_HTTP: &str = with_common_options!(
+    "\
+usage: weir-drive http HOST:PORT [options]
+
+Each connection sends GET / and the next when the response is there. Responses need a Content-Length; a status other
+than 2xx is an error.
+"
+);
+
+const HELP_PROXY: &str = with_common_options!(
+    "\
+usage: weir-drive proxy HOST:PORT --backend PORT [options]
+
+As echo, through a proxy at HOST:PORT to an echo server that the driver runs itself on 127.0.0.1. Prints \"backend ready
+PORT\" on standard error, then waits up to five seconds for the proxy to listen.
+
+  --backend PORT    port of the echo server, 0 takes a free one
+  --size BYTES      bytes of a message (64)
+  --depth N         messages on their way at the same time (1)"
+);
+
+const HELP_ACCEPT: &str = "\
+usage: weir-drive accept HOST:PORT [options]
+
+Connects, sends 26 bytes, waits for the first bytes of the reply, resets, and connects again. A request is one such
+connection, its latency the time from the connect to the reply.
+
+  --concurrency N   connections at the same time (100)
+  --duration TIME   the measured window (3s)
+  --warmup TIME     load before it (1s)
+  --timeout TIME    longest wait for a connection or a reply (5s)
+  --observe PID     reports CPU time and memory of this process, the server
+  --progress        a line on standard error each second";
+
+const HELP_GAME: &str = with_common_options!(
+    "\
+usage: weir-drive game HOST:PORT [options]
+
+Takes the ticks of 512 bytes that the server sends and answers each with 16 bytes.
+
+  --connect-rate R  connections opened a second at most, so that the ticks are spread (no limit)"
+);
+
+const HELP_IDLE: &str = with_common_options!(
+    "\
+usage: weir-drive idle HOST:PORT --observe PID [options]
+
+Opens connections and holds them. Reports the server's memory before the first, after all (and the warm-up), the
+difference for each connection, and the CPU time that the server uses meanwhile.
+"
+);
+
+const HELP_FANOUT: &str = with_common_options!(
+    "\
+usage: weir-drive fanout HOST:PORT [options]
+
+Takes the messages that the server sends to all connections. A request is one message on one connection, its latency
+the time since the timestamp in its first 8 bytes (weir-reference fanout).
+
+  --size BYTES      bytes of a message, at least 8, as the server sends them (128)"
+);
+
+/// The options as far as they were given.
+#[derive(Default)]
+struct Given {
+    target: Option<OsString>,
+    connections: Option<u64>,
+    warmup: Option<Duration>,
+    duration: Option<Duration>,
+    timeout: Option<Duration>,
+    observe: Option<u64>,
+    progress: bool,
+    size: Option<u64>,
+    depth: Option<u64>,
+    backend: Option<u64>,
+    connect_rate: Option<u64>,
+}
+
+impl Options {
+    /// Reads the arguments that follow the program's name.
+    pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
+        let mut parser = lexopt::Parser::from_args(arguments);
+        let name = match parser.next()? {
+            Some(Long("help") | Short('h')) => return Ok(Invocation::Help(HELP)),
+            Some(Value(name)) => text("COMMAND", name)?,
+            Some(other) => return Err(other.unexpected().into()),
+            None => return Err(Failure::Usage("a command is missing".into())),
+        };
+        let help = match name.as_str() {
+            "echo" => HELP_ECHO,
+            "http" => HELP_HTTP,
+            "proxy" => HELP_PROXY,
+            "accept" => HELP_ACCEPT,
+            "game" => HELP_GAME,
+            "idle" => HELP_IDLE,
+            "fanout" => HELP_FANOUT,
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "{name} is no command: echo, http, proxy, accept, game, idle or fanout is needed"
+                )));
+            }
+        };
+        match Given::read(&name, &mut parser)? {
+            Some(given) => given.complete(&name).map(Invocation::Drive),
+            None => Ok(Invocation::Help(help)),
+        }
+    }
+}
+
+impl Given {
+    /// `None`: help is wanted.
+    fn read(command: &str, parser: &mut lexopt::Parser) -> Result<Option<Self>, Failure> {
+        let mut given = Self::default();
+        while let Some(argument) = parser.next()? {
+            match (argument, command) {
+                (Long("help") | Short('h'), _) => return Ok(None),
+                (Long("concurrency"), "accept") => {
+                    given.connections =
+                        Some(number("--concurrency", parser.value()?, 1..=100_000)?);
+                }
+                (Long("connections"), _) if command != "accept" => {
+                    given.connections =
+                        Some(number("--connections", parser.value()?, 1..=1_000_000)?);
+                }
+                (Long("duration"), _) => {
+                    given.duration = Some(positive("--duration", parser.value()?)?);
+                }
+                (Long("warmup"), _) => given.warmup = Some(duration("--warmup", parser.value()?)?),
+                (Long("timeout"), _) => {
+                    given.timeout = Some(positive("--timeout", parser.value()?)?);
+                }
+                (Long("observe"), _) => {
+                    given.observe = Some(number("--observe", parser.value()?, 1..=1 << 22)?);
+                }
+                (Long("progress"), _) => given.progress = true,
+                (Long("size"), "echo" | "proxy") => {
+                    given.size = Some(number("--size", parser.value()?, 1..=LARGEST_SIZE)?);
+                }
+                (Long("size"), "fanout") => {
+                    let least = TIMESTAMP_BYTES as u64;
+                    given.size = Some(number("--size", parser.value()?, least..=LARGEST_SIZE)?);
+                }
+                (Long("depth"), "echo" | "proxy") => {
+                    given.depth = Some(number("--depth", parser.value()?, 1..=1024)?);
+                }
+                (Long("backend"), "proxy") => {
+                    given.backend = Some(number("--backend", parser.value()?, 0..=65_535)?);
+                }
+                (Long("connect-rate"), "game") => {
+                    given.connect_rate =
+                        Some(number("--connect-rate", parser.value()?, 1..=1_000_000)?);
+                }
+                (Value(value), _) if given.target.is_none() => given.target = Some(value),
+                (other, _) => return Err(other.unexpected().into()),
+            }
+        }
+        Ok(Some(given))
+    }
+
+    fn complete(self, name: &str) -> Result<Options, Failure> {
+        let size = self.size.unwrap_or(64) as usize;
+        let depth = self.depth.unwrap_or(1) as usize;
+        let command = match name {
+            "http" => Command::Http,
+            "proxy" => Command::Proxy {
+                size,
+                depth,
+                backend: self.backend.ok_or_else(|| missing("--backend PORT"))? as u16,
+            },
+            "accept" => Command::Accept,
+            "game" => Command::Game {
+                connect_rate: self.connect_rate,
+            },
+            "idle" if self.observe.is_none() => return Err(missing("--observe PID")),
+            "idle" => Command::Idle,
+            "fanout" => Command::Fanout {
+                size: self.size.unwrap_or(128) as usize,
+            },
+            _ => Command::Echo { size, depth },
+        };
+        let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
+        let connections = self.connections.unwrap_or(100) as u32;
+        // An idle server needs a moment until its memory and its timers have settled.
+        let warmup = Duration::from_secs(if command == Command::Idle { 2 } else { 1 });
+        let load = Load {
+            target: Target::new(address("HOST:PORT", target)?, connections),
+            connections,
+            warmup: self.warmup.unwrap_or(warmup),
+            duration: self.duration.unwrap_or(Duration::from_secs(3)),
+            timeout: self.timeout.unwrap_or(Duration::from_secs(5)),
+            observe: self.observe.map(|pid| pid as u32),
+            progress: self.progress,
+        };
+        Ok(Options { command, load })
+    }
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::Usage(format!("{what} is missing"))
+}
+
+fn positive(option: &str, value: OsString) -> Result<Duration, Failure> {
+    match duration(option, value)? {
+        Duration::ZERO => Err(Failure::Usage(format!(
+            "{option} 0: a duration longer than nothing is needed"
+        ))),
+        duration => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Invocation, Failure> {
+        Options::parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    fn driven(line: &str) -> Options {
+        match parse(line) {
+            Ok(Invocation::Drive(options)) => options,
+            other => panic!("{line:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        let Options { command, load } = driven("echo 127.0.0.1:80");
+        assert_eq!(command, Command::Echo { size: 64, depth: 1 });
+        assert_eq!(load.connections, 100);
+        assert_eq!(load.duration, Duration::from_secs(3));
+        assert_eq!(load.warmup, Duration::from_secs(1));
+        assert_eq!(load.timeout, Duration::from_secs(5));
+        assert_eq!((load.observe, load.progress), (None, false));
+        let idle = driven("idle 127.0.0.1:80 --observe 1");
+        assert_eq!(idle.load.warmup, Duration::from_secs(2));
+        assert_eq!(
+            driven("fanout 127.0.0.1:80").command,
+            Command::Fanout { size: 128 }
+        );
+    }
+
+    #[test]
+    fn options_come_in_any_order() {
+        let Options { command, load } = driven(
+            "proxy --size=1 --backend 0 --connections 8 127.0.0.1:80 --depth 4 \
+             --duration 500ms --warmup 0s --timeout 1s --observe 7 --progress",
+        );
+        assert_eq!(
+            command,
+            Command::Proxy {
+                size: 1,
+                depth: 4,
+                backend: 0
+            }
+        );
+        assert_eq!(load.connections, 8);
+        assert_eq!(load.duration, Duration::from_millis(500));
+        assert_eq!(load.warmup, Duration::ZERO);
+        assert_eq!((load.observe, load.progress), (Some(7), true));
+        let accept = driven("accept 127.0.0.1:80 --concurrency 3");
+        assert_eq!(accept.load.connections, 3);
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        for (line, part) in [
+            ("", "a command is missing"),
+            ("sing 127.0.0.1:80", "sing is no command"),
+            ("echo", "HOST:PORT is missing"),
+            ("echo 127.0.0.1", "127.0.0.1: HOST:PORT is needed"),
+            ("echo 127.0.0.1:80 127.0.0.1:81", "127.0.0.1:81"),
+            ("echo 127.0.0.1:80 --connections 0", "--connections 0: a"),
+            ("echo 127.0.0.1:80 --duration 0s", "--duration 0: a"),
+            ("echo 127.0.0.1:80 --duration 3", "--duration 3: a"),
+            ("echo 127.0.0.1:80 --backend 81", "--backend"),
+            ("accept 127.0.0.1:80 --connections 9", "--connections"),
+            ("proxy 127.0.0.1:80", "--backend PORT is missing"),
+            ("idle 127.0.0.1:80", "--observe PID is missing"),
+            ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
+        ] {
+            match parse(line) {
+                Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
+                other => panic!("{line:?} gave {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_help() {
+        assert_eq!(parse("--help"), Ok(Invocation::Help(HELP)));
+        for command in ["echo", "http", "proxy", "accept", "game", "idle", "fanout"] {
+            match parse(&format!("{command} --help")) {
+                Ok(Invocation::Help(help)) => {
+                    assert!(help.starts_with(&format!("usage: weir-drive {command} ")));
+                    assert!(help.contains("--duration"));
+                }
+                other => panic!("{command} --help gave {other:?}"),
+            }
+        }
+    }
+}

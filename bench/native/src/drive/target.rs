@@ -1,0 +1,86 @@
+//! The server under test, and connections to it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Result;
+use rustix::net::{bind, sockopt};
+
+use crate::socket;
+
+/// How many connections leave one source address. The ports that Linux gives out by itself are about 28,000.
+const PER_SOURCE: u32 = 20_000;
+
+/// Where the load goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    address: SocketAddr,
+    spreads_sources: bool,
+}
+
+impl Target {
+    /// A target for so many connections at the same time. On loopback, more than fit on one source address are spread
+    /// over several.
+    pub fn new(address: SocketAddr, connections: u32) -> Self {
+        let is_loopback = matches!(address.ip(), IpAddr::V4(ip) if ip.is_loopback());
+        Self {
+            address,
+            spreads_sources: is_loopback && connections > PER_SOURCE,
+        }
+    }
+
+    /// Begins the connection of this index. The caller sees the outcome as the socket's first event.
+    pub fn dial(&self, index: u32) -> Result<OwnedFd> {
+        let socket = socket::stream(&self.address)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        self.connect(&socket, index)?;
+        Ok(socket)
+    }
+
+    /// As [`dial`](Self::dial), for a connection that ends in a reset: when it closes, neither side keeps a TIME_WAIT.
+    pub fn dial_to_reset(&self, index: u32) -> Result<OwnedFd> {
+        let socket = socket::stream(&self.address)?;
+        sockopt::set_socket_linger(&socket, Some(std::time::Duration::ZERO))?;
+        self.connect(&socket, index)?;
+        Ok(socket)
+    }
+
+    fn connect(&self, socket: &OwnedFd, index: u32) -> Result<()> {
+        if let Some(source) = self.source(index) {
+            bind(socket, &SocketAddr::from((source, 0)))?;
+        }
+        socket::connect(socket, &self.address)
+    }
+
+    fn source(&self, index: u32) -> Option<Ipv4Addr> {
+        // 127.0.0.1 is left to the others on the machine.
+        self.spreads_sources
+            .then(|| Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + 1 + index / PER_SOURCE))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_loopback_connections_leave_from_several_addresses() {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 80));
+        assert_eq!(Target::new(loopback, 20_000).source(19_999), None);
+        let target = Target::new(loopback, 50_000);
+        assert_eq!(target.source(0), Some(Ipv4Addr::new(127, 0, 0, 2)));
+        assert_eq!(target.source(19_999), Some(Ipv4Addr::new(127, 0, 0, 2)));
+        assert_eq!(target.source(20_000), Some(Ipv4Addr::new(127, 0, 0, 3)));
+        let elsewhere = SocketAddr::from(([192, 0, 2, 1], 80));
+        assert_eq!(Target::new(elsewhere, 50_000).source(0), None);
+        let most = Target::new(loopback, 1_000_000).source(999_999).unwrap();
+        assert!(most.is_loopback());
+    }
+}

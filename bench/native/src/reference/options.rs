@@ -1,0 +1,245 @@
+//! The command line of `weir-reference`.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use lexopt::prelude::*;
+
+use super::fanout::TIMESTAMP_BYTES;
+use crate::command_line::{Failure, address, number, text};
+
+/// What the arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Invocation {
+    /// This text.
+    Help(&'static str),
+    /// A server.
+    Serve(Options),
+}
+
+/// A server and where it listens.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which server.
+    pub command: Command,
+    /// The address it listens on.
+    pub ip: IpAddr,
+    /// Its port; 0 takes a free one.
+    pub port: u16,
+}
+
+/// The servers.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// [`super::echo`]
+    Echo,
+    /// [`super::relay`]
+    Relay {
+        /// The backend.
+        to: SocketAddr,
+    },
+    /// [`super::accept`]
+    Accept,
+    /// [`super::http`]
+    Http,
+    /// [`super::game`]
+    Game,
+    /// [`super::fanout`]
+    Fanout {
+        /// Bytes of a message.
+        size: usize,
+        /// Broadcasts a second; 0 is as fast as possible.
+        per_second: u64,
+    },
+}
+
+const HELP: &str = "\
+weir-reference: the servers that mark the limit of one core
+
+usage: weir-reference COMMAND --port PORT [--ip ADDRESS] [options]
+
+  echo     sends back what comes
+  relay    connects each client to a backend, bytes both ways
+  accept   one request, one reply of two bytes, then the client closes
+  http     HTTP/1.1 keep-alive, answers \"hello world!\"
+  game     512 bytes to every connection every 500 ms, drops what comes
+  fanout   one message to all connections, again and again
+
+  --port PORT    port to listen on, 0 takes a free one
+  --ip ADDRESS   address to listen on (127.0.0.1)
+  --help         this text; after a command, the command's own
+
+Prints \"ready PORT\" when it listens; SIGTERM and SIGINT end it.";
+
+const HELP_ECHO: &str = "\
+usage: weir-reference echo --port PORT [--ip ADDRESS]
+
+Sends back what comes. What the kernel does not take is kept, and nothing is read from that connection meanwhile.";
+
+const HELP_RELAY: &str = "\
+usage: weir-reference relay --port PORT --to HOST:PORT [--ip ADDRESS]
+
+Opens one backend connection for each client and hands the bytes of either to the other. An end of stream is passed on
+as a half-close, a failure as a reset; a side that does not read slows the other down.
+
+  --to HOST:PORT   the backend";
+
+const HELP_ACCEPT: &str = "\
+usage: weir-reference accept --port PORT [--ip ADDRESS]
+
+Answers the first bytes of a connection with \"ok\" and waits for the client to close or reset.";
+
+const HELP_HTTP: &str = "\
+usage: weir-reference http --port PORT [--ip ADDRESS]
+
+Answers every request head with 200 and the twelve bytes \"hello world!\", keep-alive, pipelined or not. Requests with a
+body are not served.";
+
+const HELP_GAME: &str = "\
+usage: weir-reference game --port PORT [--ip ADDRESS]
+
+Sends 512 bytes to every connection every 500 ms, the first 500 ms after it was accepted, and drops what comes back.";
+
+const HELP_FANOUT: &str = "\
+usage: weir-reference fanout --port PORT [--size BYTES] [--per-second RATE] [--ip ADDRESS]
+
+Sends a message to all connections RATE times a second. Its first 8 bytes are the monotonic clock in nanoseconds,
+big-endian. A connection that has no room misses messages until it has. Ends with a JSON object of what was delivered.
+
+  --size BYTES        bytes of a message, at least 8 (128)
+  --per-second RATE   broadcasts a second, 0 is as fast as the connections take them (10)";
+
+impl Options {
+    /// Reads the arguments that follow the program's name.
+    pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
+        let mut parser = lexopt::Parser::from_args(arguments);
+        let name = match parser.next()? {
+            Some(Long("help") | Short('h')) => return Ok(Invocation::Help(HELP)),
+            Some(Value(name)) => text("COMMAND", name)?,
+            Some(other) => return Err(other.unexpected().into()),
+            None => return Err(Failure::Usage("a command is missing".into())),
+        };
+        let help = match name.as_str() {
+            "echo" => HELP_ECHO,
+            "relay" => HELP_RELAY,
+            "accept" => HELP_ACCEPT,
+            "http" => HELP_HTTP,
+            "game" => HELP_GAME,
+            "fanout" => HELP_FANOUT,
+            _ => {
+                return Err(Failure::Usage(format!(
+                    "{name} is no command: echo, relay, accept, http, game or fanout is needed"
+                )));
+            }
+        };
+        let (mut ip, mut port, mut to) = (IpAddr::V4(Ipv4Addr::LOCALHOST), None, None);
+        let (mut size, mut per_second) = (128, 10);
+        while let Some(argument) = parser.next()? {
+            match (argument, name.as_str()) {
+                (Long("help") | Short('h'), _) => return Ok(Invocation::Help(help)),
+                (Long("port"), _) => {
+                    port = Some(number("--port", parser.value()?, 0..=65_535)? as u16);
+                }
+                (Long("ip"), _) => {
+                    let value = text("--ip", parser.value()?)?;
+                    ip = value.parse().map_err(|_| {
+                        Failure::Usage(format!("--ip {value}: an IPv4 or IPv6 address is needed"))
+                    })?;
+                }
+                (Long("to"), "relay") => to = Some(address("--to", parser.value()?)?),
+                (Long("size"), "fanout") => {
+                    let least = TIMESTAMP_BYTES as u64;
+                    size = number("--size", parser.value()?, least..=1 << 20)? as usize;
+                }
+                (Long("per-second"), "fanout") => {
+                    per_second = number("--per-second", parser.value()?, 0..=1_000_000)?;
+                }
+                (other, _) => return Err(other.unexpected().into()),
+            }
+        }
+        let command = match name.as_str() {
+            "relay" => Command::Relay {
+                to: to.ok_or_else(|| missing("--to HOST:PORT"))?,
+            },
+            "accept" => Command::Accept,
+            "http" => Command::Http,
+            "game" => Command::Game,
+            "fanout" => Command::Fanout { size, per_second },
+            _ => Command::Echo,
+        };
+        let port = port.ok_or_else(|| missing("--port PORT"))?;
+        Ok(Invocation::Serve(Self { command, ip, port }))
+    }
+}
+
+fn missing(option: &str) -> Failure {
+    Failure::Usage(format!("{option} is missing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Invocation, Failure> {
+        Options::parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    fn served(line: &str) -> Options {
+        match parse(line) {
+            Ok(Invocation::Serve(options)) => options,
+            other => panic!("{line:?} gave {other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_and_their_options() {
+        let echo = served("echo --port 0");
+        assert_eq!(echo.command, Command::Echo);
+        assert_eq!((echo.ip, echo.port), (Ipv4Addr::LOCALHOST.into(), 0));
+        assert_eq!(served("http --port 80 --ip ::1").ip.to_string(), "::1");
+        let to = ([127, 0, 0, 1], 81).into();
+        let relay = served("relay --to 127.0.0.1:81 --port=80");
+        assert_eq!(relay.command, Command::Relay { to });
+        assert_eq!(
+            served("fanout --size 8 --per-second 0 --port 0").command,
+            Command::Fanout {
+                size: 8,
+                per_second: 0
+            }
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        for (line, part) in [
+            ("", "a command is missing"),
+            ("sing --port 1", "sing is no command"),
+            ("echo", "--port PORT is missing"),
+            ("relay --port 0", "--to HOST:PORT is missing"),
+            ("echo --port 65536", "--port 65536: a whole number"),
+            ("echo --port 0 --ip here", "--ip here: an IPv4"),
+            ("echo --port 0 --to 127.0.0.1:81", "--to"),
+            (
+                "fanout --port 0 --size 7",
+                "--size 7: a whole number from 8",
+            ),
+            ("echo --port", "--port"),
+        ] {
+            match parse(line) {
+                Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
+                other => panic!("{line:?} gave {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_help() {
+        assert_eq!(parse("--help"), Ok(Invocation::Help(HELP)));
+        for command in ["echo", "relay", "accept", "http", "game", "fanout"] {
+            match parse(&format!("{command} --help")) {
+                Ok(Invocation::Help(help)) => assert!(help.contains(command)),
+                other => panic!("{command} --help gave {other:?}"),
+            }
+        }
+    }
+}

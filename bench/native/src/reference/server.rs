@@ -1,0 +1,191 @@
+//! The event loop that the reference servers share.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::clock::{self, MILLISECOND};
+use crate::connections::Connections;
+use crate::listener::{Accepted, Listener};
+use crate::poller::{Event, Events, Lane, Poller, Token};
+use crate::stop::StopSignal;
+
+/// The lane of accepted connections.
+pub const CLIENTS: Lane = 1;
+
+/// The lane of the connections that a service opens itself.
+pub const BACKENDS: Lane = 2;
+
+/// The lane of the listener and of what else is not a connection.
+pub const CONTROL: Lane = 0;
+
+const STOP: Token = Token::new(CONTROL, 0, 0);
+const LISTENER: Token = Token::new(CONTROL, 1, 0);
+
+/// How many connections one event of the listener accepts before the others get their turn.
+const ACCEPTS_PER_EVENT: usize = 256;
+
+/// How long the listener rests when no descriptor is left: its backlog would wake the loop without end.
+const REST_WITHOUT_DESCRIPTORS: u64 = 100 * MILLISECOND;
+
+/// What becomes of a connection after its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It stays.
+    Keep,
+    /// It is taken out of the table, and its sockets close.
+    Close,
+}
+
+/// What a server does with its connections.
+pub trait Service {
+    /// What is kept for a connection; dropping it closes the socket.
+    type Connection;
+
+    /// Takes an accepted socket and registers it with the poller under `token`. `None`: it was closed already.
+    fn accepted(
+        &mut self,
+        socket: OwnedFd,
+        token: Token,
+        poller: &Poller,
+    ) -> rustix::io::Result<Option<Self::Connection>>;
+
+    /// Serves a socket of a connection that is ready.
+    fn ready(
+        &mut self,
+        connection: &mut Self::Connection,
+        event: Event,
+        poller: &Poller,
+    ) -> rustix::io::Result<Next>;
+
+    /// When [`tick`](Self::tick) is wanted next, by [`clock::now`]; `None` while there is nothing to do by time.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// Does what is due at `now`.
+    fn tick(&mut self, _connections: &mut Connections<Self::Connection>, _now: u64) {}
+}
+
+/// A service behind a listener.
+#[derive(Debug)]
+pub struct Server<S: Service> {
+    service: S,
+    listener: Listener,
+    connections: Connections<S::Connection>,
+    /// Set while the listener rests.
+    accept_again_at: Option<u64>,
+    has_warned: bool,
+}
+
+impl<S: Service> Server<S> {
+    /// A server that is not part of a poller yet.
+    pub fn new(service: S, listener: Listener) -> Self {
+        Self::in_lane(service, listener, CLIENTS)
+    }
+
+    /// As [`new`](Self::new), with the tokens of its connections in another lane than [`CLIENTS`].
+    pub fn in_lane(service: S, listener: Listener, lane: Lane) -> Self {
+        Self {
+            service,
+            listener,
+            connections: Connections::new(lane),
+            accept_again_at: None,
+            has_warned: false,
+        }
+    }
+
+    /// The port that is listened on.
+    pub fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    /// Begins to accept: the listener's events come under `token`.
+    pub fn register(&self, poller: &Poller, token: Token) -> rustix::io::Result<()> {
+        poller.add(&self.listener, token, crate::poller::Interest::Level)
+    }
+
+    /// Serves an event of a connection. A connection that fails is closed: the peer is told by the kernel.
+    #[inline]
+    pub fn ready(&mut self, event: Event, poller: &Poller) {
+        let Some(connection) = self.connections.get_mut(event.token) else {
+            return;
+        };
+        match self.service.ready(connection, event, poller) {
+            Ok(Next::Keep) => {}
+            Ok(Next::Close) | Err(_) => drop(self.connections.remove(event.token)),
+        }
+    }
+
+    /// Serves an event of the listener.
+    pub fn accept(&mut self, poller: &Poller) -> rustix::io::Result<()> {
+        for _ in 0..ACCEPTS_PER_EVENT {
+            match self.listener.accept()? {
+                Accepted::Connection(socket) => {
+                    let token = self.connections.next_token();
+                    // A failure is this connection's alone, as in `ready`.
+                    if let Ok(Some(connection)) = self.service.accepted(socket, token, poller) {
+                        self.connections.insert(connection);
+                    }
+                }
+                Accepted::Nobody => return Ok(()),
+                Accepted::NoDescriptor => return self.rest(poller),
+            }
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, poller: &Poller) -> rustix::io::Result<()> {
+        if !self.has_warned {
+            self.has_warned = true;
+            eprintln!(
+                "no descriptor is left after {} connections: the others wait (ulimit -n)",
+                self.connections.len()
+            );
+        }
+        self.accept_again_at = Some(clock::now() + REST_WITHOUT_DESCRIPTORS);
+        poller.remove(&self.listener)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        match (self.service.deadline(), self.accept_again_at) {
+            (Some(service), Some(accept)) => Some(service.min(accept)),
+            (service, accept) => service.or(accept),
+        }
+    }
+
+    fn tick(&mut self, poller: &Poller, token: Token) -> rustix::io::Result<()> {
+        let now = clock::now();
+        if self.service.deadline().is_some_and(|at| at <= now) {
+            self.service.tick(&mut self.connections, now);
+        }
+        if self.accept_again_at.is_some_and(|at| at <= now) {
+            self.accept_again_at = None;
+            self.register(poller, token)?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves until the stop signal comes, and returns the service with what it has counted.
+pub fn run<S: Service>(mut server: Server<S>, stop: &StopSignal) -> io::Result<S> {
+    let poller = Poller::new()?;
+    stop.register(&poller, STOP)?;
+    server.register(&poller, LISTENER)?;
+    let mut events = Events::new();
+    loop {
+        let deadline = server.deadline();
+        let timeout = deadline.map(|at| Duration::from_nanos(at.saturating_sub(clock::now())));
+        poller.wait(&mut events, timeout)?;
+        for event in events.iter() {
+            match event.token {
+                STOP => return Ok(server.service),
+                LISTENER => server.accept(&poller)?,
+                _ => server.ready(event, &poller),
+            }
+        }
+        if deadline.is_some() {
+            server.tick(&poller, LISTENER)?;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Each driver command against its reference server, and against servers that misbehave.
+
+#[allow(dead_code, reason = "each test program uses a part")]
+mod programs;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use programs::{Reference, drive, finish, first_error_line, free_port, last_line, report};
+use programs::{send_signal, start_drive};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const BRIEF: &str = "--warmup 100ms --duration 300ms";
+
+fn at(port: u16) -> String {
+    format!("127.0.0.1:{port} {BRIEF}")
+}
+
+/// A report in which everything went well.
+fn assert_clean(report: &Value) {
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    assert!(report["requests"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["requests_per_s"].as_f64().unwrap() > 0.0);
+    assert!(report["duration_s"].as_f64().unwrap() >= 0.3);
+    let latency = |name: &str| report["latency_us"][name].as_f64().unwrap();
+    assert!(latency("min") > 0.0);
+    for (lower, higher) in [
+        ("min", "p50"),
+        ("p50", "p90"),
+        ("p90", "p99"),
+        ("p99", "p999"),
+        ("p999", "max"),
+    ] {
+        assert!(latency(lower) <= latency(higher), "{lower} {report}");
+    }
+}
+
+#[test]
+fn echo_of_every_shape() {
+    let server = Reference::start("echo");
+    for shape in [
+        "--connections 1",
+        "--connections 600",
+        "--connections 3 --size 1",
+        "--connections 3 --size 1000 --depth 16",
+        // More than the kernel's buffers take at once, in both directions.
+        "--connections 2 --size 1048576 --depth 8",
+    ] {
+        let report = report(&format!("echo {} {shape}", at(server.port)));
+        assert_clean(&report);
+        let bytes = report["bytes_verified"].as_u64().unwrap();
+        assert!(bytes > 0, "{shape}");
+    }
+}
+
+#[test]
+fn the_observed_server_is_reported() {
+    let server = Reference::start("echo");
+    let pid = server.pid();
+    let report = report(&format!("echo {} --observe {pid}", at(server.port)));
+    assert_clean(&report);
+    assert_eq!(report["connections"], 100);
+    assert!(report["server"]["cpu_s"].as_f64().unwrap() > 0.0);
+    assert!(report["server"]["cpu_us_per_request"].as_f64().unwrap() > 0.0);
+    assert!(report["server"]["rss_end_kib"].as_u64().unwrap() > 0);
+    assert!(report["driver_cpu_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn http() {
+    let server = Reference::start("http");
+    assert_clean(&report(&format!("http {}", at(server.port))));
+}
+
+#[test]
+fn accept() {
+    let server = Reference::start("accept");
+    let report = report(&format!("accept {} --concurrency 20", at(server.port)));
+    assert_clean(&report);
+}
+
+#[test]
+fn proxy_that_is_started_after_the_backend() {
+    let port = free_port();
+    let arguments = format!("proxy {} --backend 0 --connections 20", at(port));
+    let mut driver = start_drive(&arguments);
+    let line = first_error_line(&mut driver);
+    let backend = line.trim().strip_prefix("backend ready ").unwrap();
+    let _proxy = Reference::start_on(port, &format!("relay --to 127.0.0.1:{backend}"));
+    let output = finish(driver);
+    assert!(output.status.success());
+    let report = last_line(&output);
+    assert_clean(&report);
+    assert!(report["bytes_verified"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn game_with_connections_that_come_at_a_rate() {
+    let server = Reference::start("game");
+    let pid = server.pid();
+    let report = report(&format!(
+        "game 127.0.0.1:{} --connections 50 --connect-rate 500 --warmup 600ms --duration 1s --observe {pid}",
+        server.port
+    ));
+    assert_eq!(report["errors"], serde_json::json!({}));
+    // Two ticks a second and connection; the edges of the window may cut one.
+    let ticks = report["ticks"].as_u64().unwrap();
+    assert!((50..=150).contains(&ticks), "{report}");
+    assert!(report["bytes_received"].as_u64().unwrap() >= (ticks - 50) * 512);
+    assert!(report["server"]["cpu_s_per_minute"].as_f64().is_some());
+}
+
+#[test]
+fn idle() {
+    let server = Reference::start("echo");
+    let arguments = format!("idle {} --connections 200 --observe", at(server.port));
+    let report = report(&format!("{arguments} {}", server.pid()));
+    assert_eq!(report["connections"], 200);
+    assert_eq!(report["errors"], serde_json::json!({}));
+    assert!(report["server"]["bytes_per_connection"].as_f64().is_some());
+    assert!(report.get("requests").is_none());
+}
+
+#[test]
+fn fanout_at_a_rate_and_at_full_speed() {
+    for rate in ["50", "0"] {
+        let server = Reference::start(&format!("fanout --size 100 --per-second {rate}"));
+        let arguments = format!("fanout {} --size 100 --connections 20", at(server.port));
+        assert_clean(&report(&arguments));
+        let (status, summary) = server.stop(Signal::TERM);
+        assert!(status.success());
+        let summary: Value = serde_json::from_str(&summary).unwrap();
+        assert!(summary["deliveries"].as_u64().unwrap() > 0);
+        assert!(summary["deliveries_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_window_early_with_a_report() {
+    let server = Reference::start("echo");
+    let driver = start_drive(&format!(
+        "echo 127.0.0.1:{} --warmup 0s --duration 1m --connections 4",
+        server.port
+    ));
+    thread::sleep(Duration::from_millis(500));
+    send_signal(&driver, Signal::INT);
+    let output = finish(driver);
+    assert!(output.status.success());
+    let report = last_line(&output);
+    assert!(report["requests"].as_u64().unwrap() > 0);
+    assert!(report["duration_s"].as_f64().unwrap() < 30.0);
+}
+
+#[test]
+fn progress_goes_to_standard_error() {
+    let server = Reference::start("echo");
+    let output = drive(&format!(
+        "echo 127.0.0.1:{} --warmup 0s --duration 1200ms --connections 2 --progress",
+        server.port
+    ));
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("measuring"));
+    assert_eq!(output.stdout.iter().filter(|&&b| b == b'\n').count(), 1);
+}
+
+/// A server that handles each connection as told, until the test program ends.
+fn misbehaving(handle: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || handle(stream));
+        }
+    });
+    port
+}
+
+/// A run that must fail, and the errors it counted.
+fn errors_of(arguments: &str) -> Value {
+    let output = drive(arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    last_line(&output)["errors"].clone()
+}
+
+/// The one line of a run in which every connection failed before the window.
+fn failure_of(arguments: &str) -> String {
+    let output = drive(arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    errors
+}
+
+#[test]
+fn silence_is_a_timeout() {
+    let port = misbehaving(|_stream| thread::sleep(Duration::from_secs(30)));
+    for command in ["echo", "http"] {
+        let arguments = format!(
+            "{command} 127.0.0.1:{port} --connections 3 --timeout 200ms --warmup 0s --duration 10s"
+        );
+        assert_eq!(errors_of(&arguments)["timeout"], 3);
+    }
+    let arguments = format!("accept 127.0.0.1:{port} --concurrency 1 --timeout 200ms");
+    assert!(errors_of(&arguments)["timeout"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn one_wrong_byte_is_a_mismatch() {
+    let port = misbehaving(|mut stream| {
+        let mut buffer = [0; 4096];
+        for n in 0.. {
+            let Ok(length @ 1..) = stream.read(&mut buffer) else {
+                return;
+            };
+            buffer[length - 1] ^= u8::from(n == 10);
+            if stream.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
+    });
+    let arguments = format!("echo 127.0.0.1:{port} --connections 3");
+    assert!(failure_of(&arguments).contains("mismatch 3"));
+}
+
+#[test]
+fn what_is_no_response_is_counted() {
+    let port = misbehaving(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"no response\r\n\r\n");
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let arguments = format!("http 127.0.0.1:{port} --connections 3");
+    assert!(failure_of(&arguments).contains("bad_response 3"));
+}
+
+#[test]
+fn a_status_other_than_success_is_an_error() {
+    let port = misbehaving(|mut stream| {
+        while let Ok(1..) = stream.read(&mut [0; 4096]) {
+            let response = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n";
+            if stream.write_all(response).is_err() {
+                return;
+            }
+        }
+    });
+    let arguments = format!("http {} --connections 2", at(port));
+    assert!(errors_of(&arguments)["status"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn nobody_there_is_said_in_one_line() {
+    let port = free_port();
+    for command in ["echo", "http", "accept", "game", "fanout"] {
+        let output = drive(&format!("{command} {}", at(port)));
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("weir-drive: cannot connect to 127.0.0.1:{port}: refused\n");
+        assert_eq!(errors, expected);
+    }
+}
+
+#[test]
+fn a_wrong_argument_is_one_line_and_exit_code_2() {
+    for arguments in ["", "sing", "echo", "echo 127.0.0.1:1 --size 0", "idle a:1"] {
+        let output = drive(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_backend_port_in_use_is_one_line_and_exit_code_1() {
+    let taken = Reference::start("echo");
+    let output = drive(&format!("proxy 127.0.0.1:1 --backend {}", taken.port));
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.contains(&taken.port.to_string()));
+}
+
+#[test]
+fn too_many_connections_for_the_descriptors_are_refused_at_once() {
+    let output = drive("echo 127.0.0.1:1 --connections 1000000");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    // Where the limit is higher still, nobody listens.
+    assert!(
+        errors.contains("descriptors") || errors.contains("cannot"),
+        "{errors}"
+    );
+}

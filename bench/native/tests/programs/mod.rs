@@ -1,0 +1,144 @@
+//! The two programs, started and ended by the tests.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The longest that any program of these tests runs before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running `weir-reference`, killed if the test ends before it does.
+pub struct Reference {
+    child: Child,
+    pub port: u16,
+}
+
+impl Reference {
+    /// Starts a server on a free port and waits until it listens.
+    pub fn start(arguments: &str) -> Self {
+        Self::start_on(0, arguments)
+    }
+
+    /// Starts a server on `port`.
+    pub fn start_on(port: u16, arguments: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir-reference"))
+            .args(arguments.split_whitespace())
+            .args(["--port", &port.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        // Byte by byte: a buffer would swallow what `stop` reads later.
+        let mut out = child.stdout.take().unwrap();
+        while !line.ends_with('\n') {
+            let mut byte = [0];
+            out.read_exact(&mut byte).unwrap();
+            line.push(byte[0].into());
+        }
+        child.stdout = Some(out);
+        let port = line.trim().strip_prefix("ready ").unwrap().parse().unwrap();
+        Self { child, port }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Ends the server with a signal and returns its status and the rest of its output.
+    pub fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
+        send_signal(&self.child, signal);
+        let status = wait(&mut self.child);
+        let mut rest = String::new();
+        let out = self.child.stdout.as_mut().unwrap();
+        out.read_to_string(&mut rest).unwrap();
+        (status, rest)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts `weir-drive`; its streams are pipes.
+pub fn start_drive(arguments: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_weir-drive"))
+        .args(arguments.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs `weir-drive` to its end.
+pub fn drive(arguments: &str) -> Output {
+    finish(start_drive(arguments))
+}
+
+/// Runs `weir-drive`, which has to succeed, and returns its report.
+pub fn report(arguments: &str) -> Value {
+    let output = drive(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments}: {errors}");
+    last_line(&output)
+}
+
+/// The JSON object on the last line of a program's output.
+pub fn last_line(output: &Output) -> Value {
+    let text = str::from_utf8(&output.stdout).unwrap();
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+/// Waits for a program that writes less than a pipe holds.
+pub fn finish(mut child: Child) -> Output {
+    wait(&mut child);
+    child.wait_with_output().unwrap()
+}
+
+/// Waits for a program, and kills it if it hangs.
+pub fn wait(child: &mut Child) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("the program did not end within {PATIENCE:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn send_signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// The first line of a program's standard error.
+pub fn first_error_line(child: &mut Child) -> String {
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    child.stderr = Some(errors.into_inner());
+    line
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}

@@ -1,0 +1,120 @@
+%% @doc The demo: the same three servers on stock gen_tcp and on Weir, and the limit in native code.
+-module(weir_bench_demo).
+
+-export([run/1]).
+
+-define(ROUNDS, 3).
+
+%% @doc Runs the demo and prints its table; `json' is a file to write it to as well. Fails if a measurement did.
+-spec run(#{quick := boolean(), json => file:filename(), _ => _}) -> ok | {failed, iodata()}.
+run(Options) ->
+    case {weir_bench_tree:missing(), writable(Options)} of
+        {[], ok} -> measure(Options);
+        {[], {error, Message}} -> {failed, Message};
+        {Missing, _} -> {failed, Missing}
+    end.
+
+%% Two minutes are long to wait for an error that can be known before.
+writable(#{json := File}) ->
+    case file:write_file(File, <<>>, [append]) of
+        ok -> ok;
+        {error, Reason} -> {error, ["cannot write ", File, ": ", file:format_error(Reason)]}
+    end;
+writable(_) ->
+    ok.
+
+measure(#{quick := Quick} = Options) ->
+    Scenarios = [
+        case Quick of true -> weir_bench_scenarios:quick(Scenario); false -> Scenario end
+     || Scenario <- weir_bench_scenarios:demo()
+    ],
+    Machine = weir_bench_machine:description(),
+    #{otp := Otp, processor := Processor, cores := Count, pinning := Pinning} = Machine,
+    Cores = weir_bench_machine:cores(),
+    io:format("Echo, proxy and ehttpd on OTP ~ts: stock gen_tcp, Weir, and the limit in native code.~n", [Otp]),
+    io:format("~ts, ~b cores; ~ts.~n~n", [Processor, Count, Pinning]),
+    Measured = [
+        {Scenario, rounds(Scenario, Cores, Number, length(Scenarios))}
+     || {Number, Scenario} <- lists:zip(lists:seq(1, length(Scenarios)), Scenarios)
+    ],
+    weir_bench_progress:clear(),
+    Works = [rows(Title, Results) || {#{title := Title}, Results} <- Measured],
+    io:put_chars(weir_bench_table:text(header(), lists:flatmap(fun lines/1, Works))),
+    io:put_chars(explanation()),
+    case write(Options, Machine, lists:append(Works)) of
+        ok -> outcome([Reason || {_, Results} <- Measured, {_, All} <- Results, {error, Reason} <- All]);
+        {error, Reason} -> {failed, ["cannot write the JSON file: ", file:format_error(Reason)]}
+    end.
+
+rounds(#{title := Title} = Scenario, Cores, Number, Of) ->
+    weir_bench_rounds:run(
+        Scenario, ?ROUNDS, Cores,
+        fun(#{title := Contestant}, Round) ->
+            weir_bench_progress:show("~b/~b ~ts: round ~b of ~b, ~ts", [Number, Of, Title, Round, ?ROUNDS, Contestant])
+        end,
+        fun(_SoFar) -> ok end
+    ).
+
+outcome([]) -> ok;
+outcome(Failures) -> {failed, ["failed: ", lists:join("; ", lists:usort(Failures))]}.
+
+%% What is in the table, as values: absent where it was not measured.
+rows(Work, Results) ->
+    Median = fun(Metric, Title) ->
+        [Measurements] = [Of || {#{title := Name}, Of} <- Results, Name =:= Title],
+        weir_bench_report:median(Metric, Measurements)
+    end,
+    [
+        maps:from_list(
+            [{work, Work}, {server, Title}] ++
+                [{Metric, Value} || Metric <- metrics(), {ok, Value} <- [Median(Metric, Title)]] ++
+                [
+                    {Name, Own / Other}
+                 || {Name, To} <- [{ratio_to_gen_tcp, <<"gen_tcp">>}, {fraction_of_native, <<"native">>}],
+                    {ok, Own} <- [Median(requests_per_s, Title)],
+                    {ok, Other} <- [Median(requests_per_s, To)]
+                ]
+        )
+     || {#{title := Title}, _} <- Results
+    ].
+
+metrics() ->
+    [requests_per_s, p50_us, p99_us, cpu_us_per_request].
+
+header() ->
+    ["", "server" | [weir_bench_sample:title(Metric) || Metric <- metrics()]] ++ ["to gen_tcp", "of native"].
+
+%% The work is named once.
+lines([First | Others]) ->
+    [cells(First) | [cells(Other#{work := ""}) || Other <- Others]].
+
+cells(#{work := Work, server := Server} = Row) ->
+    [Work, Server] ++
+        [cell(fun(Value) -> weir_bench_sample:format(Metric, Value) end, Metric, Row) || Metric <- metrics()] ++
+        [
+            cell(fun(Ratio) -> io_lib:format("~.2fx", [Ratio]) end, ratio_to_gen_tcp, Row),
+            cell(fun(Fraction) -> io_lib:format("~b %", [round(100 * Fraction)]) end, fraction_of_native, Row)
+        ].
+
+cell(Format, Key, Row) when is_map_key(Key, Row) -> Format(map_get(Key, Row));
+cell(_Format, _Key, _Row) -> "failed".
+
+explanation() ->
+    [
+        io_lib:format(
+            "~nMedians of ~b rounds in turn, {active, once}, 64 bytes where the client chooses. CPU is the server's.~n",
+            [?ROUNDS]
+        ),
+        "The servers are examples/src/echo.erl, proxy.erl and ehttpd.erl; the difference is {tcp_module, weir_tcp}.\n"
+        "\n"
+        "What to try next:\n"
+        "  bin/weir run ehttpd --port 8080    one of them by itself: curl http://127.0.0.1:8080/\n"
+        "  bin/weir bench --list              more loads, up to 10,000 connections; make bench runs them all\n"
+        "  {tcp_module, weir_tcp}             in the options of your own gen_tcp:listen/2\n"
+    ].
+
+write(#{json := File, quick := Quick}, Machine, Rows) ->
+    Table = #{machine => Machine, rounds => ?ROUNDS, quick => Quick, rows => Rows},
+    weir_bench_report:write(File, weir_bench_json:encode(Table));
+write(_, _Machine, _Rows) ->
+    ok.

@@ -1,0 +1,53 @@
+%% @doc The load driver, a program in native code: runs it against a server and reads its report.
+-module(weir_bench_driver).
+
+-export([measure/4]).
+-export([report/1]).
+
+%% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
+-define(MARGIN, 60000).
+
+%% @doc Measures a server. `Backend' is the port that the driver, too, serves at as the backend of a proxy.
+-spec measure(
+    weir_bench_scenarios:run(), weir_bench_server:server(), weir_bench_machine:cores(), Backend :: inet:port_number()
+) -> {ok, weir_bench_json:value()} | {error, binary()}.
+measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin}, Backend) ->
+    Program = weir_bench_program:start(Pin ++ command(Run, Server, Backend), []),
+    case weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN) of
+        {ok, Output} ->
+            report(Output);
+        {error, Failure} ->
+            ok = weir_bench_program:stop(Program),
+            {error, <<"driver ", (weir_bench_program:explain(Failure))/binary>>}
+    end.
+
+command(#{load := Load, connections := Connections} = Run, #{port := Port, pid := Pid}, Backend) ->
+    #{warmup := Warmup, duration := Duration} = Run,
+    [
+        weir_bench_tree:driver(), atom_to_list(Load), "127.0.0.1:" ++ integer_to_list(Port),
+        at_a_time(Load), integer_to_list(Connections),
+        "--warmup", milliseconds(Warmup), "--duration", milliseconds(Duration),
+        "--observe", Pid
+    ] ++
+        ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
+        ["--size=64" || Load =:= echo orelse Load =:= proxy] ++
+        ["--backend=" ++ integer_to_list(Backend) || Load =:= proxy].
+
+at_a_time(accept) -> "--concurrency";
+at_a_time(_) -> "--connections".
+
+milliseconds(Time) -> integer_to_list(Time) ++ "ms".
+
+%% @doc The report among the lines that the driver printed: the last that is a JSON object.
+-spec report([binary()]) -> {ok, weir_bench_json:value()} | {error, binary()}.
+report(Output) ->
+    case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
+        [Line | _] ->
+            case weir_bench_json:decode(Line) of
+                {ok, _} = Report -> Report;
+                {error, {not_json, Position}} ->
+                    {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}
+            end;
+        [] ->
+            {error, <<"the driver printed no report">>}
+    end.

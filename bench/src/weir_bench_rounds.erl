@@ -1,0 +1,54 @@
+%% @doc Has the contestants of a scenario take turns: A B C, A B C, ..., so that what else the machine does meets them
+%% all alike. Each measurement has a fresh server.
+-module(weir_bench_rounds).
+
+-export([run/5]).
+
+-export_type([results/0]).
+
+%% For each contestant of a scenario, in its order: what was measured, or why not, the first round first.
+-type results() :: [{weir_bench_scenarios:contestant(), [result()]}].
+-type result() :: {ok, weir_bench_sample:sample()} | {error, binary()}.
+
+%% @doc Runs a scenario. `Before' is told each measurement before it is taken: the contestant and the round, from 1.
+%% `After' is given the results so far after each.
+-spec run(weir_bench_scenarios:scenario(), Rounds :: pos_integer(), weir_bench_machine:cores(), Before, After) ->
+    results()
+when
+    Before :: fun((weir_bench_scenarios:contestant(), Round :: pos_integer()) -> term()),
+    After :: fun((results()) -> term()).
+run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
+    Turns = [{Round, Contestant} || Round <- lists:seq(1, Rounds), Contestant <- Contestants],
+    lists:foldl(
+        fun({Round, Contestant}, Results) ->
+            Before(Contestant, Round),
+            Result = measure(maps:merge(maps:remove(contestants, Scenario), Contestant), Cores),
+            {Contestant, Earlier} = lists:keyfind(Contestant, 1, Results),
+            Now = lists:keyreplace(Contestant, 1, Results, {Contestant, Earlier ++ [Result]}),
+            After(Now),
+            Now
+        end,
+        [{Contestant, []} || Contestant <- Contestants],
+        Turns
+    ).
+
+measure(Run, Cores) ->
+    Backend = free_port(),
+    case weir_bench_server:start(Run, Cores, Backend) of
+        {ok, Server} ->
+            Report = weir_bench_driver:measure(Run, Server, Cores, Backend),
+            ok = weir_bench_server:stop(Server),
+            case Report of
+                {ok, Value} -> {ok, weir_bench_sample:from_report(Value)};
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% A proxy is told its backend's port before the backend listens, so somebody has to choose.
+free_port() ->
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port.

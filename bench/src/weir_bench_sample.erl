@@ -1,0 +1,90 @@
+%% @doc Figures: what one measurement says, and what several say together.
+-module(weir_bench_sample).
+
+-export([from_report/1]).
+-export([summary/1]).
+-export([median/1]).
+-export([title/1]).
+-export([format/2]).
+
+-export_type([metric/0, sample/0, summary/0]).
+
+-type metric() ::
+    requests_per_s
+    | ticks_per_s
+    | p50_us
+    | p99_us
+    | cpu_us_per_request
+    | cpu_s_per_minute
+    | bytes_per_connection
+    | core_percent.
+
+%% One measurement. A metric that the load does not have is absent.
+-type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
+
+%% Several of the same.
+-type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
+
+%% @doc The figures of a driver's report.
+-spec from_report(weir_bench_json:value()) -> sample().
+from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">> := #{<<"cpu_s">> := Cpu}} = Report) ->
+    Told = maps:from_list([{Metric, Value} || {Metric, Path} <- paths(), {ok, Value} <- [at(Path, Report)]]),
+    #{
+        metrics => Told#{core_percent => 100 * Cpu / Duration},
+        errors => lists:sum(maps:values(Errors))
+    }.
+
+paths() ->
+    [
+        {requests_per_s, [<<"requests_per_s">>]},
+        {p50_us, [<<"latency_us">>, <<"p50">>]},
+        {p99_us, [<<"latency_us">>, <<"p99">>]},
+        {cpu_us_per_request, [<<"server">>, <<"cpu_us_per_request">>]},
+        {ticks_per_s, [<<"ticks_per_s">>]},
+        {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
+        {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]}
+    ].
+
+at([], Value) -> {ok, Value};
+at([Key | Path], Value) when is_map_key(Key, Value) -> at(Path, map_get(Key, Value));
+at(_, _) -> none.
+
+%% @doc The median and the spread of each metric.
+-spec summary([sample()]) -> summary().
+summary(Samples) ->
+    Metrics = lists:usort(lists:append([maps:keys(Of) || #{metrics := Of} <- Samples])),
+    maps:from_list([
+        {Metric, spread([map_get(Metric, Of) || #{metrics := Of} <- Samples, is_map_key(Metric, Of)])}
+     || Metric <- Metrics
+    ]).
+
+spread(Values) ->
+    #{median => median(Values), min => lists:min(Values), max => lists:max(Values), samples => Values}.
+
+%% @doc The middle one, or the mean of the two in the middle.
+-spec median([number(), ...]) -> number().
+median(Values) ->
+    Sorted = lists:sort(Values),
+    Count = length(Sorted),
+    case Count rem 2 of
+        1 -> lists:nth(Count div 2 + 1, Sorted);
+        0 -> (lists:nth(Count div 2, Sorted) + lists:nth(Count div 2 + 1, Sorted)) / 2
+    end.
+
+%% @doc The name of a metric with its unit.
+-spec title(metric()) -> binary().
+title(requests_per_s) -> <<"requests/s">>;
+title(ticks_per_s) -> <<"ticks/s">>;
+title(p50_us) -> <<"p50 µs"/utf8>>;
+title(p99_us) -> <<"p99 µs"/utf8>>;
+title(cpu_us_per_request) -> <<"CPU µs/request"/utf8>>;
+title(cpu_s_per_minute) -> <<"CPU s/minute">>;
+title(bytes_per_connection) -> <<"bytes/connection">>;
+title(core_percent) -> <<"% of a core">>.
+
+%% @doc A value of a metric, to the digit that means something.
+-spec format(metric(), number()) -> iodata().
+format(Metric, Value) when Metric =:= cpu_us_per_request; Metric =:= cpu_s_per_minute; Metric =:= core_percent ->
+    io_lib:format("~.2f", [float(Value)]);
+format(_Metric, Value) ->
+    weir_bench_table:number(round(Value)).

@@ -1,0 +1,195 @@
+%% @doc What is measured: data only.
+%%
+%% A scenario is a server, the load on it, and the contestants that serve it in turn. A contestant may replace any
+%% setting of its scenario. Times are for the driver: it connects, warms up, measures.
+-module(weir_bench_scenarios).
+
+-export([all/0]).
+-export([demo/0]).
+-export([select/1]).
+-export([quick/1]).
+-export([seconds/1]).
+
+-export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
+
+-type name() :: atom().
+-type backend() :: inet | socket | weir | reference.
+
+-type scenario() :: #{
+    name := name(),
+    title := binary(),
+    %% The example, and the command of the driver.
+    server := echo | proxy | ehttpd | accept | game,
+    load := echo | proxy | http | accept | game | idle,
+    %% For the load `accept': how many connections are in the making at a time.
+    connections := pos_integer(),
+    %% Connections opened a second, so that what happens at intervals is spread over them.
+    connect_rate => pos_integer(),
+    %% Milliseconds.
+    warmup := pos_integer(),
+    duration := pos_integer(),
+    %% Processes that compute for ever beside the server.
+    busy => pos_integer(),
+    metrics := [weir_bench_sample:metric()],
+    contestants := [contestant()]
+}.
+
+-type contestant() :: #{
+    title := binary(),
+    backend := backend(),
+    active => once | true | false | pos_integer(),
+    connections => pos_integer()
+}.
+
+%% A scenario with the settings of one of its contestants.
+-type run() :: #{
+    name := name(),
+    title := binary(),
+    backend := backend(),
+    server := atom(),
+    load := atom(),
+    connections := pos_integer(),
+    warmup := pos_integer(),
+    duration := pos_integer(),
+    atom() => term()
+}.
+
+-define(REQUESTS, [requests_per_s, p50_us, p99_us, cpu_us_per_request]).
+
+%% @doc The full matrix.
+-spec all() -> [scenario()].
+all() ->
+    [echo(Connections) || Connections <- [1, 8, 100, 1000, 10000]] ++
+        [
+            #{
+                name => busy,
+                title => <<"echo, 8 connections, beside 200 processes that compute">>,
+                server => echo,
+                load => echo,
+                connections => 8,
+                busy => 200,
+                warmup => 1000,
+                duration => 3000,
+                metrics => [p50_us, p99_us, requests_per_s],
+                contestants => otp_and_weir(once)
+            },
+            serving(proxy, 100),
+            serving(ehttpd, 100),
+            serving(ehttpd, 1000),
+            #{
+                name => accept,
+                title => <<"connect, one request, one reply, close; 50 at a time">>,
+                server => accept,
+                load => accept,
+                connections => 50,
+                warmup => 1000,
+                duration => 3000,
+                metrics => ?REQUESTS,
+                contestants => otp_and_weir(false) ++ [reference()]
+            },
+            #{
+                name => game,
+                title => <<"game, 10,000 connections, 512 bytes to each and an answer every 500 ms">>,
+                server => game,
+                load => game,
+                connections => 10000,
+                connect_rate => 5000,
+                warmup => 2000,
+                duration => 10000,
+                metrics => [cpu_s_per_minute, ticks_per_s, bytes_per_connection],
+                contestants => otp_and_weir(true) ++ [reference()]
+            },
+            #{
+                name => idle,
+                title => <<"10,000 idle connections">>,
+                server => echo,
+                load => idle,
+                connections => 10000,
+                warmup => 2000,
+                duration => 10000,
+                metrics => [bytes_per_connection, core_percent],
+                contestants =>
+                    otp_and_weir(once) ++
+                        %% What a node uses that has nothing to do: the driver needs one connection.
+                        [reference(), #{title => <<"inet, 1 connection">>, backend => inet, connections => 1}]
+            }
+        ].
+
+%% @doc The scenarios of the demo: stock as most servers use it, Weir, and the limit.
+-spec demo() -> [scenario()].
+demo() ->
+    [
+        (short(Scenario))#{contestants => [
+            #{title => <<"gen_tcp">>, backend => inet, active => once},
+            #{title => <<"Weir">>, backend => weir, active => once},
+            #{title => <<"native">>, backend => reference}
+        ]}
+     || Scenario <- [echo(100), serving(proxy, 100), serving(ehttpd, 100)]
+    ].
+
+short(Scenario) ->
+    Scenario#{warmup => 500, duration => 1500}.
+
+%% @doc The scenarios of these names, in the order of the matrix; a wrong name is told with the right ones.
+-spec select([string()]) -> {ok, [name()]} | {error, Needed :: iodata()}.
+select(Texts) ->
+    Names = [Name || #{name := Name} <- all()],
+    case Texts -- [atom_to_list(Name) || Name <- Names] of
+        [] when Texts =/= [] ->
+            {ok, [Name || Name <- Names, lists:member(atom_to_list(Name), Texts)]};
+        _ ->
+            {error, ["names of these are needed: ", lists:join(", ", [atom_to_list(Name) || Name <- Names])]}
+    end.
+
+%% @doc The same in a third of the time.
+-spec quick(scenario()) -> scenario().
+quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
+    Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
+
+%% @doc About how long one round of a scenario takes: start, connect, warm up, measure, stop; for each contestant.
+-spec seconds(scenario()) -> float().
+seconds(#{warmup := Warmup, duration := Duration, connections := Connections, contestants := Contestants}) ->
+    length(Contestants) * (1 + Connections / 5000 + (Warmup + Duration) / 1000).
+
+echo(Connections) ->
+    (requests(echo, echo, Connections))#{
+        title => iolist_to_binary(["echo, 64 bytes, ", count(Connections)]),
+        contestants =>
+            [
+                contestant(Backend, Active)
+             || Backend <- [inet, socket, weir], Active <- [once, 100, true, false]
+            ] ++ [reference()]
+    }.
+
+serving(Server, Connections) ->
+    Load = case Server of ehttpd -> http; proxy -> proxy end,
+    (requests(Server, Load, Connections))#{
+        title => iolist_to_binary([atom_to_list(Server), ", ", count(Connections)]),
+        contestants => otp_and_weir(once) ++ [reference()]
+    }.
+
+requests(Server, Load, Connections) ->
+    #{
+        name => list_to_atom(atom_to_list(Server) ++ "-" ++ integer_to_list(Connections)),
+        title => <<>>,
+        server => Server,
+        load => Load,
+        connections => Connections,
+        warmup => 1000,
+        duration => 3000,
+        metrics => ?REQUESTS,
+        contestants => []
+    }.
+
+count(1) -> "1 connection";
+count(N) -> [weir_bench_table:number(N), " connections"].
+
+otp_and_weir(Active) ->
+    [contestant(Backend, Active) || Backend <- [inet, socket, weir]].
+
+contestant(Backend, Active) ->
+    Mode = case Active of false -> "passive"; _ -> io_lib:format("~p", [Active]) end,
+    #{title => iolist_to_binary([atom_to_list(Backend), " ", Mode]), backend => Backend, active => Active}.
+
+reference() ->
+    #{title => <<"native">>, backend => reference}.

@@ -1,0 +1,76 @@
+%% @doc A server that is measured: an example on one of the backends, or a reference server, alone on its core.
+-module(weir_bench_server).
+
+-export([start/3]).
+-export([stop/1]).
+
+-export_type([server/0]).
+
+-type server() :: #{program := weir_bench_program:program(), port := inet:port_number(), pid := string()}.
+
+-define(READY_TIMEOUT, 20000).
+%% One scheduler that sleeps when it has nothing to do: spinning would count as the server's work.
+-define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
+
+%% @doc Starts the server of a scenario and waits until it listens. `Backend' is where a proxy connects to.
+-spec start(weir_bench_scenarios:run(), weir_bench_machine:cores(), Backend :: inet:port_number()) ->
+    {ok, server()} | {error, binary()}.
+start(#{backend := Kind} = Run, #{server := Pin}, Backend) ->
+    %% The measurer's own flags are not the server's.
+    Environment = [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}],
+    Program = weir_bench_program:start(Pin ++ command(Run, Backend), Environment),
+    case listening(Program, Kind) of
+        {ok, Port, Pid} ->
+            {ok, #{program => Program, port => Port, pid => Pid}};
+        {error, Failure} ->
+            ok = weir_bench_program:stop(Program),
+            {error, <<"server ", (weir_bench_program:explain(Failure))/binary>>}
+    end.
+
+%% @doc Ends the server and waits until it is gone.
+-spec stop(server()) -> ok.
+stop(#{program := Program}) ->
+    weir_bench_program:stop(Program).
+
+command(#{backend := reference, server := Server}, Backend) ->
+    [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | to(Server, Backend)];
+command(#{backend := Kind, server := Server} = Run, Backend) ->
+    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", "1"] ++
+        ["--backend", atom_to_list(Kind)] ++
+        [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
+        ["--busy=" ++ integer_to_list(Busy) || #{busy := Busy} <- [Run]] ++
+        to(Server, Backend).
+
+reference(proxy) -> relay;
+reference(ehttpd) -> http;
+reference(Same) -> Same.
+
+to(proxy, Backend) -> ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
+to(_, _Backend) -> [].
+
+%% The leash tells the pid of what it started, first of all. That of an example is the shell that waits for the
+%% emulator, which tells its own once it is ready.
+listening(Program, Backend) ->
+    case await_number(Program, <<"pid ">>) of
+        {ok, Pid} ->
+            case await_number(Program, <<"ready ">>) of
+                {ok, Port} when Backend =:= reference -> {ok, list_to_integer(Port), Pid};
+                {ok, Port} -> with_port(await_number(Program, <<"pid ">>), list_to_integer(Port));
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+with_port({ok, Pid}, Port) -> {ok, Port, Pid};
+with_port({error, _} = Error, _Port) -> Error.
+
+await_number(Program, Prefix) ->
+    weir_bench_program:await(Program, number_after(Prefix), ?READY_TIMEOUT).
+
+number_after(Prefix) ->
+    Size = byte_size(Prefix),
+    fun
+        (<<Start:Size/binary, Number/binary>>) when Start =:= Prefix -> {ok, binary_to_list(Number)};
+        (_) -> no
+    end.

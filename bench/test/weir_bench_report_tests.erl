@@ -1,0 +1,86 @@
+-module(weir_bench_report_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+a_record_as_json_has_every_measurement_test() ->
+    {ok, Json} = weir_bench_json:decode(iolist_to_binary(weir_bench_report:json(record()))),
+    #{<<"complete">> := false, <<"machine">> := #{<<"kernel">> := <<"6.1">>}, <<"scenarios">> := [Scenario]} = Json,
+    #{<<"name">> := <<"echo-100">>, <<"contestants">> := [Inet, _Weir, Native]} = Scenario,
+    ?assertMatch(#{<<"metrics">> := #{<<"requests_per_s">> := #{<<"samples">> := [90, 110, 100]}}}, Inet),
+    ?assertMatch(#{<<"metrics">> := #{}, <<"failures">> := [<<"it fell">>], <<"errors">> := 0}, Native).
+
+a_record_as_markdown_is_medians_and_spread_test() ->
+    Text = markdown(),
+    [
+        ?assertNotEqual({Part, nomatch}, {Part, binary:match(Text, Part)})
+     || Part <- [
+            <<"| inet once | 100 (90–110) |"/utf8>>,
+            <<"| native |  |">>,
+            <<"native: failed, it fell">>,
+            <<"weir once: 2 errors.">>,
+            <<"not all is here">>
+        ]
+    ].
+
+targets_are_told_with_what_was_measured_test() ->
+    Median = fun
+        ('echo-100', <<"weir once">>, requests_per_s) -> {ok, 250};
+        ('echo-100', <<"inet once">>, requests_per_s) -> {ok, 100};
+        ('echo-8', <<"weir once">>, p50_us) -> {ok, 50};
+        ('echo-8', <<"inet once">>, p50_us) -> {ok, 100};
+        (idle, <<"weir once">>, core_percent) -> {ok, 0.3};
+        (idle, <<"inet, 1 connection">>, core_percent) -> {ok, 0.0};
+        (_, _, _) -> unknown
+    end,
+    Verdicts = weir_bench_targets:check("25", Median),
+    ?assertEqual(11, length(Verdicts)),
+    ?assertEqual([{2.5, true}, {0.5, false}, {0.3, false}], [{M, Met} || #{measured := M, met := Met} <- Verdicts]),
+    ?assertEqual([], weir_bench_targets:check("27", Median)).
+
+%% A target of a scenario or a contestant that is not there would never be met nor missed.
+every_target_can_be_measured_test() ->
+    Scenarios = weir_bench_scenarios:all(),
+    Check = fun(Scenario, Contestant, Metric) ->
+        [#{contestants := Contestants}] = [S || #{name := Name} = S <- Scenarios, Name =:= Scenario],
+        ?assert(lists:member(Contestant, [Title || #{title := Title} <- Contestants])),
+        ?assertNotEqual(<<>>, weir_bench_sample:title(Metric)),
+        {ok, 1}
+    end,
+    [?assertEqual(11, length(weir_bench_targets:check(Release, Check))) || Release <- ["25", "29"]].
+
+the_report_is_the_last_object_that_was_printed_test_() ->
+    [
+        ?_assertEqual({ok, #{<<"a">> => 2}}, weir_bench_driver:report([<<"{\"a\":1}">>, <<"{\"a\":2}">>, <<"bye">>])),
+        ?_assertMatch({error, _}, weir_bench_driver:report([<<"bye">>])),
+        ?_assertMatch({error, _}, weir_bench_driver:report([<<"{\"a\":">>]))
+    ].
+
+scenarios_are_chosen_by_name_in_the_order_of_the_matrix_test() ->
+    ?assertEqual({ok, ['echo-8', idle]}, weir_bench_scenarios:select(["idle", "echo-8"])),
+    ?assertMatch({error, _}, weir_bench_scenarios:select(["idle", "echo-9"])),
+    ?assertMatch({error, _}, weir_bench_scenarios:select([])).
+
+markdown() ->
+    unicode:characters_to_binary(weir_bench_report:markdown(record())).
+
+record() ->
+    [Scenario] = [Scenario || #{name := 'echo-100'} = Scenario <- weir_bench_scenarios:all()],
+    Sample = fun(Rate, Errors) -> {ok, #{metrics => #{requests_per_s => Rate}, errors => Errors}} end,
+    Titled = fun(Title) -> #{title => Title, backend => inet, active => once} end,
+    #{
+        machine => #{
+            processor => <<"A processor">>, cores => 2, kernel => <<"6.1">>, otp => <<"25.2">>, erts => <<"13">>,
+            commit => <<"c0ffee">>, pinning => <<"server on core 0">>
+        },
+        started => <<"2026-11-21T10:30:00+00:00">>,
+        rounds => 3,
+        quick => false,
+        complete => false,
+        scenarios => [
+            {Scenario, [
+                {Titled(<<"inet once">>), [Sample(90, 0), Sample(110, 0), Sample(100, 0)]},
+                {Titled(<<"weir once">>), [Sample(240, 2)]},
+                {Titled(<<"native">>), [{error, <<"it fell">>}]}
+            ]}
+        ]
+    }.

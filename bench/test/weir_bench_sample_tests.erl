@@ -1,0 +1,56 @@
+-module(weir_bench_sample_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+medians_test_() ->
+    [
+        ?_assertEqual(5, weir_bench_sample:median([5])),
+        ?_assertEqual(2, weir_bench_sample:median([3, 1, 2])),
+        ?_assertEqual(2.5, weir_bench_sample:median([4, 1, 3, 2])),
+        ?_assertEqual(1, weir_bench_sample:median([1, 1, 1, 100, 0]))
+    ].
+
+the_figures_of_a_report_test() ->
+    Report = #{
+        <<"duration_s">> => 2.0,
+        <<"requests_per_s">> => 1000.5,
+        <<"latency_us">> => #{<<"p50">> => 10.1, <<"p99">> => 99.9, <<"max">> => 100},
+        <<"errors">> => #{<<"reset">> => 2, <<"timeout">> => 1},
+        <<"server">> => #{<<"cpu_s">> => 0.5, <<"cpu_us_per_request">> => 3.25}
+    },
+    ?assertEqual(
+        #{
+            metrics => #{
+                requests_per_s => 1000.5,
+                p50_us => 10.1,
+                p99_us => 99.9,
+                cpu_us_per_request => 3.25,
+                core_percent => 25.0
+            },
+            errors => 3
+        },
+        weir_bench_sample:from_report(Report)
+    ).
+
+a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
+    Metrics = [#{p50_us => 3}, #{p50_us => 1, p99_us => 9}, #{p50_us => 2}],
+    Samples = [#{metrics => Of, errors => 0} || Of <- Metrics],
+    ?assertEqual(
+        #{
+            p50_us => #{median => 2, min => 1, max => 3, samples => [3, 1, 2]},
+            p99_us => #{median => 9, min => 9, max => 9, samples => [9]}
+        },
+        weir_bench_sample:summary(Samples)
+    ),
+    ?assertEqual(#{}, weir_bench_sample:summary([])).
+
+formats_test_() ->
+    [
+        ?_assertEqual(Text, lists:flatten(weir_bench_sample:format(Metric, Value)))
+     || {Metric, Value, Text} <- [
+            {requests_per_s, 103000.4, "103,000"},
+            {p50_us, 92.4, "92"},
+            {cpu_us_per_request, 12, "12.00"},
+            {core_percent, 0.1234, "0.12"}
+        ]
+    ].

@@ -1,0 +1,57 @@
+%% @doc Sends back what comes. The plainest server there is, once for each way to receive.
+-module(echo).
+
+-export([start/1]).
+
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+-spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    Active = maps:get(active, Options, once),
+    acceptors:start(Options, fun(Socket) -> serve(Socket, Active) end).
+
+serve(Socket, false) ->
+    passive(Socket);
+serve(Socket, Active) ->
+    _ = inet:setopts(Socket, [{active, Active}]),
+    active(Socket, Active).
+
+passive(Socket) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, Data} ->
+            case gen_tcp:send(Socket, Data) of
+                ok -> passive(Socket);
+                {error, _} -> gen_tcp:close(Socket)
+            end;
+        {error, _} ->
+            gen_tcp:close(Socket)
+    end.
+
+active(Socket, Active) ->
+    receive
+        {tcp, Socket, Data} ->
+            case gen_tcp:send(Socket, Data) of
+                ok ->
+                    received(Socket, Active),
+                    active(Socket, Active);
+                {error, _} ->
+                    gen_tcp:close(Socket)
+            end;
+        {tcp_passive, Socket} ->
+            %% {active, N} has counted down to 0: the next N.
+            _ = inet:setopts(Socket, [{active, Active}]),
+            active(Socket, Active);
+        {tcp_error, Socket, _Reason} ->
+            gen_tcp:close(Socket);
+        {tcp_closed, Socket} ->
+            gen_tcp:close(Socket)
+    end.
+
+%% {active, once} asks for each message anew: nothing piles up in the mailbox while we are busy.
+received(Socket, once) ->
+    _ = inet:setopts(Socket, [{active, once}]),
+    ok;
+received(_Socket, _Active) ->
+    ok.

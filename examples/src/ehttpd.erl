@@ -1,0 +1,84 @@
+%% @doc Answers every request with `hello world!' and keeps the connection alive.
+%%
+%% The smallest thing that an HTTP load generator takes for a server: it looks for the end of a request's head and for
+%% nothing else, so requests must have no body.
+-module(ehttpd).
+
+-export([start/1]).
+
+-define(LONGEST_HEAD, 8192).
+-define(HELLO, <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\nhello world!">>).
+-define(TOO_LONG,
+    <<"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n">>
+).
+
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+-spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    Active = maps:get(active, Options, once),
+    %% Compiled once: for every request anew it would cost more than the search.
+    EndOfHead = binary:compile_pattern(<<"\r\n\r\n">>),
+    acceptors:start(Options, fun(Socket) ->
+        _ = inet:setopts(Socket, [{active, Active}]),
+        serve(Socket, Active, EndOfHead, <<>>)
+    end).
+
+%% `Buffer' is the beginning of a head whose end has not come yet.
+serve(Socket, Active, EndOfHead, Buffer) ->
+    case next(Socket, Active) of
+        {ok, Data} when Buffer =:= <<>> -> answer(Socket, Active, EndOfHead, Data);
+        {ok, Data} -> answer(Socket, Active, EndOfHead, <<Buffer/binary, Data/binary>>);
+        closed -> gen_tcp:close(Socket)
+    end.
+
+answer(Socket, Active, EndOfHead, Buffer) ->
+    case answers(Buffer, EndOfHead, []) of
+        {[], Rest} when byte_size(Rest) > ?LONGEST_HEAD ->
+            _ = gen_tcp:send(Socket, ?TOO_LONG),
+            gen_tcp:close(Socket);
+        {[], Rest} ->
+            await_more(Socket, Active, EndOfHead, Rest);
+        {Answers, Rest} ->
+            case gen_tcp:send(Socket, Answers) of
+                ok -> await_more(Socket, Active, EndOfHead, Rest);
+                {error, _} -> gen_tcp:close(Socket)
+            end
+    end.
+
+await_more(Socket, Active, EndOfHead, Rest) ->
+    received(Socket, Active),
+    serve(Socket, Active, EndOfHead, Rest).
+
+%% One answer for each complete head: a client may send the next request before it has our answer.
+answers(Buffer, EndOfHead, Answers) ->
+    case binary:split(Buffer, EndOfHead) of
+        [_Head, Rest] -> answers(Rest, EndOfHead, [?HELLO | Answers]);
+        [Rest] -> {Answers, Rest}
+    end.
+
+next(Socket, false) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, Data} -> {ok, Data};
+        {error, _} -> closed
+    end;
+next(Socket, Active) ->
+    receive
+        {tcp, Socket, Data} ->
+            {ok, Data};
+        {tcp_passive, Socket} ->
+            _ = inet:setopts(Socket, [{active, Active}]),
+            next(Socket, Active);
+        {tcp_error, Socket, _Reason} ->
+            closed;
+        {tcp_closed, Socket} ->
+            closed
+    end.
+
+received(Socket, once) ->
+    _ = inet:setopts(Socket, [{active, once}]),
+    ok;
+received(_Socket, _Active) ->
+    ok.

@@ -1,0 +1,83 @@
+%% @doc Connects each client to a backend and carries the bytes both ways, until either side closes.
+-module(proxy).
+
+-export([start/1]).
+
+-define(CONNECT_TIMEOUT, 5000).
+
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the proxy. `to' is the backend. `connect' are options for connections to it that come before our own, for
+%% a backend of sockets there too. `active' says how both connections receive (`once'); the rest is for
+%% {@link acceptors:start/2}.
+-spec start(#{
+    to := {inet:ip_address() | inet:hostname(), inet:port_number()},
+    connect => [gen_tcp:connect_option()],
+    active => active(),
+    port => inet:port_number(),
+    listen => [gen_tcp:listen_option()],
+    _ => _
+}) -> {ok, acceptors:server()} | {error, term()}.
+start(#{to := {Host, Port}} = Options) ->
+    Active = maps:get(active, Options, once),
+    Connect = maps:get(connect, Options, []) ++ [binary, {active, false}, {nodelay, true}],
+    acceptors:start(Options, fun(Client) ->
+        case gen_tcp:connect(Host, Port, Connect, ?CONNECT_TIMEOUT) of
+            {ok, Backend} -> serve(Client, Backend, Active);
+            {error, _} -> gen_tcp:close(Client)
+        end
+    end).
+
+%% One process cannot wait in two calls of recv: each direction gets its own.
+serve(Client, Backend, false) ->
+    _ = spawn(fun() -> carry(Backend, Client) end),
+    carry(Client, Backend);
+serve(Client, Backend, Active) ->
+    _ = inet:setopts(Client, [{active, Active}]),
+    _ = inet:setopts(Backend, [{active, Active}]),
+    pass(Client, Backend, Active).
+
+carry(From, To) ->
+    case gen_tcp:recv(From, 0) of
+        {ok, Data} ->
+            case gen_tcp:send(To, Data) of
+                ok -> carry(From, To);
+                {error, _} -> close(From, To)
+            end;
+        {error, _} ->
+            close(From, To)
+    end.
+
+pass(Client, Backend, Active) ->
+    receive
+        {tcp, Client, Data} ->
+            pass(Client, Backend, Active, Client, Backend, Data);
+        {tcp, Backend, Data} ->
+            pass(Client, Backend, Active, Backend, Client, Data);
+        {tcp_passive, Socket} ->
+            _ = inet:setopts(Socket, [{active, Active}]),
+            pass(Client, Backend, Active);
+        {tcp_error, _Socket, _Reason} ->
+            close(Client, Backend);
+        {tcp_closed, _Socket} ->
+            close(Client, Backend)
+    end.
+
+pass(Client, Backend, Active, From, To, Data) ->
+    case gen_tcp:send(To, Data) of
+        ok ->
+            received(From, Active),
+            pass(Client, Backend, Active);
+        {error, _} ->
+            close(Client, Backend)
+    end.
+
+received(Socket, once) ->
+    _ = inet:setopts(Socket, [{active, once}]),
+    ok;
+received(_Socket, _Active) ->
+    ok.
+
+close(Client, Backend) ->
+    gen_tcp:close(Client),
+    gen_tcp:close(Backend).
