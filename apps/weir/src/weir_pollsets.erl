@@ -99,10 +99,12 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
             logger:warning("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
-            case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
-                true -> _ = erlang:send_after(?SHORT_LIFE_MS, self(), {start_poller, Pollset});
-                false -> self() ! {start_poller, Pollset}
-            end,
+            Pause =
+                case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
+                    true -> ?SHORT_LIFE_MS;
+                    false -> 0
+                end,
+            _ = erlang:send_after(Pause, self(), {start_poller, Pollset}),
             {noreply, State#state{pollers = maps:remove(Pollset, Pollers)}};
         [] ->
             {noreply, State}

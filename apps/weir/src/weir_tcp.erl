@@ -243,7 +243,8 @@ close_flushed(Handle, Operation) ->
             _ -> ?CLOSE_MS
         end,
     await_flush(Handle, Operation, erlang:monotonic_time(millisecond) + Limit, pending(Handle)),
-    weir_nif:close(Handle, now).
+    _ = weir_nif:close(Handle, now),
+    ok.
 
 await_flush(Handle, Operation, Deadline, Pending) ->
     Wait = min(?CLOSE_STALL_MS, max(0, Deadline - erlang:monotonic_time(millisecond))),

@@ -17,68 +17,89 @@ use crate::{atoms, errno, pollset, sockopt, table};
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 
 /// Accepts a connection for the calling process, onto `pollset`. Nothing if the backlog is empty.
-pub fn accept(env: Env, listener: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
-    match take(env, listener)? {
+pub fn accept(env: Env, socket: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
+    match take(env, socket)? {
         None => Ok(None),
-        Some(fd) => adopt(env, listener, fd, env.pid(), pollset).map(Some),
+        Some(fd) => adopt(env, socket, fd, env.pid(), pollset).map(Some),
     }
 }
 
 /// Makes the calling process wait for a connection. Returns its operation.
-pub fn await_connection(env: Env, listener: &mut Socket, pollset: u16) -> rustix::io::Result<u32> {
-    listener.register()?;
-    let operation = listener.next_operation();
+pub fn await_connection(env: Env, socket: &mut Socket, pollset: u16) -> rustix::io::Result<u32> {
+    socket.register()?;
+    let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
+    let listener = socket.listener.get_or_insert_default();
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
     if listener.acceptors.len() == listener.acceptors.capacity() {
         listener.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));
     }
-    listener.acceptors.push(Acceptor { waiter, pollset });
+    listener.acceptors.push_back(Acceptor { waiter, pollset });
     Ok(operation)
 }
 
-/// Gives waiting connections to waiting processes.
-pub fn serve(env: Env, listener: &mut Socket, work: &mut Work) {
-    while listener.readable && !listener.acceptors.is_empty() {
+/// Whether processes wait for a connection.
+pub fn somebody_waits(socket: &Socket) -> bool {
+    socket.listener.as_ref().is_some_and(|listener| !listener.acceptors.is_empty())
+}
+
+/// Gives waiting connections to waiting processes, first come, first served.
+pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
+    while socket.readable {
+        let Some(Acceptor { waiter, pollset }) = next_acceptor(env, socket) else {
+            return;
+        };
         if work.is_over() {
-            return listener.enqueue(env);
+            wait_on(socket, Acceptor { waiter, pollset });
+            return socket.enqueue(env);
         }
         work.visited();
-        // First come, first served. Processes that died while they waited are passed over.
-        let Acceptor { waiter, pollset } = listener.acceptors.remove(0);
-        if !env.is_process_alive(waiter.pid) {
-            continue;
-        }
-        match take(env, listener) {
+        match take(env, socket) {
             Ok(Some(fd)) => {
-                let result = match adopt(env, listener, fd, waiter.pid, pollset) {
+                let result = match adopt(env, socket, fd, waiter.pid, pollset) {
                     Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
                     // It died just now: the next one gets the connection.
                     Err(Errno::SRCH) => continue,
                     Err(errno) => (atoms::error(), errno::atom(env, errno)).encode(env),
                 };
-                listener.answer(env, waiter, result);
+                socket.answer(env, waiter, result);
             }
-            Ok(None) => listener.acceptors.insert(0, Acceptor { waiter, pollset }),
+            Ok(None) => wait_on(socket, Acceptor { waiter, pollset }),
             Err(errno) => {
-                listener.answer(env, waiter, (atoms::error(), errno::atom(env, errno)));
+                socket.answer(env, waiter, (atoms::error(), errno::atom(env, errno)));
             }
         }
     }
 }
 
+/// The first process that waits and is alive.
+fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
+    let acceptors = &mut socket.listener.as_mut()?.acceptors;
+    loop {
+        let acceptor = acceptors.pop_front()?;
+        if env.is_process_alive(acceptor.waiter.pid) {
+            return Some(acceptor);
+        }
+    }
+}
+
+/// Puts a process back to the head of those that wait.
+fn wait_on(socket: &mut Socket, acceptor: Acceptor) {
+    socket.listener.get_or_insert_default().acceptors.push_front(acceptor);
+}
+
 /// Takes a connection off the backlog.
-fn take(env: Env, listener: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
-    if let Some(orphan) = listener.orphan.take() {
+fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
+    if let Some(orphan) = socket.listener.as_mut().and_then(|listener| listener.orphan.take()) {
         return Ok(Some(orphan));
     }
-    let Some(fd) = &listener.fd else {
+    let Some(fd) = &socket.fd else {
         return Err(Errno::INVAL);
     };
     loop {
         match rustix::net::accept_with(fd.as_fd(), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(accepted) => {
-                add(&pollset::counters(listener.pollset).accepts, 1);
+                add(&pollset::counters(socket.pollset).accepts, 1);
                 if EXHAUSTED.load(Ordering::Relaxed) && EXHAUSTED.swap(false, Ordering::Relaxed) {
                     report(env, (atoms::weir_descriptors(), atoms::recovered()));
                 }
@@ -87,7 +108,7 @@ fn take(env: Env, listener: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
             // The peer gave up while it waited in the backlog; see accept(2) on passing over such errors.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
             Err(Errno::AGAIN) => {
-                listener.readable = false;
+                socket.readable = false;
                 return Ok(None);
             }
             Err(errno) => {
@@ -104,25 +125,25 @@ fn take(env: Env, listener: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
 
 /// Makes an accepted descriptor a socket of `owner`. Kernel options came with it from the listener, ours are copied.
 /// ESRCH if the process is dead: the descriptor stays with the listener for the next.
-fn adopt(env: Env, listener: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
-    let (Some(module), Some(mut socket)) = (listener.module, table::allocate()) else {
+fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
+    let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
         return Err(Errno::MFILE);
     };
-    for &(level, name, value) in &listener.set_while_listening {
+    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
         // What the listener took, a connection takes.
         let _ = sockopt::set_int(fd.as_fd(), level, name, value);
     }
-    let about = (module, pollset, listener.options);
-    match socket.open(env, fd, State::Connected, about, owner) {
+    let about = (module, pollset, socket.options);
+    match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
-            if socket.is_active() {
+            if accepted.is_active() {
                 // Its data is read at the next poll, after the answer to accept.
-                socket.enqueue(env);
+                accepted.enqueue(env);
             }
             Ok(handle)
         }
         Err(fd) => {
-            listener.orphan = Some(fd);
+            socket.listener.get_or_insert_default().orphan = Some(fd);
             Err(Errno::SRCH)
         }
     }

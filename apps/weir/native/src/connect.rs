@@ -33,7 +33,7 @@ pub fn begin(socket: &mut Socket, address: SocketAddr) -> rustix::io::Result<boo
 /// Makes the calling process wait for the connection. Returns its operation.
 pub fn await_connection(env: Env, socket: &mut Socket) -> u32 {
     let operation = socket.next_operation();
-    socket.connector = Some(Waiter { pid: env.pid(), operation });
+    socket.connector = Some(Box::new(Waiter { pid: env.pid(), operation }));
     operation
 }
 
@@ -52,13 +52,13 @@ pub fn serve(env: Env, socket: &mut Socket) {
         Ok(()) => {
             socket.state = State::Connected;
             if let Some(waiter) = connector {
-                socket.answer(env, waiter, atoms::ok());
+                socket.answer(env, *waiter, atoms::ok());
             }
         }
         Err(errno) => {
             socket.state = State::Open;
             if let Some(waiter) = connector {
-                socket.answer(env, waiter, (atoms::error(), errno::atom(env, errno)));
+                socket.answer(env, *waiter, (atoms::error(), errno::atom(env, errno)));
             }
         }
     }

@@ -210,7 +210,7 @@ fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifRe
         return Ok(failed(env, atoms::einval()));
     }
     // Those who wait come first.
-    if listener.readable && listener.acceptors.is_empty() {
+    if listener.readable && !accept::somebody_waits(&listener) {
         match accept::accept(env, &mut listener, index.0) {
             Ok(Some(accepted)) => return Ok((atoms::ok(), accepted.raw()).encode(env)),
             Ok(None) => {}
@@ -478,13 +478,14 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     };
     let owner = socket.owner.map_or_else(|| atoms::undefined().encode(env), |pid| pid.encode(env));
     let fd = socket.fd.as_ref().map_or_else(|| atoms::undefined().encode(env), |fd| fd.as_raw_fd().encode(env));
+    let acceptors = socket.listener.as_ref().map_or(0, |listener| listener.acceptors.len());
     let pairs = [
         (atoms::state(), state.encode(env)),
         (atoms::owner(), owner),
         (atoms::pollset(), socket.pollset.encode(env)),
         (atoms::module(), socket.module.encode(env)),
         (atoms::fd(), fd),
-        (atoms::acceptors(), socket.acceptors.len().encode(env)),
+        (atoms::acceptors(), acceptors.encode(env)),
     ];
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
 }

@@ -152,7 +152,7 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, state, set_while_listening, .. } = socket;
+    let Socket { fd, options, state, listener, .. } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
@@ -191,8 +191,9 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
         Setting::Int(level, name, value) => {
             set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value));
             if *state == State::Listening {
-                set_while_listening.retain(|(l, n, _)| (l, n) != (level, name));
-                set_while_listening.push((*level, *name, *value));
+                let late = &mut listener.get_or_insert_default().late_options;
+                late.retain(|(l, n, _)| (l, n) != (level, name));
+                late.push((*level, *name, *value));
             }
         }
         Setting::Raw(level, name, value) => set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value)),

@@ -1,16 +1,17 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use rustler::{Atom, Encoder, Env, LocalPid, Monitor, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
 use crate::handle::Handle;
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
-use crate::owner::{Subscriber, Watch};
+use crate::owner::Watched;
 use crate::send_queue::SendQueue;
 use crate::statistics::Statistics;
 use crate::{atoms, errno, message, pollset, sockopt, table};
@@ -127,12 +128,29 @@ pub struct Output {
     pub shutdown: Option<Shutdown>,
 }
 
+/// What only a listening socket has.
+#[derive(Default)]
+pub struct Listener {
+    /// Processes in `accept`, in the order in which they came.
+    pub acceptors: VecDeque<Acceptor>,
+    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
+    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
+    pub orphan: Option<OwnedFd>,
+}
+
 /// A socket, in its slot of the table, under the slot's lock.
+///
+/// What a request touches stands together and in front, what is rare is behind a pointer: with ten thousand connections
+/// every cache line of this is a miss.
+#[repr(C)]
 pub struct Socket {
     slot: u32,
     pub generation: u32,
-    pub state: State,
+    pub fd: Option<OwnedFd>,
+    last_operation: u32,
     pub pollset: u16,
+    pub state: State,
     /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
     registered: bool,
     /// It is on its pollset's ready list.
@@ -155,30 +173,18 @@ pub struct Socket {
     pub late_send_error: bool,
     pub late_recv_error: bool,
     pub late_econnreset: bool,
-    last_operation: u32,
-    pub fd: Option<OwnedFd>,
+    pub options: Options,
+    pub owner: Option<LocalPid>,
     /// The module of the socket's term: `{'$inet', Module, Handle}`.
     pub module: Option<Atom>,
-    pub owner: Option<LocalPid>,
-    owner_monitor: Option<Monitor>,
-    watch: Option<ResourceArc<Watch>>,
-    pub subscribers: Vec<Subscriber>,
-    pub options: Options,
     pub input: Option<Box<InputBuffer>>,
     pub receiver: Option<Box<Receiver>>,
     pub output: Option<Box<Output>>,
-    pub connector: Option<Waiter>,
-    pub acceptors: Vec<Acceptor>,
-    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
-    pub set_while_listening: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
-    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
-    pub orphan: Option<OwnedFd>,
     pub statistics: Statistics,
+    watched: Option<Box<Watched>>,
+    pub connector: Option<Box<Waiter>>,
+    pub listener: Option<Box<Listener>>,
 }
-
-// The monitor is a plain number to us, and the socket is only touched under its slot's lock.
-// SAFETY: all parts but the monitor are Send, and ErlNifMonitor is an opaque value without thread affinity.
-unsafe impl Send for Socket {}
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
 pub type Reason = Atom;
@@ -207,17 +213,13 @@ impl Socket {
             fd: None,
             module: None,
             owner: None,
-            owner_monitor: None,
-            watch: None,
-            subscribers: Vec::new(),
             options: Options::default(),
             input: None,
             receiver: None,
             output: None,
             connector: None,
-            acceptors: Vec::new(),
-            set_while_listening: Vec::new(),
-            orphan: None,
+            watched: None,
+            listener: None,
             statistics: Statistics::default(),
         }
     }
@@ -233,8 +235,7 @@ impl Socket {
         owner: LocalPid,
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
-        let watch = ResourceArc::new(Watch { handle });
-        let Some(monitor) = watch.monitor(Some(env), &owner) else {
+        let Some(watched) = Watched::begin(env, handle, &owner) else {
             self.generation = self.generation.wrapping_add(1);
             table::vacate(self.slot);
             return Err(fd);
@@ -244,8 +245,7 @@ impl Socket {
         self.module = Some(module);
         self.options = options;
         self.owner = Some(owner);
-        self.owner_monitor = Some(monitor);
-        self.watch = Some(watch);
+        self.watched = Some(Box::new(watched));
         self.fd = Some(fd);
         // Nothing is known: the first operation tries, and registers if it has to wait.
         self.readable = true;
@@ -317,43 +317,27 @@ impl Socket {
 
     /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
     pub fn set_owner(&mut self, env: Env, pid: LocalPid) -> bool {
-        let Some(watch) = &self.watch else { return false };
-        let Some(monitor) = watch.monitor(Some(env), &pid) else {
-            return false;
-        };
-        if let Some(old) = self.owner_monitor.replace(monitor) {
-            watch.demonitor(Some(env), &old);
+        let watched = self.watched.as_mut();
+        let set = watched.is_some_and(|watched| watched.set_owner(env, &pid));
+        if set {
+            self.owner = Some(pid);
         }
-        self.owner = Some(pid);
-        true
+        set
     }
 
     /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
     pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
-        let Some(watch) = &self.watch else { return false };
-        let Some(monitor) = watch.monitor(Some(env), &pid) else {
-            return false;
-        };
-        self.subscribers.push(Subscriber::new(pid, monitor, reference));
-        true
+        self.watched.as_mut().is_some_and(|watched| watched.subscribe(env, pid, reference))
     }
 
     /// Takes back a subscription. False if there is none.
     pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
-        let Some(at) = self.subscribers.iter().position(|s| s.is(reference)) else {
-            return false;
-        };
-        let subscriber = self.subscribers.swap_remove(at);
-        if let Some(watch) = &self.watch {
-            watch.demonitor(Some(env), &subscriber.monitor);
-        }
-        true
+        self.watched.as_mut().is_some_and(|watched| watched.unsubscribe(env, reference))
     }
 
     /// A monitored process has died.
-    pub fn process_died(&mut self, env: Env, pid: LocalPid, monitor: Monitor) {
-        self.subscribers.retain(|s| s.monitor != monitor);
-        if self.owner_monitor != Some(monitor) || self.owner != Some(pid) {
+    pub fn process_died(&mut self, env: Env, monitor: Monitor) {
+        if !self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
             return;
         }
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty());
@@ -369,7 +353,6 @@ impl Socket {
     fn linger(&mut self) {
         self.lingering = true;
         self.owner = None;
-        self.owner_monitor = None;
         self.input = None;
         self.receiver = None;
         self.options.active = Active::Passive;
@@ -401,12 +384,14 @@ impl Socket {
             self.receiver = None;
             return true;
         }
-        if self.connector.as_ref().is_some_and(is) {
+        if self.connector.as_deref().is_some_and(is) {
             self.connector = None;
             return true;
         }
-        if let Some(at) = self.acceptors.iter().position(|acceptor| is(&acceptor.waiter)) {
-            self.acceptors.remove(at);
+        if let Some(listener) = &mut self.listener
+            && let Some(at) = listener.acceptors.iter().position(|acceptor| is(&acceptor.waiter))
+        {
+            listener.acceptors.remove(at);
             return true;
         }
         if let Some(output) = &mut self.output
@@ -528,18 +513,18 @@ impl Socket {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
         if let Some(connector) = self.connector.take() {
-            self.answer(env, connector, (atoms::error(), atoms::closed()));
+            self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        for acceptor in std::mem::take(&mut self.acceptors) {
+        for acceptor in self.listener.take().into_iter().flat_map(|listener| listener.acceptors) {
             self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
         }
         self.fail_senders(env, atoms::closed());
-        for subscriber in std::mem::take(&mut self.subscribers) {
+        // Dropping what is watched takes all monitors back.
+        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
             message::down(env, self, subscriber);
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        // Dropping the watch takes all its monitors back.
         let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
         *self = vacant;
         table::vacate(self.slot);
