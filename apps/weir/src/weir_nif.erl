@@ -23,10 +23,10 @@
 -export([open/3]).
 -export([bind/3]).
 -export([listen/2]).
--export([accept/2]).
+-export([accept/3]).
 -export([connect/3]).
 -export([send/2]).
--export([recv/2]).
+-export([recv/3]).
 -export([unrecv/2]).
 -export([cancel/2]).
 -export([shutdown/2]).
@@ -119,9 +119,10 @@ bind(_Handle, _Address, _Port) -> ?NOT_LOADED.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
 
 %% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
-%% listener's. The result of a wait is `{ok, Handle}' or `{error, Reason}'.
--spec accept(handle(), pollset()) -> {ok, handle()} | {wait, operation()} | {error, closed | inet:posix()}.
-accept(_Handle, _Pollset) -> ?NOT_LOADED.
+%% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
+%% `{ok, Handle}' or `{error, Reason}'.
+-spec accept(handle(), pollset(), Now :: boolean()) -> {ok, handle()} | {wait, operation()} | {error, closed | inet:posix()}.
+accept(_Handle, _Pollset, _Now) -> ?NOT_LOADED.
 
 %% @doc connect(2). The result of a wait is `ok' or `{error, Reason}'.
 -spec connect(handle(), inet:ip_address(), inet:port_number()) ->
@@ -135,10 +136,11 @@ connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
     ok | {wait | full, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
 send(_Handle, _Data) -> ?NOT_LOADED.
 
-%% @doc Reads `Length' bytes, or what there is if that is 0. The result of a wait is `{ok, Data}' or `{error, Reason}'.
--spec recv(handle(), Length :: non_neg_integer()) ->
+%% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard
+%% of data. The result of a wait is `{ok, Data}' or `{error, Reason}'.
+-spec recv(handle(), Length :: non_neg_integer(), Now :: boolean()) ->
     {ok, binary() | string()} | {wait, operation()} | {error, closed | inet:posix()}.
-recv(_Handle, _Length) -> ?NOT_LOADED.
+recv(_Handle, _Length, _Now) -> ?NOT_LOADED.
 
 %% @doc Puts bytes back in front of what will be read.
 -spec unrecv(handle(), binary()) -> ok | {error, closed | inet:posix()}.

@@ -95,7 +95,7 @@ native_listen(Port, #{ip := IP, port := PortOption, backlog := Backlog, settings
 -spec accept(socket(), timeout()) ->
     {ok, socket()} | {error, closed | timeout | system_limit | inet:posix()}.
 accept(?SOCKET(Listener), Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
-    case weir_nif:accept(Listener, here()) of
+    case weir_nif:accept(Listener, here(), Timeout =:= 0) of
         {wait, Operation} -> accepted(await(Listener, Operation, Timeout));
         Result -> accepted(Result)
     end.
@@ -204,7 +204,7 @@ await_room(Handle, Operation, Timeout, TimeoutReason) ->
 recv(?SOCKET(Handle), Length, Timeout) when
     is_integer(Length), Length >= 0, (Timeout =:= infinity orelse (is_integer(Timeout) andalso Timeout >= 0))
 ->
-    case weir_nif:recv(Handle, Length) of
+    case weir_nif:recv(Handle, Length, Timeout =:= 0) of
         {wait, Operation} -> await(Handle, Operation, Timeout);
         Result -> Result
     end.

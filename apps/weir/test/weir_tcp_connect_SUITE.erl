@@ -247,8 +247,13 @@ to_a_broadcast_address(Config) ->
 bad_addresses(Config) ->
     [
         ?assertExit(badarg, connect(Config, Address, free_port(), {[], 1000}))
-     || Address <- [{1, 2, 3}, {300, 0, 0, 1}, {127, 0, 0, -1}, <<"localhost">>, "", 1]
+     || Address <- [{1, 2, 3}, {300, 0, 0, 1}, {127, 0, 0, -1}, <<"localhost">>, 1]
     ],
+    %% No name at all is a bad one in OTP 25, and one that nobody has in OTP 29.
+    case catch connect(Config, "", free_port(), {[], 1000}) of
+        {'EXIT', badarg} -> ok;
+        {error, nxdomain} -> ok
+    end,
     %% An IPv6 address is no address of this family.
     ?assertEqual({error, nxdomain}, connect(Config, "::1", free_port(), {[], 1000})).
 

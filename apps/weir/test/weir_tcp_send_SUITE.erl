@@ -106,11 +106,18 @@ nothing(Config) ->
     ok = gen_tcp:close(Socket),
     ?assertEqual({<<"something">>, closed}, recv_all(Peer)).
 
+%% Stock OTP 29 says ok to a bare number, and sends nothing.
+numbers(Config) ->
+    case proplists:get_value(backend, Config) of
+        [] -> [];
+        _ -> [1]
+    end.
+
 what_is_not_iodata(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     [
         ?assertEqual({error, einval}, gen_tcp:send(Socket, Bad))
-     || Bad <- [a, 1, [a], [256], [-1], [1 | 2], {}, <<1:3>>, ["good", {bad}]]
+     || Bad <- [a, [a], [256], [-1], [1 | 2], {}, <<1:3>>, ["good", {bad}] | numbers(Config)]
     ],
     %% None of it went out, and the socket is as before.
     ok = gen_tcp:send(Socket, <<"good">>),
@@ -352,11 +359,21 @@ send_timeout_close(Config) ->
     assert_no_message().
 
 send_timeout_close_active(Config) ->
+    case {proplists:get_value(backend, Config), list_to_integer(erlang:system_info(otp_release))} of
+        {[], Release} when Release > 25 ->
+            {skip, "later releases of stock tell tcp_closed at once"};
+        _ ->
+            send_timeout_closes_silently(Config)
+    end.
+
+send_timeout_closes_silently(Config) ->
     {Socket, Peer} = narrow_pair(Config, [
         {active, true}, {send_timeout, 50}, {send_timeout_close, true}
     ]),
     {_Sent, {error, timeout}} = send_until_error(Socket, rand:bytes(100000), 0),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    %% OTP 25 says enotconn, OTP 29 says closed.
+    {error, Refused} = gen_tcp:send(Socket, <<"x">>),
+    ?assert(lists:member(Refused, [enotconn, closed])),
     %% Nobody is told until a mode is set.
     assert_no_message(),
     ?assertEqual(ok, inet:setopts(Socket, [{active, true}])),

@@ -204,11 +204,13 @@ fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16
 }
 
 #[rustler::nif(name = "accept")]
-fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: bool) -> NifResult<Term<'a>> {
     let mut listener = socket!(env, handle, atoms::closed());
     if listener.state != State::Listening {
         return Ok(failed(env, atoms::einval()));
     }
+    // What has come since the last poll counts for somebody who does not wait.
+    listener.readable |= now;
     // Those who wait come first.
     if listener.readable && !accept::somebody_waits(&listener) {
         match accept::accept(env, &mut listener, index.0) {
@@ -258,7 +260,7 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
 }
 
 #[rustler::nif]
-fn recv<'a>(env: Env<'a>, handle: Handle, length: usize) -> NifResult<Term<'a>> {
+fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.state != State::Connected {
         return Ok(failed(env, socket.receive_refused()));
@@ -276,6 +278,8 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize) -> NifResult<Term<'a>> 
         }
         socket.receiver = None;
     }
+    // What has come since the last poll counts for somebody who does not wait.
+    socket.readable |= now;
     let mut work = Work::of_caller();
     let received = input::receive(env, &mut socket, length, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
