@@ -129,7 +129,7 @@ accept(_Handle, _Pollset, _Now) -> ?NOT_LOADED.
     ok | {wait, operation()} | {error, closed | inet:posix()}.
 connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
 
-%% @doc Writes what the kernel takes and queues the rest. `wait': that went over the high watermark, and the result is
+%% @doc Writes what the kernel takes and queues the rest, of at most 64 binaries. `wait': that went over the high watermark, and the result is
 %% `ok' or `{error, Reason}'. `full': the queue took nothing, and the result is `retry' when it has room, or
 %% `{error, Reason}'. `Timeout' is the socket's `send_timeout'.
 -spec send(handle(), binary() | [binary()]) ->

@@ -73,7 +73,7 @@ option(_For, {ip, IP}, Parsed) ->
     end;
 option(_For, {port, Port}, Parsed) when is_integer(Port), Port >= 0, Port =< 65535 ->
     Parsed#{port := Port};
-option(listen, {backlog, Backlog}, Parsed) when is_integer(Backlog) ->
+option(listen, {backlog, Backlog}, Parsed) when is_integer(Backlog), Backlog >= -1, Backlog =< 16#7fffffff ->
     Parsed#{backlog := Backlog};
 option(_For, Option, Parsed = #{settings := Settings}) ->
     case setting(Option) of

@@ -51,6 +51,9 @@
 -define(SOCKET(Handle), {'$inet', ?MODULE, Handle}).
 -define(FAMILY, inet).
 
+%% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
+-define(PARTS, 64).
+
 %% How long close waits for queued output, at most in all, and at most while nothing moves: as prim_inet does.
 -define(CLOSE_MS, 180_000).
 -define(CLOSE_STALL_MS, 5_000).
@@ -158,7 +161,8 @@ send(?SOCKET(Handle), Data) when is_binary(Data) ->
 send(?SOCKET(Handle), Data) ->
     try erlang:iolist_to_iovec(Data) of
         [Binary] -> send_data(Handle, Binary);
-        Binaries -> send_data(Handle, Binaries)
+        Binaries when length(Binaries) =< ?PARTS -> send_data(Handle, Binaries);
+        Binaries -> send_data(Handle, iolist_to_binary(Binaries))
     catch
         error:badarg -> bad_data(Handle)
     end.

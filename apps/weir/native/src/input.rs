@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustler::{Encoder, Env, NewBinary, OwnedBinary, Term, sys};
+use rustler::{Encoder, Env, NewBinary, OwnedBinary, Resource, ResourceArc, Term, sys};
 
 use crate::counters::add;
 use crate::socket::{Options, Reason, Receiver, Socket, State, Waiter};
@@ -20,6 +20,15 @@ const BULK: usize = 16 * 1024;
 
 /// The largest of those, however large `buffer` is: one read is one visit's work at most.
 const BULK_MAX: usize = 256 * 1024;
+
+/// Gathered data from this size on becomes a binary as it is: copying 64 MiB would take far longer than a call may.
+const LARGE: usize = 256 * 1024;
+
+/// The bytes of such a binary.
+struct Bytes(Vec<u8>);
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Bytes {}
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
@@ -44,13 +53,15 @@ enum Read<T> {
 /// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     if let Some(receiver) = socket.receiver.take() {
+        // The end of input may be the end of the socket.
+        let handle = socket.handle();
         match receive(env, socket, receiver.length, work) {
             Received::NotYet => socket.receiver = Some(receiver),
             Received::Failed(reason) => {
-                socket.answer(env, receiver.waiter, (atoms::error(), reason));
+                message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
             }
             Received::Data(data) => {
-                if !socket.answer(env, receiver.waiter, (atoms::ok(), data)) {
+                if !message::answer(env, handle, receiver.waiter, (atoms::ok(), data)) {
                     // The process is dead, and its data is for the next.
                     put_back(socket, data);
                 }
@@ -128,6 +139,10 @@ fn take_buffered<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Option
         _ if available < length => return None,
         _ => length,
     };
+    if size == available && size >= LARGE && !socket.options.list {
+        let bytes = socket.input.take()?.into_bytes();
+        return Some(ResourceArc::new(Bytes(bytes)).make_binary(env, |bytes| &bytes.0).to_term(env));
+    }
     let term = make_data(env, &socket.options, &input.as_slice()[..size]);
     input.advance(size);
     if input.len() == 0 {

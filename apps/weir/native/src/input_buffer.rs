@@ -18,6 +18,12 @@ impl InputBuffer {
         &self.bytes[self.start..]
     }
 
+    /// The bytes that wait, as a vector.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.start);
+        self.bytes
+    }
+
     /// Adds bytes at the end.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -58,6 +64,14 @@ mod tests {
         assert_eq!(buffer.as_slice(), b"Xefg");
         buffer.advance(1);
         assert_eq!((buffer.len(), buffer.as_slice()), (3, &b"efg"[..]));
+    }
+
+    #[test]
+    fn the_rest_as_a_vector() {
+        let mut buffer = InputBuffer::default();
+        buffer.push(b"abc");
+        buffer.advance(1);
+        assert_eq!(buffer.into_bytes(), b"bc");
     }
 
     #[test]

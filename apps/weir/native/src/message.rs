@@ -3,7 +3,7 @@
 use rustler::{Atom, Encoder, Env, Term};
 
 use crate::owner::Subscriber;
-use crate::socket::Socket;
+use crate::socket::{Socket, Waiter};
 use crate::{atoms, handle::Handle};
 
 /// A socket as the user holds it: `{'$inet', Module, Handle}`. Equal terms for equal sockets, at no cost but a tuple.
@@ -45,6 +45,11 @@ pub fn closed(env: Env, socket: &Socket) {
 pub fn error(env: Env, socket: &Socket, reason: Atom) {
     let term = socket_term(env, socket.module, socket.handle());
     tell(env, socket, (atoms::tcp_error(), term, reason));
+}
+
+/// `{'$weir', Handle, Operation, Result}` to a process that waits. False if it is dead.
+pub fn answer(env: Env, handle: Handle, waiter: Waiter, result: impl Encoder) -> bool {
+    env.send(&waiter.pid, (atoms::weir_tag(), handle.raw(), waiter.operation, result)).is_ok()
 }
 
 /// `{'DOWN', Reference, socket, Socket, normal}` to a process that monitors the socket.

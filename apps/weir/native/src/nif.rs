@@ -235,6 +235,9 @@ fn send<'a>(env: Env<'a>, handle: Handle, data: Term<'a>) -> NifResult<Term<'a>>
     if let Ok(binary) = Binary::from_term(data) {
         return send_parts(env, handle, &[binary]);
     }
+    if data.list_length()? > output::SLICES {
+        return Err(Error::BadArg);
+    }
     let parts: Vec<Binary> = data.decode()?;
     send_parts(env, handle, &parts)
 }

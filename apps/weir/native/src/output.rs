@@ -14,8 +14,8 @@ use crate::socket::{Output, Reason, SendWait, Socket, State, Waiter};
 use crate::work::Work;
 use crate::{atoms, pollset};
 
-/// Slices and bytes of one write. The bytes bound how long the kernel copies.
-const SLICES: usize = 64;
+/// Slices and bytes of one write, and parts of one send. The bytes bound how long the kernel copies.
+pub const SLICES: usize = 64;
 const WRITE: usize = 256 * 1024;
 
 /// How a send went.

@@ -17,8 +17,8 @@ use crate::socket::{Socket, State};
 use crate::work::Work;
 use crate::{accept, atoms, connect, input, output, table};
 
-/// Pollsets that there can be: as many as the VM can have schedulers.
-pub const POLLSETS: usize = 1024;
+/// Pollsets that there can be: the VM has 1024 schedulers at most, numbered from one.
+pub const POLLSETS: usize = 1025;
 
 /// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed.
 struct Pollset {

@@ -362,10 +362,9 @@ impl Socket {
         }
     }
 
-    /// Answers a waiting operation: `{'$weir', Handle, Operation, Result}`. False if the process is dead.
+    /// Answers a waiting operation of this socket. False if the process is dead.
     pub fn answer(&self, env: Env, waiter: Waiter, result: impl Encoder) -> bool {
-        let reply = (atoms::weir_tag(), self.handle().raw(), waiter.operation, result);
-        env.send(&waiter.pid, reply).is_ok()
+        message::answer(env, self.handle(), waiter, result)
     }
 
     /// Answers everybody who waits to send or to flush.
