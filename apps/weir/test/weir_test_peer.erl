@@ -35,11 +35,18 @@
 -export([pid/1]).
 
 -export([start_echo/2]).
--export([start_stream/1]).
--export([stop_stream/1]).
+-export([begin_echo/2]).
+-export([start_streams/2]).
+-export([stop_streams/1]).
 -export([assert_streams_go_on/1]).
 
+-export([silence_pollers/0]).
+-export([unsilence_pollers/0]).
+-export([without_pollers/2]).
+
 -export([start_node/2]).
+-export([on_node/4]).
+-export([run_case/2]).
 
 -export([wait_until/1]).
 -export([wait_for_messages/1]).
@@ -341,6 +348,8 @@ accept_echoes(Listener, [Mode | Modes]) ->
             ok
     end.
 
+%% Serves a connection of the caller's until it ends.
+-spec begin_echo(inet:socket(), mode()) -> ok.
 begin_echo(Socket, passive) ->
     echo_received(Socket);
 begin_echo(Socket, Mode) ->
@@ -369,14 +378,17 @@ echo_messages(Socket, Mode) ->
             gen_tcp:close(Socket)
     end.
 
-%% A client of an echo server that sends consecutive 32-bit numbers and checks
-%% that they come back: none lost, doubled, changed or in another place. Its
-%% socket, passive and binary, is opened by the function.
--spec start_stream(fun(() -> {ok, inet:socket()})) -> stream().
-start_stream(Open) ->
+%% Clients of an echo server, on stock sockets, that send consecutive 32-bit
+%% numbers and check that they come back: none lost, doubled, changed or in
+%% another place.
+-spec start_streams(inet:port_number(), pos_integer()) -> [stream()].
+start_streams(Port, Count) ->
+    [start_stream(Port) || _ <- lists:seq(1, Count)].
+
+start_stream(Port) ->
     Position = counters:new(1, []),
     Client = async(fun() ->
-        {ok, Socket} = Open(),
+        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, raw_options(), ?PATIENCE),
         Sent = stream(Socket, Position, 0, queue:new()),
         ok = gen_tcp:close(Socket),
         Sent
@@ -414,12 +426,17 @@ check_block(Socket, Position, {First, Size}) ->
 numbers(First, Count) ->
     <<<<N:32>> || N <- lists:seq(First, First + Count - 1)>>.
 
-%% Ends it and fails if anything was wrong. Returns how many numbers came back.
--spec stop_stream(stream()) -> non_neg_integer().
-stop_stream({Client, Position}) ->
-    pid(Client) ! stop,
-    Sent = await(Client),
-    Sent = counters:get(Position, 1).
+%% Ends them, and fails if anything was wrong.
+-spec stop_streams([stream()]) -> ok.
+stop_streams(Streams) ->
+    [pid(Client) ! stop || {Client, _} <- Streams],
+    lists:foreach(
+        fun({Client, Position}) ->
+            Sent = await(Client),
+            Sent = counters:get(Position, 1)
+        end,
+        Streams
+    ).
 
 -spec assert_streams_go_on([stream()]) -> ok.
 assert_streams_go_on(Streams) ->
@@ -434,6 +451,21 @@ assert_streams_go_on(Streams) ->
         Before
     ).
 
+%% The log ----------------------------------------------------------------------
+
+%% Weir says that a poller has died; not where they are killed by the dozen.
+-spec silence_pollers() -> ok.
+silence_pollers() ->
+    logger:add_primary_filter(?MODULE, {fun ?MODULE:without_pollers/2, []}).
+
+-spec unsilence_pollers() -> ok | {error, term()}.
+unsilence_pollers() ->
+    logger:remove_primary_filter(?MODULE).
+
+-spec without_pollers(logger:log_event(), term()) -> stop | ignore.
+without_pollers(#{msg := {"weir: poller" ++ _, _}}, _) -> stop;
+without_pollers(_Event, _) -> ignore.
+
 %% Nodes ----------------------------------------------------------------------
 
 %% A virtual machine of its own with this one's code, for what could hurt the
@@ -442,13 +474,29 @@ assert_streams_go_on(Streams) ->
 -spec start_node(string(), [string()]) -> pid().
 start_node(Command, Arguments) ->
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
-    Paths = [filename:absname(Path) || Path <- code:get_path(), filelib:is_dir(Path)],
+    Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
     {ok, Peer, _Node} = peer:start_link(#{
         connection => standard_io,
         exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", Erl]},
         args => Arguments ++ ["-pa" | Paths]
     }),
     Peer.
+
+%% Runs a case of a suite on such a machine.
+-spec on_node(module(), atom(), string(), [string()]) -> ok.
+on_node(Suite, Case, Command, Arguments) ->
+    Node = start_node(Command, Arguments),
+    try
+        ok = peer:call(Node, ?MODULE, run_case, [Suite, Case], 5 * ?PATIENCE)
+    after
+        peer:stop(Node)
+    end.
+
+-spec run_case(module(), atom()) -> ok | {fail, term()}.
+run_case(Suite, Case) ->
+    Config = init_case(init_group(weir, [])),
+    _ = Suite:Case(Config),
+    end_case(Config).
 
 %% Waiting and reading --------------------------------------------------------
 

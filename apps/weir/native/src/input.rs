@@ -56,9 +56,13 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         // The end of input may be the end of the socket.
         let handle = socket.handle();
         match receive(env, socket, receiver.length, work) {
-            Received::NotYet => socket.receiver = Some(receiver),
+            Received::NotYet => {
+                socket.receiver = Some(receiver);
+                return;
+            }
             Received::Failed(reason) => {
                 message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
+                return;
             }
             Received::Data(data) => {
                 if !message::answer(env, handle, receiver.waiter, (atoms::ok(), data)) {
@@ -67,7 +71,6 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 }
             }
         }
-        return;
     }
     while socket.is_active() && !socket.read_closed {
         if work.is_over() {

@@ -41,11 +41,12 @@ impl<'a> Decoder<'a> for PollsetIndex {
 
 type Locked = MutexGuard<'static, Socket>;
 
-/// The socket of a handle, or what to say if it is closed; badarg if there never was one.
+/// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
+/// more is closed to all, whatever of it is still being sent.
 fn open(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     match table::lookup(handle) {
-        Lookup::Open(socket) => Ok(Ok(socket)),
-        Lookup::Gone => Ok(Err(closed)),
+        Lookup::Open(socket) if !socket.lingering => Ok(Ok(socket)),
+        Lookup::Open(_) | Lookup::Gone => Ok(Err(closed)),
         Lookup::Never => Err(Error::BadArg),
     }
 }
@@ -475,7 +476,11 @@ fn peername<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
-    let socket = socket!(env, handle, atoms::closed());
+    let socket = match table::lookup(handle) {
+        Lookup::Open(socket) => socket,
+        Lookup::Gone => return Ok(failed(env, atoms::closed())),
+        Lookup::Never => return Err(Error::BadArg),
+    };
     let state = match socket.state {
         State::Free | State::Closed => atoms::closed(),
         State::Open => atoms::open(),

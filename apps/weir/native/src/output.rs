@@ -159,10 +159,10 @@ fn settle(env: Env, socket: &mut Socket) {
             SendWait::Flush => true,
         });
     }
-    if !empty || output.closing {
-        socket.output = Some(output);
-    } else if socket.lingering {
+    if empty && socket.lingering {
         socket.release(env);
+    } else if !empty || output.closing {
+        socket.output = Some(output);
     } else if let Some(how) = output.shutdown {
         // The connection is gone already where this fails, and the next operation says so.
         let _ = shutdown(socket, how);

@@ -342,7 +342,7 @@ impl Socket {
         }
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
-            self.linger();
+            self.linger(env);
         } else {
             self.release(env);
         }
@@ -350,11 +350,13 @@ impl Socket {
 
     /// Sends what is queued although nobody owns the socket any more. The kernel gives up on a peer that takes nothing,
     /// so this ends.
-    fn linger(&mut self) {
+    fn linger(&mut self, env: Env) {
+        if let Some(receiver) = self.receiver.take() {
+            self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
+        }
         self.lingering = true;
         self.owner = None;
         self.input = None;
-        self.receiver = None;
         self.options.active = Active::Passive;
         if let Some(fd) = &self.fd {
             // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.

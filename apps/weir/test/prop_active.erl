@@ -1,0 +1,162 @@
+%% `{active, _}' counts: random options and data on a real connection, against
+%% a model that says which messages follow from each.
+-module(prop_active).
+-behaviour(proper_statem).
+
+-include_lib("proper/include/proper.hrl").
+
+-export([prop_active/0]).
+-export([initial_state/0, command/1, precondition/2, postcondition/3, next_state/3]).
+-export([send/3, setopts/2, getopts/0]).
+
+-define(PATIENCE, 10000).
+
+%% The mode, what was sent and not delivered yet, and how much was sent in all.
+-record(model, {
+    active = false :: boolean() | once | pos_integer(),
+    waiting = <<>> :: binary(),
+    sent = 0 :: non_neg_integer()
+}).
+
+prop_active() ->
+    ?FORALL(Commands, commands(?MODULE), begin
+        {Socket, Peer} = pair(),
+        put(?MODULE, {Socket, Peer}),
+        {History, Model, Result} = run_commands(?MODULE, Commands),
+        Left = weir_test_peer:messages(),
+        ok = gen_tcp:close(Socket),
+        ok = gen_tcp:close(Peer),
+        ?WHENFAIL(
+            io:format("history ~p~nmodel ~p~nresult ~p~nleft ~p~n", [History, Model, Result, Left]),
+            aggregate(command_names(Commands), Result =:= ok andalso Left =:= [])
+        )
+    end).
+
+pair() ->
+    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, loopback}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    ok = gen_tcp:close(Listener),
+    {Socket, Peer}.
+
+%% Commands -------------------------------------------------------------------
+
+send(Data, Messages, Total) ->
+    {Socket, Peer} = get(?MODULE),
+    ok = gen_tcp:send(Peer, Data),
+    wait_for_kernel(Socket, Total),
+    received(Messages).
+
+setopts(Active, Messages) ->
+    {Socket, _} = get(?MODULE),
+    {inet:setopts(Socket, [{active, Active}]), received(Messages)}.
+
+getopts() ->
+    {Socket, _} = get(?MODULE),
+    inet:getopts(Socket, [active]).
+
+%% So many messages must come; what has come besides is returned with them.
+received(0) ->
+    [tag(Message) || Message <- weir_test_peer:messages()];
+received(Messages) ->
+    receive
+        Message -> [tag(Message) | received(Messages - 1)]
+    after ?PATIENCE -> [missing]
+    end.
+
+tag({tcp, _, Data}) -> {tcp, Data};
+tag({Tag, _}) -> Tag.
+
+%% Data that waits in the kernel becomes one message: what TCP_INFO counts as
+%% received is there. (The field is behind 8 bytes, 24 words and 3 long words.)
+wait_for_kernel(Socket, Total) ->
+    weir_test_peer:wait_until(fun() ->
+        {ok, [{raw, 6, 11, Info}]} = inet:getopts(Socket, [{raw, 6, 11, 192}]),
+        <<_:128/binary, Received:64/native, _/binary>> = Info,
+        Received >= Total
+    end).
+
+%% The model ------------------------------------------------------------------
+
+initial_state() ->
+    #model{}.
+
+command(Model = #model{}) ->
+    frequency([
+        {5, ?LET(Data, data(), {call, ?MODULE, send, [Data, expected(send, Data, Model), total(Data, Model)]})},
+        {5, ?LET(Active, active(), {call, ?MODULE, setopts, [Active, expected(setopts, Active, Model)]})},
+        {1, {call, ?MODULE, getopts, []}}
+    ]).
+
+data() ->
+    ?LET(Bytes, non_empty(list(byte())), list_to_binary(Bytes)).
+
+active() ->
+    frequency([
+        {2, true},
+        {2, false},
+        {4, once},
+        {8, integer(-3, 5)},
+        {1, oneof([32767, 32766, -32768, 20000])}
+    ]).
+
+precondition(Model, {call, _, send, [Data, Messages, Total]}) ->
+    Messages =:= expected(send, Data, Model) andalso Total =:= total(Data, Model);
+precondition(Model, {call, _, setopts, [Active, Messages]}) ->
+    Messages =:= expected(setopts, Active, Model);
+precondition(_Model, _Call) ->
+    true.
+
+total(Data, #model{sent = Sent}) ->
+    Sent + byte_size(Data).
+
+expected(What, Argument, Model) ->
+    {_Result, Messages, _Next} = step(What, Argument, Model),
+    length(Messages).
+
+postcondition(Model, {call, _, send, [Data | _]}, Result) ->
+    {ok, Messages, _} = step(send, Data, Model),
+    Result =:= Messages;
+postcondition(Model, {call, _, setopts, [Active | _]}, Result) ->
+    {Answer, Messages, _} = step(setopts, Active, Model),
+    Result =:= {Answer, Messages};
+postcondition(#model{active = Active}, {call, _, getopts, []}, Result) ->
+    Result =:= {ok, [{active, Active}]}.
+
+next_state(Model, _Result, {call, _, getopts, []}) ->
+    Model;
+next_state(Model, _Result, {call, _, What, [Argument | _]}) ->
+    {_, _, Next} = step(What, Argument, Model),
+    Next.
+
+%% What a command returns, the messages that follow, and the model after it.
+step(send, Data, Model = #model{waiting = Waiting, sent = Sent}) ->
+    deliver(ok, [], Model#model{waiting = <<Waiting/binary, Data/binary>>, sent = Sent + byte_size(Data)});
+step(setopts, Count, Model = #model{active = Active}) when is_integer(Count) ->
+    Before =
+        case is_integer(Active) of
+            true -> Active;
+            false -> 0
+        end,
+    case Before + Count of
+        Sum when Sum > 32767; Sum < -32768 -> {{error, einval}, [], Model};
+        Sum when Sum > 0 -> deliver(ok, [], Model#model{active = Sum});
+        _ -> {ok, [tcp_passive], Model#model{active = false}}
+    end;
+step(setopts, Active, Model) ->
+    deliver(ok, [], Model#model{active = Active}).
+
+deliver(Result, Messages, Model = #model{active = Active, waiting = Waiting}) when
+    Active =:= false; Waiting =:= <<>>
+->
+    {Result, Messages, Model};
+deliver(Result, Messages, Model = #model{active = Active, waiting = Waiting}) ->
+    {Next, Told} =
+        case Active of
+            true -> {true, []};
+            once -> {false, []};
+            1 -> {false, [tcp_passive]};
+            Count -> {Count - 1, []}
+        end,
+    {Result, Messages ++ [{tcp, Waiting} | Told], Model#model{active = Next, waiting = <<>>}}.

@@ -1,0 +1,93 @@
+%% Many sockets of one owner, with bursts of data, options that make pieces of
+%% it, and moves from pollset to pollset: each socket's data comes once, in
+%% order, and its end comes last.
+-module(prop_delivery).
+
+-include_lib("proper/include/proper.hrl").
+
+-export([prop_delivery/0]).
+
+-define(PATIENCE, 10000).
+
+prop_delivery() ->
+    ?FORALL({Connections, Moves}, {non_empty(list(connection())), list(move())}, begin
+        Sockets = [open(Connection) || Connection <- Connections],
+        Mover = spawn_link(fun() -> move(Moves, [Socket || {Socket, _, _} <- Sockets]) end),
+        Monitor = monitor(process, Mover),
+        Received = receive_all(
+            maps:from_list([{Socket, Active} || {Socket, Active, _} <- Sockets]),
+            maps:from_list([{Socket, []} || {Socket, _, _} <- Sockets])
+        ),
+        receive
+            {'DOWN', Monitor, process, Mover, _} -> ok
+        end,
+        [ok = gen_tcp:close(Socket) || {Socket, _, _} <- Sockets],
+        Wrong = [
+            {Socket, Active, byte_size(Sent)}
+         || {Socket, Active, Sent} <- Sockets,
+            iolist_to_binary(lists:reverse(maps:get(Socket, Received))) =/= Sent
+        ],
+        ?WHENFAIL(io:format("wrong: ~p~n", [Wrong]), Wrong =:= [])
+    end).
+
+%% The active mode, the most bytes of a message, and the bursts that are sent.
+connection() ->
+    {
+        oneof([true, once, 1, 7, 100]),
+        oneof([1, 10, 1000, 65536]),
+        list(frequency([{4, integer(1, 500)}, {1, integer(500, 20000)}]))
+    }.
+
+move() ->
+    {non_neg_integer(), integer(1, erlang:system_info(schedulers))}.
+
+%% A pair whose other end is written to by a process of its own.
+open({Active, Buffer, Bursts}) ->
+    %% Pieces of one byte are as good in a small amount.
+    Sizes = [min(Size, Buffer * 1000) || Size <- Bursts],
+    Sent = iolist_to_binary([rand:bytes(Size) || Size <- Sizes]),
+    {ok, Listener} = gen_tcp:listen(0, [
+        {tcp_module, weir_tcp}, binary, {active, false}, {buffer, Buffer}, {ip, loopback}
+    ]),
+    {ok, Port} = inet:port(Listener),
+    spawn_link(fun() ->
+        {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+        send(Peer, Sizes, Sent)
+    end),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    ok = gen_tcp:close(Listener),
+    ok = inet:setopts(Socket, [{active, Active}]),
+    {Socket, Active, Sent}.
+
+send(Peer, [], <<>>) ->
+    ok = gen_tcp:close(Peer);
+send(Peer, [Size | Sizes], Data) ->
+    <<Burst:Size/binary, Rest/binary>> = Data,
+    ok = gen_tcp:send(Peer, Burst),
+    send(Peer, Sizes, Rest).
+
+move([], _Sockets) ->
+    ok;
+move([{Index, Pollset} | Moves], Sockets) ->
+    %% It may be closed by now.
+    _ = weir:move(lists:nth(1 + Index rem length(Sockets), Sockets), Pollset),
+    erlang:yield(),
+    move(Moves, Sockets).
+
+%% What came, piece by piece, until all are closed.
+receive_all(Modes, Received) when map_size(Modes) =:= 0 ->
+    Received;
+receive_all(Modes, Received) ->
+    receive
+        {tcp, Socket, Data} ->
+            %% Nothing comes after the end.
+            Active = maps:get(Socket, Modes),
+            _ = [inet:setopts(Socket, [{active, once}]) || Active =:= once],
+            receive_all(Modes, maps:update_with(Socket, fun(Before) -> [Data | Before] end, Received));
+        {tcp_passive, Socket} ->
+            _ = inet:setopts(Socket, [{active, maps:get(Socket, Modes)}]),
+            receive_all(Modes, Received);
+        {tcp_closed, Socket} ->
+            receive_all(maps:remove(Socket, Modes), Received)
+    after ?PATIENCE -> exit({nothing_comes_from, Modes})
+    end.

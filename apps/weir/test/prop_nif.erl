@@ -1,0 +1,182 @@
+%% Every function of the native boundary, called with rubbish and with handles
+%% of sockets in every state: a documented result or a badarg.
+-module(prop_nif).
+
+-include_lib("proper/include/proper.hrl").
+
+-export([prop_sockets/0]).
+-export([prop_pollsets/0]).
+
+-define(PATIENCE, 10000).
+
+%% Those that decide who polls: they need another start of Weir afterwards.
+-define(POLLING, [{claim, 1}, {poll, 2}, {sleep, 3}]).
+
+prop_sockets() ->
+    Functions = functions() -- ?POLLING,
+    ?FORALL(Calls, non_empty(list(call(Functions))), survives(Calls)).
+
+prop_pollsets() ->
+    ?FORALL(Calls, non_empty(list(call(?POLLING))), survives(Calls)).
+
+%% All that there are, so that a new one has to be listed below.
+functions() ->
+    weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
+
+survives(Calls) ->
+    Sockets = sockets(),
+    Wrong = [{Call, Outcome} || Call <- Calls, {wrong, Outcome} <- [outcome(Call, Sockets)]],
+    [_ = weir_nif:close(Handle, now) || {'$inet', weir_tcp, Handle} <- weir:sockets()],
+    ok = gen_tcp:close(maps:get(peer, Sockets)),
+    _ = weir_test_peer:messages(),
+    ?WHENFAIL(io:format("wrong: ~0p~n", [Wrong]), Wrong =:= []).
+
+outcome({Function, Arguments}, Sockets) ->
+    Actual = tame(Function, [actual(Argument, Sockets) || Argument <- Arguments]),
+    try apply(weir_nif, Function, Actual) of
+        Result ->
+            case is_documented(Function, Result) of
+                true -> right;
+                false -> {wrong, Result}
+            end
+    catch
+        error:badarg -> right;
+        Class:Reason -> {wrong, {Class, Reason}}
+    end.
+
+%% A socket in each state, by its handle.
+sockets() ->
+    {ok, Open} = weir_nif:open(weir_tcp, 4, 1),
+    {ok, {_, _, Listening}} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback}]),
+    {ok, Port} = inet:port({'$inet', weir_tcp, Listening}),
+    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, {_, _, Connected}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
+    {ok, Closed} = weir_nif:open(weir_tcp, 4, 1),
+    ok = weir_nif:close(Closed, now),
+    #{open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer}.
+
+actual({socket, State}, Sockets) -> maps:get(State, Sockets);
+actual({term, Term}, _Sockets) -> Term;
+actual({dead_process}, _Sockets) -> dead_process();
+actual({huge_binary}, _Sockets) -> binary:copy(<<"huge">>, 1000000);
+actual({deep, Depth}, _Sockets) -> lists:foldl(fun(_, Term) -> [Term] end, [], lists:seq(1, Depth));
+actual({reference}, _Sockets) -> make_ref();
+actual({self}, _Sockets) -> self();
+actual({function}, _Sockets) -> fun dead_process/0.
+
+dead_process() ->
+    {Pid, Monitor} = spawn_monitor(fun() -> ok end),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> Pid
+    end.
+
+%% Nobody else's port is connected to, and no pollset is made that was not there.
+tame(connect, [Handle, _Address, Port]) when is_integer(Port), Port > 0, Port < 65536 ->
+    [Handle, {127, 0, 0, 1}, 0];
+tame(claim, [Pollset]) when is_integer(Pollset), Pollset >= 0, Pollset < 1024 ->
+    [1];
+tame(_Function, Arguments) ->
+    Arguments.
+
+%% Generators -----------------------------------------------------------------
+
+call(Functions) ->
+    ?LET({Function, Arity}, oneof(Functions), {Function, vector(Arity, argument())}).
+
+argument() ->
+    frequency([
+        {8, {socket, oneof([open, listening, connected, closed])}},
+        {4, {term, any()}},
+        {3, {term, a_number()}},
+        {3, {term, known()}},
+        {2, {term, list(setting())}},
+        {1, {term, list(option_name())}},
+        {1, {term, improper()}},
+        {1, {term, binary()}},
+        {1, {term, list(binary())}},
+        {1, ?LET(Key, any(), {term, maps:put(Key, 1, #{})})},
+        {1, oneof([{dead_process}, {huge_binary}, {deep, 100000}, {reference}, {self}, {function}])}
+    ]).
+
+a_number() ->
+    oneof([
+        integer(-3, 3),
+        integer(),
+        float(),
+        edge()
+    ]).
+
+%% Around the limits of machine integers, of handles and of small integers.
+edge() ->
+    ?LET(
+        {Bits, Sign, Difference},
+        {oneof([8, 16, 24, 31, 32, 56, 59, 63, 64, 200]), oneof([1, -1]), integer(-1, 1)},
+        Sign * (1 bsl Bits) + Difference
+    ).
+
+known() ->
+    oneof([
+        true, false, once, flush, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
+        'weir \x{fc}',
+        {127, 0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 1}, {256, 0, 0, 1}, {127, 0, 0}, {},
+        [], <<>>, <<1:3>>, 4, 6
+    ]).
+
+setting() ->
+    frequency([
+        {4, {option_name(), oneof([true, false, once, 0, 1, integer(), a_number(), any()])}},
+        {1, {raw, integer(), integer(), binary()}},
+        {1, {linger, {boolean(), integer()}}},
+        {1, any()}
+    ]).
+
+option_name() ->
+    oneof([
+        active, mode, packet, nodelay, reuseaddr, reuseport, keepalive, sndbuf, recbuf, linger, buffer,
+        high_watermark, low_watermark, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        {raw, integer(), integer(), oneof([integer(), binary()])}, nonsense
+    ]).
+
+improper() ->
+    ?LET({Elements, Tail}, {non_empty(list(any())), oneof([binary(), integer(), atom])}, Elements ++ Tail).
+
+%% What is documented ------------------------------------------------------------
+
+is_documented(_Function, {error, Reason}) -> is_atom(Reason);
+is_documented(available, Result) -> Result =:= true;
+is_documented(load_error, Result) -> Result =:= undefined;
+is_documented(claim, {ok, Token}) -> is_integer(Token);
+is_documented(poll, {Events, Round}) -> is_integer(Events) andalso is_integer(Round);
+is_documented(poll, Result) -> Result =:= stale;
+is_documented(sleep, Result) -> lists:member(Result, [armed, busy, stale, error]);
+is_documented(counters, Result) -> is_map(Result);
+is_documented(open, {ok, Handle}) -> is_integer(Handle);
+is_documented(bind, Result) -> Result =:= ok;
+is_documented(listen, Result) -> Result =:= ok;
+is_documented(accept, {Tag, Number}) -> lists:member(Tag, [ok, wait]) andalso is_integer(Number);
+is_documented(connect, {wait, Operation}) -> is_integer(Operation);
+is_documented(connect, Result) -> Result =:= ok;
+is_documented(send, {Tag, Operation, _}) -> lists:member(Tag, [wait, full]) andalso is_integer(Operation);
+is_documented(send, Result) -> Result =:= ok;
+is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data);
+is_documented(recv, {wait, Operation}) -> is_integer(Operation);
+is_documented(unrecv, Result) -> Result =:= ok;
+is_documented(cancel, Result) -> Result =:= ok;
+is_documented(shutdown, Result) -> Result =:= ok;
+is_documented(close, {wait, Operation}) -> is_integer(Operation);
+is_documented(close, Result) -> Result =:= ok;
+is_documented(activate_once, Result) -> Result =:= ok;
+is_documented(setopts, Result) -> Result =:= ok;
+is_documented(getopts, {ok, Values}) -> is_list(Values);
+is_documented(getstat, {ok, Values}) -> length(Values) =:= 10;
+is_documented(sockname, {ok, {Address, Port}}) -> inet:is_ip_address(Address) andalso is_integer(Port);
+is_documented(peername, {ok, {Address, Port}}) -> inet:is_ip_address(Address) andalso is_integer(Port);
+is_documented(owner, {ok, Owner}) -> is_pid(Owner) orelse Owner =:= undefined;
+is_documented(set_owner, Result) -> Result =:= ok;
+is_documented(monitor, Result) -> Result =:= ok;
+is_documented(demonitor, Result) -> is_boolean(Result);
+is_documented(move, Result) -> Result =:= ok;
+is_documented(info, {ok, Info}) -> is_map(Info);
+is_documented(sockets, {ok, Handles}) -> is_list(Handles);
+is_documented(sockets, Result) -> Result =:= done;
+is_documented(_Function, _Result) -> false.

@@ -1,0 +1,122 @@
+-module(weir_gait_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+%% Rounds in nanoseconds: of a scheduler with little to do, and with much.
+-define(SHORT, 1_000).
+-define(LONG, 2_000_000).
+
+%% What the constants of the module come to.
+-define(HOPE_MIN, 5_000).
+-define(HOPE_MAX, 100_000).
+-define(TRY_AFTER, 64).
+
+%% Feeds polls to a gait. Returns what was to be done after each, and the gait.
+walk(Polls, Gait) ->
+    lists:mapfoldl(fun({Events, Round}, Before) -> weir_gait:next(Events, Round, Before) end, Gait, Polls).
+
+new() ->
+    {[yield], Gait} = walk([{1, 0}], weir_gait:new()),
+    Gait.
+
+%% Vain polls of a free poller before it sleeps, after a sleep as long as told.
+vain_polls(Slept, Gait) ->
+    {Action, Next} = weir_gait:next(0, Slept, Gait),
+    count_vain(Action, Next, 1).
+
+count_vain(sleep, Gait, Count) ->
+    {Count, Gait};
+count_vain(yield, Gait, Count) ->
+    {Action, Next} = weir_gait:next(0, ?SHORT, Gait),
+    count_vain(Action, Next, Count + 1).
+
+crowded() ->
+    {[yield, sleep], Gait} = walk([{1, ?LONG}, {1, ?LONG}], new()),
+    Gait.
+
+work_keeps_it_going_test() ->
+    {Actions, Gait} = walk(lists:duplicate(1000, {3, ?SHORT}), new()),
+    ?assertEqual([yield], lists:usort(Actions)),
+    ?assertEqual(normal, weir_gait:priority(Gait)).
+
+%% A new one has slept for no time, and hopes for twice the least.
+vain_polls_end_in_sleep_test() ->
+    {Actions, Gait} = walk(lists:duplicate(2 * ?HOPE_MIN div ?SHORT, {0, ?SHORT}), new()),
+    ?assertEqual([sleep], [Action || Action <- Actions, Action =/= yield]),
+    ?assertEqual(sleep, lists:last(Actions)),
+    ?assertEqual(normal, weir_gait:priority(Gait)).
+
+%% One event, and it hopes from the start.
+work_renews_hope_test() ->
+    Nearly = lists:duplicate(?HOPE_MIN div ?SHORT - 1, {0, ?SHORT}),
+    {Actions, _} = walk(Nearly ++ [{1, ?SHORT}] ++ Nearly, new()),
+    ?assertEqual([yield], lists:usort(Actions)).
+
+short_sleeps_make_it_hope_longer_test() ->
+    {_, Asleep} = vain_polls(?SHORT, new()),
+    {Counts, _} = lists:mapfoldl(fun(_, Gait) -> vain_polls(?SHORT, Gait) end, Asleep, lists:seq(1, 10)),
+    ?assertEqual(lists:sort(Counts), Counts),
+    ?assert(hd(Counts) < lists:last(Counts)),
+    %% But never longer than the most.
+    ?assertEqual(?HOPE_MAX div ?SHORT + 1, lists:last(Counts)).
+
+long_sleeps_make_it_hope_shorter_test() ->
+    {_, Asleep} = vain_polls(?SHORT, new()),
+    {_, Hopeful} = lists:mapfoldl(fun(_, Gait) -> vain_polls(?SHORT, Gait) end, Asleep, lists:seq(1, 10)),
+    {Counts, _} = lists:mapfoldl(fun(_, Gait) -> vain_polls(?LONG, Gait) end, Hopeful, lists:seq(1, 10)),
+    ?assertEqual(lists:reverse(lists:sort(Counts)), Counts),
+    ?assertEqual(?HOPE_MIN div ?SHORT + 1, lists:last(Counts)).
+
+%% How long it slept says nothing about the run queue.
+long_sleeps_are_no_long_rounds_test() ->
+    {_, Asleep} = vain_polls(?SHORT, new()),
+    {Actions, Gait} = walk([{1, ?LONG}, {1, ?SHORT}], Asleep),
+    ?assertEqual([yield, yield], Actions),
+    {yield, After} = weir_gait:next(1, ?LONG, Gait),
+    ?assertEqual(normal, weir_gait:priority(After)).
+
+one_long_round_is_chance_test() ->
+    Polls = lists:append(lists:duplicate(10, [{1, ?LONG}, {1, ?SHORT}])),
+    {Actions, Gait} = walk(Polls, new()),
+    ?assertEqual([yield], lists:usort(Actions)),
+    ?assertEqual(normal, weir_gait:priority(Gait)).
+
+two_long_rounds_are_a_crowd_test() ->
+    Gait = crowded(),
+    ?assertEqual(high, weir_gait:priority(Gait)),
+    %% It sleeps after every poll, whatever that found.
+    {Actions, Still} = walk([{Events, ?LONG} || Events <- [0, 1, 100]], Gait),
+    ?assertEqual([sleep, sleep, sleep], Actions),
+    ?assertEqual(high, weir_gait:priority(Still)).
+
+%% A yield at high priority would starve the rest.
+never_yields_at_high_priority_test() ->
+    lists:foldl(
+        fun(N, Gait) ->
+            {Action, Next} = weir_gait:next(N rem 3, (N * 7919) rem (2 * ?LONG), Gait),
+            ?assertNot(Action =:= yield andalso weir_gait:priority(Next) =:= high),
+            Next
+        end,
+        weir_gait:new(),
+        lists:seq(1, 10000)
+    ).
+
+tries_a_round_now_and_then_test() ->
+    {Actions, Gait} = walk(lists:duplicate(?TRY_AFTER + 1, {1, ?LONG}), crowded()),
+    {Sleeps, [Last]} = lists:split(?TRY_AFTER, Actions),
+    ?assertEqual([sleep], lists:usort(Sleeps)),
+    ?assertEqual(yield, Last),
+    ?assertEqual(normal, weir_gait:priority(Gait)).
+
+short_trial_round_frees_it_test() ->
+    {_, Trying} = walk(lists:duplicate(?TRY_AFTER + 1, {1, ?LONG}), crowded()),
+    {Actions, Gait} = walk([{1, ?SHORT}, {1, ?SHORT}], Trying),
+    ?assertEqual([yield, yield], Actions),
+    ?assertEqual(normal, weir_gait:priority(Gait)).
+
+long_trial_round_does_not_test() ->
+    {_, Trying} = walk(lists:duplicate(?TRY_AFTER + 1, {1, ?LONG}), crowded()),
+    {sleep, Gait} = weir_gait:next(1, ?LONG, Trying),
+    ?assertEqual(high, weir_gait:priority(Gait)),
+    {Actions, _} = walk(lists:duplicate(?TRY_AFTER, {1, ?LONG}), Gait),
+    ?assertEqual([sleep], lists:usort(Actions)).

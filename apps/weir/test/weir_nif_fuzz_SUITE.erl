@@ -1,0 +1,45 @@
+%% The native boundary called with rubbish, on a virtual machine of its own: if
+%% that dies, it is seen here.
+-module(weir_nif_fuzz_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1
+]).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [sockets, pollsets].
+
+sockets(_Config) ->
+    on_node(?MODULE, fuzz_sockets, "", []).
+
+pollsets(_Config) ->
+    on_node(?MODULE, fuzz_pollsets, "", []).
+
+fuzz_sockets(Config) ->
+    fuzz(prop_nif:prop_sockets(), 1000),
+    wait_until(fun() -> weir:sockets() =:= [] end),
+    serves(Config).
+
+fuzz_pollsets(Config) ->
+    fuzz(prop_nif:prop_pollsets(), 100),
+    %% Whoever polls now has no valid token.
+    ok = application:stop(weir),
+    ok = application:start(weir),
+    wait_until(fun() -> weir:sockets() =:= [] end),
+    serves(Config).
+
+fuzz(Property, Cases) ->
+    ?assertEqual(true, proper:quickcheck(Property, [{numtests, Cases}, long_result, quiet])).
+
+serves(Config) ->
+    {_Listener, Port} = start_echo(Config, [passive, once, true, 10]),
+    Streams = start_streams(Port, 4),
+    assert_streams_go_on(Streams),
+    stop_streams(Streams).

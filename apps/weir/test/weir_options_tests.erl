@@ -1,0 +1,103 @@
+-module(weir_options_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+nothing_test() ->
+    Nothing = #{ip => undefined, port => undefined, backlog => 5, settings => []},
+    ?assertEqual({ok, Nothing}, weir_options:listen([])),
+    ?assertEqual({ok, Nothing}, weir_options:connect([])),
+    ?assertEqual({ok, []}, weir_options:settings([])).
+
+where_to_bind_test() ->
+    ?assertMatch(
+        {ok, #{ip := {127, 0, 0, 1}, port := 8080, backlog := 1024, settings := []}},
+        weir_options:listen([inet, {ip, {127, 0, 0, 1}}, {port, 8080}, {backlog, 1024}])
+    ),
+    ?assertMatch({ok, #{ip := loopback, port := 0}}, weir_options:connect([{ip, loopback}, {port, 0}])),
+    ?assertMatch({ok, #{ip := any}}, weir_options:listen([{ip, any}])).
+
+settings_keep_their_order_test() ->
+    {ok, #{settings := Settings}} = weir_options:listen([binary, {nodelay, true}, {active, 5}]),
+    ?assertEqual([{mode, binary}, {nodelay, true}, {active, 5}], Settings).
+
+last_of_equal_names_counts_test() ->
+    {ok, #{settings := Settings}} = weir_options:connect([{active, 5}, list, {active, 6}, binary]),
+    ?assertEqual([{active, 6}, {mode, binary}], Settings).
+
+%% The driver of OTP sets them in reverse, so the first of equal names is the last that is set.
+set_in_reverse_test() ->
+    ?assertEqual(
+        {ok, [{active, 6}, {mode, binary}, {active, 5}]},
+        weir_options:settings([{active, 5}, binary, {active, 6}])
+    ).
+
+raw_options_are_not_merged_test() ->
+    Raw = [{raw, 6, 1, <<1:32/native>>}, {raw, 6, 1, <<0:32/native>>}],
+    {ok, #{settings := Settings}} = weir_options:listen(Raw ++ [{raw, {6, 4, <<9:32/native>>}}]),
+    ?assertEqual(Raw ++ [{raw, 6, 4, <<9:32/native>>}], Settings).
+
+limits_test_() ->
+    Good = [
+        {active, true}, {active, false}, {active, once}, {active, -32768}, {active, 32767},
+        {mode, list}, {mode, binary}, {packet, 0}, {packet, raw},
+        {linger, {true, 0}}, {linger, {false, 16#7fffffff}},
+        {send_timeout, infinity}, {send_timeout, 0}, {send_timeout, 16#ffffffff},
+        {recbuf, 0}, {sndbuf, 16#7fffffff}, {buffer, -1}, {high_watermark, -16#80000000}, {low_watermark, 1},
+        {nodelay, true}, {reuseaddr, false}, {keepalive, true}, {send_timeout_close, false},
+        {exit_on_close, true}, {show_econnreset, false}
+    ],
+    Bad = [
+        {active, 32768}, {active, -32769}, {active, twice}, {active, 1.0}, {mode, tuple}, {packet, 3},
+        {linger, true}, {linger, {true, 16#80000000}}, {linger, {1, 0}},
+        {send_timeout, -1}, {send_timeout, 16#100000000}, {recbuf, 16#80000000}, {sndbuf, many},
+        {nodelay, 1}, {keepalive, yes}, {no_such_option, true}, no_such_option, {nodelay}, {"nodelay", true}, 17,
+        {raw, 6, 1, 1}, {raw, 6, 16#80000000, <<>>}, {raw, six, 1, <<>>}, {raw, {6, 1}}
+    ],
+    [{lists:flatten(io_lib:format("~0p", [Option])), fun() -> good(Option) end} || Option <- Good] ++
+        [{lists:flatten(io_lib:format("~0p", [Option])), fun() -> bad(Option) end} || Option <- Bad].
+
+good(Option) ->
+    ?assertEqual({ok, [Option]}, weir_options:settings([Option])),
+    ?assertMatch({ok, #{settings := [Option]}}, weir_options:listen([Option])),
+    ?assertMatch({ok, #{settings := [Option]}}, weir_options:connect([Option])).
+
+bad(Option) ->
+    ?assertEqual({error, einval}, weir_options:settings([binary, Option])),
+    ?assertEqual({error, badarg}, weir_options:listen([binary, Option])),
+    ?assertEqual({error, badarg}, weir_options:connect([binary, Option])).
+
+%% What is decided at the beginning cannot be set later.
+only_at_the_beginning_test() ->
+    [
+        ?assertEqual({error, einval}, weir_options:settings([Option]))
+     || Option <- [inet, {ip, loopback}, {port, 80}, {backlog, 5}]
+    ],
+    ?assertEqual({error, badarg}, weir_options:connect([{backlog, 5}])).
+
+bad_places_test() ->
+    [
+        ?assertEqual({error, badarg}, weir_options:listen([Option]))
+     || Option <- [{ip, {1, 2, 3}}, {ip, {1, 2, 3, 256}}, {ip, "127.0.0.1"}, {port, -1}, {port, 65536}, {backlog, big}]
+    ].
+
+no_list_test() ->
+    ?assertEqual({error, badarg}, weir_options:listen(binary)),
+    ?assertEqual({error, badarg}, weir_options:connect({active, true})).
+
+%% An operator's defaults come first, so that what the program says wins; the active mode is the program's alone.
+operators_defaults_test_() ->
+    {setup, fun() -> application:set_env(kernel, inet_default_connect_options, [{nodelay, true}, {active, false}]) end,
+        fun(_) -> application:unset_env(kernel, inet_default_connect_options) end, [
+            fun() ->
+                ?assertMatch({ok, #{settings := [{nodelay, true}, {mode, binary}]}}, weir_options:connect([binary]))
+            end,
+            fun() ->
+                ?assertMatch({ok, #{settings := [{nodelay, false}]}}, weir_options:connect([{nodelay, false}]))
+            end,
+            fun() -> ?assertMatch({ok, #{settings := []}}, weir_options:listen([])) end
+        ]}.
+
+one_default_test_() ->
+    {setup, fun() -> application:set_env(kernel, inet_default_listen_options, {keepalive, true}) end,
+        fun(_) -> application:unset_env(kernel, inet_default_listen_options) end,
+        fun() -> ?assertMatch({ok, #{settings := [{keepalive, true}]}}, weir_options:listen([])) end}.

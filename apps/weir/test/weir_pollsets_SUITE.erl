@@ -1,0 +1,272 @@
+%% What is seen of the pollsets: their counters, their pollers, their sockets.
+-module(weir_pollsets_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, wait_until/1, next_message/0, recv_exactly/2
+]).
+
+-define(PATIENCE, 10000).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        one_for_each_scheduler,
+        traffic_is_counted,
+        short_writes_are_counted,
+        accepts_are_counted,
+        polls_fall_into_the_histogram,
+        sockets_are_counted_where_they_are,
+        no_such_pollset,
+        sleeps_are_counted,
+        idle_pollers_sleep,
+        table_of_sockets,
+        table_without_sockets,
+        started_by_its_first_user,
+        unbound_pollers_serve
+    ].
+
+init_per_suite(Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    weir_test_peer:init_group(weir, Config).
+
+end_per_suite(_Config) ->
+    weir_test_peer:unsilence_pollers().
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+%% A counter, of all pollsets together.
+total(Name) ->
+    lists:sum([maps:get(Name, Pollset) || Pollset <- weir:pollsets()]).
+
+%% What a function adds to counters.
+added(Names, Fun) ->
+    Before = [total(Name) || Name <- Names],
+    Fun(),
+    all_asleep(),
+    [{Name, total(Name) - Old} || {Name, Old} <- lists:zip(Names, Before)].
+
+%% Then all that has come is counted.
+all_asleep() ->
+    wait_until(fun() ->
+        lists:all(
+            fun(#{poller := Poller}) ->
+                is_pid(Poller) andalso process_info(Poller, status) =:= {status, waiting}
+            end,
+            weir:pollsets()
+        )
+    end).
+
+one_for_each_scheduler(_Config) ->
+    Pollsets = weir:pollsets(),
+    Schedulers = lists:seq(1, erlang:system_info(schedulers)),
+    ?assertEqual(Schedulers, [Number || #{pollset := Number} <- Pollsets]),
+    ?assertEqual(Schedulers, [Scheduler || #{scheduler := Scheduler} <- Pollsets]),
+    Counters = [
+        sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, reads,
+        read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out
+    ],
+    lists:foreach(
+        fun(Pollset = #{poller := Poller, events_log2 := Histogram}) ->
+            ?assert(is_process_alive(Poller)),
+            ?assertEqual(lists:sort([pollset, poller, scheduler | Counters]), lists:sort(maps:keys(Pollset))),
+            Numbers = maps:values(maps:with(Counters -- [events_log2], Pollset)) ++ Histogram,
+            ?assertEqual([], [N || N <- Numbers, not (is_integer(N) andalso N >= 0)])
+        end,
+        Pollsets
+    ).
+
+traffic_is_counted(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    Rounds = 100,
+    Added = added([read_bytes, written_bytes, reads, writes, short_writes, events], fun() ->
+        [
+            begin
+                ok = gen_tcp:send(Peer, binary:copy(<<N>>, 64)),
+                ?assertEqual({tcp, Socket, binary:copy(<<N>>, 64)}, next_message()),
+                ok = gen_tcp:send(Socket, [binary:copy(<<N>>, 40), <<N:192>>]),
+                _ = recv_exactly(Peer, 64)
+            end
+         || N <- lists:seq(1, Rounds)
+        ]
+    end),
+    ?assertMatch(
+        [
+            {read_bytes, 6400},
+            {written_bytes, 6400},
+            {reads, Reads},
+            {writes, Rounds},
+            {short_writes, 0},
+            {events, Events}
+        ] when Reads >= Rounds andalso Events >= Rounds,
+        Added
+    ).
+
+short_writes_are_counted(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {sndbuf, 8192}], [{recbuf, 8192}]),
+    Size = 1000000,
+    [{short_writes, Short}, {writes, Writes}, {written_bytes, Size}] =
+        added([short_writes, writes, written_bytes], fun() ->
+            ok = gen_tcp:send(Socket, binary:copy(<<"x">>, Size)),
+            _ = recv_exactly(Peer, Size)
+        end),
+    ?assert(Short >= 1),
+    ?assert(Writes > Short).
+
+accepts_are_counted(Config) ->
+    {Listener, Port} = listen(Config, [binary, {active, false}]),
+    ?assertEqual(
+        [{accepts, 5}, {sockets, 5}],
+        added([accepts, sockets], fun() ->
+            [
+                begin
+                    _ = connect_raw(Port),
+                    {ok, _} = keep(gen_tcp:accept(Listener, ?PATIENCE))
+                end
+             || _ <- lists:seq(1, 5)
+            ]
+        end)
+    ).
+
+polls_fall_into_the_histogram(Config) ->
+    traffic_is_counted(Config),
+    all_asleep(),
+    lists:foreach(
+        fun(#{polls := Polls, empty_polls := Empty, events := Events, events_log2 := Histogram} = Pollset) ->
+            #{events_min := Min, events_max := Max} = Pollset,
+            ?assertEqual(Polls - Empty, lists:sum(Histogram)),
+            ?assert(Min =< Max),
+            ?assert(Events >= Min * (Polls - Empty)),
+            ?assert(Events =< Max * (Polls - Empty))
+        end,
+        weir:pollsets()
+    ).
+
+sockets_are_counted_where_they_are(Config) ->
+    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
+    lists:foreach(
+        fun(To) ->
+            ?assertEqual(ok, weir:move(Socket, To)),
+            Sockets = [{Number, Count} || #{pollset := Number, sockets := Count} <- weir:pollsets(), Count > 0],
+            ?assertEqual([{To, 1}], Sockets),
+            ?assertMatch(#{pollset := To}, weir_tcp:info(Socket))
+        end,
+        [Number || #{pollset := Number} <- weir:pollsets()]
+    ).
+
+no_such_pollset(Config) ->
+    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
+    [?assertError(badarg, weir:move(Socket, Number)) || Number <- [-1, 1023, 100000, one, 1.0]],
+    ?assertError(badarg, weir_nif:counters(1023)).
+
+sleeps_are_counted(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    all_asleep(),
+    [{sleeps, Sleeps}, {asleep_ns, Asleep}] = added([sleeps, asleep_ns], fun() ->
+        ok = gen_tcp:send(Peer, <<"wake">>),
+        ?assertEqual({tcp, Socket, <<"wake">>}, next_message())
+    end),
+    ?assert(Sleeps >= 1),
+    ?assert(Asleep > 0).
+
+%% Silence is no work, however many sockets there are.
+idle_pollers_sleep(Config) ->
+    Pairs = [socket_pair(Config, [binary, {active, Active}]) || Active <- [true, once, false, 5]],
+    all_asleep(),
+    ?assertEqual(
+        [{polls, 0}, {sleeps, 0}],
+        added([polls, sleeps], fun() ->
+            receive
+            after 300 -> ok
+            end
+        end)
+    ),
+    [ok = gen_tcp:send(Peer, <<"wake">>) || {_, Peer} <- Pairs],
+    Awake = [Socket || {Socket, _} <- Pairs, inet:getopts(Socket, [active]) =/= {ok, [{active, false}]}],
+    [_ = next_message() || _ <- Awake].
+
+table_of_sockets(Config) ->
+    {Listener, Port} = listen(Config, [binary, {active, false}]),
+    Peer = connect_raw(Port),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    ok = gen_tcp:send(Socket, <<"seven b">>),
+    _ = recv_exactly(Peer, 7),
+    {ok, PeerPort} = inet:port(Peer),
+    [Header | Rows] = printed(fun weir:i/0),
+    ?assertEqual(
+        ["Socket", "Pollset", "Recv", "Sent", "Owner", "Local", "Address", "Foreign", "Address", "State"],
+        string:lexemes(Header, " ")
+    ),
+    Local = "127.0.0.1:" ++ integer_to_list(Port),
+    Foreign = "127.0.0.1:" ++ integer_to_list(PeerPort),
+    Expected = [
+        row(Listener, ["0", "0", pid_to_list(self()), Local, "*:*", "LISTENING"]),
+        row(Socket, ["0", "7", pid_to_list(self()), Local, Foreign, "CONNECTED"])
+    ],
+    ?assertEqual(lists:sort(Expected), lists:sort([string:lexemes(Row, " ") || Row <- Rows])).
+
+row({'$inet', weir_tcp, Handle} = Socket, Rest) ->
+    #{pollset := Pollset} = weir_tcp:info(Socket),
+    [integer_to_list(Handle), integer_to_list(Pollset) | Rest].
+
+table_without_sockets(_Config) ->
+    ?assertEqual(1, length(printed(fun weir:i/0))).
+
+%% The lines that a function prints.
+printed(Fun) ->
+    ok = ct:capture_start(),
+    ok = Fun(),
+    ok = ct:capture_stop(),
+    string:lexemes(lists:append(ct:capture_get([])), "\n").
+
+started_by_its_first_user(Config) ->
+    ok = application:stop(weir),
+    ?assertEqual(undefined, whereis(weir_pollsets)),
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    ?assert(is_pid(whereis(weir_pollsets))),
+    ok = gen_tcp:send(Peer, <<"started">>),
+    ?assertEqual({tcp, Socket, <<"started">>}, next_message()),
+    ok = application:stop(weir),
+    ?assertEqual(ok, weir_pollsets:ensure_started()),
+    ?assertEqual(ok, weir_pollsets:ensure_started()),
+    ok = gen_tcp:send(Peer, <<"again">>),
+    ?assertEqual({tcp, Socket, <<"again">>}, next_message()).
+
+%% What is done where a VM does not bind processes to schedulers.
+unbound_pollers_serve(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
+    wait_until(fun() ->
+        lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)
+    end),
+    [
+        begin
+            ok = gen_tcp:send(Peer, <<N>>),
+            ?assertEqual({tcp, Socket, <<N>>}, next_message())
+        end
+     || N <- lists:seq(1, 100)
+    ],
+    [?assert(is_process_alive(Poller)) || Poller <- Pollers],
+    %% Their tokens are stale when the bound ones are back.
+    ok = application:stop(weir),
+    ok = application:start(weir),
+    ok = gen_tcp:send(Peer, <<"bound">>),
+    ?assertEqual({tcp, Socket, <<"bound">>}, next_message()),
+    [
+        begin
+            unlink(Poller),
+            exit(Poller, kill)
+        end
+     || Poller <- Pollers
+    ],
+    ok = gen_tcp:send(Peer, <<"still">>),
+    ?assertEqual({tcp, Socket, <<"still">>}, next_message()).

@@ -1,0 +1,38 @@
+%% Laws, tried with random cases.
+-module(weir_property_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [active_counts, send_queue, delivery].
+
+init_per_suite(Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_suite(Config) ->
+    weir_test_peer:end_group(weir, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+active_counts(_Config) ->
+    check(prop_active:prop_active(), 300).
+
+send_queue(_Config) ->
+    check(prop_send_queue:prop_send_queue(), 300).
+
+delivery(_Config) ->
+    check(prop_delivery:prop_delivery(), 200).
+
+check(Property, Cases) ->
+    Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],
+    case proper:quickcheck(Property, Options) of
+        true -> ok;
+        Counterexample -> ct:fail({counterexample, Counterexample})
+    end.
