@@ -15,6 +15,8 @@
 -export([all/0]).
 -export([pollers/0]).
 
+-include_lib("kernel/include/logger.hrl").
+
 -export([init/1]).
 -export([handle_call/3]).
 -export([handle_cast/2]).
@@ -27,6 +29,9 @@
 %% A poller that lived shorter than this is not replaced at once, lest a fault becomes a storm.
 -define(SHORT_LIFE_MS, 50).
 
+%% A server at the limit runs out of descriptors whenever one comes back: it is told once in this time.
+-define(TELL_AGAIN_MS, 60_000).
+
 -type home() :: pos_integer() | anywhere.
 
 -record(poller, {pid :: pid(), home :: home(), born :: integer()}).
@@ -34,6 +39,7 @@
 -record(state, {
     binding :: boolean(),
     online :: pos_integer(),
+    exhausted = never :: never | {told, integer()},
     pollers = #{} :: #{weir_nif:pollset() => #poller{}}
 }).
 
@@ -74,7 +80,7 @@ init([]) ->
             look_later(),
             {ok, State};
         false ->
-            logger:notice("weir: no native part (~0p), sockets are OTP's own", [weir_nif:load_error()]),
+            ?LOG_WARNING("weir: no native part (~0p), sockets are OTP's own", [weir_nif:load_error()]),
             ignore
     end.
 
@@ -98,7 +104,7 @@ handle_info(look, State) ->
 handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
-            logger:warning("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
+            ?LOG_WARNING("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
             Pause =
                 case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
                     true -> ?SHORT_LIFE_MS;
@@ -111,12 +117,15 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     end;
 handle_info({start_poller, Pollset}, State) when not is_map_key(Pollset, State#state.pollers) ->
     {noreply, start_poller(Pollset, State)};
-handle_info({weir_descriptors, exhausted, Reason}, State) ->
-    logger:warning("weir: a connection could not be accepted: ~p. It waits in the backlog", [Reason]),
-    {noreply, State};
-handle_info({weir_descriptors, recovered}, State) ->
-    logger:notice("weir: connections are accepted again"),
-    {noreply, State};
+handle_info({weir_descriptors, exhausted, Reason}, State = #state{exhausted = Last}) ->
+    Now = erlang:monotonic_time(millisecond),
+    case Last of
+        {told, Then} when Now - Then < ?TELL_AGAIN_MS ->
+            {noreply, State};
+        _ ->
+            ?LOG_WARNING("weir: connections cannot be accepted (~p) and wait in the backlog", [Reason]),
+            {noreply, State#state{exhausted = {told, Now}}}
+    end;
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -164,5 +173,5 @@ probe_binding() ->
 -dialyzer({nowarn_function, probe_binding/0}).
 
 say_unbound() ->
-    logger:notice("weir: this VM does not bind processes to schedulers; pollers run unbound, which is slower"),
+    ?LOG_NOTICE("weir: this VM does not bind processes to schedulers; pollers run unbound, which is slower"),
     false.

@@ -100,8 +100,8 @@ fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
         match rustix::net::accept_with(fd.as_fd(), SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(accepted) => {
                 add(&pollset::counters(socket.pollset).accepts, 1);
-                if EXHAUSTED.load(Ordering::Relaxed) && EXHAUSTED.swap(false, Ordering::Relaxed) {
-                    report(env, (atoms::weir_descriptors(), atoms::recovered()));
+                if EXHAUSTED.load(Ordering::Relaxed) {
+                    EXHAUSTED.store(false, Ordering::Relaxed);
                 }
                 return Ok(Some(accepted));
             }

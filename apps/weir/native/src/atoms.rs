@@ -9,7 +9,7 @@ rustler::atoms! {
     binary, list, raw,
     read, write, read_write, flush, now, descriptor, any, loopback,
     weir_wake, stale, armed, busy, replied, done,
-    weir_pollsets, weir_descriptors, exhausted, recovered,
+    weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,

@@ -51,6 +51,12 @@ fn open(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     }
 }
 
+/// The elements of a list; badarg for what is no list or an improper one, which the decoder of vectors does not bear.
+fn proper_list(list: Term) -> NifResult<Vec<Term>> {
+    list.list_length()?;
+    list.decode()
+}
+
 fn failed(env: Env, reason: impl Encoder) -> Term {
     (atoms::error(), reason).encode(env)
 }
@@ -323,8 +329,8 @@ fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
-fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Vec<Term<'a>>) -> NifResult<Term<'a>> {
-    let settings: Vec<Setting> = settings.into_iter().map(Setting::decode).collect::<NifResult<_>>()?;
+fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Term<'a>> {
+    let settings = proper_list(settings)?.into_iter().map(Setting::decode).collect::<NifResult<Vec<Setting>>>()?;
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
     let result = options::set(env, &mut socket, &settings, &mut work);
@@ -333,7 +339,8 @@ fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Vec<Term<'a>>) -> NifResu
 }
 
 #[rustler::nif]
-fn getopts<'a>(env: Env<'a>, handle: Handle, names: Vec<Term<'a>>) -> NifResult<Term<'a>> {
+fn getopts<'a>(env: Env<'a>, handle: Handle, names: Term<'a>) -> NifResult<Term<'a>> {
+    let names = proper_list(names)?;
     let socket = socket!(env, handle, atoms::einval());
     let mut values = Vec::with_capacity(names.len());
     for name in names {
