@@ -561,11 +561,12 @@ exhaust_descriptors(Config) ->
     RefusedBefore = refused(Count),
     wait_until(fun() -> refused(Count) >= RefusedBefore + 2 end),
     assert_streams_go_on(Streams),
-    ?assertEqual({3, 2}, {accepted(Count), counters:get(Warnings, 1)}),
+    %% Within a minute of the first this is not told again.
+    ?assertEqual({3, 1}, {accepted(Count), counters:get(Warnings, 1)}),
     RefusedSecond = release(Second, Count),
     wait_until(fun() -> accepted(Count) =:= 4 end),
     ?assert(refused(Count) - RefusedSecond =< 1),
-    ?assertEqual(2, counters:get(Warnings, 1)),
+    ?assertEqual(1, counters:get(Warnings, 1)),
     stop_streams(Streams),
     logger:remove_handler(?MODULE).
 
