@@ -23,8 +23,8 @@
 -export([handle_info/2]).
 
 %% How often the number of schedulers online is looked at: what changes it is an operator or a container's limits, and
-%% a tenth of a second of silence is what a lost packet costs as well. Looking takes microseconds.
--define(LOOK_MS, 100).
+%% a quarter of a second of silence is what a lost packet costs as well. Looking takes microseconds.
+-define(LOOK_MS, 250).
 
 %% A poller that lived shorter than this is not replaced at once, lest a fault becomes a storm.
 -define(SHORT_LIFE_MS, 50).
