@@ -58,7 +58,7 @@ pollset(Number, {Poller, Scheduler}) ->
     (weir_nif:counters(Number))#{pollset => Number, poller => Poller, scheduler => Scheduler}.
 
 %% @doc All open sockets of Weir, listening ones included. Walks the whole table, so it costs time in proportion to the
-%% most sockets that were ever open at once (about 50 ms for a million), but holds nobody up.
+%% most sockets that were ever open at once, in pieces of a thousand that hold nobody up.
 -spec sockets() -> [weir_tcp:socket()].
 sockets() ->
     case weir_nif:available() of

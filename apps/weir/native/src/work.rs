@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Bytes and time that a call may spend before it leaves the rest on the ready list. A NIF call must stay well under a
-/// millisecond; reading and copying a megabyte takes about a quarter of one.
+/// millisecond.
 pub struct Work {
     bytes: usize,
     visits: u32,
@@ -14,7 +14,7 @@ pub struct Work {
 const BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_micros(500);
 
-/// The clock is looked at once in so many visits: looking costs about as much as a twentieth of one.
+/// The clock is looked at once in so many visits, because looking is not free.
 const CLOCK_EVERY: u32 = 32;
 
 impl Work {
