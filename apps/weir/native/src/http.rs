@@ -293,7 +293,8 @@ mod tests {
 
     #[test]
     fn what_is_no_http() {
-        for line in [&b"GET\r\n"[..], b" GET / HTTP/1.1\r\n", b"GET / HTTP/1\r\n", b"GET / FTP/1.1x\r\n", b"\r\n", b""] {
+        for line in [&b"GET\r\n"[..], b" GET / HTTP/1.1\r\n", b"GET / HTTP/1\r\n", b"GET / FTP/1.1x\r\n", b"\r\n", b""]
+        {
             assert_eq!(first(line), None, "{line:?}");
         }
     }

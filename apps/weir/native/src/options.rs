@@ -186,7 +186,8 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             _ => apply(socket, setting)?,
         }
         // What waits may be a packet of the new type.
-        activated |= matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
+        activated |=
+            matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
     }
     if activated {
         activate(env, socket, work);

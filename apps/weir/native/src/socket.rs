@@ -103,11 +103,7 @@ impl Default for Options {
 impl Options {
     /// What bounds a packet.
     pub fn limits(&self) -> Limits {
-        Limits {
-            packet_size: self.packet_size as usize,
-            buffer: self.buffer as usize,
-            delimiter: self.line_delimiter,
-        }
+        Limits { packet_size: self.packet_size as usize, buffer: self.buffer as usize, delimiter: self.line_delimiter }
     }
 }
 
