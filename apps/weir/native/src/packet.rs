@@ -82,8 +82,8 @@ pub fn front(packet: Packet, bytes: &[u8], limits: Limits, in_headers: &mut bool
         Packet::Raw if bytes.is_empty() => Front::Incomplete,
         Packet::Raw => Front::Packet(bytes.len()),
         Packet::One => after(bytes, 1, limits, |header| header[0].into()),
-        Packet::Two => after(bytes, 2, limits, |header| big_endian(header)),
-        Packet::Four => after(bytes, 4, limits, |header| big_endian(header)),
+        Packet::Two => after(bytes, 2, limits, big_endian),
+        Packet::Four => after(bytes, 4, limits, big_endian),
         Packet::Sunrm => after(bytes, 4, limits, |header| big_endian(header) & 0x7fff_ffff),
         Packet::Asn1 => asn1(bytes, limits),
         Packet::Cdr => match bytes {
