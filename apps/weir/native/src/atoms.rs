@@ -1,7 +1,7 @@
 //! The atoms that cross the boundary.
 
 rustler::atoms! {
-    ok, error, wait, full, undefined,
+    ok, error, wait, full, more, undefined,
     inet_tag = "$inet", weir_tag = "$weir",
     tcp, tcp_closed, tcp_error, tcp_passive,
     closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,
@@ -13,7 +13,7 @@ rustler::atoms! {
     down = "DOWN", socket, normal,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
-    send_timeout_close, high_watermark, low_watermark, exit_on_close, show_econnreset,
+    send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close, show_econnreset,
     // Statistics.
     recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
     // Information.

@@ -32,6 +32,7 @@ mod output;
 mod owner;
 mod pollset;
 mod send_queue;
+mod sendfile;
 mod socket;
 mod sockopt;
 mod statistics;
