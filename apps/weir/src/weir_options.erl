@@ -122,7 +122,9 @@ is_value(Name, Value) when
     Name =:= sndbuf;
     Name =:= buffer;
     Name =:= high_watermark;
-    Name =:= low_watermark
+    Name =:= low_watermark;
+    Name =:= high_msgq_watermark;
+    Name =:= low_msgq_watermark
 ->
     is_int32(Value);
 is_value(Name, Value) when
@@ -130,6 +132,7 @@ is_value(Name, Value) when
     Name =:= reuseaddr;
     Name =:= keepalive;
     Name =:= send_timeout_close;
+    Name =:= delay_send;
     Name =:= exit_on_close;
     Name =:= show_econnreset
 ->

@@ -35,6 +35,7 @@ mod owner;
 mod packet;
 mod pollset;
 mod send_queue;
+mod sendfile;
 mod socket;
 mod sockopt;
 mod statistics;

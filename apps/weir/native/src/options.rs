@@ -29,6 +29,9 @@ pub enum Setting<'a> {
     LowWatermark(u32),
     SendTimeout(Option<u32>),
     SendTimeoutClose(bool),
+    HighMsgqWatermark(u32),
+    LowMsgqWatermark(u32),
+    DelaySend(bool),
     ExitOnClose(bool),
     ShowEconnreset(bool),
     Packet(Packet),
@@ -110,6 +113,12 @@ impl<'a> Setting<'a> {
             Ok(Setting::HighWatermark(natural(value)?))
         } else if name == atoms::low_watermark() {
             Ok(Setting::LowWatermark(natural(value)?))
+        } else if name == atoms::high_msgq_watermark() {
+            Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::low_msgq_watermark() {
+            Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::delay_send() {
+            Ok(Setting::DelaySend(value.decode()?))
         } else if name == atoms::send_timeout_close() {
             Ok(Setting::SendTimeoutClose(value.decode()?))
         } else if name == atoms::exit_on_close() {
@@ -161,6 +170,16 @@ fn packet(value: Term) -> NifResult<Packet> {
 /// A number of bytes; as in the inet driver a negative one is none.
 fn natural(value: Term) -> NifResult<u32> {
     value.decode::<i32>().map(|n| n.max(0) as u32)
+}
+
+/// A watermark of a port's message queue, zero for one that is refused. The inet driver compares the number as an
+/// unsigned one of 64 bits: those below -1 are larger than any other.
+fn msgq_watermark(value: Term) -> NifResult<u32> {
+    Ok(match value.decode::<i32>()? {
+        -1 => 0,
+        n if n < 0 => i32::MAX as u32,
+        n => n as u32,
+    })
 }
 
 fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
@@ -223,12 +242,18 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             options.low_watermark = *low;
             options.high_watermark = options.high_watermark.max(*low);
         }
+        Setting::HighMsgqWatermark(0) | Setting::LowMsgqWatermark(0) => return Err(Errno::INVAL),
+        Setting::HighMsgqWatermark(high) => {
+            options.high_msgq_watermark = *high;
+            options.low_msgq_watermark = options.low_msgq_watermark.min(*high);
+        }
+        Setting::LowMsgqWatermark(low) => {
+            options.low_msgq_watermark = *low;
+            options.high_msgq_watermark = options.high_msgq_watermark.max(*low);
+        }
+        Setting::DelaySend(delay) => options.delay_send = *delay,
         Setting::Linger(linger) => {
-            options.linger = match (linger.l_onoff, linger.l_linger) {
-                (0, _) => Linger::Off,
-                (_, 0) => Linger::Reset,
-                _ => Linger::Wait,
-            };
+            options.linger = Linger::from(*linger);
             set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
         }
         Setting::ReceiveBuffer(size) => {
@@ -245,7 +270,16 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
                 late.push((*level, *name, *value));
             }
         }
-        Setting::Raw(level, name, value) => set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value)),
+        Setting::Raw(level, name, value) => {
+            set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value));
+            // What close has to know, by whatever way it was set.
+            if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
+                && let Some(Ok(linger)) =
+                    fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
+            {
+                options.linger = Linger::from(linger);
+            }
+        }
     }
     Ok(())
 }
@@ -328,6 +362,12 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
         options.high_watermark.encode(env)
     } else if option == atoms::low_watermark() {
         options.low_watermark.encode(env)
+    } else if option == atoms::high_msgq_watermark() {
+        options.high_msgq_watermark.encode(env)
+    } else if option == atoms::low_msgq_watermark() {
+        options.low_msgq_watermark.encode(env)
+    } else if option == atoms::delay_send() {
+        options.delay_send.encode(env)
     } else if option == atoms::send_timeout() {
         match options.send_timeout {
             Some(milliseconds) => milliseconds.encode(env),
