@@ -14,6 +14,10 @@ rustler::atoms! {
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
     send_timeout_close, high_watermark, low_watermark, exit_on_close, show_econnreset,
+    priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush, reuseport_lb,
+    exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
+    // Families.
+    inet, inet6, local,
     // Statistics.
     recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
     // Information.

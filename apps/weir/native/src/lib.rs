@@ -24,9 +24,11 @@ mod handle;
 mod held;
 mod input;
 mod input_buffer;
+mod kernel_options;
 mod message;
 #[cfg(not(test))]
 mod nif;
+mod open;
 mod options;
 mod output;
 mod owner;
