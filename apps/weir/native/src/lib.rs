@@ -26,9 +26,11 @@ mod held;
 mod http;
 mod input;
 mod input_buffer;
+mod kernel_options;
 mod message;
 #[cfg(not(test))]
 mod nif;
+mod open;
 mod options;
 mod output;
 mod owner;
