@@ -253,11 +253,11 @@ pub struct Socket {
 pub type Reason = Atom;
 
 impl Socket {
-    /// A slot that no socket has lived in yet.
-    pub fn vacant(slot: u32) -> Socket {
+    /// A slot without a socket; the next one there will have this generation.
+    pub fn vacant(slot: u32, generation: u32) -> Socket {
         Socket {
             slot,
-            generation: 0,
+            generation,
             state: State::Free,
             pollset: 0,
             registered: false,
@@ -302,8 +302,7 @@ impl Socket {
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
         let Some(watched) = Watched::begin(env, handle, &owner) else {
-            self.generation = self.generation.wrapping_add(1);
-            table::vacate(self.slot);
+            table::vacate(self);
             return Err(fd);
         };
         self.state = state;
@@ -611,9 +610,7 @@ impl Socket {
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
-        *self = vacant;
-        table::vacate(self.slot);
+        table::vacate(self);
     }
 }
 
