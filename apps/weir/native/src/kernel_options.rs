@@ -49,10 +49,12 @@ pub fn find(name: Atom) -> Option<KernelOption> {
         (atoms::keepintvl(), IPPROTO_TCP, libc::TCP_KEEPINTVL, INT, SILENT),
         (atoms::user_timeout(), IPPROTO_TCP, libc::TCP_USER_TIMEOUT, INT, TOLD),
     ];
-    options
-        .into_iter()
-        .find(|option| option.0 == name)
-        .map(|(_, level, name, boolean, told)| KernelOption { level, name, boolean, told })
+    options.into_iter().find(|option| option.0 == name).map(|(_, level, name, boolean, told)| KernelOption {
+        level,
+        name,
+        boolean,
+        told,
+    })
 }
 
 /// Sets an option to bytes. The kernel derives the priority from the type of service; to the user they are two options.
