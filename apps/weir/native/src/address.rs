@@ -15,6 +15,9 @@ use crate::atoms;
 /// The bytes of a `sockaddr_un` before its path: the family.
 const FAMILY_SIZE: usize = std::mem::size_of::<libc::sa_family_t>();
 
+/// The longest path that leaves room for a null behind it; see unix(7).
+const PATH_MAX: usize = 107;
+
 /// Decodes an address. EINVAL for a local path that is too long.
 pub fn decode(term: Term) -> NifResult<rustix::io::Result<SocketAddrAny>> {
     if let Ok((ip, port)) = term.decode::<((u8, u8, u8, u8), u16)>() {
@@ -39,6 +42,7 @@ pub fn decode(term: Term) -> NifResult<rustix::io::Result<SocketAddrAny>> {
 /// A path, or a name in Linux's abstract namespace if it begins with a null. An empty one has the kernel choose a name.
 fn decode_local(path: &[u8]) -> rustix::io::Result<SocketAddrUnix> {
     match path {
+        [first, ..] if *first != 0 && path.len() > PATH_MAX => Err(Errno::INVAL),
         [] => Ok(SocketAddrUnix::new_unnamed()),
         [0, name @ ..] => SocketAddrUnix::new_abstract_name(name).map_err(|_| Errno::INVAL),
         // To the kernel a path ends with its first null.

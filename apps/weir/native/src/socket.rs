@@ -568,6 +568,9 @@ impl Socket {
     /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
     /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
     fn close_fd(&mut self) {
+        if self.prebound {
+            self.leave_fd();
+        }
         if let Some(fd) = self.fd.take() {
             if self.options.linger == Linger::Wait {
                 let off = libc::linger { l_onoff: 0, l_linger: 0 };
@@ -578,7 +581,8 @@ impl Socket {
         self.registered = false;
     }
 
-    /// Lets go of a descriptor that stays open. It would stay in its epoll as well.
+    /// Lets go of a descriptor that stays open, since whoever opened it closes it: its number may be somebody else's
+    /// after that. It would stay in its epoll as well.
     fn leave_fd(&mut self) {
         if let Some(fd) = self.fd.take() {
             if std::mem::replace(&mut self.registered, false) {
@@ -604,9 +608,6 @@ impl Socket {
         // Dropping what is watched takes all monitors back.
         for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
             message::down(env, self, subscriber);
-        }
-        if self.prebound {
-            self.leave_fd();
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
