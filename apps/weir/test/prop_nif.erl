@@ -131,7 +131,7 @@ edge() ->
 
 known() ->
     oneof([
-        true, false, once, flush, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
+        true, false, once, flush, background, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
         'weir \x{fc}',
         {127, 0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 1}, {256, 0, 0, 1}, {127, 0, 0}, {},
         [], <<>>, <<1:3>>, 4, 6
@@ -148,7 +148,8 @@ setting() ->
 option_name() ->
     oneof([
         active, mode, packet, nodelay, reuseaddr, reuseport, keepalive, sndbuf, recbuf, linger, buffer,
-        high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send,
+        send_timeout, send_timeout_close, exit_on_close, show_econnreset,
         {raw, integer(), integer(), oneof([integer(), binary()])}, nonsense
     ]).
 

@@ -271,13 +271,7 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
 }
 
 #[rustler::nif]
-fn sendfile_begin<'a>(
-    env: Env<'a>,
-    handle: Handle,
-    file: Binary<'a>,
-    offset: u64,
-    length: u64,
-) -> NifResult<Term<'a>> {
+fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {
     let number = file.as_slice().try_into().map_err(|_| Error::BadArg)?;
     let number = RawFd::from_ne_bytes(number);
     if number < 0 || offset > i64::MAX as u64 || length > i64::MAX as u64 {
@@ -365,7 +359,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    socket.options.active = crate::active::Active::Once;
+    socket.set_active(crate::active::Active::Once);
     options::activate(env, &mut socket, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
@@ -436,6 +430,8 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         socket.close_descriptor();
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
+    } else if when == atoms::background() {
+        socket.leave(env);
     } else {
         return Err(Error::BadArg);
     }

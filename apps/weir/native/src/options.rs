@@ -151,9 +151,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
     let mut activated = false;
     for setting in settings {
         match *setting {
-            Setting::Active(mode) => socket.options.active = mode,
+            Setting::Active(mode) => socket.set_active(mode),
             Setting::Count(n) => match socket.options.active.add(n) {
-                Counted::Mode(mode) => socket.options.active = mode,
+                Counted::Mode(mode) => socket.set_active(mode),
                 Counted::OutOfRange => return Err(Errno::INVAL),
                 Counted::Exhausted => {
                     socket.options.active = Active::Passive;
@@ -225,7 +225,8 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value));
             // What close has to know, by whatever way it was set.
             if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
-                && let Some(Ok(linger)) = fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
+                && let Some(Ok(linger)) =
+                    fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
             {
                 options.linger = Linger::from(linger);
             }
@@ -245,8 +246,6 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
 pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
     match socket.state {
         State::Connected => {
-            // Whoever asks again after the end is told again.
-            socket.readable |= std::mem::take(&mut socket.read_closed);
             input::serve(env, socket, work);
         }
         State::Closed => {

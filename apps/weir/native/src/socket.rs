@@ -13,8 +13,8 @@ use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
 use crate::send_queue::SendQueue;
-use crate::statistics::Statistics;
 use crate::sendfile::{self, Transfer};
+use crate::statistics::Statistics;
 use crate::{atoms, errno, message, pollset, sockopt, table};
 
 /// Where a socket is in its life.
@@ -184,9 +184,10 @@ pub struct Socket {
     pub hung_up: bool,
     /// End of input was reached and told.
     pub read_closed: bool,
-    /// Our side was shut down.
+    /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
+    /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
-    /// The owner is gone and the queue is still being sent, as the inet driver does.
+    /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
     /// The last read filled a large buffer: the next goes straight into a binary.
     pub bulk: bool,
@@ -291,6 +292,16 @@ impl Socket {
         self.options.active != Active::Passive
     }
 
+    /// Sets the active mode. Whoever turns to active after the end of input is told of it again; who only repeats the
+    /// mode is not.
+    pub fn set_active(&mut self, active: Active) {
+        let changed = std::mem::discriminant(&active) != std::mem::discriminant(&self.options.active);
+        self.options.active = active;
+        if changed && self.is_active() {
+            self.readable |= std::mem::take(&mut self.read_closed);
+        }
+    }
+
     /// Makes sure that the pollset hears of the socket from now on.
     pub fn register(&mut self) -> rustix::io::Result<()> {
         if self.registered {
@@ -358,9 +369,13 @@ impl Socket {
 
     /// A monitored process has died.
     pub fn process_died(&mut self, env: Env, monitor: Monitor) {
-        if !self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
-            return;
+        if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
+            self.leave(env);
         }
+    }
+
+    /// Closes the socket to all; what is queued is still sent.
+    pub fn leave(&mut self, env: Env) {
         // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
@@ -370,12 +385,13 @@ impl Socket {
         }
     }
 
-    /// Sends what is queued although nobody owns the socket any more. The kernel gives up on a peer that takes nothing,
+    /// Sends what is queued although nobody has the socket any more. The kernel gives up on a peer that takes nothing,
     /// so this ends.
     fn linger(&mut self, env: Env) {
         if let Some(receiver) = self.receiver.take() {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
+        self.tell_subscribers(env);
         self.lingering = true;
         self.owner = None;
         self.input = None;
@@ -433,12 +449,13 @@ impl Socket {
         // A reset is a close to all who did not ask.
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
+        let waits = |output: &Box<Output>| !output.waiting.is_empty() || output.transfer.is_some();
+        let blocked = self.output.as_ref().is_some_and(waits);
         if self.options.exit_on_close {
-            let blocked = self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
             sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
-            self.late_send_error = !blocked && error.is_none();
         }
+        self.late_send_error = !blocked && error.is_none();
         self.input = None;
         self.read_closed = true;
         if self.is_active() {
@@ -481,7 +498,7 @@ impl Socket {
                 self.answer(env, receiver.waiter, (atoms::error(), reason));
             }
             self.close_descriptor();
-            self.late_send_error = !somebody_sends;
+            self.late_send_error |= !somebody_sends;
             self.late_recv_error = true;
             self.late_econnreset = show;
         }
@@ -533,6 +550,13 @@ impl Socket {
         self.registered = false;
     }
 
+    /// Tells those who watch the socket that it is closed. Dropping what it watches itself takes all monitors back.
+    fn tell_subscribers(&mut self, env: Env) {
+        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
+            message::down(env, self, subscriber);
+        }
+    }
+
     /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
     /// is left is a vacant slot; nothing may be written to it.
     pub fn release(&mut self, env: Env) {
@@ -546,10 +570,7 @@ impl Socket {
             self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
         }
         self.fail_senders(env, atoms::closed());
-        // Dropping what is watched takes all monitors back.
-        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
-            message::down(env, self, subscriber);
-        }
+        self.tell_subscribers(env);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
