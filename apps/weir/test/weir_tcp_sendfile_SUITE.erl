@@ -8,7 +8,7 @@
 
 -import(weir_test_peer, [
     socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1, wait_until/1, kill/1,
-    pid/1, keep/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, reset/1,
+    pid/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, reset/1,
     descriptors/0
 ]).
 
@@ -77,6 +77,7 @@ cases() ->
         socket_closed_meanwhile,
         send_timeout_close_meanwhile,
         owner_killed_meanwhile,
+        ended_at_any_moment,
         file_deleted_meanwhile,
         file_truncated_meanwhile,
         file_grows_meanwhile
@@ -611,6 +612,37 @@ owner_killed_meanwhile(Config) ->
     ?assert(byte_size(Received) < 500000),
     ?assert(Received =:= binary:part(Contents, 0, byte_size(Received))),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+%% Also while the kernel is at it, outside all locks.
+ended_at_any_moment(Config) ->
+    Contents = contents(16 * 1024 * 1024),
+    Name = file(Config, Contents),
+    Before = descriptors(),
+    [
+        begin
+            {Socket, Peer} = pair(Config),
+            Sender = async(fun() ->
+                receive
+                    go -> file:sendfile(Name, Socket)
+                end
+            end),
+            ok = gen_tcp:controlling_process(Socket, pid(Sender)),
+            Reader = async(fun() -> recv_all(Peer) end),
+            pid(Sender) ! go,
+            receive
+                never_sent -> ok
+            after N rem 8 -> ok
+            end,
+            ok = End(Socket, Sender),
+            {Received, _} = await(Reader),
+            ?assert(Received =:= binary:part(Contents, 0, byte_size(Received))),
+            ok = kill(Sender),
+            ok = gen_tcp:close(Peer)
+        end
+     || N <- lists:seq(1, 16),
+        End <- [fun(Socket, _) -> gen_tcp:close(Socket) end, fun(_, Sender) -> kill(Sender) end]
+    ],
+    wait_until(fun() -> descriptors() =< Before end).
 
 file_deleted_meanwhile(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),

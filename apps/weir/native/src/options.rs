@@ -151,9 +151,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
     let mut activated = false;
     for setting in settings {
         match *setting {
-            Setting::Active(mode) => socket.set_active(mode),
+            Setting::Active(mode) => socket.options.active = mode,
             Setting::Count(n) => match socket.options.active.add(n) {
-                Counted::Mode(mode) => socket.set_active(mode),
+                Counted::Mode(mode) => socket.options.active = mode,
                 Counted::OutOfRange => return Err(Errno::INVAL),
                 Counted::Exhausted => {
                     socket.options.active = Active::Passive;

@@ -182,7 +182,7 @@ pub struct Socket {
     pub writable: bool,
     /// The peer has closed or the connection failed: a short read is not the last word.
     pub hung_up: bool,
-    /// End of input was reached and told.
+    /// End of input was reached and told by a message, which is not repeated.
     pub read_closed: bool,
     /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
     /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
@@ -290,16 +290,6 @@ impl Socket {
     /// Whether data that comes now has somebody to go to.
     pub fn is_active(&self) -> bool {
         self.options.active != Active::Passive
-    }
-
-    /// Sets the active mode. Whoever turns to active after the end of input is told of it again; who only repeats the
-    /// mode is not.
-    pub fn set_active(&mut self, active: Active) {
-        let changed = std::mem::discriminant(&active) != std::mem::discriminant(&self.options.active);
-        self.options.active = active;
-        if changed && self.is_active() {
-            self.readable |= std::mem::take(&mut self.read_closed);
-        }
     }
 
     /// Makes sure that the pollset hears of the socket from now on.
@@ -457,7 +447,7 @@ impl Socket {
         }
         self.late_send_error = !blocked && error.is_none();
         self.input = None;
-        self.read_closed = true;
+        self.read_closed |= self.is_active();
         if self.is_active() {
             if error.is_some() {
                 message::error(env, self, reason);
