@@ -104,13 +104,12 @@ pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
 
 /// Shuts one or both directions down; writing after the last queued byte and the end of a file that is being sent.
 pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
-    if how != Shutdown::Read {
-        if let Some(output) = &mut socket.output
-            && (!output.queue.is_empty() || output.transfer.is_some())
-        {
-            output.shutdown = Some(how);
-            return Ok(());
-        }
+    if how != Shutdown::Read
+        && let Some(output) = &mut socket.output
+        && (!output.queue.is_empty() || output.transfer.is_some())
+    {
+        output.shutdown = Some(how);
+        return Ok(());
     }
     let Some(fd) = &socket.fd else {
         return Err(Errno::NOTCONN);

@@ -439,8 +439,8 @@ impl Socket {
         // A reset is a close to all who did not ask.
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
-        let waits = |output: &Box<Output>| !output.waiting.is_empty() || output.transfer.is_some();
-        let blocked = self.output.as_ref().is_some_and(waits);
+        let blocked =
+            self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
         if self.options.exit_on_close {
             sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
