@@ -142,14 +142,15 @@ setting() ->
         {4, {option_name(), oneof([true, false, once, 0, 1, integer(), a_number(), any()])}},
         {1, {raw, integer(), integer(), binary()}},
         {1, {linger, {boolean(), integer()}}},
+        {1, {packet, oneof([1, 2, 4, asn1, cdr, sunrm, fcgi, tpkt, line, http, httph, http_bin, httph_bin])}},
         {1, any()}
     ]).
 
 option_name() ->
     oneof([
         active, mode, packet, nodelay, reuseaddr, reuseport, keepalive, sndbuf, recbuf, linger, buffer,
-        high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send,
-        send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        packet_size, line_delimiter, header, deliver, high_watermark, low_watermark, high_msgq_watermark,
+        low_msgq_watermark, delay_send, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
         {raw, integer(), integer(), oneof([integer(), binary()])}, nonsense
     ]).
 
@@ -174,11 +175,12 @@ is_documented(connect, {wait, Operation}) -> is_integer(Operation);
 is_documented(connect, Result) -> Result =:= ok;
 is_documented(send, {Tag, Operation, _}) -> lists:member(Tag, [wait, full]) andalso is_integer(Operation);
 is_documented(send, Result) -> Result =:= ok;
+is_documented(recv, {ok, http_eoh}) -> true;
+is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data) orelse is_tuple(Data);
 is_documented(sendfile_begin, Result) -> Result =:= ok;
 is_documented(sendfile_continue, {ok, Sent}) -> is_integer(Sent);
 is_documented(sendfile_continue, {wait, Operation}) -> is_integer(Operation);
 is_documented(sendfile_continue, Result) -> Result =:= more;
-is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data);
 is_documented(recv, {wait, Operation}) -> is_integer(Operation);
 is_documented(unrecv, Result) -> Result =:= ok;
 is_documented(cancel, Result) -> Result =:= ok;

@@ -49,6 +49,7 @@ cases() ->
         shutdown_read_after_data,
         shutdown_read_that_is_survived,
         end_of_input_is_told_once,
+        unrecv_after_the_end_of_input,
         shutdown_of_a_listener,
         shutdown_after_the_peer_closed,
         shutdown_after_a_reset,
@@ -248,6 +249,14 @@ end_of_input_is_told_once(Config) ->
         end,
         [{End, Active} || End <- Ends, Active <- [true, once, 3, false]]
     ).
+
+unrecv_after_the_end_of_input(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {exit_on_close, false}]),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual(ok, gen_tcp:unrecv(Socket, <<"back">>)),
+    ?assertEqual({tcp, Socket, <<"back">>}, next_message()),
+    assert_no_message().
 
 shutdown_of_a_listener(Config) ->
     {Listener, _Port} = listen(Config, []),

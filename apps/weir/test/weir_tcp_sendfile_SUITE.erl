@@ -355,14 +355,10 @@ active_socket(Config) ->
 
 packet_length_is_not_added(Config) ->
     {Socket, Peer} = pair(Config),
-    case inet:setopts(Socket, [{packet, 4}]) of
-        ok ->
-            ?assertEqual({ok, 5}, file:sendfile(file(Config, <<"plain">>), Socket)),
-            ok = gen_tcp:send(Socket, <<"framed">>),
-            ?assertEqual(<<"plain", 6:32, "framed">>, recv_exactly(Peer, 15));
-        {error, einval} ->
-            {skip, "no packet types"}
-    end.
+    ok = inet:setopts(Socket, [{packet, 4}]),
+    ?assertEqual({ok, 5}, file:sendfile(file(Config, <<"plain">>), Socket)),
+    ok = gen_tcp:send(Socket, <<"framed">>),
+    ?assertEqual(<<"plain", 6:32, "framed">>, recv_exactly(Peer, 15)).
 
 %% A file is not counted among what is sent.
 statistics(Config) ->

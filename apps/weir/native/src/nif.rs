@@ -14,6 +14,7 @@ use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, T
 use crate::handle::Handle;
 use crate::options::Setting;
 use crate::output::Sent;
+use crate::packet::Packet;
 use crate::pollset::Sleep;
 use crate::sendfile::{Next, Progress};
 use crate::socket::{Linger, Options, Reason, Socket, State, Waiter};
@@ -313,6 +314,9 @@ fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult
         return Ok(failed(env, socket.receive_refused()));
     }
     if socket.is_active() {
+        return Ok(failed(env, atoms::einval()));
+    }
+    if length != 0 && socket.options.packet != Packet::Raw {
         return Ok(failed(env, atoms::einval()));
     }
     if length > LENGTH_MAX {

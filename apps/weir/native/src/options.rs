@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
 
 use crate::active::{Active, Counted};
+use crate::packet::Packet;
 use crate::socket::{Linger, Socket, State};
 use crate::work::Work;
 use crate::{atoms, input, message, sockopt};
@@ -33,8 +34,11 @@ pub enum Setting<'a> {
     DelaySend(bool),
     ExitOnClose(bool),
     ShowEconnreset(bool),
-    /// `{packet, raw}`, the only one there is.
-    Packet,
+    Packet(Packet),
+    PacketSize(u32),
+    LineDelimiter(u8),
+    Header(u32),
+    DeliverPort(bool),
 }
 
 /// Options of type int or boolean that are the kernel's alone.
@@ -78,10 +82,20 @@ impl<'a> Setting<'a> {
             return one_of(value, &[(atoms::list(), true), (atoms::binary(), false)]).map(Setting::List);
         }
         if name == atoms::packet() {
-            return match value.decode::<i64>() {
-                Ok(0) => Ok(Setting::Packet),
-                _ => one_of(value, &[(atoms::raw(), ())]).map(|()| Setting::Packet),
-            };
+            return packet(value).map(Setting::Packet);
+        }
+        if name == atoms::packet_size() {
+            return Ok(Setting::PacketSize(value.decode()?));
+        }
+        if name == atoms::line_delimiter() {
+            // The inet driver keeps the low byte of any number.
+            return Ok(Setting::LineDelimiter(value.decode::<i32>()? as u8));
+        }
+        if name == atoms::header() {
+            return Ok(Setting::Header(value.decode()?));
+        }
+        if name == atoms::deliver() {
+            return one_of(value, &[(atoms::port(), true), (atoms::term(), false)]).map(Setting::DeliverPort);
         }
         if name == atoms::send_timeout() {
             return match value.decode::<u32>() {
@@ -125,6 +139,34 @@ fn active(value: Term) -> NifResult<Setting> {
     one_of(value, &modes).map(Setting::Active)
 }
 
+/// Packet types by their names; those of a length are numbers.
+fn packet_names() -> [(Atom, Packet); 11] {
+    [
+        (atoms::raw(), Packet::Raw),
+        (atoms::asn1(), Packet::Asn1),
+        (atoms::sunrm(), Packet::Sunrm),
+        (atoms::cdr(), Packet::Cdr),
+        (atoms::fcgi(), Packet::Fcgi),
+        (atoms::tpkt(), Packet::Tpkt),
+        (atoms::line(), Packet::Line),
+        (atoms::http(), Packet::Http),
+        (atoms::httph(), Packet::Httph),
+        (atoms::http_bin(), Packet::HttpBin),
+        (atoms::httph_bin(), Packet::HttphBin),
+    ]
+}
+
+fn packet(value: Term) -> NifResult<Packet> {
+    match value.decode::<u32>() {
+        Ok(0) => Ok(Packet::Raw),
+        Ok(1) => Ok(Packet::One),
+        Ok(2) => Ok(Packet::Two),
+        Ok(4) => Ok(Packet::Four),
+        Ok(_) => Err(Error::BadArg),
+        Err(_) => one_of(value, &packet_names()),
+    }
+}
+
 /// A number of bytes; as in the inet driver a negative one is none.
 fn natural(value: Term) -> NifResult<u32> {
     value.decode::<i32>().map(|n| n.max(0) as u32)
@@ -162,7 +204,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             },
             _ => apply(socket, setting)?,
         }
-        activated |= matches!(setting, Setting::Active(_) | Setting::Count(_)) && socket.is_active();
+        // What waits may be a packet of the new type.
+        activated |=
+            matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
     }
     if activated {
         activate(env, socket, work);
@@ -175,7 +219,12 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
-        Setting::Active(_) | Setting::Count(_) | Setting::Packet => {}
+        Setting::Active(_) | Setting::Count(_) => {}
+        Setting::Packet(packet) => options.packet = *packet,
+        Setting::PacketSize(size) => options.packet_size = *size,
+        Setting::LineDelimiter(delimiter) => options.line_delimiter = *delimiter,
+        Setting::Header(size) => options.header = *size,
+        Setting::DeliverPort(port) => options.deliver_port = *port,
         Setting::List(list) => options.list = *list,
         Setting::Buffer(size) => {
             options.buffer = (*size).max(1);
@@ -245,9 +294,7 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
 /// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
 pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
     match socket.state {
-        State::Connected => {
-            input::serve(env, socket, work);
-        }
+        State::Connected => input::serve(env, socket, work),
         State::Closed => {
             if std::mem::take(&mut socket.late_econnreset) {
                 message::error(env, socket, atoms::econnreset());
@@ -294,7 +341,17 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     } else if option == atoms::mode() {
         if options.list { atoms::list() } else { atoms::binary() }.encode(env)
     } else if option == atoms::packet() {
-        0.encode(env)
+        match options.packet {
+            Packet::Raw => 0.encode(env),
+            Packet::One | Packet::Two | Packet::Four => options.packet.header_size().encode(env),
+            packet => packet_names().iter().find(|(_, named)| *named == packet).map(|(name, _)| name).encode(env),
+        }
+    } else if option == atoms::packet_size() {
+        options.packet_size.encode(env)
+    } else if option == atoms::header() {
+        options.header.encode(env)
+    } else if option == atoms::deliver() {
+        if options.deliver_port { atoms::port() } else { atoms::term() }.encode(env)
     } else if option == atoms::buffer() {
         options.buffer.encode(env)
     } else if option == atoms::high_watermark() {

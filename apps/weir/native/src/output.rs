@@ -9,6 +9,7 @@ use rustler::{Binary, Env};
 
 use crate::counters::add;
 use crate::held::HeldBinary;
+use crate::packet;
 use crate::send_queue::SendQueue;
 use crate::socket::{Output, Reason, SendWait, Socket, State, Waiter};
 use crate::work::Work;
@@ -47,7 +48,12 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
             return Sent::Full(await_queue(env, socket, SendWait::Refused));
         }
     }
-    let size = parts.iter().map(|part| part.len()).sum();
+    let body = parts.iter().map(|part| part.len()).sum();
+    let Some((header, header_size)) = packet::header(socket.options.packet, body) else {
+        return Sent::Failed(atoms::emsgsize());
+    };
+    let header = &header[..header_size];
+    let size = header.len() + body;
     socket.statistics.sent.count(size);
     if size == 0 {
         return Sent::Done;
@@ -56,7 +62,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
     let at_once = !waiting && !socket.options.delay_send;
     let mut written = 0;
     while at_once && socket.writable && written < size && !work.is_over() {
-        match write_parts(socket, parts, written, work) {
+        match write_parts(socket, header, parts, written, work) {
             Ok(n) => written += n,
             Err(errno) => return Sent::Failed(socket.output_failed(env, errno, true)),
         }
@@ -67,7 +73,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
     if let Err(errno) = socket.register() {
         return Sent::Failed(socket.output_failed(env, errno, true));
     }
-    enqueue(socket, parts, written);
+    enqueue(socket, header, parts, written);
     if socket.writable && !waiting {
         // The call has done enough, or is asked not to; the poller writes the rest.
         socket.enqueue(env);
@@ -187,9 +193,12 @@ pub fn empty() -> Box<Output> {
     Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
 }
 
-/// Queues `parts` but for their first `skip` bytes.
-fn enqueue(socket: &mut Socket, parts: &[Binary], mut skip: usize) {
+/// Queues `header` and `parts` but for their first `skip` bytes.
+fn enqueue(socket: &mut Socket, header: &[u8], parts: &[Binary], mut skip: usize) {
     let output = socket.output.get_or_insert_with(empty);
+    let skipped = skip.min(header.len());
+    skip -= skipped;
+    output.queue.push_copy(&header[skipped..]);
     for part in parts {
         let bytes = part.as_slice();
         let skipped = skip.min(bytes.len());
@@ -201,12 +210,20 @@ fn enqueue(socket: &mut Socket, parts: &[Binary], mut skip: usize) {
     }
 }
 
-/// One write of `parts` but for their first `skip` bytes.
-fn write_parts(socket: &mut Socket, parts: &[Binary], mut skip: usize, work: &mut Work) -> rustix::io::Result<usize> {
+/// One write of `header` and `parts` but for their first `skip` bytes.
+fn write_parts(
+    socket: &mut Socket,
+    header: &[u8],
+    parts: &[Binary],
+    mut skip: usize,
+    work: &mut Work,
+) -> rustix::io::Result<usize> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::NOTCONN);
     };
-    if let [part] = parts {
+    if let [part] = parts
+        && header.is_empty()
+    {
         let bytes = &part.as_slice()[skip..];
         let bytes = &bytes[..bytes.len().min(WRITE)];
         let result = retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL));
@@ -214,8 +231,7 @@ fn write_parts(socket: &mut Socket, parts: &[Binary], mut skip: usize, work: &mu
     }
     let mut slices = [IoSlice::new(&[]); SLICES];
     let (mut count, mut total) = (0, 0);
-    for part in parts {
-        let bytes = part.as_slice();
+    for bytes in std::iter::once(header).chain(parts.iter().map(|part| part.as_slice())) {
         let skipped = skip.min(bytes.len());
         skip -= skipped;
         let bytes = &bytes[skipped..];

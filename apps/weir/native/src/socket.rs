@@ -12,6 +12,7 @@ use crate::handle::Handle;
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
+use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
 use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
@@ -64,6 +65,15 @@ pub struct Options {
     pub linger: Linger,
     /// Milliseconds; none is infinity.
     pub send_timeout: Option<u32>,
+    pub packet: Packet,
+    /// The most bytes of a packet's body; zero is no limit.
+    pub packet_size: u32,
+    /// The last byte of a line.
+    pub line_delimiter: u8,
+    /// Data is delivered as `{Socket, {data, List}}`, as ports do.
+    pub deliver_port: bool,
+    /// So many bytes of a binary are delivered as a list in front of the rest.
+    pub header: u32,
     /// The most bytes of one message or one `recv(S, 0)`. It grows with `recbuf` unless it was set.
     pub buffer: u32,
     pub buffer_set: bool,
@@ -93,6 +103,11 @@ impl Default for Options {
             send_timeout_close: false,
             linger: Linger::Off,
             send_timeout: None,
+            packet: Packet::Raw,
+            packet_size: 0,
+            line_delimiter: b'\n',
+            deliver_port: false,
+            header: 0,
             buffer: DEFAULT_BUFFER,
             buffer_set: false,
             high_watermark: DEFAULT_HIGH_WATERMARK,
@@ -101,6 +116,13 @@ impl Default for Options {
             low_msgq_watermark: DEFAULT_LOW_WATERMARK,
             delay_send: false,
         }
+    }
+}
+
+impl Options {
+    /// What bounds a packet.
+    pub fn limits(&self) -> Limits {
+        Limits { packet_size: self.packet_size as usize, buffer: self.buffer as usize, delimiter: self.line_delimiter }
     }
 }
 
@@ -189,6 +211,8 @@ pub struct Socket {
     pub write_shut: bool,
     /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
+    /// The first line of an HTTP message has been taken, and its header fields are next.
+    pub in_http_headers: bool,
     /// The last read filled a large buffer: the next goes straight into a binary.
     pub bulk: bool,
     /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
@@ -227,6 +251,7 @@ impl Socket {
             read_closed: false,
             write_shut: false,
             lingering: false,
+            in_http_headers: false,
             bulk: false,
             late_send_error: false,
             late_recv_error: false,
