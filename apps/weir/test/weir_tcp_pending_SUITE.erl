@@ -158,9 +158,15 @@ shutdown_write_then_reset(Config) ->
     {Socket, Peer, _Data} = pending(Config, [{show_econnreset, true}]),
     ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
     ok = reset(Peer),
-    ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0, 5000)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0, 5000)),
+    %% Who waits in recv while it is writing that fails is told, and so is the next.
+    ?assert(lists:member(econnreset, reasons_of_recv(Socket))),
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
+
+reasons_of_recv(Socket) ->
+    case gen_tcp:recv(Socket, 0, 5000) of
+        {error, enotconn} -> [];
+        {error, Reason} -> [Reason | reasons_of_recv(Socket)]
+    end.
 
 shutdown_write_then_reset_active(Config) ->
     {Socket, Peer, _Data} = pending(Config, [{active, true}, {show_econnreset, true}]),

@@ -118,6 +118,11 @@ pending(Socket) ->
 is_weir(Config) ->
     proplists:get_value(backend, Config) =/= [].
 
+%% Later releases of stock than 25 tell the news to send once more.
+assert_refused(Config, Socket) ->
+    {error, Reason} = gen_tcp:send(Socket, <<"x">>),
+    ?assert(Reason =:= enotconn orelse not is_weir(Config)).
+
 %% Hands the socket to a process that sends the file, and waits until it waits.
 %% The process opens the file: nobody else may use it.
 stuck(Socket, Name) ->
@@ -316,7 +321,7 @@ file_that_cannot_be_read(Config) ->
     File = open_with(file(Config, <<"write only">>), [append, raw, binary]),
     ?assertEqual({error, ebadf}, send_whole(File, Socket)),
     ok = file:close(File),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    assert_refused(Config, Socket),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
     ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)),
     ?assertEqual({<<>>, closed}, recv_all(Peer)).
@@ -510,7 +515,7 @@ socket_that_the_peer_closed(Config) ->
     %% The first ones may go out before the answer to them is known.
     wait_until(fun() -> file:sendfile(Name, Socket) =:= {error, closed} end),
     ?assertEqual({error, enotconn}, file:sendfile(Name, Socket)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    assert_refused(Config, Socket),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)).
 
 after_shutdown_write(Config) ->
@@ -535,7 +540,7 @@ peer_resets_meanwhile(Config) ->
             Sender = stuck(Socket, file(Config, contents(500000))),
             ok = reset(Peer),
             ?assertEqual({error, closed}, await(Sender)),
-            ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+            assert_refused(Config, Socket),
             ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, 1000))
         end,
         [{false, closed}, {true, econnreset}]
