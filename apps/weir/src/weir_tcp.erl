@@ -289,7 +289,7 @@ close_flushed(Handle, Operation) ->
             _ -> ?CLOSE_MS
         end,
     await_flush(Handle, Operation, erlang:monotonic_time(millisecond) + Limit, pending(Handle)),
-    _ = weir_nif:close(Handle, now),
+    _ = weir_nif:close(Handle, background),
     ok.
 
 await_flush(Handle, Operation, Deadline, Pending) ->

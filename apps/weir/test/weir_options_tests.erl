@@ -44,13 +44,15 @@ limits_test_() ->
         {send_timeout, infinity}, {send_timeout, 0}, {send_timeout, 16#ffffffff},
         {recbuf, 0}, {sndbuf, 16#7fffffff}, {buffer, -1}, {high_watermark, -16#80000000}, {low_watermark, 1},
         {nodelay, true}, {reuseaddr, false}, {keepalive, true}, {send_timeout_close, false},
-        {exit_on_close, true}, {show_econnreset, false}
+        {exit_on_close, true}, {show_econnreset, false},
+        {delay_send, true}, {high_msgq_watermark, 1}, {low_msgq_watermark, -16#80000000}
     ],
     Bad = [
         {active, 32768}, {active, -32769}, {active, twice}, {active, 1.0}, {mode, tuple}, {packet, 3},
         {linger, true}, {linger, {true, 16#80000000}}, {linger, {1, 0}},
         {send_timeout, -1}, {send_timeout, 16#100000000}, {recbuf, 16#80000000}, {sndbuf, many},
-        {nodelay, 1}, {keepalive, yes}, {no_such_option, true}, no_such_option, {nodelay}, {"nodelay", true}, 17,
+        {nodelay, 1}, {keepalive, yes}, {delay_send, 1}, {high_msgq_watermark, 1.0}, {low_msgq_watermark, many},
+        {no_such_option, true}, no_such_option, {nodelay}, {"nodelay", true}, 17,
         {raw, 6, 1, 1}, {raw, 6, 16#80000000, <<>>}, {raw, six, 1, <<>>}, {raw, {6, 1}}
     ],
     [{lists:flatten(io_lib:format("~0p", [Option])), fun() -> good(Option) end} || Option <- Good] ++

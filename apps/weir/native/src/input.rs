@@ -76,7 +76,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
         }
     }
-    while socket.is_active() && !socket.read_closed {
+    while socket.is_active() {
         if work.is_over() {
             return socket.enqueue(env);
         }
@@ -91,6 +91,9 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
             Taken::Missing(missing) => missing,
         };
+        if socket.read_closed {
+            return;
+        }
         if !socket.readable {
             if let Err(errno) = socket.register() {
                 socket.input_ended(env, Some(errno));

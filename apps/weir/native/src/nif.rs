@@ -449,6 +449,8 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         socket.close_descriptor();
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
+    } else if when == atoms::background() {
+        socket.leave(env);
     } else {
         return Err(Error::BadArg);
     }

@@ -297,11 +297,7 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
 /// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
 pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
     match socket.state {
-        State::Connected => {
-            // Whoever asks again after the end is told again.
-            socket.readable |= std::mem::take(&mut socket.read_closed);
-            input::serve(env, socket, work);
-        }
+        State::Connected => input::serve(env, socket, work),
         State::Closed => {
             if std::mem::take(&mut socket.late_econnreset) {
                 message::error(env, socket, atoms::econnreset());
