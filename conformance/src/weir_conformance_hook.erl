@@ -19,16 +19,23 @@
     | {skipped, case_name(), Reason :: string()}.
 %% A case that has ended has passed unless it failed or was skipped; one that has not took the node with it.
 
--record(state, {file :: file:filename(), start = 0 :: integer(), counts = {0, 0} :: {integer(), integer()}}).
+-record(state, {file :: file:filename(), only :: [atom()], start = 0 :: integer(), counts = {0, 0} :: {integer(), integer()}}).
 
-%% @doc Called by Common Test with the name of the file.
--spec init(term(), file:filename()) -> {ok, #state{}}.
-init(_Id, File) ->
+%% @doc Called by Common Test with the name of the file and the cases to run, none for all. Others are passed over,
+%% whichever groups they are in, and not written down.
+-spec init(term(), {file:filename(), Only :: [atom()]}) -> {ok, #state{}}.
+init(_Id, {File, Only}) ->
     ok = weir_conformance_gen_tcp:start_counting(),
-    {ok, #state{file = File}}.
+    {ok, #state{file = File, only = Only}}.
 
--spec pre_init_per_testcase(module(), atom(), Config, #state{}) -> {Config, #state{}}.
-pre_init_per_testcase(Suite, Case, Config, State) ->
+-spec pre_init_per_testcase(module(), atom(), Config, #state{}) -> {Config | {skip, passed_over}, #state{}}.
+pre_init_per_testcase(Suite, Case, Config, State = #state{only = Only}) ->
+    case Only =:= [] orelse lists:member(Case, Only) of
+        true -> started(Suite, Case, Config, State);
+        false -> {{skip, passed_over}, State}
+    end.
+
+started(Suite, Case, Config, State) ->
     write(State, {started, {Suite, Case}}),
     {Config, State#state{
         start = erlang:monotonic_time(millisecond),
@@ -48,6 +55,8 @@ on_tc_fail(Suite, Case, Reason, State) ->
     State.
 
 -spec on_tc_skip(module(), atom() | {atom(), term()}, term(), #state{}) -> #state{}.
+on_tc_skip(_Suite, _Case, {tc_user_skip, passed_over}, State) ->
+    State;
 on_tc_skip(Suite, Case, Reason, State) ->
     write(State, {skipped, {Suite, name(Case)}, text(Reason)}),
     State.

@@ -1,7 +1,7 @@
 %% @doc One suite in a fresh node: with OTP's TCP module, or with Weir's for the whole VM.
 -module(weir_conformance_node).
 
--export([run/4]).
+-export([run/5]).
 -export([main/0]).
 
 -export_type([side/0, result/0]).
@@ -17,13 +17,14 @@
 }.
 %% What became of a case, and how many sockets it has asked for.
 
-%% @doc Runs cases of a suite (`all' or a list) that was built in a directory, within a limit in milliseconds, with its
+%% @doc Runs cases of a suite (all, or a list of names) that was built in a directory, within a limit in milliseconds, with its
 %% logs under another one. The node and the nodes that the suite starts get the VM's TCP module by an inetrc file, as a
 %% user would have it.
--spec run(side(), module(), Directories, Limit) -> #{Case :: atom() => result()} when
+-spec run(side(), module(), Cases, Directories, Limit) -> #{Case :: atom() => result()} when
+    Cases :: all | [atom()],
     Directories :: #{suites := file:filename(), logs := file:filename()},
     Limit :: timeout().
-run(Side, Suite, #{suites := Suites, logs := Logs}, Limit) ->
+run(Side, Suite, Cases, #{suites := Suites, logs := Logs}, Limit) ->
     Events = filename:join(Logs, "events"),
     ok = filelib:ensure_dir(Events),
     _ = file:delete(Events),
@@ -32,7 +33,8 @@ run(Side, Suite, #{suites := Suites, logs := Logs}, Limit) ->
     Name = lists:concat(["weir_conformance_", Side, "_", os:getpid()]),
     Output = weir_conformance_program:run(
         filename:join([code:root_dir(), "bin", "erl"]),
-        ["-noinput", "-sname", Name, "-pa", Suites, "-s", ?MODULE_STRING, "main", "-extra", Suites, atom_to_list(Suite), Logs, Events],
+        ["-noinput", "-sname", Name, "-pa", Suites, "-s", ?MODULE_STRING, "main", "-extra", Suites, Logs, Events] ++
+            [atom_to_list(Suite) | [atom_to_list(Case) || Cases =/= all, Case <- Cases]],
         #{env => [{"ERL_LIBS", libraries()}, {"ERL_INETRC", Inetrc}], cd => Logs, limit => Limit}
     ),
     ok = file:write_file(filename:join(Logs, "console"), element(2, Output)),
@@ -52,14 +54,14 @@ libraries() ->
 %% @doc What the node does: runs the suite and halts.
 -spec main() -> no_return().
 main() ->
-    [Suites, Suite, Logs, Events] = init:get_plain_arguments(),
+    [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
     Result = ct:run_test([
         {dir, Suites},
         {suite, [list_to_atom(Suite)]},
         {logdir, Logs},
         {auto_compile, false},
         {basic_html, true},
-        {ct_hooks, [{weir_conformance_hook, Events}]}
+        {ct_hooks, [{weir_conformance_hook, {Events, [list_to_atom(Case) || Case <- Cases]}}]}
     ]),
     io:format("~tp~n", [Result]),
     halt().
