@@ -10,20 +10,22 @@
 %% For a suite that hangs; each takes a minute or two, and gen_tcp_misc four.
 -define(LIMIT, 420_000).
 
-%% @doc Runs everything and halts: with 1 if a case is worse without a reason. The arguments behind `-extra' are the
-%% unpacked source of OTP, a directory to work in, and one for the table that is kept.
+%% @doc Runs the suites and halts: with 1 if a case is worse without a reason. The arguments behind `-extra' are the
+%% unpacked source of OTP, a directory to work in, one for the table that is kept, and the suites if not all.
 -spec main() -> no_return().
 main() ->
-    [Source, Work, Kept] = init:get_plain_arguments(),
+    [Source, Work, Kept | Names] = init:get_plain_arguments(),
     Reasons = weir_conformance_reasons:read(
         filename:join(code:priv_dir(?MODULE), "differences.terms"), filename:join("docs", "differences.md")
     ),
-    Rows = rows(Source, Work, Reasons),
+    Suites = suites(Names),
+    build(Source, Work),
+    Rows = [Row || Suite <- Suites, Row <- compare(Suite, Work, Reasons)],
     io:put_chars(["\n", weir_conformance_table:text(Rows)]),
-    Version = string:trim(version()),
-    File = filename:join(Kept, ["otp-", hd(string:split(Version, ".")), ".md"]),
-    Title = ["OTP's suites on OTP ", Version, " and on Weir"],
-    ok = file:write_file(File, unicode:characters_to_binary(weir_conformance_table:markdown(Title, Rows))),
+    case Names of
+        [] -> keep(Kept, Rows);
+        _ -> ok
+    end,
     halt(
         case [Row || Row = #{verdict := worse, reason := undefined} <- Rows] of
             [] -> 0;
@@ -31,23 +33,40 @@ main() ->
         end
     ).
 
-version() ->
-    File = filename:join([code:root_dir(), "releases", erlang:system_info(otp_release), "OTP_VERSION"]),
-    {ok, Version} = file:read_file(File),
-    binary_to_list(Version).
+suites([]) ->
+    weir_conformance_suites:all();
+suites(Names) ->
+    case [Name || Name <- Names, not lists:member(Name, [atom_to_list(Suite) || Suite <- weir_conformance_suites:all()])] of
+        [] ->
+            [list_to_atom(Name) || Name <- Names];
+        Unknown ->
+            say("not among the suites: ~p; they are ~p", [Unknown, weir_conformance_suites:all()]),
+            halt(2)
+    end.
 
-rows(Source, Work, Reasons) ->
+build(Source, Work) ->
     lists:foreach(
         fun(Side) ->
             say("building OTP's suites for ~s", [Side]),
             weir_conformance_suites:build(Source, directory(Work, Side, "suites"), compiler_options(Side))
         end,
         [stock, weir]
-    ),
-    [Row || Suite <- weir_conformance_suites:all(), Row <- compare(Suite, Work, Reasons)].
+    ).
 
 compiler_options(stock) -> [];
 compiler_options(weir) -> [{parse_transform, weir_conformance_transform}].
+
+keep(Directory, Rows) ->
+    Version = otp_version(),
+    [Release | _] = string:split(Version, "."),
+    Title = ["OTP's suites on OTP ", Version, " and on Weir"],
+    File = filename:join(Directory, ["otp-", Release, ".md"]),
+    ok = file:write_file(File, unicode:characters_to_binary(weir_conformance_table:markdown(Title, Rows))).
+
+otp_version() ->
+    File = filename:join([code:root_dir(), "releases", erlang:system_info(otp_release), "OTP_VERSION"]),
+    {ok, Version} = file:read_file(File),
+    string:trim(binary_to_list(Version)).
 
 directory(Work, Side, Name) -> filename:join([Work, atom_to_list(Side), Name]).
 

@@ -23,10 +23,12 @@
 
 %% @doc Called by Common Test with the name of the file and the cases to run, none for all. Others are passed over,
 %% whichever groups they are in, and not written down.
--spec init(term(), {file:filename(), Only :: [atom()]}) -> {ok, #state{}}.
+%%
+%% The priority puts us behind OTP's own hook, which does not know of a case that another hook passes over.
+-spec init(term(), {file:filename(), Only :: [atom()]}) -> {ok, #state{}, Priority :: integer()}.
 init(_Id, {File, Only}) ->
     ok = weir_conformance_gen_tcp:start_counting(),
-    {ok, #state{file = File, only = Only}}.
+    {ok, #state{file = File, only = Only}, 1000}.
 
 -spec pre_init_per_testcase(module(), atom(), Config, #state{}) -> {Config | {skip, passed_over}, #state{}}.
 pre_init_per_testcase(Suite, Case, Config, State = #state{only = Only}) ->
@@ -51,21 +53,24 @@ post_end_per_testcase(Suite, Case, _Config, Result, State = #state{start = Start
 
 -spec on_tc_fail(module(), atom() | {atom(), term()}, term(), #state{}) -> #state{}.
 on_tc_fail(Suite, Case, Reason, State) ->
-    write(State, {failed, {Suite, name(Case)}, text(Reason)}),
-    State.
+    came_to(failed, Suite, Case, Reason, State).
 
 -spec on_tc_skip(module(), atom() | {atom(), term()}, term(), #state{}) -> #state{}.
 on_tc_skip(_Suite, _Case, {tc_user_skip, passed_over}, State) ->
     State;
 on_tc_skip(Suite, Case, Reason, State) ->
-    write(State, {skipped, {Suite, name(Case)}, text(Reason)}),
+    came_to(skipped, Suite, Case, Reason, State).
+
+%% Common Test names the group beside a case that is in one. What becomes of a configuration function shows in its cases.
+came_to(Result, Suite, {Case, _Group}, Reason, State) ->
+    came_to(Result, Suite, Case, Reason, State);
+came_to(_Result, _Suite, Function, _Reason, State) when
+    Function =:= init_per_suite; Function =:= end_per_suite; Function =:= init_per_group; Function =:= end_per_group
+->
+    State;
+came_to(Result, Suite, Case, Reason, State) ->
+    write(State, {Result, {Suite, Case}, lists:flatten(io_lib:format("~0tp", [Reason]))}),
     State.
-
-%% Common Test names the group beside a case that is in one.
-name({Case, _Group}) -> Case;
-name(Case) -> Case.
-
-text(Reason) -> lists:flatten(io_lib:format("~0tp", [Reason])).
 
 -spec write(#state{}, event()) -> ok.
 write(#state{file = File}, Event) ->
