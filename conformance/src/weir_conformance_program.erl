@@ -55,5 +55,9 @@ kill(Port) ->
         {os_pid, Pid} -> _ = os:cmd("kill -9 " ++ integer_to_list(Pid));
         undefined -> ok
     end,
-    catch port_close(Port),
-    ok.
+    try
+        true = port_close(Port),
+        ok
+    catch
+        error:badarg -> ok
+    end.
