@@ -51,10 +51,15 @@ libraries() ->
         Others -> Ours ++ ":" ++ Others
     end.
 
-%% @doc What the node does: runs the suite and halts.
+%% @doc What the node does: runs the suite and halts. Weir is started before, since suites count descriptors, and its
+%% pollsets have some.
 -spec main() -> no_return().
 main() ->
     [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
+    case inet_db:tcp_module() of
+        weir_tcp -> {ok, _} = application:ensure_all_started(weir);
+        _ -> ok
+    end,
     Result = ct:run_test([
         {dir, Suites},
         {suite, [list_to_atom(Suite)]},
