@@ -16,6 +16,7 @@
 -export([connect/4]).
 -export([fdopen/2]).
 
+-export([process_info/2]).
 -export([port_info/1]).
 -export([port_info/2]).
 -export([getfd/1]).
@@ -89,6 +90,16 @@ count(Server) ->
     end.
 
 %%% What is known of a port, in terms of inet where the socket is none.
+
+%% A process in accept waits in another function of another module.
+-spec process_info(pid(), atom() | [atom()]) -> term().
+process_info(Pid, current_function) ->
+    case erlang:process_info(Pid, current_function) of
+        {current_function, {weir_operation, await, _}} -> {current_function, {prim_inet, accept0, 3}};
+        Info -> Info
+    end;
+process_info(Pid, Items) ->
+    erlang:process_info(Pid, Items).
 
 -spec port_info(term()) -> term().
 port_info({'$inet', _, _} = Socket) -> maps:to_list(inet:info(Socket));

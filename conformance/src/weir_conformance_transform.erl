@@ -7,7 +7,8 @@
 %% <li>`is_port(X)' also holds for a socket of Weir: the suites ask it to tell OTP's default sockets from those of the
 %% `socket' backend, and what they then expect is what Weir promises.</li>
 %% <li>`erlang:port_info/1,2', `prim_inet:getfd/1' and `prim_inet:getstatus/1', which only know ports, go to {@link
-%% weir_conformance_gen_tcp} as well.</li>
+%% weir_conformance_gen_tcp} as well, and so does `process_info/2', which is asked whether a process waits in accept.</li>
+%% <li>`kernel_test_lib:socket_type/1', which says what the `'DOWN'' of `inet:monitor/1' names, says `socket'.</li>
 %% </ul>
 -module(weir_conformance_transform).
 
@@ -19,8 +20,12 @@
 parse_transform(Forms, _Options) ->
     [rewrite(Form) || Form <- Forms].
 
+rewrite({call, Line, {remote, _, {atom, _, kernel_test_lib}, {atom, _, socket_type}}, [Config]}) ->
+    {block, Line, [rewrite(Config), {atom, Line, socket}]};
 rewrite({call, Line, {remote, _, {atom, _, Module}, {atom, _, Function}} = Callee, Arguments}) ->
     {call, Line, callee(Callee, Module, Function, length(Arguments)), rewrite(Arguments)};
+rewrite({call, Line, {atom, L1, process_info}, [_, _] = Arguments}) ->
+    {call, Line, {remote, L1, {atom, L1, ?STAND_IN}, {atom, L1, process_info}}, rewrite(Arguments)};
 rewrite({'fun', Line, {function, {atom, L1, Module}, {atom, _, _} = Function, {integer, _, Arity} = A}}) ->
     {'fun', Line, {function, {atom, L1, module(Module, element(3, Function), Arity)}, Function, A}};
 rewrite({call, Line, {atom, _, is_port}, [Term]}) ->
