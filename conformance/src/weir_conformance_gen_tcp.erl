@@ -20,6 +20,7 @@
 -export([port_info/1]).
 -export([port_info/2]).
 -export([getfd/1]).
+-export([ignorefd/2]).
 -export([getstatus/1]).
 
 -define(COUNTERS, {?MODULE, counters}).
@@ -124,6 +125,11 @@ getfd({'$inet', _, _} = Socket) ->
     end;
 getfd(Port) ->
     prim_inet:getfd(Port).
+
+%% Weir watches a descriptor from the first wait on, not before: there is nothing to be told.
+-spec ignorefd(term(), boolean()) -> term().
+ignorefd({'$inet', _, _}, _Ignore) -> ok;
+ignorefd(Port, Ignore) -> prim_inet:ignorefd(Port, Ignore).
 
 -spec getstatus(term()) -> term().
 getstatus({'$inet', _, _} = Socket) ->

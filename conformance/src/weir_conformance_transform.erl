@@ -6,7 +6,7 @@
 %% choose Weir's module instead of OTP's, and counts.</li>
 %% <li>`is_port(X)' also holds for a socket of Weir: the suites ask it to tell OTP's default sockets from those of the
 %% `socket' backend, and what they then expect is what Weir promises.</li>
-%% <li>`erlang:port_info/1,2', `prim_inet:getfd/1' and `prim_inet:getstatus/1', which only know ports, go to {@link
+%% <li>`erlang:port_info/1,2' and `getfd', `getstatus' and `ignorefd' of `prim_inet', which only know ports, go to {@link
 %% weir_conformance_gen_tcp} as well, and so does `process_info/2', which is asked whether a process waits in accept.</li>
 %% <li>`kernel_test_lib:socket_type/1', which says what the `'DOWN'' of `inet:monitor/1' names, says `socket'.</li>
 %% </ul>
@@ -45,6 +45,7 @@ module(gen_tcp, connect, Arity) when Arity >= 2, Arity =< 4 -> ?STAND_IN;
 module(gen_tcp, fdopen, 2) -> ?STAND_IN;
 module(erlang, port_info, Arity) when Arity =:= 1; Arity =:= 2 -> ?STAND_IN;
 module(prim_inet, getfd, 1) -> ?STAND_IN;
+module(prim_inet, ignorefd, 2) -> ?STAND_IN;
 module(prim_inet, getstatus, 1) -> ?STAND_IN;
 module(Module, _Function, _Arity) -> Module.
 
