@@ -160,8 +160,9 @@ pub fn decode_raw<'a>(term: Term<'a>) -> Option<NifResult<(c_int, c_int, Term<'a
     Some(if tag == atoms::raw() { Ok((level, option, value)) } else { Err(Error::BadArg) })
 }
 
-/// The largest value of a raw option that getopts returns.
-const RAW_MAX: usize = 64 * 1024;
+/// The largest value of a raw option that getopts returns: the inet driver's answer, which is a byte, and 13 before each
+/// raw value, fits into 64 KiB.
+const RAW_MAX: usize = 64 * 1024 - 14;
 
 /// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
 pub fn get_raw<'a>(
