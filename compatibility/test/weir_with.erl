@@ -5,7 +5,7 @@
 
 -export([init_group/2]).
 -export([needs/2]).
--export([start_node/1]).
+-export([start_node/0, hold/3, release/0]).
 -export([on_weir/1, on_weir/2]).
 -export([wait_until/1, nothing_left/0, nothing_left/1]).
 -export([program/2, program/3]).
@@ -32,20 +32,43 @@ needs(Wanted, Config) ->
         Missing -> {skip, lists:flatten(io_lib:format("not here: ~0p", [Missing]))}
     end.
 
-found(Module) when is_atom(Module) -> code:which(Module) =/= non_existing;
+found(Module) when is_atom(Module) ->
+    code:which(Module) =/= non_existing orelse
+        begin
+            %% Where Debian has what it does not have among OTP's own.
+            Places = ["/usr/lib/", "/usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/"],
+            Ebins = [lists:concat([Place, Module, "-*/ebin"]) || Place <- Places],
+            ok = code:add_pathsz(lists:append([filelib:wildcard(Ebin) || Ebin <- Ebins])),
+            code:which(Module) =/= non_existing
+        end;
 found(Program) -> os:find_executable(Program) =/= false.
 
-%% A virtual machine with this one's code whose TCP module is Weir's. It ends with the process that called.
--spec start_node([string()]) -> pid().
-start_node(Arguments) ->
-    Inetrc = filename:join(code:lib_dir(weir_cli, priv), "inetrc"),
+%% A virtual machine with this one's code, for a server that is of a whole VM. It ends with the process that called.
+-spec start_node() -> pid().
+start_node() ->
     Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
-    {ok, Peer, _Node} = peer:start_link(#{
-        connection => standard_io,
-        env => [{"ERL_INETRC", Inetrc}],
-        args => Arguments ++ ["-pa" | Paths]
-    }),
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | Paths]}),
     Peer.
+
+%% Calls a function in a process that lives on until release/0, for what dies with the process that started it.
+-spec hold(module(), atom(), [term()]) -> term().
+hold(Module, Function, Arguments) ->
+    Self = self(),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        true = register(?MODULE, self()),
+        Self ! {self(), apply(Module, Function, Arguments)},
+        receive release -> ok end
+    end),
+    receive
+        {Pid, Result} -> demonitor(Monitor, [flush]), Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> exit(Reason)
+    end.
+
+-spec release() -> ok.
+release() ->
+    Monitor = monitor(process, ?MODULE),
+    ?MODULE ! release,
+    receive {'DOWN', Monitor, process, _, _} -> ok end.
 
 %% Whether somebody listens on this port with a socket of Weir's.
 -spec on_weir(inet:port_number()) -> boolean().

@@ -503,7 +503,7 @@ async(Fun, Before) ->
     Pid ! go,
     {Pid, Monitor}.
 
-hand_back({ok, {sslsocket, _, _} = Socket}, To) -> _ = ssl:controlling_process(Socket, To);
+hand_back({ok, Socket}, To) when element(1, Socket) =:= sslsocket -> _ = ssl:controlling_process(Socket, To);
 hand_back(_Result, _To) -> ok.
 
 await({Pid, Monitor}) ->
