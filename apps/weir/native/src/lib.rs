@@ -3,7 +3,7 @@
 //! Erlang's side of the boundary is the module `weir_nif`; ours is [`nif`]. Below it, a socket lives in a slot of the
 //! [`table`] under a lock of its own; a [`pollset`] names the sockets that are ready; [`input`] and [`output`] move
 //! bytes. What can be a value without the VM and the kernel is one, with its tests beside it: [`handle`], [`active`],
-//! [`send_queue`], [`input_buffer`], [`counters`], [`statistics`], [`work`].
+//! [`packet`], [`http`], [`send_queue`], [`input_buffer`], [`counters`], [`statistics`], [`work`].
 //!
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
 //! boundary, so that whatever needs the VM is dead code there.
@@ -18,10 +18,12 @@ mod address;
 mod atoms;
 mod connect;
 mod counters;
+mod data;
 mod epoll;
 mod errno;
 mod handle;
 mod held;
+mod http;
 mod input;
 mod input_buffer;
 mod message;
@@ -30,8 +32,10 @@ mod nif;
 mod options;
 mod output;
 mod owner;
+mod packet;
 mod pollset;
 mod send_queue;
+mod sendfile;
 mod socket;
 mod sockopt;
 mod statistics;
