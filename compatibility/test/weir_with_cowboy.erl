@@ -2,10 +2,10 @@
 -module(weir_with_cowboy).
 -behaviour(weir_with_server).
 
--export([needs/0, start/2, stop/0, path/1]).
+-export([needs/0, start/2, stop/0, path/1, pipelines/0]).
 -export([init/2]).
 
-needs() -> [ranch, cowlib, cowboy].
+needs() -> [ranch, cow_http, cowboy].
 
 start(Backend, Directory) ->
     {ok, _} = application:ensure_all_started(cowboy),
@@ -24,6 +24,8 @@ stop() ->
 path(hello) -> "/hello";
 path(sum) -> "/sum";
 path({file, Name}) -> "/" ++ Name.
+
+pipelines() -> true.
 
 init(Request, hello) ->
     {ok, reply(<<"hello world">>, Request), hello};

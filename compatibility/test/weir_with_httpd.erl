@@ -2,7 +2,7 @@
 -module(weir_with_httpd).
 -behaviour(weir_with_server).
 
--export([needs/0, start/2, stop/0, path/1]).
+-export([needs/0, start/2, stop/0, path/1, pipelines/0]).
 -export([hello/3, sum/3]).
 
 needs() -> [httpd].
@@ -33,6 +33,8 @@ services() ->
 path(hello) -> "/esi/weir_with_httpd:hello";
 path(sum) -> "/esi/weir_with_httpd:sum";
 path({file, Name}) -> "/" ++ Name.
+
+pipelines() -> false.
 
 hello(Session, _Environment, _Input) ->
     deliver(Session, "hello world").

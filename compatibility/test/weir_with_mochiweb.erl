@@ -2,7 +2,7 @@
 -module(weir_with_mochiweb).
 -behaviour(weir_with_server).
 
--export([needs/0, start/2, stop/0, path/1]).
+-export([needs/0, start/2, stop/0, path/1, pipelines/0]).
 -export([serve/2]).
 
 needs() -> [mochiweb].
@@ -21,6 +21,8 @@ stop() ->
 path(hello) -> "/hello";
 path(sum) -> "/sum";
 path({file, Name}) -> "/" ++ Name.
+
+pipelines() -> true.
 
 serve(Request, Directory) ->
     case mochiweb_request:get(path, Request) of

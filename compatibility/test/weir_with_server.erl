@@ -13,6 +13,9 @@
 %% {file, Name} is a file of the directory.
 -callback path(page()) -> string().
 
+%% Whether it answers requests that come before the answer to the one before.
+-callback pipelines() -> boolean().
+
 -type page() :: hello | sum | {file, string()}.
 
 -export_type([page/0]).

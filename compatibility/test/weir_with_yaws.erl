@@ -2,7 +2,7 @@
 -module(weir_with_yaws).
 -behaviour(weir_with_server).
 
--export([needs/0, start/2, stop/0, path/1]).
+-export([needs/0, start/2, stop/0, path/1, pipelines/0]).
 -export([out/1]).
 
 needs() -> [yaws].
@@ -15,7 +15,6 @@ start(Backend, Directory) ->
         {listen, {127, 0, 0, 1}},
         {port, 0},
         {appmods, [{"/hello", ?MODULE}, {"/sum", ?MODULE}]},
-        {partial_post_size, nolimit},
         {soptions, [{listen_opts, [{tcp_module, weir_tcp} || Backend =:= weir]}]}
     ], [{logdir, Log}]),
     {ok, _, [[Server]]} = yaws_api:getconf(),
@@ -28,8 +27,20 @@ path(hello) -> "/hello";
 path(sum) -> "/sum";
 path({file, Name}) -> "/" ++ Name.
 
-out(Argument) ->
-    {content, "text/plain", answer(yaws_api:arg_server_path(Argument), yaws_api:arg_clidata(Argument))}.
+pipelines() -> true.
 
-answer("/hello", _) -> <<"hello world">>;
-answer("/sum", Body) -> base64:encode(crypto:hash(sha256, Body)).
+out(Argument) ->
+    case {yaws_api:arg_server_path(Argument), yaws_api:arg_clidata(Argument)} of
+        {"/hello", _} -> text(<<"hello world">>);
+        {"/sum", {partial, Part}} -> {get_more, undefined, crypto:hash_update(hash(Argument), Part)};
+        {"/sum", Last} -> text(base64:encode(crypto:hash_final(crypto:hash_update(hash(Argument), Last))))
+    end.
+
+hash(Argument) ->
+    case yaws_api:arg_state(Argument) of
+        undefined -> crypto:hash_init(sha256);
+        Hash -> Hash
+    end.
+
+text(Text) ->
+    {content, "text/plain", Text}.
