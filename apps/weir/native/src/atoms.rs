@@ -16,6 +16,10 @@ rustler::atoms! {
     send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,
     show_econnreset, packet_size, line_delimiter, header, deliver, term, port, asn1, sunrm, cdr, fcgi, tpkt, line, http,
     httph, http_bin, httph_bin,
+    priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush, reuseport_lb,
+    exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
+    // Families.
+    inet, inet6, local,
     // Packets of HTTP.
     http_request, http_response, http_header, http_eoh, http_error, abs_path, absolute_uri = "absoluteURI", scheme, https,
     star = "*", data, emsgsize,

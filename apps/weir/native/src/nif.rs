@@ -3,15 +3,16 @@
 //! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
 //! decides: the functions find the socket, lock it and hand it on.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use crate::handle::Handle;
+use crate::open::Family;
 use crate::options::Setting;
 use crate::output::Sent;
 use crate::packet::Packet;
@@ -20,7 +21,7 @@ use crate::sendfile::{Next, Progress};
 use crate::socket::{Linger, Options, Reason, Socket, State, Waiter};
 use crate::table::Lookup;
 use crate::work::Work;
-use crate::{accept, address, atoms, connect, errno, input, options, output, pollset, sendfile, table};
+use crate::{accept, address, atoms, connect, errno, input, open, options, output, pollset, sendfile, table};
 
 /// The most that `recv` takes a length of, as in the inet driver.
 const LENGTH_MAX: usize = 64 * 1024 * 1024;
@@ -45,7 +46,7 @@ type Locked = MutexGuard<'static, Socket>;
 
 /// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
 /// more is closed to all, whatever of it is still being sent.
-fn open(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
+fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     match table::lookup(handle) {
         Lookup::Open(socket) if !socket.lingering => Ok(Ok(socket)),
         Lookup::Open(_) | Lookup::Gone => Ok(Err(closed)),
@@ -84,7 +85,7 @@ fn plain(env: Env, result: rustix::io::Result<()>) -> Term {
 /// Finds the socket or returns `{error, $closed}` from the function.
 macro_rules! socket {
     ($env:expr, $handle:expr, $closed:expr) => {
-        match open($handle, $closed)? {
+        match find($handle, $closed)? {
             Ok(socket) => socket,
             Err(reason) => return Ok(failed($env, reason)),
         }
@@ -146,32 +147,53 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif(name = "open")]
-fn open_socket<'a>(env: Env<'a>, module: Atom, family: u8, index: PollsetIndex) -> NifResult<Term<'a>> {
-    let family = match family {
-        4 => AddressFamily::INET,
-        6 => AddressFamily::INET6,
-        _ => return Err(Error::BadArg),
-    };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = match socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)) {
-        Ok(fd) => fd,
-        Err(errno) => return Ok(posix(env, errno)),
-    };
-    let Some(mut socket) = table::allocate() else {
-        return Ok(posix(env, Errno::MFILE));
-    };
-    let about = (module, index.0, Options::default());
-    let handle = socket.open(env, fd, State::Open, about, env.pid());
-    // The calling process is alive: it calls.
-    Ok(done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH)))
+fn open_socket<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex) -> Term<'a> {
+    let opened = open::new(family);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |_| {})
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, namespace: Binary<'a>) -> Term<'a> {
+    let opened = open::in_namespace(family, &namespace);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |socket| {
+        socket.netns = Some(namespace.as_slice().into());
+    })
 }
 
 #[rustler::nif]
-fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifResult<Term<'a>> {
-    let address = address::decode(address, port)?;
+fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
+    make_socket(env, (module, index), open::existing(family, fd), |socket| socket.prebound = true)
+}
+
+/// Makes a descriptor a socket of the calling process.
+fn make_socket<'a>(
+    env: Env<'a>,
+    (module, index): (Atom, PollsetIndex),
+    opened: rustix::io::Result<(OwnedFd, State)>,
+    prepare: impl FnOnce(&mut Socket),
+) -> Term<'a> {
+    let (fd, state) = match opened {
+        Ok(opened) => opened,
+        Err(errno) => return posix(env, errno),
+    };
+    let Some(mut socket) = table::allocate() else {
+        return posix(env, Errno::MFILE);
+    };
+    let about = (module, index.0, Options::default());
+    let handle = socket.open(env, fd, state, about, env.pid());
+    if handle.is_ok() {
+        prepare(&mut socket);
+    }
+    // The calling process is alive: it calls.
+    done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH))
+}
+
+#[rustler::nif]
+fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
     let socket = socket!(env, handle, atoms::closed());
     let result = match &socket.fd {
-        Some(fd) => rustix::net::bind(fd.as_fd(), &address),
+        Some(fd) => address.and_then(|address| rustix::net::bind(fd.as_fd(), &address)),
         None => Err(Errno::BADF),
     };
     Ok(plain(env, result))
@@ -180,19 +202,12 @@ fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifRe
 #[rustler::nif]
 fn listen<'a>(env: Env<'a>, handle: Handle, backlog: i32) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    let result = match &socket.fd {
-        Some(fd) if matches!(socket.state, State::Open | State::Listening) => rustix::net::listen(fd.as_fd(), backlog),
-        _ => Err(Errno::INVAL),
-    };
-    if result.is_ok() {
-        socket.state = State::Listening;
-    }
-    Ok(plain(env, result))
+    Ok(plain(env, accept::listen(&mut socket, backlog)))
 }
 
 #[rustler::nif(name = "connect")]
-fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifResult<Term<'a>> {
-    let address = address::decode(address, port)?;
+fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
     let mut socket = socket!(env, handle, atoms::closed());
     match socket.state {
         State::Open => {}
@@ -200,7 +215,7 @@ fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16
         State::Connecting => return Ok(posix(env, Errno::ALREADY)),
         State::Free | State::Listening | State::Closed => return Ok(failed(env, atoms::einval())),
     }
-    Ok(match connect::begin(&mut socket, address) {
+    Ok(match address.and_then(|address| connect::begin(&mut socket, &address)) {
         Ok(false) => (atoms::wait(), connect::await_connection(env, &mut socket)).encode(env),
         Ok(true) => {
             if socket.is_active() {
@@ -420,7 +435,7 @@ fn shutdown<'a>(env: Env<'a>, handle: Handle, how: Atom) -> NifResult<Term<'a>> 
 
 #[rustler::nif]
 fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
-    let mut socket = match open(handle, atoms::closed())? {
+    let mut socket = match find(handle, atoms::closed())? {
         Ok(socket) => socket,
         Err(_) => return Ok(atoms::ok().encode(env)),
     };

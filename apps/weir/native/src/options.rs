@@ -4,16 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_int;
 use rustix::io::Errno;
-use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
+use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use crate::active::{Active, Counted};
+use crate::kernel_options::{self, KernelOption};
 use crate::packet::Packet;
 use crate::socket::{Linger, Socket, State};
 use crate::work::Work;
 use crate::{atoms, input, message, sockopt};
-
-/// The largest value of a raw option that getopts returns.
-const RAW_MAX: usize = 64 * 1024;
 
 /// An option with its value, decoded.
 pub enum Setting<'a> {
@@ -21,8 +19,10 @@ pub enum Setting<'a> {
     Count(i16),
     List(bool),
     Raw(c_int, c_int, Binary<'a>),
-    Int(c_int, c_int, c_int),
+    Kernel(KernelOption, c_int),
     ReceiveBuffer(c_int),
+    BindToDevice(Binary<'a>),
+    Netns(Binary<'a>),
     Linger(libc::linger),
     Buffer(u32),
     HighWatermark(u32),
@@ -34,6 +34,10 @@ pub enum Setting<'a> {
     DelaySend(bool),
     ExitOnClose(bool),
     ShowEconnreset(bool),
+    Debug(bool),
+    ReadAhead(bool),
+    /// `{exclusiveaddruse, _}`, which is for Windows.
+    Exclusive,
     Packet(Packet),
     PacketSize(u32),
     LineDelimiter(u8),
@@ -41,41 +45,22 @@ pub enum Setting<'a> {
     DeliverPort(bool),
 }
 
-/// Options of type int or boolean that are the kernel's alone.
-fn kernel_option(name: Atom) -> Option<(c_int, c_int, bool)> {
-    let (level, option, boolean) = if name == atoms::nodelay() {
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY, true)
-    } else if name == atoms::reuseaddr() {
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR, true)
-    } else if name == atoms::reuseport() {
-        (libc::SOL_SOCKET, libc::SO_REUSEPORT, true)
-    } else if name == atoms::keepalive() {
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, true)
-    } else if name == atoms::sndbuf() {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF, false)
-    } else if name == atoms::recbuf() {
-        (libc::SOL_SOCKET, libc::SO_RCVBUF, false)
-    } else {
-        return None;
-    };
-    Some((level, option, boolean))
-}
-
 impl<'a> Setting<'a> {
     /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
     pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
-        if let Ok((raw, level, option, value)) = term.decode::<(Atom, c_int, c_int, Binary)>() {
-            return if raw == atoms::raw() { Ok(Setting::Raw(level, option, value)) } else { Err(Error::BadArg) };
+        if let Some(raw) = kernel_options::decode_raw(term) {
+            let (level, option, value) = raw?;
+            return Ok(Setting::Raw(level, option, value.decode()?));
         }
         let (name, value): (Atom, Term) = term.decode()?;
         if name == atoms::active() {
             return active(value);
         }
-        if let Some((level, option, boolean)) = kernel_option(name) {
-            return Ok(match boolean {
-                true => Setting::Int(level, option, value.decode::<bool>()?.into()),
-                false if option == libc::SO_RCVBUF => Setting::ReceiveBuffer(value.decode()?),
-                false => Setting::Int(level, option, value.decode()?),
+        if let Some(option) = kernel_options::find(name) {
+            return Ok(match option.boolean {
+                true => Setting::Kernel(option, value.decode::<bool>()?.into()),
+                false if name == atoms::recbuf() => Setting::ReceiveBuffer(value.decode()?),
+                false => Setting::Kernel(option, value.decode()?),
             });
         }
         if name == atoms::mode() {
@@ -125,6 +110,16 @@ impl<'a> Setting<'a> {
             Ok(Setting::ExitOnClose(value.decode()?))
         } else if name == atoms::show_econnreset() {
             Ok(Setting::ShowEconnreset(value.decode()?))
+        } else if name == atoms::bind_to_device() {
+            Ok(Setting::BindToDevice(value.decode()?))
+        } else if name == atoms::netns() {
+            Ok(Setting::Netns(value.decode()?))
+        } else if name == atoms::debug() {
+            Ok(Setting::Debug(value.decode()?))
+        } else if name == atoms::read_ahead() {
+            Ok(Setting::ReadAhead(value.decode()?))
+        } else if name == atoms::exclusiveaddruse() {
+            value.decode::<bool>().map(|_| Setting::Exclusive)
         } else {
             Err(Error::BadArg)
         }
@@ -215,11 +210,11 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, state, listener, .. } = socket;
+    let Socket { fd, options, state, listener, netns, .. } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
-        Setting::Active(_) | Setting::Count(_) => {}
+        Setting::Active(_) | Setting::Count(_) | Setting::Exclusive => {}
         Setting::Packet(packet) => options.packet = *packet,
         Setting::PacketSize(size) => options.packet_size = *size,
         Setting::LineDelimiter(delimiter) => options.line_delimiter = *delimiter,
@@ -234,6 +229,13 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
         Setting::SendTimeoutClose(close) => options.send_timeout_close = *close,
         Setting::ExitOnClose(exit) => options.exit_on_close = *exit,
         Setting::ShowEconnreset(show) => options.show_econnreset = *show,
+        Setting::Debug(debug) => options.debug = *debug,
+        Setting::ReadAhead(read_ahead) => options.read_ahead = *read_ahead,
+        Setting::Netns(path) => *netns = Some(path.as_slice().into()),
+        Setting::BindToDevice(name) => {
+            let bound = fd.is_some_and(|fd| kernel_options::bind_to_device(fd, name).is_ok());
+            return if bound { Ok(()) } else { Err(Errno::INVAL) };
+        }
         Setting::HighWatermark(high) => {
             options.high_watermark = *high;
             options.low_watermark = options.low_watermark.min(*high);
@@ -262,16 +264,17 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             }
             set_kernel(fd, |fd| sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, *size));
         }
-        Setting::Int(level, name, value) => {
-            set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value));
+        Setting::Kernel(KernelOption { level, name, told, .. }, value) => {
+            let set = fd.is_some_and(|fd| kernel_options::set_int(fd, *level, *name, *value).is_ok());
+            if !set && *told {
+                return Err(Errno::INVAL);
+            }
             if *state == State::Listening {
-                let late = &mut listener.get_or_insert_default().late_options;
-                late.retain(|(l, n, _)| (l, n) != (level, name));
-                late.push((*level, *name, *value));
+                listener.get_or_insert_default().set_late(*level, *name, *value);
             }
         }
         Setting::Raw(level, name, value) => {
-            set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value));
+            set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
             // What close has to know, by whatever way it was set.
             if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
                 && let Some(Ok(linger)) =
@@ -316,16 +319,14 @@ pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
 /// in gen_tcp; badarg for an unknown name.
 pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Option<Term<'a>>> {
     let fd = socket.fd.as_ref().map(|fd| fd.as_fd());
-    if let Ok((raw, level, option, space)) = name.decode::<(Atom, c_int, c_int, Term)>() {
-        if raw != atoms::raw() {
-            return Err(Error::BadArg);
-        }
-        return get_raw(env, fd, level, option, space);
+    if let Some(raw) = kernel_options::decode_raw(name) {
+        let (level, option, space) = raw?;
+        return kernel_options::get_raw(env, fd, level, option, space);
     }
     let option: Atom = name.decode()?;
-    if let Some((level, number, boolean)) = kernel_option(option) {
-        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, level, number).ok());
-        return Ok(value.map(|value| match boolean {
+    if let Some(kernel) = kernel_options::find(option) {
+        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, kernel.level, kernel.name).ok());
+        return Ok(value.map(|value| match kernel.boolean {
             true => (option, value != 0).encode(env),
             false => (option, value).encode(env),
         }));
@@ -333,6 +334,16 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     if option == atoms::linger() {
         let value = fd.and_then(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok());
         return Ok(value.map(|value| (option, (value.l_onoff != 0, value.l_linger)).encode(env)));
+    }
+    if option == atoms::pktoptions() {
+        return fd.map_or(Ok(None), |fd| kernel_options::packet_options(env, fd));
+    }
+    if option == atoms::bind_to_device() {
+        let name = fd.and_then(|fd| kernel_options::bound_device(env, fd));
+        return Ok(name.map(|name| (option, name).encode(env)));
+    }
+    if option == atoms::netns() {
+        return Ok(socket.netns.as_ref().map(|path| (option, kernel_options::binary(env, path)).encode(env)));
     }
     let options = &socket.options;
     let value = if option == atoms::active() {
@@ -379,37 +390,14 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
         options.exit_on_close.encode(env)
     } else if option == atoms::show_econnreset() {
         options.show_econnreset.encode(env)
+    } else if option == atoms::debug() {
+        options.debug.encode(env)
+    } else if option == atoms::read_ahead() {
+        options.read_ahead.encode(env)
+    } else if option == atoms::exclusiveaddruse() {
+        false.encode(env)
     } else {
         return Err(Error::BadArg);
     };
     Ok(Some((option, value).encode(env)))
-}
-
-/// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
-fn get_raw<'a>(
-    env: Env<'a>,
-    fd: Option<BorrowedFd>,
-    level: c_int,
-    option: c_int,
-    space: Term<'a>,
-) -> NifResult<Option<Term<'a>>> {
-    let size = match space.decode::<Binary>() {
-        Ok(binary) => binary.len(),
-        Err(_) => space.decode()?,
-    };
-    if size > RAW_MAX {
-        return Err(Error::BadArg);
-    }
-    let mut bytes = vec![0; size];
-    if let Ok(binary) = space.decode::<Binary>() {
-        // Some options read their argument before they overwrite it.
-        bytes.copy_from_slice(&binary);
-    }
-    let Some(Ok(length)) = fd.map(|fd| sockopt::get_bytes(fd, level, option, &mut bytes)) else {
-        return Ok(None);
-    };
-    let mut value = NewBinary::new(env, length);
-    value.as_mut_slice().copy_from_slice(&bytes[..length]);
-    let value: Term = value.into();
-    Ok(Some((atoms::raw(), level, option, value).encode(env)))
 }

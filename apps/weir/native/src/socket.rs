@@ -1,7 +1,7 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -84,6 +84,10 @@ pub struct Options {
     pub low_msgq_watermark: u32,
     /// What is sent is left to the next poll, and goes out together with what comes until then.
     pub delay_send: bool,
+    /// Kept for getopts; there is no debug output.
+    pub debug: bool,
+    /// Kept for getopts: what is read ahead of a packet is never lost.
+    pub read_ahead: bool,
 }
 
 /// `buffer` where nobody sets it: large reads for busy connections; an idle one holds no buffer at all.
@@ -115,6 +119,8 @@ impl Default for Options {
             high_msgq_watermark: DEFAULT_HIGH_WATERMARK,
             low_msgq_watermark: DEFAULT_LOW_WATERMARK,
             delay_send: false,
+            debug: false,
+            read_ahead: true,
         }
     }
 }
@@ -182,6 +188,14 @@ pub struct Listener {
     pub orphan: Option<OwnedFd>,
 }
 
+impl Listener {
+    /// Has connections take a kernel option when they are accepted.
+    pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+        self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));
+        self.late_options.push((level, name, value));
+    }
+}
+
 /// A socket, in its slot of the table, under the slot's lock.
 ///
 /// What a request touches stands together and in front, what is rare is behind a pointer: with ten thousand connections
@@ -218,6 +232,8 @@ pub struct Socket {
     pub late_send_error: bool,
     pub late_recv_error: bool,
     pub late_econnreset: bool,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub prebound: bool,
     pub options: Options,
     pub owner: Option<LocalPid>,
     /// The module of the socket's term: `{'$inet', Module, Handle}`.
@@ -229,17 +245,19 @@ pub struct Socket {
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The network namespace that was asked for, as a path.
+    pub netns: Option<Box<[u8]>>,
 }
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
 pub type Reason = Atom;
 
 impl Socket {
-    /// A slot that no socket has lived in yet.
-    pub fn vacant(slot: u32) -> Socket {
+    /// A slot without a socket; the next one there will have this generation.
+    pub fn vacant(slot: u32, generation: u32) -> Socket {
         Socket {
             slot,
-            generation: 0,
+            generation,
             state: State::Free,
             pollset: 0,
             registered: false,
@@ -255,6 +273,7 @@ impl Socket {
             late_send_error: false,
             late_recv_error: false,
             late_econnreset: false,
+            prebound: false,
             last_operation: 0,
             fd: None,
             module: None,
@@ -266,6 +285,7 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
+            netns: None,
             statistics: Statistics::default(),
         }
     }
@@ -282,8 +302,7 @@ impl Socket {
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
         let Some(watched) = Watched::begin(env, handle, &owner) else {
-            self.generation = self.generation.wrapping_add(1);
-            table::vacate(self.slot);
+            table::vacate(self);
             return Err(fd);
         };
         self.state = state;
@@ -549,6 +568,9 @@ impl Socket {
     /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
     /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
     fn close_fd(&mut self) {
+        if self.prebound {
+            self.leave_fd();
+        }
         if let Some(fd) = self.fd.take() {
             if self.options.linger == Linger::Wait {
                 let off = libc::linger { l_onoff: 0, l_linger: 0 };
@@ -557,6 +579,17 @@ impl Socket {
             drop(fd);
         }
         self.registered = false;
+    }
+
+    /// Lets go of a descriptor that stays open, since whoever opened it closes it: its number may be somebody else's
+    /// after that. It would stay in its epoll as well.
+    fn leave_fd(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            if std::mem::replace(&mut self.registered, false) {
+                let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+            }
+            let _ = fd.into_raw_fd();
+        }
     }
 
     /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
@@ -578,9 +611,7 @@ impl Socket {
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
-        *self = vacant;
-        table::vacate(self.slot);
+        table::vacate(self);
     }
 }
 
