@@ -1,7 +1,7 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench soak conformance clean
+.PHONY: help build demo test matrix check bench soak conformance clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,10 @@ demo: build ## stock gen_tcp beside Weir on real traffic, in two minutes
 test: ## run all tests
 	@scripts/setup build test
 	@scripts/test
+
+matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one
+	@scripts/setup matrix
+	@scripts/matrix $(OTP)
 
 check: ## formatting, lints, compiler warnings, xref, dialyzer
 	@scripts/setup build check
