@@ -1,7 +1,7 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench soak clean
+.PHONY: help build demo test check bench soak sanitize fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,14 @@ bench: build ## the full matrix of measurements, into bench/results
 soak: build ## ten minutes of random mixtures, every byte checked
 	@scripts/setup test
 	rebar3 ct --dir apps/weir/soak
+
+sanitize: build ## native code under AddressSanitizer, ThreadSanitizer and loom
+	@scripts/setup test sanitize
+	@scripts/sanitize
+
+fuzz: ## each fuzz target for WEIR_FUZZ_SECONDS (300)
+	@scripts/setup build fuzz
+	@scripts/fuzz
 
 clean: ## remove what was built
 	rm -rf _build apps/weir/native/target bench/native/target
