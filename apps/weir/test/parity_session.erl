@@ -1,0 +1,398 @@
+%% Runs one sequence of operations on a connection whose one end is the socket
+%% under test and whose other end, the peer, is a passive stock socket; and
+%% writes down all that a program could see of it.
+%%
+%% After each step the session waits until nothing more is going to happen: both
+%% kernels have what was sent, and the socket, if anybody wants its data, has
+%% taken it. So what is seen follows from the sequence and not from timing.
+-module(parity_session).
+
+-export([observe/3]).
+
+-export_type([observation/0]).
+
+-type observation() :: [{parity_sequence:step() | opened | finally, Outcome :: term(), mailboxes()}].
+-type mailboxes() :: [{parity_sequence:name(), [term()]}].
+%% What each step gave, and what every process had in its mailbox after it. The
+%% socket is `socket' in it, ports are `here' and `there'.
+
+-record(session, {
+    socket :: inet:socket() | undefined,
+    ports :: #{inet:port_number() => here | there},
+    peer :: gen_tcp:socket(),
+    processes :: #{parity_sequence:name() => pid()},
+    killed = [] :: [parity_sequence:name()],
+    %% Who is in a call that may take long.
+    waiting = #{} :: #{parity_sequence:name() => reference()},
+    %% Its own side was shut down for reading, which ends its input.
+    read_shut = false :: boolean(),
+    %% An exact recv has timed out with fewer bytes than it wanted.
+    short = false :: boolean(),
+    patience :: pos_integer()
+}).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(NAMES, [a, b, c]).
+
+%% How long to wait for what must happen.
+-define(LIMIT, 10000).
+%% How long for bytes to cross the loopback, and for a socket to take what has
+%% come. Where it does not want it these are waited for in full, so they are
+%% short; a session with more patience takes so many times as long.
+-define(CARRIED, 300).
+-define(TAKEN, 12).
+-define(CLOSED, 100).
+
+%% Runs a sequence on sockets that are opened with the options of the backend.
+%% Patience is a factor on all times that are waited in vain.
+-spec observe(parity_sequence:sequence(), Backend :: [gen_tcp:option()], Patience :: pos_integer()) ->
+    observation() | {crashed, term()}.
+observe(Sequence, Backend, Patience) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> exit({observed, run(Sequence, Backend, Patience)}) end),
+    receive
+        {'DOWN', Monitor, process, Pid, {observed, Observation}} -> Observation;
+        {'DOWN', Monitor, process, Pid, Reason} -> {crashed, Reason}
+    end.
+
+run({Role, Options, Steps}, Backend, Patience) ->
+    Runner = self(),
+    Processes = maps:from_list([{Name, start(Runner)} || Name <- ?NAMES]),
+    case open(Role, Backend ++ Options, Processes) of
+        {{ok, Socket}, Peer} ->
+            Session = #session{
+                socket = Socket,
+                ports = ports(Peer),
+                peer = Peer,
+                processes = Processes,
+                patience = Patience
+            },
+            ok = settle(Session),
+            Opened = {opened, ok, mailboxes(Session)},
+            {Observed, Last} = lists:mapfoldl(fun observe_step/2, Session, Steps),
+            {Finally, Ended} = observe_step(finally, Last),
+            clean_up(Ended),
+            [Opened | Observed] ++ [Finally];
+        {Error, _} ->
+            [stop(Pid) || Pid <- maps:values(Processes)],
+            [{opened, Error, []}]
+    end.
+
+clean_up(#session{socket = Socket, peer = Peer, processes = Processes}) ->
+    _ = inet:setopts(Peer, [{linger, {true, 0}}]),
+    ok = gen_tcp:close(Peer),
+    [stop(Pid) || Pid <- maps:values(Processes)],
+    %% Weir keeps what its owner left behind until it is sent.
+    catch gen_tcp:close(Socket).
+
+%% Opening ----------------------------------------------------------------------
+
+open(accepted, Options, #{a := Owner}) ->
+    case attempt(fun() -> gen_tcp:listen(0, [{ip, ?LOOPBACK} | Options]) end) of
+        {ok, Listener} ->
+            {ok, Port} = inet:port(Listener),
+            Peer = connect(Port),
+            Accepted = call(Owner, fun() -> gen_tcp:accept(Listener, ?LIMIT) end),
+            ok = gen_tcp:close(Listener),
+            {Accepted, Peer};
+        Error ->
+            {Error, undefined}
+    end;
+open(connected, Options, #{a := Owner}) ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK} | peer_options()]),
+    {ok, Port} = inet:port(Listener),
+    case call(Owner, fun() -> gen_tcp:connect(?LOOPBACK, Port, Options, ?LIMIT) end) of
+        {ok, Socket} ->
+            {ok, Peer} = gen_tcp:accept(Listener, ?LIMIT),
+            ok = gen_tcp:close(Listener),
+            {{ok, Socket}, Peer};
+        Error ->
+            ok = gen_tcp:close(Listener),
+            {Error, undefined}
+    end.
+
+connect(Port) ->
+    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, peer_options(), ?LIMIT),
+    Peer.
+
+peer_options() ->
+    [binary, {active, false}, {nodelay, true}, {show_econnreset, true}, {exit_on_close, false}].
+
+ports(Peer) ->
+    {ok, {_, There}} = inet:sockname(Peer),
+    {ok, {_, Here}} = inet:peername(Peer),
+    #{Here => here, There => there}.
+
+%% Steps ------------------------------------------------------------------------
+
+observe_step(Step, Session) ->
+    {Outcome, Next} =
+        case is_passed_over(Step, Session) of
+            true -> {passed_over, Session};
+            false -> step(Step, Session)
+        end,
+    ok = settle(Next),
+    {Returned, Settled} = returned(Next),
+    {{Step, normal([Outcome | Returned], Settled), mailboxes(Settled)}, Settled}.
+
+%% What is not compared. A process that is dead or in a call cannot do anything;
+%% the rest are rows of docs/differences.md.
+is_passed_over({Name, kill}, #session{killed = Killed, waiting = Waiting}) ->
+    %% "a process killed in `recv`"
+    lists:member(Name, Killed) orelse is_map_key(Name, Waiting);
+is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) when Name =/= peer ->
+    lists:member(Name, Killed) orelse is_map_key(Name, Waiting) orelse is_different(Call, Session);
+is_passed_over(_Step, _Session) ->
+    false.
+
+%% "`recv(S, N, T)` that timed out": until there are N bytes.
+is_different({recv, Length, _}, Session) ->
+    is_different({recv_waiting, Length}, Session);
+is_different({recv_waiting, Length}, Session = #session{short = Short}) ->
+    (Short andalso Length =:= 0) orelse delivers_as_port(Session);
+is_different({setopts, Options}, #session{short = Short, waiting = Waiting}) ->
+    (Short andalso lists:keymember(active, 1, Options)) orelse
+        (map_size(Waiting) > 0 andalso lists:member({deliver, port}, Options));
+is_different(_Call, _Session) ->
+    false.
+
+%% "recv with `{deliver, port}`"
+delivers_as_port(#session{socket = Socket}) ->
+    inet:getopts(Socket, [deliver]) =:= {ok, [{deliver, port}]}.
+
+step(finally, Session) ->
+    {drain(Session), Session};
+step({peer, {send, Data}}, Session = #session{peer = Peer}) ->
+    {gen_tcp:send(Peer, Data), Session};
+step({peer, drain}, Session) ->
+    {drain(Session), Session};
+step({peer, {shutdown, How}}, Session = #session{peer = Peer}) ->
+    {gen_tcp:shutdown(Peer, How), Session};
+step({peer, close}, Session = #session{peer = Peer}) ->
+    {gen_tcp:close(Peer), Session};
+step({peer, reset}, Session = #session{peer = Peer}) ->
+    _ = inet:setopts(Peer, [{linger, {true, 0}}]),
+    {gen_tcp:close(Peer), Session};
+step({Name, kill}, Session = #session{killed = Killed}) ->
+    {stop(process(Name, Session)), Session#session{killed = [Name | Killed]}};
+step({Name, flush}, Session) ->
+    {call(process(Name, Session), fun flush/0), Session};
+step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting = Waiting}) ->
+    Process = process(Name, Session),
+    Self = self(),
+    Reference = ask(Process, fun() ->
+        Self ! {Process, begins},
+        gen_tcp:recv(Socket, Length)
+    end),
+    {begins(Process), Session#session{waiting = Waiting#{Name => Reference}}};
+step({Name, Call = {shutdown, How}}, Session) when How =/= write ->
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{read_shut = true}};
+step({Name, Call = {recv, Length, _}}, Session) when Length > 0 ->
+    Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
+    {Result, Session#session{short = is_short(Result)}};
+step({Name, Call}, Session) ->
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session}.
+
+is_short({error, timeout}) -> true;
+is_short(_) -> false.
+
+perform({send, Data}, #session{socket = Socket}) -> gen_tcp:send(Socket, Data);
+perform({recv, Length, Timeout}, #session{socket = Socket}) -> gen_tcp:recv(Socket, Length, Timeout);
+perform({unrecv, Data}, #session{socket = Socket}) -> gen_tcp:unrecv(Socket, Data);
+perform({setopts, Options}, #session{socket = Socket}) -> inet:setopts(Socket, Options);
+perform({getopts, Names}, #session{socket = Socket}) -> inet:getopts(Socket, Names);
+perform({getstat, Names}, #session{socket = Socket}) -> inet:getstat(Socket, Names);
+perform({shutdown, How}, #session{socket = Socket}) -> gen_tcp:shutdown(Socket, How);
+perform({give_to, Name}, Session = #session{socket = Socket}) ->
+    gen_tcp:controlling_process(Socket, process(Name, Session));
+perform(monitor, #session{socket = Socket}) -> is_reference(inet:monitor(Socket));
+perform(sockname, #session{socket = Socket}) -> inet:sockname(Socket);
+perform(peername, #session{socket = Socket}) -> inet:peername(Socket);
+perform(close, #session{socket = Socket}) -> gen_tcp:close(Socket).
+
+%% All that the socket has sent, and how the peer finds the connection.
+drain(#session{peer = Peer}) ->
+    drain(Peer, []).
+
+drain(Peer, Data) ->
+    case gen_tcp:recv(Peer, 0, 0) of
+        {ok, More} -> drain(Peer, [Data | More]);
+        {error, Reason} -> {iolist_to_binary(Data), Reason}
+    end.
+
+%% The calls that were waiting and have returned.
+returned(Session = #session{waiting = Waiting}) ->
+    lists:foldl(
+        fun(Name, {Returned, Left = #session{waiting = Before}}) ->
+            Reference = maps:get(Name, Before),
+            receive
+                {Reference, Result} ->
+                    {Returned ++ [{Name, Result}], Left#session{waiting = maps:remove(Name, Before)}}
+            after 0 -> {Returned, Left}
+            end
+        end,
+        {[], Session},
+        lists:sort(maps:keys(Waiting))
+    ).
+
+%% Processes --------------------------------------------------------------------
+
+%% A process that does what it is asked, and keeps what sockets send it. That
+%% the end of a port that it is linked to kills it is not compared: "owner and
+%% socket".
+start(Runner) ->
+    spawn(fun() ->
+        process_flag(trap_exit, true),
+        serve(monitor(process, Runner))
+    end).
+
+serve(Monitor) ->
+    receive
+        {call, From, Reference, Function} ->
+            From ! {Reference, attempt(Function)},
+            serve(Monitor);
+        {'DOWN', Monitor, process, _, _} ->
+            ok
+    end.
+
+attempt(Function) ->
+    try
+        Function()
+    catch
+        Class:Reason -> {Class, Reason}
+    end.
+
+process(Name, #session{processes = Processes}) ->
+    maps:get(Name, Processes).
+
+ask(Process, Function) ->
+    Reference = make_ref(),
+    Process ! {call, self(), Reference, Function},
+    Reference.
+
+call(Process, Function) ->
+    Reference = ask(Process, Function),
+    receive
+        {Reference, Result} -> Result
+    after ?LIMIT -> {does_not_return, element(2, process_info(Process, current_stacktrace))}
+    end.
+
+%% The process has come as far as it gets: it waits in the call or for the next.
+begins(Process) ->
+    receive
+        {Process, begins} -> begun(Process)
+    end.
+
+begun(Process) ->
+    case process_info(Process, [status, current_function]) of
+        [{status, waiting}, {current_function, {Module, _, _}}] when Module =/= erts_internal ->
+            begun;
+        _ ->
+            pause(1),
+            begun(Process)
+    end.
+
+stop(Process) ->
+    Monitor = monitor(process, Process),
+    exit(Process, kill),
+    receive
+        {'DOWN', Monitor, process, Process, _} -> ok
+    end.
+
+flush() ->
+    receive
+        Message when element(1, Message) =/= call -> [Message | flush()]
+    after 0 -> []
+    end.
+
+mailboxes(Session = #session{processes = Processes, killed = Killed}) ->
+    [{Name, mailbox(Pid, Session)} || {Name, Pid} <- lists:sort(maps:to_list(maps:without(Killed, Processes)))].
+
+mailbox(Pid, Session = #session{socket = Socket}) ->
+    {messages, Messages} = process_info(Pid, messages),
+    [normal(Message, Session) || Message <- Messages, not is_exit(Message, Socket)].
+
+%% "owner and socket"
+is_exit({'EXIT', Socket, _}, Socket) -> true;
+is_exit(_, _) -> false.
+
+%% A term without what differs from run to run.
+normal(Socket, #session{socket = Socket}) ->
+    socket;
+normal({'DOWN', Reference, _Kind, Socket, Reason}, #session{socket = Socket}) when is_reference(Reference) ->
+    %% "`inet:monitor`"
+    {'DOWN', socket, Reason};
+normal(Term, Session) when is_tuple(Term) ->
+    list_to_tuple(normal(tuple_to_list(Term), Session));
+normal([Head | Tail], Session) ->
+    [normal(Head, Session) | normal(Tail, Session)];
+normal(Port, #session{ports = Ports}) when is_map_key(Port, Ports) ->
+    maps:get(Port, Ports);
+normal(Pid, _) when is_pid(Pid) ->
+    pid;
+normal(Term, _) ->
+    Term.
+
+%% Quiet ------------------------------------------------------------------------
+
+settle(Session = #session{patience = Patience}) ->
+    ok = wait(fun() -> is_carried(Session) end, ?CARRIED * Patience),
+    Limit =
+        case leaves_at_the_end(Session) of
+            true -> ?CLOSED;
+            false -> ?TAKEN
+        end,
+    wait(fun() -> is_taken(Session) end, Limit * Patience).
+
+is_carried(#session{socket = Socket, peer = Peer}) ->
+    parity_wire:is_carried(parity_wire:look(Socket), parity_wire:look(Peer)).
+
+%% Nothing is there, or nobody wants it; and who was answered has seen it.
+is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->
+    Blocked = [Name || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
+    not lists:any(fun(Name) -> is_answered(process(Name, Session), Socket) end, Blocked) andalso
+        case parity_wire:look(Socket) of
+            gone -> true;
+            #{active := false} when Blocked =:= [] -> true;
+            Sight -> not (ReadShut orelse parity_wire:has_unread(Sight))
+        end.
+
+has_returned(Reference) ->
+    {messages, Messages} = process_info(self(), messages),
+    lists:any(fun(Message) -> element(1, Message) =:= Reference end, Messages).
+
+%% The answer to a recv is in the mailbox of the process: inet's or Weir's.
+is_answered(Process, Socket) ->
+    {messages, Messages} = process_info(Process, messages),
+    lists:any(
+        fun
+            ({inet_async, Port, _, _}) -> Port =:= Socket;
+            ({'EXIT', Port, _}) -> Port =:= Socket;
+            ({'$weir', Handle, _, _}) -> {'$inet', weir_tcp, Handle} =:= Socket;
+            (_) -> false
+        end,
+        Messages
+    ).
+
+leaves_at_the_end(#session{socket = Socket}) ->
+    inet:getopts(Socket, [exit_on_close]) =:= {ok, [{exit_on_close, true}]}.
+
+%% Looks until it is so or the time is over: without a pause at first, as most
+%% comes at once.
+wait(Condition, Milliseconds) ->
+    wait(Condition, erlang:monotonic_time(millisecond) + Milliseconds, 3).
+
+wait(Condition, Deadline, Eager) ->
+    Condition() orelse erlang:monotonic_time(millisecond) > Deadline orelse
+        begin
+            case Eager of
+                0 -> pause(1);
+                _ -> erlang:yield()
+            end,
+            wait(Condition, Deadline, max(0, Eager - 1))
+        end,
+    ok.
+
+pause(Milliseconds) ->
+    receive
+    after Milliseconds -> ok
+    end.
