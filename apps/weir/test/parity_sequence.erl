@@ -66,7 +66,7 @@ opening(Packet) ->
     ).
 
 buffer() ->
-    frequency([{4, 1460}, {2, integer(1, 40)}, {1, 65536}]).
+    frequency([{8, 1460}, {2, integer(10, 60)}, {1, integer(1, 9)}, {1, 65536}]).
 
 active() ->
     frequency([{3, false}, {2, true}, {4, once}, {3, integer(1, 4)}]).
@@ -150,7 +150,8 @@ call(Packet) ->
                 {4, {recv, frequency([{3, 0}, {1, integer(1, 20)}]), oneof([0, 5])}},
                 {2, {recv_waiting, frequency([{3, 0}, {1, integer(1, 20)}])}},
                 {4, {send, outgoing()}},
-                {1, {unrecv, ?LET(Frame, frame(Packet), <<Frame/binary>>)}},
+                %% "`unrecv` of nothing"
+                {1, {unrecv, ?SUCHTHAT(Frame, frame(Packet), Frame =/= <<>>)}},
                 {1, {getopts, names_of_options()}},
                 {1, {getstat, names_of_counters()}},
                 {2, {give_to, name()}},
@@ -205,7 +206,7 @@ frame(Packet) ->
     ?LET(Data, binary(), frame(Packet, Data)).
 
 large(Packet) ->
-    ?LET(Data, ?LET(Size, integer(100, 4000), binary(Size)), frame(Packet, Data)).
+    ?LET(Data, ?LET(Size, integer(100, 3000), binary(Size)), frame(Packet, Data)).
 
 frame(raw, Data) -> Data;
 frame(0, Data) -> Data;
@@ -296,7 +297,7 @@ wrong(asn1) -> oneof([<<16#30, 16#85, 1, 2, 3, 4, 5>>, <<16#30, 16#84, -1:32>>, 
 wrong(cdr) -> oneof([<<"GIOQ", 1, 2, 0, 0, 3:32, "abc">>, <<"GIOP", 1, 2, 0, 0, -1:32>>, <<"GIOP", 1, 2, 1, 0, -2:32>>]);
 wrong(fcgi) -> oneof([<<2, 4, 1:16, 0:16, 0, 0>>, <<1, 4, 1:16, 16#ffff:16, 255, 0, "x">>]);
 wrong(tpkt) -> oneof([<<4, 0, 8:16, "abcd">>, <<3, 0, 3:16>>, <<3, 0, 0:16, "x">>, <<3, 0, 4:16>>]);
-wrong(line) -> ?LET(Size, integer(20, 3000), list_to_binary(lists:duplicate(Size, $x)));
+wrong(line) -> ?LET(Size, integer(20, 2000), list_to_binary(lists:duplicate(Size, $x)));
 wrong(Http) when is_atom(Http), Http =/= raw ->
     oneof([<<"GET\r\n">>, <<" \r\n">>, <<"\n">>, <<"HTTP/1\r\n">>, <<"no end of line">>, <<0, 1, 2, "\r\n">>, <<": x\r\n">>]);
 wrong(_) ->

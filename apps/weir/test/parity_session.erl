@@ -140,7 +140,8 @@ is_passed_over({Name, kill}, #session{killed = Killed, waiting = Waiting}) ->
     %% "a process killed in `recv`"
     lists:member(Name, Killed) orelse is_map_key(Name, Waiting);
 is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) when Name =/= peer ->
-    lists:member(Name, Killed) orelse is_map_key(Name, Waiting) orelse is_different(Call, Session);
+    lists:member(Name, Killed) orelse is_map_key(Name, Waiting) orelse
+        is_different(Call, Session) orelse (is_gift(Call) andalso holds_back(process(Name, Session)));
 is_passed_over(_Step, _Session) ->
     false.
 
@@ -150,10 +151,19 @@ is_different({recv, Length, _}, Session) ->
 is_different({recv_waiting, Length}, Session = #session{short = Short}) ->
     (Short andalso Length =:= 0) orelse delivers_as_port(Session);
 is_different({setopts, Options}, #session{short = Short, waiting = Waiting}) ->
-    (Short andalso lists:keymember(active, 1, Options)) orelse
+    %% "active set while a process is in `recv`"
+    (lists:keymember(active, 1, Options) andalso (Short orelse map_size(Waiting) > 0)) orelse
         (map_size(Waiting) > 0 andalso lists:member({deliver, port}, Options));
 is_different(_Call, _Session) ->
     false.
+
+is_gift({give_to, _}) -> true;
+is_gift(_) -> false.
+
+%% "`controlling_process`": the messages that gen_tcp leaves with the old owner.
+holds_back(Process) ->
+    {messages, Messages} = process_info(Process, messages),
+    lists:any(fun(Message) -> lists:member(element(1, Message), [tcp_passive, tcp_error]) end, Messages).
 
 %% "recv with `{deliver, port}`"
 delivers_as_port(#session{socket = Socket}) ->
@@ -309,11 +319,13 @@ mailboxes(Session = #session{processes = Processes, killed = Killed}) ->
 
 mailbox(Pid, Session = #session{socket = Socket}) ->
     {messages, Messages} = process_info(Pid, messages),
-    [normal(Message, Session) || Message <- Messages, not is_exit(Message, Socket)].
+    [normal(Message, Session) || Message <- Messages, not is_of_port(Message, Socket)].
 
-%% "owner and socket"
-is_exit({'EXIT', Socket, _}, Socket) -> true;
-is_exit(_, _) -> false.
+%% "owner and socket": the end of a port, and the driver's answer to a recv that
+%% has taken that for its answer.
+is_of_port({'EXIT', Socket, _}, Socket) -> true;
+is_of_port({inet_async, Socket, _, {error, closed}}, Socket) -> true;
+is_of_port(_, _) -> false.
 
 %% A term without what differs from run to run.
 normal(Socket, #session{socket = Socket}) ->
@@ -344,53 +356,68 @@ settle(Session = #session{patience = Patience}) ->
     wait(fun() -> is_taken(Session) end, Limit * Patience).
 
 is_carried(#session{socket = Socket, peer = Peer}) ->
-    parity_wire:is_carried(parity_wire:look(Socket), parity_wire:look(Peer)).
+    {One, Other} = Sights = {parity_wire:look(Socket), parity_wire:look(Peer)},
+    {parity_wire:is_carried(One, Other), Sights}.
 
-%% Nothing is there, or nobody wants it; and who was answered has seen it.
+%% Nothing is there, or nobody wants it; and who was answered has returned.
 is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->
-    Blocked = [Name || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
-    not lists:any(fun(Name) -> is_answered(process(Name, Session), Socket) end, Blocked) andalso
-        case parity_wire:look(Socket) of
+    Inside = [process(Name, Session) || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
+    Sight = parity_wire:look(Socket),
+    Taken =
+        case Sight of
             gone -> true;
-            #{active := false} when Blocked =:= [] -> true;
-            Sight -> not (ReadShut orelse parity_wire:has_unread(Sight))
-        end.
+            #{active := false} when Inside =:= [] -> true;
+            _ -> not (ReadShut orelse parity_wire:has_unread(Sight))
+        end,
+    {Taken andalso not lists:any(fun(Process) -> is_answered(Process, Socket) end, Inside), {Sight, queued(Session)}}.
+
+queued(#session{processes = Processes, killed = Killed}) ->
+    [process_info(Pid, message_queue_len) || Pid <- maps:values(maps:without(Killed, Processes))].
 
 has_returned(Reference) ->
     {messages, Messages} = process_info(self(), messages),
     lists:any(fun(Message) -> element(1, Message) =:= Reference end, Messages).
 
-%% The answer to a recv is in the mailbox of the process: inet's or Weir's.
+%% A process in recv has its answer: it is on its way back, or inet's or Weir's
+%% message is in its mailbox.
 is_answered(Process, Socket) ->
-    {messages, Messages} = process_info(Process, messages),
-    lists:any(
-        fun
-            ({inet_async, Port, _, _}) -> Port =:= Socket;
-            ({'EXIT', Port, _}) -> Port =:= Socket;
-            ({'$weir', Handle, _, _}) -> {'$inet', weir_tcp, Handle} =:= Socket;
-            (_) -> false
-        end,
-        Messages
-    ).
+    case process_info(Process, [status, current_function, messages]) of
+        [{status, waiting}, {current_function, {Module, _, _}}, {messages, Messages}] when Module =/= ?MODULE ->
+            lists:any(fun(Message) -> is_answer(Message, Socket) end, Messages);
+        _ ->
+            true
+    end.
+
+is_answer({inet_async, Socket, _, _}, Socket) -> true;
+is_answer({'EXIT', Socket, _}, Socket) -> true;
+is_answer({'$weir', Handle, _, _}, {'$inet', _, Handle}) -> true;
+is_answer(_, _) -> false.
 
 leaves_at_the_end(#session{socket = Socket}) ->
     inet:getopts(Socket, [exit_on_close]) =:= {ok, [{exit_on_close, true}]}.
 
-%% Looks until it is so or the time is over: without a pause at first, as most
-%% comes at once.
+%% Looks until it is so, or nothing has changed for so long. Without a pause at
+%% first, as most comes at once.
 wait(Condition, Milliseconds) ->
-    wait(Condition, erlang:monotonic_time(millisecond) + Milliseconds, 3).
+    wait(Condition, Milliseconds, 0, undefined, 3).
 
-wait(Condition, Deadline, Eager) ->
-    Condition() orelse erlang:monotonic_time(millisecond) > Deadline orelse
-        begin
-            case Eager of
-                0 -> pause(1);
-                _ -> erlang:yield()
-            end,
-            wait(Condition, Deadline, max(0, Eager - 1))
-        end,
-    ok.
+wait(Condition, Milliseconds, Deadline, Before, Eager) ->
+    Now = erlang:monotonic_time(millisecond),
+    case Condition() of
+        {true, _} ->
+            ok;
+        {false, Before} when Now > Deadline ->
+            ok;
+        {false, Before} ->
+            _ =
+                case Eager of
+                    0 -> pause(1);
+                    _ -> erlang:yield()
+                end,
+            wait(Condition, Milliseconds, Deadline, Before, max(0, Eager - 1));
+        {false, Changed} ->
+            wait(Condition, Milliseconds, Now + Milliseconds, Changed, Eager)
+    end.
 
 pause(Milliseconds) ->
     receive

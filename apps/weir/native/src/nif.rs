@@ -451,7 +451,7 @@ fn getstat<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         (atoms::recv_cnt(), received.packets),
         (atoms::recv_max(), received.largest),
         (atoms::recv_avg(), received.average()),
-        (atoms::recv_dvi(), received.deviation as u64),
+        (atoms::recv_dvi(), received.deviation()),
         (atoms::send_oct(), sent.bytes),
         (atoms::send_cnt(), sent.packets),
         (atoms::send_max(), sent.largest),
