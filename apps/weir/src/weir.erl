@@ -100,8 +100,21 @@ row(Socket = {_, _, Handle}) ->
 owner(undefined) -> "-";
 owner(Pid) -> pid_to_list(Pid).
 
+address({ok, {local, <<0, Name/binary>>}}) -> ["local:@", printable(Name)];
+address({ok, {local, Path}}) -> ["local:", printable(Path)];
+address({ok, {IP, Port}}) when tuple_size(IP) =:= 8 -> [$[, inet:ntoa(IP), "]:", integer_to_list(Port)];
 address({ok, {IP, Port}}) -> [inet:ntoa(IP), $:, integer_to_list(Port)];
 address({error, _}) -> "*:*".
+
+%% A path may hold any byte but null, and a name even that.
+printable(Path) ->
+    case unicode:characters_to_list(Path) of
+        String when is_list(String) -> lists:map(fun shown/1, String);
+        _ -> lists:map(fun shown/1, binary_to_list(Path))
+    end.
+
+shown(Character) when Character < $\s; Character >= 16#7f, Character < 16#a0 -> $.;
+shown(Character) -> Character.
 
 transpose([[] | _]) -> [];
 transpose(Rows) -> [[hd(Row) || Row <- Rows] | transpose([tl(Row) || Row <- Rows])].

@@ -1,7 +1,7 @@
 %% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
-%% millisecond. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
+%% millisecond, but for {@link sendfile_continue/1}, which may wait for a disk and does so on a dirty scheduler. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
 %% gen_tcp says so, `{error, einval}'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
@@ -21,11 +21,15 @@
 
 %% Sockets.
 -export([open/3]).
--export([bind/3]).
+-export([open_in/4]).
+-export([fdopen/4]).
+-export([bind/2]).
 -export([listen/2]).
 -export([accept/3]).
--export([connect/3]).
+-export([connect/2]).
 -export([send/2]).
+-export([sendfile_begin/4]).
+-export([sendfile_continue/1]).
 -export([recv/3]).
 -export([unrecv/2]).
 -export([cancel/2]).
@@ -45,7 +49,7 @@
 -export([info/1]).
 -export([sockets/1]).
 
--export_type([handle/0, pollset/0, operation/0, counters/0]).
+-export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -54,6 +58,15 @@
 %% The number of a pollset, which is the number of its scheduler.
 
 -type operation() :: non_neg_integer().
+
+-type address() ::
+    {inet:ip4_address(), inet:port_number()}
+    | {inet:ip6_address(), inet:port_number(), FlowInfo :: 0..16#ffffffff, ScopeId :: 0..16#ffffffff}
+    | {local, binary()}.
+%% Where to bind or to connect.
+
+-type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
+%% An address as sockname and peername show it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
 
@@ -105,14 +118,25 @@ sleep(_Pollset, _Token, _Armed) -> ?NOT_LOADED.
 -spec counters(pollset()) -> counters().
 counters(_Pollset) -> ?NOT_LOADED.
 
-%% @doc A TCP socket of the caller's, neither bound nor connected. `Module' is what its term and its messages carry;
-%% the family is 4 or 6.
--spec open(module(), 4 | 6, pollset()) -> {ok, handle()} | {error, inet:posix()}.
+%% @doc A stream socket of the caller's, neither bound nor connected. `Module' is what its term and its messages carry.
+-spec open(module(), weir_address:family(), pollset()) -> {ok, handle()} | {error, inet:posix()}.
 open(_Module, _Family, _Pollset) -> ?NOT_LOADED.
 
-%% @doc bind(2).
--spec bind(handle(), inet:ip_address(), inet:port_number()) -> ok | {error, closed | inet:posix()}.
-bind(_Handle, _Address, _Port) -> ?NOT_LOADED.
+%% @doc The same in the network namespace at a path. It waits for the file system and a thread of its own, so it runs on
+%% a dirty scheduler.
+-spec open_in(module(), weir_address:family(), pollset(), Namespace :: binary()) ->
+    {ok, handle()} | {error, inet:posix()}.
+open_in(_Module, _Family, _Pollset, _Namespace) -> ?NOT_LOADED.
+
+%% @doc A socket of the caller's around a descriptor that was opened elsewhere, and that closing the socket leaves open.
+%% `einval' if that is not a stream of this family.
+-spec fdopen(module(), weir_address:family(), pollset(), non_neg_integer()) ->
+    {ok, handle()} | {error, inet:posix()}.
+fdopen(_Module, _Family, _Pollset, _Fd) -> ?NOT_LOADED.
+
+%% @doc bind(2). `einval' for a local path that is too long.
+-spec bind(handle(), address()) -> ok | {error, closed | inet:posix()}.
+bind(_Handle, _Address) -> ?NOT_LOADED.
 
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
@@ -125,9 +149,8 @@ listen(_Handle, _Backlog) -> ?NOT_LOADED.
 accept(_Handle, _Pollset, _Now) -> ?NOT_LOADED.
 
 %% @doc connect(2). The result of a wait is `ok' or `{error, Reason}'.
--spec connect(handle(), inet:ip_address(), inet:port_number()) ->
-    ok | {wait, operation()} | {error, closed | inet:posix()}.
-connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
+-spec connect(handle(), address()) -> ok | {wait, operation()} | {error, closed | inet:posix()}.
+connect(_Handle, _Address) -> ?NOT_LOADED.
 
 %% @doc Writes what the kernel takes and queues the rest, of at most 64 binaries. `wait': that went over the high watermark, and the result is
 %% `ok' or `{error, Reason}'. `full': the queue took nothing, and the result is `retry' when it has room, or
@@ -135,6 +158,19 @@ connect(_Handle, _Address, _Port) -> ?NOT_LOADED.
 -spec send(handle(), binary() | [binary()]) ->
     ok | {wait | full, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
 send(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Has `Length' bytes of a file from `Offset' on, or those up to its end, sent after what is queued and before what
+%% others send from now on. `File' is what {@link prim_file:get_handle/1} says; the file may be closed afterwards. Only
+%% the owner of the socket can. It drives the transfer by {@link sendfile_continue/1}.
+-spec sendfile_begin(handle(), File :: binary(), Offset :: non_neg_integer(), Length :: non_neg_integer()) ->
+    ok | {error, not_owner | closed | inet:posix()}.
+sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
+
+%% @doc Sends the next part of the caller's file, on a dirty scheduler: to be called again after `more', and after the
+%% result of a wait, which is `retry', or `{error, Reason}', the end of it. `{ok, Sent}': that was the last part.
+-spec sendfile_continue(handle()) ->
+    {ok, Sent :: non_neg_integer()} | more | {wait, operation()} | {error, closed | inet:posix()}.
+sendfile_continue(_Handle) -> ?NOT_LOADED.
 
 %% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard
 %% of data. The result of a wait is `{ok, Data}' or `{error, Reason}'.
@@ -176,11 +212,11 @@ getopts(_Handle, _Names) -> ?NOT_LOADED.
 getstat(_Handle) -> ?NOT_LOADED.
 
 %% @doc getsockname(2).
--spec sockname(handle()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+-spec sockname(handle()) -> {ok, name()} | {error, inet:posix()}.
 sockname(_Handle) -> ?NOT_LOADED.
 
 %% @doc getpeername(2).
--spec peername(handle()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+-spec peername(handle()) -> {ok, name()} | {error, inet:posix()}.
 peername(_Handle) -> ?NOT_LOADED.
 
 %% @doc The process that gets the messages; `undefined' if it is dead and its last bytes are still being sent.

@@ -6,6 +6,8 @@
 -export([listen/1]).
 -export([connect/1]).
 -export([settings/1]).
+-export([shown/1]).
+-export([socket_address/1]).
 
 -export_type([setting/0, parsed/0]).
 
@@ -13,15 +15,21 @@
 %% An option as the native side takes it.
 
 -type parsed() :: #{
-    ip := any | loopback | inet:ip_address() | undefined,
+    family := weir_address:family() | undefined,
+    ip := weir_address:address(),
     port := inet:port_number() | undefined,
+    descriptor := new | {fd, non_neg_integer()} | {netns, binary()},
     backlog := integer(),
     settings := [setting()]
 }.
-%% What listen and connect do with their options: where to bind, and what to set before.
+%% What listen and connect do with their options: where the descriptor comes from, where to bind it, and what to set
+%% before, in this order.
 
 %% The backlog of gen_tcp.
 -define(BACKLOG, 5).
+
+%% The packet types of gen_tcp.
+-define(PACKETS, [raw, 0, 1, 2, 4, asn1, cdr, sunrm, fcgi, tpkt, line, http, httph, http_bin, httph_bin]).
 
 %% @doc Parses the options of `gen_tcp:listen/2'.
 -spec listen([term()]) -> {ok, parsed()} | {error, badarg}.
@@ -33,6 +41,20 @@ listen(Options) ->
 connect(Options) ->
     parse(connect, defaults(inet_default_connect_options, Options)).
 
+%% @doc An address of `gen_tcp:connect/2,3' with all its fields, or of `{ifaddr, Address}'.
+-spec socket_address(map()) -> {ok, weir_address:address()} | {error, badarg}.
+socket_address(Address) ->
+    Defaults =
+        case Address of
+            #{family := inet6} -> #{addr => any, port => 0, flowinfo => 0, scope_id => 0};
+            _ -> #{addr => any, port => 0}
+        end,
+    Full = maps:merge(Defaults, Address),
+    case weir_address:is_valid(Full) of
+        true -> {ok, Full};
+        false -> {error, badarg}
+    end.
+
 %% @doc Checks the options of `inet:setopts/2', and puts them into the order in which they are set. As in gen_tcp all
 %% are checked before any is set, and the first of equal names counts, because it is set last.
 -spec settings([term()]) -> {ok, [setting()]} | {error, einval}.
@@ -42,6 +64,18 @@ settings(Options) ->
     catch
         throw:badarg -> {error, einval}
     end.
+
+%% @doc The values of options as `inet:getopts/2' shows them: paths as strings, where they can be.
+-spec shown([tuple()]) -> [tuple()].
+shown(Values) -> lists:map(fun shown_value/1, Values).
+
+shown_value({netns, Path}) ->
+    case unicode:characters_to_list(Path, file:native_name_encoding()) of
+        String when is_list(String) -> {netns, String};
+        _ -> {netns, Path}
+    end;
+shown_value(Value) ->
+    Value.
 
 %% An operator's defaults for all sockets come first: inet documents these variables of the kernel application. The
 %% active mode is not among them.
@@ -54,40 +88,66 @@ defaults(Variable, Options) ->
         end,
     lists:keydelete(active, 1, Defaults) ++ Options.
 
+%% Settings are put in front of each other, and set so: as in gen_tcp, which sets them from the end of the list.
 parse(For, Options) when is_list(Options) ->
-    Start = #{ip => undefined, port => undefined, backlog => ?BACKLOG, settings => []},
-    try lists:foldl(fun(Option, Parsed) -> option(For, Option, Parsed) end, Start, Options) of
-        Parsed = #{settings := Settings} -> {ok, Parsed#{settings := lists:reverse(Settings)}}
+    Start = #{
+        family => undefined, ip => undefined, port => undefined, descriptor => new, backlog => ?BACKLOG, settings => []
+    },
+    try
+        {ok, lists:foldl(fun(Option, Parsed) -> option(For, Option, Parsed) end, Start, Options)}
     catch
         throw:badarg -> {error, badarg}
     end;
 parse(_For, _Options) ->
     {error, badarg}.
 
-option(_For, inet, Parsed) ->
-    Parsed;
-option(_For, {ip, IP}, Parsed) ->
-    case is_ip(IP) of
-        true -> Parsed#{ip := IP};
-        false -> throw(badarg)
+option(_For, Family, Parsed) when Family =:= inet; Family =:= inet6; Family =:= local ->
+    Parsed#{family := Family};
+option(_For, {ifaddr, Address}, Parsed) when is_map(Address) ->
+    case socket_address(Address) of
+        {ok, Full} -> Parsed#{ip := Full};
+        {error, badarg} -> throw(badarg)
     end;
+%% A socket address that came before is changed in part.
+option(_For, {ip, IP}, Parsed = #{ip := Address}) when is_map(Address) ->
+    Parsed#{ip := valid(Address#{addr := IP})};
+option(_For, {port, Port}, Parsed = #{ip := Address}) when is_map(Address) ->
+    Parsed#{ip := valid(Address#{port := Port})};
+option(_For, {Name, IP}, Parsed) when Name =:= ip; Name =:= ifaddr ->
+    Parsed#{ip := valid(IP)};
 option(_For, {port, Port}, Parsed) when is_integer(Port), Port >= 0, Port =< 65535 ->
     Parsed#{port := Port};
+%% What is no descriptor is passed over, as gen_tcp does.
+option(_For, {fd, Fd}, Parsed) when is_integer(Fd), Fd >= 0, Fd =< 16#7fffffff ->
+    Parsed#{descriptor := {fd, Fd}};
+option(_For, {fd, _}, Parsed) ->
+    Parsed#{descriptor := new};
+option(_For, {netns, Path}, Parsed) ->
+    {netns, Binary} = setting({netns, Path}),
+    Parsed#{descriptor := {netns, Binary}};
 option(listen, {backlog, Backlog}, Parsed) when is_integer(Backlog), Backlog >= -1, Backlog =< 16#7fffffff ->
     Parsed#{backlog := Backlog};
-option(_For, Option, Parsed = #{settings := Settings}) ->
+option(For, Option, Parsed = #{settings := Settings}) ->
     case setting(Option) of
         Setting = {raw, _, _, _} ->
             Parsed#{settings := [Setting | Settings]};
         Setting = {Name, _} ->
+            is_for(For, Name) orelse throw(badarg),
             %% The last of equal names counts: `{active, N}' twice is not a sum.
             Parsed#{settings := [Setting | lists:keydelete(Name, 1, Settings)]}
     end.
 
-is_ip(any) -> true;
-is_ip(loopback) -> true;
-is_ip({A, B, C, D}) -> lists:all(fun(X) -> is_integer(X) andalso X >= 0 andalso X =< 255 end, [A, B, C, D]);
-is_ip(_) -> false.
+%% Some options gen_tcp takes later only.
+is_for(_For, dontroute) -> false;
+is_for(_For, nopush) -> false;
+is_for(connect, ipv6_v6only) -> false;
+is_for(_For, _Name) -> true.
+
+valid(Address) ->
+    case weir_address:is_valid(Address) of
+        true -> Address;
+        false -> throw(badarg)
+    end.
 
 setting(binary) -> {mode, binary};
 setting(list) -> {mode, list};
@@ -96,6 +156,13 @@ setting(Raw = {raw, Level, Option, Value}) ->
     case is_int32(Level) andalso is_int32(Option) andalso is_binary(Value) of
         true -> Raw;
         false -> throw(badarg)
+    end;
+setting({netns, Path}) when is_list(Path) ->
+    try unicode:characters_to_binary(Path, unicode, file:native_name_encoding()) of
+        Binary when is_binary(Binary) -> {netns, Binary};
+        _ -> throw(badarg)
+    catch
+        error:badarg -> throw(badarg)
     end;
 setting(Setting = {Name, Value}) when is_atom(Name) ->
     case is_value(Name, Value) of
@@ -107,7 +174,11 @@ setting(_) ->
 
 is_value(active, Value) -> is_boolean(Value) orelse Value =:= once orelse within(Value, -32768, 32767);
 is_value(mode, Value) -> Value =:= binary orelse Value =:= list;
-is_value(packet, Value) -> Value =:= raw orelse Value =:= 0;
+is_value(packet, Value) -> lists:member(Value, ?PACKETS);
+is_value(packet_size, Value) -> is_uint32(Value);
+is_value(header, Value) -> is_uint32(Value);
+is_value(line_delimiter, Value) -> is_int32(Value);
+is_value(deliver, Value) -> Value =:= term orelse Value =:= port;
 is_value(linger, {On, Seconds}) -> is_boolean(On) andalso is_int32(Seconds);
 is_value(send_timeout, Value) -> Value =:= infinity orelse is_uint32(Value);
 is_value(Name, Value) when
@@ -115,7 +186,17 @@ is_value(Name, Value) when
     Name =:= sndbuf;
     Name =:= buffer;
     Name =:= high_watermark;
-    Name =:= low_watermark
+    Name =:= low_watermark;
+    Name =:= high_msgq_watermark;
+    Name =:= low_msgq_watermark;
+    Name =:= priority;
+    Name =:= tos;
+    Name =:= tclass;
+    Name =:= ttl;
+    Name =:= keepcnt;
+    Name =:= keepidle;
+    Name =:= keepintvl;
+    Name =:= user_timeout
 ->
     is_int32(Value);
 is_value(Name, Value) when
@@ -123,10 +204,24 @@ is_value(Name, Value) when
     Name =:= reuseaddr;
     Name =:= keepalive;
     Name =:= send_timeout_close;
+    Name =:= delay_send;
     Name =:= exit_on_close;
-    Name =:= show_econnreset
+    Name =:= show_econnreset;
+    Name =:= recvtos;
+    Name =:= recvtclass;
+    Name =:= recvttl;
+    Name =:= ipv6_v6only;
+    Name =:= dontroute;
+    Name =:= nopush;
+    Name =:= reuseport;
+    Name =:= reuseport_lb;
+    Name =:= exclusiveaddruse;
+    Name =:= read_ahead;
+    Name =:= debug
 ->
     is_boolean(Value);
+is_value(Name, Value) when Name =:= bind_to_device; Name =:= netns ->
+    is_binary(Value);
 is_value(_, _) ->
     false.
 

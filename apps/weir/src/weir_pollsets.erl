@@ -13,6 +13,7 @@
 -export([start_link/0]).
 -export([ensure_started/0]).
 -export([all/0]).
+-export([here/0]).
 -export([pollers/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -64,6 +65,15 @@ ensure_started() ->
 -spec all() -> [weir_nif:pollset()].
 all() ->
     lists:seq(1, erlang:system_info(schedulers)).
+
+%% @doc The pollset of the scheduler that the caller runs on. Dirty schedulers, where no caller of ours should be, have
+%% numbers beyond those of the others, and no pollset.
+-spec here() -> weir_nif:pollset().
+here() ->
+    case {erlang:system_info(scheduler_id), erlang:system_info(schedulers)} of
+        {Scheduler, Schedulers} when Scheduler =< Schedulers -> Scheduler;
+        _ -> 1
+    end.
 
 %% @doc The pollers, and where each runs.
 -spec pollers() -> #{weir_nif:pollset() => {pid(), home()}}.

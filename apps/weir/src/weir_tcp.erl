@@ -9,19 +9,27 @@
 %% side, in the process of the caller.
 -module(weir_tcp).
 
+-include_lib("kernel/include/file.hrl").
+
 %% Addresses and services.
 -export([getserv/1]).
+-export([getaddr/1]).
+-export([getaddr/2]).
+-export([getaddrs/1]).
 -export([getaddrs/2]).
 -export([translate_ip/1]).
 
 %% Opening.
 -export([listen/2]).
+-export([accept/1]).
 -export([accept/2]).
 -export([connect/3]).
 -export([connect/4]).
+-export([fdopen/2]).
 
 %% Data.
 -export([send/2]).
+-export([sendfile/4]).
 -export([recv/3]).
 -export([unrecv/2]).
 
@@ -40,6 +48,7 @@
 -export([peername/1]).
 -export([socknames/1]).
 -export([info/1]).
+-export([which_packet_type/1]).
 -export([monitor/1]).
 -export([cancel_monitor/1]).
 
@@ -49,7 +58,12 @@
 %% A socket. Equal terms for equal sockets; the handle of a closed one is never used again.
 
 -define(SOCKET(Handle), {'$inet', ?MODULE, Handle}).
--define(FAMILY, inet).
+
+-import(weir_operation, [await/3, cancel/3]).
+-import(weir_pollsets, [here/0]).
+
+%% The most bytes of a file, and the last of them.
+-define(MAX_FILE, (1 bsl 63 - 1)).
 
 %% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
 -define(PARTS, 64).
@@ -62,8 +76,27 @@
 -spec getserv(inet:port_number() | atom()) -> {ok, inet:port_number()} | {error, einval}.
 getserv(Port) -> inet_tcp:getserv(Port).
 
-%% @doc The IPv4 addresses of a host within a timer of inet's, as inet_tcp.
--spec getaddrs(inet:ip_address() | inet:hostname(), term()) -> {ok, [inet:ip4_address()]} | {error, inet:posix()}.
+%% @doc An address of a host, the first of {@link getaddrs/1}.
+-spec getaddr(inet:socket_address() | inet:hostname()) -> {ok, inet:socket_address()} | {error, inet:posix()}.
+getaddr(Address) -> first(getaddrs(Address)).
+
+%% @doc An address of a host within a timer of inet's, the first of {@link getaddrs/2}.
+-spec getaddr(inet:socket_address() | inet:hostname(), term()) -> {ok, inet:socket_address()} | {error, inet:posix()}.
+getaddr(Address, Timer) -> first(getaddrs(Address, Timer)).
+
+first({ok, [Address | _]}) -> {ok, Address};
+first(Error) -> Error.
+
+%% @doc The addresses of a host: the IPv4 addresses of a name, as inet_tcp; an address of whatever family is its own.
+-spec getaddrs(inet:socket_address() | inet:hostname()) -> {ok, [inet:socket_address()]} | {error, inet:posix()}.
+getaddrs({local, _} = Address) -> {ok, [Address]};
+getaddrs(Address) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address);
+getaddrs(Address) -> inet_tcp:getaddrs(Address).
+
+%% @doc {@link getaddrs/1} within a timer of inet's.
+-spec getaddrs(inet:socket_address() | inet:hostname(), term()) -> {ok, [inet:socket_address()]} | {error, inet:posix()}.
+getaddrs({local, _} = Address, _Timer) -> {ok, [Address]};
+getaddrs(Address, Timer) when tuple_size(Address) =:= 8 -> inet6_tcp:getaddrs(Address, Timer);
 getaddrs(Address, Timer) -> inet_tcp:getaddrs(Address, Timer).
 
 %% @doc `any' and `loopback' as IPv4 addresses, as inet_tcp.
@@ -71,28 +104,15 @@ getaddrs(Address, Timer) -> inet_tcp:getaddrs(Address, Timer).
 translate_ip(IP) -> inet_tcp:translate_ip(IP).
 
 %% @doc A listening socket, as `gen_tcp:listen/2'. A port among the options wins over the argument, as ranch needs it.
-%% Exits with `badarg' for an option or a value that is not known.
+%% The family is that of the address in the options, or IPv4. Exits with `badarg' for an option or a value that is not
+%% known.
 -spec listen(inet:port_number(), [gen_tcp:listen_option()]) ->
     {ok, socket() | port()} | {error, system_limit | inet:posix()}.
-listen(Port, Options) ->
-    case weir_pollsets:ensure_started() of
-        ok ->
-            case weir_nif:available() of
-                true -> native_listen(Port, parsed(weir_options:listen(Options)));
-                false -> inet_tcp:listen(Port, Options)
-            end;
-        {error, Reason} ->
-            exit({weir_not_started, Reason})
-    end.
+listen(Port, Options) -> weir_open:listen(any, Port, Options).
 
-native_listen(Port, #{ip := IP, port := PortOption, backlog := Backlog, settings := Settings}) ->
-    Address = translate_ip(default(IP, any)),
-    open(Settings, fun(Handle) ->
-        maybe_all([
-            fun() -> weir_nif:bind(Handle, Address, valid_port(default(PortOption, Port))) end,
-            fun() -> weir_nif:listen(Handle, Backlog) end
-        ])
-    end).
+%% @doc The next connection, without a limit of time.
+-spec accept(socket()) -> {ok, socket()} | {error, closed | system_limit | inet:posix()}.
+accept(Listener) -> accept(Listener, infinity).
 
 %% @doc The next connection, as `gen_tcp:accept/2'.
 -spec accept(socket(), timeout()) ->
@@ -109,47 +129,24 @@ accepted(Error) -> Error.
 %% @doc A connection to a socket address, as `gen_tcp:connect/3'; with an address and a port, {@link connect/4} without
 %% a limit of time.
 -spec connect
-    (inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
+    (inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
         {ok, socket() | port()} | {error, timeout | inet:posix()};
-    (socket:sockaddr_in(), [gen_tcp:connect_option()], timeout()) ->
+    (socket:sockaddr_in() | socket:sockaddr_in6(), [gen_tcp:connect_option()], timeout()) ->
         {ok, socket() | port()} | {error, timeout | inet:posix()}.
-connect(#{family := inet, addr := Address, port := Port}, Options, Timeout) ->
-    connect(translate_ip(Address), Port, Options, Timeout);
-connect(Address, Port, Options) ->
-    connect(Address, Port, Options, infinity).
+connect(Address, Options, Timeout) when is_map(Address) -> weir_open:connect(any, Address, Options, Timeout);
+connect(Address, Port, Options) -> connect(Address, Port, Options, infinity).
 
-%% @doc A connection to one address, as `gen_tcp:connect/4', which tries one address after the other. Exits with
-%% `badarg' for an option or a value that is not known.
--spec connect(inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()) ->
+%% @doc A connection to one address of any family, as `gen_tcp:connect/4', which tries one address after the other. Exits
+%% with `badarg' for an option or a value that is not known.
+-spec connect(inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()) ->
     {ok, socket() | port()} | {error, timeout | inet:posix()}.
 connect(Address, Port, Options, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
-    case weir_pollsets:ensure_started() of
-        ok ->
-            case weir_nif:available() of
-                true -> native_connect(Address, valid_port(Port), parsed(weir_options:connect(Options)), Timeout);
-                false -> inet_tcp:connect(Address, Port, Options, Timeout)
-            end;
-        {error, Reason} ->
-            exit({weir_not_started, Reason})
-    end.
+    weir_open:connect(any, Address, Port, Options, Timeout).
 
-native_connect(Address, Port, #{ip := IP, port := LocalPort, settings := Settings}, Timeout) ->
-    Bind =
-        case {IP, LocalPort} of
-            {undefined, undefined} -> fun(_Handle) -> ok end;
-            _ -> fun(Handle) -> weir_nif:bind(Handle, translate_ip(default(IP, any)), default(LocalPort, 0)) end
-        end,
-    open(Settings, fun(Handle) ->
-        maybe_all([
-            fun() -> Bind(Handle) end,
-            fun() ->
-                case weir_nif:connect(Handle, Address, Port) of
-                    {wait, Operation} -> await(Handle, Operation, Timeout);
-                    Result -> Result
-                end
-            end
-        ])
-    end).
+%% @doc A socket around a descriptor that was opened elsewhere, as `inet_tcp:fdopen/2'. It is left open when the socket
+%% is closed.
+-spec fdopen(non_neg_integer(), [gen_tcp:option()]) -> {ok, socket() | port()} | {error, inet:posix()}.
+fdopen(Fd, Options) -> weir_open:fdopen(any, Fd, Options).
 
 %% @doc Sends data, as `gen_tcp:send/2': returns when the kernel or the send queue has it.
 %%
@@ -198,6 +195,51 @@ await_room(Handle, Operation, Timeout, TimeoutReason) ->
                     _ -> ok
                 end,
             {error, TimeoutReason};
+        Result ->
+            Result
+    end.
+
+%% @doc Sends a part of a raw file, as `file:sendfile/5' does: in the kernel, and by the owner of the socket only. `Bytes'
+%% of zero are those up to the end of the file. `{error, enotsup}' has file:sendfile read the file and send what it read:
+%% of a file whose bytes are not those on the disk (`compressed', say), or not on a disk at all.
+-spec sendfile(socket(), file:fd(), integer(), integer()) ->
+    {ok, non_neg_integer()} | {error, closed | badarg | not_owner | enotsup | inet:posix()}.
+sendfile(Socket, #file_descriptor{module = raw_file_io_list, data = File}, Offset, Bytes) ->
+    sendfile(Socket, File, Offset, Bytes);
+sendfile(?SOCKET(Handle), File = #file_descriptor{module = prim_file}, Offset, Bytes) ->
+    case prim_file:get_handle(File) of
+        Descriptor when is_binary(Descriptor) -> send_descriptor(Handle, Descriptor, Offset, Bytes);
+        {error, _} -> {error, badarg}
+    end;
+sendfile(_Socket, _File, _Offset, _Bytes) ->
+    {error, enotsup}.
+
+send_descriptor(Handle, Descriptor, Offset, 0) ->
+    send_descriptor(Handle, Descriptor, Offset, ?MAX_FILE);
+send_descriptor(Handle, Descriptor, Offset, Bytes) when
+    Offset >= 0, Offset =< ?MAX_FILE, Bytes > 0, Bytes =< ?MAX_FILE
+->
+    case weir_nif:sendfile_begin(Handle, Descriptor, Offset, Bytes) of
+        ok -> send_parts(Handle);
+        Error -> Error
+    end;
+send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
+    %% Who may not send is told so first.
+    Self = self(),
+    case weir_nif:owner(Handle) of
+        {ok, Owner} when Owner =/= Self -> {error, not_owner};
+        _ -> {error, einval}
+    end.
+
+send_parts(Handle) ->
+    case weir_nif:sendfile_continue(Handle) of
+        more ->
+            send_parts(Handle);
+        {wait, Operation} ->
+            case await(Handle, Operation, infinity) of
+                retry -> send_parts(Handle);
+                Error -> Error
+            end;
         Result ->
             Result
     end.
@@ -329,8 +371,9 @@ setopts(?SOCKET(Handle), Options) ->
 %% @doc Gets options, as `inet:getopts/2'.
 -spec getopts(socket(), [gen_tcp:option_name()]) -> {ok, [gen_tcp:option()]} | {error, inet:posix()}.
 getopts(?SOCKET(Handle), Names) when is_list(Names) ->
-    try
-        weir_nif:getopts(Handle, Names)
+    try weir_nif:getopts(Handle, Names) of
+        {ok, Values} -> {ok, weir_options:shown(Values)};
+        Error -> Error
     catch
         error:badarg -> {error, einval}
     end.
@@ -351,15 +394,15 @@ getstat(?SOCKET(Handle), Names) when is_list(Names) ->
     end.
 
 %% @doc The local address, as `inet:sockname/1'.
--spec sockname(socket()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+-spec sockname(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
 sockname(?SOCKET(Handle)) -> weir_nif:sockname(Handle).
 
 %% @doc The peer's address, as `inet:peername/1'.
--spec peername(socket()) -> {ok, {inet:ip_address(), inet:port_number()}} | {error, inet:posix()}.
+-spec peername(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
 peername(?SOCKET(Handle)) -> weir_nif:peername(Handle).
 
 %% @doc The local addresses, of which a TCP socket has one, as `inet:socknames/1'.
--spec socknames(socket()) -> {ok, [{inet:ip_address(), inet:port_number()}]} | {error, inet:posix()}.
+-spec socknames(socket()) -> {ok, [weir_nif:name()]} | {error, inet:posix()}.
 socknames(Socket) ->
     case sockname(Socket) of
         {ok, Address} -> {ok, [Address]};
@@ -396,6 +439,15 @@ active(Handle) ->
         {error, _} -> []
     end.
 
+%% @doc The packet type, which inet asks for when it prints a socket.
+-spec which_packet_type(socket()) -> {ok, term()} | {error, inet:posix()}.
+which_packet_type(?SOCKET(Handle)) ->
+    case weir_nif:getopts(Handle, [packet]) of
+        {ok, [{packet, 0}]} -> {ok, raw};
+        {ok, [{packet, Type}]} -> {ok, Type};
+        Error -> Error
+    end.
+
 %% @doc Has `{'DOWN', Reference, socket, Socket, Reason}' sent to the caller when the socket closes, as
 %% `inet:monitor/1'. The reason is `normal', or `noproc' if it is closed already.
 -spec monitor(socket()) -> reference().
@@ -416,74 +468,4 @@ cancel_monitor(Reference) ->
     case erase({?MODULE, Reference}) of
         undefined -> false;
         Handle -> weir_nif:demonitor(Handle, Reference)
-    end.
-
-%%% Opening.
-
-%% A socket of the caller's with its options set, which `Prepare' makes a listener or a connection. It is closed again
-%% if that fails or exits.
-open(Settings, Prepare) ->
-    case weir_nif:open(?MODULE, 4, here()) of
-        {ok, Handle} ->
-            try maybe_all([fun() -> weir_nif:setopts(Handle, Settings) end, fun() -> Prepare(Handle) end]) of
-                ok -> {ok, ?SOCKET(Handle)};
-                Error -> close_and(Handle, Error)
-            catch
-                Class:Reason:Stack ->
-                    _ = weir_nif:close(Handle, now),
-                    erlang:raise(Class, Reason, Stack)
-            end;
-        Error ->
-            Error
-    end.
-
-close_and(Handle, Result) ->
-    _ = weir_nif:close(Handle, now),
-    Result.
-
-%% Calls one after the other, up to the first that fails.
-maybe_all([Call | Calls]) ->
-    case Call() of
-        ok -> maybe_all(Calls);
-        Error -> Error
-    end;
-maybe_all([]) ->
-    ok.
-
-parsed({ok, Parsed}) -> Parsed;
-parsed({error, badarg}) -> exit(badarg).
-
-default(undefined, Default) -> Default;
-default(Value, _Default) -> Value.
-
-valid_port(Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;
-valid_port(_Port) -> exit(badarg).
-
-%% The pollset of the scheduler that the caller runs on. Dirty schedulers, where no caller of ours should be, have
-%% numbers beyond those of the others, and no pollset.
-here() ->
-    case {erlang:system_info(scheduler_id), erlang:system_info(schedulers)} of
-        {Scheduler, Schedulers} when Scheduler =< Schedulers -> Scheduler;
-        _ -> 1
-    end.
-
-%%% Waiting.
-
-%% The result of an operation that waits. Whatever ends the wait, no message of it is left over.
-await(Handle, Operation, Timeout) ->
-    receive
-        {'$weir', Handle, Operation, Result} -> Result
-    after Timeout -> cancel(Handle, Operation, {error, timeout})
-    end.
-
-%% Takes an operation back, unless it is done: then its result counts.
-cancel(Handle, Operation, Cancelled) ->
-    case weir_nif:cancel(Handle, Operation) of
-        ok ->
-            Cancelled;
-        {error, replied} ->
-            receive
-                {'$weir', Handle, Operation, Result} -> Result
-            after 0 -> Cancelled
-            end
     end.

@@ -28,6 +28,7 @@ survives(Calls) ->
     Wrong = [{Call, Outcome} || Call <- Calls, {wrong, Outcome} <- [outcome(Call, Sockets)]],
     [_ = weir_nif:close(Handle, now) || {'$inet', weir_tcp, Handle} <- weir:sockets()],
     ok = gen_tcp:close(maps:get(peer, Sockets)),
+    ok = file:close(maps:get(file, Sockets)),
     _ = weir_test_peer:messages(),
     ?WHENFAIL(io:format("wrong: ~0p~n", [Wrong]), Wrong =:= []).
 
@@ -46,20 +47,25 @@ outcome({Function, Arguments}, Sockets) ->
 
 %% A socket in each state, by its handle.
 sockets() ->
-    {ok, Open} = weir_nif:open(weir_tcp, 4, 1),
+    {ok, Open} = weir_nif:open(weir_tcp, inet, 1),
     {ok, {_, _, Listening}} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback}]),
     {ok, Port} = inet:port({'$inet', weir_tcp, Listening}),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     {ok, {_, _, Connected}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
-    {ok, Closed} = weir_nif:open(weir_tcp, 4, 1),
+    {ok, Closed} = weir_nif:open(weir_tcp, inet, 1),
     ok = weir_nif:close(Closed, now),
-    #{open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer}.
+    {ok, File} = file:open(code:which(?MODULE), [read, raw, binary]),
+    #{
+        open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer,
+        file => File
+    }.
 
 actual({socket, State}, Sockets) -> maps:get(State, Sockets);
 actual({term, Term}, _Sockets) -> Term;
 actual({dead_process}, _Sockets) -> dead_process();
 actual({huge_binary}, _Sockets) -> binary:copy(<<"huge">>, 1000000);
 actual({deep, Depth}, _Sockets) -> lists:foldl(fun(_, Term) -> [Term] end, [], lists:seq(1, Depth));
+actual({file}, #{file := File}) -> prim_file:get_handle(File);
 actual({reference}, _Sockets) -> make_ref();
 actual({self}, _Sockets) -> self();
 actual({function}, _Sockets) -> fun dead_process/0.
@@ -71,8 +77,11 @@ dead_process() ->
     end.
 
 %% Nobody else's port is connected to, and no pollset is made that was not there.
-tame(connect, [Handle, _Address, Port]) when is_integer(Port), Port > 0, Port < 65536 ->
-    [Handle, {127, 0, 0, 1}, 0];
+tame(connect, [Handle, Address]) when is_tuple(Address), tuple_size(Address) > 1, element(1, Address) =/= local ->
+    [Handle, setelement(2, Address, 0)];
+%% Nor is a descriptor of the virtual machine's taken.
+tame(fdopen, [Module, Family, Pollset, Fd]) when is_integer(Fd), Fd >= 0, Fd < 1 bsl 31 ->
+    [Module, Family, Pollset, 1 bsl 30];
 tame(claim, [Pollset]) when is_integer(Pollset), Pollset >= 0, Pollset < 1024 ->
     [1];
 tame(_Function, Arguments) ->
@@ -81,7 +90,15 @@ tame(_Function, Arguments) ->
 %% Generators -----------------------------------------------------------------
 
 call(Functions) ->
-    ?LET({Function, Arity}, oneof(Functions), {Function, vector(Arity, argument())}).
+    ?LET({Function, Arity}, oneof(Functions), {Function, arguments(Function, Arity)}).
+
+%% Four that fit each other do not meet by chance.
+arguments(sendfile_begin, 4) ->
+    oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
+arguments(sendfile_continue, 1) ->
+    oneof([vector(1, argument()), [{socket, connected}]]);
+arguments(_Function, Arity) ->
+    vector(Arity, argument()).
 
 argument() ->
     frequency([
@@ -93,6 +110,7 @@ argument() ->
         {1, {term, list(option_name())}},
         {1, {term, improper()}},
         {1, {term, binary()}},
+        {1, {file}},
         {1, {term, list(binary())}},
         {1, ?LET(Key, any(), {term, maps:put(Key, 1, #{})})},
         {1, oneof([{dead_process}, {huge_binary}, {deep, 100000}, {reference}, {self}, {function}])}
@@ -119,7 +137,9 @@ known() ->
         true, false, once, flush, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
         'weir \x{fc}',
         {127, 0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 1}, {256, 0, 0, 1}, {127, 0, 0}, {},
-        [], <<>>, <<1:3>>, 4, 6
+        {{127, 0, 0, 1}, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 1 bsl 32, -1},
+        {{127, 0, 0, 1}, 65536}, {local, <<>>}, {local, <<0, "weir prop">>}, {local, binary:copy(<<"x">>, 200)},
+        {local, "path"}, [], <<>>, <<1:3>>, inet, inet6, local, <<"/proc/self/ns/net">>, <<"/nowhere">>
     ]).
 
 setting() ->
@@ -127,13 +147,18 @@ setting() ->
         {4, {option_name(), oneof([true, false, once, 0, 1, integer(), a_number(), any()])}},
         {1, {raw, integer(), integer(), binary()}},
         {1, {linger, {boolean(), integer()}}},
+        {1, {packet, oneof([1, 2, 4, asn1, cdr, sunrm, fcgi, tpkt, line, http, httph, http_bin, httph_bin])}},
         {1, any()}
     ]).
 
 option_name() ->
     oneof([
         active, mode, packet, nodelay, reuseaddr, reuseport, keepalive, sndbuf, recbuf, linger, buffer,
-        high_watermark, low_watermark, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        packet_size, line_delimiter, header, deliver, high_watermark, low_watermark, high_msgq_watermark,
+        low_msgq_watermark, delay_send, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush,
+        reuseport_lb, exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug,
+        read_ahead, {raw, {integer(), integer(), oneof([integer(), binary()])}},
         {raw, integer(), integer(), oneof([integer(), binary()])}, nonsense
     ]).
 
@@ -150,7 +175,8 @@ is_documented(poll, {Events, Round}) -> is_integer(Events) andalso is_integer(Ro
 is_documented(poll, Result) -> Result =:= stale;
 is_documented(sleep, Result) -> lists:member(Result, [armed, busy, stale, error]);
 is_documented(counters, Result) -> is_map(Result);
-is_documented(open, {ok, Handle}) -> is_integer(Handle);
+is_documented(Function, {ok, Handle}) when Function =:= open; Function =:= open_in; Function =:= fdopen ->
+    is_integer(Handle);
 is_documented(bind, Result) -> Result =:= ok;
 is_documented(listen, Result) -> Result =:= ok;
 is_documented(accept, {Tag, Number}) -> lists:member(Tag, [ok, wait]) andalso is_integer(Number);
@@ -158,7 +184,12 @@ is_documented(connect, {wait, Operation}) -> is_integer(Operation);
 is_documented(connect, Result) -> Result =:= ok;
 is_documented(send, {Tag, Operation, _}) -> lists:member(Tag, [wait, full]) andalso is_integer(Operation);
 is_documented(send, Result) -> Result =:= ok;
-is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data);
+is_documented(recv, {ok, http_eoh}) -> true;
+is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data) orelse is_tuple(Data);
+is_documented(sendfile_begin, Result) -> Result =:= ok;
+is_documented(sendfile_continue, {ok, Sent}) -> is_integer(Sent);
+is_documented(sendfile_continue, {wait, Operation}) -> is_integer(Operation);
+is_documented(sendfile_continue, Result) -> Result =:= more;
 is_documented(recv, {wait, Operation}) -> is_integer(Operation);
 is_documented(unrecv, Result) -> Result =:= ok;
 is_documented(cancel, Result) -> Result =:= ok;
@@ -169,8 +200,9 @@ is_documented(activate_once, Result) -> Result =:= ok;
 is_documented(setopts, Result) -> Result =:= ok;
 is_documented(getopts, {ok, Values}) -> is_list(Values);
 is_documented(getstat, {ok, Values}) -> length(Values) =:= 10;
-is_documented(sockname, {ok, {Address, Port}}) -> inet:is_ip_address(Address) andalso is_integer(Port);
-is_documented(peername, {ok, {Address, Port}}) -> inet:is_ip_address(Address) andalso is_integer(Port);
+is_documented(Function, {ok, {local, Path}}) when Function =:= sockname; Function =:= peername -> is_binary(Path);
+is_documented(Function, {ok, {Address, Port}}) when Function =:= sockname; Function =:= peername ->
+    inet:is_ip_address(Address) andalso is_integer(Port);
 is_documented(owner, {ok, Owner}) -> is_pid(Owner) orelse Owner =:= undefined;
 is_documented(set_owner, Result) -> Result =:= ok;
 is_documented(monitor, Result) -> Result =:= ok;

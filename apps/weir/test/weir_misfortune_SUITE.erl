@@ -106,7 +106,7 @@ wait_for_process_in(Async, Function) ->
     end).
 
 in_wait(Async) ->
-    wait_for_process_in(Async, {weir_tcp, await, 3}).
+    wait_for_process_in(Async, {weir_operation, await, 3}).
 
 in_close(Async) ->
     wait_for_process_in(Async, {weir_tcp, await_flush, 4}).
@@ -648,8 +648,8 @@ used_after_close(Config) ->
     ?assertEqual({error, closed}, weir:move(Old, 1)),
     ?assertEqual({error, closed}, weir_nif:unrecv(Handle, <<"wrong">>)),
     ?assertEqual({error, closed}, weir_nif:listen(Handle, 5)),
-    ?assertEqual({error, closed}, weir_nif:bind(Handle, ?LOOPBACK, 0)),
-    ?assertEqual({error, closed}, weir_nif:connect(Handle, ?LOOPBACK, 1)),
+    ?assertEqual({error, closed}, weir_nif:bind(Handle, {?LOOPBACK, 0})),
+    ?assertEqual({error, closed}, weir_nif:connect(Handle, {?LOOPBACK, 1})),
     ?assertEqual({error, closed}, weir_nif:set_owner(Handle, self())),
     ?assertEqual({error, replied}, weir_nif:cancel(Handle, 1)),
     ?assertEqual(false, weir_nif:demonitor(Handle, make_ref())),

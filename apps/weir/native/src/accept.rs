@@ -9,12 +9,26 @@ use rustler::{Encoder, Env, LocalPid};
 
 use crate::counters::add;
 use crate::handle::Handle;
-use crate::socket::{Acceptor, Socket, State, Waiter};
+use crate::socket::{Acceptor, Options, Socket, State, Waiter};
 use crate::work::Work;
-use crate::{atoms, errno, pollset, sockopt, table};
+use crate::{atoms, errno, kernel_options, pollset, table};
 
 /// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+/// Listens; see listen(2). A listening socket may be told another backlog.
+pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
+    let Socket { fd: Some(fd), state: State::Open | State::Listening, .. } = socket else {
+        return Err(Errno::INVAL);
+    };
+    rustix::net::listen(fd.as_fd(), backlog)?;
+    // The one option that the kernel does not hand on to connections, and gen_tcp does.
+    if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
+        socket.listener.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
+    }
+    socket.state = State::Listening;
+    Ok(())
+}
 
 /// Accepts a connection for the calling process, onto `pollset`. Nothing if the backlog is empty.
 pub fn accept(env: Env, socket: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
@@ -131,9 +145,9 @@ fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u
     };
     for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
         // What the listener took, a connection takes.
-        let _ = sockopt::set_int(fd.as_fd(), level, name, value);
+        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
     }
-    let about = (module, pollset, socket.options);
+    let about = (module, pollset, Options { debug: false, ..socket.options });
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
             if accepted.is_active() {

@@ -1,20 +1,20 @@
 //! Connecting.
 
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
 use rustler::Env;
 
 use crate::socket::{Socket, State, Waiter};
 use crate::{atoms, errno};
 
 /// Begins to connect. True if that is done already, false if the calling process waits for the answer.
-pub fn begin(socket: &mut Socket, address: SocketAddr) -> rustix::io::Result<bool> {
+pub fn begin(socket: &mut Socket, address: &SocketAddrAny) -> rustix::io::Result<bool> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::BADF);
     };
-    match rustix::net::connect(fd.as_fd(), &address) {
+    match rustix::net::connect(fd.as_fd(), address) {
         Ok(()) => {
             socket.state = State::Connected;
             Ok(true)

@@ -3,22 +3,25 @@
 //! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
 //! decides: the functions find the socket, lock it and hand it on.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use crate::handle::Handle;
+use crate::open::Family;
 use crate::options::Setting;
 use crate::output::Sent;
+use crate::packet::Packet;
 use crate::pollset::Sleep;
+use crate::sendfile::{Next, Progress};
 use crate::socket::{Linger, Options, Reason, Socket, State, Waiter};
 use crate::table::Lookup;
 use crate::work::Work;
-use crate::{accept, address, atoms, connect, errno, input, options, output, pollset, table};
+use crate::{accept, address, atoms, connect, errno, input, open, options, output, pollset, sendfile, table};
 
 /// The most that `recv` takes a length of, as in the inet driver.
 const LENGTH_MAX: usize = 64 * 1024 * 1024;
@@ -43,7 +46,7 @@ type Locked = MutexGuard<'static, Socket>;
 
 /// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
 /// more is closed to all, whatever of it is still being sent.
-fn open(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
+fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     match table::lookup(handle) {
         Lookup::Open(socket) if !socket.lingering => Ok(Ok(socket)),
         Lookup::Open(_) | Lookup::Gone => Ok(Err(closed)),
@@ -82,7 +85,7 @@ fn plain(env: Env, result: rustix::io::Result<()>) -> Term {
 /// Finds the socket or returns `{error, $closed}` from the function.
 macro_rules! socket {
     ($env:expr, $handle:expr, $closed:expr) => {
-        match open($handle, $closed)? {
+        match find($handle, $closed)? {
             Ok(socket) => socket,
             Err(reason) => return Ok(failed($env, reason)),
         }
@@ -144,32 +147,53 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif(name = "open")]
-fn open_socket<'a>(env: Env<'a>, module: Atom, family: u8, index: PollsetIndex) -> NifResult<Term<'a>> {
-    let family = match family {
-        4 => AddressFamily::INET,
-        6 => AddressFamily::INET6,
-        _ => return Err(Error::BadArg),
-    };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let fd = match socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)) {
-        Ok(fd) => fd,
-        Err(errno) => return Ok(posix(env, errno)),
-    };
-    let Some(mut socket) = table::allocate() else {
-        return Ok(posix(env, Errno::MFILE));
-    };
-    let about = (module, index.0, Options::default());
-    let handle = socket.open(env, fd, State::Open, about, env.pid());
-    // The calling process is alive: it calls.
-    Ok(done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH)))
+fn open_socket<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex) -> Term<'a> {
+    let opened = open::new(family);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |_| {})
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, namespace: Binary<'a>) -> Term<'a> {
+    let opened = open::in_namespace(family, &namespace);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |socket| {
+        socket.netns = Some(namespace.as_slice().into());
+    })
 }
 
 #[rustler::nif]
-fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifResult<Term<'a>> {
-    let address = address::decode(address, port)?;
+fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
+    make_socket(env, (module, index), open::existing(family, fd), |socket| socket.prebound = true)
+}
+
+/// Makes a descriptor a socket of the calling process.
+fn make_socket<'a>(
+    env: Env<'a>,
+    (module, index): (Atom, PollsetIndex),
+    opened: rustix::io::Result<(OwnedFd, State)>,
+    prepare: impl FnOnce(&mut Socket),
+) -> Term<'a> {
+    let (fd, state) = match opened {
+        Ok(opened) => opened,
+        Err(errno) => return posix(env, errno),
+    };
+    let Some(mut socket) = table::allocate() else {
+        return posix(env, Errno::MFILE);
+    };
+    let about = (module, index.0, Options::default());
+    let handle = socket.open(env, fd, state, about, env.pid());
+    if handle.is_ok() {
+        prepare(&mut socket);
+    }
+    // The calling process is alive: it calls.
+    done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH))
+}
+
+#[rustler::nif]
+fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
     let socket = socket!(env, handle, atoms::closed());
     let result = match &socket.fd {
-        Some(fd) => rustix::net::bind(fd.as_fd(), &address),
+        Some(fd) => address.and_then(|address| rustix::net::bind(fd.as_fd(), &address)),
         None => Err(Errno::BADF),
     };
     Ok(plain(env, result))
@@ -178,19 +202,12 @@ fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifRe
 #[rustler::nif]
 fn listen<'a>(env: Env<'a>, handle: Handle, backlog: i32) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    let result = match &socket.fd {
-        Some(fd) if matches!(socket.state, State::Open | State::Listening) => rustix::net::listen(fd.as_fd(), backlog),
-        _ => Err(Errno::INVAL),
-    };
-    if result.is_ok() {
-        socket.state = State::Listening;
-    }
-    Ok(plain(env, result))
+    Ok(plain(env, accept::listen(&mut socket, backlog)))
 }
 
 #[rustler::nif(name = "connect")]
-fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16) -> NifResult<Term<'a>> {
-    let address = address::decode(address, port)?;
+fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
     let mut socket = socket!(env, handle, atoms::closed());
     match socket.state {
         State::Open => {}
@@ -198,7 +215,7 @@ fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>, port: u16
         State::Connecting => return Ok(posix(env, Errno::ALREADY)),
         State::Free | State::Listening | State::Closed => return Ok(failed(env, atoms::einval())),
     }
-    Ok(match connect::begin(&mut socket, address) {
+    Ok(match address.and_then(|address| connect::begin(&mut socket, &address)) {
         Ok(false) => (atoms::wait(), connect::await_connection(env, &mut socket)).encode(env),
         Ok(true) => {
             if socket.is_active() {
@@ -270,12 +287,51 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
 }
 
 #[rustler::nif]
+fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {
+    let number = file.as_slice().try_into().map_err(|_| Error::BadArg)?;
+    let number = RawFd::from_ne_bytes(number);
+    if number < 0 || offset > i64::MAX as u64 || length > i64::MAX as u64 {
+        return Err(Error::BadArg);
+    }
+    // SAFETY: not -1, and used in this call only, to be duplicated: a number that is not open is an EBADF.
+    let file = unsafe { BorrowedFd::borrow_raw(number) };
+    let mut socket = socket!(env, handle, atoms::einval());
+    Ok(match sendfile::begin(env, &mut socket, file, offset, length) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    let part = match sendfile::next(env, &mut socket) {
+        Next::Send(part) => part,
+        Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
+        Next::Closed => return Ok(failed(env, atoms::closed())),
+    };
+    // Whatever the disk takes, nobody else waits for the socket meanwhile.
+    drop(socket);
+    let sent = part.send();
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(match sendfile::advance(env, &mut socket, &part, sent) {
+        Progress::Done(bytes) => (atoms::ok(), bytes).encode(env),
+        Progress::More => atoms::more().encode(env),
+        Progress::Wait(operation) => (atoms::wait(), operation).encode(env),
+        Progress::Failed(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif]
 fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.state != State::Connected {
         return Ok(failed(env, socket.receive_refused()));
     }
     if socket.is_active() {
+        return Ok(failed(env, atoms::einval()));
+    }
+    if length != 0 && socket.options.packet != Packet::Raw {
         return Ok(failed(env, atoms::einval()));
     }
     if length > LENGTH_MAX {
@@ -353,7 +409,7 @@ fn getopts<'a>(env: Env<'a>, handle: Handle, names: Term<'a>) -> NifResult<Term<
 fn cancel<'a>(env: Env<'a>, handle: Handle, operation: u32) -> NifResult<Term<'a>> {
     // Closed sockets have answered.
     let mut socket = socket!(env, handle, atoms::replied());
-    Ok(match socket.cancel(operation) {
+    Ok(match socket.cancel(env, operation) {
         true => atoms::ok().encode(env),
         false => failed(env, atoms::replied()),
     })
@@ -379,7 +435,7 @@ fn shutdown<'a>(env: Env<'a>, handle: Handle, how: Atom) -> NifResult<Term<'a>> 
 
 #[rustler::nif]
 fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
-    let mut socket = match open(handle, atoms::closed())? {
+    let mut socket = match find(handle, atoms::closed())? {
         Ok(socket) => socket,
         Err(_) => return Ok(atoms::ok().encode(env)),
     };

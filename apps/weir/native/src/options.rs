@@ -4,15 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_int;
 use rustix::io::Errno;
-use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
+use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use crate::active::{Active, Counted};
+use crate::kernel_options::{self, KernelOption};
+use crate::packet::Packet;
 use crate::socket::{Linger, Socket, State};
 use crate::work::Work;
 use crate::{atoms, input, message, sockopt};
-
-/// The largest value of a raw option that getopts returns.
-const RAW_MAX: usize = 64 * 1024;
 
 /// An option with its value, decoded.
 pub enum Setting<'a> {
@@ -20,65 +19,68 @@ pub enum Setting<'a> {
     Count(i16),
     List(bool),
     Raw(c_int, c_int, Binary<'a>),
-    Int(c_int, c_int, c_int),
+    Kernel(KernelOption, c_int),
     ReceiveBuffer(c_int),
+    BindToDevice(Binary<'a>),
+    Netns(Binary<'a>),
     Linger(libc::linger),
     Buffer(u32),
     HighWatermark(u32),
     LowWatermark(u32),
     SendTimeout(Option<u32>),
     SendTimeoutClose(bool),
+    HighMsgqWatermark(u32),
+    LowMsgqWatermark(u32),
+    DelaySend(bool),
     ExitOnClose(bool),
     ShowEconnreset(bool),
-    /// `{packet, raw}`, the only one there is.
-    Packet,
-}
-
-/// Options of type int or boolean that are the kernel's alone.
-fn kernel_option(name: Atom) -> Option<(c_int, c_int, bool)> {
-    let (level, option, boolean) = if name == atoms::nodelay() {
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY, true)
-    } else if name == atoms::reuseaddr() {
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR, true)
-    } else if name == atoms::reuseport() {
-        (libc::SOL_SOCKET, libc::SO_REUSEPORT, true)
-    } else if name == atoms::keepalive() {
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, true)
-    } else if name == atoms::sndbuf() {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF, false)
-    } else if name == atoms::recbuf() {
-        (libc::SOL_SOCKET, libc::SO_RCVBUF, false)
-    } else {
-        return None;
-    };
-    Some((level, option, boolean))
+    Debug(bool),
+    ReadAhead(bool),
+    /// `{exclusiveaddruse, _}`, which is for Windows.
+    Exclusive,
+    Packet(Packet),
+    PacketSize(u32),
+    LineDelimiter(u8),
+    Header(u32),
+    DeliverPort(bool),
 }
 
 impl<'a> Setting<'a> {
     /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
     pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
-        if let Ok((raw, level, option, value)) = term.decode::<(Atom, c_int, c_int, Binary)>() {
-            return if raw == atoms::raw() { Ok(Setting::Raw(level, option, value)) } else { Err(Error::BadArg) };
+        if let Some(raw) = kernel_options::decode_raw(term) {
+            let (level, option, value) = raw?;
+            return Ok(Setting::Raw(level, option, value.decode()?));
         }
         let (name, value): (Atom, Term) = term.decode()?;
         if name == atoms::active() {
             return active(value);
         }
-        if let Some((level, option, boolean)) = kernel_option(name) {
-            return Ok(match boolean {
-                true => Setting::Int(level, option, value.decode::<bool>()?.into()),
-                false if option == libc::SO_RCVBUF => Setting::ReceiveBuffer(value.decode()?),
-                false => Setting::Int(level, option, value.decode()?),
+        if let Some(option) = kernel_options::find(name) {
+            return Ok(match option.boolean {
+                true => Setting::Kernel(option, value.decode::<bool>()?.into()),
+                false if name == atoms::recbuf() => Setting::ReceiveBuffer(value.decode()?),
+                false => Setting::Kernel(option, value.decode()?),
             });
         }
         if name == atoms::mode() {
             return one_of(value, &[(atoms::list(), true), (atoms::binary(), false)]).map(Setting::List);
         }
         if name == atoms::packet() {
-            return match value.decode::<i64>() {
-                Ok(0) => Ok(Setting::Packet),
-                _ => one_of(value, &[(atoms::raw(), ())]).map(|()| Setting::Packet),
-            };
+            return packet(value).map(Setting::Packet);
+        }
+        if name == atoms::packet_size() {
+            return Ok(Setting::PacketSize(value.decode()?));
+        }
+        if name == atoms::line_delimiter() {
+            // The inet driver keeps the low byte of any number.
+            return Ok(Setting::LineDelimiter(value.decode::<i32>()? as u8));
+        }
+        if name == atoms::header() {
+            return Ok(Setting::Header(value.decode()?));
+        }
+        if name == atoms::deliver() {
+            return one_of(value, &[(atoms::port(), true), (atoms::term(), false)]).map(Setting::DeliverPort);
         }
         if name == atoms::send_timeout() {
             return match value.decode::<u32>() {
@@ -96,12 +98,28 @@ impl<'a> Setting<'a> {
             Ok(Setting::HighWatermark(natural(value)?))
         } else if name == atoms::low_watermark() {
             Ok(Setting::LowWatermark(natural(value)?))
+        } else if name == atoms::high_msgq_watermark() {
+            Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::low_msgq_watermark() {
+            Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::delay_send() {
+            Ok(Setting::DelaySend(value.decode()?))
         } else if name == atoms::send_timeout_close() {
             Ok(Setting::SendTimeoutClose(value.decode()?))
         } else if name == atoms::exit_on_close() {
             Ok(Setting::ExitOnClose(value.decode()?))
         } else if name == atoms::show_econnreset() {
             Ok(Setting::ShowEconnreset(value.decode()?))
+        } else if name == atoms::bind_to_device() {
+            Ok(Setting::BindToDevice(value.decode()?))
+        } else if name == atoms::netns() {
+            Ok(Setting::Netns(value.decode()?))
+        } else if name == atoms::debug() {
+            Ok(Setting::Debug(value.decode()?))
+        } else if name == atoms::read_ahead() {
+            Ok(Setting::ReadAhead(value.decode()?))
+        } else if name == atoms::exclusiveaddruse() {
+            value.decode::<bool>().map(|_| Setting::Exclusive)
         } else {
             Err(Error::BadArg)
         }
@@ -116,9 +134,47 @@ fn active(value: Term) -> NifResult<Setting> {
     one_of(value, &modes).map(Setting::Active)
 }
 
+/// Packet types by their names; those of a length are numbers.
+fn packet_names() -> [(Atom, Packet); 11] {
+    [
+        (atoms::raw(), Packet::Raw),
+        (atoms::asn1(), Packet::Asn1),
+        (atoms::sunrm(), Packet::Sunrm),
+        (atoms::cdr(), Packet::Cdr),
+        (atoms::fcgi(), Packet::Fcgi),
+        (atoms::tpkt(), Packet::Tpkt),
+        (atoms::line(), Packet::Line),
+        (atoms::http(), Packet::Http),
+        (atoms::httph(), Packet::Httph),
+        (atoms::http_bin(), Packet::HttpBin),
+        (atoms::httph_bin(), Packet::HttphBin),
+    ]
+}
+
+fn packet(value: Term) -> NifResult<Packet> {
+    match value.decode::<u32>() {
+        Ok(0) => Ok(Packet::Raw),
+        Ok(1) => Ok(Packet::One),
+        Ok(2) => Ok(Packet::Two),
+        Ok(4) => Ok(Packet::Four),
+        Ok(_) => Err(Error::BadArg),
+        Err(_) => one_of(value, &packet_names()),
+    }
+}
+
 /// A number of bytes; as in the inet driver a negative one is none.
 fn natural(value: Term) -> NifResult<u32> {
     value.decode::<i32>().map(|n| n.max(0) as u32)
+}
+
+/// A watermark of a port's message queue, zero for one that is refused. The inet driver compares the number as an
+/// unsigned one of 64 bits: those below -1 are larger than any other.
+fn msgq_watermark(value: Term) -> NifResult<u32> {
+    Ok(match value.decode::<i32>()? {
+        -1 => 0,
+        n if n < 0 => i32::MAX as u32,
+        n => n as u32,
+    })
 }
 
 fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
@@ -143,7 +199,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             },
             _ => apply(socket, setting)?,
         }
-        activated |= matches!(setting, Setting::Active(_) | Setting::Count(_)) && socket.is_active();
+        // What waits may be a packet of the new type.
+        activated |=
+            matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
     }
     if activated {
         activate(env, socket, work);
@@ -152,11 +210,16 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, state, listener, .. } = socket;
+    let Socket { fd, options, state, listener, netns, .. } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
-        Setting::Active(_) | Setting::Count(_) | Setting::Packet => {}
+        Setting::Active(_) | Setting::Count(_) | Setting::Exclusive => {}
+        Setting::Packet(packet) => options.packet = *packet,
+        Setting::PacketSize(size) => options.packet_size = *size,
+        Setting::LineDelimiter(delimiter) => options.line_delimiter = *delimiter,
+        Setting::Header(size) => options.header = *size,
+        Setting::DeliverPort(port) => options.deliver_port = *port,
         Setting::List(list) => options.list = *list,
         Setting::Buffer(size) => {
             options.buffer = (*size).max(1);
@@ -166,6 +229,13 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
         Setting::SendTimeoutClose(close) => options.send_timeout_close = *close,
         Setting::ExitOnClose(exit) => options.exit_on_close = *exit,
         Setting::ShowEconnreset(show) => options.show_econnreset = *show,
+        Setting::Debug(debug) => options.debug = *debug,
+        Setting::ReadAhead(read_ahead) => options.read_ahead = *read_ahead,
+        Setting::Netns(path) => *netns = Some(path.as_slice().into()),
+        Setting::BindToDevice(name) => {
+            let bound = fd.is_some_and(|fd| kernel_options::bind_to_device(fd, name).is_ok());
+            return if bound { Ok(()) } else { Err(Errno::INVAL) };
+        }
         Setting::HighWatermark(high) => {
             options.high_watermark = *high;
             options.low_watermark = options.low_watermark.min(*high);
@@ -174,12 +244,18 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             options.low_watermark = *low;
             options.high_watermark = options.high_watermark.max(*low);
         }
+        Setting::HighMsgqWatermark(0) | Setting::LowMsgqWatermark(0) => return Err(Errno::INVAL),
+        Setting::HighMsgqWatermark(high) => {
+            options.high_msgq_watermark = *high;
+            options.low_msgq_watermark = options.low_msgq_watermark.min(*high);
+        }
+        Setting::LowMsgqWatermark(low) => {
+            options.low_msgq_watermark = *low;
+            options.high_msgq_watermark = options.high_msgq_watermark.max(*low);
+        }
+        Setting::DelaySend(delay) => options.delay_send = *delay,
         Setting::Linger(linger) => {
-            options.linger = match (linger.l_onoff, linger.l_linger) {
-                (0, _) => Linger::Off,
-                (_, 0) => Linger::Reset,
-                _ => Linger::Wait,
-            };
+            options.linger = Linger::from(*linger);
             set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
         }
         Setting::ReceiveBuffer(size) => {
@@ -188,15 +264,25 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             }
             set_kernel(fd, |fd| sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, *size));
         }
-        Setting::Int(level, name, value) => {
-            set_kernel(fd, |fd| sockopt::set_int(fd, *level, *name, *value));
+        Setting::Kernel(KernelOption { level, name, told, .. }, value) => {
+            let set = fd.is_some_and(|fd| kernel_options::set_int(fd, *level, *name, *value).is_ok());
+            if !set && *told {
+                return Err(Errno::INVAL);
+            }
             if *state == State::Listening {
-                let late = &mut listener.get_or_insert_default().late_options;
-                late.retain(|(l, n, _)| (l, n) != (level, name));
-                late.push((*level, *name, *value));
+                listener.get_or_insert_default().set_late(*level, *name, *value);
             }
         }
-        Setting::Raw(level, name, value) => set_kernel(fd, |fd| sockopt::set_bytes(fd, *level, *name, value)),
+        Setting::Raw(level, name, value) => {
+            set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
+            // What close has to know, by whatever way it was set.
+            if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
+                && let Some(Ok(linger)) =
+                    fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
+            {
+                options.linger = Linger::from(linger);
+            }
+        }
     }
     Ok(())
 }
@@ -233,16 +319,14 @@ pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
 /// in gen_tcp; badarg for an unknown name.
 pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Option<Term<'a>>> {
     let fd = socket.fd.as_ref().map(|fd| fd.as_fd());
-    if let Ok((raw, level, option, space)) = name.decode::<(Atom, c_int, c_int, Term)>() {
-        if raw != atoms::raw() {
-            return Err(Error::BadArg);
-        }
-        return get_raw(env, fd, level, option, space);
+    if let Some(raw) = kernel_options::decode_raw(name) {
+        let (level, option, space) = raw?;
+        return kernel_options::get_raw(env, fd, level, option, space);
     }
     let option: Atom = name.decode()?;
-    if let Some((level, number, boolean)) = kernel_option(option) {
-        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, level, number).ok());
-        return Ok(value.map(|value| match boolean {
+    if let Some(kernel) = kernel_options::find(option) {
+        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, kernel.level, kernel.name).ok());
+        return Ok(value.map(|value| match kernel.boolean {
             true => (option, value != 0).encode(env),
             false => (option, value).encode(env),
         }));
@@ -250,6 +334,16 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     if option == atoms::linger() {
         let value = fd.and_then(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok());
         return Ok(value.map(|value| (option, (value.l_onoff != 0, value.l_linger)).encode(env)));
+    }
+    if option == atoms::pktoptions() {
+        return fd.map_or(Ok(None), |fd| kernel_options::packet_options(env, fd));
+    }
+    if option == atoms::bind_to_device() {
+        let name = fd.and_then(|fd| kernel_options::bound_device(env, fd));
+        return Ok(name.map(|name| (option, name).encode(env)));
+    }
+    if option == atoms::netns() {
+        return Ok(socket.netns.as_ref().map(|path| (option, kernel_options::binary(env, path)).encode(env)));
     }
     let options = &socket.options;
     let value = if option == atoms::active() {
@@ -262,13 +356,29 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     } else if option == atoms::mode() {
         if options.list { atoms::list() } else { atoms::binary() }.encode(env)
     } else if option == atoms::packet() {
-        0.encode(env)
+        match options.packet {
+            Packet::Raw => 0.encode(env),
+            Packet::One | Packet::Two | Packet::Four => options.packet.header_size().encode(env),
+            packet => packet_names().iter().find(|(_, named)| *named == packet).map(|(name, _)| name).encode(env),
+        }
+    } else if option == atoms::packet_size() {
+        options.packet_size.encode(env)
+    } else if option == atoms::header() {
+        options.header.encode(env)
+    } else if option == atoms::deliver() {
+        if options.deliver_port { atoms::port() } else { atoms::term() }.encode(env)
     } else if option == atoms::buffer() {
         options.buffer.encode(env)
     } else if option == atoms::high_watermark() {
         options.high_watermark.encode(env)
     } else if option == atoms::low_watermark() {
         options.low_watermark.encode(env)
+    } else if option == atoms::high_msgq_watermark() {
+        options.high_msgq_watermark.encode(env)
+    } else if option == atoms::low_msgq_watermark() {
+        options.low_msgq_watermark.encode(env)
+    } else if option == atoms::delay_send() {
+        options.delay_send.encode(env)
     } else if option == atoms::send_timeout() {
         match options.send_timeout {
             Some(milliseconds) => milliseconds.encode(env),
@@ -280,37 +390,14 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
         options.exit_on_close.encode(env)
     } else if option == atoms::show_econnreset() {
         options.show_econnreset.encode(env)
+    } else if option == atoms::debug() {
+        options.debug.encode(env)
+    } else if option == atoms::read_ahead() {
+        options.read_ahead.encode(env)
+    } else if option == atoms::exclusiveaddruse() {
+        false.encode(env)
     } else {
         return Err(Error::BadArg);
     };
     Ok(Some((option, value).encode(env)))
-}
-
-/// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
-fn get_raw<'a>(
-    env: Env<'a>,
-    fd: Option<BorrowedFd>,
-    level: c_int,
-    option: c_int,
-    space: Term<'a>,
-) -> NifResult<Option<Term<'a>>> {
-    let size = match space.decode::<Binary>() {
-        Ok(binary) => binary.len(),
-        Err(_) => space.decode()?,
-    };
-    if size > RAW_MAX {
-        return Err(Error::BadArg);
-    }
-    let mut bytes = vec![0; size];
-    if let Ok(binary) = space.decode::<Binary>() {
-        // Some options read their argument before they overwrite it.
-        bytes.copy_from_slice(&binary);
-    }
-    let Some(Ok(length)) = fd.map(|fd| sockopt::get_bytes(fd, level, option, &mut bytes)) else {
-        return Ok(None);
-    };
-    let mut value = NewBinary::new(env, length);
-    value.as_mut_slice().copy_from_slice(&bytes[..length]);
-    let value: Term = value.into();
-    Ok(Some((atoms::raw(), level, option, value).encode(env)))
 }

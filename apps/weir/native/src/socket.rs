@@ -1,7 +1,7 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -12,7 +12,9 @@ use crate::handle::Handle;
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
+use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
+use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
 use crate::{atoms, errno, message, pollset, sockopt, table};
 
@@ -41,6 +43,16 @@ pub enum Linger {
     Reset,
 }
 
+impl From<libc::linger> for Linger {
+    fn from(linger: libc::linger) -> Linger {
+        match (linger.l_onoff, linger.l_linger) {
+            (0, _) => Linger::Off,
+            (_, 0) => Linger::Reset,
+            _ => Linger::Wait,
+        }
+    }
+}
+
 /// What the user sets, and what an accepted socket inherits from its listener.
 #[derive(Clone, Copy)]
 pub struct Options {
@@ -53,17 +65,35 @@ pub struct Options {
     pub linger: Linger,
     /// Milliseconds; none is infinity.
     pub send_timeout: Option<u32>,
+    pub packet: Packet,
+    /// The most bytes of a packet's body; zero is no limit.
+    pub packet_size: u32,
+    /// The last byte of a line.
+    pub line_delimiter: u8,
+    /// Data is delivered as `{Socket, {data, List}}`, as ports do.
+    pub deliver_port: bool,
+    /// So many bytes of a binary are delivered as a list in front of the rest.
+    pub header: u32,
     /// The most bytes of one message or one `recv(S, 0)`. It grows with `recbuf` unless it was set.
     pub buffer: u32,
     pub buffer_set: bool,
     pub high_watermark: u32,
     pub low_watermark: u32,
+    /// Limits of a port's message queue: kept for whoever asks, as there is no such queue.
+    pub high_msgq_watermark: u32,
+    pub low_msgq_watermark: u32,
+    /// What is sent is left to the next poll, and goes out together with what comes until then.
+    pub delay_send: bool,
+    /// Kept for getopts; there is no debug output.
+    pub debug: bool,
+    /// Kept for getopts: what is read ahead of a packet is never lost.
+    pub read_ahead: bool,
 }
 
 /// `buffer` where nobody sets it: large reads for busy connections; an idle one holds no buffer at all.
 const DEFAULT_BUFFER: u32 = 64 * 1024;
 
-/// The watermarks of the inet driver.
+/// The watermarks of the inet driver, for the send queue and for the message queue of a port.
 const DEFAULT_HIGH_WATERMARK: u32 = 8 * 1024;
 const DEFAULT_LOW_WATERMARK: u32 = 4 * 1024;
 
@@ -77,11 +107,28 @@ impl Default for Options {
             send_timeout_close: false,
             linger: Linger::Off,
             send_timeout: None,
+            packet: Packet::Raw,
+            packet_size: 0,
+            line_delimiter: b'\n',
+            deliver_port: false,
+            header: 0,
             buffer: DEFAULT_BUFFER,
             buffer_set: false,
             high_watermark: DEFAULT_HIGH_WATERMARK,
             low_watermark: DEFAULT_LOW_WATERMARK,
+            high_msgq_watermark: DEFAULT_HIGH_WATERMARK,
+            low_msgq_watermark: DEFAULT_LOW_WATERMARK,
+            delay_send: false,
+            debug: false,
+            read_ahead: true,
         }
+    }
+}
+
+impl Options {
+    /// What bounds a packet.
+    pub fn limits(&self) -> Limits {
+        Limits { packet_size: self.packet_size as usize, buffer: self.buffer as usize, delimiter: self.line_delimiter }
     }
 }
 
@@ -126,6 +173,8 @@ pub struct Output {
     pub closing: bool,
     /// A shutdown that comes after the last queued byte.
     pub shutdown: Option<Shutdown>,
+    /// A file that is being sent: the queue behind it waits.
+    pub transfer: Option<Box<Transfer>>,
 }
 
 /// What only a listening socket has.
@@ -137,6 +186,14 @@ pub struct Listener {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
+}
+
+impl Listener {
+    /// Has connections take a kernel option when they are accepted.
+    pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+        self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));
+        self.late_options.push((level, name, value));
+    }
 }
 
 /// A socket, in its slot of the table, under the slot's lock.
@@ -167,12 +224,16 @@ pub struct Socket {
     pub write_shut: bool,
     /// The owner is gone and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
+    /// The first line of an HTTP message has been taken, and its header fields are next.
+    pub in_http_headers: bool,
     /// The last read filled a large buffer: the next goes straight into a binary.
     pub bulk: bool,
     /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
     pub late_send_error: bool,
     pub late_recv_error: bool,
     pub late_econnreset: bool,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub prebound: bool,
     pub options: Options,
     pub owner: Option<LocalPid>,
     /// The module of the socket's term: `{'$inet', Module, Handle}`.
@@ -184,17 +245,19 @@ pub struct Socket {
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The network namespace that was asked for, as a path.
+    pub netns: Option<Box<[u8]>>,
 }
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
 pub type Reason = Atom;
 
 impl Socket {
-    /// A slot that no socket has lived in yet.
-    pub fn vacant(slot: u32) -> Socket {
+    /// A slot without a socket; the next one there will have this generation.
+    pub fn vacant(slot: u32, generation: u32) -> Socket {
         Socket {
             slot,
-            generation: 0,
+            generation,
             state: State::Free,
             pollset: 0,
             registered: false,
@@ -205,10 +268,12 @@ impl Socket {
             read_closed: false,
             write_shut: false,
             lingering: false,
+            in_http_headers: false,
             bulk: false,
             late_send_error: false,
             late_recv_error: false,
             late_econnreset: false,
+            prebound: false,
             last_operation: 0,
             fd: None,
             module: None,
@@ -220,6 +285,7 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
+            netns: None,
             statistics: Statistics::default(),
         }
     }
@@ -236,8 +302,7 @@ impl Socket {
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
         let Some(watched) = Watched::begin(env, handle, &owner) else {
-            self.generation = self.generation.wrapping_add(1);
-            table::vacate(self.slot);
+            table::vacate(self);
             return Err(fd);
         };
         self.state = state;
@@ -340,7 +405,8 @@ impl Socket {
         if !self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
             return;
         }
-        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty());
+        // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
+        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
             self.linger(env);
         } else {
@@ -371,6 +437,7 @@ impl Socket {
 
     /// Answers everybody who waits to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        sendfile::fail(env, self, None);
         if let Some(mut output) = self.output.take() {
             for (waiter, _) in output.waiting.drain(..) {
                 self.answer(env, waiter, (atoms::error(), reason));
@@ -379,7 +446,7 @@ impl Socket {
     }
 
     /// Takes back a waiting operation. False if it has been answered: the answer is in the mailbox.
-    pub fn cancel(&mut self, operation: u32) -> bool {
+    pub fn cancel(&mut self, env: Env, operation: u32) -> bool {
         let is = |waiter: &Waiter| waiter.operation == operation;
         if self.receiver.as_ref().is_some_and(|receiver| is(&receiver.waiter)) {
             self.receiver = None;
@@ -401,7 +468,7 @@ impl Socket {
             output.waiting.remove(at);
             return true;
         }
-        false
+        sendfile::cancel(env, self, operation)
     }
 
     /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
@@ -411,7 +478,9 @@ impl Socket {
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
         if self.options.exit_on_close {
-            let blocked = self.output.as_ref().is_some_and(|output| !output.waiting.is_empty());
+            let blocked =
+                self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
+            sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
             self.late_send_error = !blocked && error.is_none();
         }
@@ -437,6 +506,8 @@ impl Socket {
         let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
         let show = reset && self.options.show_econnreset;
         let reason = if show { atoms::econnreset() } else { atoms::closed() };
+        let somebody_sends = somebody_sends || self.output.as_ref().is_some_and(|output| output.transfer.is_some());
+        sendfile::fail(env, self, Some(errno));
         self.fail_senders(env, reason);
         if self.lingering {
             self.release(env);
@@ -497,6 +568,9 @@ impl Socket {
     /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
     /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
     fn close_fd(&mut self) {
+        if self.prebound {
+            self.leave_fd();
+        }
         if let Some(fd) = self.fd.take() {
             if self.options.linger == Linger::Wait {
                 let off = libc::linger { l_onoff: 0, l_linger: 0 };
@@ -505,6 +579,17 @@ impl Socket {
             drop(fd);
         }
         self.registered = false;
+    }
+
+    /// Lets go of a descriptor that stays open, since whoever opened it closes it: its number may be somebody else's
+    /// after that. It would stay in its epoll as well.
+    fn leave_fd(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            if std::mem::replace(&mut self.registered, false) {
+                let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+            }
+            let _ = fd.into_raw_fd();
+        }
     }
 
     /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
@@ -526,9 +611,7 @@ impl Socket {
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
-        *self = vacant;
-        table::vacate(self.slot);
+        table::vacate(self);
     }
 }
 

@@ -1,0 +1,71 @@
+%% @private
+%% @doc Socket addresses: which there are, of which family, and how the native side takes them.
+-module(weir_address).
+
+-export([family/1]).
+-export([is_valid/1]).
+-export([native/3]).
+
+-export_type([family/0, address/0]).
+
+-type family() :: inet | inet6 | local.
+%% What a socket speaks.
+
+-type address() ::
+    undefined
+    | any
+    | loopback
+    | inet:ip_address()
+    | inet:local_address()
+    | #{family := inet | inet6, addr := any | loopback | inet:ip_address(), port := inet:port_number(), atom() => term()}.
+%% Where a socket is bound or connected to. The maps are those of `socket:sockaddr_in()' and `socket:sockaddr_in6()'
+%% with all their fields.
+
+%% @doc The family of an address; `undefined' if it suits several.
+-spec family(address()) -> family() | undefined.
+family(#{family := Family}) -> Family;
+family({local, _Path}) -> local;
+family(IP) when tuple_size(IP) =:= 4 -> inet;
+family(IP) when tuple_size(IP) =:= 8 -> inet6;
+family(_) -> undefined.
+
+%% @doc Whether this is an address. A local path is looked at when it is bound or connected to, as gen_tcp does.
+-spec is_valid(term()) -> boolean().
+is_valid(undefined) -> true;
+is_valid(any) -> true;
+is_valid(loopback) -> true;
+is_valid({local, _Path}) -> true;
+is_valid(#{family := inet, addr := IP, port := Port}) -> is_ip(IP, 4) andalso is_within(Port, 16#ffff);
+is_valid(#{family := inet6, addr := IP, port := Port, flowinfo := Flow, scope_id := Scope}) ->
+    is_ip(IP, 8) andalso is_within(Port, 16#ffff) andalso is_within(Flow, 16#ffffffff) andalso
+        is_within(Scope, 16#ffffffff);
+is_valid(IP) when tuple_size(IP) =:= 4; tuple_size(IP) =:= 8 -> is_ip(IP, tuple_size(IP));
+is_valid(_) -> false.
+
+is_ip(any, _Size) -> true;
+is_ip(loopback, _Size) -> true;
+is_ip(IP, 4) when tuple_size(IP) =:= 4 -> lists:all(fun(Part) -> is_within(Part, 16#ff) end, tuple_to_list(IP));
+is_ip(IP, 8) when tuple_size(IP) =:= 8 -> lists:all(fun(Part) -> is_within(Part, 16#ffff) end, tuple_to_list(IP));
+is_ip(_, _Size) -> false.
+
+is_within(Value, Max) -> is_integer(Value) andalso Value >= 0 andalso Value =< Max.
+
+%% @doc An address as the native side takes it. The port of a map counts, not the one beside it. `einval': a local path
+%% that is no text.
+-spec native(family(), address(), inet:port_number()) -> {ok, weir_nif:address()} | {error, einval}.
+native(_Family, #{family := inet, addr := IP, port := Port}, _) -> native(inet, IP, Port);
+native(_Family, #{family := inet6, addr := IP, port := Port, flowinfo := Flow, scope_id := Scope}, _) ->
+    {ok, {inet6_tcp:translate_ip(IP), Port, Flow, Scope}};
+native(_Family, {local, Path}, _Port) when is_binary(Path) ->
+    {ok, {local, Path}};
+native(_Family, {local, Path}, _Port) ->
+    try unicode:characters_to_binary(Path, unicode, file:native_name_encoding()) of
+        Binary when is_binary(Binary) -> {ok, {local, Binary}};
+        _ -> {error, einval}
+    catch
+        error:badarg -> {error, einval}
+    end;
+native(inet, IP, Port) ->
+    {ok, {inet_tcp:translate_ip(IP), Port}};
+native(inet6, IP, Port) ->
+    {ok, {inet6_tcp:translate_ip(IP), Port, 0, 0}}.

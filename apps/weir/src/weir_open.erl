@@ -1,0 +1,213 @@
+%% @private
+%% @doc Opening: from options to a listening or connected socket, for every family. `weir_tcp', `weir_tcp6' and
+%% `weir_local' are the ways in.
+%%
+%% `weir_tcp' is asked for all families, since with `{tcp_module, weir_tcp}' gen_tcp does not choose the module by the
+%% address any more: it wants `any', and the address decides. The other two want their own.
+-module(weir_open).
+
+-export([listen/3]).
+-export([connect/4]).
+-export([connect/5]).
+-export([fdopen/3]).
+
+-export_type([wanted/0]).
+
+-type wanted() :: any | weir_address:family().
+%% The family of the module that is called.
+
+%% The module of every socket's term.
+-define(MODULE_OF_SOCKETS, weir_tcp).
+
+%% @doc A listening socket. Exits with `badarg' for what is wrong in the options, whose port wins over the argument.
+-spec listen(wanted(), inet:port_number(), [gen_tcp:listen_option()]) ->
+    {ok, inet:socket()} | {error, system_limit | inet:posix()}.
+listen(Wanted, Port, Options) ->
+    Parsed = #{port := PortOption, backlog := Backlog} = parsed(weir_options:listen(Options)),
+    Family = bound_family(Wanted, Parsed),
+    Bind = listen_address(Family, Parsed, valid_port(Family, default(PortOption, Port))),
+    case is_native() of
+        true -> open(Family, Parsed, Bind, fun(Handle) -> weir_nif:listen(Handle, Backlog) end);
+        false ->
+            (stock(Family)):listen(Port, without_families(Options))
+    end.
+
+%% gen_tcp binds a new socket that is to listen; one that was opened elsewhere is bound already, unless it is told where.
+listen_address(Family, Parsed = #{descriptor := Descriptor}, Port) ->
+    case {translate(Family, Parsed), Descriptor} of
+        {undefined, _} when Family =:= local -> none;
+        {undefined, {fd, _}} when Port =:= 0 -> none;
+        {undefined, {fd, _}} -> exit(badarg);
+        {undefined, _} -> {any, Port};
+        {IP, _} -> {IP, Port}
+    end.
+
+%% As local_tcp: any address is none to a local socket, and the loopback one a name that the kernel chooses.
+translate(local, #{ip := any}) -> undefined;
+translate(local, #{ip := loopback}) -> {local, <<>>};
+translate(_Family, #{ip := IP}) -> IP.
+
+%% @doc A connection to a socket address, `socket:sockaddr_in()' or `socket:sockaddr_in6()'.
+-spec connect(wanted(), map(), [gen_tcp:connect_option()], timeout()) ->
+    {ok, inet:socket()} | {error, timeout | inet:posix()}.
+connect(Wanted, Address, Options, Timeout) ->
+    case weir_options:socket_address(Address) of
+        {ok, Full} -> connect_to(Wanted, Full, 0, Options, Timeout, fun(Stock) -> Stock:connect(Full, Options, Timeout) end);
+        {error, badarg} -> exit(badarg)
+    end.
+
+%% @doc A connection to an address and a port. Exits with `badarg' for what is wrong in the options or the address.
+-spec connect(
+    wanted(), inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()], timeout()
+) ->
+    {ok, inet:socket()} | {error, timeout | inet:posix()}.
+connect(Wanted, Address, Port, Options, Timeout) ->
+    connect_to(Wanted, Address, Port, Options, Timeout, fun(Stock) ->
+        Stock:connect(Address, Port, without_families(Options), Timeout)
+    end).
+
+connect_to(Wanted, Address, Port, Options, Timeout, Stock) ->
+    Parsed = parsed(weir_options:connect(Options)),
+    Family = peer_family(Wanted, Address),
+    Bind = connect_address(Family, Parsed),
+    Peer = native(Family, Address, valid_port(Family, Port)),
+    case {is_native(), Peer} of
+        {false, _} -> Stock(stock(Family));
+        {true, {error, _} = Error} -> Error;
+        {true, {ok, Native}} -> open(Family, Parsed, Bind, fun(Handle) -> await_connect(Handle, Native, Timeout) end)
+    end.
+
+await_connect(Handle, Peer, Timeout) ->
+    case weir_nif:connect(Handle, Peer) of
+        {wait, Operation} -> weir_operation:await(Handle, Operation, Timeout);
+        Result -> Result
+    end.
+
+%% A connection is not bound unless somebody asks: the kernel has the wider choice of ports.
+connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}) ->
+    Port = valid_port(Family, default(PortOption, 0)),
+    Family = bound_family(Family, Parsed),
+    case {translate(Family, Parsed), Descriptor} of
+        {undefined, _} when Port =:= 0 -> none;
+        {undefined, {fd, _}} -> exit(badarg);
+        {undefined, _} -> {any, Port};
+        {IP, _} -> {IP, Port}
+    end.
+
+%% @doc A socket around a descriptor that was opened elsewhere: connected, if the descriptor is, and passive. The
+%% descriptor is left open when the socket is closed, as gen_tcp does. The options are those of `inet:setopts/2'.
+-spec fdopen(wanted(), non_neg_integer(), [gen_tcp:option()]) -> {ok, inet:socket()} | {error, inet:posix()}.
+fdopen(Wanted, Fd, Options) when is_integer(Fd), Fd >= 0 ->
+    Settings = without_families(Options),
+    Family = bound_family(Wanted, #{family => asked_family(Options), ip => undefined}),
+    case {is_native(), weir_options:settings(Settings ++ [{active, false}])} of
+        {false, _} -> (stock(Family)):fdopen(Fd, Settings);
+        {true, {error, _} = Error} -> Error;
+        {true, {ok, Set}} -> open(Family, #{descriptor => {fd, Fd}, settings => Set}, none, fun(_Handle) -> ok end)
+    end.
+
+asked_family(Options) ->
+    case [Family || Family <- Options, Family =:= inet orelse Family =:= inet6 orelse Family =:= local] of
+        [] -> undefined;
+        Families -> lists:last(Families)
+    end.
+
+%%% Families.
+
+%% The family of a socket that is bound: what the module or the options want, or what the address is of.
+bound_family(Wanted, #{family := Asked, ip := IP}) ->
+    Want =
+        case Wanted of
+            any -> Asked;
+            _ -> Wanted
+        end,
+    case {Want, weir_address:family(IP)} of
+        {undefined, undefined} -> inet;
+        {undefined, Family} -> Family;
+        {Family, undefined} -> Family;
+        {Family, Family} -> Family;
+        %% The kernel has the word, as with gen_tcp.
+        {Family, _} when is_map(IP) -> Family;
+        _ -> exit(badarg)
+    end.
+
+peer_family(Wanted, Address) ->
+    case weir_address:is_valid(Address) andalso weir_address:family(Address) of
+        Family when Wanted =:= any, is_atom(Family), Family =/= false, Family =/= undefined -> Family;
+        Family when Family =:= Wanted -> Family;
+        _ -> exit(badarg)
+    end.
+
+stock(inet) -> inet_tcp;
+stock(inet6) -> inet6_tcp;
+stock(local) -> local_tcp.
+
+%% OTP's modules do not know the family among the options.
+without_families(Options) -> [Option || Option <- Options, not lists:member(Option, [inet, inet6, local])].
+
+%%% Opening.
+
+%% A socket of the caller's with its options set and bound, which `Prepare' makes a listener or a connection. It is
+%% closed again if that fails or exits.
+open(Family, #{descriptor := Descriptor, settings := Settings}, Bind, Prepare) ->
+    case descriptor(Family, Descriptor) of
+        {ok, Handle} ->
+            Calls = [
+                fun() -> weir_nif:setopts(Handle, Settings) end,
+                fun() -> bind(Family, Handle, Bind) end,
+                fun() -> Prepare(Handle) end
+            ],
+            try maybe_all(Calls) of
+                ok -> {ok, {'$inet', ?MODULE_OF_SOCKETS, Handle}};
+                Error -> close_and(Handle, Error)
+            catch
+                Class:Reason:Stack ->
+                    _ = weir_nif:close(Handle, now),
+                    erlang:raise(Class, Reason, Stack)
+            end;
+        Error ->
+            Error
+    end.
+
+descriptor(Family, new) -> weir_nif:open(?MODULE_OF_SOCKETS, Family, weir_pollsets:here());
+descriptor(Family, {netns, Path}) -> weir_nif:open_in(?MODULE_OF_SOCKETS, Family, weir_pollsets:here(), Path);
+descriptor(Family, {fd, Fd}) -> weir_nif:fdopen(?MODULE_OF_SOCKETS, Family, weir_pollsets:here(), Fd).
+
+bind(_Family, _Handle, none) ->
+    ok;
+bind(Family, Handle, {IP, Port}) ->
+    case native(Family, IP, Port) of
+        {ok, Address} -> weir_nif:bind(Handle, Address);
+        Error -> Error
+    end.
+
+native(Family, Address, Port) -> weir_address:native(Family, Address, Port).
+
+close_and(Handle, Result) ->
+    _ = weir_nif:close(Handle, now),
+    Result.
+
+%% Calls one after the other, up to the first that fails.
+maybe_all([Call | Calls]) ->
+    case Call() of
+        ok -> maybe_all(Calls);
+        Error -> Error
+    end;
+maybe_all([]) ->
+    ok.
+
+is_native() ->
+    case weir_pollsets:ensure_started() of
+        ok -> weir_nif:available();
+        {error, Reason} -> exit({weir_not_started, Reason})
+    end.
+
+parsed({ok, Parsed}) -> Parsed;
+parsed({error, badarg}) -> exit(badarg).
+
+default(undefined, Default) -> Default;
+default(Value, _Default) -> Value.
+
+valid_port(local, 0) -> 0;
+valid_port(Family, Port) when Family =/= local, is_integer(Port), Port >= 0, Port =< 65535 -> Port;
+valid_port(_Family, _Port) -> exit(badarg).
