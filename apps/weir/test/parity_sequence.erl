@@ -71,7 +71,7 @@ buffer() ->
 active() ->
     frequency([{3, false}, {2, true}, {4, once}, {3, integer(1, 4)}]).
 
-%% What can be set at any time.
+%% What can be set at any time: all but "`buffer` changed while a connection is in use".
 option(Packet) ->
     frequency([
         {3, {packet_size, frequency([{2, 0}, {4, integer(1, 30)}, {1, 1000}])}},
@@ -80,7 +80,6 @@ option(Packet) ->
         {3, {exit_on_close, boolean()}},
         {2, {show_econnreset, boolean()}},
         {1, {line_delimiter, oneof([$\n, $\r, $;, 0])}},
-        {1, {buffer, buffer()}},
         {1, {packet, oneof([Packet, packet()])}},
         {1, {nodelay, boolean()}},
         {1, {keepalive, boolean()}},

@@ -28,6 +28,9 @@
     read_shut = false :: boolean(),
     %% An exact recv has timed out with fewer bytes than it wanted.
     short = false :: boolean(),
+    %% All that the socket is to deliver: what the peer has sent, and what was put
+    %% back where it was put back.
+    stream = <<>> :: binary(),
     patience :: pos_integer()
 }).
 
@@ -134,45 +137,93 @@ observe_step(Step, Session) ->
     {Returned, Settled} = returned(Next),
     {{Step, normal([Outcome | Returned], Settled), mailboxes(Settled)}, Settled}.
 
-%% What is not compared. A process that is dead or in a call cannot do anything;
-%% the rest are rows of docs/differences.md.
-is_passed_over({Name, kill}, #session{killed = Killed, waiting = Waiting}) ->
-    %% "a process killed in `recv`"
-    lists:member(Name, Killed) orelse is_map_key(Name, Waiting);
-is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) when Name =/= peer ->
-    lists:member(Name, Killed) orelse is_map_key(Name, Waiting) orelse
-        is_different(Call, Session) orelse (is_gift(Call) andalso holds_back(process(Name, Session)));
-is_passed_over(_Step, _Session) ->
-    false.
+%% A process that is dead or in a call cannot do anything; the rest are rows of
+%% docs/differences.md.
+is_passed_over({peer, _}, _Session) ->
+    false;
+is_passed_over(finally, _Session) ->
+    false;
+is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) ->
+    lists:member(Name, Killed) orelse
+        case is_map_key(Name, Waiting) of
+            %% "a process killed in `recv`"
+            true -> true;
+            false -> is_different(Call, process(Name, Session), Session)
+        end.
 
-%% "`recv(S, N, T)` that timed out": until there are N bytes.
-is_different({recv, Length, _}, Session) ->
-    is_different({recv_waiting, Length}, Session);
-is_different({recv_waiting, Length}, Session = #session{short = Short}) ->
-    (Short andalso Length =:= 0) orelse delivers_as_port(Session);
-is_different({setopts, Options}, #session{short = Short, waiting = Waiting}) ->
-    %% "active set while a process is in `recv`"
-    (lists:keymember(active, 1, Options) andalso (Short orelse map_size(Waiting) > 0)) orelse
-        (map_size(Waiting) > 0 andalso lists:member({deliver, port}, Options));
-is_different(_Call, _Session) ->
-    false.
-
-is_gift({give_to, _}) -> true;
-is_gift(_) -> false.
-
-%% "`controlling_process`": the messages that gen_tcp leaves with the old owner.
-holds_back(Process) ->
+is_different({recv, Length, _}, Process, Session) ->
+    is_different({recv_waiting, Length}, Process, Session);
+is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
+    %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
+    (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
+is_different({setopts, Options}, _Process, Session) ->
+    lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
+is_different({send, Data}, _Process, Session) ->
+    %% "longer than `{packet, 1}` or `{packet, 2}` can say"
+    iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
+is_different({unrecv, Data}, _Process, Session) ->
+    %% "`unrecv` of a part of a packet"
+    not is_whole(option(packet, Session), Data);
+is_different({give_to, _}, Process, _Session) ->
+    %% "`controlling_process` with `tcp_passive` or `tcp_error` in the mailbox"
     {messages, Messages} = process_info(Process, messages),
-    lists:any(fun(Message) -> lists:member(element(1, Message), [tcp_passive, tcp_error]) end, Messages).
+    lists:any(fun(Message) -> lists:member(element(1, Message), [tcp_passive, tcp_error]) end, Messages);
+is_different(_Call, _Process, _Session) ->
+    false.
 
-%% "recv with `{deliver, port}`"
-delivers_as_port(#session{socket = Socket}) ->
-    inet:getopts(Socket, [deliver]) =:= {ok, [{deliver, port}]}.
+%% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
+is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
+    Short orelse map_size(Waiting) > 0;
+%% "half a packet is read and the packet type changes"
+is_different_option({packet, _}, Session = #session{short = Short, waiting = Waiting}) ->
+    Short orelse map_size(Waiting) > 0 orelse has_begun(option(packet, Session), undelivered(Session));
+%% "`recv` with `{deliver, port}`"
+is_different_option({deliver, port}, #session{waiting = Waiting}) ->
+    map_size(Waiting) > 0;
+is_different_option(_Option, _Session) ->
+    false.
+
+option(Name, #session{socket = Socket}) ->
+    case inet:getopts(Socket, [Name]) of
+        {ok, [{Name, Value}]} -> Value;
+        _ -> undefined
+    end.
+
+%% The driver counts what it has delivered.
+undelivered(#session{socket = Socket, stream = Stream}) ->
+    case inet:getstat(Socket, [recv_oct]) of
+        {ok, [{recv_oct, Delivered}]} when Delivered =< byte_size(Stream) ->
+            binary:part(Stream, Delivered, byte_size(Stream) - Delivered);
+        _ ->
+            <<>>
+    end.
+
+%% Nothing but packets that are complete.
+is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined ->
+    true;
+is_whole(_Packet, <<>>) ->
+    true;
+is_whole(Packet, Data) ->
+    case erlang:decode_packet(Packet, Data, []) of
+        {ok, _, Rest} -> is_whole(Packet, Rest);
+        _ -> false
+    end.
+
+%% It begins with whole packets, and then comes one whose length is known.
+has_begun(Packet, Data) when Packet =:= undefined; Data =:= <<>> ->
+    false;
+has_begun(Packet, Data) ->
+    case erlang:decode_packet(Packet, Data, []) of
+        {ok, _, Rest} -> has_begun(Packet, Rest);
+        {more, undefined} -> false;
+        {more, _} -> true;
+        {error, _} -> false
+    end.
 
 step(finally, Session) ->
     {drain(Session), Session};
-step({peer, {send, Data}}, Session = #session{peer = Peer}) ->
-    {gen_tcp:send(Peer, Data), Session};
+step({peer, {send, Data}}, Session = #session{peer = Peer, stream = Stream}) ->
+    {gen_tcp:send(Peer, Data), Session#session{stream = <<Stream/binary, Data/binary>>}};
 step({peer, drain}, Session) ->
     {drain(Session), Session};
 step({peer, {shutdown, How}}, Session = #session{peer = Peer}) ->
@@ -196,6 +247,11 @@ step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting
     {begins(Process), Session#session{waiting = Waiting#{Name => Reference}}};
 step({Name, Call = {shutdown, How}}, Session) when How =/= write ->
     {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{read_shut = true}};
+step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
+    Undelivered = undelivered(Session),
+    Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),
+    Longer = <<Delivered/binary, Data/binary, Undelivered/binary>>,
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer}};
 step({Name, Call = {recv, Length, _}}, Session) when Length > 0 ->
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
     {Result, Session#session{short = is_short(Result)}};
@@ -330,9 +386,12 @@ is_of_port(_, _) -> false.
 %% A term without what differs from run to run.
 normal(Socket, #session{socket = Socket}) ->
     socket;
-normal({'DOWN', Reference, _Kind, Socket, Reason}, #session{socket = Socket}) when is_reference(Reference) ->
+normal({'DOWN', Reference, _Kind, Socket, _Reason}, #session{socket = Socket}) when is_reference(Reference) ->
     %% "`inet:monitor`"
-    {'DOWN', socket, Reason};
+    {'DOWN', socket};
+normal({Socket, {data, Data}}, #session{socket = Socket}) ->
+    %% "`{deliver, port}`"
+    {socket, {data, iolist_to_binary(Data)}};
 normal(Term, Session) when is_tuple(Term) ->
     list_to_tuple(normal(tuple_to_list(Term), Session));
 normal([Head | Tail], Session) ->

@@ -368,7 +368,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
     if !data.is_empty() {
         socket.input.get_or_insert_default().unread(&data);
         if socket.is_active() || socket.receiver.is_some() {
-            options::activate(env, &mut socket, &mut Work::of_caller());
+            input::serve(env, &mut socket, &mut Work::of_caller());
         }
     }
     Ok(atoms::ok().encode(env))
@@ -378,8 +378,9 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
+    let was_active = socket.is_active();
     socket.options.active = crate::active::Active::Once;
-    options::activate(env, &mut socket, &mut work);
+    options::activate(env, &mut socket, was_active, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
 }
