@@ -91,6 +91,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
             Taken::Missing(missing) => missing,
         };
+        // After the end there is only what was put back.
         if socket.read_closed {
             return;
         }
@@ -191,7 +192,7 @@ fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
     }
     let options = &socket.options;
     match options.packet {
-        Packet::Raw => Front::Packet(bytes.len().min(options.buffer as usize)),
+        Packet::Raw => Front::Packet(bytes.len()),
         packet => packet::front(packet, bytes, options.limits(), &mut socket.in_http_headers),
     }
 }
