@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [{group, inet}, {group, weir}, {group, drop_in}].
+    [{group, inet}, {group, weir}, {group, drop_in}, whole_virtual_machine, family_among_the_options].
 
 groups() ->
     Families = [{group, inet6}, {group, local}],
@@ -46,7 +46,7 @@ local() ->
     [
         local_path_as_string, local_abstract, local_chosen_name, local_bound_connect, local_length, local_null_in_path,
         local_unicode, local_port, local_not_bound, local_other_address, local_no_text, local_not_there,
-        local_options_of_tcp
+        local_options_of_tcp, local_full_backlog
     ].
 
 init_per_group(drop_in, Config) ->
@@ -67,9 +67,14 @@ init_per_group(Group, Config) ->
 end_per_group(Group, Config) ->
     weir_test_peer:end_group(Group, Config).
 
+init_per_testcase(Case, Config) when Case =:= whole_virtual_machine; Case =:= family_among_the_options ->
+    {ok, _} = application:ensure_all_started(weir),
+    weir_test_peer:init_case([{backend, [{tcp_module, weir_tcp}]} | Config]);
 init_per_testcase(_Case, Config) ->
     [{directory, directory(Config)} | weir_test_peer:init_case(Config)].
 
+end_per_testcase(Case, Config) when Case =:= whole_virtual_machine; Case =:= family_among_the_options ->
+    weir_test_peer:end_case(Config);
 end_per_testcase(_Case, Config) ->
     Result = weir_test_peer:end_case(Config),
     Directory = proplists:get_value(directory, Config),
@@ -541,3 +546,49 @@ local_options_of_tcp(Config) ->
     ?assertEqual(ok, inet:setopts(Connected, [{nodelay, true}])),
     ?assertEqual({error, einval}, inet:setopts(Connected, [{tos, 1}])),
     ?assertEqual({error, einval}, listen(Config, [{tos, 1}])).
+
+%% Stock takes it for connected, and is wrong about it.
+local_full_backlog(Config) ->
+    case proplists:get_value(backend, Config) of
+        [] ->
+            {skip, "a deliberate difference"};
+        _ ->
+            {ok, Listener} = listen(Config, [{backlog, 0}]),
+            {ok, _} = connect_to(Config, Listener, []),
+            ?assertEqual({error, eagain}, connect_to(Config, Listener, []))
+    end.
+
+%% Weir as the module of a virtual machine --------------------------------------
+
+whole_virtual_machine(_Config) ->
+    inet_tcp = inet_db:tcp_module(),
+    ok = inet_db:set_tcp_module(weir_tcp),
+    try
+        [
+            begin
+                {ok, Listener} = keep(gen_tcp:listen(0, [{ip, IP}, binary, {active, false}])),
+                {ok, Port} = inet:port(Listener),
+                {ok, Connected} = keep(gen_tcp:connect(IP, Port, [binary, {active, false}])),
+                {ok, Mapped} = keep(gen_tcp:connect(#{family => Family, addr => IP, port => Port}, [])),
+                {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+                ok = gen_tcp:send(Connected, <<"through">>),
+                ?assertEqual({ok, <<"through">>}, gen_tcp:recv(Accepted, 7, ?PATIENCE)),
+                ?assertEqual({ok, {IP, Port}}, inet:peername(Mapped)),
+                [?assertMatch({'$inet', weir_tcp, _}, Socket) || Socket <- [Listener, Connected, Mapped, Accepted]]
+            end
+         || {Family, IP} <- [{inet, {127, 0, 0, 1}}, {inet6, {0, 0, 0, 0, 0, 0, 0, 1}}]
+        ]
+    after
+        inet_db:set_tcp_module(inet_tcp)
+    end.
+
+family_among_the_options(_Config) ->
+    {ok, Any} = keep(weir_tcp:listen(0, [inet6])),
+    ?assertMatch({ok, {{0, 0, 0, 0, 0, 0, 0, 0}, _}}, inet:sockname(Any)),
+    {ok, Loopback} = keep(weir_tcp:listen(0, [inet6, {ip, loopback}])),
+    ?assertMatch({ok, {{0, 0, 0, 0, 0, 0, 0, 1}, _}}, inet:sockname(Loopback)),
+    ?assertExit(badarg, weir_tcp:listen(0, [inet, {ip, {0, 0, 0, 0, 0, 0, 0, 1}}])),
+    ?assertEqual({error, einval}, weir_tcp:listen(0, [local])),
+    ?assertEqual({ok, [{local, "path"}]}, weir_tcp:getaddrs({local, "path"})),
+    ?assertEqual({ok, {0, 0, 0, 0, 0, 0, 0, 1}}, weir_tcp:getaddr({0, 0, 0, 0, 0, 0, 0, 1})),
+    ?assertEqual({ok, {127, 0, 0, 1}}, weir_tcp:getaddr("localhost")).
