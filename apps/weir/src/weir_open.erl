@@ -52,8 +52,12 @@ translate(_Family, #{ip := IP}) -> IP.
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
 connect(Wanted, Address, Options, Timeout) ->
     case weir_options:socket_address(Address) of
-        {ok, Full} -> connect_to(Wanted, Full, 0, Options, Timeout, fun(Stock) -> Stock:connect(Full, Options, Timeout) end);
-        {error, badarg} -> exit(badarg)
+        {ok, Full} ->
+            connect_to(Wanted, Full, 0, Options, Timeout, fun(Stock) ->
+                Stock:connect(Full, without_families(Options), Timeout)
+            end);
+        {error, badarg} ->
+            exit(badarg)
     end.
 
 %% @doc A connection to an address and a port. Exits with `badarg' for what is wrong in the options or the address.
@@ -132,9 +136,11 @@ bound_family(Wanted, #{family := Asked, ip := IP}) ->
     end.
 
 peer_family(Wanted, Address) ->
-    case weir_address:is_valid(Address) andalso weir_address:family(Address) of
-        Family when Wanted =:= any, is_atom(Family), Family =/= false, Family =/= undefined -> Family;
-        Family when Family =:= Wanted -> Family;
+    weir_address:is_valid(Address) orelse exit(badarg),
+    case {Wanted, weir_address:family(Address)} of
+        {_, undefined} -> exit(badarg);
+        {any, Family} -> Family;
+        {Family, Family} -> Family;
         _ -> exit(badarg)
     end.
 
