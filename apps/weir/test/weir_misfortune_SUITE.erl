@@ -106,7 +106,7 @@ wait_for_process_in(Async, Function) ->
     end).
 
 in_wait(Async) ->
-    wait_for_process_in(Async, {weir_tcp, await, 3}).
+    wait_for_process_in(Async, {weir_operation, await, 3}).
 
 in_close(Async) ->
     wait_for_process_in(Async, {weir_tcp, await_flush, 4}).
