@@ -28,8 +28,7 @@ listen(Wanted, Port, Options) ->
     Bind = listen_address(Family, Parsed, valid_port(Family, default(PortOption, Port))),
     case is_native() of
         true -> open(Family, Parsed, Bind, fun(Handle) -> weir_nif:listen(Handle, Backlog) end);
-        false ->
-            (stock(Family)):listen(Port, without_families(Options))
+        false -> (stock(Family)):listen(Port, without_families(Options))
     end.
 
 %% gen_tcp binds a new socket that is to listen; one that was opened elsewhere is bound already, unless it is told where.
@@ -90,7 +89,7 @@ await_connect(Handle, Peer, Timeout) ->
 %% A connection is not bound unless somebody asks: the kernel has the wider choice of ports.
 connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}) ->
     Port = valid_port(Family, default(PortOption, 0)),
-    Family = bound_family(Family, Parsed),
+    _ = bound_family(Family, Parsed),
     case {translate(Family, Parsed), Descriptor} of
         {undefined, _} when Port =:= 0 -> none;
         {undefined, {fd, _}} -> exit(badarg);
