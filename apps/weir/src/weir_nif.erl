@@ -1,7 +1,7 @@
 %% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
-%% millisecond. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
+%% millisecond, but for {@link sendfile_continue/1}, which may wait for a disk and does so on a dirty scheduler. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
 %% gen_tcp says so, `{error, einval}'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
@@ -28,6 +28,8 @@
 -export([accept/3]).
 -export([connect/2]).
 -export([send/2]).
+-export([sendfile_begin/4]).
+-export([sendfile_continue/1]).
 -export([recv/3]).
 -export([unrecv/2]).
 -export([cancel/2]).
@@ -156,6 +158,19 @@ connect(_Handle, _Address) -> ?NOT_LOADED.
 -spec send(handle(), binary() | [binary()]) ->
     ok | {wait | full, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
 send(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Has `Length' bytes of a file from `Offset' on, or those up to its end, sent after what is queued and before what
+%% others send from now on. `File' is what {@link prim_file:get_handle/1} says; the file may be closed afterwards. Only
+%% the owner of the socket can. It drives the transfer by {@link sendfile_continue/1}.
+-spec sendfile_begin(handle(), File :: binary(), Offset :: non_neg_integer(), Length :: non_neg_integer()) ->
+    ok | {error, not_owner | closed | inet:posix()}.
+sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
+
+%% @doc Sends the next part of the caller's file, on a dirty scheduler: to be called again after `more', and after the
+%% result of a wait, which is `retry', or `{error, Reason}', the end of it. `{ok, Sent}': that was the last part.
+-spec sendfile_continue(handle()) ->
+    {ok, Sent :: non_neg_integer()} | more | {wait, operation()} | {error, closed | inet:posix()}.
+sendfile_continue(_Handle) -> ?NOT_LOADED.
 
 %% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard
 %% of data. The result of a wait is `{ok, Data}' or `{error, Reason}'.

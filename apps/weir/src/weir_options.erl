@@ -28,6 +28,9 @@
 %% The backlog of gen_tcp.
 -define(BACKLOG, 5).
 
+%% The packet types of gen_tcp.
+-define(PACKETS, [raw, 0, 1, 2, 4, asn1, cdr, sunrm, fcgi, tpkt, line, http, httph, http_bin, httph_bin]).
+
 %% @doc Parses the options of `gen_tcp:listen/2'.
 -spec listen([term()]) -> {ok, parsed()} | {error, badarg}.
 listen(Options) ->
@@ -171,7 +174,11 @@ setting(_) ->
 
 is_value(active, Value) -> is_boolean(Value) orelse Value =:= once orelse within(Value, -32768, 32767);
 is_value(mode, Value) -> Value =:= binary orelse Value =:= list;
-is_value(packet, Value) -> Value =:= raw orelse Value =:= 0;
+is_value(packet, Value) -> lists:member(Value, ?PACKETS);
+is_value(packet_size, Value) -> is_uint32(Value);
+is_value(header, Value) -> is_uint32(Value);
+is_value(line_delimiter, Value) -> is_int32(Value);
+is_value(deliver, Value) -> Value =:= term orelse Value =:= port;
 is_value(linger, {On, Seconds}) -> is_boolean(On) andalso is_int32(Seconds);
 is_value(send_timeout, Value) -> Value =:= infinity orelse is_uint32(Value);
 is_value(Name, Value) when
@@ -180,6 +187,8 @@ is_value(Name, Value) when
     Name =:= buffer;
     Name =:= high_watermark;
     Name =:= low_watermark;
+    Name =:= high_msgq_watermark;
+    Name =:= low_msgq_watermark;
     Name =:= priority;
     Name =:= tos;
     Name =:= tclass;
@@ -195,6 +204,7 @@ is_value(Name, Value) when
     Name =:= reuseaddr;
     Name =:= keepalive;
     Name =:= send_timeout_close;
+    Name =:= delay_send;
     Name =:= exit_on_close;
     Name =:= show_econnreset;
     Name =:= recvtos;

@@ -9,6 +9,8 @@
 %% side, in the process of the caller.
 -module(weir_tcp).
 
+-include_lib("kernel/include/file.hrl").
+
 %% Addresses and services.
 -export([getserv/1]).
 -export([getaddr/1]).
@@ -27,6 +29,7 @@
 
 %% Data.
 -export([send/2]).
+-export([sendfile/4]).
 -export([recv/3]).
 -export([unrecv/2]).
 
@@ -59,6 +62,9 @@
 
 -import(weir_operation, [await/3, cancel/3]).
 -import(weir_pollsets, [here/0]).
+
+%% The most bytes of a file, and the last of them.
+-define(MAX_FILE, (1 bsl 63 - 1)).
 
 %% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
 -define(PARTS, 64).
@@ -190,6 +196,51 @@ await_room(Handle, Operation, Timeout, TimeoutReason) ->
                     _ -> ok
                 end,
             {error, TimeoutReason};
+        Result ->
+            Result
+    end.
+
+%% @doc Sends a part of a raw file, as `file:sendfile/5' does: in the kernel, and by the owner of the socket only. `Bytes'
+%% of zero are those up to the end of the file. `{error, enotsup}' has file:sendfile read the file and send what it read:
+%% of a file whose bytes are not those on the disk (`compressed', say), or not on a disk at all.
+-spec sendfile(socket(), file:fd(), integer(), integer()) ->
+    {ok, non_neg_integer()} | {error, closed | badarg | not_owner | enotsup | inet:posix()}.
+sendfile(Socket, #file_descriptor{module = raw_file_io_list, data = File}, Offset, Bytes) ->
+    sendfile(Socket, File, Offset, Bytes);
+sendfile(?SOCKET(Handle), File = #file_descriptor{module = prim_file}, Offset, Bytes) ->
+    case prim_file:get_handle(File) of
+        Descriptor when is_binary(Descriptor) -> send_descriptor(Handle, Descriptor, Offset, Bytes);
+        {error, _} -> {error, badarg}
+    end;
+sendfile(_Socket, _File, _Offset, _Bytes) ->
+    {error, enotsup}.
+
+send_descriptor(Handle, Descriptor, Offset, 0) ->
+    send_descriptor(Handle, Descriptor, Offset, ?MAX_FILE);
+send_descriptor(Handle, Descriptor, Offset, Bytes) when
+    Offset >= 0, Offset =< ?MAX_FILE, Bytes > 0, Bytes =< ?MAX_FILE
+->
+    case weir_nif:sendfile_begin(Handle, Descriptor, Offset, Bytes) of
+        ok -> send_parts(Handle);
+        Error -> Error
+    end;
+send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
+    %% Who may not send is told so first.
+    Self = self(),
+    case weir_nif:owner(Handle) of
+        {ok, Owner} when Owner =/= Self -> {error, not_owner};
+        _ -> {error, einval}
+    end.
+
+send_parts(Handle) ->
+    case weir_nif:sendfile_continue(Handle) of
+        more ->
+            send_parts(Handle);
+        {wait, Operation} ->
+            case await(Handle, Operation, infinity) of
+                retry -> send_parts(Handle);
+                Error -> Error
+            end;
         Result ->
             Result
     end.

@@ -28,6 +28,7 @@ survives(Calls) ->
     Wrong = [{Call, Outcome} || Call <- Calls, {wrong, Outcome} <- [outcome(Call, Sockets)]],
     [_ = weir_nif:close(Handle, now) || {'$inet', weir_tcp, Handle} <- weir:sockets()],
     ok = gen_tcp:close(maps:get(peer, Sockets)),
+    ok = file:close(maps:get(file, Sockets)),
     _ = weir_test_peer:messages(),
     ?WHENFAIL(io:format("wrong: ~0p~n", [Wrong]), Wrong =:= []).
 
@@ -53,13 +54,18 @@ sockets() ->
     {ok, {_, _, Connected}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
     {ok, Closed} = weir_nif:open(weir_tcp, inet, 1),
     ok = weir_nif:close(Closed, now),
-    #{open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer}.
+    {ok, File} = file:open(code:which(?MODULE), [read, raw, binary]),
+    #{
+        open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer,
+        file => File
+    }.
 
 actual({socket, State}, Sockets) -> maps:get(State, Sockets);
 actual({term, Term}, _Sockets) -> Term;
 actual({dead_process}, _Sockets) -> dead_process();
 actual({huge_binary}, _Sockets) -> binary:copy(<<"huge">>, 1000000);
 actual({deep, Depth}, _Sockets) -> lists:foldl(fun(_, Term) -> [Term] end, [], lists:seq(1, Depth));
+actual({file}, #{file := File}) -> prim_file:get_handle(File);
 actual({reference}, _Sockets) -> make_ref();
 actual({self}, _Sockets) -> self();
 actual({function}, _Sockets) -> fun dead_process/0.
@@ -84,7 +90,15 @@ tame(_Function, Arguments) ->
 %% Generators -----------------------------------------------------------------
 
 call(Functions) ->
-    ?LET({Function, Arity}, oneof(Functions), {Function, vector(Arity, argument())}).
+    ?LET({Function, Arity}, oneof(Functions), {Function, arguments(Function, Arity)}).
+
+%% Four that fit each other do not meet by chance.
+arguments(sendfile_begin, 4) ->
+    oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
+arguments(sendfile_continue, 1) ->
+    oneof([vector(1, argument()), [{socket, connected}]]);
+arguments(_Function, Arity) ->
+    vector(Arity, argument()).
 
 argument() ->
     frequency([
@@ -96,6 +110,7 @@ argument() ->
         {1, {term, list(option_name())}},
         {1, {term, improper()}},
         {1, {term, binary()}},
+        {1, {file}},
         {1, {term, list(binary())}},
         {1, ?LET(Key, any(), {term, maps:put(Key, 1, #{})})},
         {1, oneof([{dead_process}, {huge_binary}, {deep, 100000}, {reference}, {self}, {function}])}
@@ -132,13 +147,15 @@ setting() ->
         {4, {option_name(), oneof([true, false, once, 0, 1, integer(), a_number(), any()])}},
         {1, {raw, integer(), integer(), binary()}},
         {1, {linger, {boolean(), integer()}}},
+        {1, {packet, oneof([1, 2, 4, asn1, cdr, sunrm, fcgi, tpkt, line, http, httph, http_bin, httph_bin])}},
         {1, any()}
     ]).
 
 option_name() ->
     oneof([
         active, mode, packet, nodelay, reuseaddr, reuseport, keepalive, sndbuf, recbuf, linger, buffer,
-        high_watermark, low_watermark, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
+        packet_size, line_delimiter, header, deliver, high_watermark, low_watermark, high_msgq_watermark,
+        low_msgq_watermark, delay_send, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
         priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush,
         reuseport_lb, exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug,
         read_ahead, {raw, {integer(), integer(), oneof([integer(), binary()])}},
@@ -167,7 +184,12 @@ is_documented(connect, {wait, Operation}) -> is_integer(Operation);
 is_documented(connect, Result) -> Result =:= ok;
 is_documented(send, {Tag, Operation, _}) -> lists:member(Tag, [wait, full]) andalso is_integer(Operation);
 is_documented(send, Result) -> Result =:= ok;
-is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data);
+is_documented(recv, {ok, http_eoh}) -> true;
+is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data) orelse is_tuple(Data);
+is_documented(sendfile_begin, Result) -> Result =:= ok;
+is_documented(sendfile_continue, {ok, Sent}) -> is_integer(Sent);
+is_documented(sendfile_continue, {wait, Operation}) -> is_integer(Operation);
+is_documented(sendfile_continue, Result) -> Result =:= more;
 is_documented(recv, {wait, Operation}) -> is_integer(Operation);
 is_documented(unrecv, Result) -> Result =:= ok;
 is_documented(cancel, Result) -> Result =:= ok;

@@ -7,7 +7,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [active_counts, send_queue, delivery].
+    [active_counts, send_queue, delivery, packets].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -29,6 +29,9 @@ send_queue(_Config) ->
 
 delivery(_Config) ->
     check(prop_delivery:prop_delivery(), 200).
+
+packets(_Config) ->
+    check(prop_packet:prop_packet(), 1000).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],

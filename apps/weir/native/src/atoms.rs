@@ -1,7 +1,7 @@
 //! The atoms that cross the boundary.
 
 rustler::atoms! {
-    ok, error, wait, full, undefined,
+    ok, error, wait, full, more, undefined,
     inet_tag = "$inet", weir_tag = "$weir",
     tcp, tcp_closed, tcp_error, tcp_passive,
     closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,
@@ -13,11 +13,16 @@ rustler::atoms! {
     down = "DOWN", socket, normal,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
-    send_timeout_close, high_watermark, low_watermark, exit_on_close, show_econnreset,
+    send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,
+    show_econnreset, packet_size, line_delimiter, header, deliver, term, port, asn1, sunrm, cdr, fcgi, tpkt, line, http,
+    httph, http_bin, httph_bin,
     priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush, reuseport_lb,
     exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
     // Families.
     inet, inet6, local,
+    // Packets of HTTP.
+    http_request, http_response, http_header, http_eoh, http_error, abs_path, absolute_uri = "absoluteURI", scheme, https,
+    star = "*", data, emsgsize,
     // Statistics.
     recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
     // Information.

@@ -36,6 +36,7 @@ names![
     EINTR,
     EINVAL,
     EIO,
+    EISDIR,
     EISCONN,
     ELOOP,
     EMFILE,
@@ -57,6 +58,7 @@ names![
     ENOTSOCK,
     ENXIO,
     EOPNOTSUPP,
+    EOVERFLOW,
     EPERM,
     EPIPE,
     EPROTO,
@@ -66,6 +68,7 @@ names![
     EROFS,
     ESHUTDOWN,
     ESOCKTNOSUPPORT,
+    ESPIPE,
     ETIMEDOUT,
     ETOOMANYREFS,
 ];

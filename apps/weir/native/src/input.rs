@@ -1,34 +1,29 @@
-//! From the kernel to the owner: reading and delivering.
+//! From the kernel to the owner: reading, taking packets off what was read, delivering.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustler::{Encoder, Env, NewBinary, OwnedBinary, Resource, ResourceArc, Term, sys};
+use rustler::{Encoder, Env, OwnedBinary, Term};
 
 use crate::counters::add;
-use crate::socket::{Options, Reason, Receiver, Socket, State, Waiter};
+use crate::data::{self, Data, LARGE};
+use crate::packet::{self, Front, Packet};
+use crate::socket::{Reason, Receiver, Socket, State, Waiter};
 use crate::work::Work;
 use crate::{atoms, message, pollset};
 
 /// What a read goes into before its size is known. One for each thread: a visit is over before the next begins.
 const SCRATCH: usize = 64 * 1024;
 
-/// From this size on a read is followed by one straight into a binary, which saves a copy.
+/// From this size on a read is followed by one straight into a binary, which saves a copy; and so is the rest of a packet
+/// that lacks as much.
 const BULK: usize = 16 * 1024;
 
 /// The largest of those, however large `buffer` is: one read is one visit's work at most.
 const BULK_MAX: usize = 256 * 1024;
-
-/// Gathered data from this size on becomes a binary as it is: copying 64 MiB would take far longer than a call may.
-const LARGE: usize = 256 * 1024;
-
-/// The bytes of such a binary.
-struct Bytes(Vec<u8>);
-
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Bytes {}
 
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
@@ -42,6 +37,15 @@ pub enum Received<'a> {
     Failed(Reason),
 }
 
+/// What an attempt to take a packet off the bytes that were read gave.
+enum Taken<'a> {
+    Data(Data<'a>),
+    /// It is not complete: so many bytes are missing, or nobody knows how many.
+    Missing(Option<usize>),
+    /// It is none, or too long.
+    Invalid,
+}
+
 /// What one read of the kernel gave.
 enum Read<T> {
     Some(T),
@@ -52,7 +56,10 @@ enum Read<T> {
 
 /// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
-    if let Some(receiver) = socket.receiver.take() {
+    // A receiver that was killed while it waited leaves its data to the next.
+    if let Some(receiver) = socket.receiver.take()
+        && env.is_process_alive(receiver.waiter.pid)
+    {
         // The end of input may be the end of the socket.
         let handle = socket.handle();
         match receive(env, socket, receiver.length, work) {
@@ -65,10 +72,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 return;
             }
             Received::Data(data) => {
-                if !message::answer(env, handle, receiver.waiter, (atoms::ok(), data)) {
-                    // The process is dead, and its data is for the next.
-                    put_back(socket, data);
-                }
+                message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
             }
         }
     }
@@ -76,18 +80,30 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         if work.is_over() {
             return socket.enqueue(env);
         }
-        if let Some(data) = take_buffered(env, socket, 0) {
-            message::data(env, socket, data);
-            continue;
-        }
+        let missing = match take(env, socket, 0) {
+            Taken::Data(data) => {
+                message::data(env, socket, data);
+                continue;
+            }
+            Taken::Invalid => {
+                socket.input_ended(env, Some(Errno::MSGSIZE));
+                return;
+            }
+            Taken::Missing(missing) => missing,
+        };
         if !socket.readable {
             if let Err(errno) = socket.register() {
                 socket.input_ended(env, Some(errno));
             }
             return;
         }
-        match read(env, socket, work) {
-            Read::Some(data) => message::data(env, socket, data),
+        match read(env, socket, missing, work) {
+            Read::Some(Taken::Data(data)) => message::data(env, socket, data),
+            Read::Some(Taken::Missing(_)) => {}
+            Read::Some(Taken::Invalid) => {
+                socket.input_ended(env, Some(Errno::MSGSIZE));
+                return;
+            }
             Read::WouldBlock => return,
             Read::End(error) => {
                 socket.input_ended(env, error);
@@ -97,12 +113,14 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// Receives `length` bytes, or any if that is zero. Data that is there but not enough stays for the next attempt.
+/// Receives `length` bytes, or a packet if that is zero. Data that is there but not enough stays for the next attempt.
 pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut Work) -> Received<'a> {
     loop {
-        if let Some(data) = take_buffered(env, socket, length) {
-            return Received::Data(data);
-        }
+        let missing = match take(env, socket, length) {
+            Taken::Data(data) => return Received::Data(data.term),
+            Taken::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Taken::Missing(missing) => missing,
+        };
         if !socket.readable {
             return Received::NotYet;
         }
@@ -110,19 +128,16 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
             socket.enqueue(env);
             return Received::NotYet;
         }
-        let ended = if length == 0 {
-            match read(env, socket, work) {
-                Read::Some(data) => return Received::Data(data),
-                Read::WouldBlock => continue,
-                Read::End(error) => error,
-            }
-        } else {
-            match gather(socket, length, work) {
-                Read::Some(()) | Read::WouldBlock => continue,
-                Read::End(error) => error,
-            }
+        let result = match missing {
+            Some(missing) if length != 0 => gather(socket, missing, work),
+            _ => read(env, socket, missing, work),
         };
-        return Received::Failed(socket.input_ended(env, ended));
+        match result {
+            Read::Some(Taken::Data(data)) => return Received::Data(data.term),
+            Read::Some(Taken::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Read::Some(Taken::Missing(_)) | Read::WouldBlock => {}
+            Read::End(error) => return Received::Failed(socket.input_ended(env, error)),
+        }
     }
 }
 
@@ -133,86 +148,167 @@ pub fn await_data(socket: &mut Socket, waiter: Waiter, length: usize) -> rustix:
     Ok(())
 }
 
-/// Bytes that were read before, if there are enough; `length` zero takes what there is, up to `buffer`.
-fn take_buffered<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Option<Term<'a>> {
-    let input = socket.input.as_mut()?;
-    let available = input.len();
-    let size = match length {
-        0 => available.min(socket.options.buffer as usize),
-        _ if available < length => return None,
-        _ => length,
+/// Takes `length` bytes off those that were read before, or a packet if that is zero.
+fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
+    let Some(mut input) = socket.input.take() else {
+        return Taken::Missing(if length == 0 { None } else { Some(length) });
     };
-    if size == available && size >= LARGE && !socket.options.list {
-        let bytes = socket.input.take()?.into_bytes();
-        return Some(ResourceArc::new(Bytes(bytes)).make_binary(env, |bytes| &bytes.0).to_term(env));
+    let available = input.len();
+    let size = match front(socket, input.as_slice(), length) {
+        Front::Packet(size) if size <= available => size,
+        front => {
+            socket.input = Some(input);
+            return match front {
+                Front::Packet(size) => Taken::Missing(Some(size - available)),
+                Front::Incomplete => Taken::Missing(None),
+                Front::Invalid => Taken::Invalid,
+            };
+        }
+    };
+    socket.statistics.received.count(size);
+    let data = if size >= LARGE {
+        let (bytes, skip, rest) = input.split(size);
+        input = Box::new(rest);
+        data::of_large_packet(env, socket, bytes, skip)
+    } else {
+        let data = data::of_packet(env, socket, &input.as_slice()[..size]);
+        input.advance(size);
+        data
+    };
+    if input.len() > 0 {
+        socket.input = Some(input);
     }
-    let term = make_data(env, &socket.options, &input.as_slice()[..size]);
-    input.advance(size);
-    if input.len() == 0 {
-        socket.input = None;
-    }
-    Some(term)
+    Taken::Data(data)
 }
 
-/// One read, delivered as it is.
-fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Read<Term<'a>> {
-    let limit = socket.options.buffer.max(1) as usize;
-    if socket.bulk && !socket.options.list {
+/// Where the first packet of `bytes` ends, or that of `length` bytes which somebody asked for.
+fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
+    if length != 0 {
+        return Front::Packet(length);
+    }
+    let options = &socket.options;
+    match options.packet {
+        Packet::Raw => Front::Packet(bytes.len().min(options.buffer as usize)),
+        packet => packet::front(packet, bytes, options.limits(), &mut socket.in_http_headers),
+    }
+}
+
+/// One read towards a packet, of which so many bytes are `missing`, and the packet if that completes it.
+fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Taken<'a>> {
+    if let Some(missing) = missing
+        && missing >= BULK
+    {
+        return gather(socket, missing, work);
+    }
+    let limit = socket.options.buffer as usize;
+    if socket.bulk && data::is_plain(&socket.options) {
         let mut binary = OwnedBinary::new(limit.min(BULK_MAX));
-        return match receive_into(socket, binary.as_mut_slice(), work) {
+        let limit = binary.len();
+        return match receive_into(socket, limit, work, |fd| recv(fd, binary.as_mut_slice())) {
             Read::Some(n) => {
+                socket.statistics.received.count(n);
                 binary.realloc_or_copy(n);
-                Read::Some(binary.release(env).to_term(env))
+                Read::Some(Taken::Data(data::of_binary(env, binary)))
             }
             Read::WouldBlock => Read::WouldBlock,
             Read::End(error) => Read::End(error),
         };
     }
+    // Bytes of an unknown length are kept up to `buffer`, or `packet_size` where that is more, and no further.
+    let kept = socket.input.as_ref().map_or(0, |input| input.len());
+    let limit = match kept {
+        0 => limit,
+        _ if missing.is_some() => limit,
+        _ => limit.max(socket.options.packet_size as usize).saturating_sub(kept),
+    };
     BUFFER.with_borrow_mut(|buffer| {
-        let limit = limit.min(SCRATCH);
-        match receive_into(socket, &mut buffer[..limit], work) {
-            Read::Some(n) => Read::Some(make_data(env, &socket.options, &buffer[..n])),
+        let limit = limit.clamp(1, SCRATCH);
+        match receive_into(socket, limit, work, |fd| recv(fd, &mut buffer[..limit])) {
+            Read::Some(n) => Read::Some(take_read(env, socket, &buffer[..n])),
             Read::WouldBlock => Read::WouldBlock,
             Read::End(error) => Read::End(error),
         }
     })
 }
 
-/// One read towards `length` bytes that somebody waits for.
-fn gather(socket: &mut Socket, length: usize, work: &mut Work) -> Read<()> {
-    BUFFER.with_borrow_mut(|buffer| {
-        let missing = length - socket.input.as_ref().map_or(0, |input| input.len());
-        let limit = missing.min(SCRATCH);
-        match receive_into(socket, &mut buffer[..limit], work) {
-            Read::Some(n) => {
-                socket.input.get_or_insert_default().push(&buffer[..n]);
-                Read::Some(())
+/// Takes a packet off `bytes` that were just read, and keeps the rest.
+fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
+    if let Some(input) = &mut socket.input {
+        input.push(bytes);
+        return take(env, socket, 0);
+    }
+    let (taken, rest) = match front(socket, bytes, 0) {
+        Front::Packet(size) if size <= bytes.len() => {
+            socket.statistics.received.count(size);
+            let (packet, rest) = bytes.split_at(size);
+            (Taken::Data(data::of_packet(env, socket, packet)), rest)
+        }
+        Front::Packet(size) => (Taken::Missing(Some(size - bytes.len())), bytes),
+        Front::Incomplete => (Taken::Missing(None), bytes),
+        Front::Invalid => (Taken::Invalid, bytes),
+    };
+    if !rest.is_empty() {
+        socket.input.get_or_insert_default().push(rest);
+    }
+    taken
+}
+
+/// One read of at most `missing` bytes, which are kept.
+fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Taken<'a>> {
+    let mut input = socket.input.take().unwrap_or_default();
+    let read = if missing >= BULK {
+        let limit = missing.min(BULK_MAX);
+        input.fill(missing, |bytes| {
+            receive_into(socket, limit, work, |fd| {
+                let room = spare_capacity(bytes);
+                rustix::net::recv(fd, room, RecvFlags::empty()).map(|(n, _)| n)
+            })
+        })
+    } else {
+        BUFFER.with_borrow_mut(|buffer| {
+            let read = receive_into(socket, missing, work, |fd| recv(fd, &mut buffer[..missing]));
+            if let Read::Some(n) = read {
+                input.push(&buffer[..n]);
             }
-            Read::WouldBlock => Read::WouldBlock,
-            Read::End(error) => Read::End(error),
-        }
-    })
+            read
+        })
+    };
+    if input.len() > 0 {
+        socket.input = Some(input);
+    }
+    match read {
+        Read::Some(_) => Read::Some(Taken::Missing(None)),
+        Read::WouldBlock => Read::WouldBlock,
+        Read::End(error) => Read::End(error),
+    }
 }
 
-/// recv(2), with what its result says about the next one.
-fn receive_into(socket: &mut Socket, buffer: &mut [u8], work: &mut Work) -> Read<usize> {
+fn recv(fd: BorrowedFd, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+    rustix::net::recv(fd, buffer, RecvFlags::empty()).map(|(n, _)| n)
+}
+
+/// recv(2) for `limit` bytes, with what its result says about the next one.
+fn receive_into(
+    socket: &mut Socket,
+    limit: usize,
+    work: &mut Work,
+    mut recv: impl FnMut(BorrowedFd) -> rustix::io::Result<usize>,
+) -> Read<usize> {
     let Some(fd) = &socket.fd else {
         return Read::End(None);
     };
-    let limit = buffer.len();
     loop {
-        return match rustix::net::recv(fd.as_fd(), &mut *buffer, RecvFlags::empty()) {
-            Ok((0, _)) => Read::End(None),
-            Ok((n, _)) => {
+        return match recv(fd.as_fd()) {
+            Ok(0) => Read::End(None),
+            Ok(n) => {
                 let counters = pollset::counters(socket.pollset);
                 add(&counters.reads, 1);
                 add(&counters.read_bytes, n as u64);
-                socket.statistics.received.count(n);
                 work.moved(n);
                 socket.bulk = n >= BULK;
                 // A short read means drained: whatever comes later is a new edge. Only the end of input may stand
                 // behind it without one, and then the event has said so.
-                socket.readable = n == limit || socket.hung_up;
+                socket.readable = n >= limit || socket.hung_up;
                 Read::Some(n)
             }
             Err(Errno::INTR) => continue,
@@ -226,29 +322,6 @@ fn receive_into(socket: &mut Socket, buffer: &mut [u8], work: &mut Work) -> Read
             Err(errno) => Read::End(Some(errno)),
         };
     }
-}
-
-/// Data as its owner wants it: a binary or a list of bytes.
-fn make_data<'a>(env: Env<'a>, options: &Options, bytes: &[u8]) -> Term<'a> {
-    if options.list {
-        let encoding = sys::ErlNifCharEncoding::ERL_NIF_LATIN1;
-        // SAFETY: the bytes are read and copied, and the term belongs to the environment it was made in.
-        return unsafe {
-            let list = sys::enif_make_string_len(env.as_c_arg(), bytes.as_ptr().cast(), bytes.len(), encoding);
-            Term::new(env, list)
-        };
-    }
-    let mut binary = NewBinary::new(env, bytes.len());
-    binary.as_mut_slice().copy_from_slice(bytes);
-    binary.into()
-}
-
-/// Puts delivered data back, in front of what came later.
-fn put_back(socket: &mut Socket, data: Term) {
-    let Ok(bytes) = rustler::Binary::from_iolist(data) else {
-        return;
-    };
-    socket.input.get_or_insert_default().unread(bytes.as_slice());
 }
 
 /// Whether a socket in this state can be read from.

@@ -1,5 +1,8 @@
 //! Bytes that were read from the kernel and not taken by anybody yet.
 
+/// What room is made for at least, where much is to come.
+const FILL: usize = 256 * 1024;
+
 /// A buffer that is filled at the end and taken from the front; `unrecv` puts bytes back in front.
 #[derive(Default)]
 pub struct InputBuffer {
@@ -18,10 +21,18 @@ impl InputBuffer {
         &self.bytes[self.start..]
     }
 
-    /// The bytes that wait, as a vector.
-    pub fn into_bytes(mut self) -> Vec<u8> {
-        self.bytes.drain(..self.start);
-        self.bytes
+    /// Takes the first `n` bytes, at most [`len`](Self::len), without a copy: as the end of a vector, behind so many
+    /// bytes that are not of them. What comes after them, which is copied, is returned as a buffer.
+    pub fn split(mut self, n: usize) -> (Vec<u8>, usize, InputBuffer) {
+        let rest = self.bytes.split_off(self.start + n);
+        (self.bytes, self.start, InputBuffer { bytes: rest, start: 0 })
+    }
+
+    /// Adds what `fill` appends to the vector it is given, which has room for about `n` bytes.
+    pub fn fill<T>(&mut self, n: usize, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        // Twice the size at most: memory follows what has come, not what a peer has announced.
+        self.bytes.reserve_exact(n.min(self.bytes.len().max(FILL)));
+        fill(&mut self.bytes)
     }
 
     /// Adds bytes at the end.
@@ -67,11 +78,23 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_as_a_vector() {
+    fn the_front_as_a_vector() {
         let mut buffer = InputBuffer::default();
-        buffer.push(b"abc");
+        buffer.push(b"abcde");
         buffer.advance(1);
-        assert_eq!(buffer.into_bytes(), b"bc");
+        let (bytes, skip, rest) = buffer.split(3);
+        assert_eq!((&bytes[skip..], rest.as_slice()), (&b"bcd"[..], &b"e"[..]));
+    }
+
+    #[test]
+    fn room_follows_what_has_come() {
+        let mut buffer = InputBuffer::default();
+        buffer.push(b"a");
+        buffer.fill(usize::MAX, |bytes| {
+            assert!(bytes.capacity() <= FILL + 1);
+            bytes.extend_from_slice(b"bc");
+        });
+        assert_eq!(buffer.as_slice(), b"abc");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Erlang's side of the boundary is the module `weir_nif`; ours is [`nif`]. Below it, a socket lives in a slot of the
 //! [`table`] under a lock of its own; a [`pollset`] names the sockets that are ready; [`input`] and [`output`] move
 //! bytes. What can be a value without the VM and the kernel is one, with its tests beside it: [`handle`], [`active`],
-//! [`send_queue`], [`input_buffer`], [`counters`], [`statistics`], [`work`].
+//! [`packet`], [`http`], [`send_queue`], [`input_buffer`], [`counters`], [`statistics`], [`work`]. What schedulers share is
+//! [`slots`], behind the table, and [`ready`], behind a pollset: both are tried in every interleaving by `concurrency/`.
 //!
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
 //! boundary, so that whatever needs the VM is dead code there.
@@ -18,10 +19,12 @@ mod address;
 mod atoms;
 mod connect;
 mod counters;
+mod data;
 mod epoll;
 mod errno;
 mod handle;
 mod held;
+mod http;
 mod input;
 mod input_buffer;
 mod kernel_options;
@@ -32,11 +35,16 @@ mod open;
 mod options;
 mod output;
 mod owner;
+mod packet;
 mod pollset;
+mod ready;
 mod send_queue;
+mod sendfile;
+mod slots;
 mod socket;
 mod sockopt;
 mod statistics;
+mod sync;
 mod table;
 mod work;
 

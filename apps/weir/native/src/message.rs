@@ -2,6 +2,7 @@
 
 use rustler::{Atom, Encoder, Env, Term};
 
+use crate::data::{Data, Kind};
 use crate::owner::Subscriber;
 use crate::socket::{Socket, Waiter};
 use crate::{atoms, handle::Handle};
@@ -18,12 +19,16 @@ fn tell(env: Env, socket: &Socket, message: impl Encoder) {
     }
 }
 
-/// `{tcp, Socket, Data}` to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
-pub fn data(env: Env, socket: &mut Socket, data: Term) {
+/// A packet to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
+pub fn data(env: Env, socket: &mut Socket, data: Data) {
     let term = socket_term(env, socket.module, socket.handle());
     let (active, passive) = socket.options.active.delivered();
     socket.options.active = active;
-    tell(env, socket, (atoms::tcp(), term, data));
+    match data.kind {
+        Kind::Tcp => tell(env, socket, (atoms::tcp(), term, data.term)),
+        Kind::Http => tell(env, socket, (atoms::http(), term, data.term)),
+        Kind::Port => tell(env, socket, (term, (atoms::data(), data.term))),
+    }
     if passive {
         tell(env, socket, (atoms::tcp_passive(), term));
     }

@@ -3,7 +3,7 @@
 //! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
 //! decides: the functions find the socket, lock it and hand it on.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,11 +15,13 @@ use crate::handle::Handle;
 use crate::open::Family;
 use crate::options::Setting;
 use crate::output::Sent;
+use crate::packet::Packet;
 use crate::pollset::Sleep;
+use crate::sendfile::{Next, Progress};
 use crate::socket::{Linger, Options, Reason, Socket, State, Waiter};
 use crate::table::Lookup;
 use crate::work::Work;
-use crate::{accept, address, atoms, connect, errno, input, open, options, output, pollset, table};
+use crate::{accept, address, atoms, connect, errno, input, open, options, output, pollset, sendfile, table};
 
 /// The most that `recv` takes a length of, as in the inet driver.
 const LENGTH_MAX: usize = 64 * 1024 * 1024;
@@ -285,12 +287,51 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
 }
 
 #[rustler::nif]
+fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {
+    let number = file.as_slice().try_into().map_err(|_| Error::BadArg)?;
+    let number = RawFd::from_ne_bytes(number);
+    if number < 0 || offset > i64::MAX as u64 || length > i64::MAX as u64 {
+        return Err(Error::BadArg);
+    }
+    // SAFETY: not -1, and used in this call only, to be duplicated: a number that is not open is an EBADF.
+    let file = unsafe { BorrowedFd::borrow_raw(number) };
+    let mut socket = socket!(env, handle, atoms::einval());
+    Ok(match sendfile::begin(env, &mut socket, file, offset, length) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    let part = match sendfile::next(env, &mut socket) {
+        Next::Send(part) => part,
+        Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
+        Next::Closed => return Ok(failed(env, atoms::closed())),
+    };
+    // Whatever the disk takes, nobody else waits for the socket meanwhile.
+    drop(socket);
+    let sent = part.send();
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(match sendfile::advance(env, &mut socket, &part, sent) {
+        Progress::Done(bytes) => (atoms::ok(), bytes).encode(env),
+        Progress::More => atoms::more().encode(env),
+        Progress::Wait(operation) => (atoms::wait(), operation).encode(env),
+        Progress::Failed(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif]
 fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.state != State::Connected {
         return Ok(failed(env, socket.receive_refused()));
     }
     if socket.is_active() {
+        return Ok(failed(env, atoms::einval()));
+    }
+    if length != 0 && socket.options.packet != Packet::Raw {
         return Ok(failed(env, atoms::einval()));
     }
     if length > LENGTH_MAX {
@@ -368,7 +409,7 @@ fn getopts<'a>(env: Env<'a>, handle: Handle, names: Term<'a>) -> NifResult<Term<
 fn cancel<'a>(env: Env<'a>, handle: Handle, operation: u32) -> NifResult<Term<'a>> {
     // Closed sockets have answered.
     let mut socket = socket!(env, handle, atoms::replied());
-    Ok(match socket.cancel(operation) {
+    Ok(match socket.cancel(env, operation) {
         true => atoms::ok().encode(env),
         false => failed(env, atoms::replied()),
     })

@@ -8,6 +8,7 @@ use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use crate::active::{Active, Counted};
 use crate::kernel_options::{self, KernelOption};
+use crate::packet::Packet;
 use crate::socket::{Linger, Socket, State};
 use crate::work::Work;
 use crate::{atoms, input, message, sockopt};
@@ -28,14 +29,20 @@ pub enum Setting<'a> {
     LowWatermark(u32),
     SendTimeout(Option<u32>),
     SendTimeoutClose(bool),
+    HighMsgqWatermark(u32),
+    LowMsgqWatermark(u32),
+    DelaySend(bool),
     ExitOnClose(bool),
     ShowEconnreset(bool),
     Debug(bool),
     ReadAhead(bool),
     /// `{exclusiveaddruse, _}`, which is for Windows.
     Exclusive,
-    /// `{packet, raw}`, the only one there is.
-    Packet,
+    Packet(Packet),
+    PacketSize(u32),
+    LineDelimiter(u8),
+    Header(u32),
+    DeliverPort(bool),
 }
 
 impl<'a> Setting<'a> {
@@ -60,10 +67,20 @@ impl<'a> Setting<'a> {
             return one_of(value, &[(atoms::list(), true), (atoms::binary(), false)]).map(Setting::List);
         }
         if name == atoms::packet() {
-            return match value.decode::<i64>() {
-                Ok(0) => Ok(Setting::Packet),
-                _ => one_of(value, &[(atoms::raw(), ())]).map(|()| Setting::Packet),
-            };
+            return packet(value).map(Setting::Packet);
+        }
+        if name == atoms::packet_size() {
+            return Ok(Setting::PacketSize(value.decode()?));
+        }
+        if name == atoms::line_delimiter() {
+            // The inet driver keeps the low byte of any number.
+            return Ok(Setting::LineDelimiter(value.decode::<i32>()? as u8));
+        }
+        if name == atoms::header() {
+            return Ok(Setting::Header(value.decode()?));
+        }
+        if name == atoms::deliver() {
+            return one_of(value, &[(atoms::port(), true), (atoms::term(), false)]).map(Setting::DeliverPort);
         }
         if name == atoms::send_timeout() {
             return match value.decode::<u32>() {
@@ -81,6 +98,12 @@ impl<'a> Setting<'a> {
             Ok(Setting::HighWatermark(natural(value)?))
         } else if name == atoms::low_watermark() {
             Ok(Setting::LowWatermark(natural(value)?))
+        } else if name == atoms::high_msgq_watermark() {
+            Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::low_msgq_watermark() {
+            Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::delay_send() {
+            Ok(Setting::DelaySend(value.decode()?))
         } else if name == atoms::send_timeout_close() {
             Ok(Setting::SendTimeoutClose(value.decode()?))
         } else if name == atoms::exit_on_close() {
@@ -111,9 +134,47 @@ fn active(value: Term) -> NifResult<Setting> {
     one_of(value, &modes).map(Setting::Active)
 }
 
+/// Packet types by their names; those of a length are numbers.
+fn packet_names() -> [(Atom, Packet); 11] {
+    [
+        (atoms::raw(), Packet::Raw),
+        (atoms::asn1(), Packet::Asn1),
+        (atoms::sunrm(), Packet::Sunrm),
+        (atoms::cdr(), Packet::Cdr),
+        (atoms::fcgi(), Packet::Fcgi),
+        (atoms::tpkt(), Packet::Tpkt),
+        (atoms::line(), Packet::Line),
+        (atoms::http(), Packet::Http),
+        (atoms::httph(), Packet::Httph),
+        (atoms::http_bin(), Packet::HttpBin),
+        (atoms::httph_bin(), Packet::HttphBin),
+    ]
+}
+
+fn packet(value: Term) -> NifResult<Packet> {
+    match value.decode::<u32>() {
+        Ok(0) => Ok(Packet::Raw),
+        Ok(1) => Ok(Packet::One),
+        Ok(2) => Ok(Packet::Two),
+        Ok(4) => Ok(Packet::Four),
+        Ok(_) => Err(Error::BadArg),
+        Err(_) => one_of(value, &packet_names()),
+    }
+}
+
 /// A number of bytes; as in the inet driver a negative one is none.
 fn natural(value: Term) -> NifResult<u32> {
     value.decode::<i32>().map(|n| n.max(0) as u32)
+}
+
+/// A watermark of a port's message queue, zero for one that is refused. The inet driver compares the number as an
+/// unsigned one of 64 bits: those below -1 are larger than any other.
+fn msgq_watermark(value: Term) -> NifResult<u32> {
+    Ok(match value.decode::<i32>()? {
+        -1 => 0,
+        n if n < 0 => i32::MAX as u32,
+        n => n as u32,
+    })
 }
 
 fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
@@ -138,7 +199,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             },
             _ => apply(socket, setting)?,
         }
-        activated |= matches!(setting, Setting::Active(_) | Setting::Count(_)) && socket.is_active();
+        // What waits may be a packet of the new type.
+        activated |=
+            matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
     }
     if activated {
         activate(env, socket, work);
@@ -151,7 +214,12 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
-        Setting::Active(_) | Setting::Count(_) | Setting::Packet | Setting::Exclusive => {}
+        Setting::Active(_) | Setting::Count(_) | Setting::Exclusive => {}
+        Setting::Packet(packet) => options.packet = *packet,
+        Setting::PacketSize(size) => options.packet_size = *size,
+        Setting::LineDelimiter(delimiter) => options.line_delimiter = *delimiter,
+        Setting::Header(size) => options.header = *size,
+        Setting::DeliverPort(port) => options.deliver_port = *port,
         Setting::List(list) => options.list = *list,
         Setting::Buffer(size) => {
             options.buffer = (*size).max(1);
@@ -176,12 +244,18 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
             options.low_watermark = *low;
             options.high_watermark = options.high_watermark.max(*low);
         }
+        Setting::HighMsgqWatermark(0) | Setting::LowMsgqWatermark(0) => return Err(Errno::INVAL),
+        Setting::HighMsgqWatermark(high) => {
+            options.high_msgq_watermark = *high;
+            options.low_msgq_watermark = options.low_msgq_watermark.min(*high);
+        }
+        Setting::LowMsgqWatermark(low) => {
+            options.low_msgq_watermark = *low;
+            options.high_msgq_watermark = options.high_msgq_watermark.max(*low);
+        }
+        Setting::DelaySend(delay) => options.delay_send = *delay,
         Setting::Linger(linger) => {
-            options.linger = match (linger.l_onoff, linger.l_linger) {
-                (0, _) => Linger::Off,
-                (_, 0) => Linger::Reset,
-                _ => Linger::Wait,
-            };
+            options.linger = Linger::from(*linger);
             set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
         }
         Setting::ReceiveBuffer(size) => {
@@ -199,7 +273,16 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
                 listener.get_or_insert_default().set_late(*level, *name, *value);
             }
         }
-        Setting::Raw(level, name, value) => set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value)),
+        Setting::Raw(level, name, value) => {
+            set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
+            // What close has to know, by whatever way it was set.
+            if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
+                && let Some(Ok(linger)) =
+                    fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
+            {
+                options.linger = Linger::from(linger);
+            }
+        }
     }
     Ok(())
 }
@@ -273,13 +356,29 @@ pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Optio
     } else if option == atoms::mode() {
         if options.list { atoms::list() } else { atoms::binary() }.encode(env)
     } else if option == atoms::packet() {
-        0.encode(env)
+        match options.packet {
+            Packet::Raw => 0.encode(env),
+            Packet::One | Packet::Two | Packet::Four => options.packet.header_size().encode(env),
+            packet => packet_names().iter().find(|(_, named)| *named == packet).map(|(name, _)| name).encode(env),
+        }
+    } else if option == atoms::packet_size() {
+        options.packet_size.encode(env)
+    } else if option == atoms::header() {
+        options.header.encode(env)
+    } else if option == atoms::deliver() {
+        if options.deliver_port { atoms::port() } else { atoms::term() }.encode(env)
     } else if option == atoms::buffer() {
         options.buffer.encode(env)
     } else if option == atoms::high_watermark() {
         options.high_watermark.encode(env)
     } else if option == atoms::low_watermark() {
         options.low_watermark.encode(env)
+    } else if option == atoms::high_msgq_watermark() {
+        options.high_msgq_watermark.encode(env)
+    } else if option == atoms::low_msgq_watermark() {
+        options.low_msgq_watermark.encode(env)
+    } else if option == atoms::delay_send() {
+        options.delay_send.encode(env)
     } else if option == atoms::send_timeout() {
         match options.send_timeout {
             Some(milliseconds) => milliseconds.encode(env),

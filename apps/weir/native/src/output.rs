@@ -9,10 +9,11 @@ use rustler::{Binary, Env};
 
 use crate::counters::add;
 use crate::held::HeldBinary;
+use crate::packet;
 use crate::send_queue::SendQueue;
 use crate::socket::{Output, Reason, SendWait, Socket, State, Waiter};
 use crate::work::Work;
-use crate::{atoms, pollset};
+use crate::{atoms, pollset, sendfile};
 
 /// Slices and bytes of one write, and parts of one send. The bytes bound how long the kernel copies.
 pub const SLICES: usize = 64;
@@ -46,15 +47,21 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
             return Sent::Full(await_queue(env, socket, SendWait::Refused));
         }
     }
-    let size = parts.iter().map(|part| part.len()).sum();
+    let body = parts.iter().map(|part| part.len()).sum();
+    let Some((header, header_size)) = packet::header(socket.options.packet, body) else {
+        return Sent::Failed(atoms::emsgsize());
+    };
+    let header = &header[..header_size];
+    let size = header.len() + body;
     socket.statistics.sent.count(size);
     if size == 0 {
         return Sent::Done;
     }
-    let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty());
+    let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty() || output.transfer.is_some());
+    let at_once = !waiting && !socket.options.delay_send;
     let mut written = 0;
-    while !waiting && socket.writable && written < size && !work.is_over() {
-        match write_parts(socket, parts, written, work) {
+    while at_once && socket.writable && written < size && !work.is_over() {
+        match write_parts(socket, header, parts, written, work) {
             Ok(n) => written += n,
             Err(errno) => return Sent::Failed(socket.output_failed(env, errno, true)),
         }
@@ -65,9 +72,9 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
     if let Err(errno) = socket.register() {
         return Sent::Failed(socket.output_failed(env, errno, true));
     }
-    enqueue(socket, parts, written);
+    enqueue(socket, header, parts, written);
     if socket.writable && !waiting {
-        // The call has done enough; the poller writes the rest.
+        // The call has done enough, or is asked not to; the poller writes the rest.
         socket.enqueue(env);
     }
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
@@ -85,7 +92,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
 fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
-    let output = socket.output.get_or_insert_with(new_output);
+    let output = socket.output.get_or_insert_with(empty);
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
     if output.waiting.len() == output.waiting.capacity() {
         output.waiting.retain(|(waiter, _)| env.is_process_alive(waiter.pid));
@@ -96,15 +103,15 @@ fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
 
 /// Makes the calling process wait for the last queued byte, to close then. Returns its operation.
 pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
-    socket.output.get_or_insert_with(new_output).closing = true;
+    socket.output.get_or_insert_with(empty).closing = true;
     await_queue(env, socket, SendWait::Flush)
 }
 
-/// Shuts one or both directions down; writing after the last queued byte.
+/// Shuts one or both directions down; writing after the last queued byte and the end of a file that is being sent.
 pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
     if how != Shutdown::Read {
         if let Some(output) = &mut socket.output
-            && !output.queue.is_empty()
+            && (!output.queue.is_empty() || output.transfer.is_some())
         {
             output.shutdown = Some(how);
             return Ok(());
@@ -117,11 +124,12 @@ pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
     }
 }
 
-/// Writes what is queued, as far as the kernel takes it, and lets those go on who waited for that.
+/// Writes what is queued, as far as the kernel takes it, and lets those go on who waited for that. Nobody waits for
+/// less than a file that is being sent and what is ahead of it.
 pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
     loop {
         let Some(output) = &socket.output else { return };
-        if output.queue.is_empty() || !socket.writable {
+        if allowed(output) == 0 || !socket.writable {
             break;
         }
         if work.is_over() {
@@ -133,7 +141,15 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
             return;
         }
     }
-    settle(env, socket);
+    match &socket.output {
+        Some(output) if output.transfer.is_some() => sendfile::resume(env, socket),
+        _ => settle(env, socket),
+    }
+}
+
+/// Queued bytes that may go out now: not those behind a file.
+fn allowed(output: &Output) -> usize {
+    output.transfer.as_ref().map_or(output.queue.len(), |transfer| transfer.ahead)
 }
 
 /// Answers those whom the queue has reached, and lets go of an empty queue.
@@ -169,13 +185,18 @@ fn settle(env: Env, socket: &mut Socket) {
     }
 }
 
-fn new_output() -> Box<Output> {
-    Box::new(Output { queue: SendQueue::new(), waiting: Vec::new(), full: false, closing: false, shutdown: None })
+/// Output with nothing in it.
+pub fn empty() -> Box<Output> {
+    let queue = SendQueue::new();
+    Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
 }
 
-/// Queues `parts` but for their first `skip` bytes.
-fn enqueue(socket: &mut Socket, parts: &[Binary], mut skip: usize) {
-    let output = socket.output.get_or_insert_with(new_output);
+/// Queues `header` and `parts` but for their first `skip` bytes.
+fn enqueue(socket: &mut Socket, header: &[u8], parts: &[Binary], mut skip: usize) {
+    let output = socket.output.get_or_insert_with(empty);
+    let skipped = skip.min(header.len());
+    skip -= skipped;
+    output.queue.push_copy(&header[skipped..]);
     for part in parts {
         let bytes = part.as_slice();
         let skipped = skip.min(bytes.len());
@@ -187,12 +208,20 @@ fn enqueue(socket: &mut Socket, parts: &[Binary], mut skip: usize) {
     }
 }
 
-/// One write of `parts` but for their first `skip` bytes.
-fn write_parts(socket: &mut Socket, parts: &[Binary], mut skip: usize, work: &mut Work) -> rustix::io::Result<usize> {
+/// One write of `header` and `parts` but for their first `skip` bytes.
+fn write_parts(
+    socket: &mut Socket,
+    header: &[u8],
+    parts: &[Binary],
+    mut skip: usize,
+    work: &mut Work,
+) -> rustix::io::Result<usize> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::NOTCONN);
     };
-    if let [part] = parts {
+    if let [part] = parts
+        && header.is_empty()
+    {
         let bytes = &part.as_slice()[skip..];
         let bytes = &bytes[..bytes.len().min(WRITE)];
         let result = retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL));
@@ -200,8 +229,7 @@ fn write_parts(socket: &mut Socket, parts: &[Binary], mut skip: usize, work: &mu
     }
     let mut slices = [IoSlice::new(&[]); SLICES];
     let (mut count, mut total) = (0, 0);
-    for part in parts {
-        let bytes = part.as_slice();
+    for bytes in std::iter::once(header).chain(parts.iter().map(|part| part.as_slice())) {
         let skipped = skip.min(bytes.len());
         skip -= skipped;
         let bytes = &bytes[skipped..];
@@ -226,11 +254,14 @@ fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<()> {
         return Err(Errno::NOTCONN);
     };
     let mut slices = [IoSlice::new(&[]); SLICES];
-    let (count, total) = output.queue.front(&mut slices, WRITE);
+    let (count, total) = output.queue.front(&mut slices, WRITE.min(allowed(output)));
     let result = write_slices(fd, &slices[..count]);
     let n = written(socket, result, total, work)?;
     if let Some(output) = &mut socket.output {
         output.queue.advance(n);
+        if let Some(transfer) = &mut output.transfer {
+            transfer.ahead -= n;
+        }
     }
     Ok(())
 }

@@ -1,9 +1,7 @@
 //! One epoll instance and its ready list, for one scheduler.
 
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
@@ -13,6 +11,8 @@ use rustler::{Encoder, Env, LocalPid, Resource, ResourceArc};
 use crate::counters::{Counters, add};
 use crate::epoll::{BATCH, Epoll};
 use crate::handle::Handle;
+pub use crate::ready::Sleep;
+use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
 use crate::{accept, atoms, connect, input, output, table};
@@ -25,20 +25,8 @@ struct Pollset {
     epoll: Epoll,
     /// What `enif_select` knows the epoll descriptor by.
     anchor: ResourceArc<Anchor>,
-    ready: Mutex<Ready>,
+    ready: Ready<LocalPid>,
     counters: Counters,
-}
-
-/// The part that others than the poller touch: the list of sockets to visit without an event, and who polls.
-struct Ready {
-    list: VecDeque<Handle>,
-    poller: Option<LocalPid>,
-    /// The poller's proof that it is still the one: a successor has the next.
-    token: u32,
-    /// The poller sleeps since then, and has to be woken.
-    asleep: Option<Instant>,
-    /// When the last poll ended.
-    polled: Instant,
 }
 
 /// The VM wants an object for every descriptor that it watches.
@@ -55,10 +43,6 @@ fn pollset(index: u16) -> &'static Pollset {
         Some(pollset) => pollset,
         None => unreachable!("pollset {index} was never made"),
     }
-}
-
-fn lock(mutex: &Mutex<Ready>) -> MutexGuard<'_, Ready> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether there is a pollset with this number.
@@ -84,34 +68,20 @@ pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
         let made = Pollset {
             epoll: Epoll::new()?,
             anchor: ResourceArc::new(Anchor),
-            ready: Mutex::new(Ready {
-                list: VecDeque::new(),
-                poller: None,
-                token: 0,
-                asleep: None,
-                polled: Instant::now(),
-            }),
+            ready: Ready::new(),
             counters: Counters::default(),
         };
         // Somebody else may have been faster; then ours is dropped.
         let _ = cell.set(made);
     }
-    let mut ready = lock(&pollset(index).ready);
-    ready.poller = Some(env.pid());
-    ready.token = ready.token.wrapping_add(1);
-    ready.asleep = None;
-    Ok(ready.token)
+    Ok(pollset(index).ready.claim(env.pid()))
 }
 
 /// Puts a socket on the ready list, and wakes the poller if it sleeps.
 pub fn push_ready(env: Env, index: u16, handle: Handle) {
-    let mut ready = lock(&pollset(index).ready);
-    ready.list.push_back(handle);
-    if ready.asleep.is_some()
-        && let Some(poller) = ready.poller
-    {
+    pollset(index).ready.push(handle, |poller| {
         let _ = env.send(&poller, atoms::weir_wake());
-    }
+    });
 }
 
 /// What a poll did: sockets visited, and nanoseconds from the end of the poll before to the start of this one.
@@ -125,16 +95,10 @@ pub struct Polled {
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let pollset = pollset(index);
     let now = Instant::now();
-    let (list, round_ns) = {
-        let mut ready = lock(&pollset.ready);
-        if ready.token != token {
-            return None;
-        }
-        if let Some(since) = ready.asleep.take() {
-            add(&pollset.counters.asleep_ns, (now - since).as_nanos() as u64);
-        }
-        (std::mem::take(&mut ready.list), (now - ready.polled).as_nanos() as u64)
-    };
+    let Taken { list, slept, round } = pollset.ready.take(token, now)?;
+    if let Some(slept) = slept {
+        add(&pollset.counters.asleep_ns, slept.as_nanos() as u64);
+    }
     let mut work = Work::of_poll(now);
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
     let events = pollset.epoll.take(&mut space);
@@ -158,8 +122,8 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
             visit(env, &mut socket, &mut work);
         }
     }
-    lock(&pollset.ready).polled = if count == 0 { now } else { Instant::now() };
-    Some(Polled { events: count, round_ns })
+    pollset.ready.polled(if count == 0 { now } else { Instant::now() });
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
 }
 
 /// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
@@ -193,48 +157,31 @@ fn visit(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// How going to sleep went.
-pub enum Sleep {
-    /// The poller will get a message when there is something to do: `{select, …}` from the VM or `weir_wake` from us.
-    Armed,
-    /// There is something to do.
-    Busy,
-    /// The caller is not the poller any more.
-    Stale,
-    /// The VM does not watch the descriptor.
-    Refused,
-}
-
 /// Lets the poller sleep. `armed` says that the VM still watches for an earlier sleep.
 pub fn sleep(env: Env, index: u16, token: u32, armed: bool) -> Sleep {
     let pollset = pollset(index);
-    let mut ready = lock(&pollset.ready);
-    if ready.token != token {
-        return Sleep::Stale;
+    let slept = pollset.ready.sleep(token, || armed || watch(env, pollset));
+    if slept == Sleep::Armed {
+        add(&pollset.counters.sleeps, 1);
     }
-    if !ready.list.is_empty() {
-        return Sleep::Busy;
-    }
-    if !armed {
-        // SAFETY: the environment is the calling process's, the descriptor stays open for the life of the VM, as does
-        // the object, and a null pid means the calling process.
-        let result = unsafe {
-            enif_select(
-                env.as_c_arg(),
-                pollset.epoll.as_raw_fd(),
-                ERL_NIF_SELECT_READ,
-                pollset.anchor.as_c_arg().cast_mut(),
-                std::ptr::null(),
-                atoms::undefined().as_c_arg(),
-            )
-        };
-        if result < 0 {
-            return Sleep::Refused;
-        }
-    }
-    ready.asleep = Some(Instant::now());
-    pollset.counters.sleeps.fetch_add(1, Relaxed);
-    Sleep::Armed
+    slept
+}
+
+/// Has the VM tell the calling process, once, when the kernel names a socket. False if it does not.
+fn watch(env: Env, pollset: &Pollset) -> bool {
+    // SAFETY: the environment is the calling process's, the descriptor stays open for the life of the VM, as does the
+    // object, and a null pid means the calling process.
+    let result = unsafe {
+        enif_select(
+            env.as_c_arg(),
+            pollset.epoll.as_raw_fd(),
+            ERL_NIF_SELECT_READ,
+            pollset.anchor.as_c_arg().cast_mut(),
+            std::ptr::null(),
+            atoms::undefined().as_c_arg(),
+        )
+    };
+    result >= 0
 }
 
 impl Encoder for Polled {

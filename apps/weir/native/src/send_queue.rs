@@ -60,8 +60,20 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
         self.length += bytes.len();
         if bytes.len() >= COALESCE {
             self.pieces.push_back(Piece::Held(hold()));
-            return;
+        } else {
+            self.copy(bytes);
         }
+    }
+
+    /// Adds a copy of `bytes` at the end.
+    pub fn push_copy(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.length += bytes.len();
+            self.copy(bytes);
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) {
         if let Some(Piece::Copied(chunk)) = self.pieces.back_mut()
             && chunk.len() + bytes.len() <= CHUNK
         {

@@ -12,7 +12,9 @@ use crate::handle::Handle;
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
+use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
+use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
 use crate::{atoms, errno, message, pollset, sockopt, table};
 
@@ -41,6 +43,16 @@ pub enum Linger {
     Reset,
 }
 
+impl From<libc::linger> for Linger {
+    fn from(linger: libc::linger) -> Linger {
+        match (linger.l_onoff, linger.l_linger) {
+            (0, _) => Linger::Off,
+            (_, 0) => Linger::Reset,
+            _ => Linger::Wait,
+        }
+    }
+}
+
 /// What the user sets, and what an accepted socket inherits from its listener.
 #[derive(Clone, Copy)]
 pub struct Options {
@@ -53,11 +65,25 @@ pub struct Options {
     pub linger: Linger,
     /// Milliseconds; none is infinity.
     pub send_timeout: Option<u32>,
+    pub packet: Packet,
+    /// The most bytes of a packet's body; zero is no limit.
+    pub packet_size: u32,
+    /// The last byte of a line.
+    pub line_delimiter: u8,
+    /// Data is delivered as `{Socket, {data, List}}`, as ports do.
+    pub deliver_port: bool,
+    /// So many bytes of a binary are delivered as a list in front of the rest.
+    pub header: u32,
     /// The most bytes of one message or one `recv(S, 0)`. It grows with `recbuf` unless it was set.
     pub buffer: u32,
     pub buffer_set: bool,
     pub high_watermark: u32,
     pub low_watermark: u32,
+    /// Limits of a port's message queue: kept for whoever asks, as there is no such queue.
+    pub high_msgq_watermark: u32,
+    pub low_msgq_watermark: u32,
+    /// What is sent is left to the next poll, and goes out together with what comes until then.
+    pub delay_send: bool,
     /// Kept for getopts; there is no debug output.
     pub debug: bool,
     /// Kept for getopts: what is read ahead of a packet is never lost.
@@ -67,7 +93,7 @@ pub struct Options {
 /// `buffer` where nobody sets it: large reads for busy connections; an idle one holds no buffer at all.
 const DEFAULT_BUFFER: u32 = 64 * 1024;
 
-/// The watermarks of the inet driver.
+/// The watermarks of the inet driver, for the send queue and for the message queue of a port.
 const DEFAULT_HIGH_WATERMARK: u32 = 8 * 1024;
 const DEFAULT_LOW_WATERMARK: u32 = 4 * 1024;
 
@@ -81,13 +107,28 @@ impl Default for Options {
             send_timeout_close: false,
             linger: Linger::Off,
             send_timeout: None,
+            packet: Packet::Raw,
+            packet_size: 0,
+            line_delimiter: b'\n',
+            deliver_port: false,
+            header: 0,
             buffer: DEFAULT_BUFFER,
             buffer_set: false,
             high_watermark: DEFAULT_HIGH_WATERMARK,
             low_watermark: DEFAULT_LOW_WATERMARK,
+            high_msgq_watermark: DEFAULT_HIGH_WATERMARK,
+            low_msgq_watermark: DEFAULT_LOW_WATERMARK,
+            delay_send: false,
             debug: false,
             read_ahead: true,
         }
+    }
+}
+
+impl Options {
+    /// What bounds a packet.
+    pub fn limits(&self) -> Limits {
+        Limits { packet_size: self.packet_size as usize, buffer: self.buffer as usize, delimiter: self.line_delimiter }
     }
 }
 
@@ -132,6 +173,8 @@ pub struct Output {
     pub closing: bool,
     /// A shutdown that comes after the last queued byte.
     pub shutdown: Option<Shutdown>,
+    /// A file that is being sent: the queue behind it waits.
+    pub transfer: Option<Box<Transfer>>,
 }
 
 /// What only a listening socket has.
@@ -181,6 +224,8 @@ pub struct Socket {
     pub write_shut: bool,
     /// The owner is gone and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
+    /// The first line of an HTTP message has been taken, and its header fields are next.
+    pub in_http_headers: bool,
     /// The last read filled a large buffer: the next goes straight into a binary.
     pub bulk: bool,
     /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
@@ -208,11 +253,11 @@ pub struct Socket {
 pub type Reason = Atom;
 
 impl Socket {
-    /// A slot that no socket has lived in yet.
-    pub fn vacant(slot: u32) -> Socket {
+    /// A slot without a socket; the next one there will have this generation.
+    pub fn vacant(slot: u32, generation: u32) -> Socket {
         Socket {
             slot,
-            generation: 0,
+            generation,
             state: State::Free,
             pollset: 0,
             registered: false,
@@ -223,6 +268,7 @@ impl Socket {
             read_closed: false,
             write_shut: false,
             lingering: false,
+            in_http_headers: false,
             bulk: false,
             late_send_error: false,
             late_recv_error: false,
@@ -256,8 +302,7 @@ impl Socket {
     ) -> Result<Handle, OwnedFd> {
         let handle = self.handle();
         let Some(watched) = Watched::begin(env, handle, &owner) else {
-            self.generation = self.generation.wrapping_add(1);
-            table::vacate(self.slot);
+            table::vacate(self);
             return Err(fd);
         };
         self.state = state;
@@ -360,7 +405,8 @@ impl Socket {
         if !self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
             return;
         }
-        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty());
+        // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
+        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
             self.linger(env);
         } else {
@@ -391,6 +437,7 @@ impl Socket {
 
     /// Answers everybody who waits to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        sendfile::fail(env, self, None);
         if let Some(mut output) = self.output.take() {
             for (waiter, _) in output.waiting.drain(..) {
                 self.answer(env, waiter, (atoms::error(), reason));
@@ -399,7 +446,7 @@ impl Socket {
     }
 
     /// Takes back a waiting operation. False if it has been answered: the answer is in the mailbox.
-    pub fn cancel(&mut self, operation: u32) -> bool {
+    pub fn cancel(&mut self, env: Env, operation: u32) -> bool {
         let is = |waiter: &Waiter| waiter.operation == operation;
         if self.receiver.as_ref().is_some_and(|receiver| is(&receiver.waiter)) {
             self.receiver = None;
@@ -421,7 +468,7 @@ impl Socket {
             output.waiting.remove(at);
             return true;
         }
-        false
+        sendfile::cancel(env, self, operation)
     }
 
     /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
@@ -431,7 +478,9 @@ impl Socket {
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
         if self.options.exit_on_close {
-            let blocked = self.output.as_ref().is_some_and(|output| !output.waiting.is_empty());
+            let blocked =
+                self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
+            sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
             self.late_send_error = !blocked && error.is_none();
         }
@@ -457,6 +506,8 @@ impl Socket {
         let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
         let show = reset && self.options.show_econnreset;
         let reason = if show { atoms::econnreset() } else { atoms::closed() };
+        let somebody_sends = somebody_sends || self.output.as_ref().is_some_and(|output| output.transfer.is_some());
+        sendfile::fail(env, self, Some(errno));
         self.fail_senders(env, reason);
         if self.lingering {
             self.release(env);
@@ -560,9 +611,7 @@ impl Socket {
         }
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        let vacant = Socket { generation: self.generation.wrapping_add(1), ..Socket::vacant(self.slot) };
-        *self = vacant;
-        table::vacate(self.slot);
+        table::vacate(self);
     }
 }
 

@@ -1,0 +1,11 @@
+//! The modules of the engine that several threads use at once, as they are in `../src`, with something to put into them:
+//! sockets that are numbers where the engine's need a kernel and a VM.
+
+#[path = "../../src/handle.rs"]
+pub mod handle;
+#[path = "../../src/ready.rs"]
+pub mod ready;
+#[path = "../../src/slots.rs"]
+pub mod slots;
+pub mod socket;
+pub mod sync;

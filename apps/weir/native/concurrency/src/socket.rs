@@ -1,0 +1,97 @@
+//! A socket reduced to what its life in the table and on the ready list consists of. The methods say and do what those of
+//! `../src/socket.rs` do, the poll what that of `../src/pollset.rs` does.
+
+use std::time::Instant;
+
+use crate::handle::Handle;
+use crate::ready::Ready;
+use crate::slots::{Lookup, Occupant, Slots};
+use crate::sync::MutexGuard;
+
+/// A socket.
+pub struct Socket {
+    slot: u32,
+    generation: u32,
+    open: bool,
+    queued: bool,
+    /// How often a poll has visited it.
+    pub visits: usize,
+}
+
+impl Occupant for Socket {
+    fn vacant(slot: u32, generation: u32) -> Socket {
+        Socket { slot, generation, open: false, queued: false, visits: 0 }
+    }
+
+    fn handle(&self) -> Handle {
+        Handle::new(self.slot, self.generation)
+    }
+
+    fn is_open(&self) -> bool {
+        self.open
+    }
+}
+
+impl Socket {
+    /// Makes the vacant slot a socket, which must be as if nobody had ever been there.
+    pub fn open(&mut self) -> Handle {
+        assert!(!self.open && !self.queued && self.visits == 0, "a slot with something left of its last socket");
+        self.open = true;
+        self.handle()
+    }
+
+    /// Whether a poll is to visit it.
+    pub fn is_queued(&self) -> bool {
+        self.queued
+    }
+
+    /// Puts it on the ready list, once.
+    pub fn enqueue<P: Copy>(&mut self, ready: &Ready<P>, wake: impl FnOnce(P)) {
+        if !self.queued {
+            self.queued = true;
+            ready.push(self.handle(), wake);
+        }
+    }
+}
+
+/// The open socket of a handle.
+pub fn find<const CHUNKS: usize, const CHUNK: usize>(
+    table: &Slots<Socket, CHUNKS, CHUNK>,
+    handle: Handle,
+) -> Option<MutexGuard<'_, Socket>> {
+    match table.lookup(handle) {
+        Lookup::Open(socket) => {
+            assert_eq!(socket.handle(), handle, "another socket than the handle's");
+            Some(socket)
+        }
+        Lookup::Gone => None,
+        Lookup::Never => panic!("{handle:?} was given and is not known"),
+    }
+}
+
+/// Closes the socket of a handle, unless somebody was faster.
+pub fn close<const CHUNKS: usize, const CHUNK: usize>(table: &Slots<Socket, CHUNKS, CHUNK>, handle: Handle) {
+    if let Some(mut socket) = find(table, handle) {
+        table.vacate(&mut socket);
+    }
+}
+
+/// Visits what is on the list: how many sockets were there, or nothing if the token is stale.
+pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
+    table: &Slots<Socket, CHUNKS, CHUNK>,
+    ready: &Ready<P>,
+    token: u32,
+) -> Option<usize> {
+    let list = ready.take(token, Instant::now())?.list;
+    let count = list.len();
+    for handle in list {
+        if let Some(mut socket) = find(table, handle)
+            && socket.queued
+        {
+            socket.queued = false;
+            socket.visits += 1;
+        }
+    }
+    ready.polled(Instant::now());
+    Some(count)
+}

@@ -1,0 +1,275 @@
+//! Every interleaving of a few threads on the socket table and a ready list. A lost
+//! wake-up, a deadlock and a broken assertion all fail.
+#![cfg(loom)]
+
+use loom::model;
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use weir_concurrency::handle::Handle;
+use weir_concurrency::ready::{Ready, Sleep};
+use weir_concurrency::slots::{Lookup, Occupant, Slots, Vacant};
+use weir_concurrency::socket::{Socket, close, find, poll};
+use weir_concurrency::sync::Mutex;
+
+/// Two chunks of one slot each: the second chunk is made while others look things up.
+type Table = Slots<Socket, 2, 1>;
+
+fn table() -> Arc<Table> {
+    Arc::new(Slots::new(Mutex::new(Vacant::new())))
+}
+
+fn open(table: &Table) -> Option<Handle> {
+    table.allocate().map(|mut socket| socket.open())
+}
+
+/// Mailboxes of two pollers; a poller's name is its index.
+fn mailboxes() -> Arc<[Notify; 2]> {
+    Arc::new([Notify::new(), Notify::new()])
+}
+
+/// Polls and sleeps until `visits` sockets were on the list; as a poller does that always finds nothing from the kernel.
+/// Stops early where a successor has taken over.
+fn serve(table: &Table, ready: &Ready<usize>, token: u32, mailbox: &Notify, visits: usize) -> usize {
+    let mut served = 0;
+    while served < visits {
+        match poll(table, ready, token) {
+            None => return served,
+            Some(0) => match ready.sleep(token, || true) {
+                Sleep::Armed => mailbox.wait(),
+                Sleep::Busy => {}
+                Sleep::Stale => return served,
+                Sleep::Refused => unreachable!("the kernel watches"),
+            },
+            Some(count) => served += count,
+        }
+    }
+    served
+}
+
+#[test]
+fn nobody_is_forgotten_by_a_poller_that_goes_to_sleep() {
+    model(|| {
+        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let mailboxes = mailboxes();
+        let sockets: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
+        let token = ready.claim(0);
+        let callers: Vec<_> = sockets
+            .iter()
+            .map(|&handle| {
+                let (table, ready, mailboxes) = (table.clone(), ready.clone(), mailboxes.clone());
+                thread::spawn(move || {
+                    let mut socket = find(&table, handle).expect("nobody closes");
+                    socket.enqueue(&ready, |poller: usize| mailboxes[poller].notify());
+                })
+            })
+            .collect();
+        assert_eq!(serve(&table, &ready, token, &mailboxes[0], 2), 2);
+        for caller in callers {
+            caller.join().expect("no panic");
+        }
+        for handle in sockets {
+            assert_eq!(find(&table, handle).expect("nobody closes").visits, 1);
+        }
+    });
+}
+
+#[test]
+fn nobody_is_forgotten_when_a_successor_takes_over() {
+    model(|| {
+        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let mailboxes = mailboxes();
+        let handle = open(&table).expect("room");
+        let old = ready.claim(0);
+        let frozen = {
+            let (table, ready) = (table.clone(), ready.clone());
+            thread::spawn(move || {
+                // One poll and half of another; it never reads its mail.
+                let served = poll(&table, &ready, old);
+                let _ = ready.sleep(old, || true);
+                served.unwrap_or(0)
+            })
+        };
+        let caller = {
+            let (table, ready, mailboxes) = (table.clone(), ready.clone(), mailboxes.clone());
+            thread::spawn(move || {
+                let mut socket = find(&table, handle).expect("nobody closes");
+                socket.enqueue(&ready, |poller: usize| mailboxes[poller].notify());
+            })
+        };
+        let new = ready.claim(1);
+        // The old one may have been the one that served.
+        if frozen.join().expect("no panic") == 0 {
+            assert_eq!(serve(&table, &ready, new, &mailboxes[1], 1), 1);
+        }
+        caller.join().expect("no panic");
+        assert_eq!(poll(&table, &ready, old), None);
+        assert_eq!(find(&table, handle).expect("nobody closes").visits, 1);
+    });
+}
+
+#[test]
+fn two_that_claim_are_one_poller() {
+    model(|| {
+        let ready = Arc::new(Ready::new());
+        let other = {
+            let ready = ready.clone();
+            thread::spawn(move || (ready.claim(0), 0))
+        };
+        let mine = (ready.claim(1), 1);
+        let theirs = other.join().expect("no panic");
+        assert_ne!(mine.0, theirs.0);
+        let (last, stale) = if mine.0 > theirs.0 { (mine, theirs) } else { (theirs, mine) };
+        assert_eq!(ready.sleep(stale.0, || true), Sleep::Stale);
+        assert_eq!(ready.sleep(last.0, || true), Sleep::Armed);
+        let mut woken = None;
+        ready.push(Handle::new(0, 0), |poller| woken = Some(poller));
+        assert_eq!(woken, Some(last.1));
+    });
+}
+
+#[test]
+fn a_late_call_finds_nothing_of_the_next_socket() {
+    model(|| {
+        let table = table();
+        let first = open(&table).expect("room");
+        let second = open(&table).expect("room");
+        let closer = {
+            let table = table.clone();
+            thread::spawn(move || close(&table, first))
+        };
+        let late = {
+            let table = table.clone();
+            // A call, an event or the death of an owner: all that they know is the handle.
+            thread::spawn(move || {
+                if let Some(mut socket) = find(&table, first) {
+                    socket.visits += 1;
+                }
+            })
+        };
+        // The slot may be vacant already.
+        let next = open(&table);
+        closer.join().expect("no panic");
+        late.join().expect("no panic");
+        assert!(find(&table, first).is_none());
+        assert!(find(&table, second).is_some());
+        let next = next.or_else(|| open(&table)).expect("there is room after the close");
+        assert_eq!((next.slot(), next.generation()), (first.slot(), 1));
+        assert_eq!(find(&table, next).expect("it is open").visits, 0);
+    });
+}
+
+#[test]
+fn two_that_close_close_once() {
+    model(|| {
+        let table = table();
+        let handle = open(&table).expect("room");
+        let owner_died = {
+            let table = table.clone();
+            thread::spawn(move || close(&table, handle))
+        };
+        close(&table, handle);
+        owner_died.join().expect("no panic");
+        // Given back twice, the slot would be given out twice.
+        let opened: Vec<Handle> = std::iter::from_fn(|| open(&table)).collect();
+        assert_eq!(opened.len(), 2);
+        assert_ne!(opened[0].slot(), opened[1].slot());
+    });
+}
+
+#[test]
+fn no_slot_is_given_out_twice() {
+    model(|| {
+        let table = table();
+        let handle = open(&table).expect("room");
+        let openers: Vec<_> = (0..2)
+            .map(|_| {
+                let table = table.clone();
+                thread::spawn(move || open(&table))
+            })
+            .collect();
+        close(&table, handle);
+        let opened: Vec<Handle> = openers.into_iter().filter_map(|opener| opener.join().expect("no panic")).collect();
+        assert!(!opened.is_empty());
+        for &handle in &opened {
+            assert!(find(&table, handle).is_some());
+        }
+        if let [one, other] = opened[..] {
+            assert_ne!(one.slot(), other.slot());
+        }
+    });
+}
+
+#[test]
+fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
+    model(|| {
+        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let handle = open(&table).expect("room");
+        let token = ready.claim(0);
+        let poller = {
+            let (table, ready) = (table.clone(), ready.clone());
+            thread::spawn(move || poll(&table, &ready, token))
+        };
+        let caller = {
+            let (table, ready) = (table.clone(), ready.clone());
+            thread::spawn(move || {
+                if let Some(mut socket) = find(&table, handle) {
+                    socket.enqueue(&ready, |_| {});
+                }
+            })
+        };
+        close(&table, handle);
+        let next = {
+            let mut socket = table.allocate().expect("room");
+            let next = socket.open();
+            socket.enqueue(&ready, |_| {});
+            next
+        };
+        poller.join().expect("no panic");
+        caller.join().expect("no panic");
+        // A socket that believes to be on the list is there, whatever stood there for the one before.
+        let queued = find(&table, next).expect("it is open").is_queued();
+        let visits = find(&table, next).expect("it is open").visits;
+        assert_eq!(visits, usize::from(!queued));
+        poll(&table, &ready, token);
+        let socket = find(&table, next).expect("it is open");
+        assert_eq!((socket.is_queued(), socket.visits), (false, 1));
+    });
+}
+
+#[test]
+fn an_accept_that_holds_its_listener_waits_for_no_cycle() {
+    model(|| {
+        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let listener = open(&table).expect("room");
+        let connection = open(&table).expect("room");
+        let token = ready.claim(0);
+        let closer = {
+            let (table, ready) = (table.clone(), ready.clone());
+            thread::spawn(move || {
+                let mut socket = find(&table, connection).expect("nobody else closes it");
+                socket.enqueue(&ready, |_| {});
+                table.vacate(&mut socket);
+            })
+        };
+        let poller = {
+            let (table, ready) = (table.clone(), ready.clone());
+            thread::spawn(move || poll(&table, &ready, token))
+        };
+        {
+            let mut accepting = find(&table, listener).expect("nobody closes it");
+            // Full, or the connection's slot, whose last socket is just being closed.
+            if let Some(mut accepted) = table.allocate() {
+                accepted.open();
+                accepted.enqueue(&ready, |_| {});
+            }
+            accepting.enqueue(&ready, |_| {});
+        }
+        closer.join().expect("no panic");
+        poller.join().expect("no panic");
+        assert!(matches!(table.lookup(connection), Lookup::Gone));
+        while poll(&table, &ready, token) != Some(0) {}
+        let socket = find(&table, listener).expect("nobody closes it");
+        assert_eq!((socket.is_queued(), socket.visits, socket.handle()), (false, 1, listener));
+    });
+}

@@ -1,0 +1,118 @@
+//! The same with real threads, many sockets and chunks that are made on the way: what ThreadSanitizer looks at.
+#![cfg(not(loom))]
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use weir_concurrency::handle::Handle;
+use weir_concurrency::ready::{Ready, Sleep};
+use weir_concurrency::slots::{Slots, Vacant};
+use weir_concurrency::socket::{Socket, close, find, poll};
+use weir_concurrency::sync::Mutex;
+
+type Table = Slots<Socket, 16, 4>;
+
+const CALLERS: usize = 3;
+const SOCKETS: usize = 200_000;
+
+/// Polls and sleeps until the callers are done and the list is empty.
+fn serve(table: &Table, ready: &Ready<usize>, token: u32, inbox: &Receiver<()>, callers: &AtomicUsize) -> usize {
+    let mut served = 0;
+    loop {
+        let done = callers.load(SeqCst) == 0;
+        match poll(table, ready, token) {
+            None => return served,
+            Some(0) if done => return served,
+            Some(0) => match ready.sleep(token, || true) {
+                Sleep::Armed => inbox.recv().expect("callers outlive their sockets"),
+                Sleep::Busy => {}
+                Sleep::Stale => return served,
+                Sleep::Refused => unreachable!("the kernel watches"),
+            },
+            Some(count) => served += count,
+        }
+    }
+}
+
+/// Opens, names, visits and closes sockets, its own and those of the callers before it.
+fn call(table: &Table, ready: &Ready<usize>, mailbox: &SyncSender<()>, others: &Mutex<Vec<Handle>>) -> usize {
+    let wake = |_| {
+        // A full mailbox wakes as well.
+        let _ = mailbox.try_send(());
+    };
+    let mut opened = 0;
+    for round in 0..SOCKETS {
+        let handle = table.allocate().map(|mut socket| {
+            let handle = socket.open();
+            socket.enqueue(ready, wake);
+            handle
+        });
+        opened += usize::from(handle.is_some());
+        let mut others = others.lock().expect("no test panics with it");
+        others.extend(handle);
+        let at = round % others.len().max(1);
+        let (late, closing) = (others.get(at).copied(), others.len() > 40);
+        if closing {
+            others.swap_remove(at);
+        }
+        drop(others);
+        let Some(late) = late else { continue };
+        if let Some(mut socket) = find(table, late) {
+            socket.enqueue(ready, wake);
+        }
+        if closing {
+            close(table, late);
+        }
+    }
+    opened
+}
+
+#[test]
+fn sockets_come_and_go_among_threads() {
+    let table = Table::new(Mutex::new(Vacant::new()));
+    let (ready, others) = (Ready::new(), Mutex::new(Vec::new()));
+    let (mailbox, inbox) = sync_channel(1);
+    let callers = AtomicUsize::new(CALLERS);
+    let token = ready.claim(0);
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            let (table, ready, others, callers, mailbox) = (&table, &ready, &others, &callers, mailbox.clone());
+            scope.spawn(move || {
+                let opened = call(table, ready, &mailbox, others);
+                assert!(opened > SOCKETS / 4, "only {opened} of {SOCKETS} sockets found a slot");
+                callers.fetch_sub(1, SeqCst);
+                let _ = mailbox.try_send(());
+            });
+        }
+        assert!(serve(&table, &ready, token, &inbox, &callers) > 0);
+    });
+    for handle in others.into_inner().expect("no test panics with it") {
+        let socket = find(&table, handle).expect("nobody closed it");
+        assert!(!socket.is_queued() && socket.visits > 0);
+    }
+}
+
+#[test]
+fn pollers_take_over_from_each_other() {
+    let table = Table::new(Mutex::new(Vacant::new()));
+    let ready = Ready::new();
+    let handle = table.allocate().map(|mut socket| socket.open()).expect("room");
+    let visits = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for poller in 0..CALLERS {
+            let (table, ready, visits) = (&table, &ready, &visits);
+            scope.spawn(move || {
+                for _ in 0..SOCKETS {
+                    let token = ready.claim(poller);
+                    find(table, handle).expect("nobody closes it").enqueue(ready, |_| {});
+                    visits.fetch_add(poll(table, ready, token).unwrap_or(0), SeqCst);
+                    let _ = ready.sleep(token, || true);
+                }
+            });
+        }
+    });
+    let token = ready.claim(0);
+    visits.fetch_add(poll(&table, &ready, token).expect("nobody else claims"), SeqCst);
+    assert_eq!(find(&table, handle).expect("nobody closes it").visits, visits.load(SeqCst));
+}

@@ -1,0 +1,54 @@
+//! Bytes that wait are those that came and were not taken, in their order, whatever is done.
+#![no_main]
+
+use std::collections::VecDeque;
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../src/input_buffer.rs"]
+mod input_buffer;
+
+use input_buffer::InputBuffer;
+
+#[derive(Arbitrary, Debug)]
+enum Step<'a> {
+    Push(&'a [u8]),
+    PushMany { byte: u8, count: u16 },
+    Unread(&'a [u8]),
+    Advance(u32),
+    IntoBytes,
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    let mut buffer = InputBuffer::default();
+    let mut model = VecDeque::new();
+    for step in steps {
+        match step {
+            Step::Push(bytes) => {
+                buffer.push(bytes);
+                model.extend(bytes);
+            }
+            Step::PushMany { byte, count } => {
+                let bytes = vec![byte; count.into()];
+                buffer.push(&bytes);
+                model.extend(bytes);
+            }
+            Step::Unread(bytes) => {
+                buffer.unread(bytes);
+                bytes.iter().rev().for_each(|&byte| model.push_front(byte));
+            }
+            Step::Advance(n) => {
+                let n = n as usize % (model.len() + 1);
+                buffer.advance(n);
+                model.drain(..n);
+            }
+            Step::IntoBytes => {
+                let bytes = std::mem::take(&mut buffer).into_bytes();
+                assert!(model.drain(..).eq(bytes));
+            }
+        }
+        assert_eq!(buffer.len(), model.len());
+        assert!(model.iter().eq(buffer.as_slice()));
+    }
+});

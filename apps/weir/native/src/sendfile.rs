@@ -1,0 +1,261 @@
+//! From a file to the kernel, without a copy.
+//!
+//! The process that sends the file drives the transfer: [`begin`] once, then one part after the other, each on a dirty
+//! scheduler and without the socket's lock, because the kernel may have to wait for a disk. Where it takes no more the
+//! process waits, as for any operation, until the poller hears that there is room.
+
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::Advice;
+use rustix::io::Errno;
+use rustler::{Env, LocalPid};
+
+use crate::counters::add;
+use crate::socket::{Reason, Socket, State, Waiter};
+use crate::work::Work;
+use crate::{atoms, errno, output, pollset};
+
+/// The most bytes of one part. It bounds how long the connection may outlive a close of the socket meanwhile.
+const PART: u64 = 4 * 1024 * 1024;
+
+/// A file on its way.
+pub struct Transfer {
+    ends: Arc<Ends>,
+    pid: LocalPid,
+    offset: u64,
+    remaining: u64,
+    sent: u64,
+    /// Queued bytes that go first: those that were there before.
+    pub ahead: usize,
+    /// The operation in which the process waits for room.
+    waiting: Option<u32>,
+}
+
+/// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write
+/// something else.
+struct Ends {
+    file: OwnedFd,
+    socket: OwnedFd,
+}
+
+/// A part of a file, to be sent without the socket's lock.
+pub struct Part {
+    ends: Arc<Ends>,
+    offset: u64,
+    limit: u64,
+}
+
+/// How far a part came.
+pub struct Sent {
+    bytes: u64,
+    stop: Stop,
+}
+
+enum Stop {
+    Limit,
+    EndOfFile,
+    /// The kernel takes no more: an edge follows when it does.
+    Full,
+    Failed(Errno),
+}
+
+/// What the process does next.
+pub enum Next {
+    Send(Part),
+    Wait(u32),
+    /// The transfer is over, by something that happened to the socket.
+    Closed,
+}
+
+/// How a transfer stands after a part.
+pub enum Progress {
+    /// All is sent: so many bytes.
+    Done(u64),
+    More,
+    Wait(u32),
+    Failed(Reason),
+}
+
+/// Begins to send `length` bytes of a file from `offset` on, or those up to its end, behind what is queued. What others
+/// send from now on comes after it.
+pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, length: u64) -> Result<(), Reason> {
+    if socket.owner != Some(env.pid()) {
+        return Err(atoms::not_owner());
+    }
+    let Some(fd) = socket.fd.as_ref().filter(|_| socket.state == State::Connected) else {
+        return Err(atoms::enotconn());
+    };
+    if let Some(output) = &socket.output {
+        if output.closing {
+            return Err(atoms::closed());
+        }
+        if output.transfer.is_some() {
+            return Err(atoms::einval());
+        }
+    }
+    let reason = |errno| errno::atom(env, errno);
+    let ends = Ends {
+        file: rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(reason)?,
+        socket: rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 0).map_err(reason)?,
+    };
+    // Files that take no advice are read without.
+    let _ = rustix::fs::fadvise(&ends.file, offset, NonZeroU64::new(length), Advice::Sequential);
+    socket.register().map_err(reason)?;
+    let output = socket.output.get_or_insert_with(output::empty);
+    output.transfer = Some(Box::new(Transfer {
+        ends: Arc::new(ends),
+        pid: env.pid(),
+        offset,
+        remaining: length,
+        sent: 0,
+        ahead: output.queue.len(),
+        waiting: None,
+    }));
+    Ok(())
+}
+
+/// The next part of the calling process's transfer.
+pub fn next(env: Env, socket: &mut Socket) -> Next {
+    if transfer_of(env, socket).is_none() {
+        return Next::Closed;
+    }
+    output::flush(env, socket, &mut Work::of_caller());
+    let writable = socket.writable;
+    let Some(transfer) = transfer_of(env, socket) else {
+        return Next::Closed;
+    };
+    if transfer.ahead > 0 || !writable {
+        return await_room(env, socket).map_or(Next::Closed, Next::Wait);
+    }
+    let limit = transfer.remaining.min(PART);
+    let part = Part { ends: transfer.ends.clone(), offset: transfer.offset, limit };
+    // Before the part and not after it: an edge that comes meanwhile must not be forgotten.
+    socket.writable = false;
+    Next::Send(part)
+}
+
+impl Part {
+    /// Sends as much as the kernel takes; may wait for the file's disk.
+    pub fn send(&self) -> Sent {
+        let (mut offset, mut bytes) = (self.offset, 0);
+        let stop = loop {
+            if bytes == self.limit {
+                break Stop::Limit;
+            }
+            let rest = (self.limit - bytes) as usize;
+            match rustix::fs::sendfile(&self.ends.socket, &self.ends.file, Some(&mut offset), rest) {
+                Ok(0) => break Stop::EndOfFile,
+                Ok(n) => bytes += n as u64,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break Stop::Full,
+                Err(errno) => break Stop::Failed(errno),
+            }
+        };
+        Sent { bytes, stop }
+    }
+}
+
+/// Notes how far a part came. Behind the last one whatever waited for it goes out.
+pub fn advance(env: Env, socket: &mut Socket, part: &Part, sent: Sent) -> Progress {
+    let Some(transfer) = transfer_of(env, socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) else {
+        return Progress::Failed(atoms::closed());
+    };
+    transfer.offset += sent.bytes;
+    transfer.remaining -= sent.bytes;
+    transfer.sent += sent.bytes;
+    let (remaining, total) = (transfer.remaining, transfer.sent);
+    let counters = pollset::counters(socket.pollset);
+    add(&counters.writes, 1);
+    add(&counters.written_bytes, sent.bytes);
+    match sent.stop {
+        Stop::Failed(errno) => {
+            socket.output_failed(env, errno, true);
+            return Progress::Failed(reason(env, errno));
+        }
+        Stop::Full => {
+            add(&counters.short_writes, 1);
+            if socket.writable {
+                return Progress::More;
+            }
+            return await_room(env, socket).map_or(Progress::Failed(atoms::closed()), Progress::Wait);
+        }
+        Stop::Limit if remaining > 0 => {
+            socket.writable = true;
+            return Progress::More;
+        }
+        Stop::Limit | Stop::EndOfFile => {}
+    }
+    socket.writable = true;
+    if let Some(output) = &mut socket.output {
+        output.transfer = None;
+    }
+    output::flush(env, socket, &mut Work::of_caller());
+    Progress::Done(total)
+}
+
+/// Has the process that waits send its next part, if it can.
+pub fn resume(env: Env, socket: &mut Socket) {
+    let writable = socket.writable;
+    if let Some(transfer) = transfer(socket)
+        && transfer.ahead == 0
+        && writable
+        && let Some(waiter) = transfer.take_waiter()
+    {
+        socket.answer(env, waiter, atoms::retry());
+    }
+}
+
+/// Ends the transfer, if there is one, for what has happened to the socket: an error, or a close.
+pub fn fail(env: Env, socket: &mut Socket, error: Option<Errno>) {
+    if let Some(output) = &mut socket.output
+        && let Some(mut transfer) = output.transfer.take()
+        && let Some(waiter) = transfer.take_waiter()
+    {
+        let reason = error.map_or(atoms::closed(), |errno| reason(env, errno));
+        socket.answer(env, waiter, (atoms::error(), reason));
+    }
+}
+
+/// Takes a transfer that waits back: what of it is sent is sent. False if it does not wait in this operation.
+pub fn cancel(env: Env, socket: &mut Socket, operation: u32) -> bool {
+    match &mut socket.output {
+        Some(output) if output.transfer.as_ref().is_some_and(|transfer| transfer.waiting == Some(operation)) => {
+            output.transfer = None;
+            // Others' data has waited behind it.
+            socket.enqueue(env);
+            true
+        }
+        _ => false,
+    }
+}
+
+impl Transfer {
+    fn take_waiter(&mut self) -> Option<Waiter> {
+        self.waiting.take().map(|operation| Waiter { pid: self.pid, operation })
+    }
+}
+
+fn transfer(socket: &mut Socket) -> Option<&mut Transfer> {
+    socket.output.as_mut()?.transfer.as_deref_mut()
+}
+
+fn transfer_of<'a>(env: Env, socket: &'a mut Socket) -> Option<&'a mut Transfer> {
+    transfer(socket).filter(|transfer| transfer.pid == env.pid())
+}
+
+fn await_room(env: Env, socket: &mut Socket) -> Option<u32> {
+    let operation = socket.next_operation();
+    let transfer = transfer_of(env, socket)?;
+    transfer.waiting = Some(operation);
+    Some(operation)
+}
+
+/// However the connection ended, it is closed; see tcp_sendfile_aborted of the inet driver.
+fn reason(env: Env, errno: Errno) -> Reason {
+    match errno {
+        Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => atoms::closed(),
+        errno => errno::atom(env, errno),
+    }
+}

@@ -1,0 +1,643 @@
+%% file:sendfile/2,5: which bytes, in which order with other output, and how it
+%% ends when the socket, the file or a process ends first.
+-module(weir_tcp_sendfile_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1, wait_until/1, kill/1,
+    pid/1, keep/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, reset/1,
+    descriptors/0
+]).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [{group, inet}, {group, weir}].
+
+groups() ->
+    weir_test_peer:by_backend_and_role(cases()).
+
+init_per_group(Group, Config) ->
+    weir_test_peer:init_group(Group, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+cases() ->
+    [
+        empty_file,
+        small_file,
+        by_name,
+        large_file,
+        large_file_to_a_slow_reader,
+        ranges,
+        beyond_the_end,
+        numbers_out_of_range,
+        position_stays,
+        file_that_gives_lists,
+        file_with_a_cache,
+        file_that_is_compressed,
+        file_in_memory,
+        file_of_a_server,
+        closed_file,
+        file_that_cannot_be_read,
+        directory,
+        chunk_size_is_not_seen,
+        active_socket,
+        packet_length_is_not_added,
+        statistics,
+        behind_what_is_queued,
+        before_what_others_send,
+        others_wait_behind_it,
+        others_time_out_behind_it,
+        options_meanwhile,
+        many_at_once,
+        again_and_again,
+        not_the_owner,
+        after_controlling_process,
+        listener,
+        closed_socket,
+        socket_that_the_peer_closed,
+        after_shutdown_write,
+        shutdown_read_meanwhile,
+        peer_resets_meanwhile,
+        peer_resets_meanwhile_active,
+        peer_closes_meanwhile_active,
+        half_close_meanwhile,
+        socket_closed_meanwhile,
+        send_timeout_close_meanwhile,
+        owner_killed_meanwhile,
+        file_deleted_meanwhile,
+        file_truncated_meanwhile,
+        file_grows_meanwhile
+    ].
+
+%% The bytes of a file say where they are from.
+contents(Size) ->
+    binary:part(<<<<N:32>> || N <- lists:seq(1, (Size + 3) div 4)>>, 0, Size).
+
+file(Config, Contents) ->
+    Name = filename:join(
+        proplists:get_value(priv_dir, Config), "file-" ++ integer_to_list(erlang:unique_integer([positive]))
+    ),
+    ok = file:write_file(Name, Contents),
+    Name.
+
+open(Config, Contents) ->
+    open_with(file(Config, Contents), [read, raw, binary]).
+
+open_with(Name, Modes) ->
+    {ok, File} = file:open(Name, Modes),
+    File.
+
+%% A socket whose kernel buffers are small, so that output soon has to wait.
+narrow_pair(Config, Options) ->
+    socket_pair(Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]).
+
+pair(Config) ->
+    socket_pair(Config, [binary, {active, false}]).
+
+send_whole(File, Socket) ->
+    file:sendfile(File, Socket, 0, 0, []).
+
+pending(Socket) ->
+    {ok, [{send_pend, Pending}]} = inet:getstat(Socket, [send_pend]),
+    Pending.
+
+is_weir(Config) ->
+    proplists:get_value(backend, Config) =/= [].
+
+%% Hands the socket to a process that sends the file, and waits until it waits.
+%% The process opens the file: nobody else may use it.
+stuck(Socket, Name) ->
+    Sender = async(fun() ->
+        File = open_with(Name, [read, raw, binary]),
+        receive
+            go -> ok
+        end,
+        Result = send_whole(File, Socket),
+        ok = file:close(File),
+        Result
+    end),
+    ok = gen_tcp:controlling_process(Socket, pid(Sender)),
+    pid(Sender) ! go,
+    assert_waits(Sender),
+    Sender.
+
+empty_file(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<>>),
+    ?assertEqual({ok, 0}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ok = gen_tcp:send(Socket, <<"after">>),
+    ?assertEqual(<<"after">>, recv_exactly(Peer, 5)).
+
+small_file(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<"a small file">>),
+    ?assertEqual({ok, 12}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({<<"a small file">>, closed}, recv_all(Peer)).
+
+by_name(Config) ->
+    {Socket, Peer} = pair(Config),
+    ?assertEqual({ok, 7}, file:sendfile(file(Config, <<"by name">>), Socket)),
+    ?assertEqual({error, enoent}, file:sendfile("/nonexistent/file", Socket)),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({<<"by name">>, closed}, recv_all(Peer)).
+
+large_file(Config) ->
+    {Socket, Peer} = pair(Config),
+    Contents = contents(12 * 1024 * 1024 + 3),
+    File = open(Config, Contents),
+    Reader = async(fun() -> recv_all(Peer) end),
+    ?assertEqual({ok, byte_size(Contents)}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ok = gen_tcp:close(Socket),
+    ?assert({Contents, closed} =:= await(Reader)).
+
+%% What the reader has not taken is in the file, not in memory.
+large_file_to_a_slow_reader(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(10 * 1024 * 1024),
+    Name = file(Config, Contents),
+    Before = erlang:memory(binary),
+    Sender = stuck(Socket, Name),
+    ?assertEqual(0, pending(Socket)),
+    ?assert(erlang:memory(binary) - Before < 1024 * 1024),
+    Reader = async(fun() -> read_slowly(Peer, byte_size(Contents), []) end),
+    ?assertEqual({ok, byte_size(Contents)}, await(Sender)),
+    ?assert(Contents =:= await(Reader)).
+
+read_slowly(_Peer, 0, Parts) ->
+    iolist_to_binary(lists:reverse(Parts));
+read_slowly(Peer, Size, Parts) ->
+    receive
+        never_sent -> ok
+    after 5 -> ok
+    end,
+    Length = min(Size, 100000),
+    read_slowly(Peer, Size - Length, [recv_exactly(Peer, Length) | Parts]).
+
+ranges(Config) ->
+    {Socket, Peer} = pair(Config),
+    Contents = contents(100000),
+    File = open(Config, Contents),
+    lists:foreach(
+        fun({Offset, Bytes, Sent}) ->
+            ?assertEqual({ok, Sent}, file:sendfile(File, Socket, Offset, Bytes, [])),
+            ?assert(binary:part(Contents, Offset, Sent) =:= recv_exactly(Peer, Sent))
+        end,
+        [
+            {0, 1, 1},
+            {0, 100000, 100000},
+            {99999, 1, 1},
+            {99999, 0, 1},
+            {50000, 0, 50000},
+            {12345, 54321, 54321},
+            {99000, 5000, 1000},
+            {10, 1 bsl 62, 99990}
+        ]
+    ),
+    ok = file:close(File).
+
+beyond_the_end(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<"short">>),
+    [
+        ?assertEqual({ok, 0}, file:sendfile(File, Socket, Offset, Bytes, []))
+     || Offset <- [5, 6, 1 bsl 32], Bytes <- [0, 1, 1000]
+    ],
+    ok = file:close(File),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
+
+numbers_out_of_range(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<"unharmed">>),
+    lists:foreach(
+        fun({Offset, Bytes, Reason}) ->
+            ?assertEqual({error, Reason}, file:sendfile(File, Socket, Offset, Bytes, []))
+        end,
+        [
+            {-1, 0, einval},
+            {0, -1, einval},
+            {-1, -1, einval},
+            {1 bsl 63, 1, einval},
+            {0, 1 bsl 63, einval},
+            {1 bsl 70, 0, einval},
+            {a, 0, badarg},
+            {0, 1.0, badarg}
+        ]
+    ),
+    ?assertEqual({ok, 8}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ?assertEqual(<<"unharmed">>, recv_exactly(Peer, 8)).
+
+position_stays(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<"0123456789">>),
+    {ok, <<"012">>} = file:read(File, 3),
+    ?assertEqual({ok, 5}, file:sendfile(File, Socket, 5, 0, [])),
+    ?assertEqual({ok, <<"345">>}, file:read(File, 3)),
+    ok = file:close(File),
+    ?assertEqual(<<"56789">>, recv_exactly(Peer, 5)).
+
+file_that_gives_lists(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open_with(file(Config, <<"lists">>), [read, raw]),
+    ?assertEqual({ok, 4}, file:sendfile(File, Socket, 1, 0, [])),
+    ok = file:close(File),
+    ?assertEqual(<<"ists">>, recv_exactly(Peer, 4)).
+
+file_with_a_cache(Config) ->
+    lists:foreach(
+        fun(Modes) ->
+            {Socket, Peer} = pair(Config),
+            File = open_with(file(Config, <<"cached">>), [raw, binary | Modes]),
+            ?assertEqual({ok, 6}, send_whole(File, Socket)),
+            ok = file:close(File),
+            ?assertEqual(<<"cached">>, recv_exactly(Peer, 6))
+        end,
+        [[read, read_ahead], [read, {read_ahead, 100}], [read, write, {delayed_write, 1000, 1000}]]
+    ).
+
+file_that_is_compressed(Config) ->
+    {Socket, Peer} = pair(Config),
+    Contents = binary:copy(<<"plain ">>, 10000),
+    File = open_with(file(Config, zlib:gzip(Contents)), [read, raw, binary, compressed]),
+    ?assertEqual({ok, 60000}, send_whole(File, Socket)),
+    ?assertEqual({ok, 6}, file:sendfile(File, Socket, 6, 6, [])),
+    ok = file:close(File),
+    ?assert(<<Contents/binary, "plain ">> =:= recv_exactly(Peer, 60006)).
+
+%% Stock crashes: such files have no sendfile.
+file_in_memory(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open_with(<<"in memory">>, [ram, read, binary]),
+    case is_weir(Config) of
+        true ->
+            ?assertEqual({ok, 9}, send_whole(File, Socket)),
+            ?assertEqual(<<"in memory">>, recv_exactly(Peer, 9));
+        false ->
+            ?assertError(undef, send_whole(File, Socket))
+    end,
+    ok = file:close(File).
+
+file_of_a_server(Config) ->
+    {Socket, _Peer} = pair(Config),
+    File = open_with(file(Config, <<"served">>), [read, binary]),
+    ?assertEqual({error, badarg}, send_whole(File, Socket)),
+    ok = file:close(File).
+
+closed_file(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open(Config, <<"closed">>),
+    ok = file:close(File),
+    ?assertEqual({error, badarg}, send_whole(File, Socket)),
+    ok = gen_tcp:send(Socket, <<"unharmed">>),
+    ?assertEqual(<<"unharmed">>, recv_exactly(Peer, 8)).
+
+%% An error of the file is one of the connection.
+file_that_cannot_be_read(Config) ->
+    {Socket, Peer} = pair(Config),
+    File = open_with(file(Config, <<"write only">>), [append, raw, binary]),
+    ?assertEqual({error, ebadf}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
+    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
+
+directory(Config) ->
+    {Socket, _Peer} = socket_pair(Config, [binary, {active, true}]),
+    File = open_with(proplists:get_value(priv_dir, Config), [read, raw, directory]),
+    ?assertEqual({error, einval}, send_whole(File, Socket)),
+    ok = file:close(File),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_no_message(),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+chunk_size_is_not_seen(Config) ->
+    {Socket, Peer} = pair(Config),
+    Contents = contents(50000),
+    File = open(Config, Contents),
+    ?assertEqual({ok, 50000}, file:sendfile(File, Socket, 0, 0, [{chunk_size, 7}])),
+    ?assertEqual({ok, 5}, file:sendfile(File, Socket, 0, 5, [{use_threads, true}])),
+    ?assertEqual({error, badarg}, file:sendfile(File, Socket, 0, 0, [{chunk_size, a}])),
+    ok = file:close(File),
+    ?assert(Contents =:= recv_exactly(Peer, 50000)).
+
+active_socket(Config) ->
+    lists:foreach(
+        fun(Active) ->
+            {Socket, Peer} = socket_pair(Config, [binary, {active, Active}]),
+            ok = gen_tcp:send(Peer, <<"request">>),
+            ?assertEqual({tcp, Socket, <<"request">>}, next_message()),
+            ?assertEqual({ok, 5}, file:sendfile(file(Config, <<"reply">>), Socket)),
+            ?assertEqual(<<"reply">>, recv_exactly(Peer, 5)),
+            assert_no_message()
+        end,
+        [true, once, 3]
+    ).
+
+packet_length_is_not_added(Config) ->
+    {Socket, Peer} = pair(Config),
+    case inet:setopts(Socket, [{packet, 4}]) of
+        ok ->
+            ?assertEqual({ok, 5}, file:sendfile(file(Config, <<"plain">>), Socket)),
+            ok = gen_tcp:send(Socket, <<"framed">>),
+            ?assertEqual(<<"plain", 6:32, "framed">>, recv_exactly(Peer, 15));
+        {error, einval} ->
+            {skip, "no packet types"}
+    end.
+
+%% A file is not counted among what is sent.
+statistics(Config) ->
+    {Socket, Peer} = pair(Config),
+    ok = gen_tcp:send(Socket, <<"12345">>),
+    ?assertEqual({ok, 10}, file:sendfile(file(Config, <<"0123456789">>), Socket)),
+    _ = recv_exactly(Peer, 15),
+    ?assertEqual({ok, [{send_oct, 5}, {send_cnt, 1}]}, inet:getstat(Socket, [send_oct, send_cnt])).
+
+behind_what_is_queued(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Data = rand:bytes(500000),
+    Contents = contents(500000),
+    ok = gen_tcp:send(Socket, Data),
+    ?assert(pending(Socket) > 0),
+    Reader = async(fun() -> recv_exactly(Peer, 1000000) end),
+    ?assertEqual({ok, 500000}, file:sendfile(file(Config, Contents), Socket)),
+    ?assertEqual(0, pending(Socket)),
+    ?assert(<<Data/binary, Contents/binary>> =:= await(Reader)).
+
+before_what_others_send(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    %% Below the high watermark: the queue takes it.
+    ?assertEqual(ok, gen_tcp:send(Socket, <<"after">>)),
+    ?assertEqual(5, pending(Socket)),
+    ?assert(<<Contents/binary, "after">> =:= recv_exactly(Peer, 500005)),
+    ?assertEqual({ok, 500000}, await(Sender)),
+    wait_until(fun() -> pending(Socket) =:= 0 end).
+
+others_wait_behind_it(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Data = rand:bytes(100000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    Other = async(fun() -> [gen_tcp:send(Socket, Data), gen_tcp:send(Socket, <<"last">>)] end),
+    assert_waits(Other),
+    ?assert(<<Contents/binary, Data/binary, "last">> =:= recv_exactly(Peer, 600004)),
+    ?assertEqual({ok, 500000}, await(Sender)),
+    ?assertEqual([ok, ok], await(Other)).
+
+others_time_out_behind_it(Config) ->
+    {Socket, Peer} = narrow_pair(Config, [{send_timeout, 50}]),
+    Contents = contents(500000),
+    Data = rand:bytes(100000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ?assertEqual({error, timeout}, gen_tcp:send(Socket, Data)),
+    ?assert(<<Contents/binary, Data/binary>> =:= recv_exactly(Peer, 600000)),
+    ?assertEqual({ok, 500000}, await(Sender)).
+
+options_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ?assertEqual(ok, inet:setopts(Socket, [{nodelay, true}, {high_watermark, 20000}])),
+    ?assertMatch({ok, [{active, false}]}, inet:getopts(Socket, [active])),
+    ?assertMatch({ok, _}, inet:peername(Socket)),
+    %% The other direction goes on.
+    ok = gen_tcp:send(Peer, <<"request">>),
+    ?assertEqual({ok, <<"request">>}, gen_tcp:recv(Socket, 7, 5000)),
+    assert_waits(Sender),
+    ?assert(Contents =:= recv_exactly(Peer, 500000)),
+    ?assertEqual({ok, 500000}, await(Sender)).
+
+many_at_once(Config) ->
+    Contents = contents(2000000),
+    Name = file(Config, Contents),
+    {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 64}]),
+    Servers = [
+        async(fun() ->
+            {ok, Socket} = gen_tcp:accept(Listener),
+            Result = file:sendfile(Name, Socket),
+            ok = gen_tcp:close(Socket),
+            Result
+        end)
+     || _ <- lists:seq(1, 20)
+    ],
+    Readers = [
+        async(fun() ->
+            {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            {Received, closed} = recv_all(Peer),
+            ok = gen_tcp:close(Peer),
+            Received =:= Contents
+        end)
+     || _ <- lists:seq(1, 20)
+    ],
+    [?assertEqual({ok, 2000000}, await(Server)) || Server <- Servers],
+    [?assertEqual(true, await(Reader)) || Reader <- Readers].
+
+again_and_again(Config) ->
+    {Socket, Peer} = pair(Config),
+    Contents = contents(1000),
+    File = open(Config, Contents),
+    Before = descriptors(),
+    Reader = async(fun() -> recv_exactly(Peer, 500 * 1004) end),
+    [
+        begin
+            ok = gen_tcp:send(Socket, <<N:32>>),
+            ?assertEqual({ok, 1000}, send_whole(File, Socket))
+        end
+     || N <- lists:seq(1, 500)
+    ],
+    ?assert(iolist_to_binary([[<<N:32>>, Contents] || N <- lists:seq(1, 500)]) =:= await(Reader)),
+    ?assertEqual(Before, descriptors()),
+    ok = file:close(File).
+
+not_the_owner(Config) ->
+    {Socket, Peer} = pair(Config),
+    Name = file(Config, <<"mine">>),
+    ?assertEqual({error, not_owner}, await(async(fun() -> file:sendfile(Name, Socket) end))),
+    Out = async(fun() ->
+        File = open_with(Name, [read, raw, binary]),
+        Result = file:sendfile(File, Socket, -1, 0, []),
+        ok = file:close(File),
+        Result
+    end),
+    ?assertEqual({error, not_owner}, await(Out)),
+    ?assertEqual({ok, 4}, file:sendfile(Name, Socket)),
+    ?assertEqual(<<"mine">>, recv_exactly(Peer, 4)).
+
+after_controlling_process(Config) ->
+    {Socket, Peer} = pair(Config),
+    Name = file(Config, <<"handed over">>),
+    Other = async(fun() ->
+        receive
+            go -> file:sendfile(Name, Socket)
+        end
+    end),
+    ok = gen_tcp:controlling_process(Socket, pid(Other)),
+    ?assertEqual({error, not_owner}, file:sendfile(Name, Socket)),
+    pid(Other) ! go,
+    ?assertEqual({ok, 11}, await(Other)),
+    ?assertEqual(<<"handed over">>, recv_exactly(Peer, 11)).
+
+listener(Config) ->
+    {Listener, _Port} = listen(Config, []),
+    ?assertEqual({error, enotconn}, file:sendfile(file(Config, <<"x">>), Listener)).
+
+closed_socket(Config) ->
+    {Socket, _Peer} = pair(Config),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({error, einval}, file:sendfile(file(Config, <<"x">>), Socket)).
+
+socket_that_the_peer_closed(Config) ->
+    {Socket, Peer} = pair(Config),
+    Name = file(Config, contents(1000)),
+    ok = gen_tcp:close(Peer),
+    %% The first ones may go out before the answer to them is known.
+    wait_until(fun() -> file:sendfile(Name, Socket) =:= {error, closed} end),
+    ?assertEqual({error, enotconn}, file:sendfile(Name, Socket)),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)).
+
+after_shutdown_write(Config) ->
+    {Socket, Peer} = pair(Config),
+    ok = gen_tcp:shutdown(Socket, write),
+    ?assertEqual({error, closed}, file:sendfile(file(Config, <<"x">>), Socket)),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
+
+shutdown_read_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read)),
+    ?assert(Contents =:= recv_exactly(Peer, 500000)),
+    ?assertEqual({ok, 500000}, await(Sender)).
+
+%% Shown or not, a file says closed.
+peer_resets_meanwhile(Config) ->
+    lists:foreach(
+        fun({Show, Reason}) ->
+            {Socket, Peer} = narrow_pair(Config, [{show_econnreset, Show}]),
+            Sender = stuck(Socket, file(Config, contents(500000))),
+            ok = reset(Peer),
+            ?assertEqual({error, closed}, await(Sender)),
+            ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+            ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, 1000))
+        end,
+        [{false, closed}, {true, econnreset}]
+    ).
+
+peer_resets_meanwhile_active(Config) ->
+    {Socket, Peer} = narrow_pair(Config, [{active, true}]),
+    Sender = stuck(Socket, file(Config, contents(500000))),
+    ok = reset(Peer),
+    ?assertEqual({error, closed}, await(Sender)),
+    wait_until(fun() -> gen_tcp:send(Socket, <<"x">>) =:= {error, closed} end).
+
+peer_closes_meanwhile_active(Config) ->
+    {Socket, Peer} = narrow_pair(Config, [{active, true}]),
+    Sender = stuck(Socket, file(Config, contents(500000))),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({error, closed}, await(Sender)),
+    wait_until(fun() -> gen_tcp:send(Socket, <<"x">>) =:= {error, closed} end),
+    {Received, closed} = recv_all(Peer),
+    ?assert(byte_size(Received) < 500000).
+
+%% Stock says closed, and goes on sending.
+half_close_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, [{active, true}, {exit_on_close, false}]),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ok = gen_tcp:shutdown(Peer, write),
+    case is_weir(Config) of
+        true ->
+            assert_waits(Sender),
+            ?assert(Contents =:= recv_exactly(Peer, 500000)),
+            ?assertEqual({ok, 500000}, await(Sender));
+        false ->
+            ?assertEqual({error, closed}, await(Sender))
+    end.
+
+%% Stock leaves the process that sends waiting for ever.
+socket_closed_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    {Received, closed} = recv_all(Peer),
+    ?assert(byte_size(Received) < 500000),
+    ?assert(Received =:= binary:part(Contents, 0, byte_size(Received))),
+    case is_weir(Config) of
+        true -> ?assertEqual({error, closed}, await(Sender));
+        false -> assert_waits(Sender)
+    end.
+
+send_timeout_close_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, [{send_timeout, 50}, {send_timeout_close, true}]),
+    Sender = stuck(Socket, file(Config, contents(500000))),
+    ?assertEqual({error, timeout}, gen_tcp:send(Socket, rand:bytes(100000))),
+    {Received, closed} = recv_all(Peer),
+    ?assert(byte_size(Received) < 500000),
+    case is_weir(Config) of
+        true -> ?assertEqual({error, closed}, await(Sender));
+        false -> assert_waits(Sender)
+    end.
+
+%% The file ends there, with what was queued behind it.
+owner_killed_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Sender = stuck(Socket, file(Config, Contents)),
+    ok = gen_tcp:send(Socket, <<"behind">>),
+    ok = kill(Sender),
+    {Received, closed} = recv_all(Peer),
+    ?assert(byte_size(Received) < 500000),
+    ?assert(Received =:= binary:part(Contents, 0, byte_size(Received))),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+file_deleted_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Contents = contents(500000),
+    Name = file(Config, Contents),
+    Sender = stuck(Socket, Name),
+    ok = file:delete(Name),
+    ?assert(Contents =:= recv_exactly(Peer, 500000)),
+    ?assertEqual({ok, 500000}, await(Sender)).
+
+file_truncated_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Name = file(Config, contents(1000000)),
+    Sender = stuck(Socket, Name),
+    {ok, File} = file:open(Name, [read, write, raw]),
+    {ok, 500000} = file:position(File, 500000),
+    ok = file:truncate(File),
+    ok = file:close(File),
+    Reader = async(fun() -> recv_all(Peer) end),
+    ?assertEqual({ok, 500000}, await(Sender)),
+    ok = await(async(fun() -> gen_tcp:close(Socket) end)),
+    ?assertEqual({contents(500000), closed}, await(Reader)).
+
+file_grows_meanwhile(Config) ->
+    {Socket, Peer} = narrow_pair(Config, []),
+    Name = file(Config, contents(500000)),
+    Sender = stuck(Socket, Name),
+    ok = file:write_file(Name, <<"more">>, [append]),
+    ?assertEqual(<<(contents(500000))/binary, "more">>, recv_exactly(Peer, 500004)),
+    ?assertEqual({ok, 500004}, await(Sender)).
