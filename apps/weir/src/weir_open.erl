@@ -103,7 +103,7 @@ connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}
 fdopen(Wanted, Fd, Options) when is_integer(Fd), Fd >= 0 ->
     Settings = without_families(Options),
     Family = bound_family(Wanted, #{family => asked_family(Options), ip => undefined}),
-    case {is_native(), weir_options:settings(Settings ++ [{active, false}])} of
+    case {is_native(), weir_options:settings(Settings)} of
         {false, _} -> (stock(Family)):fdopen(Fd, Settings);
         {true, {error, _} = Error} -> Error;
         {true, {ok, Set}} -> open(Family, #{descriptor => {fd, Fd}, settings => Set}, none, fun(_Handle) -> ok end)

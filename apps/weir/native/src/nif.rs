@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
+use crate::active::Active;
 use crate::handle::Handle;
 use crate::open::Family;
 use crate::options::Setting;
@@ -162,7 +163,11 @@ fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, 
 
 #[rustler::nif]
 fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
-    make_socket(env, (module, index), open::existing(family, fd), |socket| socket.prebound = true)
+    make_socket(env, (module, index), open::existing(family, fd), |socket| {
+        socket.prebound = true;
+        // What has come for it waits until somebody asks.
+        socket.options.active = Active::Passive;
+    })
 }
 
 /// Makes a descriptor a socket of the calling process.
@@ -378,7 +383,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    socket.options.active = crate::active::Active::Once;
+    socket.options.active = Active::Once;
     options::activate(env, &mut socket, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
