@@ -56,10 +56,7 @@ libraries() ->
 main() ->
     [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
     _ = spawn(fun() -> ends_with_input() end),
-    case inet_db:tcp_module() of
-        weir_tcp -> {ok, _} = application:ensure_all_started(weir);
-        _ -> ok
-    end,
+    {ok, _} = application:ensure_all_started([weir || inet_db:tcp_module() =:= weir_tcp]),
     Result = ct:run_test([
         {dir, Suites},
         {suite, [list_to_atom(Suite)]},
