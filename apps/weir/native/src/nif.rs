@@ -582,14 +582,13 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     };
     let owner = socket.owner.map_or_else(|| atoms::undefined().encode(env), |pid| pid.encode(env));
     let fd = socket.fd.as_ref().map_or_else(|| atoms::undefined().encode(env), |fd| fd.as_raw_fd().encode(env));
-    let acceptors = socket.listener.as_ref().map_or(0, |listener| listener.acceptors.len());
     let pairs = [
         (atoms::state(), state.encode(env)),
         (atoms::owner(), owner),
         (atoms::pollset(), socket.pollset.encode(env)),
         (atoms::module(), socket.module.encode(env)),
         (atoms::fd(), fd),
-        (atoms::acceptors(), acceptors.encode(env)),
+        (atoms::acceptors(), accept::waiting(env, &socket).encode(env)),
     ];
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
 }
