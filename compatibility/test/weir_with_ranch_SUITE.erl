@@ -129,7 +129,7 @@ a_listener_is_drained(Config) ->
     Port = start(Config),
     Socket = websocket(Port),
     ok = ranch:suspend_listener(?MODULE),
-    ?assertEqual({error, econnrefused}, connect(Port)),
+    ?assertMatch({error, _}, connect(Port)),
     ok = gen_tcp:send(Socket, frame(2, <<"still there">>)),
     ?assertEqual({2, <<"still there">>}, receive_frame(Socket)),
     Self = self(),
