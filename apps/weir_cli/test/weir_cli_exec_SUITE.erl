@@ -19,6 +19,7 @@
     a_configured_inetrc_is_told_and_weir_comes_after_the_boot/1,
     flags_in_the_environment_are_kept/1,
     a_bare_family_is_otps/1,
+    an_address_of_ipv6_is_weirs/1,
     a_bare_family_is_weirs_with_families/1,
     blanks_and_quotes_in_the_path/1,
     nodes_connect/1
@@ -50,6 +51,7 @@ all() ->
         a_configured_inetrc_is_told_and_weir_comes_after_the_boot,
         flags_in_the_environment_are_kept,
         a_bare_family_is_otps,
+        an_address_of_ipv6_is_weirs,
         a_bare_family_is_weirs_with_families,
         blanks_and_quotes_in_the_path,
         nodes_connect
@@ -183,10 +185,16 @@ flags_in_the_environment_are_kept(Config) ->
 a_bare_family_is_otps(Config) ->
     ?assertMatch({0, [?OTP]}, erl(Config, [], ?LISTEN("[inet]") "halt().")).
 
+%% As gen_tcp finds it by the address.
+an_address_of_ipv6_is_weirs(Config) ->
+    ?assertMatch({0, [?WEIR]}, erl(Config, [], ?LISTEN("[{ip, {0, 0, 0, 0, 0, 0, 0, 1}}]") "halt().")).
+
 a_bare_family_is_weirs_with_families(Config) ->
+    Path = filename:join(?config(priv_dir, Config), "socket"),
     {0, Lines} = run(Config, ["exec", "--families", "--", "erl", "-noshell", "-eval",
-        ?LISTEN("[inet]") "{ok, U} = gen_udp:open(0, [inet]), io:format(\"~0p~n\", [U]), halt()."]),
-    ?assertMatch([?WEIR, ?OTP], Lines).
+        "[begin {ok, L} = gen_tcp:listen(0, O), io:format(\"~0p~n\", [L]) end || O <- [[inet], [inet6], [local, {ifaddr, "
+        "{local, \"" ++ Path ++ "\"}}]]], {ok, U} = gen_udp:open(0, [inet]), io:format(\"~0p~n\", [U]), halt()."]),
+    ?assertMatch([?WEIR, ?WEIR, ?WEIR, ?OTP], Lines).
 
 blanks_and_quotes_in_the_path(Config) ->
     {_, Build} = lists:keyfind("REBAR_BASE_DIR", 1, ?config(environment, Config)),
