@@ -368,7 +368,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
     if !data.is_empty() {
         socket.input.get_or_insert_default().unread(&data);
         if socket.is_active() || socket.receiver.is_some() {
-            options::activate(env, &mut socket, &mut Work::of_caller());
+            input::serve(env, &mut socket, &mut Work::of_caller());
         }
     }
     Ok(atoms::ok().encode(env))
@@ -449,6 +449,8 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         socket.close_descriptor();
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
+    } else if when == atoms::background() {
+        socket.leave(env);
     } else {
         return Err(Error::BadArg);
     }
@@ -507,7 +509,7 @@ fn getstat<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         (atoms::recv_cnt(), received.packets),
         (atoms::recv_max(), received.largest),
         (atoms::recv_avg(), received.average()),
-        (atoms::recv_dvi(), received.deviation as u64),
+        (atoms::recv_dvi(), received.deviation()),
         (atoms::send_oct(), sent.bytes),
         (atoms::send_cnt(), sent.packets),
         (atoms::send_max(), sent.largest),
