@@ -1,6 +1,6 @@
-%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang in a VM of the page's own and
-%% shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not there, it
-%% is skipped. The port 8080 of the pages is a free one here.
+%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang in a VM of the page's own
+%% and shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not
+%% there, it is skipped. The port 8080 of the pages is a free one here.
 -module(weir_guide_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,5 @@
-%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS, draining.
+%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS,
+%% draining.
 -module(weir_with_ranch_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

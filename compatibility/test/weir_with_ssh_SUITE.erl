@@ -92,7 +92,8 @@ openssh_runs_a_command(Config) ->
             with_daemon(Config, fun(Port) ->
                 Key = filename:join([?config(priv_dir, Config), "user", "id_ecdsa"]),
                 {0, Output} = weir_with:program("ssh", [
-                    "-F", "none", "-p", integer_to_list(Port), "-i", Key, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
+                    "-F", "none", "-p", integer_to_list(Port), "-i", Key,
+                    "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
                     "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
                     "user@127.0.0.1", "question"
                 ]),

@@ -78,7 +78,7 @@ a_wrong_argument_is_one_line(Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{[], "command is missing"}, {["--"], "command is missing"}, {["--frob", "erl"], "--frob"}]
+     || {Arguments, Wrong} <- [{[], "is missing"}, {["--"], "is missing"}, {["--frob", "x"], "--frob"}]
     ].
 
 a_command_that_is_not_there_is_exit_code_127(Config) ->
@@ -90,13 +90,14 @@ sockets_of_erl_are_of_weir(Config) ->
     ?assertMatch({0, [?WEIR]}, erl(Config, [], ?LISTEN("[]") "halt().")),
     ?assertMatch({0, [?WEIR, <<"{ok,<<\"hello\">>}">>]}, erl(Config, [],
         "{ok, L} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]), {ok, Port} = inet:port(L),"
-        "{ok, C} = gen_tcp:connect({127, 0, 0, 1}, Port, []), {ok, S} = gen_tcp:accept(L), ok = gen_tcp:send(C, \"hello\"),"
-        "io:format(\"~0p~n~0p~n\", [C, gen_tcp:recv(S, 5)]), halt()."
+        "{ok, C} = gen_tcp:connect({127, 0, 0, 1}, Port, []), {ok, S} = gen_tcp:accept(L),"
+        "ok = gen_tcp:send(C, \"hello\"), io:format(\"~0p~n~0p~n\", [C, gen_tcp:recv(S, 5)]), halt()."
     )).
 
 arguments_and_exit_status_are_the_commands(Config) ->
     Print = "io:format(\"~0p\", [init:get_plain_arguments()]), halt(7).",
-    {7, [Line]} = run(Config, ["exec", "--", "erl", "-noshell", "-eval", Print, "-extra", "--families", "a b", "*", "--"]),
+    Plain = ["-extra", "--families", "a b", "*", "--"],
+    {7, [Line]} = run(Config, ["exec", "--", "erl", "-noshell", "-eval", Print | Plain]),
     ?assertEqual(<<"[\"--families\",\"a b\",\"*\",\"--\"]">>, Line).
 
 the_command_takes_the_place_of_the_process(Config) ->
@@ -192,8 +193,9 @@ an_address_of_ipv6_is_weirs(Config) ->
 a_bare_family_is_weirs_with_families(Config) ->
     Path = filename:join(?config(priv_dir, Config), "socket"),
     {0, Lines} = run(Config, ["exec", "--families", "--", "erl", "-noshell", "-eval",
-        "[begin {ok, L} = gen_tcp:listen(0, O), io:format(\"~0p~n\", [L]) end || O <- [[inet], [inet6], [local, {ifaddr, "
-        "{local, \"" ++ Path ++ "\"}}]]], {ok, U} = gen_udp:open(0, [inet]), io:format(\"~0p~n\", [U]), halt()."]),
+        "[begin {ok, L} = gen_tcp:listen(0, O), io:format(\"~0p~n\", [L]) end || O <- [[inet], [inet6], [local,"
+        "{ifaddr, {local, \"" ++ Path ++ "\"}}]]],"
+        "{ok, U} = gen_udp:open(0, [inet]), io:format(\"~0p~n\", [U]), halt()."]),
     ?assertMatch([?WEIR, ?WEIR, ?WEIR, ?OTP], Lines).
 
 blanks_and_quotes_in_the_path(Config) ->
