@@ -140,6 +140,7 @@ option(For, Option, Parsed = #{settings := Settings}) ->
 %% Some options gen_tcp takes later only.
 is_for(_For, dontroute) -> false;
 is_for(_For, nopush) -> false;
+is_for(listen, line_delimiter) -> false;
 is_for(connect, ipv6_v6only) -> false;
 is_for(_For, _Name) -> true.
 

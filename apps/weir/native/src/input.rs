@@ -76,7 +76,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
         }
     }
-    while socket.is_active() && !socket.read_closed {
+    while socket.is_active() {
         if work.is_over() {
             return socket.enqueue(env);
         }
@@ -91,6 +91,10 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             }
             Taken::Missing(missing) => missing,
         };
+        // After the end there is only what was put back.
+        if socket.read_closed {
+            return;
+        }
         if !socket.readable {
             if let Err(errno) = socket.register() {
                 socket.input_ended(env, Some(errno));
@@ -188,7 +192,7 @@ fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
     }
     let options = &socket.options;
     match options.packet {
-        Packet::Raw => Front::Packet(bytes.len().min(options.buffer as usize)),
+        Packet::Raw => Front::Packet(bytes.len()),
         packet => packet::front(packet, bytes, options.limits(), &mut socket.in_http_headers),
     }
 }

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
+use crate::active::Active;
 use crate::handle::Handle;
 use crate::open::Family;
 use crate::options::Setting;
@@ -162,7 +163,11 @@ fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, 
 
 #[rustler::nif]
 fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
-    make_socket(env, (module, index), open::existing(family, fd), |socket| socket.prebound = true)
+    make_socket(env, (module, index), open::existing(family, fd), |socket| {
+        socket.prebound = true;
+        // What has come for it waits until somebody asks.
+        socket.options.active = Active::Passive;
+    })
 }
 
 /// Makes a descriptor a socket of the calling process.
@@ -368,7 +373,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
     if !data.is_empty() {
         socket.input.get_or_insert_default().unread(&data);
         if socket.is_active() || socket.receiver.is_some() {
-            options::activate(env, &mut socket, &mut Work::of_caller());
+            input::serve(env, &mut socket, &mut Work::of_caller());
         }
     }
     Ok(atoms::ok().encode(env))
@@ -378,7 +383,7 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    socket.options.active = crate::active::Active::Once;
+    socket.options.active = Active::Once;
     options::activate(env, &mut socket, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
@@ -449,6 +454,8 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         socket.close_descriptor();
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
+    } else if when == atoms::background() {
+        socket.leave(env);
     } else {
         return Err(Error::BadArg);
     }
@@ -507,7 +514,7 @@ fn getstat<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         (atoms::recv_cnt(), received.packets),
         (atoms::recv_max(), received.largest),
         (atoms::recv_avg(), received.average()),
-        (atoms::recv_dvi(), received.deviation as u64),
+        (atoms::recv_dvi(), received.deviation()),
         (atoms::send_oct(), sent.bytes),
         (atoms::send_cnt(), sent.packets),
         (atoms::send_max(), sent.largest),

@@ -185,7 +185,8 @@ fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
 /// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says), and delivers
 /// data that waited for a socket that has become active.
 pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work) -> rustix::io::Result<()> {
-    let mut activated = false;
+    let was_active = socket.is_active();
+    let packet = socket.options.packet;
     for setting in settings {
         match *setting {
             Setting::Active(mode) => socket.options.active = mode,
@@ -199,11 +200,11 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             },
             _ => apply(socket, setting)?,
         }
-        // What waits may be a packet of the new type.
-        activated |=
-            matches!(setting, Setting::Active(_) | Setting::Count(_) | Setting::Packet(_)) && socket.is_active();
     }
-    if activated {
+    // What waits may be a packet of the new type; a closed socket tells so whenever it is asked.
+    let asked = settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_)));
+    let news = !was_active || socket.options.packet != packet || (asked && socket.state == State::Closed);
+    if socket.is_active() && news {
         activate(env, socket, work);
     }
     Ok(())
@@ -297,11 +298,7 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
 /// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
 pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
     match socket.state {
-        State::Connected => {
-            // Whoever asks again after the end is told again.
-            socket.readable |= std::mem::take(&mut socket.read_closed);
-            input::serve(env, socket, work);
-        }
+        State::Connected => input::serve(env, socket, work),
         State::Closed => {
             if std::mem::take(&mut socket.late_econnreset) {
                 message::error(env, socket, atoms::econnreset());

@@ -6,24 +6,29 @@ pub struct Traffic {
     pub bytes: u64,
     pub packets: u64,
     pub largest: u64,
-    /// Running deviation of the packet size from its average.
-    pub deviation: f64,
+    average: f64,
+    deviation: f64,
 }
 
 impl Traffic {
     /// Counts a packet.
     pub fn count(&mut self, size: usize) {
-        let size = size as u64;
         self.packets += 1;
-        self.bytes += size;
-        self.largest = self.largest.max(size);
-        let distance = (size as f64 - self.average() as f64).abs();
-        self.deviation += (distance - self.deviation) / self.packets as f64;
+        self.bytes += size as u64;
+        self.largest = self.largest.max(size as u64);
+        let packets = self.packets as f64;
+        self.average += (size as f64 - self.average) / packets;
+        self.deviation += (size as f64 - self.average - self.deviation) / packets;
     }
 
-    /// The average size of a packet, rounded down.
+    /// The running average of the size of a packet, rounded down.
     pub fn average(&self) -> u64 {
-        self.bytes.checked_div(self.packets).unwrap_or(0)
+        self.average as u64
+    }
+
+    /// How far packets are from the average, those above it and those below it against each other, rounded down.
+    pub fn deviation(&self) -> u64 {
+        self.deviation.abs() as u64
     }
 }
 
@@ -46,5 +51,6 @@ mod tests {
             traffic.count(size);
         }
         assert_eq!((traffic.bytes, traffic.packets, traffic.largest, traffic.average()), (60, 3, 30, 20));
+        assert_eq!(traffic.deviation(), 5);
     }
 }
