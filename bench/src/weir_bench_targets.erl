@@ -67,7 +67,9 @@ targets() ->
             <<"10,000 idle connections: CPU over an empty stock node, % of a core">>, idle, core_percent,
             {<<"weir once">>, <<"inet, 1 connection">>}, difference_at_most, 0.2, 0.2
         ),
-        target(<<"{packet, 4}, 100 connections: requests/s">>, 'packet-4', requests_per_s, Once, ratio_at_least, 2.0, 1.5),
+        target(
+            <<"{packet, 4}, 100 connections: requests/s">>, 'packet-4', requests_per_s, Once, ratio_at_least, 2.0, 1.5
+        ),
         target(
             <<"{packet, line}, 100 connections: requests/s">>, 'packet-line', requests_per_s, Once, ratio_at_least,
             2.0, 1.5
@@ -83,7 +85,10 @@ targets() ->
         target(<<"sendfile of 1 MiB: requests/s">>, sendfile, requests_per_s, Plainly, ratio_at_least, 1.0, 1.0)
     ] ++
         [
-            target(<<Way/binary, ": ", (weir_bench_sample:title(Metric))/binary>>, Scenario, Metric, Contestants, ratio_at_least, 1.0, 1.0)
+            target(
+                <<Way/binary, ": ", (weir_bench_sample:title(Metric))/binary>>, Scenario, Metric, Contestants,
+                ratio_at_least, 1.0, 1.0
+            )
          || {Way, Scenario, Contestants} <- [
                 {<<"the server sends 64 KiB at a time">>, download, Plainly},
                 {<<"the server receives, {active, once}">>, upload, Once},
