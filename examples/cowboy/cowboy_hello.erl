@@ -7,8 +7,8 @@
 -export([start/1]).
 -export([init/2]).
 
-%% @doc Starts the server. `port' is the port to listen on, 0 (the default) takes a free one; `listen' are socket options
-%% for it. Errors are those of `cowboy:start_clear/3', or `{not_installed, cowboy}'.
+%% @doc Starts the server. `port' is the port to listen on, 0 (the default) takes a free one; `listen' are socket
+%% options for it. Errors are those of `cowboy:start_clear/3', or `{not_installed, cowboy}'.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->

@@ -5,8 +5,8 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'). `packet' has them receive and send packets, `4'
-%% with the length in front or `line' (bytes as they come). The rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`once'). `packet' has them receive and send packets,
+%% `4' with the length in front or `line' (bytes as they come). The rest is for {@link acceptors:start/2}.
 -spec start(#{
     active => active(), packet => 4 | line, port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, acceptors:server()} | {error, term()}.

@@ -6,8 +6,8 @@
 -export([start/1]).
 
 %% @doc Starts the server. `file' is the file, of the size that it has when a client connects; the rest is for
-%% {@link acceptors:start/2}. A file that cannot be opened is an error here, `{not_opened, File, Reason}', and not at the
-%% first request.
+%% {@link acceptors:start/2}. A file that cannot be opened is an error here, `{not_opened, File, Reason}', and not
+%% at the first request.
 -spec start(#{
     file := file:filename(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, acceptors:server()} | {error, term()}.

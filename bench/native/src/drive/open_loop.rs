@@ -106,7 +106,7 @@ impl SplitMix64 {
 
     #[inline]
     fn below(&mut self, limit: u32) -> u32 {
-        (u128::from(self.next()) * u128::from(limit) >> 64) as u32
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u32
     }
 }
 
