@@ -24,13 +24,15 @@
     killed = [] :: [parity_sequence:name()],
     %% Who is in a call that may take long.
     waiting = #{} :: #{parity_sequence:name() => reference()},
-    %% Its own side was shut down for reading, which ends its input.
+    %% Its own side was shut down; for reading, that ends its input.
     read_shut = false :: boolean(),
+    write_shut = false :: boolean(),
     %% An exact recv has timed out with fewer bytes than it wanted.
     short = false :: boolean(),
     %% All that the socket is to deliver: what the peer has sent, and what was put
     %% back where it was put back.
     stream = <<>> :: binary(),
+    put_back = false :: boolean(),
     patience :: pos_integer()
 }).
 
@@ -158,12 +160,14 @@ is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}
     (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
 is_different({setopts, Options}, _Process, Session) ->
     lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
-is_different({send, Data}, _Process, Session) ->
+is_different({send, Data}, _Process, Session = #session{write_shut = WriteShut}) ->
     %% "longer than `{packet, 1}` or `{packet, 2}` can say"
-    iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
-is_different({unrecv, Data}, _Process, Session) ->
-    %% "`unrecv` of a part of a packet"
-    not is_whole(option(packet, Session), Data);
+    (iolist_size(Data) > 255 andalso option(packet, Session) =:= 1) orelse
+        %% "`show_econnreset` and a send after `shutdown`"
+        (WriteShut andalso option(show_econnreset, Session) =:= true);
+is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
+    %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
+    map_size(Waiting) > 0 orelse not is_whole(option(packet, Session), Data);
 is_different({give_to, _}, Process, _Session) ->
     %% "`controlling_process` with `tcp_passive` or `tcp_error` in the mailbox"
     {messages, Messages} = process_info(Process, messages),
@@ -175,8 +179,11 @@ is_different(_Call, _Process, _Session) ->
 is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
     Short orelse map_size(Waiting) > 0;
 %% "half a packet is read and the packet type changes"
-is_different_option({packet, _}, Session = #session{short = Short, waiting = Waiting}) ->
-    Short orelse map_size(Waiting) > 0 orelse has_begun(option(packet, Session), undelivered(Session));
+is_different_option({packet, _}, Session = #session{short = Short, waiting = Waiting, put_back = PutBack}) ->
+    Undelivered = undelivered(Session),
+    Short orelse map_size(Waiting) > 0 orelse has_begun(option(packet, Session), Undelivered) orelse
+        %% "`unrecv` of a part of a packet"
+        (PutBack andalso Undelivered =/= <<>>);
 %% "`recv` with `{deliver, port}`"
 is_different_option({deliver, port}, #session{waiting = Waiting}) ->
     map_size(Waiting) > 0;
@@ -203,6 +210,9 @@ is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined 
     true;
 is_whole(_Packet, <<>>) ->
     true;
+is_whole(line, _Data) ->
+    %% A line may be longer than what was put back.
+    false;
 is_whole(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of
         {ok, _, Rest} -> is_whole(Packet, Rest);
@@ -235,8 +245,9 @@ step({peer, reset}, Session = #session{peer = Peer}) ->
     {gen_tcp:close(Peer), Session};
 step({Name, kill}, Session = #session{killed = Killed}) ->
     {stop(process(Name, Session)), Session#session{killed = [Name | Killed]}};
-step({Name, flush}, Session) ->
-    {call(process(Name, Session), fun flush/0), Session};
+step({Name, flush}, Session = #session{socket = Socket}) ->
+    Messages = call(process(Name, Session), fun flush/0),
+    {[Message || Message <- Messages, not is_of_port(Message, Socket)], Session};
 step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting = Waiting}) ->
     Process = process(Name, Session),
     Self = self(),
@@ -245,13 +256,14 @@ step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting
         gen_tcp:recv(Socket, Length)
     end),
     {begins(Process), Session#session{waiting = Waiting#{Name => Reference}}};
-step({Name, Call = {shutdown, How}}, Session) when How =/= write ->
-    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{read_shut = true}};
+step({Name, Call = {shutdown, How}}, Session = #session{read_shut = ReadShut, write_shut = WriteShut}) ->
+    Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
+    {Result, Session#session{read_shut = ReadShut orelse How =/= write, write_shut = WriteShut orelse How =/= read}};
 step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
     Undelivered = undelivered(Session),
     Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),
     Longer = <<Delivered/binary, Data/binary, Undelivered/binary>>,
-    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer}};
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer, put_back = true}};
 step({Name, Call = {recv, Length, _}}, Session) when Length > 0 ->
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
     {Result, Session#session{short = is_short(Result)}};

@@ -30,10 +30,58 @@ agree(Sequence, One, Other) ->
 compare(Sequence, One, Other, Patience) ->
     first_difference(
         parity_session:observe(Sequence, One, Patience),
-        parity_session:observe(Sequence, Other, Patience)
+        parity_session:observe(Sequence, Other, Patience),
+        []
     ).
 
-first_difference(Same, Same) -> true;
-first_difference([Same | One], [Same | Other]) -> first_difference(One, Other);
-first_difference([One | _], [Other | _]) -> {differ, One, Other};
-first_difference(One, Other) -> {differ, One, Other}.
+first_difference(Same, Same, _Before) ->
+    true;
+first_difference([Same | One], [Same | Other], Before) ->
+    first_difference(One, Other, [element(1, Same) | Before]);
+first_difference([One | _], [Other | _], Before) ->
+    is_known(One, Other, Before) orelse {differ, One, Other};
+first_difference(One, Other, _Before) ->
+    {differ, One, Other}.
+
+%% Differences that only what is seen can tell, each a row of docs/differences.md.
+%% What comes after them is not compared.
+is_known({Step, Results, One}, {Step, Results, Other}, Before) ->
+    IsCut = is_cut([Step | Before]),
+    lists:all(fun({{Name, M}, {Name, N}}) -> is_known_mailbox(M, N, IsCut) end, lists:zip(One, Other));
+is_known({Step, One, Same}, {Step, Other, Same}, Before) ->
+    is_cut([Step | Before]) andalso is_known_result(lists:last(One), lists:last(Other));
+is_known(_, _, _) ->
+    false.
+
+is_known_mailbox(Same, Same, _IsCut) ->
+    true;
+is_known_mailbox(One, Other, IsCut) ->
+    %% "a packet that is none, or too long, right behind a good one"
+    Other =:= One ++ [{tcp_error, socket, emsgsize}, {tcp_closed, socket}] orelse
+        Other =:= One ++ [{tcp_error, socket, emsgsize}] orelse
+        (IsCut andalso whole(One) =:= whole(Other)).
+
+%% "raw data behind packets"
+is_cut(Steps) ->
+    lists:any(
+        fun
+            ({_, {setopts, Options}}) -> lists:member({packet, raw}, Options) orelse lists:member({packet, 0}, Options);
+            (_) -> false
+        end,
+        Steps
+    ).
+
+is_known_result({ok, One}, {ok, Other}) when not is_tuple(One), not is_tuple(Other) ->
+    is_beginning(One, Other) orelse is_beginning(Other, One);
+is_known_result({Name, One}, {Name, Other}) -> is_known_result(One, Other);
+is_known_result(_, _) -> false.
+
+is_beginning(One, Other) ->
+    {Size, Bytes} = {iolist_size(One), iolist_to_binary(Other)},
+    Size =< byte_size(Bytes) andalso binary:part(Bytes, 0, Size) =:= iolist_to_binary(One).
+
+%% Messages with data that follows on data put together.
+whole([{tcp, socket, One}, {tcp, socket, Two} | Messages]) -> whole([{tcp, socket, iolist_to_binary([One, Two])} | Messages]);
+whole([{tcp, socket, Data} | Messages]) -> [{tcp, socket, iolist_to_binary(Data)} | whole(Messages)];
+whole([Message | Messages]) -> [Message | whole(Messages)];
+whole([]) -> [].

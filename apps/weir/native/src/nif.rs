@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
+use crate::active::Active;
 use crate::handle::Handle;
 use crate::open::Family;
 use crate::options::Setting;
@@ -378,9 +379,8 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    let was_active = socket.is_active();
-    socket.options.active = crate::active::Active::Once;
-    options::activate(env, &mut socket, was_active, &mut work);
+    let before = std::mem::replace(&mut socket.options.active, Active::Once);
+    options::activate(env, &mut socket, before != Active::Once, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
 }

@@ -185,8 +185,7 @@ fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
 /// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says), and delivers
 /// data that waited for a socket that has become active.
 pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work) -> rustix::io::Result<()> {
-    let was_active = socket.is_active();
-    let packet = socket.options.packet;
+    let (active, packet) = (socket.options.active, socket.options.packet);
     for setting in settings {
         match *setting {
             Setting::Active(mode) => socket.options.active = mode,
@@ -203,9 +202,9 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
     }
     // What waits may be a packet of the new type; a closed socket tells so whenever it is asked.
     let asked = settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_)));
-    let news = !was_active || socket.options.packet != packet || (asked && socket.state == State::Closed);
-    if socket.is_active() && news {
-        activate(env, socket, was_active, work);
+    let changed = !socket.options.active.is_same_kind(active);
+    if socket.is_active() && (changed || socket.options.packet != packet || (asked && socket.state == State::Closed)) {
+        activate(env, socket, changed, work);
     }
     Ok(())
 }
@@ -295,12 +294,12 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
     }
 }
 
-/// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
-pub fn activate(env: Env, socket: &mut Socket, was_active: bool, work: &mut Work) {
+/// The socket is active, and was not before in the same way if that has changed: what waits goes out at once, in the caller's time, which saves a hop to the poller.
+pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
     match socket.state {
         State::Connected => {
-            // Whoever asks again after the end is told again.
-            if !was_active {
+            // Whoever asks again after the end reads again, as there may be something behind a bad packet.
+            if changed {
                 socket.readable |= std::mem::take(&mut socket.read_closed);
             }
             input::serve(env, socket, work);

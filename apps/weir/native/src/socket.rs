@@ -220,6 +220,8 @@ pub struct Socket {
     pub hung_up: bool,
     /// End of input was reached and told.
     pub read_closed: bool,
+    /// `tcp_closed` was sent to an owner.
+    pub close_told: bool,
     /// Our side was shut down.
     pub write_shut: bool,
     /// The owner is gone and the queue is still being sent, as the inet driver does.
@@ -266,6 +268,7 @@ impl Socket {
             writable: false,
             hung_up: false,
             read_closed: false,
+            close_told: false,
             write_shut: false,
             lingering: false,
             in_http_headers: false,
