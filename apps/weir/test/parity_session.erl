@@ -153,8 +153,10 @@ is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiti
             false -> is_different(Call, process(Name, Session), Session)
         end.
 
-is_different({recv, Length, _}, Process, Session) ->
-    is_different({recv_waiting, Length}, Process, Session);
+is_different({recv, Length, Timeout}, Process, Session) ->
+    %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
+    (Length =:= 0 andalso Timeout =:= 0 andalso byte_size(undelivered(Session)) > option(buffer, Session)) orelse
+        is_different({recv_waiting, Length}, Process, Session);
 is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
     %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
     (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
@@ -168,22 +170,23 @@ is_different({send, Data}, _Process, Session = #session{write_shut = WriteShut})
 is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
     %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
     map_size(Waiting) > 0 orelse not is_whole(option(packet, Session), Data);
-is_different({give_to, _}, Process, _Session) ->
-    %% "`controlling_process` with `tcp_passive` or `tcp_error` in the mailbox"
+is_different({give_to, _}, Process, Session) ->
+    %% "`controlling_process` by an owner that has not seen all messages"
     {messages, Messages} = process_info(Process, messages),
-    lists:any(fun(Message) -> lists:member(element(1, Message), [tcp_passive, tcp_error]) end, Messages);
+    Tags = [element(1, Message) || Message <- Messages],
+    lists:member(tcp_passive, Tags) orelse lists:member(tcp_error, Tags) orelse
+        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =:= false);
 is_different(_Call, _Process, _Session) ->
     false.
 
 %% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
 is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
     Short orelse map_size(Waiting) > 0;
-%% "half a packet is read and the packet type changes"
-is_different_option({packet, _}, Session = #session{short = Short, waiting = Waiting, put_back = PutBack}) ->
-    Undelivered = undelivered(Session),
-    Short orelse map_size(Waiting) > 0 orelse has_begun(option(packet, Session), Undelivered) orelse
-        %% "`unrecv` of a part of a packet"
-        (PutBack andalso Undelivered =/= <<>>);
+%% "half a packet is read and the packet type or `packet_size` changes"
+is_different_option({Name, _}, Session = #session{short = Short, waiting = Waiting}) when
+    Name =:= packet; Name =:= packet_size
+->
+    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session);
 %% "`recv` with `{deliver, port}`"
 is_different_option({deliver, port}, #session{waiting = Waiting}) ->
     map_size(Waiting) > 0;
@@ -219,8 +222,19 @@ is_whole(Packet, Data) ->
         _ -> false
     end.
 
+%% Of a packet whose length is known some bytes may have been read and others not.
+%% What was put back counts as such: "`unrecv` of a part of a packet".
+may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
+    case {undelivered(Session), option(packet, Session), parity_wire:look(Socket)} of
+        {<<>>, _, _} -> false;
+        {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
+        {_, _, gone} -> false;
+        {_, _, #{unread := Unread}} when Unread > 0 -> true;
+        {Data, Packet, _} -> PutBack orelse has_begun(Packet, Data)
+    end.
+
 %% It begins with whole packets, and then comes one whose length is known.
-has_begun(Packet, Data) when Packet =:= undefined; Data =:= <<>> ->
+has_begun(_Packet, <<>>) ->
     false;
 has_begun(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of

@@ -480,12 +480,12 @@ impl Socket {
         // A reset is a close to all who did not ask.
         let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
+        let blocked =
+            self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
+        self.late_send_error |= !blocked && error.is_none();
         if self.options.exit_on_close {
-            let blocked =
-                self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
             sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
-            self.late_send_error = !blocked && error.is_none();
         }
         self.input = None;
         self.read_closed = true;
@@ -529,7 +529,7 @@ impl Socket {
                 self.answer(env, receiver.waiter, (atoms::error(), reason));
             }
             self.close_descriptor();
-            self.late_send_error = !somebody_sends;
+            self.late_send_error |= !somebody_sends;
             self.late_recv_error = true;
             self.late_econnreset = show;
         }
