@@ -1,10 +1,10 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench soak clean
+.PHONY: help build demo test matrix check bench soak conformance sanitize fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## compile everything
 	@scripts/setup build
@@ -21,6 +21,10 @@ test: ## run all tests
 	@scripts/setup build test
 	@scripts/test
 
+matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one
+	@scripts/setup matrix
+	@scripts/matrix $(OTP)
+
 check: ## formatting, lints, compiler warnings, xref, dialyzer
 	@scripts/setup build check
 	@scripts/check
@@ -32,6 +36,18 @@ bench: build ## the full matrix of measurements, into bench/results
 soak: build ## ten minutes of random mixtures, every byte checked
 	@scripts/setup test
 	rebar3 ct --dir apps/weir/soak
+
+conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP)
+	@scripts/setup build conformance
+	@scripts/conformance $(OTP) $(SUITES)
+
+sanitize: build ## native code under AddressSanitizer, ThreadSanitizer and loom
+	@scripts/setup test sanitize
+	@scripts/sanitize
+
+fuzz: ## each fuzz target for WEIR_FUZZ_SECONDS (300)
+	@scripts/setup build fuzz
+	@scripts/fuzz
 
 clean: ## remove what was built
 	rm -rf _build apps/weir/native/target bench/native/target

@@ -191,8 +191,8 @@ cancel(_Handle, _Operation) -> ?NOT_LOADED.
 shutdown(_Handle, _How) -> ?NOT_LOADED.
 
 %% @doc Closes. `flush' waits for the send queue first (the result of the wait is `ok' or `{error, Reason}', and the
-%% socket is still to be closed); `now' throws it away; `descriptor' closes only that, and leaves a socket without one.
--spec close(handle(), flush | now | descriptor) -> ok | {wait, operation()}.
+%% socket is still to be closed); `background' has it sent although nobody waits; `now' throws it away; `descriptor' closes only that, and leaves a socket without one.
+-spec close(handle(), flush | background | now | descriptor) -> ok | {wait, operation()}.
 close(_Handle, _When) -> ?NOT_LOADED.
 
 %% @doc `setopts(Handle, [{active, once}])', the option that is set once for each message.

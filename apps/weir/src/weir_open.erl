@@ -28,8 +28,7 @@ listen(Wanted, Port, Options) ->
     Bind = listen_address(Family, Parsed, valid_port(Family, default(PortOption, Port))),
     case is_native() of
         true -> open(Family, Parsed, Bind, fun(Handle) -> weir_nif:listen(Handle, Backlog) end);
-        false ->
-            (stock(Family)):listen(Port, without_families(Options))
+        false -> (stock(Family)):listen(Port, without_families(Options))
     end.
 
 %% gen_tcp binds a new socket that is to listen; one that was opened elsewhere is bound already, unless it is told where.
@@ -52,8 +51,12 @@ translate(_Family, #{ip := IP}) -> IP.
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
 connect(Wanted, Address, Options, Timeout) ->
     case weir_options:socket_address(Address) of
-        {ok, Full} -> connect_to(Wanted, Full, 0, Options, Timeout, fun(Stock) -> Stock:connect(Full, Options, Timeout) end);
-        {error, badarg} -> exit(badarg)
+        {ok, Full} ->
+            connect_to(Wanted, Full, 0, Options, Timeout, fun(Stock) ->
+                Stock:connect(Full, without_families(Options), Timeout)
+            end);
+        {error, badarg} ->
+            exit(badarg)
     end.
 
 %% @doc A connection to an address and a port. Exits with `badarg' for what is wrong in the options or the address.
@@ -86,7 +89,7 @@ await_connect(Handle, Peer, Timeout) ->
 %% A connection is not bound unless somebody asks: the kernel has the wider choice of ports.
 connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}) ->
     Port = valid_port(Family, default(PortOption, 0)),
-    Family = bound_family(Family, Parsed),
+    _ = bound_family(Family, Parsed),
     case {translate(Family, Parsed), Descriptor} of
         {undefined, _} when Port =:= 0 -> none;
         {undefined, {fd, _}} -> exit(badarg);
@@ -100,7 +103,7 @@ connect_address(Family, Parsed = #{port := PortOption, descriptor := Descriptor}
 fdopen(Wanted, Fd, Options) when is_integer(Fd), Fd >= 0 ->
     Settings = without_families(Options),
     Family = bound_family(Wanted, #{family => asked_family(Options), ip => undefined}),
-    case {is_native(), weir_options:settings(Settings ++ [{active, false}])} of
+    case {is_native(), weir_options:settings(Settings)} of
         {false, _} -> (stock(Family)):fdopen(Fd, Settings);
         {true, {error, _} = Error} -> Error;
         {true, {ok, Set}} -> open(Family, #{descriptor => {fd, Fd}, settings => Set}, none, fun(_Handle) -> ok end)
@@ -132,9 +135,11 @@ bound_family(Wanted, #{family := Asked, ip := IP}) ->
     end.
 
 peer_family(Wanted, Address) ->
-    case weir_address:is_valid(Address) andalso weir_address:family(Address) of
-        Family when Wanted =:= any, is_atom(Family), Family =/= false, Family =/= undefined -> Family;
-        Family when Family =:= Wanted -> Family;
+    weir_address:is_valid(Address) orelse exit(badarg),
+    case {Wanted, weir_address:family(Address)} of
+        {_, undefined} -> exit(badarg);
+        {any, Family} -> Family;
+        {Family, Family} -> Family;
         _ -> exit(badarg)
     end.
 

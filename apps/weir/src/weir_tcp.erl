@@ -49,6 +49,7 @@
 -export([socknames/1]).
 -export([info/1]).
 -export([which_packet_type/1]).
+-export([socket_to_list/1]).
 -export([monitor/1]).
 -export([cancel_monitor/1]).
 
@@ -289,7 +290,7 @@ close_flushed(Handle, Operation) ->
             _ -> ?CLOSE_MS
         end,
     await_flush(Handle, Operation, erlang:monotonic_time(millisecond) + Limit, pending(Handle)),
-    _ = weir_nif:close(Handle, now),
+    _ = weir_nif:close(Handle, background),
     ok.
 
 await_flush(Handle, Operation, Deadline, Pending) ->
@@ -430,8 +431,11 @@ states(State, _) -> [State, open].
 
 counters(Socket) ->
     case inet:getstat(Socket) of
-        {ok, Counters} -> [{counters, maps:from_list(Counters)}];
-        {error, _} -> []
+        {ok, Counters} ->
+            Map = #{recv_oct := Received, send_oct := Sent} = maps:from_list(Counters),
+            [{counters, Map}, {input, Received}, {output, Sent}];
+        {error, _} ->
+            []
     end.
 
 active(Handle) ->
@@ -448,6 +452,10 @@ which_packet_type(?SOCKET(Handle)) ->
         {ok, [{packet, Type}]} -> {ok, Type};
         Error -> Error
     end.
+
+%% @doc A socket as text, which inet asks for since OTP 27.
+-spec socket_to_list(socket()) -> string().
+socket_to_list(?SOCKET(Handle)) -> "#Weir<" ++ integer_to_list(Handle) ++ ">".
 
 %% @doc Has `{'DOWN', Reference, socket, Socket, Reason}' sent to the caller when the socket closes, as
 %% `inet:monitor/1'. The reason is `normal', or `noproc' if it is closed already.

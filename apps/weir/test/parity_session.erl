@@ -24,9 +24,8 @@
     killed = [] :: [parity_sequence:name()],
     %% Who is in a call that may take long.
     waiting = #{} :: #{parity_sequence:name() => reference()},
-    %% Its own side was shut down; for reading, that ends its input.
+    %% Its own side was shut down for reading, which ends its input.
     read_shut = false :: boolean(),
-    write_shut = false :: boolean(),
     %% An exact recv has timed out with fewer bytes than it wanted.
     short = false :: boolean(),
     %% All that the socket is to deliver: what the peer has sent, and what was put
@@ -162,11 +161,9 @@ is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}
     (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
 is_different({setopts, Options}, _Process, Session) ->
     lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
-is_different({send, Data}, _Process, Session = #session{write_shut = WriteShut}) ->
+is_different({send, Data}, _Process, Session) ->
     %% "longer than `{packet, 1}` or `{packet, 2}` can say"
-    (iolist_size(Data) > 255 andalso option(packet, Session) =:= 1) orelse
-        %% "`show_econnreset` and a send after `shutdown`"
-        (WriteShut andalso option(show_econnreset, Session) =:= true);
+    iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
 is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
     %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
     map_size(Waiting) > 0 orelse not is_whole(option(packet, Session), Data);
@@ -270,9 +267,9 @@ step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting
         gen_tcp:recv(Socket, Length)
     end),
     {begins(Process), Session#session{waiting = Waiting#{Name => Reference}}};
-step({Name, Call = {shutdown, How}}, Session = #session{read_shut = ReadShut, write_shut = WriteShut}) ->
+step({Name, Call = {shutdown, How}}, Session = #session{read_shut = ReadShut}) ->
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
-    {Result, Session#session{read_shut = ReadShut orelse How =/= write, write_shut = WriteShut orelse How =/= read}};
+    {Result, Session#session{read_shut = ReadShut orelse How =/= write}};
 step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
     Undelivered = undelivered(Session),
     Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),

@@ -134,7 +134,7 @@ edge() ->
 
 known() ->
     oneof([
-        true, false, once, flush, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
+        true, false, once, flush, background, now, descriptor, read, write, read_write, infinity, undefined, weir_tcp,
         'weir \x{fc}',
         {127, 0, 0, 1}, {0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 1}, {256, 0, 0, 1}, {127, 0, 0}, {},
         {{127, 0, 0, 1}, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 1 bsl 32, -1},

@@ -3,7 +3,9 @@
 -include_lib("eunit/include/eunit.hrl").
 
 nothing_test() ->
-    Nothing = #{ip => undefined, port => undefined, backlog => 5, settings => []},
+    Nothing = #{
+        family => undefined, ip => undefined, port => undefined, descriptor => new, backlog => 5, settings => []
+    },
     ?assertEqual({ok, Nothing}, weir_options:listen([])),
     ?assertEqual({ok, Nothing}, weir_options:connect([])),
     ?assertEqual({ok, []}, weir_options:settings([])).
@@ -16,15 +18,51 @@ where_to_bind_test() ->
     ?assertMatch({ok, #{ip := loopback, port := 0}}, weir_options:connect([{ip, loopback}, {port, 0}])),
     ?assertMatch({ok, #{ip := any}}, weir_options:listen([{ip, any}])).
 
-settings_keep_their_order_test() ->
+addresses_test() ->
+    Loopback = #{family => inet, addr => loopback, port => 0},
+    [
+        ?assertMatch({ok, #{ip := IP, descriptor := new}}, weir_options:listen(Options))
+     || {Options, IP} <- [
+            {[{ip, {0, 0, 0, 0, 0, 0, 0, 1}}], {0, 0, 0, 0, 0, 0, 0, 1}},
+            {[{ifaddr, {127, 0, 0, 1}}], {127, 0, 0, 1}},
+            {[{ifaddr, {local, "path"}}], {local, "path"}},
+            {[{ip, any}, {ip, undefined}], undefined},
+            {[{ifaddr, #{family => inet, addr => loopback}}], Loopback},
+            %% The parts of an address that is given as a whole can be changed behind it, not before it.
+            {[{ip, any}, {port, 7}, {ifaddr, Loopback}], Loopback},
+            {[{ifaddr, Loopback}, {port, 7}, {ip, {127, 0, 0, 2}}], Loopback#{port := 7, addr := {127, 0, 0, 2}}},
+            {
+                [{ifaddr, #{family => inet6, port => 9}}],
+                #{family => inet6, addr => any, port => 9, flowinfo => 0, scope_id => 0}
+            }
+        ]
+    ],
+    ?assertMatch({ok, #{family := inet6}}, weir_options:connect([inet, inet6])).
+
+descriptor_test() ->
+    [
+        ?assertMatch({ok, #{descriptor := Descriptor}}, weir_options:connect(Options))
+     || {Options, Descriptor} <- [
+            {[{fd, 7}], {fd, 7}},
+            {[{fd, -1}], new},
+            {[{fd, foo}], new},
+            {[{netns, "/run"}], {netns, <<"/run">>}},
+            {[{netns, <<"/run">>}], {netns, <<"/run">>}},
+            {[{netns, "/run"}, {fd, 7}], {fd, 7}},
+            {[{fd, 7}, {netns, "/run"}], {netns, <<"/run">>}}
+        ]
+    ].
+
+%% The driver of OTP sets them in reverse.
+settings_are_reversed_test() ->
     {ok, #{settings := Settings}} = weir_options:listen([binary, {nodelay, true}, {active, 5}]),
-    ?assertEqual([{mode, binary}, {nodelay, true}, {active, 5}], Settings).
+    ?assertEqual([{active, 5}, {nodelay, true}, {mode, binary}], Settings).
 
 last_of_equal_names_counts_test() ->
     {ok, #{settings := Settings}} = weir_options:connect([{active, 5}, list, {active, 6}, binary]),
-    ?assertEqual([{active, 6}, {mode, binary}], Settings).
+    ?assertEqual([{mode, binary}, {active, 6}], Settings).
 
-%% The driver of OTP sets them in reverse, so the first of equal names is the last that is set.
+%% So the first of equal names is the last that is set.
 set_in_reverse_test() ->
     ?assertEqual(
         {ok, [{active, 6}, {mode, binary}, {active, 5}]},
@@ -34,7 +72,7 @@ set_in_reverse_test() ->
 raw_options_are_not_merged_test() ->
     Raw = [{raw, 6, 1, <<1:32/native>>}, {raw, 6, 1, <<0:32/native>>}],
     {ok, #{settings := Settings}} = weir_options:listen(Raw ++ [{raw, {6, 4, <<9:32/native>>}}]),
-    ?assertEqual(Raw ++ [{raw, 6, 4, <<9:32/native>>}], Settings).
+    ?assertEqual([{raw, 6, 4, <<9:32/native>>} | lists:reverse(Raw)], Settings).
 
 limits_test_() ->
     Good = [
@@ -44,13 +82,20 @@ limits_test_() ->
         {send_timeout, infinity}, {send_timeout, 0}, {send_timeout, 16#ffffffff},
         {recbuf, 0}, {sndbuf, 16#7fffffff}, {buffer, -1}, {high_watermark, -16#80000000}, {low_watermark, 1},
         {nodelay, true}, {reuseaddr, false}, {keepalive, true}, {send_timeout_close, false},
-        {exit_on_close, true}, {show_econnreset, false}
+        {exit_on_close, true}, {show_econnreset, false},
+        {delay_send, true}, {high_msgq_watermark, 1}, {low_msgq_watermark, -16#80000000},
+        {priority, 6}, {tos, 255}, {tclass, -1}, {ttl, 64}, {recvtos, true}, {recvtclass, false}, {recvttl, true},
+        {reuseport, true}, {reuseport_lb, true}, {exclusiveaddruse, true}, {read_ahead, false}, {debug, false},
+        {keepcnt, 3}, {keepidle, 60}, {keepintvl, 10}, {user_timeout, 1000}, {bind_to_device, <<"lo">>}
     ],
     Bad = [
         {active, 32768}, {active, -32769}, {active, twice}, {active, 1.0}, {mode, tuple}, {packet, 3},
         {linger, true}, {linger, {true, 16#80000000}}, {linger, {1, 0}},
         {send_timeout, -1}, {send_timeout, 16#100000000}, {recbuf, 16#80000000}, {sndbuf, many},
-        {nodelay, 1}, {keepalive, yes}, {no_such_option, true}, no_such_option, {nodelay}, {"nodelay", true}, 17,
+        {nodelay, 1}, {keepalive, yes}, {delay_send, 1}, {high_msgq_watermark, 1.0}, {low_msgq_watermark, many},
+        {no_such_option, true}, no_such_option, {nodelay}, {"nodelay", true}, 17,
+        {priority, high}, {tos, true}, {recvttl, 1}, {reuseport, 1}, {keepidle, infinity}, {bind_to_device, "lo"},
+        {bind_to_device, lo}, {netns, foo}, {netns, [foo]}, {pktoptions, []},
         {raw, 6, 1, 1}, {raw, 6, 16#80000000, <<>>}, {raw, six, 1, <<>>}, {raw, {6, 1}}
     ],
     [{lists:flatten(io_lib:format("~0p", [Option])), fun() -> good(Option) end} || Option <- Good] ++
@@ -70,14 +115,37 @@ bad(Option) ->
 only_at_the_beginning_test() ->
     [
         ?assertEqual({error, einval}, weir_options:settings([Option]))
-     || Option <- [inet, {ip, loopback}, {port, 80}, {backlog, 5}]
+     || Option <- [inet, inet6, local, {ip, loopback}, {ifaddr, any}, {port, 80}, {backlog, 5}, {fd, 7}]
     ],
-    ?assertEqual({error, badarg}, weir_options:connect([{backlog, 5}])).
+    [?assertEqual({error, badarg}, weir_options:connect([Option])) || Option <- [{backlog, 5}, {ipv6_v6only, true}]],
+    ?assertMatch({ok, #{settings := [{ipv6_v6only, true}]}}, weir_options:listen([{ipv6_v6only, true}])).
+
+%% And the other way round.
+only_later_test() ->
+    [
+        begin
+            ?assertEqual({ok, [Option]}, weir_options:settings([Option])),
+            ?assertEqual({error, badarg}, weir_options:listen([Option])),
+            ?assertEqual({error, badarg}, weir_options:connect([Option]))
+        end
+     || Option <- [{dontroute, true}, {nopush, true}]
+    ].
+
+shown_test() ->
+    ?assertEqual(
+        [{active, true}, {netns, "/run"}, {netns, <<"/", 255>>}],
+        weir_options:shown([{active, true}, {netns, <<"/run">>}, {netns, <<"/", 255>>}])
+    ).
 
 bad_places_test() ->
     [
         ?assertEqual({error, badarg}, weir_options:listen([Option]))
-     || Option <- [{ip, {1, 2, 3}}, {ip, {1, 2, 3, 256}}, {ip, "127.0.0.1"}, {port, -1}, {port, 65536}, {backlog, big}]
+     || Option <- [
+            {ip, {1, 2, 3}}, {ip, {1, 2, 3, 256}}, {ip, "127.0.0.1"}, {port, -1}, {port, 65536}, {backlog, big},
+            {ip, {0, 0, 0, 0, 0, 0, 0, 65536}}, {ip, {0, 0, 0, 0, 0, 0, 1}}, {ifaddr, foo}, {ifaddr, #{}},
+            {ifaddr, #{family => inet, addr => foo}}, {ifaddr, #{family => inet, port => -1}},
+            {ifaddr, #{family => inet6, scope_id => -1}}, {ifaddr, #{family => local, path => "path"}}
+        ]
     ].
 
 no_list_test() ->
@@ -89,7 +157,7 @@ operators_defaults_test_() ->
     {setup, fun() -> application:set_env(kernel, inet_default_connect_options, [{nodelay, true}, {active, false}]) end,
         fun(_) -> application:unset_env(kernel, inet_default_connect_options) end, [
             fun() ->
-                ?assertMatch({ok, #{settings := [{nodelay, true}, {mode, binary}]}}, weir_options:connect([binary]))
+                ?assertMatch({ok, #{settings := [{mode, binary}, {nodelay, true}]}}, weir_options:connect([binary]))
             end,
             fun() ->
                 ?assertMatch({ok, #{settings := [{nodelay, false}]}}, weir_options:connect([{nodelay, false}]))

@@ -26,6 +26,7 @@ all() ->
         sleeps_are_counted,
         idle_pollers_sleep,
         table_of_sockets,
+        table_of_other_families,
         table_without_sockets,
         started_by_its_first_user,
         unbound_pollers_serve
@@ -211,6 +212,22 @@ table_of_sockets(Config) ->
     Expected = [
         row(Listener, ["0", "0", pid_to_list(self()), Local, "*:*", "LISTENING"]),
         row(Socket, ["0", "7", pid_to_list(self()), Local, Foreign, "CONNECTED"])
+    ],
+    ?assertEqual(lists:sort(Expected), lists:sort([string:lexemes(Row, " ") || Row <- Rows])).
+
+table_of_other_families(Config) ->
+    Path = "/tmp/weir_" ++ os:getpid() ++ "_table",
+    {ok, Inet6} = weir_test_peer:listen(Config, 0, [{ip, {0, 0, 0, 0, 0, 0, 0, 1}}]),
+    {ok, Local} = weir_test_peer:listen(Config, 0, [{ifaddr, {local, Path}}]),
+    {ok, Abstract} = weir_test_peer:listen(Config, 0, [{ifaddr, {local, <<0, "weir", 7, "table">>}}]),
+    ok = file:delete(Path),
+    {ok, Port} = inet:port(Inet6),
+    [_Header | Rows] = printed(fun weir:i/0),
+    Expected = [
+        row(Socket, ["0", "0", pid_to_list(self()), Address, "*:*", "LISTENING"])
+     || {Socket, Address} <- [
+            {Inet6, "[::1]:" ++ integer_to_list(Port)}, {Local, "local:" ++ Path}, {Abstract, "local:@weir.table"}
+        ]
     ],
     ?assertEqual(lists:sort(Expected), lists:sort([string:lexemes(Row, " ") || Row <- Rows])).
 

@@ -280,7 +280,10 @@ raw_options(Config) ->
         ok, inet:setopts(Socket, [{raw, ?IPPROTO_TCP, ?UNKNOWN_OPTION, <<1:32/native>>}])
     ),
     ?assertEqual(ok, inet:setopts(Socket, [{raw, ?IPPROTO_TCP, ?TCP_KEEPIDLE, <<>>}])),
-    ?assertEqual({ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [Get])).
+    ?assertEqual({ok, [{raw, 6, 4, <<77:32/native>>}]}, inet:getopts(Socket, [Get])),
+    %% The most that the inet driver's buffer has room for.
+    {ok, [{raw, 6, 4, _}]} = inet:getopts(Socket, [{raw, 6, 4, 65522}]),
+    ?assertEqual({error, einval}, inet:getopts(Socket, [{raw, 6, 4, 65523}])).
 
 raw_options_of_wrong_shape(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),

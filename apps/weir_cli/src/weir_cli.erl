@@ -60,6 +60,7 @@ help() ->
     "usage: weir COMMAND [OPTION...]\n"
     "\n"
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
+    "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
     "  bench         measure everything, into bench/results\n"
     "\n"

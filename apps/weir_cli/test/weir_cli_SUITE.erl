@@ -31,6 +31,10 @@
     game_sends_the_state_of_the_world/1
 ]).
 
+-import(weir_cli_program, [
+    start/2, run/2, line/1, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2, ancestor/2
+]).
+
 -define(TIMEOUT, 10000).
 
 suite() ->
@@ -69,13 +73,8 @@ groups() ->
     ],
     [{Backend, [], Serving} || Backend <- [inet, socket, weir]].
 
-%% The beams under test are those that this suite was compiled with: bin/weir finds them by rebar3's own variables.
 init_per_suite(Config) ->
-    Ebin = filename:dirname(code:which(weir_cli)),
-    Profile = ancestor(Ebin, 3),
-    Build = filename:dirname(Profile),
-    Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
-    [{weir, find_weir(Build)}, {environment, Environment} | Config].
+    weir_cli_program:find(Config).
 
 end_per_suite(_Config) ->
     ok.
@@ -336,44 +335,8 @@ serve(Config, Example, Options) ->
     <<"pid ", Pid/binary>> = line(Program),
     Program#{port => binary_to_integer(Port), pid => Pid}.
 
-start(Config, Arguments) ->
-    Port = open_port({spawn_executable, ?config(weir, Config)}, [
-        {args, Arguments}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
-    ]),
-    #{program => Port}.
-
-run(Config, Arguments) ->
-    Program = start(Config, Arguments),
-    Status = exit_status(Program),
-    {Status, later_lines(Program)}.
-
-line(#{program := Port}) ->
-    receive
-        {Port, {data, {eol, Line}}} -> Line;
-        {Port, {exit_status, Status}} -> ct:fail({exited, Status})
-    after ?TIMEOUT -> ct:fail(no_line)
-    end.
-
-later_lines(#{program := Port} = Program) ->
-    receive {Port, {data, {_, Line}}} -> [Line | later_lines(Program)] after 0 -> [] end.
-
-%% The lines that came before stay in the mailbox.
-exit_status(#{program := Port}) ->
-    receive {Port, {exit_status, Status}} -> Status after ?TIMEOUT -> ct:fail(still_running) end.
-
-stop(Program) ->
-    kill("TERM", shell(Program)),
-    exit_status(Program).
-
-shell(#{program := Port}) ->
-    {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    integer_to_list(Pid).
-
 pid(#{pid := Pid}) ->
     Pid.
-
-kill(Signal, Pid) ->
-    "" = os:cmd("kill -" ++ Signal ++ " " ++ Pid).
 
 gone(Pid) ->
     gone(Pid, 100).
@@ -389,17 +352,3 @@ gone(Pid, Tries) ->
 
 proc(Pid, File) ->
     filename:join(["/proc", binary_to_list(Pid), File]).
-
-mentions(Word, Lines) ->
-    lists:any(fun(Line) -> binary:match(Line, list_to_binary(Word)) =/= nomatch end, Lines).
-
-ancestor(Path, 0) -> Path;
-ancestor(Path, Up) -> ancestor(filename:dirname(Path), Up - 1).
-
-find_weir(Directory) ->
-    Weir = filename:join([Directory, "bin", "weir"]),
-    case {filelib:is_regular(Weir), filename:dirname(Directory)} of
-        {true, _} -> Weir;
-        {false, Directory} -> error(no_bin_weir);
-        {false, Above} -> find_weir(Above)
-    end.

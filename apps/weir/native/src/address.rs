@@ -83,3 +83,30 @@ fn encode_local<'a>(env: Env<'a>, address: &SocketAddrAny) -> Term<'a> {
     binary.as_mut_slice().copy_from_slice(path);
     (atoms::local(), Term::from(binary)).encode(env)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_paths_and_names_have_their_limits() {
+        let long = |size: usize, first: u8| {
+            let mut path = vec![b'x'; size];
+            path[0] = first;
+            path
+        };
+        assert!(decode_local(&long(107, b'/')).is_ok());
+        assert_eq!(decode_local(&long(108, b'/')).err(), Some(Errno::INVAL));
+        assert!(decode_local(&long(108, 0)).is_ok());
+        assert_eq!(decode_local(&long(109, 0)).err(), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_local_path_ends_with_its_null() {
+        let address = decode_local(b"path\0rest").expect("a path");
+        assert_eq!(address.path_bytes(), Some(&b"path"[..]));
+        let address = decode_local(b"\0na\0me").expect("a name");
+        assert_eq!(address.abstract_name(), Some(&b"na\0me"[..]));
+        assert!(decode_local(b"").expect("no name").is_unnamed());
+    }
+}

@@ -7,7 +7,7 @@ rustler::atoms! {
     closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,
     r#true = "true", r#false = "false", once, infinity,
     binary, list, raw,
-    read, write, read_write, flush, now, descriptor, any, loopback,
+    read, write, read_write, flush, now, background, descriptor, any, loopback,
     weir_wake, stale, armed, busy, replied, done,
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,

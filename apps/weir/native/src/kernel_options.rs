@@ -160,8 +160,9 @@ pub fn decode_raw<'a>(term: Term<'a>) -> Option<NifResult<(c_int, c_int, Term<'a
     Some(if tag == atoms::raw() { Ok((level, option, value)) } else { Err(Error::BadArg) })
 }
 
-/// The largest value of a raw option that getopts returns.
-const RAW_MAX: usize = 64 * 1024;
+/// The largest value of a raw option that getopts returns: the inet driver's answer, which is a byte, and 13 before each
+/// raw value, fits into 64 KiB.
+const RAW_MAX: usize = 64 * 1024 - 14;
 
 /// A raw option: `space` is its size in bytes, or a binary that the value is to be as large as.
 pub fn get_raw<'a>(
@@ -187,4 +188,41 @@ pub fn get_raw<'a>(
         return Ok(None);
     };
     Ok(Some((atoms::raw(), level, option, binary(env, &bytes[..length])).encode(env)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(level: c_int, kind: c_int, data: &[u8]) -> Vec<u8> {
+        let length = size_of::<usize>() + 2 * size_of::<c_int>() + data.len();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        bytes.resize(length.next_multiple_of(size_of::<usize>()), 0);
+        bytes
+    }
+
+    #[test]
+    fn control_messages_follow_each_other() {
+        let mut bytes = message(libc::IPPROTO_IP, libc::IP_TTL, &64i32.to_ne_bytes());
+        bytes.extend(message(libc::IPPROTO_IP, libc::IP_TOS, &[8]));
+        let Some((level, kind, value, rest)) = control_message(&bytes) else { panic!("no message") };
+        assert_eq!((level, kind, value), (libc::IPPROTO_IP, libc::IP_TTL, 64));
+        let Some((level, kind, value, rest)) = control_message(rest) else { panic!("no second message") };
+        assert_eq!((level, kind, value), (libc::IPPROTO_IP, libc::IP_TOS, 8));
+        assert!(control_message(rest).is_none());
+    }
+
+    #[test]
+    fn control_messages_that_are_cut_or_empty_end_it() {
+        let whole = message(libc::IPPROTO_IP, libc::IP_TTL, &64i32.to_ne_bytes());
+        for length in 0..20 {
+            assert!(control_message(&whole[..length]).is_none(), "{length}");
+        }
+        assert!(control_message(&message(0, 0, &[])).is_none());
+        assert!(control_message(&[0; 64]).is_none());
+        assert!(control_message(&[255; 64]).is_none());
+    }
 }

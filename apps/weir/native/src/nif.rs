@@ -163,7 +163,11 @@ fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, 
 
 #[rustler::nif]
 fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
-    make_socket(env, (module, index), open::existing(family, fd), |socket| socket.prebound = true)
+    make_socket(env, (module, index), open::existing(family, fd), |socket| {
+        socket.prebound = true;
+        // What has come for it waits until somebody asks.
+        socket.options.active = Active::Passive;
+    })
 }
 
 /// Makes a descriptor a socket of the calling process.
@@ -450,6 +454,8 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         socket.close_descriptor();
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
+    } else if when == atoms::background() {
+        socket.leave(env);
     } else {
         return Err(Error::BadArg);
     }

@@ -294,7 +294,8 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
     }
 }
 
-/// The socket is active, and was not before in the same way if that has changed: what waits goes out at once, in the caller's time, which saves a hop to the poller.
+/// The socket is active, in another way than before if that has changed: what waits goes out at once, in the caller's
+/// time, which saves a hop to the poller.
 pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
     match socket.state {
         State::Connected => {

@@ -41,6 +41,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
             return Sent::Failed(atoms::closed());
         }
         if output.shutdown.is_some() {
+            socket.write_shut = true;
             return Sent::Failed(socket.output_failed(env, Errno::PIPE, true));
         }
         if output.full {
@@ -109,19 +110,19 @@ pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
 
 /// Shuts one or both directions down; writing after the last queued byte and the end of a file that is being sent.
 pub fn shutdown(socket: &mut Socket, how: Shutdown) -> rustix::io::Result<()> {
-    if how != Shutdown::Read {
-        if let Some(output) = &mut socket.output
-            && (!output.queue.is_empty() || output.transfer.is_some())
-        {
-            output.shutdown = Some(how);
-            return Ok(());
-        }
-        socket.write_shut = true;
+    if how != Shutdown::Read
+        && let Some(output) = &mut socket.output
+        && (!output.queue.is_empty() || output.transfer.is_some())
+    {
+        output.shutdown = Some(how);
+        return Ok(());
     }
-    match &socket.fd {
-        Some(fd) => rustix::net::shutdown(fd.as_fd(), how),
-        None => Err(Errno::NOTCONN),
-    }
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::NOTCONN);
+    };
+    let result = rustix::net::shutdown(fd.as_fd(), how);
+    socket.write_shut |= how != Shutdown::Read && result.is_err();
+    result
 }
 
 /// Writes what is queued, as far as the kernel takes it, and lets those go on who waited for that. Nobody waits for
@@ -182,6 +183,7 @@ fn settle(env: Env, socket: &mut Socket) {
     } else if let Some(how) = output.shutdown {
         // The connection is gone already where this fails, and the next operation says so.
         let _ = shutdown(socket, how);
+        socket.write_shut = true;
     }
 }
 

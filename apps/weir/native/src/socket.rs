@@ -218,13 +218,14 @@ pub struct Socket {
     pub writable: bool,
     /// The peer has closed or the connection failed: a short read is not the last word.
     pub hung_up: bool,
-    /// End of input was reached and told.
+    /// End of input was reached and told: the kernel is not asked again before the active mode changes.
     pub read_closed: bool,
     /// `tcp_closed` was sent to an owner.
     pub close_told: bool,
-    /// Our side was shut down.
+    /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
+    /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
-    /// The owner is gone and the queue is still being sent, as the inet driver does.
+    /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
     /// The first line of an HTTP message has been taken, and its header fields are next.
     pub in_http_headers: bool,
@@ -405,9 +406,13 @@ impl Socket {
 
     /// A monitored process has died.
     pub fn process_died(&mut self, env: Env, monitor: Monitor) {
-        if !self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
-            return;
+        if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
+            self.leave(env);
         }
+    }
+
+    /// Closes the socket to all; what is queued is still sent.
+    pub fn leave(&mut self, env: Env) {
         // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
@@ -417,12 +422,13 @@ impl Socket {
         }
     }
 
-    /// Sends what is queued although nobody owns the socket any more. The kernel gives up on a peer that takes nothing,
+    /// Sends what is queued although nobody has the socket any more. The kernel gives up on a peer that takes nothing,
     /// so this ends.
     fn linger(&mut self, env: Env) {
         if let Some(receiver) = self.receiver.take() {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
+        self.tell_subscribers(env);
         self.lingering = true;
         self.owner = None;
         self.input = None;
@@ -482,13 +488,13 @@ impl Socket {
         let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
         let blocked =
             self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
-        self.late_send_error |= !blocked && error.is_none();
         if self.options.exit_on_close {
             sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
         }
+        self.late_send_error |= !blocked && error.is_none();
         self.input = None;
-        self.read_closed = true;
+        self.read_closed |= self.is_active();
         if self.is_active() {
             if error.is_some() {
                 message::error(env, self, reason);
@@ -595,6 +601,13 @@ impl Socket {
         }
     }
 
+    /// Tells those who watch the socket that it is closed. Dropping what it watches itself takes all monitors back.
+    fn tell_subscribers(&mut self, env: Env) {
+        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
+            message::down(env, self, subscriber);
+        }
+    }
+
     /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
     /// is left is a vacant slot; nothing may be written to it.
     pub fn release(&mut self, env: Env) {
@@ -608,10 +621,7 @@ impl Socket {
             self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
         }
         self.fail_senders(env, atoms::closed());
-        // Dropping what is watched takes all monitors back.
-        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
-            message::down(env, self, subscriber);
-        }
+        self.tell_subscribers(env);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         table::vacate(self);

@@ -13,6 +13,7 @@ pub struct Socket {
     slot: u32,
     generation: u32,
     open: bool,
+    pollset: usize,
     queued: bool,
     /// How often a poll has visited it.
     pub visits: usize,
@@ -20,7 +21,7 @@ pub struct Socket {
 
 impl Occupant for Socket {
     fn vacant(slot: u32, generation: u32) -> Socket {
-        Socket { slot, generation, open: false, queued: false, visits: 0 }
+        Socket { slot, generation, open: false, pollset: 0, queued: false, visits: 0 }
     }
 
     fn handle(&self) -> Handle {
@@ -45,12 +46,19 @@ impl Socket {
         self.queued
     }
 
-    /// Puts it on the ready list, once.
-    pub fn enqueue<P: Copy>(&mut self, ready: &Ready<P>, wake: impl FnOnce(P)) {
+    /// Puts it on the ready list of its pollset, once.
+    pub fn enqueue<P: Copy>(&mut self, pollsets: &[Ready<P>], wake: impl FnOnce(P)) {
         if !self.queued {
             self.queued = true;
-            ready.push(self.handle(), wake);
+            pollsets[self.pollset].push(self.handle(), wake);
         }
+    }
+
+    /// Takes it to another pollset, to be visited there.
+    pub fn move_to<P: Copy>(&mut self, pollsets: &[Ready<P>], target: usize, wake: impl FnOnce(P)) {
+        self.pollset = target;
+        self.queued = false;
+        self.enqueue(pollsets, wake);
     }
 }
 
@@ -76,17 +84,20 @@ pub fn close<const CHUNKS: usize, const CHUNK: usize>(table: &Slots<Socket, CHUN
     }
 }
 
-/// Visits what is on the list: how many sockets were there, or nothing if the token is stale.
+/// Visits what is on the list of a pollset: how many sockets were there, or nothing if the token is stale.
 pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
     table: &Slots<Socket, CHUNKS, CHUNK>,
-    ready: &Ready<P>,
+    pollsets: &[Ready<P>],
+    index: usize,
     token: u32,
 ) -> Option<usize> {
+    let ready = &pollsets[index];
     let list = ready.take(token, Instant::now())?.list;
     let count = list.len();
     for handle in list {
         if let Some(mut socket) = find(table, handle)
             && socket.queued
+            && socket.pollset == index
         {
             socket.queued = false;
             socket.visits += 1;

@@ -30,12 +30,12 @@ fn mailboxes() -> Arc<[Notify; 2]> {
 
 /// Polls and sleeps until `visits` sockets were on the list; as a poller does that always finds nothing from the kernel.
 /// Stops early where a successor has taken over.
-fn serve(table: &Table, ready: &Ready<usize>, token: u32, mailbox: &Notify, visits: usize) -> usize {
+fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, mailbox: &Notify, visits: usize) -> usize {
     let mut served = 0;
     while served < visits {
-        match poll(table, ready, token) {
+        match poll(table, pollset, 0, token) {
             None => return served,
-            Some(0) => match ready.sleep(token, || true) {
+            Some(0) => match pollset[0].sleep(token, || true) {
                 Sleep::Armed => mailbox.wait(),
                 Sleep::Busy => {}
                 Sleep::Stale => return served,
@@ -50,21 +50,21 @@ fn serve(table: &Table, ready: &Ready<usize>, token: u32, mailbox: &Notify, visi
 #[test]
 fn nobody_is_forgotten_by_a_poller_that_goes_to_sleep() {
     model(|| {
-        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let (table, pollset) = (table(), Arc::new([Ready::new()]));
         let mailboxes = mailboxes();
         let sockets: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
-        let token = ready.claim(0);
+        let token = pollset[0].claim(0);
         let callers: Vec<_> = sockets
             .iter()
             .map(|&handle| {
-                let (table, ready, mailboxes) = (table.clone(), ready.clone(), mailboxes.clone());
+                let (table, pollset, mailboxes) = (table.clone(), pollset.clone(), mailboxes.clone());
                 thread::spawn(move || {
                     let mut socket = find(&table, handle).expect("nobody closes");
-                    socket.enqueue(&ready, |poller: usize| mailboxes[poller].notify());
+                    socket.enqueue(&*pollset, |poller: usize| mailboxes[poller].notify());
                 })
             })
             .collect();
-        assert_eq!(serve(&table, &ready, token, &mailboxes[0], 2), 2);
+        assert_eq!(serve(&table, &pollset, token, &mailboxes[0], 2), 2);
         for caller in callers {
             caller.join().expect("no panic");
         }
@@ -77,33 +77,33 @@ fn nobody_is_forgotten_by_a_poller_that_goes_to_sleep() {
 #[test]
 fn nobody_is_forgotten_when_a_successor_takes_over() {
     model(|| {
-        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let (table, pollset) = (table(), Arc::new([Ready::new()]));
         let mailboxes = mailboxes();
         let handle = open(&table).expect("room");
-        let old = ready.claim(0);
+        let old = pollset[0].claim(0);
         let frozen = {
-            let (table, ready) = (table.clone(), ready.clone());
+            let (table, pollset) = (table.clone(), pollset.clone());
             thread::spawn(move || {
                 // One poll and half of another; it never reads its mail.
-                let served = poll(&table, &ready, old);
-                let _ = ready.sleep(old, || true);
+                let served = poll(&table, &*pollset, 0, old);
+                let _ = pollset[0].sleep(old, || true);
                 served.unwrap_or(0)
             })
         };
         let caller = {
-            let (table, ready, mailboxes) = (table.clone(), ready.clone(), mailboxes.clone());
+            let (table, pollset, mailboxes) = (table.clone(), pollset.clone(), mailboxes.clone());
             thread::spawn(move || {
                 let mut socket = find(&table, handle).expect("nobody closes");
-                socket.enqueue(&ready, |poller: usize| mailboxes[poller].notify());
+                socket.enqueue(&*pollset, |poller: usize| mailboxes[poller].notify());
             })
         };
-        let new = ready.claim(1);
+        let new = pollset[0].claim(1);
         // The old one may have been the one that served.
         if frozen.join().expect("no panic") == 0 {
-            assert_eq!(serve(&table, &ready, new, &mailboxes[1], 1), 1);
+            assert_eq!(serve(&table, &pollset, new, &mailboxes[1], 1), 1);
         }
         caller.join().expect("no panic");
-        assert_eq!(poll(&table, &ready, old), None);
+        assert_eq!(poll(&table, &*pollset, 0, old), None);
         assert_eq!(find(&table, handle).expect("nobody closes").visits, 1);
     });
 }
@@ -111,19 +111,19 @@ fn nobody_is_forgotten_when_a_successor_takes_over() {
 #[test]
 fn two_that_claim_are_one_poller() {
     model(|| {
-        let ready = Arc::new(Ready::new());
+        let pollset = Arc::new([Ready::new()]);
         let other = {
-            let ready = ready.clone();
-            thread::spawn(move || (ready.claim(0), 0))
+            let pollset = pollset.clone();
+            thread::spawn(move || (pollset[0].claim(0), 0))
         };
-        let mine = (ready.claim(1), 1);
+        let mine = (pollset[0].claim(1), 1);
         let theirs = other.join().expect("no panic");
         assert_ne!(mine.0, theirs.0);
         let (last, stale) = if mine.0 > theirs.0 { (mine, theirs) } else { (theirs, mine) };
-        assert_eq!(ready.sleep(stale.0, || true), Sleep::Stale);
-        assert_eq!(ready.sleep(last.0, || true), Sleep::Armed);
+        assert_eq!(pollset[0].sleep(stale.0, || true), Sleep::Stale);
+        assert_eq!(pollset[0].sleep(last.0, || true), Sleep::Armed);
         let mut woken = None;
-        ready.push(Handle::new(0, 0), |poller| woken = Some(poller));
+        pollset[0].push(Handle::new(0, 0), |poller| woken = Some(poller));
         assert_eq!(woken, Some(last.1));
     });
 }
@@ -203,18 +203,18 @@ fn no_slot_is_given_out_twice() {
 #[test]
 fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
     model(|| {
-        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let (table, pollset) = (table(), Arc::new([Ready::new()]));
         let handle = open(&table).expect("room");
-        let token = ready.claim(0);
+        let token = pollset[0].claim(0);
         let poller = {
-            let (table, ready) = (table.clone(), ready.clone());
-            thread::spawn(move || poll(&table, &ready, token))
+            let (table, pollset) = (table.clone(), pollset.clone());
+            thread::spawn(move || poll(&table, &*pollset, 0, token))
         };
         let caller = {
-            let (table, ready) = (table.clone(), ready.clone());
+            let (table, pollset) = (table.clone(), pollset.clone());
             thread::spawn(move || {
                 if let Some(mut socket) = find(&table, handle) {
-                    socket.enqueue(&ready, |_| {});
+                    socket.enqueue(&*pollset, |_| {});
                 }
             })
         };
@@ -222,7 +222,7 @@ fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
         let next = {
             let mut socket = table.allocate().expect("room");
             let next = socket.open();
-            socket.enqueue(&ready, |_| {});
+            socket.enqueue(&*pollset, |_| {});
             next
         };
         poller.join().expect("no panic");
@@ -231,7 +231,7 @@ fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
         let queued = find(&table, next).expect("it is open").is_queued();
         let visits = find(&table, next).expect("it is open").visits;
         assert_eq!(visits, usize::from(!queued));
-        poll(&table, &ready, token);
+        poll(&table, &*pollset, 0, token);
         let socket = find(&table, next).expect("it is open");
         assert_eq!((socket.is_queued(), socket.visits), (false, 1));
     });
@@ -240,36 +240,66 @@ fn a_close_meets_a_poll_and_a_call_and_the_slot_is_used_again() {
 #[test]
 fn an_accept_that_holds_its_listener_waits_for_no_cycle() {
     model(|| {
-        let (table, ready) = (table(), Arc::new(Ready::new()));
+        let (table, pollset) = (table(), Arc::new([Ready::new()]));
         let listener = open(&table).expect("room");
         let connection = open(&table).expect("room");
-        let token = ready.claim(0);
+        let token = pollset[0].claim(0);
         let closer = {
-            let (table, ready) = (table.clone(), ready.clone());
+            let (table, pollset) = (table.clone(), pollset.clone());
             thread::spawn(move || {
                 let mut socket = find(&table, connection).expect("nobody else closes it");
-                socket.enqueue(&ready, |_| {});
+                socket.enqueue(&*pollset, |_| {});
                 table.vacate(&mut socket);
             })
         };
         let poller = {
-            let (table, ready) = (table.clone(), ready.clone());
-            thread::spawn(move || poll(&table, &ready, token))
+            let (table, pollset) = (table.clone(), pollset.clone());
+            thread::spawn(move || poll(&table, &*pollset, 0, token))
         };
         {
             let mut accepting = find(&table, listener).expect("nobody closes it");
             // Full, or the connection's slot, whose last socket is just being closed.
             if let Some(mut accepted) = table.allocate() {
                 accepted.open();
-                accepted.enqueue(&ready, |_| {});
+                accepted.enqueue(&*pollset, |_| {});
             }
-            accepting.enqueue(&ready, |_| {});
+            accepting.enqueue(&*pollset, |_| {});
         }
         closer.join().expect("no panic");
         poller.join().expect("no panic");
         assert!(matches!(table.lookup(connection), Lookup::Gone));
-        while poll(&table, &ready, token) != Some(0) {}
+        while poll(&table, &*pollset, 0, token) != Some(0) {}
         let socket = find(&table, listener).expect("nobody closes it");
         assert_eq!((socket.is_queued(), socket.visits, socket.handle()), (false, 1, listener));
+    });
+}
+
+#[test]
+fn a_socket_that_moves_is_visited_at_its_new_pollset() {
+    model(|| {
+        let (table, pollsets) = (table(), Arc::new([Ready::new(), Ready::new()]));
+        let handle = open(&table).expect("room");
+        let tokens = [pollsets[0].claim(0), pollsets[1].claim(1)];
+        let mover = {
+            let (table, pollsets) = (table.clone(), pollsets.clone());
+            thread::spawn(move || {
+                let mut socket = find(&table, handle).expect("nobody closes");
+                socket.move_to(&*pollsets, 1, |_| {});
+            })
+        };
+        let old = {
+            let (table, pollsets) = (table.clone(), pollsets.clone());
+            thread::spawn(move || poll(&table, &*pollsets, 0, tokens[0]))
+        };
+        find(&table, handle).expect("nobody closes").enqueue(&*pollsets, |_| {});
+        mover.join().expect("no panic");
+        old.join().expect("no panic");
+        // The old list may still name it: that visit must not be the one that the new list is for.
+        poll(&table, &*pollsets, 0, tokens[0]);
+        assert!(find(&table, handle).expect("nobody closes").is_queued());
+        let before = find(&table, handle).expect("nobody closes").visits;
+        poll(&table, &*pollsets, 1, tokens[1]);
+        let socket = find(&table, handle).expect("nobody closes");
+        assert_eq!((socket.is_queued(), socket.visits), (false, before + 1));
     });
 }

@@ -17,14 +17,14 @@ const CALLERS: usize = 3;
 const SOCKETS: usize = 200_000;
 
 /// Polls and sleeps until the callers are done and the list is empty.
-fn serve(table: &Table, ready: &Ready<usize>, token: u32, inbox: &Receiver<()>, callers: &AtomicUsize) -> usize {
+fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, inbox: &Receiver<()>, callers: &AtomicUsize) -> usize {
     let mut served = 0;
     loop {
         let done = callers.load(SeqCst) == 0;
-        match poll(table, ready, token) {
+        match poll(table, pollset, 0, token) {
             None => return served,
             Some(0) if done => return served,
-            Some(0) => match ready.sleep(token, || true) {
+            Some(0) => match pollset[0].sleep(token, || true) {
                 Sleep::Armed => inbox.recv().expect("callers outlive their sockets"),
                 Sleep::Busy => {}
                 Sleep::Stale => return served,
@@ -36,7 +36,7 @@ fn serve(table: &Table, ready: &Ready<usize>, token: u32, inbox: &Receiver<()>, 
 }
 
 /// Opens, names, visits and closes sockets, its own and those of the callers before it.
-fn call(table: &Table, ready: &Ready<usize>, mailbox: &SyncSender<()>, others: &Mutex<Vec<Handle>>) -> usize {
+fn call(table: &Table, pollset: &[Ready<usize>; 1], mailbox: &SyncSender<()>, others: &Mutex<Vec<Handle>>) -> usize {
     let wake = |_| {
         // A full mailbox wakes as well.
         let _ = mailbox.try_send(());
@@ -45,7 +45,7 @@ fn call(table: &Table, ready: &Ready<usize>, mailbox: &SyncSender<()>, others: &
     for round in 0..SOCKETS {
         let handle = table.allocate().map(|mut socket| {
             let handle = socket.open();
-            socket.enqueue(ready, wake);
+            socket.enqueue(pollset, wake);
             handle
         });
         opened += usize::from(handle.is_some());
@@ -59,7 +59,7 @@ fn call(table: &Table, ready: &Ready<usize>, mailbox: &SyncSender<()>, others: &
         drop(others);
         let Some(late) = late else { continue };
         if let Some(mut socket) = find(table, late) {
-            socket.enqueue(ready, wake);
+            socket.enqueue(pollset, wake);
         }
         if closing {
             close(table, late);
@@ -71,21 +71,21 @@ fn call(table: &Table, ready: &Ready<usize>, mailbox: &SyncSender<()>, others: &
 #[test]
 fn sockets_come_and_go_among_threads() {
     let table = Table::new(Mutex::new(Vacant::new()));
-    let (ready, others) = (Ready::new(), Mutex::new(Vec::new()));
+    let (pollset, others) = ([Ready::new()], Mutex::new(Vec::new()));
     let (mailbox, inbox) = sync_channel(1);
     let callers = AtomicUsize::new(CALLERS);
-    let token = ready.claim(0);
+    let token = pollset[0].claim(0);
     thread::scope(|scope| {
         for _ in 0..CALLERS {
-            let (table, ready, others, callers, mailbox) = (&table, &ready, &others, &callers, mailbox.clone());
+            let (table, pollset, others, callers, mailbox) = (&table, &pollset, &others, &callers, mailbox.clone());
             scope.spawn(move || {
-                let opened = call(table, ready, &mailbox, others);
+                let opened = call(table, pollset, &mailbox, others);
                 assert!(opened > SOCKETS / 4, "only {opened} of {SOCKETS} sockets found a slot");
                 callers.fetch_sub(1, SeqCst);
                 let _ = mailbox.try_send(());
             });
         }
-        assert!(serve(&table, &ready, token, &inbox, &callers) > 0);
+        assert!(serve(&table, &pollset, token, &inbox, &callers) > 0);
     });
     for handle in others.into_inner().expect("no test panics with it") {
         let socket = find(&table, handle).expect("nobody closed it");
@@ -96,23 +96,23 @@ fn sockets_come_and_go_among_threads() {
 #[test]
 fn pollers_take_over_from_each_other() {
     let table = Table::new(Mutex::new(Vacant::new()));
-    let ready = Ready::new();
+    let pollset = [Ready::new()];
     let handle = table.allocate().map(|mut socket| socket.open()).expect("room");
     let visits = AtomicUsize::new(0);
     thread::scope(|scope| {
         for poller in 0..CALLERS {
-            let (table, ready, visits) = (&table, &ready, &visits);
+            let (table, pollset, visits) = (&table, &pollset, &visits);
             scope.spawn(move || {
                 for _ in 0..SOCKETS {
-                    let token = ready.claim(poller);
-                    find(table, handle).expect("nobody closes it").enqueue(ready, |_| {});
-                    visits.fetch_add(poll(table, ready, token).unwrap_or(0), SeqCst);
-                    let _ = ready.sleep(token, || true);
+                    let token = pollset[0].claim(poller);
+                    find(table, handle).expect("nobody closes it").enqueue(pollset, |_| {});
+                    visits.fetch_add(poll(table, pollset, 0, token).unwrap_or(0), SeqCst);
+                    let _ = pollset[0].sleep(token, || true);
                 }
             });
         }
     });
-    let token = ready.claim(0);
-    visits.fetch_add(poll(&table, &ready, token).expect("nobody else claims"), SeqCst);
+    let token = pollset[0].claim(0);
+    visits.fetch_add(poll(&table, &pollset, 0, token).expect("nobody else claims"), SeqCst);
     assert_eq!(find(&table, handle).expect("nobody closes it").visits, visits.load(SeqCst));
 }

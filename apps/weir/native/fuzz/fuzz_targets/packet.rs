@@ -1,0 +1,151 @@
+//! Whatever a peer sends, and in whatever pieces it arrives: no packet is larger than its limit or longer than what is
+//! there, none is empty, what waits is bounded, and pieces give the same packets as the whole.
+#![no_main]
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../src/packet.rs"]
+mod packet;
+
+use packet::{Front, Limits, Packet, body, front, header};
+
+const TYPES: [Packet; 14] = [
+    Packet::Raw,
+    Packet::One,
+    Packet::Two,
+    Packet::Four,
+    Packet::Asn1,
+    Packet::Sunrm,
+    Packet::Cdr,
+    Packet::Fcgi,
+    Packet::Tpkt,
+    Packet::Line,
+    Packet::Http,
+    Packet::Httph,
+    Packet::HttpBin,
+    Packet::HttphBin,
+];
+
+/// The longest header of a fixed length; a smaller buffer could not hold one.
+const HEADER: usize = 12;
+
+#[derive(Arbitrary, Debug)]
+struct Stream<'a> {
+    packet: u8,
+    packet_size: Size,
+    buffer: Size,
+    delimiter: u8,
+    /// Sizes of the pieces in which the bytes arrive, over and over.
+    pieces: [u8; 8],
+    bytes: &'a [u8],
+}
+
+/// Small sizes meet the bounds of small inputs.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Size {
+    Small(u8),
+    Large(u32),
+}
+
+impl Size {
+    fn bytes(self) -> usize {
+        match self {
+            Size::Small(size) => size.into(),
+            Size::Large(size) => size as usize % (64 * 1024 * 1024 + 1),
+        }
+    }
+}
+
+/// What the parser made of a stream: packets, and whether it gave up after them.
+#[derive(Debug, PartialEq)]
+struct Parsed<'a> {
+    packets: Vec<&'a [u8]>,
+    invalid: bool,
+}
+
+/// Takes packets as the engine does: the bytes that are not a packet yet stay, and more arrive behind them.
+fn parse<'a>(packet: Packet, limits: Limits, bytes: &'a [u8], mut pieces: impl Iterator<Item = usize>) -> Parsed<'a> {
+    let (mut packets, mut in_headers) = (Vec::new(), false);
+    let (mut start, mut end) = (0, 0);
+    loop {
+        let there = &bytes[start..end];
+        match front(packet, there, limits, &mut in_headers) {
+            Front::Packet(size) => {
+                assert!(size > 0, "an empty packet would be found for ever");
+                assert!(size <= i32::MAX as usize);
+                if limits.packet_size != 0 && packet != Packet::Raw {
+                    assert!(size.saturating_sub(longest_header(packet, there)) <= limits.packet_size);
+                }
+                if size <= there.len() {
+                    let taken = &there[..size];
+                    assert!(body(packet, taken).len() <= taken.len());
+                    in_headers = packet.is_http() && taken != b"\r\n" && taken != b"\n";
+                    packets.push(taken);
+                    start += size;
+                    continue;
+                }
+            }
+            Front::Incomplete => {
+                assert!(there.len() < limits.buffer.max(limits.packet_size).max(1), "what waits is not bounded")
+            }
+            Front::Invalid => return Parsed { packets, invalid: true },
+        }
+        if end == bytes.len() {
+            return Parsed { packets, invalid: false };
+        }
+        end = bytes.len().min(end + pieces.next().unwrap_or(usize::MAX).max(1));
+    }
+}
+
+/// The most bytes that `packet_size` does not count.
+fn longest_header(packet: Packet, bytes: &[u8]) -> usize {
+    match packet {
+        Packet::Asn1 => bytes.len(),
+        Packet::Line => 0,
+        // An empty line by itself is taken whatever the limit, as OTP does.
+        Packet::Http | Packet::Httph | Packet::HttpBin | Packet::HttphBin => 2,
+        _ => HEADER,
+    }
+}
+
+/// Whether the verdict of this type may depend on how much of a packet that has no length yet is there: a reader without
+/// end is stopped where `buffer` is full.
+fn is_bounded_by_arrival(packet: Packet) -> bool {
+    packet.is_http() || matches!(packet, Packet::Asn1 | Packet::Line)
+}
+
+fuzz_target!(|stream: Stream| {
+    let packet = TYPES[usize::from(stream.packet) % TYPES.len()];
+    let limits = Limits {
+        packet_size: stream.packet_size.bytes(),
+        buffer: stream.buffer.bytes().max(1),
+        delimiter: stream.delimiter,
+    };
+    let bytes = stream.bytes;
+    let pieces = stream.pieces.into_iter().map(usize::from).cycle();
+    let whole = parse(packet, limits, bytes, std::iter::empty());
+    let pieced = parse(packet, limits, bytes, pieces);
+    if packet == Packet::Raw {
+        assert_eq!(whole.packets.concat(), pieced.packets.concat());
+    } else if is_bounded_by_arrival(packet) || limits.buffer <= HEADER {
+        let common = whole.packets.len().min(pieced.packets.len());
+        assert_eq!(whole.packets[..common], pieced.packets[..common]);
+        // Only a stream that was given up is shorter.
+        assert!(whole.invalid || whole.packets.len() >= pieced.packets.len());
+        assert!(pieced.invalid || pieced.packets.len() >= whole.packets.len());
+    } else {
+        assert_eq!(whole, pieced);
+    }
+
+    // What we send is read as it was sent.
+    let body_size = bytes.len();
+    if let Some((head, size)) = header(packet, body_size)
+        && size > 0
+    {
+        let sent = [&head[..size], bytes].concat();
+        let unlimited = Limits { packet_size: 0, buffer: sent.len() + 1, delimiter: 0 };
+        assert_eq!(front(packet, &sent, unlimited, &mut false), Front::Packet(sent.len()));
+        assert_eq!(body(packet, &sent), bytes);
+    }
+});

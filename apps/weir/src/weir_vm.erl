@@ -1,0 +1,108 @@
+%% @doc Weir for a whole VM: every program in it, unchanged, is given Weir's sockets.
+%%
+%% gen_tcp asks the kernel for the TCP module of the VM when a program names none. What sets it before the first
+%% application starts is a line `{tcp, weir_tcp}.' in the kernel's inetrc file; a running VM is told by {@link use/0}.
+%% `bin/weir exec' does the one and, at the end of the boot, the other.
+%%
+%% A program that names its family by a bare `inet', `inet6' or `local' among the options asks nobody: the modules of
+%% the families stand in a constant of OTP's `inet'. {@link use_for_families/0} loads an `inet' whose constant names
+%% Weir's. It is the same module in all else, and as `inet' of this very VM is what it is made from, it fits.
+%%
+%% Distribution has sockets of its own (`inet_tcp_dist') and is not touched by either.
+-module(weir_vm).
+
+-export([use/0]).
+-export([use_for_families/0]).
+-export([start/1]).
+
+-include_lib("kernel/include/logger.hrl").
+
+%% The constant, and what takes its place.
+-define(FAMILIES, #{inet => inet_tcp, inet6 => inet6_tcp, local => local_tcp}).
+-define(FAMILIES_OF_WEIR, #{inet => weir_tcp, inet6 => weir_tcp6, local => weir_local}).
+
+%% @doc From now on sockets of programs that name no TCP module are Weir's.
+-spec use() -> ok.
+use() ->
+    inet_db:set_tcp_module(weir_tcp).
+
+%% @doc From now on sockets of programs that name a family are Weir's too. `{error, unknown_inet}' if the `inet' of this
+%% OTP does not hold the constant; then nothing has been changed.
+-spec use_for_families() -> ok | {error, unknown_inet | term()}.
+use_for_families() ->
+    maybe_load(code:get_object_code(inet)).
+
+maybe_load({inet, Beam, File}) ->
+    case with_families(Beam) of
+        {ok, Changed} -> load(Changed, File);
+        Error -> Error
+    end;
+maybe_load(error) ->
+    {error, unknown_inet}.
+
+%% The kernel's directory is sticky: its modules are not to be replaced by accident.
+load(Beam, File) ->
+    Directory = filename:dirname(File),
+    _ = code:unstick_dir(Directory),
+    try code:load_binary(inet, File, Beam) of
+        {module, inet} -> ok;
+        Error -> Error
+    after
+        code:stick_dir(Directory)
+    end.
+
+with_families(Beam) ->
+    {ok, inet, Chunks} = beam_lib:all_chunks(Beam),
+    case lists:keytake("LitT", 1, Chunks) of
+        {value, {_, Chunk}, Others} ->
+            Literals = literals(Chunk),
+            case lists:splitwith(fun(Literal) -> Literal =/= ?FAMILIES end, Literals) of
+                {Before, [_ | After]} ->
+                    Changed = Before ++ [?FAMILIES_OF_WEIR | After],
+                    beam_lib:build_module([{"LitT", literals_chunk(Changed)} | Others]);
+                {Literals, []} ->
+                    {error, unknown_inet}
+            end;
+        false ->
+            {error, unknown_inet}
+    end.
+
+%% Compressed until OTP 27; later ones say so with a size of 0.
+literals(<<0:32, Terms/binary>>) -> terms(Terms);
+literals(<<_Size:32, Compressed/binary>>) -> terms(zlib:uncompress(Compressed)).
+
+terms(<<_Count:32, Terms/binary>>) ->
+    [binary_to_term(Term) || <<Size:32, Term:Size/binary>> <= Terms].
+
+%% Every OTP reads the compressed form.
+literals_chunk(Literals) ->
+    Terms = [<<(byte_size(Term)):32, Term/binary>> || Literal <- Literals, Term <- [term_to_binary(Literal)]],
+    Table = iolist_to_binary([<<(length(Literals)):32>> | Terms]),
+    <<(byte_size(Table)):32, (zlib:compress(Table))/binary>>.
+
+%% @private
+%% @doc What `erl -s weir_vm start default|families' runs at the end of the boot. An inetrc of the program's own may
+%% have kept Weir out until now.
+-spec start([default | families]) -> ok.
+start([Which]) ->
+    case inet_db:tcp_module() of
+        weir_tcp ->
+            ok;
+        Other ->
+            ?LOG_WARNING(
+                "weir: the TCP module of this VM was ~p while it booted, as its own inetrc is in force: sockets that are"
+                " open already are not Weir's. Add {tcp, weir_tcp}. to that file.", [Other]),
+            use()
+    end,
+    families(Which),
+    ?LOG_INFO("weir: weir_tcp is the TCP module of this VM").
+
+families(default) ->
+    ok;
+families(families) ->
+    case use_for_families() of
+        ok ->
+            ok;
+        {error, Reason} ->
+            ?LOG_WARNING("weir: sockets opened with a bare family are OTP's (~0p)", [Reason])
+    end.

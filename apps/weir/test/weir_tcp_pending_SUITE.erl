@@ -1,0 +1,448 @@
+%% The end of a connection while bytes are still queued: shutdown, half-close,
+%% linger, close and death of the owner.
+-module(weir_tcp_pending_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1, wait_until/1,
+    next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, reset/1, timed/1
+]).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [{group, inet}, {group, weir}].
+
+groups() ->
+    weir_test_peer:by_backend_and_role(cases()).
+
+init_per_group(Group, Config) ->
+    weir_test_peer:init_group(Group, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+cases() ->
+    [
+        shutdown_read_write,
+        shutdown_read_write_then_write,
+        shutdown_write_repeated,
+        shutdown_write_while_active,
+        shutdown_write_then_close,
+        shutdown_write_while_somebody_waits,
+        shutdown_write_then_reset,
+        shutdown_write_then_reset_active,
+        send_after_shutdown_write,
+        send_after_shutdown_write_shown,
+        send_after_shutdown_write_with_nothing_pending_shown,
+        shutdown_read,
+        shutdown_read_after_data,
+        shutdown_read_that_is_survived,
+        end_of_input_is_told_once,
+        unrecv_after_the_end_of_input,
+        shutdown_of_a_listener,
+        shutdown_after_the_peer_closed,
+        shutdown_after_a_reset,
+        half_close_drops_it,
+        half_close_drops_it_active,
+        half_close_that_is_survived,
+        half_close_then_shutdown_write,
+        half_close_then_sends,
+        close_on_both_ends,
+        close_by_two,
+        close_while_receiving,
+        close_while_data_comes,
+        close_with_input_unread,
+        linger_gives_up,
+        linger_zero_after_shutdown_write,
+        linger_as_a_raw_option,
+        linger_zero_as_a_raw_option,
+        linger_zero_as_a_raw_option_of_the_listener,
+        monitor_is_told_when_close_gives_up,
+        owner_exit_with_linger,
+        owner_exit_with_linger_zero
+    ].
+
+-define(SIZE, 1000000).
+-define(SOL_SOCKET, 1).
+-define(SO_LINGER, 13).
+
+%% A socket with more output than the kernel takes while nobody reads.
+pending(Config, Options) ->
+    {Socket, Peer} = socket_pair(
+        Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]
+    ),
+    Data = rand:bytes(?SIZE),
+    ok = gen_tcp:send(Socket, Data),
+    ?assertMatch({ok, [{send_pend, Pending}]} when Pending > 0, inet:getstat(Socket, [send_pend])),
+    {Socket, Peer, Data}.
+
+assert_whole(Peer, Data) ->
+    {Received, Reason} = recv_all(Peer),
+    ?assertEqual(closed, Reason),
+    ?assert(Data =:= Received).
+
+assert_cut(Peer, Data) ->
+    assert_cut(Peer, Data, closed).
+
+assert_cut(Peer, Data, Expected) ->
+    {Received, Reason} = recv_all(Peer),
+    ?assertEqual(Expected, Reason),
+    ?assert(byte_size(Received) < byte_size(Data)),
+    ?assert(Received =:= binary:part(Data, 0, byte_size(Received))).
+
+raw_linger(On, Seconds) ->
+    {raw, ?SOL_SOCKET, ?SO_LINGER, <<On:32/native, Seconds:32/native>>}.
+
+shutdown_read_write(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read_write)),
+    %% Reading goes on until then.
+    ok = gen_tcp:send(Peer, <<"meanwhile">>),
+    ?assertEqual({ok, <<"meanwhile">>}, gen_tcp:recv(Socket, 9, 5000)),
+    assert_whole(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
+
+shutdown_read_write_then_write(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read_write)),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    assert_whole(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)).
+
+shutdown_write_repeated(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    [?assertEqual(ok, gen_tcp:shutdown(Socket, How)) || How <- [write, read_write, write]],
+    assert_whole(Peer, Data).
+
+shutdown_write_while_active(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{active, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ok = gen_tcp:send(Peer, <<"meanwhile">>),
+    ?assertEqual({tcp, Socket, <<"meanwhile">>}, next_message()),
+    assert_whole(Peer, Data),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    assert_no_message().
+
+shutdown_write_then_close(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_whole(Peer, Data),
+    ?assertEqual(ok, await(Closer)).
+
+%% What waits was sent before.
+shutdown_write_while_somebody_waits(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    More = rand:bytes(?SIZE),
+    Sender = async(fun() -> gen_tcp:send(Socket, More) end),
+    assert_waits(Sender),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    assert_whole(Peer, <<Data/binary, More/binary>>),
+    ?assertEqual(ok, await(Sender)).
+
+shutdown_write_then_reset(Config) ->
+    {Socket, Peer, _Data} = pending(Config, [{show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ok = reset(Peer),
+    %% Who waits in recv while it is writing that fails is told, and so is the next.
+    ?assert(lists:member(econnreset, reasons_of_recv(Socket))),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
+
+reasons_of_recv(Socket) ->
+    case gen_tcp:recv(Socket, 0, 5000) of
+        {error, enotconn} -> [];
+        {error, Reason} -> [Reason | reasons_of_recv(Socket)]
+    end.
+
+shutdown_write_then_reset_active(Config) ->
+    {Socket, Peer, _Data} = pending(Config, [{active, true}, {show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ok = reset(Peer),
+    ?assertEqual({tcp_error, Socket, econnreset}, next_message()),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+%% It is an error of the connection, and the end of what was queued.
+send_after_shutdown_write(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0, 5000)),
+    assert_cut(Peer, Data).
+
+send_after_shutdown_write_shown(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0, 5000)),
+    assert_cut(Peer, Data).
+
+%% A broken pipe counts as a reset then.
+send_after_shutdown_write_with_nothing_pending_shown(Config) ->
+    {Passive, _} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Passive, write)),
+    ?assertEqual({error, econnreset}, gen_tcp:send(Passive, <<"x">>)),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Passive, <<"x">>)),
+    ?assertEqual({error, econnreset}, gen_tcp:recv(Passive, 0, 5000)),
+    {Active, _} = socket_pair(Config, [binary, {active, true}, {show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Active, write)),
+    ?assertEqual({error, econnreset}, gen_tcp:send(Active, <<"x">>)),
+    ?assertEqual({tcp_error, Active, econnreset}, next_message()),
+    ?assertEqual({tcp_closed, Active}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:send(Active, <<"x">>)).
+
+%% The end of input is the end of the socket, unless `exit_on_close' says no.
+shutdown_read(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    assert_cut(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+shutdown_read_after_data(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    ok = gen_tcp:send(Peer, <<"before">>),
+    ?assertEqual({ok, <<"be">>}, gen_tcp:recv(Socket, 2, 5000)),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read)),
+    ?assertEqual({ok, <<"fore">>}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)).
+
+shutdown_read_that_is_survived(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{exit_on_close, false}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, read)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assert(Data =:= recv_exactly(Peer, ?SIZE)),
+    ?assertEqual(ok, gen_tcp:send(Socket, <<"more">>)),
+    ?assertEqual(<<"more">>, recv_exactly(Peer, 4)).
+
+%% By a message; what recv has said does not count.
+end_of_input_is_told_once(Config) ->
+    Ends = [
+        fun(Socket, _Peer) -> gen_tcp:shutdown(Socket, read) end,
+        fun(_Socket, Peer) -> gen_tcp:shutdown(Peer, write) end
+    ],
+    lists:foreach(
+        fun({End, Active}) ->
+            {Socket, Peer} = socket_pair(Config, [binary, {active, Active}, {exit_on_close, false}]),
+            ?assertEqual(ok, End(Socket, Peer)),
+            case Active of
+                false ->
+                    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)) || _ <- [1, 2]],
+                    ?assertEqual(ok, inet:setopts(Socket, [{active, once}]));
+                _ ->
+                    ok
+            end,
+            ?assertEqual({tcp_closed, Socket}, next_message()),
+            [?assertEqual(ok, inet:setopts(Socket, [{active, Mode}])) || Mode <- [true, once, false, true, false, once]],
+            assert_no_message()
+        end,
+        [{End, Active} || End <- Ends, Active <- [true, once, 3, false]]
+    ).
+
+unrecv_after_the_end_of_input(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {exit_on_close, false}]),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual(ok, gen_tcp:unrecv(Socket, <<"back">>)),
+    ?assertEqual({tcp, Socket, <<"back">>}, next_message()),
+    assert_no_message().
+
+shutdown_of_a_listener(Config) ->
+    {Listener, _Port} = listen(Config, []),
+    [?assertEqual({error, enotconn}, gen_tcp:shutdown(Listener, How)) || How <- [read, write, read_write]].
+
+shutdown_after_the_peer_closed(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    ok = gen_tcp:close(Peer),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    wait_until(fun() -> gen_tcp:shutdown(Socket, write) =:= {error, enotconn} end),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+shutdown_after_a_reset(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    ok = reset(Peer),
+    wait_until(fun() -> gen_tcp:shutdown(Socket, write) =:= {error, enotconn} end),
+    ?assertEqual({error, enotconn}, gen_tcp:shutdown(Socket, read)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+half_close_drops_it(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    assert_cut(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+half_close_drops_it_active(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{active, true}]),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    assert_cut(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
+
+half_close_that_is_survived(Config) ->
+    lists:foreach(
+        fun(Active) ->
+            {Socket, Peer, Data} = pending(Config, [{exit_on_close, false}, {active, Active}]),
+            ok = gen_tcp:shutdown(Peer, write),
+            case Active of
+                false -> ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000));
+                _ -> ?assertEqual({tcp_closed, Socket}, next_message())
+            end,
+            Closer = async(fun() -> gen_tcp:close(Socket) end),
+            assert_whole(Peer, Data),
+            ?assertEqual(ok, await(Closer))
+        end,
+        [false, true, once, 3]
+    ).
+
+half_close_then_shutdown_write(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{exit_on_close, false}]),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    assert_whole(Peer, Data),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)).
+
+%% The news of the half-close is still told to send, after its own failure.
+half_close_then_sends(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {exit_on_close, false}]),
+    ok = gen_tcp:shutdown(Peer, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 5000)),
+    ?assertEqual(ok, gen_tcp:send(Socket, <<"reply">>)),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ?assertEqual({<<"reply">>, closed}, recv_all(Peer)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
+
+close_on_both_ends(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    Back = rand:bytes(?SIZE),
+    ok = gen_tcp:send(Peer, Back),
+    Reader = async(fun() -> recv_exactly(Socket, ?SIZE) end),
+    ?assert(Back =:= await(Reader)),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_whole(Peer, Data),
+    ?assertEqual(ok, await(Closer)),
+    ?assertEqual(ok, gen_tcp:close(Peer)).
+
+close_by_two(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    Closers = [async(fun() -> gen_tcp:close(Socket) end) || _ <- [1, 2]],
+    [assert_waits(Closer) || Closer <- Closers],
+    assert_whole(Peer, Data),
+    [?assertEqual(ok, await(Closer)) || Closer <- Closers].
+
+close_while_receiving(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
+    assert_waits(Receiver),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_waits(Closer),
+    assert_waits(Receiver),
+    assert_whole(Peer, Data),
+    ?assertEqual(ok, await(Closer)),
+    ?assertEqual({error, closed}, await(Receiver)).
+
+close_while_data_comes(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{active, true}]),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    assert_waits(Closer),
+    ok = gen_tcp:send(Peer, <<"late">>),
+    ?assertEqual({tcp, Socket, <<"late">>}, next_message()),
+    assert_whole(Peer, Data),
+    ?assertEqual(ok, await(Closer)),
+    assert_no_message().
+
+%% The kernel resets a connection that is closed with input unread.
+close_with_input_unread(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}], [{show_econnreset, true}]),
+    ok = gen_tcp:send(Peer, <<"ab">>),
+    ?assertEqual({ok, <<"a">>}, gen_tcp:recv(Socket, 1, 5000)),
+    ok = gen_tcp:send(Peer, <<"unread">>),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    ?assertMatch({<<>>, econnreset}, recv_all(Peer)).
+
+%% Nobody waits any longer, and all of it arrives.
+linger_gives_up(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{linger, {true, 1}}]),
+    {Elapsed, ok} = timed(fun() -> gen_tcp:close(Socket) end),
+    ?assert(Elapsed >= 990),
+    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
+    assert_whole(Peer, Data).
+
+linger_zero_after_shutdown_write(Config) ->
+    {Socket, Peer, Data} = pending(Config, []),
+    ok = inet:setopts(Peer, [{show_econnreset, true}]),
+    ?assertEqual(ok, gen_tcp:shutdown(Socket, write)),
+    ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    assert_cut(Peer, Data, econnreset).
+
+%% No scheduler waits for it, whoever has set it.
+linger_as_a_raw_option(Config) ->
+    {Socket, Peer, Data} = pending(Config, [raw_linger(1, 1)]),
+    ?assertEqual({ok, [{linger, {true, 1}}]}, inet:getopts(Socket, [linger])),
+    {Elapsed, ok} = timed(fun() -> gen_tcp:close(Socket) end),
+    ?assert(Elapsed >= 990),
+    assert_whole(Peer, Data).
+
+linger_zero_as_a_raw_option(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}], [{show_econnreset, true}]),
+    ok = inet:setopts(Socket, [raw_linger(1, 0)]),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({<<>>, econnreset}, recv_all(Peer)).
+
+linger_zero_as_a_raw_option_of_the_listener(Config) ->
+    {Socket, Peer} = socket_pair(
+        Config, [binary, {active, false}, raw_linger(1, 0)], [{show_econnreset, true}]
+    ),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({<<>>, econnreset}, recv_all(Peer)).
+
+%% The socket is closed to those who watch it, whatever is still being sent.
+monitor_is_told_when_close_gives_up(Config) ->
+    {Socket, Peer, Data} = pending(Config, [{linger, {true, 1}}]),
+    Reference = inet:monitor(Socket),
+    ?assertEqual(ok, gen_tcp:close(Socket)),
+    ?assertMatch({'DOWN', Reference, _, _, normal}, next_message()),
+    assert_whole(Peer, Data).
+
+owner_exit_with_linger(Config) ->
+    {Peer, Data} = abandoned(Config, [{linger, {true, 1}}]),
+    assert_whole(Peer, Data).
+
+owner_exit_with_linger_zero(Config) ->
+    {Peer, Data} = abandoned(Config, [{linger, {true, 0}}]),
+    ok = inet:setopts(Peer, [{show_econnreset, true}]),
+    assert_cut(Peer, Data, econnreset).
+
+%% The owner of the socket has died and left bytes behind.
+abandoned(Config, Options) ->
+    {Socket, Peer, Data} = pending(Config, Options),
+    {Owner, Monitor} = spawn_monitor(fun() -> receive go -> ok end end),
+    ok = gen_tcp:controlling_process(Socket, Owner),
+    Owner ! go,
+    receive
+        {'DOWN', Monitor, process, Owner, normal} -> ok
+    end,
+    {Peer, Data}.

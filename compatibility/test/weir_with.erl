@@ -1,0 +1,134 @@
+%% What the suites of this room share: the sockets under test, the proof that they are Weir's, and that none is left.
+-module(weir_with).
+
+-include_lib("common_test/include/ct.hrl").
+
+-export([init_group/2]).
+-export([needs/2]).
+-export([start_node/0, hold/3, release/0]).
+-export([on_weir/1, on_weir/2]).
+-export([wait_until/1, nothing_left/0, nothing_left/1]).
+-export([program/2, program/3]).
+-export([bytes/1]).
+
+-type config() :: [{atom(), term()}].
+
+%% Far more than is ever needed on a busy machine, so that no test is decided by it.
+-define(PATIENCE, 30000).
+
+%% Groups `stock' and `weir' run the same cases; the configuration then has the socket options that make the difference.
+-spec init_group(stock | weir, config()) -> config().
+init_group(stock, Config) ->
+    [{on, stock}, {backend, []} | Config];
+init_group(weir, Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    [{on, weir}, {backend, [{tcp_module, weir_tcp}]} | Config].
+
+%% The configuration, or why the tests are skipped: modules are looked for in the code path, programs in PATH.
+-spec needs([module() | string()], config()) -> config() | {skip, string()}.
+needs(Wanted, Config) ->
+    case [Name || Name <- Wanted, not found(Name)] of
+        [] -> Config;
+        Missing -> {skip, lists:flatten(io_lib:format("not here: ~0p", [Missing]))}
+    end.
+
+found(yaws) ->
+    %% Debian has it beside OTP's own.
+    _ = code:add_pathz("/usr/lib/yaws/ebin"),
+    code:which(yaws) =/= non_existing;
+found(Module) when is_atom(Module) ->
+    code:which(Module) =/= non_existing;
+found(Program) -> os:find_executable(Program) =/= false.
+
+%% A virtual machine with this one's code, for a server that is of a whole VM. It ends with the process that called.
+-spec start_node() -> pid().
+start_node() ->
+    Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | Paths]}),
+    Peer.
+
+%% Calls a function in a process that lives on until release/0, for what dies with the process that started it.
+-spec hold(module(), atom(), [term()]) -> term().
+hold(Module, Function, Arguments) ->
+    Self = self(),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        true = register(?MODULE, self()),
+        Self ! {self(), apply(Module, Function, Arguments)},
+        receive release -> ok end
+    end),
+    receive
+        {Pid, Result} -> demonitor(Monitor, [flush]), Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> exit(Reason)
+    end.
+
+-spec release() -> ok.
+release() ->
+    Monitor = monitor(process, ?MODULE),
+    ?MODULE ! release,
+    receive {'DOWN', Monitor, process, _, _} -> ok end.
+
+%% Whether somebody listens on this port with a socket of Weir's.
+-spec on_weir(inet:port_number()) -> boolean().
+on_weir(Port) ->
+    lists:any(
+        fun(Socket) ->
+            case {inet:sockname(Socket), inet:peername(Socket)} of
+                {{ok, {_, Port}}, {error, enotconn}} -> true;
+                _ -> false
+            end
+        end,
+        weir:sockets()
+    ).
+
+-spec on_weir(pid(), inet:port_number()) -> boolean().
+on_weir(Node, Port) ->
+    peer:call(Node, ?MODULE, on_weir, [Port]).
+
+%% No socket of Weir's is open, or soon none is: servers close theirs in processes of their own.
+-spec nothing_left() -> ok.
+nothing_left() ->
+    try
+        wait_until(fun() -> weir:sockets() =:= [] end)
+    catch
+        exit:_ -> ct:fail({left, [{Socket, inet:info(Socket)} || Socket <- weir:sockets()]})
+    end.
+
+-spec nothing_left(pid()) -> ok.
+nothing_left(Node) ->
+    wait_until(fun() -> peer:call(Node, weir, sockets, []) =:= [] end).
+
+-spec wait_until(fun(() -> boolean())) -> ok.
+wait_until(Condition) ->
+    wait_until(Condition, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_until(Condition, Deadline) ->
+    case {Condition(), erlang:monotonic_time(millisecond) > Deadline} of
+        {true, _} -> ok;
+        {false, true} -> exit({never_true, Condition});
+        {false, false} -> timer:sleep(10), wait_until(Condition, Deadline)
+    end.
+
+%% Runs a program of the system's and returns its exit status and what it wrote, both outputs together.
+-spec program(string(), [string()]) -> {Status :: non_neg_integer(), Output :: binary()}.
+program(Name, Arguments) ->
+    program(Name, Arguments, []).
+
+-spec program(string(), [string()], [term()]) -> {Status :: non_neg_integer(), Output :: binary()}.
+program(Name, Arguments, Options) ->
+    Port = open_port({spawn_executable, os:find_executable(Name)}, [
+        {args, Arguments}, exit_status, binary, stderr_to_stdout, hide | Options
+    ]),
+    output(Port, []).
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, [Output | Data]);
+        {Port, {exit_status, Status}} -> {Status, iolist_to_binary(Output)}
+    after 2 * ?PATIENCE ->
+        ct:fail({still_running, iolist_to_binary(Output)})
+    end.
+
+%% So many bytes that no other place of the stream resembles.
+-spec bytes(non_neg_integer()) -> binary().
+bytes(Size) ->
+    rand:bytes(Size).

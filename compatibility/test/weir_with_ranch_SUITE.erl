@@ -1,0 +1,240 @@
+%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS, draining.
+-module(weir_with_ranch_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0]).
+-export([init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
+-export([end_per_testcase/2]).
+-export([
+    the_listening_socket_is_the_one_under_test/1,
+    a_websocket_talks/1,
+    a_websocket_is_left_open/1,
+    the_proxy_header_is_read/1,
+    cowboy_speaks_tls/1,
+    a_listener_is_drained/1,
+    a_suspended_listener_resumes/1
+]).
+-export([init/2, websocket_handle/2, websocket_info/2]).
+-export([start_link/3, proxied/2]).
+
+-define(LOCALHOST, {127, 0, 0, 1}).
+-define(PATIENCE, 30000).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [{group, stock}, {group, weir}].
+
+groups() ->
+    Cases = [
+        the_listening_socket_is_the_one_under_test,
+        a_websocket_talks,
+        a_websocket_is_left_open,
+        the_proxy_header_is_read,
+        cowboy_speaks_tls,
+        a_listener_is_drained,
+        a_suspended_listener_resumes
+    ],
+    [{stock, [], Cases}, {weir, [], Cases}].
+
+init_per_suite(Config) ->
+    case weir_with:needs([ranch, cow_http, cowboy, "openssl", "curl"], Config) of
+        {skip, _} = Skip ->
+            Skip;
+        _ ->
+            {ok, _} = application:ensure_all_started(ssl),
+            {ok, _} = application:ensure_all_started(cowboy),
+            Files = weir_with_certificates:write(weir_with_certificates:make(), ?config(priv_dir, Config)),
+            [{files, Files} | Config]
+    end.
+
+end_per_suite(_Config) ->
+    application:stop(cowboy).
+
+init_per_group(Backend, Config) ->
+    weir_with:init_group(Backend, Config).
+
+end_per_group(_Backend, _Config) ->
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    _ = ranch:stop_listener(?MODULE),
+    weir_with:nothing_left().
+
+%% Cases
+
+the_listening_socket_is_the_one_under_test(Config) ->
+    ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(start(Config))).
+
+a_websocket_talks(Config) ->
+    Socket = websocket(start(Config)),
+    [
+        begin
+            ok = gen_tcp:send(Socket, frame(2, Data)),
+            ?assert({2, Data} =:= receive_frame(Socket))
+        end
+     || Size <- [0, 1, 125, 126, 65535, 65536, 500000], Data <- [weir_with:bytes(Size)]
+    ],
+    %% Two in one packet; the answer to one comes from a message.
+    ok = gen_tcp:send(Socket, [frame(1, <<"push">>), frame(9, <<"ping">>)]),
+    ?assertEqual([{1, <<"pushed">>}, {10, <<"ping">>}], lists:sort([receive_frame(Socket), receive_frame(Socket)])),
+    ok = gen_tcp:send(Socket, frame(8, <<1000:16>>)),
+    ?assertEqual({8, <<1000:16>>}, receive_frame(Socket)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    ok = gen_tcp:close(Socket).
+
+a_websocket_is_left_open(Config) ->
+    Socket = websocket(start(Config)),
+    ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+    ok = gen_tcp:close(Socket),
+    weir_with:wait_until(fun() -> ranch:procs(?MODULE, connections) =:= [] end).
+
+the_proxy_header_is_read(Config) ->
+    {ok, _} = ranch:start_listener(?MODULE, ranch_tcp, transport(Config), ?MODULE, []),
+    Port = ranch:get_port(?MODULE),
+    Client = #{
+        version => 1, command => proxy, transport_family => ipv4, transport_protocol => stream,
+        src_address => {192, 0, 2, 1}, src_port => 1234, dest_address => {192, 0, 2, 2}, dest_port => 80
+    },
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            %% What follows the header in the same packet is for the protocol: ranch puts it back.
+            ok = gen_tcp:send(Socket, [ranch_proxy_header:header(Client#{version => Version}), Rest]),
+            ok = gen_tcp:send(Socket, <<"!">>),
+            Expected = iolist_to_binary(["192.0.2.1 1234 ", Rest, "!"]),
+            ?assertEqual({ok, Expected}, gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE)),
+            ok = gen_tcp:close(Socket)
+        end
+     || Version <- [1, 2], Rest <- [<<"hello">>, <<>>]
+    ].
+
+cowboy_speaks_tls(Config) ->
+    #{server := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
+    Transport = transport(Config, [{certfile, Certificate}, {keyfile, Key}]),
+    {ok, _} = cowboy:start_tls(?MODULE, Transport, #{env => #{dispatch => routes()}}),
+    Port = ranch:get_port(?MODULE),
+    ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(Port)),
+    Url = "https://127.0.0.1:" ++ integer_to_list(Port) ++ "/",
+    %% HTTP/2 where curl has it, then HTTP/1.1.
+    [
+        ?assertEqual({0, <<"hello world">>}, weir_with:program("curl", ["--silent", "--insecure" | Version] ++ [Url]))
+     || Version <- [[], ["--http1.1"]]
+    ].
+
+a_listener_is_drained(Config) ->
+    Port = start(Config),
+    Socket = websocket(Port),
+    ok = ranch:suspend_listener(?MODULE),
+    ?assertEqual({error, econnrefused}, connect(Port)),
+    ok = gen_tcp:send(Socket, frame(2, <<"still there">>)),
+    ?assertEqual({2, <<"still there">>}, receive_frame(Socket)),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {drained, ranch:wait_for_connections(?MODULE, '==', 0)} end),
+    receive {drained, _} -> ct:fail(too_early) after 50 -> ok end,
+    ok = gen_tcp:close(Socket),
+    receive {drained, ok} -> ok after ?PATIENCE -> ct:fail(not_drained) end.
+
+a_suspended_listener_resumes(Config) ->
+    _ = start(Config),
+    ok = ranch:suspend_listener(?MODULE),
+    ok = ranch:resume_listener(?MODULE),
+    %% On a port that the system chooses it may be another.
+    Again = ranch:get_port(?MODULE),
+    ?assertEqual(?config(on, Config) =:= weir, weir_with:on_weir(Again)),
+    ok = gen_tcp:close(websocket(Again)).
+
+%% The server
+
+start(Config) ->
+    {ok, _} = cowboy:start_clear(?MODULE, transport(Config), #{env => #{dispatch => routes()}}),
+    ranch:get_port(?MODULE).
+
+transport(Config) ->
+    transport(Config, []).
+
+transport(Config, Options) ->
+    #{socket_opts => ?config(backend, Config) ++ [{ip, ?LOCALHOST}, {port, 0} | Options]}.
+
+routes() ->
+    cowboy_router:compile([{'_', [{"/", ?MODULE, page}, {"/websocket", ?MODULE, websocket}]}]).
+
+init(Request, page) ->
+    {ok, cowboy_req:reply(200, #{}, <<"hello world">>, Request), page};
+init(Request, websocket) ->
+    {cowboy_websocket, Request, websocket, #{max_frame_size => 1_000_000}}.
+
+websocket_handle({binary, Data}, State) ->
+    {reply, {binary, Data}, State};
+websocket_handle({text, <<"push">>}, State) ->
+    self() ! push,
+    {ok, State};
+websocket_handle({ping, _}, State) ->
+    {ok, State}.
+
+websocket_info(push, State) ->
+    {reply, {text, <<"pushed">>}, State}.
+
+%% A protocol of ranch's: tells what the PROXY header said, then sends back what comes.
+start_link(Ref, Transport, _Options) ->
+    {ok, proc_lib:spawn_link(?MODULE, proxied, [Ref, Transport])}.
+
+proxied(Ref, Transport) ->
+    {ok, #{src_address := Address, src_port := Port}} = ranch:recv_proxy_header(Ref, ?PATIENCE),
+    {ok, Socket} = ranch:handshake(Ref),
+    ok = Transport:send(Socket, io_lib:format("~s ~b ", [inet:ntoa(Address), Port])),
+    send_back(Socket, Transport).
+
+send_back(Socket, Transport) ->
+    case Transport:recv(Socket, 0, ?PATIENCE) of
+        {ok, Data} -> ok = Transport:send(Socket, Data), send_back(Socket, Transport);
+        {error, closed} -> Transport:close(Socket)
+    end.
+
+%% A WebSocket client
+
+connect(Port) ->
+    gen_tcp:connect(?LOCALHOST, Port, [binary, {active, false}, {nodelay, true}]).
+
+websocket(Port) ->
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, [
+        "GET /websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ", base64:encode(weir_with:bytes(16)), "\r\n\r\n"
+    ]),
+    ok = inet:setopts(Socket, [{packet, http_bin}]),
+    {ok, {http_response, _, 101, _}} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    skip_headers(Socket),
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    Socket.
+
+skip_headers(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, http_eoh} -> ok;
+        {ok, {http_header, _, _, _, _}} -> skip_headers(Socket)
+    end.
+
+%% Masked, as clients have to; with zeros the data is what it was.
+frame(Opcode, Data) ->
+    [<<1:1, 0:3, Opcode:4>>, mask_and_length(byte_size(Data)), <<0:32>>, Data].
+
+mask_and_length(Size) when Size < 126 -> <<1:1, Size:7>>;
+mask_and_length(Size) when Size < 65536 -> <<1:1, 126:7, Size:16>>;
+mask_and_length(Size) -> <<1:1, 127:7, Size:64>>.
+
+receive_frame(Socket) ->
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Length:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {Opcode, receive_bytes(Socket, frame_size(Socket, Length))}.
+
+frame_size(Socket, 126) -> {ok, <<Size:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Size;
+frame_size(Socket, 127) -> {ok, <<Size:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Size;
+frame_size(_Socket, Size) -> Size.
+
+receive_bytes(_Socket, 0) ->
+    <<>>;
+receive_bytes(Socket, Size) ->
+    {ok, Data} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+    Data.

@@ -1,0 +1,93 @@
+%% @doc One suite in a fresh node: with OTP's TCP module, or with Weir's for the whole VM.
+-module(weir_conformance_node).
+
+-export([run/5]).
+-export([main/0]).
+
+-export_type([side/0, result/0]).
+
+-type side() :: stock | weir.
+
+-type result() :: #{
+    result := passed | failed | skipped,
+    reason := string(),
+    ms := non_neg_integer(),
+    on_weir := non_neg_integer(),
+    elsewhere := non_neg_integer()
+}.
+%% What became of a case, and how many sockets it has asked for.
+
+%% @doc Runs cases of a suite (all, or a list of names) that was built in a directory, within a limit in milliseconds, with its
+%% logs under another one. The node and the nodes that the suite starts get the VM's TCP module by an inetrc file, as a
+%% user would have it.
+-spec run(side(), module(), Cases, Directories, Limit) -> #{Case :: atom() => result()} when
+    Cases :: all | [atom()],
+    Directories :: #{suites := file:filename(), logs := file:filename()},
+    Limit :: timeout().
+run(Side, Suite, Cases, #{suites := Suites, logs := Logs}, Limit) ->
+    Events = filename:join(Logs, "events"),
+    ok = filelib:ensure_dir(Events),
+    _ = file:delete(Events),
+    Inetrc = filename:join(Logs, "inetrc"),
+    ok = file:write_file(Inetrc, inetrc(Side)),
+    Name = lists:concat(["weir_conformance_", Side, "_", os:getpid()]),
+    Output = weir_conformance_program:run(
+        filename:join([code:root_dir(), "bin", "erl"]),
+        ["-noinput", "-sname", Name, "-pa", Suites, "-s", ?MODULE_STRING, "main", "-extra", Suites, Logs, Events] ++
+            [atom_to_list(Suite) | [atom_to_list(Case) || Cases =/= all, Case <- Cases]],
+        #{env => [{"ERL_LIBS", libraries()}, {"ERL_INETRC", Inetrc}], cd => Logs, limit => Limit}
+    ),
+    ok = file:write_file(filename:join(Logs, "console"), element(2, Output)),
+    results(Events, Output).
+
+inetrc(stock) -> "";
+inetrc(weir) -> "{tcp, weir_tcp}.\n".
+
+%% Where the applications of this tree are: also the nodes that a suite starts find them there.
+libraries() ->
+    Ours = filename:dirname(filename:absname(code:lib_dir(weir_conformance))),
+    case os:getenv("ERL_LIBS") of
+        false -> Ours;
+        Others -> Ours ++ ":" ++ Others
+    end.
+
+%% @doc What the node does: runs the suite and halts. Weir is started before, since suites count descriptors, and its
+%% pollsets have some.
+-spec main() -> no_return().
+main() ->
+    [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
+    case inet_db:tcp_module() of
+        weir_tcp -> {ok, _} = application:ensure_all_started(weir);
+        _ -> ok
+    end,
+    Result = ct:run_test([
+        {dir, Suites},
+        {suite, [list_to_atom(Suite)]},
+        {logdir, Logs},
+        {auto_compile, false},
+        {basic_html, true},
+        {ct_hooks, [{weir_conformance_hook, {Events, [list_to_atom(Case) || Case <- Cases]}}]}
+    ]),
+    io:format("~tp~n", [Result]),
+    %% What a suite has left unsent would otherwise keep the node for ever.
+    halt(0, [{flush, false}]).
+
+results(File, Output) ->
+    {ok, Events} = file:consult(File),
+    Results = lists:foldl(fun note/2, #{}, Events),
+    maps:map(fun(_Case, Result) -> ended(Result, Output) end, Results).
+
+note({started, {_Suite, Case}}, Results) ->
+    Results#{Case => #{result => unknown, reason => "", ms => 0, on_weir => 0, elsewhere => 0}};
+note({ended, {_Suite, Case}, Took, OnWeir, Elsewhere}, Results) ->
+    #{Case := Result} = Results,
+    Results#{Case := Result#{result := passed, ms := Took, on_weir := OnWeir, elsewhere := Elsewhere}};
+note({Result, {_Suite, Case}, Reason}, Results) ->
+    Before = maps:get(Case, Results, #{ms => 0, on_weir => 0, elsewhere => 0}),
+    Results#{Case => Before#{result => Result, reason => Reason}}.
+
+%% A case that never ended took the node with it, or all the time there was.
+ended(Result = #{result := unknown}, {timeout, _}) -> Result#{result := failed, reason := "did not end in time"};
+ended(Result = #{result := unknown}, {ok, _, Status}) ->
+    Result#{result := failed, reason := lists:concat(["the node ended with status ", Status])};
+ended(Result, _Output) -> Result.

@@ -1,0 +1,63 @@
+%% @doc A program of the operating system, run to its end.
+-module(weir_conformance_program).
+
+-export([run/3]).
+
+-export_type([settings/0]).
+
+-type settings() :: #{
+    env => [{Name :: string(), Value :: string() | false}],
+    cd => file:filename(),
+    limit => timeout()
+}.
+%% The environment on top of ours, the directory, and after how many milliseconds the program is killed.
+
+%% @doc Runs a program, which is looked for on PATH, and gives its output and exit status, or what it had said when its
+%% time was up.
+-spec run(string(), [string()], settings()) -> {ok, Output :: binary(), Status :: integer()} | {timeout, Output :: binary()}.
+run(Program, Arguments, Settings) ->
+    case os:find_executable(Program) of
+        false -> error({not_found, Program});
+        Path -> start(Path, Arguments, Settings)
+    end.
+
+start(Path, Arguments, Settings) ->
+    Port = open_port({spawn_executable, Path}, [
+        {args, Arguments},
+        {env, maps:get(env, Settings, [])},
+        {cd, maps:get(cd, Settings, ".")},
+        binary,
+        exit_status,
+        stderr_to_stdout,
+        hide
+    ]),
+    Deadline =
+        case maps:get(limit, Settings, infinity) of
+            infinity -> infinity;
+            Limit -> erlang:monotonic_time(millisecond) + Limit
+        end,
+    collect(Port, Deadline, []).
+
+collect(Port, Deadline, Output) ->
+    receive
+        {Port, {data, Data}} -> collect(Port, Deadline, [Output | Data]);
+        {Port, {exit_status, Status}} -> {ok, iolist_to_binary(Output), Status}
+    after left(Deadline) ->
+        kill(Port),
+        {timeout, iolist_to_binary(Output)}
+    end.
+
+left(infinity) -> infinity;
+left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+
+kill(Port) ->
+    case erlang:port_info(Port, os_pid) of
+        {os_pid, Pid} -> _ = os:cmd("kill -9 " ++ integer_to_list(Pid));
+        undefined -> ok
+    end,
+    try
+        true = port_close(Port),
+        ok
+    catch
+        error:badarg -> ok
+    end.
