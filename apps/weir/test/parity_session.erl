@@ -166,7 +166,9 @@ is_different({send, Data}, _Process, Session) ->
     iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
 is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
     %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
-    map_size(Waiting) > 0 orelse not is_whole(option(packet, Session), Data);
+    Packet = option(packet, Session),
+    map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
+        (Packet =/= raw andalso byte_size(Data) > option(buffer, Session));
 is_different({give_to, _}, Process, Session) ->
     %% "`controlling_process` by an owner that has not seen all messages"
     {messages, Messages} = process_info(Process, messages),

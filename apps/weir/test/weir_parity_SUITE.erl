@@ -82,6 +82,17 @@ sequences() ->
                 {peer, {send, <<1, 0>>}},
                 {a, {setopts, [{active, true}]}}
             ]}},
+        {a_closed_socket_takes_options,
+            {accepted, [{packet, line}, {buffer, 1460}, {exit_on_close, false}], [
+                {a, {send, <<0>>}},
+                {peer, close},
+                {a, {send, <<0>>}},
+                {a, {send, <<0>>}},
+                {a, {setopts, [{exit_on_close, true}]}},
+                {a, {setopts, [{packet, raw}]}},
+                {a, {getopts, [packet, active]}},
+                {a, {setopts, [{active, false}]}}
+            ]}},
         {a_message_for_ports_goes_with_the_socket,
             {accepted, [{packet, 4}, {buffer, 1460}, {deliver, port}], [{peer, {send, <<0:32>>}}, {a, {give_to, b}}]}},
         {a_send_after_shutdown,

@@ -200,10 +200,14 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             _ => apply(socket, setting)?,
         }
     }
-    // What waits may be a packet of the new type; a closed socket tells so whenever it is asked.
-    let asked = settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_)));
     let changed = !socket.options.active.is_same_kind(active);
-    if socket.is_active() && (changed || socket.options.packet != packet || (asked && socket.state == State::Closed)) {
+    let news = match socket.state {
+        // A closed socket tells so whenever it is asked.
+        State::Closed => settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_))),
+        // What waits may be a packet of the new type.
+        _ => changed || socket.options.packet != packet,
+    };
+    if news && socket.is_active() {
         activate(env, socket, changed, work);
     }
     Ok(())
