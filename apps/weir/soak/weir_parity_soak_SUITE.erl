@@ -21,7 +21,7 @@ end_per_suite(_Config) ->
     ok.
 
 weir_agrees_with_stock(_Config) ->
-    [] = prop_parity:search([], [{tcp_module, weir_tcp}], sequences()).
+    [] = prop_parity:search([], [{tcp_module, weir_tcp}], how_many()).
 
-sequences() ->
+how_many() ->
     list_to_integer(os:getenv("WEIR_SOAK_SEQUENCES", integer_to_list(?SEQUENCES))).

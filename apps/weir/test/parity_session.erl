@@ -154,7 +154,8 @@ is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiti
 
 is_different({recv, Length, Timeout}, Process, Session) ->
     %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
-    (Length =:= 0 andalso Timeout =:= 0 andalso byte_size(undelivered(Session)) > option(buffer, Session)) orelse
+    (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
+        byte_size(undelivered(Session)) > 0) orelse
         is_different({recv_waiting, Length}, Process, Session);
 is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
     %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
@@ -240,7 +241,8 @@ has_begun(Packet, Data) ->
         {ok, _, Rest} -> has_begun(Packet, Rest);
         {more, undefined} -> false;
         {more, _} -> true;
-        {error, _} -> false
+        %% What was read of a bad packet is thrown away, and nobody knows where the next begins.
+        {error, _} -> true
     end.
 
 step(finally, Session) ->

@@ -34,9 +34,9 @@ weir_agrees_with_stock(_Config) ->
 
 %% What was different once.
 known_sequences(_Config) ->
-    [] = [{Name, Result} || {Name, Sequence} <- sequences(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
+    [] = [{Name, Result} || {Name, Sequence} <- known(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
 
-sequences() ->
+known() ->
     [
         {an_option_that_listen_does_not_take, {accepted, [{buffer, 1460}, {line_delimiter, 10}], []}},
         {watermarks_that_cross,
