@@ -45,11 +45,11 @@ agree(Sequence, One, Other) ->
         _ -> compare(Sequence, One, Other, ?PATIENT)
     end.
 
-compare(Sequence, One, Other, Patience) ->
+compare(Sequence = {_, Options, _}, One, Other, Patience) ->
     first_difference(
         parity_session:observe(Sequence, One, Patience),
         parity_session:observe(Sequence, Other, Patience),
-        []
+        [{{opening, Options}, [], []}]
     ).
 
 first_difference(Same, Same, _Before) ->
@@ -74,8 +74,8 @@ is_known(Observed = {Step, One, Same}, {Step, Other, Same}, Before) ->
         {Name, _} when Name =/= peer ->
             is_cut([Observed | Before]) andalso is_known_result(lists:last(One), lists:last(Other));
         _ ->
-            %% "a bad packet, at the peer"
-            lists:any(fun has_bad_packet/1, [Observed | Before])
+            %% "a socket with packets that closes, at the peer"
+            lists:any(fun has_packets/1, Before) andalso is_same_data(One, Other)
     end;
 is_known(_, _, _) ->
     false.
@@ -102,14 +102,24 @@ is_cut(Observation) ->
         Observation
     ).
 
-has_bad_packet({_, Results, Mailboxes}) ->
-    Messages = lists:append([Mailbox || {_, Mailbox} <- Mailboxes]),
-    lists:member({tcp_error, socket, emsgsize}, Messages) orelse
-        (is_list(Results) andalso lists:any(fun is_refused/1, Results)).
+has_packets({{Name, Call}, _, _}) ->
+    Options =
+        case Call of
+            {setopts, Given} -> Given;
+            _ when Name =:= opening -> Call;
+            _ -> []
+        end,
+    [] =/= [Packet || {packet, Packet} <- Options, Packet =/= raw, Packet =/= 0];
+has_packets(_) ->
+    false.
 
-is_refused({error, emsgsize}) -> true;
-is_refused({_Name, {error, emsgsize}}) -> true;
-is_refused(_) -> false.
+%% What the peer got, whatever it then found; or what it was told of a send.
+is_same_data([{Data, _} | _], [{Data, _} | _]) when is_binary(Data) -> true;
+is_same_data([One | _], [Other | _]) -> is_told(One) andalso is_told(Other);
+is_same_data(_, _) -> false.
+
+is_told(Result) ->
+    lists:member(Result, [ok, {error, closed}, {error, econnreset}, {error, enotconn}, {error, epipe}]).
 
 is_known_result({ok, One}, {ok, Other}) when not is_tuple(One), not is_tuple(Other) ->
     is_beginning(One, Other) orelse is_beginning(Other, One);
