@@ -443,7 +443,14 @@ settle(Session = #session{patience = Patience}) ->
 
 is_carried(#session{socket = Socket, peer = Peer}) ->
     {One, Other} = Sights = {parity_wire:look(Socket), parity_wire:look(Peer)},
-    {parity_wire:is_carried(One, Other), Sights}.
+    {parity_wire:is_carried(One, Other) andalso not has_pending(Socket), Sights}.
+
+%% What `delay_send' holds back is still to go.
+has_pending(Socket) ->
+    case inet:getstat(Socket, [send_pend]) of
+        {ok, [{send_pend, Pending}]} -> Pending > 0;
+        {error, _} -> false
+    end.
 
 %% Nothing is there, or nobody wants it; and who was answered has returned.
 is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->

@@ -4,7 +4,7 @@
 
 -include_lib("proper/include/proper.hrl").
 
--export([prop_agree/2, search/3, agree/3]).
+-export([prop_agree/2, search/3, repeat/3, agree/3]).
 
 %% A difference counts if it is there again when everything is given more time.
 -define(HURRIED, 1).
@@ -12,6 +12,9 @@
 
 %% How many search at a time.
 -define(SEARCHERS, 8).
+
+%% How large sequences become that are the same each time: as in a search.
+-define(SIZE, 42).
 
 %% The property for two backends, each given by the options that choose it.
 -spec prop_agree([gen_tcp:option()], [gen_tcp:option()]) -> proper:test().
@@ -35,6 +38,29 @@ found({Pid, Monitor}, One, Other) ->
         {'DOWN', Monitor, process, Pid, {searched, [Sequence]}} -> [{Sequence, agree(Sequence, One, Other)}];
         {'DOWN', Monitor, process, Pid, Reason} -> [{no_sequence, Reason}]
     end.
+
+%% Runs so many sequences that are the same each time, several at a time. Returns those that differ, as they are.
+-spec repeat([gen_tcp:option()], [gen_tcp:option()], pos_integer()) -> [{parity_sequence:sequence(), term()}].
+repeat(One, Other, Sequences) ->
+    Repeaters = [
+        spawn_monitor(fun() -> exit({repeated, repeat(One, Other, First, Sequences)}) end)
+     || First <- lists:seq(1, ?SEARCHERS)
+    ],
+    lists:append([
+        receive
+            {'DOWN', Monitor, process, Pid, {repeated, Differing}} -> Differing;
+            {'DOWN', Monitor, process, Pid, Reason} -> [{no_sequence, Reason}]
+        end
+     || {Pid, Monitor} <- Repeaters
+    ]).
+
+repeat(One, Other, First, Last) ->
+    [
+        {Sequence, Result}
+     || Seed <- lists:seq(First, Last, ?SEARCHERS),
+        {ok, Sequence} <- [proper_gen:pick(parity_sequence:sequence(), 1 + Seed rem ?SIZE, {0, 0, Seed})],
+        (Result = agree(Sequence, One, Other)) =/= true
+    ].
 
 %% Whether the sequence is seen the same on both; if not, where first: the step,
 %% and what was seen on each.
