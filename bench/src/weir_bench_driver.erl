@@ -31,6 +31,9 @@ command(#{load := Load, connections := Connections} = Run, #{port := Port, pid :
     ] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
         ["--size=64" || Load =:= echo orelse Load =:= proxy] ++
+        [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
+        ["--tls" || #{tls := true} <- [Run]] ++
+        ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
         ["--backend=" ++ integer_to_list(Backend) || Load =:= proxy].
 
 at_a_time(accept) -> "--concurrency";

@@ -40,12 +40,14 @@ json(#{scenarios := Scenarios} = Record) ->
     ).
 
 json_scenario(Scenario, Results) ->
-    (maps:with([name, title, server, load, connections, busy, warmup, duration], Scenario))#{
+    Settings = [name, title, server, load, connections, packet, tls, rate, busy, warmup, duration],
+    (maps:with(Settings, Scenario))#{
         contestants => [
             (maps:with([title, backend, active, connections], Contestant))#{
                 metrics => weir_bench_sample:summary(samples(Measurements)),
                 errors => errors(Measurements),
-                failures => failures(Measurements)
+                failures => failures(Measurements),
+                skipped => skipped(Measurements)
             }
          || {Contestant, Measurements} <- Results
         ]
@@ -130,7 +132,8 @@ note(Name, Measurements) ->
             0 -> "";
             Errors -> ["\n", Name, ": ", weir_bench_table:number(Errors), " errors.\n"]
         end,
-        [["\n", Name, ": failed, ", Failure, "\n"] || Failure <- lists:usort(failures(Measurements))]
+        [["\n", Name, ": failed, ", Failure, "\n"] || Failure <- lists:usort(failures(Measurements))],
+        [["\n", Name, ": skipped, ", Reason, "\n"] || Reason <- lists:usort(skipped(Measurements))]
     ].
 
 verdicts(#{scenarios := Scenarios}) ->
@@ -147,7 +150,7 @@ verdicts(#{scenarios := Scenarios}) ->
     end).
 
 %% @doc The median of a metric over some measurements of the same, or `unknown' if none has it.
--spec median(weir_bench_sample:metric(), [{ok, weir_bench_sample:sample()} | {error, binary()}]) ->
+-spec median(weir_bench_sample:metric(), [{ok, weir_bench_sample:sample()} | {skipped | error, binary()}]) ->
     {ok, number()} | unknown.
 median(Metric, Measurements) ->
     case weir_bench_sample:summary(samples(Measurements)) of
@@ -160,3 +163,5 @@ samples(Measurements) -> [Sample || {ok, Sample} <- Measurements].
 errors(Measurements) -> lists:sum([Errors || #{errors := Errors} <- samples(Measurements)]).
 
 failures(Measurements) -> [Reason || {error, Reason} <- Measurements].
+
+skipped(Measurements) -> [Reason || {skipped, Reason} <- Measurements].

@@ -8,7 +8,7 @@
 
 %% For each contestant of a scenario, in its order: what was measured, or why not, the first round first.
 -type results() :: [{weir_bench_scenarios:contestant(), [result()]}].
--type result() :: {ok, weir_bench_sample:sample()} | {error, binary()}.
+-type result() :: {ok, weir_bench_sample:sample()} | {skipped | error, binary()}.
 
 %% @doc Runs a scenario. `Before' is told each measurement before it is taken: the contestant and the round, from 1.
 %% `After' is given the results so far after each.
@@ -32,6 +32,12 @@ run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
         Turns
     ).
 
+measure(#{needs := Application} = Run, Cores) ->
+    %% The servers run on our own emulator, and find what we find.
+    case code:where_is_file(atom_to_list(Application) ++ ".app") of
+        non_existing -> {skipped, <<(atom_to_binary(Application))/binary, " is not installed">>};
+        _ -> measure(maps:remove(needs, Run), Cores)
+    end;
 measure(Run, Cores) ->
     Backend = free_port(),
     case weir_bench_server:start(Run, Cores, Backend) of

@@ -17,7 +17,9 @@
     | cpu_us_per_request
     | cpu_s_per_minute
     | bytes_per_connection
-    | core_percent.
+    | core_percent
+    | bytes_per_s
+    | bytes_per_cpu_s.
 
 %% One measurement. A metric that the load does not have is absent.
 -type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
@@ -42,7 +44,9 @@ paths() ->
         {cpu_us_per_request, [<<"server">>, <<"cpu_us_per_request">>]},
         {ticks_per_s, [<<"ticks_per_s">>]},
         {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
-        {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]}
+        {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]},
+        {bytes_per_s, [<<"bytes_per_s">>]},
+        {bytes_per_cpu_s, [<<"server">>, <<"bytes_per_cpu_s">>]}
     ].
 
 at([], Value) -> {ok, Value};
@@ -80,11 +84,15 @@ title(p99_us) -> <<"p99 µs"/utf8>>;
 title(cpu_us_per_request) -> <<"CPU µs/request"/utf8>>;
 title(cpu_s_per_minute) -> <<"CPU s/minute">>;
 title(bytes_per_connection) -> <<"bytes/connection">>;
-title(core_percent) -> <<"% of a core">>.
+title(core_percent) -> <<"% of a core">>;
+title(bytes_per_s) -> <<"GB/s">>;
+title(bytes_per_cpu_s) -> <<"GB/CPU s">>.
 
 %% @doc A value of a metric, to the digit that means something.
 -spec format(metric(), number()) -> iodata().
 format(Metric, Value) when Metric =:= cpu_us_per_request; Metric =:= cpu_s_per_minute; Metric =:= core_percent ->
     io_lib:format("~.2f", [float(Value)]);
+format(Metric, Value) when Metric =:= bytes_per_s; Metric =:= bytes_per_cpu_s ->
+    io_lib:format("~.2f", [Value / 1.0e9]);
 format(_Metric, Value) ->
     weir_bench_table:number(round(Value)).

@@ -19,8 +19,16 @@
     name := name(),
     title := binary(),
     %% The example, and the command of the driver.
-    server := echo | proxy | ehttpd | accept | game,
-    load := echo | proxy | http | accept | game | idle,
+    server := echo | proxy | ehttpd | accept | game | tls_echo | file_httpd | chargen | discard | cowboy_hello,
+    load := echo | proxy | http | accept | game | idle | download | upload,
+    %% Of echo: messages are packets.
+    packet => 4 | line,
+    %% Of echo: through TLS.
+    tls => boolean(),
+    %% Of echo: messages a second over all connections, at random; as fast as replies come unless given.
+    rate => pos_integer(),
+    %% An application that is no part of OTP. Where it is not installed the scenario is skipped.
+    needs => atom(),
     %% For the load `accept': how many connections are in the making at a time.
     connections := pos_integer(),
     %% Connections opened a second, so that what happens at intervals is spread over them.
@@ -55,6 +63,7 @@
 }.
 
 -define(REQUESTS, [requests_per_s, p50_us, p99_us, cpu_us_per_request]).
+-define(BYTES, [bytes_per_s, bytes_per_cpu_s]).
 
 %% @doc The full matrix.
 -spec all() -> [scenario()].
@@ -73,9 +82,34 @@ all() ->
                 metrics => [p50_us, p99_us, requests_per_s],
                 contestants => otp_and_weir(once)
             },
+            packets(4, <<"echo, packets of 64 bytes, {packet, 4}, 100 connections">>),
+            packets(line, <<"echo, lines of 64 bytes, {packet, line}, 100 connections">>),
+            (requests(tls_echo, echo, 100))#{
+                name => 'tls-100',
+                title => <<"echo through TLS 1.3, 64 bytes, 100 connections">>,
+                tls => true,
+                contestants => otp_and_weir(once)
+            },
+            (requests(echo, echo, 10000))#{
+                name => 'random-10000',
+                title => <<"echo, 64 bytes, 10,000 connections that send at random, 20,000 messages a second in all">>,
+                rate => 20000,
+                contestants => otp_and_weir(once) ++ [reference()]
+            },
             serving(proxy, 100),
             serving(ehttpd, 100),
             serving(ehttpd, 1000),
+            cowboy(100),
+            cowboy(1000),
+            (requests(file_httpd, http, 8))#{
+                name => sendfile,
+                title => <<"1 MiB by file:sendfile, 8 connections">>,
+                contestants => [plainly(Backend) || Backend <- [inet, socket, weir]] ++ [reference()]
+            },
+            bulk(download, chargen, <<"one connection, the server sends 64 KiB at a time">>,
+                [plainly(Backend) || Backend <- [inet, socket, weir]]),
+            bulk(upload, discard, <<"one connection, the server receives with default options">>,
+                otp_and_weir(once) ++ otp_and_weir(false)),
             #{
                 name => accept,
                 title => <<"connect, one request, one reply, close; 50 at a time">>,
@@ -168,6 +202,36 @@ serving(Server, Connections) ->
         contestants => otp_and_weir(once) ++ [reference()]
     }.
 
+packets(Type, Title) ->
+    (requests(echo, echo, 100))#{
+        name => list_to_atom(lists:concat(["packet-", Type])),
+        title => Title,
+        packet => Type,
+        contestants => otp_and_weir(once) ++ [reference()]
+    }.
+
+%% ranch wants its own options first, where the `socket' backend would have to be chosen.
+cowboy(Connections) ->
+    (requests(cowboy_hello, http, Connections))#{
+        name => list_to_atom("cowboy-" ++ integer_to_list(Connections)),
+        title => iolist_to_binary(["Cowboy's hello world, ", count(Connections)]),
+        needs => cowboy,
+        contestants => [plainly(inet), plainly(weir), reference()]
+    }.
+
+bulk(Load, Server, Title, Contestants) ->
+    #{
+        name => Load,
+        title => Title,
+        server => Server,
+        load => Load,
+        connections => 1,
+        warmup => 500,
+        duration => 3000,
+        metrics => ?BYTES,
+        contestants => Contestants ++ [reference()]
+    }.
+
 requests(Server, Load, Connections) ->
     #{
         name => list_to_atom(atom_to_list(Server) ++ "-" ++ integer_to_list(Connections)),
@@ -190,6 +254,10 @@ otp_and_weir(Active) ->
 contestant(Backend, Active) ->
     Mode = case Active of false -> "passive"; _ -> io_lib:format("~p", [Active]) end,
     #{title => iolist_to_binary([atom_to_list(Backend), " ", Mode]), backend => Backend, active => Active}.
+
+%% A server that has its own way to receive, or does not.
+plainly(Backend) ->
+    #{title => atom_to_binary(Backend), backend => Backend}.
 
 reference() ->
     #{title => <<"native">>, backend => reference}.

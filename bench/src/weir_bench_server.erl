@@ -33,20 +33,24 @@ stop(#{program := Program}) ->
     weir_bench_program:stop(Program).
 
 command(#{backend := reference, server := Server}, Backend) ->
-    [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | to(Server, Backend)];
+    [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Server, Backend)];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
     [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", "1"] ++
         ["--backend", atom_to_list(Kind)] ++
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
         ["--busy=" ++ integer_to_list(Busy) || #{busy := Busy} <- [Run]] ++
-        to(Server, Backend).
+        [lists:concat(["--packet=", Packet]) || #{packet := Packet} <- [Run]] ++
+        works_on(Server, Backend).
 
 reference(proxy) -> relay;
 reference(ehttpd) -> http;
+reference(cowboy_hello) -> http;
+reference(file_httpd) -> file;
 reference(Same) -> Same.
 
-to(proxy, Backend) -> ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
-to(_, _Backend) -> [].
+works_on(proxy, Backend) -> ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
+works_on(file_httpd, _Backend) -> ["--file", weir_bench_tree:mebibyte()];
+works_on(_, _Backend) -> [].
 
 %% The leash tells the pid of what it started, first of all. That of an example is the shell that waits for the
 %% emulator, which tells its own once it is ready.

@@ -14,7 +14,8 @@
 -type relation() :: ratio_at_least | ratio_at_most | difference_at_most.
 
 %% @doc The targets of an OTP release, beside what was measured: `Median' tells the median of a metric for a contestant,
-%% by its title, in a scenario. Targets are set for releases 25 and 29, for others there is none.
+%% by its title, in a scenario. Targets are set for releases 25 and 29, some for one of them;
+%% for others there is none.
 -spec check(Release :: string(), Median) -> [verdict()] when
     Median :: fun(
         (weir_bench_scenarios:name(), Contestant :: binary(), weir_bench_sample:metric()) -> {ok, number()} | unknown
@@ -22,7 +23,7 @@
 check(Release, Median) ->
     [
         verdict(Title, Relation, Limit, Median(Scenario, Weir, Metric), Median(Scenario, Stock, Metric))
-     || {Title, Scenario, Metric, Weir, Stock, Relation, Limits} <- targets(), {For, Limit} <- Limits, For =:= Release
+     || {Title, Scenario, Metric, Weir, Stock, Relation, Limits} <- targets(), {For, Limit} <- Limits, For =:= Release, Limit =/= none
     ].
 
 verdict(Title, Relation, Limit, {ok, Weir}, {ok, Stock}) when Stock > 0; Relation =:= difference_at_most ->
@@ -41,6 +42,8 @@ measured(_Ratio, Weir, Stock) -> Weir / Stock.
 
 targets() ->
     Once = {<<"weir once">>, <<"inet once">>},
+    Passive = {<<"weir passive">>, <<"inet passive">>},
+    Plainly = {<<"weir">>, <<"inet">>},
     [
         target(<<"echo, 100 connections: requests/s">>, 'echo-100', requests_per_s, Once, ratio_at_least, 2.2, 1.4),
         target(<<"echo, 1,000 connections: requests/s">>, 'echo-1000', requests_per_s, Once, ratio_at_least, 2.4, 1.5),
@@ -53,7 +56,7 @@ targets() ->
         ),
         target(
             <<"accept: server CPU per connection">>, accept, cpu_us_per_request,
-            {<<"weir passive">>, <<"inet passive">>}, ratio_at_most, 0.5, 0.6
+            Passive, ratio_at_most, 0.5, 0.6
         ),
         target(
             <<"game, 10,000 connections: server CPU">>, game, cpu_s_per_minute,
@@ -63,8 +66,36 @@ targets() ->
         target(
             <<"10,000 idle connections: CPU over an empty stock node, % of a core">>, idle, core_percent,
             {<<"weir once">>, <<"inet, 1 connection">>}, difference_at_most, 0.2, 0.2
-        )
-    ].
+        ),
+        target(
+            <<"{packet, 4}, 100 connections: requests/s">>, 'packet-4', requests_per_s, Once, ratio_at_least, 2.0, 1.5
+        ),
+        target(
+            <<"{packet, line}, 100 connections: requests/s">>, 'packet-line', requests_per_s, Once, ratio_at_least,
+            2.0, 1.5
+        ),
+        target(
+            <<"Cowboy, 100 connections: requests/s">>, 'cowboy-100', requests_per_s, Plainly, ratio_at_least, none, 1.9
+        ),
+        target(
+            <<"Cowboy, 1,000 connections: requests/s">>, 'cowboy-1000', requests_per_s, Plainly, ratio_at_least,
+            none, 1.75
+        ),
+        target(<<"TLS, 100 connections: requests/s">>, 'tls-100', requests_per_s, Once, ratio_at_least, 1.0, 1.0),
+        target(<<"sendfile of 1 MiB: requests/s">>, sendfile, requests_per_s, Plainly, ratio_at_least, 1.0, 1.0)
+    ] ++
+        [
+            target(
+                <<Way/binary, ": ", (weir_bench_sample:title(Metric))/binary>>, Scenario, Metric, Contestants,
+                ratio_at_least, 1.0, 1.0
+            )
+         || {Way, Scenario, Contestants} <- [
+                {<<"the server sends 64 KiB at a time">>, download, Plainly},
+                {<<"the server receives, {active, once}">>, upload, Once},
+                {<<"the server receives, passive">>, upload, Passive}
+            ],
+            Metric <- [bytes_per_s, bytes_per_cpu_s]
+        ].
 
 target(Title, Scenario, Metric, {Weir, Stock}, Relation, On25, On29) ->
     {Title, Scenario, Metric, Weir, Stock, Relation, [{"25", On25}, {"29", On29}]}.

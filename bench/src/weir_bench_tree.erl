@@ -2,8 +2,11 @@
 -module(weir_bench_tree).
 
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
+-export([mebibyte/0]).
 -export([missing/0]).
 -export([commit/0]).
+
+-define(MEBIBYTE, 1048576).
 
 %% @doc The command line.
 -spec weir() -> file:filename().
@@ -24,6 +27,19 @@ driver() -> native("weir-drive").
 %% @doc Where measurements are recorded.
 -spec results() -> file:filename().
 results() -> path(["bench", "results"]).
+
+%% @doc A file of 1 MiB, made when it is first asked for, beside what is built.
+-spec mebibyte() -> file:filename().
+mebibyte() ->
+    File = path(["_build", "bench", "mebibyte"]),
+    case filelib:file_size(File) of
+        ?MEBIBYTE ->
+            File;
+        _ ->
+            ok = filelib:ensure_dir(File),
+            ok = file:write_file(File, binary:copy(<<"m">>, ?MEBIBYTE)),
+            File
+    end.
 
 %% @doc What must be built before anything can be measured, as a message; empty if nothing is missing.
 -spec missing() -> iodata().

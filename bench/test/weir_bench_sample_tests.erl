@@ -32,6 +32,18 @@ the_figures_of_a_report_test() ->
         weir_bench_sample:from_report(Report)
     ).
 
+the_figures_of_a_report_of_bytes_test() ->
+    Report = #{
+        <<"duration_s">> => 2.0,
+        <<"bytes_per_s">> => 1.0e9,
+        <<"errors">> => #{},
+        <<"server">> => #{<<"cpu_s">> => 1.0, <<"bytes_per_cpu_s">> => 2.0e9}
+    },
+    ?assertEqual(
+        #{metrics => #{bytes_per_s => 1.0e9, bytes_per_cpu_s => 2.0e9, core_percent => 50.0}, errors => 0},
+        weir_bench_sample:from_report(Report)
+    ).
+
 a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
     Metrics = [#{p50_us => 3}, #{p50_us => 1, p99_us => 9}, #{p50_us => 2}],
     Samples = [#{metrics => Of, errors => 0} || Of <- Metrics],
@@ -51,6 +63,7 @@ formats_test_() ->
             {requests_per_s, 103000.4, "103,000"},
             {p50_us, 92.4, "92"},
             {cpu_us_per_request, 12, "12.00"},
-            {core_percent, 0.1234, "0.12"}
+            {core_percent, 0.1234, "0.12"},
+            {bytes_per_s, 1234567890.1, "1.23"}
         ]
     ].

@@ -1,5 +1,5 @@
-%% HTTP servers of others, unchanged, before real clients: on OTP's sockets and on Weir's the same bytes. Each server runs
-%% in a VM of its own.
+%% HTTP servers of others, unchanged, before real clients: on OTP's sockets and on Weir's the same bytes. Each server
+%% runs in a VM of its own.
 -module(weir_with_http_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -146,7 +146,8 @@ a_client_goes_away_within_its_request(Config) ->
     [
         begin
             Socket = connect(Config),
-            ok = gen_tcp:send(Socket, ["POST ", path(sum, Config), " HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx"]),
+            Begun = ["POST ", path(sum, Config), " HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nx"],
+            ok = gen_tcp:send(Socket, Begun),
             ok = inet:setopts(Socket, [{linger, {Reset, 0}}]),
             ok = gen_tcp:close(Socket)
         end

@@ -1,4 +1,5 @@
-%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS, draining.
+%% What Cowboy and ranch do beyond plain HTTP, on OTP's sockets and on Weir's: WebSocket, the PROXY header, TLS,
+%% draining.
 -module(weir_with_ranch_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -129,7 +130,7 @@ a_listener_is_drained(Config) ->
     Port = start(Config),
     Socket = websocket(Port),
     ok = ranch:suspend_listener(?MODULE),
-    ?assertEqual({error, econnrefused}, connect(Port)),
+    ?assertMatch({error, _}, connect(Port)),
     ok = gen_tcp:send(Socket, frame(2, <<"still there">>)),
     ?assertEqual({2, <<"still there">>}, receive_frame(Socket)),
     Self = self(),

@@ -238,13 +238,13 @@ the_client_shows_its_certificate(Config) ->
 a_client_without_certificate_is_refused(Config) ->
     {Listener, Port} = listen(Config, [{verify, verify_peer}, {fail_if_no_peer_cert, true}]),
     Accepting = handshake(Listener),
-    %% TLS 1.3 tells the client later than the end of its handshake.
+    %% TLS 1.3 tells the client later than the end of its handshake, if the end of the connection is not faster.
     Answer =
         case ssl:connect(?LOCALHOST, Port, anonymous(Config), ?PATIENCE) of
             {ok, Client} -> ssl:recv(Client, 1, ?PATIENCE);
             Error -> Error
         end,
-    ?assertMatch({error, {tls_alert, {_, _}}}, Answer),
+    ?assertMatch({error, _}, Answer),
     ?assertMatch({error, {tls_alert, {_, _}}}, await(Accepting)),
     close([Listener]).
 
@@ -385,7 +385,8 @@ openssl_resumes_its_session(Config) ->
     {_, First} = s_client(Config, Port, ["-ign_eof", "-sess_out", Session], <<>>),
     {_, Second} = s_client(Config, Port, ["-ign_eof", "-sess_in", Session], <<>>),
     [?assertNotEqual(nomatch, binary:match(Output, <<"hello">>)) || Output <- [First, Second]],
-    ?assertEqual({nomatch, false}, {binary:match(First, <<"Reused, TLS">>), binary:match(Second, <<"Reused, TLS">>) =:= nomatch}),
+    ?assertEqual(nomatch, binary:match(First, <<"Reused, TLS">>)),
+    ?assertNotEqual(nomatch, binary:match(Second, <<"Reused, TLS">>)),
     [ok, ok] = await(Serving),
     close([Listener]).
 

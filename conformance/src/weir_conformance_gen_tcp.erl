@@ -26,19 +26,40 @@
 -define(COUNTERS, {?MODULE, counters}).
 -define(ON_WEIR, 1).
 -define(ELSEWHERE, 2).
+%% Tells the nodes that a suite starts, which inherit the environment, where to count.
+-define(COUNTING_NODE, "WEIR_CONFORMANCE_NODE").
 
-%% @doc Starts counting in this node. Elsewhere nothing is counted.
+%% @doc Starts counting, of what this node asks for and the nodes that it starts from now on.
 -spec start_counting() -> ok.
 start_counting() ->
-    persistent_term:put(?COUNTERS, counters:new(2, [])).
+    Counters = counters:new(2, []),
+    persistent_term:put(?COUNTERS, Counters),
+    true = register(?MODULE, spawn(fun() -> count_for_others(Counters) end)),
+    true = os:putenv(?COUNTING_NODE, atom_to_list(node())),
+    ok.
+
+count_for_others(Counters) ->
+    receive
+        {count, Server} -> counters:add(Counters, Server, 1)
+    end,
+    count_for_others(Counters).
+
+count(Server) ->
+    case {persistent_term:get(?COUNTERS, undefined), os:getenv(?COUNTING_NODE)} of
+        {undefined, false} ->
+            ok;
+        {undefined, Node} ->
+            {?MODULE, list_to_atom(Node)} ! {count, Server},
+            ok;
+        {Counters, _} ->
+            counters:add(Counters, Server, 1)
+    end.
 
 %% @doc How many sockets have been asked for since: those of Weir, and all others.
 -spec counts() -> {OnWeir :: non_neg_integer(), Elsewhere :: non_neg_integer()}.
 counts() ->
-    case persistent_term:get(?COUNTERS, undefined) of
-        undefined -> {0, 0};
-        Counters -> {counters:get(Counters, ?ON_WEIR), counters:get(Counters, ?ELSEWHERE)}
-    end.
+    Counters = persistent_term:get(?COUNTERS),
+    {counters:get(Counters, ?ON_WEIR), counters:get(Counters, ?ELSEWHERE)}.
 
 %%% gen_tcp.
 
@@ -83,12 +104,6 @@ of_family(inet_tcp) -> weir_tcp;
 of_family(inet6_tcp) -> weir_tcp6;
 of_family(local_tcp) -> weir_local;
 of_family(Module) -> Module.
-
-count(Server) ->
-    case persistent_term:get(?COUNTERS, undefined) of
-        undefined -> ok;
-        Counters -> counters:add(Counters, Server, 1)
-    end.
 
 %%% What is known of a port, in terms of inet where the socket is none.
 

@@ -14,12 +14,12 @@
 
 -type event() ::
     {started, case_name()}
-    | {ended, case_name(), Milliseconds :: non_neg_integer(), OnWeir :: non_neg_integer(), Elsewhere :: non_neg_integer()}
+    | {ended, case_name(), OnWeir :: non_neg_integer(), Elsewhere :: non_neg_integer()}
     | {failed, case_name(), Reason :: string()}
     | {skipped, case_name(), Reason :: string()}.
 %% A case that has ended has passed unless it failed or was skipped; one that has not took the node with it.
 
--record(state, {file :: file:filename(), only :: [atom()], start = 0 :: integer(), counts = {0, 0} :: {integer(), integer()}}).
+-record(state, {file :: file:filename(), only :: [atom()], counts = {0, 0} :: {integer(), integer()}}).
 
 %% @doc Called by Common Test with the name of the file and the cases to run, none for all. Others are passed over,
 %% whichever groups they are in, and not written down.
@@ -39,16 +39,12 @@ pre_init_per_testcase(Suite, Case, Config, State = #state{only = Only}) ->
 
 started(Suite, Case, Config, State) ->
     write(State, {started, {Suite, Case}}),
-    {Config, State#state{
-        start = erlang:monotonic_time(millisecond),
-        counts = weir_conformance_gen_tcp:counts()
-    }}.
+    {Config, State#state{counts = weir_conformance_gen_tcp:counts()}}.
 
 -spec post_end_per_testcase(module(), atom(), term(), Result, #state{}) -> {Result, #state{}}.
-post_end_per_testcase(Suite, Case, _Config, Result, State = #state{start = Start, counts = {OnWeir, Elsewhere}}) ->
+post_end_per_testcase(Suite, Case, _Config, Result, State = #state{counts = {OnWeir, Elsewhere}}) ->
     {OnWeirNow, ElsewhereNow} = weir_conformance_gen_tcp:counts(),
-    Took = erlang:monotonic_time(millisecond) - Start,
-    write(State, {ended, {Suite, Case}, Took, OnWeirNow - OnWeir, ElsewhereNow - Elsewhere}),
+    write(State, {ended, {Suite, Case}, OnWeirNow - OnWeir, ElsewhereNow - Elsewhere}),
     {Result, State}.
 
 -spec on_tc_fail(module(), atom() | {atom(), term()}, term(), #state{}) -> #state{}.

@@ -11,7 +11,6 @@
 -type result() :: #{
     result := passed | failed | skipped,
     reason := string(),
-    ms := non_neg_integer(),
     on_weir := non_neg_integer(),
     elsewhere := non_neg_integer()
 }.
@@ -30,10 +29,10 @@ run(Side, Suite, Cases, #{suites := Suites, logs := Logs}, Limit) ->
     _ = file:delete(Events),
     Inetrc = filename:join(Logs, "inetrc"),
     ok = file:write_file(Inetrc, inetrc(Side)),
-    Name = lists:concat(["weir_conformance_", Side, "_", os:getpid()]),
+    Name = lists:concat([Side, "_", Suite, "_", os:getpid()]),
     Output = weir_conformance_program:run(
         filename:join([code:root_dir(), "bin", "erl"]),
-        ["-noinput", "-sname", Name, "-pa", Suites, "-s", ?MODULE_STRING, "main", "-extra", Suites, Logs, Events] ++
+        ["-noshell", "-sname", Name, "-pa", Suites, "-s", ?MODULE_STRING, "main", "-extra", Suites, Logs, Events] ++
             [atom_to_list(Suite) | [atom_to_list(Case) || Cases =/= all, Case <- Cases]],
         #{env => [{"ERL_LIBS", libraries()}, {"ERL_INETRC", Inetrc}], cd => Logs, limit => Limit}
     ),
@@ -51,15 +50,13 @@ libraries() ->
         Others -> Ours ++ ":" ++ Others
     end.
 
-%% @doc What the node does: runs the suite and halts. Weir is started before, since suites count descriptors, and its
+%% @doc What the node does: runs the suite and halts, or halts when its input ends with who has started it. Weir is started before, since suites count descriptors, and its
 %% pollsets have some.
 -spec main() -> no_return().
 main() ->
     [Suites, Logs, Events, Suite | Cases] = init:get_plain_arguments(),
-    case inet_db:tcp_module() of
-        weir_tcp -> {ok, _} = application:ensure_all_started(weir);
-        _ -> ok
-    end,
+    _ = spawn(fun() -> ends_with_input() end),
+    ok = start(inet_db:tcp_module()),
     Result = ct:run_test([
         {dir, Suites},
         {suite, [list_to_atom(Suite)]},
@@ -72,18 +69,30 @@ main() ->
     %% What a suite has left unsent would otherwise keep the node for ever.
     halt(0, [{flush, false}]).
 
+start(weir_tcp) ->
+    {ok, _} = application:ensure_all_started(weir),
+    ok;
+start(_Other) ->
+    ok.
+
+ends_with_input() ->
+    case io:get_line("") of
+        eof -> halt(1, [{flush, false}]);
+        _ -> ends_with_input()
+    end.
+
 results(File, Output) ->
     {ok, Events} = file:consult(File),
     Results = lists:foldl(fun note/2, #{}, Events),
     maps:map(fun(_Case, Result) -> ended(Result, Output) end, Results).
 
 note({started, {_Suite, Case}}, Results) ->
-    Results#{Case => #{result => unknown, reason => "", ms => 0, on_weir => 0, elsewhere => 0}};
-note({ended, {_Suite, Case}, Took, OnWeir, Elsewhere}, Results) ->
+    Results#{Case => #{result => unknown, reason => "", on_weir => 0, elsewhere => 0}};
+note({ended, {_Suite, Case}, OnWeir, Elsewhere}, Results) ->
     #{Case := Result} = Results,
-    Results#{Case := Result#{result := passed, ms := Took, on_weir := OnWeir, elsewhere := Elsewhere}};
+    Results#{Case := Result#{result := passed, on_weir := OnWeir, elsewhere := Elsewhere}};
 note({Result, {_Suite, Case}, Reason}, Results) ->
-    Before = maps:get(Case, Results, #{ms => 0, on_weir => 0, elsewhere => 0}),
+    Before = maps:get(Case, Results, #{on_weir => 0, elsewhere => 0}),
     Results#{Case => Before#{result => Result, reason => Reason}}.
 
 %% A case that never ended took the node with it, or all the time there was.

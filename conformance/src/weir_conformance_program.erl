@@ -51,10 +51,11 @@ left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 
 kill(Port) ->
-    case erlang:port_info(Port, os_pid) of
-        {os_pid, Pid} -> _ = os:cmd("kill -9 " ++ integer_to_list(Pid));
-        undefined -> ok
-    end,
+    _ =
+        case erlang:port_info(Port, os_pid) of
+            {os_pid, Pid} -> os:cmd("kill -9 " ++ integer_to_list(Pid));
+            undefined -> ok
+        end,
     try
         true = port_close(Port),
         ok

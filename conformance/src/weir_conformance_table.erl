@@ -3,7 +3,7 @@
 
 -export([row/5]).
 -export([text/1]).
--export([markdown/2]).
+-export([markdown/3]).
 
 -export_type([row/0]).
 
@@ -81,12 +81,12 @@ sums(Rows) ->
         weir_conformance_verdict:sums([Verdict || #{verdict := Verdict} <- Rows]),
     io_lib:format("~b cases: ~b same, ~b better, ~b worse, ~b not on Weir", [length(Rows), Same, Better, Worse, NotOnWeir]).
 
-%% @doc For the tree: a heading, what it ran on, the sums and a table for each suite.
--spec markdown(Title :: unicode:chardata(), [row()]) -> unicode:chardata().
-markdown(Title, Rows) ->
+%% @doc For the tree: a heading, what is to be known beside the figures, the sums and a table for each suite.
+-spec markdown(Title :: unicode:chardata(), About :: unicode:chardata(), [row()]) -> unicode:chardata().
+markdown(Title, About, Rows) ->
     Suites = lists:usort([Suite || #{suite := Suite} <- Rows]),
     [
-        ["# ", Title, "\n\n", sums(Rows), ".\n"],
+        ["# ", Title, "\n\n", About, "\n", sums(Rows), ".\n"],
         [section(Suite, [Row || Row = #{suite := Of} <- Rows, Of =:= Suite]) || Suite <- Suites]
     ].
 

@@ -3,7 +3,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 result(Result, OnWeir) ->
-    #{result => Result, reason => "", ms => 1, on_weir => OnWeir, elsewhere => 0}.
+    #{result => Result, reason => "", on_weir => OnWeir, elsewhere => 0}.
 
 verdict(Stock, Weir) ->
     weir_conformance_verdict:of_results(result(Stock, 0), result(Weir, 1)).

@@ -5,7 +5,6 @@
 -module(acceptors).
 
 -export([start/2]).
--export([stop/1]).
 
 -export_type([server/0]).
 
@@ -13,7 +12,8 @@
 %% How long to wait when the system cannot give a descriptor, in milliseconds: others have to close some first.
 -define(PAUSE, 100).
 
--type server() :: #{port := inet:port_number(), socket := gen_tcp:socket()}.
+%% `stop' closes the listening socket, which ends the acceptors. Connections go on.
+-type server() :: #{port := inet:port_number(), stop := fun(() -> ok)}.
 
 %% @doc Listens, and has `Serve' called with each connection, in a new process that owns it.
 %%
@@ -31,15 +31,10 @@ start(Options, Serve) ->
         {ok, Socket} ->
             {ok, Port} = inet:port(Socket),
             _ = [spawn_link(fun() -> accept(Socket, Serve) end) || _ <- lists:seq(1, ?ACCEPTORS)],
-            {ok, #{port => Port, socket => Socket}};
+            {ok, #{port => Port, stop => fun() -> gen_tcp:close(Socket) end}};
         {error, _} = Error ->
             Error
     end.
-
-%% @doc Closes the listening socket, which ends the acceptors. Connections go on.
--spec stop(server()) -> ok.
-stop(#{socket := Socket}) ->
-    gen_tcp:close(Socket).
 
 accept(Listen, Serve) ->
     case gen_tcp:accept(Listen) of

@@ -5,12 +5,16 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
--spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+%% @doc Starts the server. `active' says how connections receive (`once'). `packet' has them receive and send packets,
+%% `4' with the length in front or `line' (bytes as they come). The rest is for {@link acceptors:start/2}.
+-spec start(#{
+    active => active(), packet => 4 | line, port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+}) -> {ok, acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
-    acceptors:start(Options, fun(Socket) -> serve(Socket, Active) end).
+    %% Connections have it from the socket that they were accepted on.
+    Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
+    acceptors:start(Options#{listen => Listen}, fun(Socket) -> serve(Socket, Active) end).
 
 serve(Socket, false) ->
     passive(Socket);

@@ -1,8 +1,9 @@
 %% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
-%% millisecond, but for {@link sendfile_continue/1}, which may wait for a disk and does so on a dirty scheduler. A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where
-%% gen_tcp says so, `{error, einval}'.
+%% millisecond, but for {@link sendfile_from_disk/1}, which may wait for a disk and does so on a dirty scheduler. A wrong
+%% argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `{error,
+%% einval}'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
 %% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back.
@@ -30,6 +31,7 @@
 -export([send/2]).
 -export([sendfile_begin/4]).
 -export([sendfile_continue/1]).
+-export([sendfile_from_disk/1]).
 -export([recv/3]).
 -export([unrecv/2]).
 -export([cancel/2]).
@@ -166,11 +168,17 @@ send(_Handle, _Data) -> ?NOT_LOADED.
     ok | {error, not_owner | closed | inet:posix()}.
 sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
 
-%% @doc Sends the next part of the caller's file, on a dirty scheduler: to be called again after `more', and after the
-%% result of a wait, which is `retry', or `{error, Reason}', the end of it. `{ok, Sent}': that was the last part.
+%% @doc Sends the next part of the caller's file, if it is in memory: to be called again after `more', and after the
+%% result of a wait, which is `retry', or `{error, Reason}', the end of it. `{ok, Sent}': that was the last part. `disk':
+%% the next part is for {@link sendfile_from_disk/1}.
 -spec sendfile_continue(handle()) ->
-    {ok, Sent :: non_neg_integer()} | more | {wait, operation()} | {error, closed | inet:posix()}.
+    {ok, Sent :: non_neg_integer()} | more | disk | {wait, operation()} | {error, closed | inet:posix()}.
 sendfile_continue(_Handle) -> ?NOT_LOADED.
+
+%% @doc As {@link sendfile_continue/1}, on a dirty scheduler, where a disk may be waited for.
+-spec sendfile_from_disk(handle()) ->
+    {ok, Sent :: non_neg_integer()} | more | {wait, operation()} | {error, closed | inet:posix()}.
+sendfile_from_disk(_Handle) -> ?NOT_LOADED.
 
 %% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard
 %% of data. The result of a wait is `{ok, Data}' or `{error, Reason}'.

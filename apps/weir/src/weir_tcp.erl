@@ -221,7 +221,7 @@ send_descriptor(Handle, Descriptor, Offset, Bytes) when
     Offset >= 0, Offset =< ?MAX_FILE, Bytes > 0, Bytes =< ?MAX_FILE
 ->
     case weir_nif:sendfile_begin(Handle, Descriptor, Offset, Bytes) of
-        ok -> send_parts(Handle);
+        ok -> send_parts(Handle, weir_nif:sendfile_continue(Handle));
         Error -> Error
     end;
 send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
@@ -232,18 +232,17 @@ send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
         _ -> {error, einval}
     end.
 
-send_parts(Handle) ->
-    case weir_nif:sendfile_continue(Handle) of
-        more ->
-            send_parts(Handle);
-        {wait, Operation} ->
-            case await(Handle, Operation, infinity) of
-                retry -> send_parts(Handle);
-                Error -> Error
-            end;
-        Result ->
-            Result
-    end.
+send_parts(Handle, more) ->
+    send_parts(Handle, weir_nif:sendfile_continue(Handle));
+send_parts(Handle, disk) ->
+    send_parts(Handle, weir_nif:sendfile_from_disk(Handle));
+send_parts(Handle, {wait, Operation}) ->
+    case await(Handle, Operation, infinity) of
+        retry -> send_parts(Handle, more);
+        Error -> Error
+    end;
+send_parts(_Handle, Result) ->
+    Result.
 
 %% @doc Receives data of a passive socket, as `gen_tcp:recv/3'.
 -spec recv(socket(), non_neg_integer(), timeout()) ->

@@ -90,8 +90,8 @@ start([Which]) ->
             ok;
         Other ->
             ?LOG_WARNING(
-                "weir: the TCP module of this VM was ~p while it booted, as its own inetrc is in force: sockets that are"
-                " open already are not Weir's. Add {tcp, weir_tcp}. to that file.", [Other]),
+                "weir: the TCP module of this VM was ~p while it booted, as its own inetrc is in force: sockets that"
+                " are open already are not Weir's. Add {tcp, weir_tcp}. to that file.", [Other]),
             use()
     end,
     families(Which),

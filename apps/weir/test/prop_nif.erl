@@ -95,7 +95,7 @@ call(Functions) ->
 %% Four that fit each other do not meet by chance.
 arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
-arguments(sendfile_continue, 1) ->
+arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
 arguments(_Function, Arity) ->
     vector(Arity, argument()).
@@ -189,7 +189,10 @@ is_documented(recv, {ok, Data}) -> is_binary(Data) orelse is_list(Data) orelse i
 is_documented(sendfile_begin, Result) -> Result =:= ok;
 is_documented(sendfile_continue, {ok, Sent}) -> is_integer(Sent);
 is_documented(sendfile_continue, {wait, Operation}) -> is_integer(Operation);
-is_documented(sendfile_continue, Result) -> Result =:= more;
+is_documented(sendfile_continue, Result) -> Result =:= more orelse Result =:= disk;
+is_documented(sendfile_from_disk, {ok, Sent}) -> is_integer(Sent);
+is_documented(sendfile_from_disk, {wait, Operation}) -> is_integer(Operation);
+is_documented(sendfile_from_disk, Result) -> Result =:= more;
 is_documented(recv, {wait, Operation}) -> is_integer(Operation);
 is_documented(unrecv, Result) -> Result =:= ok;
 is_documented(cancel, Result) -> Result =:= ok;

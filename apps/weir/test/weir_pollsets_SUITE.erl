@@ -261,6 +261,8 @@ started_by_its_first_user(Config) ->
 %% What is done where a VM does not bind processes to schedulers.
 unbound_pollers_serve(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    %% A bound poller that finds out would be replaced, and its successor take over from ours.
+    ok = sys:suspend(weir_pollsets),
     Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
     wait_until(fun() ->
         lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)

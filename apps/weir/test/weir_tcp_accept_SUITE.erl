@@ -8,7 +8,8 @@
 -import(weir_test_peer, [
     listen/2, connect_raw/1, connect_raw/2, keep/1, async/1, await/1, assert_waits/1,
     kill/1, pid/1, messages_of/1, next_message/0, assert_no_message/0, recv_all/1,
-    recv_exactly/2, reset/1, timed/1, socket_pair/2
+    recv_exactly/2, reset/1, timed/1, socket_pair/2,
+    wait_until/1
 ]).
 
 suite() ->
@@ -43,6 +44,7 @@ cases() ->
         acceptors_of_different_patience,
         many_connections_few_acceptors,
         killed_acceptor_loses_no_connection,
+        killed_acceptor_is_no_longer_accepting,
         on_a_closed_listener,
         listener_closed_while_waiting,
         listener_closed_with_queued_connections,
@@ -187,6 +189,15 @@ killed_acceptor_loses_no_connection(Config) ->
     Peer = connect_raw(Port),
     {ok, Socket} = accept(Listener, 5000),
     assert_connected(Socket, Peer).
+
+killed_acceptor_is_no_longer_accepting(Config) ->
+    {Listener, _Port} = listen(Config, []),
+    IsAccepting = fun() -> lists:member(accepting, maps:get(states, inet:info(Listener))) end,
+    ?assertNot(IsAccepting()),
+    Killed = [async(fun() -> gen_tcp:accept(Listener) end) || _ <- lists:seq(1, 2)],
+    ok = wait_until(IsAccepting),
+    _ = [ok = kill(Acceptor) || Acceptor <- Killed],
+    ok = wait_until(fun() -> not IsAccepting() end).
 
 on_a_closed_listener(Config) ->
     {Listener, _Port} = listen(Config, []),

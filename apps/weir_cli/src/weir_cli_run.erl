@@ -17,30 +17,52 @@ run(Arguments) ->
     end.
 
 run_example(Name, Values) ->
-    case {[Module || {Module, _} <- examples(), atom_to_list(Module) =:= Name], Values} of
-        {[], _} -> {usage, ["no example ", Name, ": ", needed_example()]};
-        {[proxy], #{to := _}} -> serve(proxy, Values);
-        {[proxy], _} -> {usage, "proxy needs its backend: --to HOST:PORT"};
-        {[Module], #{to := _}} -> {usage, ["--to is for proxy, not for ", atom_to_list(Module)]};
-        {[Module], _} -> serve(Module, Values)
+    case [Example || {Module, _, _} = Example <- examples(), atom_to_list(Module) =:= Name] of
+        [] ->
+            {usage, ["no example ", Name, ": ", needed_example()]};
+        [{Module, Own, _}] ->
+            case {foreign(Own, Values), [Option || {Option, _} <- needs(Module), not is_map_key(Option, Values)]} of
+                {[Option | _], _} ->
+                    Takers = [atom_to_list(Taker) || {Taker, Options, _} <- examples(), lists:member(Option, Options)],
+                    {usage, ["--", atom_to_list(Option), " is for ", lists:join(", ", Takers), ", not for ", Name]};
+                {[], [Option | _]} ->
+                    {Option, Needed} = lists:keyfind(Option, 1, needs(Module)),
+                    {usage, [Name, " needs ", Needed]};
+                {[], []} ->
+                    serve(Module, Values)
+            end
     end.
 
+%% The options that are others' own.
+foreign(Own, Values) ->
+    [Option || Option <- [active, packet, to, file], is_map_key(Option, Values), not lists:member(Option, Own)].
+
+needs(proxy) -> [{to, "its backend: --to HOST:PORT"}];
+needs(file_httpd) -> [{file, "what to serve: --file PATH"}];
+needs(_) -> [].
+
 needed_example() ->
-    ["one of ", lists:join(", ", [atom_to_list(Module) || {Module, _} <- examples()]), " is needed"].
+    ["one of ", lists:join(", ", [atom_to_list(Module) || {Module, _, _} <- examples()]), " is needed"].
 
 serve(Module, #{backend := Backend, ip := Ip, port := Port, busy := Busy} = Values) ->
     weir_cli_signal:report_to(self()),
+    %% Where the build has put the examples that are no modules of an application (see examples/rebar.config).
+    true = code:add_pathz(filename:join(code:lib_dir(weir_examples), "cowboy")),
     case start_backend(Backend) of
         ok ->
             Sockets = socket_options(Backend),
-            Options = maps:merge(maps:with([active, port, to], Values), #{
+            Options = maps:merge(maps:with([active, file, packet, port, to], Values), #{
                 listen => Sockets ++ [{ip, Ip}], connect => Sockets
             }),
             case Module:start(Options) of
-                {ok, #{port := Actual} = Server} ->
+                {ok, #{port := Actual, stop := Stop}} ->
                     _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
                     io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
-                    receive stop -> acceptors:stop(Server) end;
+                    receive stop -> Stop() end;
+                {error, {not_installed, Application}} ->
+                    {failed, [atom_to_list(Module), " needs ", atom_to_list(Application), ", which is not installed"]};
+                {error, {not_opened, File, Reason}} ->
+                    {failed, ["cannot open ", File, ": ", file:format_error(Reason)]};
                 {error, Reason} ->
                     {failed, [
                         "cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)
@@ -72,13 +94,19 @@ explain(Reason) ->
 compute(N) ->
     compute(N * 16807 rem 16#7fffffff).
 
+%% Each with the options that are not for all.
 examples() ->
     [
-        {echo, "sends back what comes; --active once unless told otherwise"},
-        {proxy, "connects each client to a backend (--to), bytes both ways; --active once"},
-        {ehttpd, "answers HTTP requests with hello world!, keep-alive; --active once"},
-        {accept, "one request, one reply, close; --active false"},
-        {game, "512 bytes to every connection every 500 ms, answers are dropped; --active true"}
+        {echo, [active, packet], "sends back what comes; --active once unless told otherwise"},
+        {proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"},
+        {ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"},
+        {accept, [active], "one request, one reply, close; --active false"},
+        {game, [active], "512 bytes to every connection every 500 ms, answers are dropped; --active true"},
+        {tls_echo, [active], "echo through TLS 1.3, with a certificate of its own making; --active once"},
+        {file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"},
+        {discard, [active], "takes what comes and drops it; --active once"},
+        {chargen, [], "sends without end, 64 KiB at a time"},
+        {cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"}
     ].
 
 options() ->
@@ -91,6 +119,10 @@ options() ->
             help => "weir, or inet or socket of gen_tcp (weir)"},
         #{name => active, type => {text, fun active/1}, value => "MODE",
             help => "how connections receive: once, true, false or a number N (the example's own, above)"},
+        #{name => packet, type => {text, fun packet/1}, value => "TYPE",
+            help => "4 or line: echo takes and sends packets of this type (bytes as they come)"},
+        #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
+            help => "what file_httpd serves, which needs one"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
             help => "the backend of proxy, which needs one"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",
@@ -116,6 +148,10 @@ active(Text) ->
         _ -> {error, "once, true, false or a whole number from 1 to 32767 is needed"}
     end.
 
+packet("4") -> {ok, 4};
+packet("line") -> {ok, line};
+packet(_) -> {error, "4 or line is needed"}.
+
 host_and_port(Text) ->
     case string:split(Text, ":", trailing) of
         [[_ | _] = Host, PortText] ->
@@ -132,14 +168,14 @@ needed_host_and_port() ->
     "HOST:PORT is needed, such as 127.0.0.1:8080".
 
 help() ->
-    Width = lists:max([length(atom_to_list(Module)) || {Module, _} <- examples()]),
+    Width = lists:max([length(atom_to_list(Module)) || {Module, _, _} <- examples()]),
     [
         "usage: weir run EXAMPLE [OPTION...]\n"
         "\n"
         "Serves an example in the foreground. Prints \"ready PORT\" when it listens, then \"pid PID\"; SIGTERM and\n"
         "SIGINT (Ctrl-C) stop it.\n"
         "\n",
-        [["  ", string:pad(atom_to_list(Module), Width), "   ", About, "\n"] || {Module, About} <- examples()],
+        [["  ", string:pad(atom_to_list(Module), Width), "   ", About, "\n"] || {Module, _, About} <- examples()],
         "\n",
         weir_cli_options:help(options())
     ].

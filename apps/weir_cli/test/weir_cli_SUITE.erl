@@ -28,7 +28,14 @@
     ehttpd_answers_in_every_mode/1,
     ehttpd_refuses_an_endless_head/1,
     accept_answers_once_and_closes/1,
-    game_sends_the_state_of_the_world/1
+    game_sends_the_state_of_the_world/1,
+    echo_sends_back_packets_in_every_mode/1,
+    tls_echo_sends_back_in_every_mode/1,
+    tls_echo_outlives_a_client_that_speaks_no_tls/1,
+    file_httpd_answers_with_the_file/1,
+    discard_takes_all_in_every_mode/1,
+    chargen_sends_until_the_client_goes/1,
+    cowboy_hello_answers_or_says_that_cowboy_is_missing/1
 ]).
 
 -import(weir_cli_program, [
@@ -69,7 +76,14 @@ groups() ->
         ehttpd_answers_in_every_mode,
         ehttpd_refuses_an_endless_head,
         accept_answers_once_and_closes,
-        game_sends_the_state_of_the_world
+        game_sends_the_state_of_the_world,
+        echo_sends_back_packets_in_every_mode,
+        tls_echo_sends_back_in_every_mode,
+        tls_echo_outlives_a_client_that_speaks_no_tls,
+        file_httpd_answers_with_the_file,
+        discard_takes_all_in_every_mode,
+        chargen_sends_until_the_client_goes,
+        cowboy_hello_answers_or_says_that_cowboy_is_missing
     ],
     [{Backend, [], Serving} || Backend <- [inet, socket, weir]].
 
@@ -95,8 +109,10 @@ help_names_every_command(Config) ->
 
 help_of_run_names_examples_and_options(Config) ->
     {0, Lines} = run(Config, ["run", "--help"]),
-    Examples = ["echo", "proxy", "ehttpd", "accept", "game"],
-    Options = ["--port", "--backend", "--active", "--to", "--schedulers", "--ip"],
+    Examples = [
+        "echo", "proxy", "ehttpd", "accept", "game", "tls_echo", "file_httpd", "discard", "chargen", "cowboy_hello"
+    ],
+    Options = ["--port", "--backend", "--active", "--packet", "--file", "--to", "--schedulers", "--ip"],
     [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
     [{0, [_ | _]} = run(Config, [Command, "--help"]) || Command <- ["demo", "bench"]].
 
@@ -125,6 +141,10 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run proxy", "--to"},
             {"run proxy --to nowhere", "nowhere"},
             {"run echo --to 127.0.0.1:1", "--to"},
+            {"run echo --packet 3", "--packet 3"},
+            {"run proxy --to 127.0.0.1:1 --packet 4", "--packet is for echo"},
+            {"run file_httpd", "--file"},
+            {"run chargen --active once", "--active"},
             {"demo now", "now"},
             {"bench --only frob", "frob"},
             {"bench --repeat 0", "--repeat 0"}
@@ -185,7 +205,10 @@ the_emulator_dies_with_its_shell(Config) ->
 
 scenarios_are_listed(Config) ->
     {0, Lines} = run(Config, ["bench", "--list"]),
-    Names = ["echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle"],
+    Names = [
+        "echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
+        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload"
+    ],
     [?assert(mentions(Name, Lines)) || Name <- Names].
 
 programs_die_with_the_measurer(Config) ->
@@ -294,6 +317,129 @@ game_sends_the_state_of_the_world(Config) ->
          || _ <- lists:seq(1, 3)
         ]
     end).
+
+%% What comes back is whole packets, however the client has cut them.
+echo_sends_back_packets_in_every_mode(Config) ->
+    [
+        in_every_mode(Config, echo, ["--packet", Type], fun(Socket) ->
+            [
+                begin
+                    <<Half:(byte_size(Packet) div 2)/binary, OtherHalf/binary>> = Packet,
+                    ok = gen_tcp:send(Socket, Half),
+                    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)),
+                    ok = gen_tcp:send(Socket, [OtherHalf, Packet, Half]),
+                    ?assertEqual({ok, <<Packet/binary, Packet/binary>>}, gen_tcp:recv(Socket, 2 * byte_size(Packet))),
+                    ok = gen_tcp:send(Socket, OtherHalf),
+                    ?assertEqual({ok, Packet}, gen_tcp:recv(Socket, byte_size(Packet)))
+                end
+             || Packet <- Packets
+            ]
+        end)
+     || {Type, Packets} <- [
+            {"4", [<<9:32, "\na packet">>, <<64:32, (rand:bytes(64))/binary>>, <<0:32>>]},
+            {"line", [<<"one line of some\n">>, <<0, 0, 0, 1, "line\n">>]}
+        ]
+    ].
+
+tls_echo_sends_back_in_every_mode(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    in_every_mode(Config, tls_echo, [], fun(Socket) ->
+        {ok, Secure} = ssl:connect(Socket, [{verify, verify_none}], ?TIMEOUT),
+        {ok, [{protocol, 'tlsv1.3'}]} = ssl:connection_information(Secure, [protocol]),
+        [
+            begin
+                Data = rand:bytes(Size),
+                ok = ssl:send(Secure, Data),
+                ?assertEqual({ok, Data}, ssl:recv(Secure, Size, ?TIMEOUT))
+            end
+         || Size <- [1, 64, 3, 100000, 1]
+        ]
+    end).
+
+tls_echo_outlives_a_client_that_speaks_no_tls(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    #{port := Port} = Program = serve(Config, tls_echo, []),
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n\r\n">>),
+    closed(Socket),
+    {ok, Secure} = ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none}], ?TIMEOUT),
+    ok = ssl:close(Secure),
+    0 = stop(Program).
+
+%% It may have an alert to send first.
+closed(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
+        {ok, _} -> closed(Socket);
+        {error, Reason} -> ?assertEqual(closed, Reason)
+    end.
+
+file_httpd_answers_with_the_file(Config) ->
+    File = filename:join(?config(priv_dir, Config), "a file"),
+    %% More than the buffers of two sockets take at once.
+    Content = rand:bytes(8000000),
+    ok = file:write_file(File, Content),
+    #{port := Port} = Program = serve(Config, file_httpd, ["--file", File]),
+    {ok, Socket} = connect(Port),
+    [
+        begin
+            ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n">>),
+            Head = <<"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n">>,
+            ?assertEqual({ok, Head}, gen_tcp:recv(Socket, byte_size(Head), ?TIMEOUT)),
+            {ok, Received} = gen_tcp:recv(Socket, byte_size(Content), ?TIMEOUT),
+            ?assert(Received =:= Content)
+        end
+     || _ <- [1, 2, 3]
+    ],
+    ok = gen_tcp:send(Socket, <<"rubbish\r\n\r\n">>),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT)),
+    0 = stop(Program),
+    {1, [Line]} = run(Config, ["run", "file_httpd", "--file", "/no/such file" | backend(Config)]),
+    ?assert(mentions("/no/such file", [Line])).
+
+discard_takes_all_in_every_mode(Config) ->
+    in_every_mode(Config, discard, [], fun(Socket) ->
+        ok = gen_tcp:send(Socket, binary:copy(<<"d">>, 3000000)),
+        ok = gen_tcp:shutdown(Socket, write),
+        ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+    end).
+
+chargen_sends_until_the_client_goes(Config) ->
+    #{port := Port} = Program = serve(Config, chargen, []),
+    {ok, Stuck} = connect(Port),
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            {ok, Received} = gen_tcp:recv(Socket, 3000000, ?TIMEOUT),
+            ?assert(Received =:= binary:copy(<<"c">>, 3000000)),
+            ok = gen_tcp:close(Socket)
+        end
+     || _ <- [1, 2]
+    ],
+    %% The emulator does not halt before ports have sent what they hold.
+    ok = gen_tcp:close(Stuck),
+    0 = stop(Program).
+
+cowboy_hello_answers_or_says_that_cowboy_is_missing(Config) ->
+    case {code:where_is_file("cowboy.app"), ?config(backend, Config)} of
+        {non_existing, _} ->
+            {1, [Line]} = run(Config, ["run", "cowboy_hello" | backend(Config)]),
+            ?assert(mentions("cowboy, which is not installed", [Line]));
+        {_, socket} ->
+            {skip, "ranch puts options before the one that chooses this backend"};
+        _ ->
+            #{port := Port} = Program = serve(Config, cowboy_hello, []),
+            {ok, Socket} = connect(Port),
+            [
+                begin
+                    ok = gen_tcp:send(Socket, <<"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n">>),
+                    {ok, Response} = gen_tcp:recv(Socket, 0, ?TIMEOUT),
+                    ?assertMatch(<<"HTTP/1.1 200 OK\r\n", _/binary>>, Response),
+                    ?assertMatch({_, 12}, binary:match(Response, <<"Hello world!">>))
+                end
+             || _ <- lists:seq(1, 3)
+            ],
+            0 = stop(Program)
+    end.
 
 in_every_mode(Config, Example, Options, Client) ->
     [

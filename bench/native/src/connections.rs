@@ -58,6 +58,19 @@ impl<T> Connections<T> {
         slot.connection.as_mut()
     }
 
+    /// How many places there are, those of connections that are gone included.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The connection at a place below [`places`](Self::places) and its token, unless it is gone.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<(Token, &mut T)> {
+        let slot = &mut self.slots[index as usize];
+        let token = Token::new(self.lane, index, slot.generation);
+        Some((token, slot.connection.as_mut()?))
+    }
+
     /// Takes a connection out of the table.
     pub fn remove(&mut self, token: Token) -> Option<T> {
         self.get_mut(token)?;
@@ -134,6 +147,9 @@ mod tests {
         table.remove(tokens[1]);
         let seen: Vec<_> = table.iter_mut().map(|(token, n)| (token, *n)).collect();
         assert_eq!(seen, [(tokens[0], 0), (tokens[2], 2), (tokens[3], 3)]);
+        assert_eq!(table.places(), 4);
+        assert_eq!(table.at_mut(1), None);
+        assert_eq!(table.at_mut(2), Some((tokens[2], &mut 2)));
         assert!(!table.is_empty());
     }
 }

@@ -5,12 +5,17 @@ mod programs;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use programs::{Reference, drive, finish, first_error_line, free_port, last_line, report};
 use programs::{send_signal, start_drive};
 use rustix::process::Signal;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::version::TLS13;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 
 const BRIEF: &str = "--warmup 100ms --duration 300ms";
@@ -46,6 +51,8 @@ fn echo_of_every_shape() {
         "--connections 600",
         "--connections 3 --size 1",
         "--connections 3 --size 1000 --depth 16",
+        "--connections 3 --frame 4",
+        "--connections 3 --frame line --depth 3",
         // More than the kernel's buffers take at once, in both directions.
         "--connections 2 --size 1048576 --depth 8",
     ] {
@@ -54,6 +61,93 @@ fn echo_of_every_shape() {
         let bytes = report["bytes_verified"].as_u64().unwrap();
         assert!(bytes > 0, "{shape}");
     }
+}
+
+#[test]
+fn echo_at_a_rate() {
+    let server = Reference::start("echo");
+    let report = report(&format!(
+        "echo {} --connections 50 --rate 1000",
+        at(server.port)
+    ));
+    assert_clean(&report);
+    let requests = report["requests"].as_u64().unwrap();
+    // Without a rate it would be a hundred thousand.
+    assert!(
+        report["requests_per_s"].as_f64().unwrap() < 3000.0,
+        "{report}"
+    );
+    assert!(report["bytes_verified"].as_u64().unwrap() >= requests * 64);
+}
+
+#[test]
+fn at_a_rate_a_stalled_server_is_charged_for_what_it_kept_waiting() {
+    let port = misbehaving(|mut stream| {
+        thread::sleep(Duration::from_secs(1));
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
+    });
+    let report = report(&format!(
+        "echo 127.0.0.1:{port} --connections 1 --rate 200 --warmup 0s --duration 3s"
+    ));
+    // About 200 were due in the second without a reply, and the median of those waited half of it: of all messages a
+    // tenth have waited half a second or longer, which a closed loop would know of one.
+    assert!(
+        report["latency_us"]["p90"].as_f64().unwrap() > 300_000.0,
+        "{report}"
+    );
+}
+
+#[test]
+fn echo_by_tls() {
+    let port = tls_echo();
+    for shape in [
+        "--connections 20",
+        "--connections 2 --frame 4 --depth 4",
+        // More than rustls holds and the kernel's buffers take at once.
+        "--connections 2 --size 1048576 --depth 8",
+    ] {
+        let report = report(&format!("echo {} --tls {shape}", at(port)));
+        assert_clean(&report);
+        assert!(report["bytes_verified"].as_u64().unwrap() > 0, "{shape}");
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_told_apart() {
+    let server = Reference::start("echo");
+    let arguments = format!("echo 127.0.0.1:{} --connections 3 --tls", server.port);
+    assert!(failure_of(&arguments).contains("tls"));
+}
+
+#[test]
+fn bytes_both_ways() {
+    for (command, service) in [("download", "chargen"), ("upload", "discard")] {
+        let server = Reference::start(service);
+        let arguments = format!("{command} {} --connections 2", at(server.port));
+        let report = report(&format!("{arguments} --observe {}", server.pid()));
+        assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+        assert!(
+            report["bytes_transferred"].as_u64().unwrap() > 1 << 20,
+            "{report}"
+        );
+        assert!(report["bytes_per_s"].as_f64().unwrap() > 0.0);
+        assert!(report["server"]["bytes_per_cpu_s"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_file() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock");
+    let server = Reference::start(&format!("file --file {path}"));
+    assert_clean(&report(&format!(
+        "http {} --connections 8",
+        at(server.port)
+    )));
 }
 
 #[test]
@@ -173,6 +267,36 @@ fn misbehaving(handle: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> u16
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             thread::spawn(move || handle(stream));
+        }
+    });
+    port
+}
+
+/// An echo server that speaks TLS 1.3, as itself, until the test program ends.
+fn tls_echo() -> u16 {
+    let certificate = include_bytes!("tls/certificate.der");
+    let key = PrivatePkcs8KeyDer::from(&include_bytes!("tls/key.der")[..]);
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.as_slice().into()], key.into())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(config.clone()).unwrap();
+            thread::spawn(move || {
+                let mut stream = StreamOwned::new(session, stream);
+                let mut buffer = [0; 65536];
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..length]).is_err() {
+                        return;
+                    }
+                }
+            });
         }
     });
     port

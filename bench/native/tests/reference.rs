@@ -269,3 +269,55 @@ fn a_wrong_argument_is_one_line_and_exit_code_2() {
         assert_eq!(refused(arguments).0, Some(2));
     }
 }
+
+#[test]
+fn a_file_is_sent_whole_again_and_again() {
+    let directory = env!("CARGO_TARGET_TMPDIR");
+    let path = format!("{directory}/a_file_is_sent_whole");
+    // More than the kernel's buffers take at once.
+    let bytes = numbered(16 << 20);
+    std::fs::write(&path, &bytes).unwrap();
+    let server = Reference::start(&format!("file --file {path}"));
+    let mut stream = server.connect();
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(&request.repeat(3)).unwrap();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len());
+    for _ in 0..3 {
+        assert_eq!(read_exactly(&mut stream, head.len()), head.as_bytes());
+        assert!(read_exactly(&mut stream, bytes.len()) == bytes);
+    }
+    stream.write_all(request).unwrap();
+    assert_eq!(read_exactly(&mut stream, head.len()), head.as_bytes());
+    assert!(read_exactly(&mut stream, bytes.len()) == bytes);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error() {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-reference"))
+        .args(["file", "--port", "0", "--file", "/nowhere/at all"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("cannot open /nowhere/at all"), "{errors}");
+}
+
+#[test]
+fn discard_takes_all_and_says_nothing() {
+    let server = Reference::start("discard");
+    let mut stream = server.connect();
+    stream.write_all(&numbered(32 << 20)).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+}
+
+#[test]
+fn chargen_sends_until_its_client_goes_and_serves_others_meanwhile() {
+    let server = Reference::start("chargen");
+    let _stuck = server.connect();
+    for _ in 0..2 {
+        let mut stream = server.connect();
+        assert_eq!(read_exactly(&mut stream, 8 << 20), vec![b'c'; 8 << 20]);
+    }
+}

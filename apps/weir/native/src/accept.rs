@@ -57,6 +57,12 @@ pub fn somebody_waits(socket: &Socket) -> bool {
     socket.listener.as_ref().is_some_and(|listener| !listener.acceptors.is_empty())
 }
 
+/// How many living processes wait for a connection.
+pub fn waiting(env: Env, socket: &Socket) -> usize {
+    let acceptors = socket.listener.iter().flat_map(|listener| &listener.acceptors);
+    acceptors.filter(|acceptor| env.is_process_alive(acceptor.waiter.pid)).count()
+}
+
 /// Gives waiting connections to waiting processes, first come, first served.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     while socket.readable {

@@ -1,7 +1,7 @@
 //! The atoms that cross the boundary.
 
 rustler::atoms! {
-    ok, error, wait, full, more, undefined,
+    ok, error, wait, full, more, disk, undefined,
     inet_tag = "$inet", weir_tag = "$weir",
     tcp, tcp_closed, tcp_error, tcp_passive,
     closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,

@@ -307,10 +307,28 @@ fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u6
     })
 }
 
-#[rustler::nif(schedule = "DirtyIo")]
+#[rustler::nif]
 fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    let part = match sendfile::next(env, &mut socket) {
+    let part = match sendfile::next(env, &mut socket, sendfile::MEMORY_PART) {
+        Next::Send(part) => part,
+        Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
+        Next::Closed => return Ok(failed(env, atoms::closed())),
+    };
+    let Some((part, sent)) = part.send_from_memory() else {
+        sendfile::put_off(&mut socket);
+        return Ok(atoms::disk().encode(env));
+    };
+    let mut work = Work::of_caller();
+    work.moved(sent.bytes() as usize);
+    rustler::schedule::consume_timeslice(env, work.percent());
+    Ok(progress(env, sendfile::advance(env, &mut socket, &part, sent)))
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn sendfile_from_disk<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    let part = match sendfile::next(env, &mut socket, sendfile::DISK_PART) {
         Next::Send(part) => part,
         Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
         Next::Closed => return Ok(failed(env, atoms::closed())),
@@ -319,12 +337,16 @@ fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     drop(socket);
     let sent = part.send();
     let mut socket = socket!(env, handle, atoms::closed());
-    Ok(match sendfile::advance(env, &mut socket, &part, sent) {
+    Ok(progress(env, sendfile::advance(env, &mut socket, &part, sent)))
+}
+
+fn progress(env: Env, progress: Progress) -> Term {
+    match progress {
         Progress::Done(bytes) => (atoms::ok(), bytes).encode(env),
         Progress::More => atoms::more().encode(env),
         Progress::Wait(operation) => (atoms::wait(), operation).encode(env),
         Progress::Failed(reason) => failed(env, reason),
-    })
+    }
 }
 
 #[rustler::nif]
@@ -560,14 +582,13 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     };
     let owner = socket.owner.map_or_else(|| atoms::undefined().encode(env), |pid| pid.encode(env));
     let fd = socket.fd.as_ref().map_or_else(|| atoms::undefined().encode(env), |fd| fd.as_raw_fd().encode(env));
-    let acceptors = socket.listener.as_ref().map_or(0, |listener| listener.acceptors.len());
     let pairs = [
         (atoms::state(), state.encode(env)),
         (atoms::owner(), owner),
         (atoms::pollset(), socket.pollset.encode(env)),
         (atoms::module(), socket.module.encode(env)),
         (atoms::fd(), fd),
-        (atoms::acceptors(), acceptors.encode(env)),
+        (atoms::acceptors(), accept::waiting(env, &socket).encode(env)),
     ];
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
 }

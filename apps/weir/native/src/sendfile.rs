@@ -1,15 +1,17 @@
 //! From a file to the kernel, without a copy.
 //!
-//! The process that sends the file drives the transfer: [`begin`] once, then one part after the other, each on a dirty
-//! scheduler and without the socket's lock, because the kernel may have to wait for a disk. Where it takes no more the
-//! process waits, as for any operation, until the poller hears that there is room.
+//! The process that sends the file drives the transfer: [`begin`] once, then one part after the other. A part that is in
+//! memory goes at once; one that is not goes on a dirty scheduler and without the socket's lock, because the kernel has to
+//! wait for a disk. Where it takes no more the process waits, as for any operation, until the poller hears that there is
+//! room.
 
+use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::Advice;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustler::{Env, LocalPid};
 
 use crate::counters::add;
@@ -17,8 +19,16 @@ use crate::socket::{Reason, Socket, State, Waiter};
 use crate::work::Work;
 use crate::{atoms, errno, output, pollset};
 
-/// The most bytes of one part. It bounds how long the connection may outlive a close of the socket meanwhile.
-const PART: u64 = 4 * 1024 * 1024;
+/// The most bytes of one part that comes from a disk. It bounds how long the connection may outlive a close of the
+/// socket meanwhile.
+pub const DISK_PART: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of one that is in memory, which is sent in the caller's time slice.
+pub const MEMORY_PART: u64 = 256 * 1024;
+
+/// How far apart a file is looked at for whether it is in memory. The kernel reads ahead by at least as much, and memory
+/// that it takes back in the meantime cannot be excluded anyway: at worst a scheduler waits for a disk once.
+const STRIDE: u64 = 16 * 1024;
 
 /// A file on its way.
 pub struct Transfer {
@@ -51,6 +61,13 @@ pub struct Part {
 pub struct Sent {
     bytes: u64,
     stop: Stop,
+}
+
+impl Sent {
+    /// The bytes that the kernel took.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 enum Stop {
@@ -116,8 +133,8 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
     Ok(())
 }
 
-/// The next part of the calling process's transfer.
-pub fn next(env: Env, socket: &mut Socket) -> Next {
+/// The next part of the calling process's transfer, of so many bytes at most.
+pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Next {
     if transfer_of(env, socket).is_none() {
         return Next::Closed;
     }
@@ -129,7 +146,7 @@ pub fn next(env: Env, socket: &mut Socket) -> Next {
     if transfer.ahead > 0 || !writable {
         return await_room(env, socket).map_or(Next::Closed, Next::Wait);
     }
-    let limit = transfer.remaining.min(PART);
+    let limit = transfer.remaining.min(limit);
     let part = Part { ends: transfer.ends.clone(), offset: transfer.offset, limit };
     // Before the part and not after it: an edge that comes meanwhile must not be forgotten.
     socket.writable = false;
@@ -137,6 +154,33 @@ pub fn next(env: Env, socket: &mut Socket) -> Next {
 }
 
 impl Part {
+    /// How many of its bytes are in memory, from the first on: as many as there are, or up to the first that is not.
+    fn in_memory(&self) -> u64 {
+        let mut checked = 0;
+        while checked < self.limit {
+            let mut byte = [0];
+            let mut slice = [IoSliceMut::new(&mut byte)];
+            match rustix::io::preadv2(&self.ends.file, &mut slice, self.offset + checked, ReadWriteFlags::NOWAIT) {
+                // Nothing follows, so nothing has to be waited for.
+                Ok(0) => return self.limit,
+                Ok(_) => checked += STRIDE - (self.offset + checked) % STRIDE,
+                // Not there, or a file system that cannot tell.
+                Err(_) => break,
+            }
+        }
+        checked.min(self.limit)
+    }
+
+    /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
+    pub fn send_from_memory(self) -> Option<(Part, Sent)> {
+        let part = Part { limit: self.in_memory(), ..self };
+        if part.limit == 0 {
+            return None;
+        }
+        let sent = part.send();
+        Some((part, sent))
+    }
+
     /// Sends as much as the kernel takes; may wait for the file's disk.
     pub fn send(&self) -> Sent {
         let (mut offset, mut bytes) = (self.offset, 0);
@@ -155,6 +199,11 @@ impl Part {
         };
         Sent { bytes, stop }
     }
+}
+
+/// Leaves a part for another attempt.
+pub fn put_off(socket: &mut Socket) {
+    socket.writable = true;
 }
 
 /// Notes how far a part came. Behind the last one whatever waited for it goes out.

@@ -1,26 +1,37 @@
 //! Sends messages and waits for them to come back, byte for byte. The `proxy` command says the same words.
 
-use super::fleet::{Connection, Protocol, Turn, read};
+use super::fleet::{Connection, Protocol, Turn};
 use super::measurement::{Fault, Measurement};
-use super::pattern::{Pattern, Position};
+use super::pattern::{Frame, Pattern, Position};
+use super::transport::Transport;
 use crate::clock;
 use crate::poller::Readiness;
-use crate::socket::{scratch, send};
+use crate::socket::scratch;
 
 /// The echo protocol.
 #[derive(Debug)]
-pub struct Echo {
+pub struct Echo<T> {
+    transport: T,
     pattern: Pattern,
-    size: usize,
     depth: usize,
     /// When each message that is on its way was sent: `depth` places for each connection, used in turn.
     sent_at: Vec<u64>,
     scratch: Box<[u8]>,
 }
 
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// How it is framed.
+    pub frame: Frame,
+    /// Its bytes, without what the frame puts in front.
+    pub size: usize,
+}
+
 /// The two ends of a connection's stream.
 #[derive(Debug)]
-pub struct Stream {
+pub struct Stream<C> {
+    channel: C,
     id: u32,
     /// Messages that are sent or about to be.
     queued: u64,
@@ -28,12 +39,12 @@ pub struct Stream {
     received: Position,
 }
 
-impl Echo {
-    /// Messages of `size` bytes, on each of `connections` up to `depth` at the same time.
-    pub fn new(size: usize, depth: usize, connections: u32) -> Self {
+impl<T: Transport> Echo<T> {
+    /// Messages that on each of `connections` are sent up to `depth` at the same time.
+    pub fn new(transport: T, message: Message, depth: usize, connections: u32) -> Self {
         Self {
-            pattern: Pattern::new(size, depth),
-            size,
+            transport,
+            pattern: Pattern::new(message.frame, message.size, depth),
             depth,
             sent_at: vec![0; connections as usize * depth],
             scratch: scratch(),
@@ -42,7 +53,11 @@ impl Echo {
 
     /// Queues messages until `depth` are on their way, and sends them.
     #[inline]
-    fn fill(&mut self, connection: &mut Connection<Stream>, now: u64) -> Result<(), Fault> {
+    fn fill(
+        &mut self,
+        connection: &mut Connection<Stream<T::Channel>>,
+        now: u64,
+    ) -> Result<(), Fault> {
         let stream = &mut connection.state;
         let until = stream.received.message + self.depth as u64;
         for message in stream.queued..until {
@@ -55,20 +70,13 @@ impl Echo {
     }
 
     #[inline]
-    fn write(&mut self, connection: &mut Connection<Stream>) -> Result<(), Fault> {
+    fn write(&mut self, connection: &mut Connection<Stream<T::Channel>>) -> Result<(), Fault> {
         let stream = &mut connection.state;
         let bytes = self.pattern.bytes(stream.id, stream.sent, stream.queued);
-        let sent = send(&connection.socket, bytes)?;
-        if sent == bytes.len() {
-            stream.sent = Position {
-                message: stream.queued,
-                offset: 0,
-            };
-        } else {
-            let offset = stream.sent.offset + sent;
-            stream.sent.message += (offset / self.size) as u64;
-            stream.sent.offset = offset % self.size;
-        }
+        let sent = self
+            .transport
+            .send(&mut stream.channel, &connection.socket, bytes)?;
+        stream.sent = stream.sent.after(sent, self.pattern.length());
         Ok(())
     }
 }
@@ -81,11 +89,12 @@ fn place(id: u32, depth: usize, message: u64) -> usize {
     id as usize * depth + (message % depth as u64) as usize
 }
 
-impl Protocol for Echo {
-    type State = Stream;
+impl<T: Transport> Protocol for Echo<T> {
+    type State = Stream<T::Channel>;
 
-    fn open(&mut self, index: u32) -> Stream {
+    fn open(&mut self, index: u32) -> Self::State {
         Stream {
+            channel: self.transport.open(),
             id: index,
             queued: 0,
             sent: Position::default(),
@@ -93,9 +102,19 @@ impl Protocol for Echo {
         }
     }
 
+    fn greet(
+        &mut self,
+        connection: &mut Connection<Self::State>,
+        readiness: Readiness,
+    ) -> Result<bool, Fault> {
+        let Connection { socket, state, .. } = connection;
+        self.transport
+            .greet(&mut state.channel, socket, readiness, &mut self.scratch)
+    }
+
     fn start(
         &mut self,
-        connection: &mut Connection<Stream>,
+        connection: &mut Connection<Self::State>,
         _: &mut Measurement,
     ) -> Result<(), Fault> {
         self.fill(connection, clock::now())
@@ -104,38 +123,49 @@ impl Protocol for Echo {
     #[inline]
     fn ready(
         &mut self,
-        connection: &mut Connection<Stream>,
+        connection: &mut Connection<Self::State>,
         readiness: Readiness,
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault> {
-        if connection.state.sent.message < connection.state.queued && readiness.writable() {
-            self.write(connection)?;
+        if readiness.writable() {
+            let Connection { socket, state, .. } = connection;
+            self.transport.flush(&mut state.channel, socket)?;
+            if state.sent.message < state.queued {
+                self.write(connection)?;
+            }
         }
         if !readiness.readable() {
             return Ok(Turn::Done);
         }
-        let stream = &mut connection.state;
-        let before = stream.received.message;
+        let Connection { socket, state, .. } = connection;
+        let Stream {
+            channel,
+            id,
+            sent,
+            received,
+            ..
+        } = state;
+        let before = received.message;
         let mut now = 0;
-        let turn = read(&connection.socket, readiness, &mut self.scratch, |bytes| {
-            now = clock::now();
-            let first = stream.received.message;
-            let is_right = self.pattern.verify(stream.id, &mut stream.received, bytes);
-            // Past what was sent, even right bytes were never asked for.
-            if !is_right
-                || (stream.received.message, stream.received.offset)
-                    > (stream.sent.message, stream.sent.offset)
-            {
-                return Err(Fault::Mismatch);
-            }
-            measurement.received(bytes.len());
-            for message in first..stream.received.message {
-                let sent_at = self.sent_at[place(stream.id, self.depth, message)];
-                measurement.completed_in(now - sent_at);
-            }
-            Ok(())
-        })?;
-        if stream.received.message > before {
+        let scratch = &mut self.scratch;
+        let turn = self
+            .transport
+            .read(channel, socket, readiness, scratch, |bytes| {
+                now = clock::now();
+                let first = received.message;
+                let is_right = self.pattern.verify(*id, received, bytes);
+                // Past what was sent, even right bytes were never asked for.
+                if !is_right || *received > *sent {
+                    return Err(Fault::Mismatch);
+                }
+                measurement.transferred(bytes.len());
+                for message in first..received.message {
+                    let sent_at = self.sent_at[place(*id, self.depth, message)];
+                    measurement.completed_in(now - sent_at);
+                }
+                Ok(())
+            })?;
+        if received.message > before {
             self.fill(connection, now)?;
         }
         Ok(turn)

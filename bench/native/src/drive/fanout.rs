@@ -75,7 +75,7 @@ impl Protocol for Fanout {
         read(&connection.socket, readiness, &mut self.scratch, |bytes| {
             let now = clock::now();
             let mut is_right = true;
-            measurement.received(bytes.len());
+            measurement.transferred(bytes.len());
             arriving.take(self.size, bytes, |sent_at| {
                 // A time to come, or zero, is no timestamp: the sizes differ, or the server is another one.
                 is_right &= sent_at > 0 && sent_at <= now;

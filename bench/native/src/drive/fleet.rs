@@ -7,9 +7,10 @@ use rustix::net::sockopt;
 
 use super::measurement::{Fault, Measurement, errors_in_words};
 use super::options::Load;
-use super::session::{BACKEND_LISTENER, Outcome, Session, TIMEOUT_SCAN};
+use super::session::{ALARM, BACKEND_LISTENER, Outcome, Session, TIMEOUT_SCAN};
 use super::target::Target;
 use super::{BACKEND, CONNECTIONS};
+use crate::alarm::Alarm;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::command_line::Failure;
 use crate::connections::Connections;
@@ -22,7 +23,7 @@ use crate::socket::{READS_PER_EVENT, Received, receive};
 /// How many connections may be on their way at the same time: less than the backlog of a server with defaults.
 const MOST_IN_FLIGHT: u32 = 500;
 
-/// Descriptors of the driver that are not connections: standard streams, epoll, timer, signals, /proc.
+/// Descriptors of the driver that are not connections: standard streams, epoll, timers, signals, /proc.
 const OTHER_DESCRIPTORS: u64 = 16;
 
 /// How long a server that is being started is waited for, and how often it is tried.
@@ -36,6 +37,15 @@ pub trait Protocol {
 
     /// The state of a new connection.
     fn open(&mut self, index: u32) -> Self::State;
+
+    /// Says what has to be said before a connection counts as open, and returns whether it does.
+    fn greet(
+        &mut self,
+        _connection: &mut Connection<Self::State>,
+        _readiness: Readiness,
+    ) -> Result<bool, Fault> {
+        Ok(true)
+    }
 
     /// Says the first word, once all connections are open.
     fn start(
@@ -51,6 +61,20 @@ pub trait Protocol {
         readiness: Readiness,
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault>;
+
+    /// When [`tick`](Self::tick) is wanted next, by [`clock::now`], of a protocol that does something by time.
+    fn deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// Does what is due at `now`. A connection that fails is to be counted and taken out.
+    fn tick(
+        &mut self,
+        _connections: &mut Connections<Connection<Self::State>>,
+        _now: u64,
+        _measurement: &mut Measurement,
+    ) {
+    }
 }
 
 /// A connection to the server under test.
@@ -186,6 +210,7 @@ struct Fleet<'a, P: Protocol> {
     session: Session,
     connections: Connections<Connection<P::State>>,
     opener: Opener,
+    alarm: Alarm,
     is_started: bool,
     scan_at: u64,
 }
@@ -211,9 +236,14 @@ pub fn run<P: Protocol>(
         session,
         connections: Connections::new(CONNECTIONS),
         opener: Opener::new(opening, load.connections, now),
+        alarm: Alarm::new()?,
         is_started: false,
         scan_at: now,
     };
+    fleet
+        .session
+        .poller
+        .add(&fleet.alarm, ALARM, Interest::Read)?;
     let mut events = Events::new();
     loop {
         if !fleet.is_started {
@@ -227,6 +257,7 @@ pub fn run<P: Protocol>(
                 (_, Some(backend)) if event.token == BACKEND_LISTENER => {
                     backend.accept(&fleet.session.poller)?;
                 }
+                _ if event.token == ALARM => fleet.tick()?,
                 _ => fleet.control(event)?,
             }
         }
@@ -302,7 +333,24 @@ impl<P: Protocol> Fleet<'_, P> {
         for token in failed {
             self.connections.remove(token);
         }
-        Ok(())
+        self.set_alarm()
+    }
+
+    fn set_alarm(&self) -> Result<(), Failure> {
+        match self.protocol.deadline() {
+            Some(at) => Ok(self.alarm.set(at)?),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self) -> Result<(), Failure> {
+        self.alarm.acknowledge();
+        let measurement = &mut self.session.measurement;
+        self.protocol
+            .tick(&mut self.connections, clock::now(), measurement);
+        self.end_if_alone()?;
+        self.set_alarm()
     }
 
     #[inline]
@@ -319,6 +367,15 @@ impl<P: Protocol> Fleet<'_, P> {
                 self.connections.remove(event.token);
                 self.not_connected(fault, clock::now());
                 return Ok(());
+            }
+            match self.protocol.greet(connection, event.readiness) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(fault) => {
+                    self.connections.remove(event.token);
+                    self.not_connected(fault, clock::now());
+                    return Ok(());
+                }
             }
             connection.is_connected = true;
             connection.waiting_since = 0;

@@ -50,7 +50,7 @@ impl Protocol for Game {
         }
         let Connection { socket, state, .. } = connection;
         read(socket, readiness, &mut self.scratch, |bytes| {
-            measurement.received(bytes.len());
+            measurement.transferred(bytes.len());
             let total = *state + bytes.len();
             let ticks = total / TICK_BYTES;
             *state = total % TICK_BYTES;

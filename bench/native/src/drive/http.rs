@@ -90,7 +90,7 @@ impl Protocol for Http {
                 return Err(Fault::BadResponse);
             }
             let now = clock::now();
-            measurement.received(bytes.len());
+            measurement.transferred(bytes.len());
             if let Progress::Complete { status, rest } = reader.read(bytes)? {
                 if rest > 0 {
                     return Err(Fault::BadResponse);

@@ -27,6 +27,8 @@ pub enum Fault {
     BadResponse,
     /// An HTTP response with a status other than 2xx.
     Status,
+    /// TLS that the driver cannot follow, or that the server refused.
+    Tls,
     /// Another error of the system.
     System(Errno),
 }
@@ -42,6 +44,7 @@ impl Fault {
             Self::Mismatch => "mismatch",
             Self::BadResponse => "bad_response",
             Self::Status => "status",
+            Self::Tls => "tls",
             Self::System(_) => "system",
         }
     }
@@ -96,7 +99,7 @@ impl Measurement {
         }
     }
 
-    /// Counts what came without having been asked for.
+    /// Counts what has no latency, as it came without having been asked for.
     #[inline]
     pub fn completed(&mut self, count: u64) {
         if self.is_recording {
@@ -104,9 +107,9 @@ impl Measurement {
         }
     }
 
-    /// Counts bytes received.
+    /// Counts bytes received or, by a command that does nothing but send, sent.
     #[inline]
-    pub fn received(&mut self, bytes: usize) {
+    pub fn transferred(&mut self, bytes: usize) {
         if self.is_recording {
             self.bytes += bytes as u64;
         }
@@ -122,7 +125,7 @@ impl Measurement {
         self.completed
     }
 
-    /// Bytes received in the window so far.
+    /// Bytes transferred in the window so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -165,13 +168,13 @@ mod tests {
     fn only_the_window_counts_but_errors_always_do() {
         let mut measurement = Measurement::new();
         measurement.completed_in(5);
-        measurement.received(10);
+        measurement.transferred(10);
         measurement.failed(Fault::Closed);
         assert_eq!((measurement.count(), measurement.bytes()), (0, 0));
         measurement.record(true);
         measurement.completed_in(5);
         measurement.completed(2);
-        measurement.received(10);
+        measurement.transferred(10);
         measurement.failed(Fault::Closed);
         assert_eq!((measurement.count(), measurement.bytes()), (3, 10));
         assert_eq!(measurement.latency().len(), 1);

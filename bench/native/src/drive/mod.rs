@@ -1,20 +1,25 @@
-//! The closed-loop driver: one thread that offers a server as much load as it answers, and measures it.
+//! The driver: one thread that offers a server as much load as it answers, or load at a rate, and measures it.
 
 pub mod accept;
 pub mod echo;
 pub mod fanout;
 pub mod fleet;
 pub mod game;
+mod help;
 pub mod http;
 pub mod idle;
 pub mod measurement;
 pub mod observer;
+pub mod open_loop;
 pub mod options;
 pub mod pattern;
 pub mod report;
 pub mod response;
 pub mod session;
+pub mod stream;
 pub mod target;
+pub mod tls;
+pub mod transport;
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -22,12 +27,15 @@ use std::net::Ipv4Addr;
 use crate::command_line::{self, Failure};
 use crate::listener::Listener;
 use crate::poller::Lane;
-use crate::reference::echo::Echo;
+use crate::reference;
 use crate::reference::server::Server;
+use echo::Echo;
 use fleet::Opening;
 use options::{Command, Invocation, Options};
 use report::Report;
 use session::Session;
+use tls::Tls;
+use transport::Plain;
 
 /// The lane of the connection to the server under test.
 pub(crate) const CONNECTIONS: Lane = 1;
@@ -61,18 +69,33 @@ fn drive(options: &Options) -> Result<Report, Failure> {
     let session = Session::new(load)?;
     let opening = Opening::default();
     match options.command {
-        Command::Echo { size, depth } => {
-            let echo = echo::Echo::new(size, depth, load.connections);
-            let outcome = fleet::run(echo, load, opening, session, None)?;
+        Command::Echo {
+            message,
+            depth,
+            tls,
+        } => {
+            let connections = load.connections;
+            let outcome = if tls {
+                let echo = Echo::new(Tls::new(), message, depth, connections);
+                fleet::run(echo, load, opening, session, None)?
+            } else {
+                let echo = Echo::new(Plain, message, depth, connections);
+                fleet::run(echo, load, opening, session, None)?
+            };
+            Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
+        }
+        Command::OpenLoop { message, rate } => {
+            let protocol = open_loop::OpenLoop::new(message, rate);
+            let outcome = fleet::run(protocol, load, opening, session, None)?;
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
         Command::Proxy {
-            size,
+            message,
             depth,
             backend,
         } => {
             let server = proxy_backend(backend)?;
-            let echo = echo::Echo::new(size, depth, load.connections);
+            let echo = Echo::new(Plain, message, depth, load.connections);
             let opening = Opening {
                 retries: true,
                 ..opening
@@ -93,6 +116,14 @@ fn drive(options: &Options) -> Result<Report, Failure> {
             let outcome = fleet::run(fanout::Fanout::new(size), load, opening, session, None)?;
             Ok(Report::of_requests("fanout", load, outcome))
         }
+        Command::Download => {
+            let outcome = fleet::run(stream::Download::new(), load, opening, session, None)?;
+            Ok(Report::of_bytes("download", load, outcome))
+        }
+        Command::Upload => {
+            let outcome = fleet::run(stream::Upload::new(), load, opening, session, None)?;
+            Ok(Report::of_bytes("upload", load, outcome))
+        }
         Command::Game { connect_rate } => {
             let opening = Opening {
                 per_second: connect_rate,
@@ -108,7 +139,7 @@ fn drive(options: &Options) -> Result<Report, Failure> {
     }
 }
 
-fn proxy_backend(port: u16) -> Result<Server<Echo>, Failure> {
+fn proxy_backend(port: u16) -> Result<Server<reference::echo::Echo>, Failure> {
     let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
         Failure::runtime(
             format!("cannot listen on 127.0.0.1:{port} for the backend"),
@@ -116,5 +147,9 @@ fn proxy_backend(port: u16) -> Result<Server<Echo>, Failure> {
         )
     })?;
     eprintln!("backend ready {}", listener.port());
-    Ok(Server::in_lane(Echo::new(), listener, BACKEND))
+    Ok(Server::in_lane(
+        reference::echo::Echo::new(),
+        listener,
+        BACKEND,
+    ))
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
+use super::echo::Message;
+use super::help;
+use super::pattern::Frame;
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
 use crate::reference::fanout::TIMESTAMP_BYTES;
@@ -54,17 +57,26 @@ pub struct Load {
 pub enum Command {
     /// [`super::echo`]
     Echo {
-        /// Bytes of a message.
-        size: usize,
+        /// What is sent.
+        message: Message,
         /// Messages on their way at the same time.
         depth: usize,
+        /// Whether by [`super::tls`].
+        tls: bool,
+    },
+    /// [`super::open_loop`]
+    OpenLoop {
+        /// What is sent.
+        message: Message,
+        /// Messages a second.
+        rate: u64,
     },
     /// [`super::http`]
     Http,
     /// [`super::echo`] through a proxy to a backend in the driver.
     Proxy {
-        /// Bytes of a message.
-        size: usize,
+        /// What is sent.
+        message: Message,
         /// Messages on their way at the same time.
         depth: usize,
         /// Port of the backend; 0 takes a free one.
@@ -84,115 +96,11 @@ pub enum Command {
         /// Bytes of a message.
         size: usize,
     },
+    /// [`super::stream::Download`]
+    Download,
+    /// [`super::stream::Upload`]
+    Upload,
 }
-
-macro_rules! with_common_options {
-    ($own:literal) => {
-        concat!(
-            $own,
-            "
-  --connections N   connections, opened before the warm-up (100)
-  --duration TIME   the measured window (3s)
-  --warmup TIME     load before it (1s; idle: 2s)
-  --timeout TIME    longest wait for a connection or a reply (5s)
-  --observe PID     reports CPU time and memory of this process, the server
-  --progress        a line on standard error each second"
-        )
-    };
-}
-
-const HELP: &str = with_common_options!(
-    "\
-weir-drive: loads a server from one thread and reports what it did
-
-usage: weir-drive COMMAND HOST:PORT [options]
-
-  echo     messages that come back, each byte compared
-  http     GET, keep-alive
-  proxy    echo through a proxy to a backend in the driver
-  accept   connect, one request, one reply, reset
-  game     takes ticks of 512 bytes and answers each with 16
-  idle     holds connections that say nothing (needs --observe)
-  fanout   takes messages that the server sends to all
-
-The last line on standard output is a JSON object. Exit code 1: not one request succeeded, or the run was not possible;
-2: a wrong argument. SIGTERM and SIGINT end the window early. A connection that fails is counted and stays closed.
-
-A command's own options: weir-drive COMMAND --help. Of all commands (accept has --concurrency for --connections):
-"
-);
-
-const HELP_ECHO: &str = with_common_options!(
-    "\
-usage: weir-drive echo HOST:PORT [options]
-
-Each connection sends a message, waits for all of it to come back, compares each byte, and sends the next.
-
-  --size BYTES      bytes of a message (64)
-  --depth N         messages on their way at the same time (1)"
-);
-
-const HELP_HTTP: &str = with_common_options!(
-    "\
-usage: weir-drive http HOST:PORT [options]
-
-Each connection sends GET / and the next when the response is there. Responses need a Content-Length; a status other
-than 2xx is an error.
-"
-);
-
-const HELP_PROXY: &str = with_common_options!(
-    "\
-usage: weir-drive proxy HOST:PORT --backend PORT [options]
-
-As echo, through a proxy at HOST:PORT to an echo server that the driver runs itself on 127.0.0.1. Prints \"backend ready
-PORT\" on standard error, then waits up to five seconds for the proxy to listen.
-
-  --backend PORT    port of the echo server, 0 takes a free one
-  --size BYTES      bytes of a message (64)
-  --depth N         messages on their way at the same time (1)"
-);
-
-const HELP_ACCEPT: &str = "\
-usage: weir-drive accept HOST:PORT [options]
-
-Connects, sends 26 bytes, waits for the first bytes of the reply, resets, and connects again. A request is one such
-connection, its latency the time from the connect to the reply.
-
-  --concurrency N   connections at the same time (100)
-  --duration TIME   the measured window (3s)
-  --warmup TIME     load before it (1s)
-  --timeout TIME    longest wait for a connection or a reply (5s)
-  --observe PID     reports CPU time and memory of this process, the server
-  --progress        a line on standard error each second";
-
-const HELP_GAME: &str = with_common_options!(
-    "\
-usage: weir-drive game HOST:PORT [options]
-
-Takes the ticks of 512 bytes that the server sends and answers each with 16 bytes.
-
-  --connect-rate R  connections opened a second at most, so that the ticks are spread (no limit)"
-);
-
-const HELP_IDLE: &str = with_common_options!(
-    "\
-usage: weir-drive idle HOST:PORT --observe PID [options]
-
-Opens connections and holds them. Reports the server's memory before the first, after all (and the warm-up), the
-difference for each connection, and the CPU time that the server uses meanwhile.
-"
-);
-
-const HELP_FANOUT: &str = with_common_options!(
-    "\
-usage: weir-drive fanout HOST:PORT [options]
-
-Takes the messages that the server sends to all connections. A request is one message on one connection, its latency
-the time since the timestamp in its first 8 bytes (weir-reference fanout).
-
-  --size BYTES      bytes of a message, at least 8, as the server sends them (128)"
-);
 
 /// The options as far as they were given.
 #[derive(Default)]
@@ -205,7 +113,10 @@ struct Given {
     observe: Option<u64>,
     progress: bool,
     size: Option<u64>,
+    frame: Frame,
     depth: Option<u64>,
+    tls: bool,
+    rate: Option<u64>,
     backend: Option<u64>,
     connect_rate: Option<u64>,
 }
@@ -215,28 +126,31 @@ impl Options {
     pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         let mut parser = lexopt::Parser::from_args(arguments);
         let name = match parser.next()? {
-            Some(Long("help") | Short('h')) => return Ok(Invocation::Help(HELP)),
+            Some(Long("help") | Short('h')) => return Ok(Invocation::Help(help::HELP)),
             Some(Value(name)) => text("COMMAND", name)?,
             Some(other) => return Err(other.unexpected().into()),
             None => return Err(Failure::Usage("a command is missing".into())),
         };
-        let help = match name.as_str() {
-            "echo" => HELP_ECHO,
-            "http" => HELP_HTTP,
-            "proxy" => HELP_PROXY,
-            "accept" => HELP_ACCEPT,
-            "game" => HELP_GAME,
-            "idle" => HELP_IDLE,
-            "fanout" => HELP_FANOUT,
+        let text_of_help = match name.as_str() {
+            "echo" => help::HELP_ECHO,
+            "http" => help::HELP_HTTP,
+            "proxy" => help::HELP_PROXY,
+            "accept" => help::HELP_ACCEPT,
+            "game" => help::HELP_GAME,
+            "idle" => help::HELP_IDLE,
+            "fanout" => help::HELP_FANOUT,
+            "download" => help::HELP_DOWNLOAD,
+            "upload" => help::HELP_UPLOAD,
             _ => {
                 return Err(Failure::Usage(format!(
-                    "{name} is no command: echo, http, proxy, accept, game, idle or fanout is needed"
+                    "{name} is no command: echo, http, proxy, accept, game, idle, fanout, download or upload is \
+                     needed"
                 )));
             }
         };
         match Given::read(&name, &mut parser)? {
             Some(given) => given.complete(&name).map(Invocation::Drive),
-            None => Ok(Invocation::Help(help)),
+            None => Ok(Invocation::Help(text_of_help)),
         }
     }
 }
@@ -277,6 +191,13 @@ impl Given {
                 (Long("depth"), "echo" | "proxy") => {
                     given.depth = Some(number("--depth", parser.value()?, 1..=1024)?);
                 }
+                (Long("frame"), "echo") => {
+                    given.frame = frame(text("--frame", parser.value()?)?)?;
+                }
+                (Long("tls"), "echo") => given.tls = true,
+                (Long("rate"), "echo") => {
+                    given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
+                }
                 (Long("backend"), "proxy") => {
                     given.backend = Some(number("--backend", parser.value()?, 0..=65_535)?);
                 }
@@ -292,12 +213,15 @@ impl Given {
     }
 
     fn complete(self, name: &str) -> Result<Options, Failure> {
-        let size = self.size.unwrap_or(64) as usize;
+        let message = Message {
+            frame: self.frame,
+            size: self.size.unwrap_or(64) as usize,
+        };
         let depth = self.depth.unwrap_or(1) as usize;
         let command = match name {
             "http" => Command::Http,
             "proxy" => Command::Proxy {
-                size,
+                message,
                 depth,
                 backend: self.backend.ok_or_else(|| missing("--backend PORT"))? as u16,
             },
@@ -310,7 +234,23 @@ impl Given {
             "fanout" => Command::Fanout {
                 size: self.size.unwrap_or(128) as usize,
             },
-            _ => Command::Echo { size, depth },
+            "download" => Command::Download,
+            "upload" => Command::Upload,
+            _ => match self.rate {
+                None => Command::Echo {
+                    message,
+                    depth,
+                    tls: self.tls,
+                },
+                Some(rate) if self.depth.is_none() && !self.tls => {
+                    Command::OpenLoop { message, rate }
+                }
+                Some(_) => {
+                    return Err(Failure::Usage(
+                        "--rate goes neither with --depth nor with --tls".into(),
+                    ));
+                }
+            },
         };
         let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
         let connections = self.connections.unwrap_or(100) as u32;
@@ -326,6 +266,17 @@ impl Given {
             progress: self.progress,
         };
         Ok(Options { command, load })
+    }
+}
+
+fn frame(name: String) -> Result<Frame, Failure> {
+    match name.as_str() {
+        "none" => Ok(Frame::None),
+        "4" => Ok(Frame::Length4),
+        "line" => Ok(Frame::Line),
+        _ => Err(Failure::Usage(format!(
+            "--frame {name}: none, 4 or line is needed"
+        ))),
     }
 }
 
@@ -350,6 +301,10 @@ mod tests {
         Options::parse(line.split_whitespace().map(OsString::from).collect())
     }
 
+    fn message(frame: Frame, size: usize) -> Message {
+        Message { frame, size }
+    }
+
     fn driven(line: &str) -> Options {
         match parse(line) {
             Ok(Invocation::Drive(options)) => options,
@@ -360,7 +315,14 @@ mod tests {
     #[test]
     fn defaults() {
         let Options { command, load } = driven("echo 127.0.0.1:80");
-        assert_eq!(command, Command::Echo { size: 64, depth: 1 });
+        assert_eq!(
+            command,
+            Command::Echo {
+                message: message(Frame::None, 64),
+                depth: 1,
+                tls: false
+            }
+        );
         assert_eq!(load.connections, 100);
         assert_eq!(load.duration, Duration::from_secs(3));
         assert_eq!(load.warmup, Duration::from_secs(1));
@@ -383,9 +345,24 @@ mod tests {
         assert_eq!(
             command,
             Command::Proxy {
-                size: 1,
+                message: message(Frame::None, 1),
                 depth: 4,
                 backend: 0
+            }
+        );
+        assert_eq!(
+            driven("echo 127.0.0.1:80 --frame line --rate 500 --size 9").command,
+            Command::OpenLoop {
+                message: message(Frame::Line, 9),
+                rate: 500
+            }
+        );
+        assert_eq!(
+            driven("echo 127.0.0.1:80 --tls --frame 4 --depth 2").command,
+            Command::Echo {
+                message: message(Frame::Length4, 64),
+                depth: 2,
+                tls: true
             }
         );
         assert_eq!(load.connections, 8);
@@ -412,6 +389,12 @@ mod tests {
             ("proxy 127.0.0.1:80", "--backend PORT is missing"),
             ("idle 127.0.0.1:80", "--observe PID is missing"),
             ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
+            ("echo 127.0.0.1:80 --frame 2", "--frame 2: none, 4 or line"),
+            ("echo 127.0.0.1:80 --rate 0", "--rate 0: a"),
+            ("echo 127.0.0.1:80 --rate 1 --tls", "--rate"),
+            ("echo 127.0.0.1:80 --rate 1 --depth 1", "--rate"),
+            ("http 127.0.0.1:80 --tls", "--tls"),
+            ("upload 127.0.0.1:80 --size 1", "--size"),
         ] {
             match parse(line) {
                 Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
@@ -422,8 +405,10 @@ mod tests {
 
     #[test]
     fn every_command_has_help() {
-        assert_eq!(parse("--help"), Ok(Invocation::Help(HELP)));
-        for command in ["echo", "http", "proxy", "accept", "game", "idle", "fanout"] {
+        assert_eq!(parse("--help"), Ok(Invocation::Help(help::HELP)));
+        for command in [
+            "echo", "http", "proxy", "accept", "game", "idle", "fanout", "download", "upload",
+        ] {
             match parse(&format!("{command} --help")) {
                 Ok(Invocation::Help(help)) => {
                     assert!(help.starts_with(&format!("usage: weir-drive {command} ")));

@@ -1,20 +1,37 @@
 //! The bytes that an echo is known by.
 
+use std::ops::Range;
+
 /// Bytes at the front of a message that tell it from every other.
 const COUNTER_BYTES: usize = 8;
+
+/// How the server tells where a message ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frame {
+    /// It does not: it sends back bytes.
+    #[default]
+    None,
+    /// By a length of four bytes, big-endian, in front of the message: `{packet, 4}`.
+    Length4,
+    /// By the newline that is the last byte of the message, and none of the others: `{packet, line}`.
+    Line,
+}
 
 /// Messages of one size. Each begins with a counter of its connection and its place in the stream, as far as it fits;
 /// the rest is the same in all. So a lost, doubled, torn or misdirected byte is seen, and a check costs two compares.
 #[derive(Debug)]
 pub struct Pattern {
-    size: usize,
-    filler: Vec<u8>,
+    frame: Frame,
+    /// A message with its frame. What it holds in place of the counter does not matter.
+    template: Vec<u8>,
+    /// Where in the message the counter is.
+    counter: Range<usize>,
     /// Room for a batch of messages, whose counters are written before each send.
     batch: Vec<u8>,
 }
 
 /// A place in the stream of one connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Whole messages before it.
     pub message: u64,
@@ -23,72 +40,112 @@ pub struct Position {
 }
 
 impl Pattern {
-    /// Messages of `size` bytes (at least one), at most `depth` of them sent at once.
-    pub fn new(size: usize, depth: usize) -> Self {
-        let filler: Vec<u8> = (0..size).map(|n| (n * 7 + n / 251) as u8).collect();
-        let batch = filler.repeat(depth);
-        Self {
-            size,
-            filler,
-            batch,
+    /// Messages of `size` bytes (at least one) in frames, at most `depth` of them sent at once.
+    pub fn new(frame: Frame, size: usize, depth: usize) -> Self {
+        let filler = (0..size).map(|n| (n * 7 + n / 251) as u8);
+        let mut template: Vec<u8> = match frame {
+            Frame::None => filler.collect(),
+            Frame::Length4 => (size as u32)
+                .to_be_bytes()
+                .into_iter()
+                .chain(filler)
+                .collect(),
+            Frame::Line => filler.map(never_newline).collect(),
+        };
+        let start = template.len() - size;
+        let mut end = template.len();
+        if frame == Frame::Line {
+            end -= 1;
+            template[end] = b'\n';
         }
+        Self {
+            frame,
+            counter: start..end.min(start + COUNTER_BYTES),
+            batch: template.repeat(depth),
+            template,
+        }
+    }
+
+    /// Bytes of a message with its frame.
+    #[inline]
+    pub fn length(&self) -> usize {
+        self.template.len()
     }
 
     /// The bytes of the stream of connection `id` from `start` to the beginning of message `end`.
     #[inline]
     pub fn bytes(&mut self, id: u32, start: Position, end: u64) -> &[u8] {
         let count = (end - start.message) as usize;
-        for (slot, message) in self
-            .batch
-            .chunks_exact_mut(self.size)
-            .zip(start.message..end)
-        {
-            let length = self.size.min(COUNTER_BYTES);
-            slot[..length].copy_from_slice(&counter(id, message)[..length]);
+        let length = self.template.len();
+        for (slot, message) in self.batch.chunks_exact_mut(length).zip(start.message..end) {
+            let counter = counter(self.frame, id, message);
+            slot[self.counter.clone()].copy_from_slice(&counter[..self.counter.len()]);
         }
-        &self.batch[start.offset..count * self.size]
+        &self.batch[start.offset..count * length]
     }
 
     /// Compares what was received with what the stream holds at `position`, and moves the position on. Returns whether
     /// all bytes are right.
     #[inline]
     pub fn verify(&self, id: u32, position: &mut Position, mut received: &[u8]) -> bool {
-        let counter_length = self.size.min(COUNTER_BYTES);
+        let Range { start, end } = self.counter;
         while !received.is_empty() {
             let offset = position.offset;
-            let counter = counter(id, position.message);
-            let expected = if offset < counter_length {
-                &counter[offset..counter_length]
+            let counter = counter(self.frame, id, position.message);
+            let expected = if offset < start {
+                &self.template[offset..start]
+            } else if offset < end {
+                &counter[offset - start..end - start]
             } else {
-                &self.filler[offset..]
+                &self.template[offset..]
             };
             let length = expected.len().min(received.len());
             if received[..length] != expected[..length] {
                 return false;
             }
             received = &received[length..];
-            position.offset += length;
-            if position.offset == self.size {
-                *position = Position {
-                    message: position.message + 1,
-                    offset: 0,
-                };
-            }
+            *position = position.after(length, self.template.len());
         }
         true
     }
 }
 
+impl Position {
+    /// The place `bytes` further on in a stream of messages of `length`.
+    #[inline]
+    pub fn after(self, bytes: usize, length: usize) -> Self {
+        let offset = self.offset + bytes;
+        if offset < length {
+            return Self { offset, ..self };
+        }
+        Self {
+            message: self.message + (offset / length) as u64,
+            offset: offset % length,
+        }
+    }
+}
+
 /// The place in the stream comes first, its lowest byte in front: even a message of one byte differs from its
-/// neighbours.
+/// neighbours. In a line there is room for seven bits in each byte, which leaves 16 for the connection.
 #[inline]
-fn counter(id: u32, message: u64) -> [u8; COUNTER_BYTES] {
-    (message ^ u64::from(id) << 40).to_le_bytes()
+fn counter(frame: Frame, id: u32, message: u64) -> [u8; COUNTER_BYTES] {
+    let number = message ^ u64::from(id) << 40;
+    match frame {
+        Frame::None | Frame::Length4 => number.to_le_bytes(),
+        Frame::Line => std::array::from_fn(|n| never_newline((number >> (7 * n)) as u8)),
+    }
+}
+
+#[inline]
+fn never_newline(byte: u8) -> u8 {
+    byte | 0x80
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FRAMES: [Frame; 3] = [Frame::None, Frame::Length4, Frame::Line];
 
     fn stream(pattern: &mut Pattern, id: u32, messages: u64) -> Vec<u8> {
         (0..messages)
@@ -101,43 +158,66 @@ mod tests {
 
     #[test]
     fn a_stream_is_right_however_it_is_cut() {
-        for size in [1, 7, 8, 9, 64, 300] {
-            let mut pattern = Pattern::new(size, 2);
-            let bytes = stream(&mut pattern, 3, 5);
-            for piece in [1, 2, 3, 8, size, size + 1, bytes.len()] {
-                let mut position = Position::default();
-                for chunk in bytes.chunks(piece) {
-                    assert!(pattern.verify(3, &mut position, chunk), "{size} by {piece}");
+        for frame in FRAMES {
+            for size in [1, 7, 8, 9, 10, 64, 300] {
+                let mut pattern = Pattern::new(frame, size, 2);
+                let bytes = stream(&mut pattern, 3, 5);
+                for piece in [1, 2, 3, 8, size, size + 1, bytes.len()] {
+                    let mut position = Position::default();
+                    for chunk in bytes.chunks(piece) {
+                        let is_right = pattern.verify(3, &mut position, chunk);
+                        assert!(is_right, "{frame:?} {size} by {piece}");
+                    }
+                    assert_eq!((position.message, position.offset), (5, 0));
                 }
-                assert_eq!((position.message, position.offset), (5, 0));
             }
         }
     }
 
     #[test]
     fn a_wrong_byte_is_seen_wherever_it_is() {
-        let mut pattern = Pattern::new(20, 1);
-        let bytes = stream(&mut pattern, 1, 3);
-        for place in 0..bytes.len() {
-            let mut wrong = bytes.clone();
-            wrong[place] ^= 1;
-            assert!(!pattern.verify(1, &mut Position::default(), &wrong));
+        for frame in FRAMES {
+            let mut pattern = Pattern::new(frame, 20, 1);
+            let bytes = stream(&mut pattern, 1, 3);
+            for place in 0..bytes.len() {
+                let mut wrong = bytes.clone();
+                wrong[place] ^= 1;
+                assert!(!pattern.verify(1, &mut Position::default(), &wrong));
+            }
         }
     }
 
     #[test]
     fn lost_doubled_and_misdirected_messages_are_seen() {
-        let mut pattern = Pattern::new(64, 1);
-        let bytes = stream(&mut pattern, 1, 3);
-        assert!(!pattern.verify(1, &mut Position::default(), &bytes[64..]));
-        let doubled = [&bytes[..64], &bytes[..64]].concat();
-        assert!(!pattern.verify(1, &mut Position::default(), &doubled));
-        assert!(!pattern.verify(2, &mut Position::default(), &bytes));
+        for frame in FRAMES {
+            let mut pattern = Pattern::new(frame, 64, 1);
+            let bytes = stream(&mut pattern, 1, 3);
+            let (first, others) = bytes.split_at(pattern.length());
+            assert!(!pattern.verify(1, &mut Position::default(), others));
+            let doubled = [first, first].concat();
+            assert!(!pattern.verify(1, &mut Position::default(), &doubled));
+            assert!(!pattern.verify(2, &mut Position::default(), &bytes));
+        }
+    }
+
+    #[test]
+    fn frames_are_those_of_gen_tcp() {
+        let mut pattern = Pattern::new(Frame::Length4, 300, 1);
+        let bytes = stream(&mut pattern, 1, 2);
+        assert_eq!(bytes.len(), 608);
+        assert_eq!(bytes[..4], [0, 0, 1, 44]);
+        assert_eq!(bytes[304..308], [0, 0, 1, 44]);
+        let mut pattern = Pattern::new(Frame::Line, 300, 1);
+        let bytes = stream(&mut pattern, 1, 300);
+        for line in bytes.chunks(300) {
+            let ends: Vec<_> = (0..300).filter(|&n| line[n] == b'\n').collect();
+            assert_eq!(ends, [299]);
+        }
     }
 
     #[test]
     fn a_batch_goes_on_inside_a_message() {
-        let mut pattern = Pattern::new(10, 3);
+        let mut pattern = Pattern::new(Frame::None, 10, 3);
         let bytes = stream(&mut pattern, 1, 3);
         let start = Position {
             message: 1,

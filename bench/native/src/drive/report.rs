@@ -31,6 +31,10 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_verified: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_transferred: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     latency_us: Option<Latency>,
     errors: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +64,8 @@ struct Server {
     cpu_us_per_request: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_s_per_minute: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_cpu_s: Option<f64>,
     rss_baseline_kib: u64,
     rss_start_kib: u64,
     rss_end_kib: u64,
@@ -84,6 +90,25 @@ impl Report {
             && count > 0
         {
             server.cpu_us_per_request = Some(round(cpu as f64 / 1e3 / count as f64, 3));
+        }
+        report
+    }
+
+    /// Of a command that counts bytes.
+    pub fn of_bytes(
+        command: &'static str,
+        load: &Load,
+        (outcome, measurement): (Outcome, Measurement),
+    ) -> Self {
+        let bytes = measurement.bytes();
+        let mut report = Self::new(command, load, outcome, &measurement);
+        report.bytes_transferred = Some(bytes);
+        report.bytes_per_s = Some(rate(bytes, outcome.window));
+        if let Some(server) = &mut report.server
+            && let Some(cpu) = outcome.server.map(|used| used.cpu)
+            && cpu > 0
+        {
+            server.bytes_per_cpu_s = Some(rate(bytes, cpu));
         }
         report
     }
@@ -127,7 +152,7 @@ impl Report {
 
     /// Whether anything succeeded at all.
     pub fn is_success(&self) -> bool {
-        match self.requests.or(self.ticks) {
+        match self.requests.or(self.ticks).or(self.bytes_transferred) {
             Some(count) => count > 0,
             None => self.connections > 0,
         }
@@ -160,6 +185,8 @@ impl Report {
             ticks_per_s: None,
             bytes_received: None,
             bytes_verified: None,
+            bytes_transferred: None,
+            bytes_per_s: None,
             latency_us: None,
             errors: measurement.errors().clone(),
             server: outcome.server.map(Server::from),
@@ -194,6 +221,7 @@ impl From<ServerUse> for Server {
             cpu_s: seconds(used.cpu),
             cpu_us_per_request: None,
             cpu_s_per_minute: None,
+            bytes_per_cpu_s: None,
             rss_baseline_kib: used.rss_baseline_kib,
             rss_start_kib: used.rss_start_kib,
             rss_end_kib: used.rss_end_kib,
@@ -259,7 +287,7 @@ mod tests {
         measurement.record(true);
         for n in 1..=1000 {
             measurement.completed_in(n * 1000);
-            measurement.received(64);
+            measurement.transferred(64);
         }
         measurement
     }
@@ -307,6 +335,19 @@ mod tests {
         assert!(json.get("latency_us").is_none());
         assert!(json["server"].get("cpu_us_per_request").is_none());
         assert_eq!(json["errors"]["timeout"], 1);
+    }
+
+    #[test]
+    fn bytes_by_time_and_by_cpu_time() {
+        let report = Report::of_bytes("upload", &load(), (outcome(Some(USED)), thousand()));
+        assert!(report.is_success());
+        let json: Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["bytes_transferred"], 64_000);
+        assert_eq!(json["bytes_per_s"], 32_000.0);
+        assert_eq!(json["server"]["bytes_per_cpu_s"], 640_000.0);
+        assert!(json.get("requests").is_none() && json.get("latency_us").is_none());
+        let nothing = (outcome(None), Measurement::new());
+        assert!(!Report::of_bytes("upload", &load(), nothing).is_success());
     }
 
     #[test]

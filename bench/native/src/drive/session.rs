@@ -1,17 +1,12 @@
 //! The course of a run: opening, warm-up, the measured window, the end.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
-
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 use super::CONTROL;
 use super::measurement::Measurement;
 use super::observer::{Observer, Sample, ServerUse};
 use super::options::Load;
+use crate::alarm::Alarm;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::command_line::Failure;
 use crate::poller::{Interest, Poller, Token};
@@ -22,6 +17,9 @@ const TICKER: Token = Token::new(CONTROL, 1, 0);
 
 /// The token of the backend's listener, the third of the control lane.
 pub(crate) const BACKEND_LISTENER: Token = Token::new(CONTROL, 2, 0);
+
+/// The token of a protocol's alarm, the fourth.
+pub(crate) const ALARM: Token = Token::new(CONTROL, 3, 0);
 
 /// How often the course is looked at. A timer of its own, so that no wait of the hot loop needs a timeout, which the
 /// kernel would have to arm and disarm each time.
@@ -42,7 +40,7 @@ pub struct Session {
     duration: u64,
     observer: Option<Observer>,
     progress: Option<Progress>,
-    ticker: OwnedFd,
+    ticker: Alarm,
     /// Held for as long as the poller watches it.
     _stop: StopSignal,
 }
@@ -89,7 +87,8 @@ impl Session {
         let poller = Poller::new()?;
         let stop = StopSignal::install()?;
         stop.register(&poller, STOP)?;
-        let ticker = ticker()?;
+        let ticker = Alarm::new()?;
+        ticker.set_every(TICK)?;
         poller.add(&ticker, TICKER, Interest::Read)?;
         let now = clock::now();
         Ok(Self {
@@ -120,8 +119,7 @@ impl Session {
         if token == STOP {
             return self.finish(now);
         }
-        // timerfd_create(2): a periodic timer goes on only when its expirations have been read.
-        let _ = rustix::io::read(&self.ticker, &mut [0; 8]);
+        self.ticker.acknowledge();
         match self.phase {
             Phase::Warmup { until, connections } if until <= now => self.open_window(connections),
             Phase::Measuring(Window { started, .. }) if started + self.duration <= now => {
@@ -210,19 +208,4 @@ fn ended_early(before: &str) -> Failure {
 
 fn nanoseconds(duration: Duration) -> u64 {
     duration.as_nanos() as u64
-}
-
-fn ticker() -> rustix::io::Result<OwnedFd> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let tick = Timespec {
-        tv_sec: 0,
-        tv_nsec: TICK as i64,
-    };
-    let schedule = Itimerspec {
-        it_interval: tick,
-        it_value: tick,
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &schedule)?;
-    Ok(timer)
 }

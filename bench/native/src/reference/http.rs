@@ -36,14 +36,14 @@ pub struct Client {
 
 /// Counts the heads of requests in a stream, however the stream is cut into pieces.
 #[derive(Debug, Default)]
-struct HeadCounter {
+pub(super) struct HeadCounter {
     /// How many bytes of [`END_OF_HEAD`] the stream ends with.
     matched: usize,
 }
 
 impl HeadCounter {
     #[inline]
-    fn count(&mut self, bytes: &[u8]) -> usize {
+    pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
         let mut heads = 0;
         let mut matched = self.matched;
         for &byte in bytes {

@@ -3,11 +3,13 @@
 pub mod accept;
 pub mod echo;
 pub mod fanout;
+pub mod file;
 pub mod game;
 pub mod http;
 pub mod options;
 pub mod relay;
 pub mod server;
+pub mod stream;
 
 use std::ffi::OsString;
 
@@ -30,13 +32,20 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
         let address = std::net::SocketAddr::new(options.ip, options.port);
         Failure::runtime(format!("cannot listen on {address}"), error)
     })?;
-    command_line::print(&format!("ready {}", listener.port()))?;
     match options.command {
         Command::Echo => serve(echo::Echo::new(), listener, &stop).map(drop),
         Command::Relay { to } => serve(relay::Relay::new(to), listener, &stop).map(drop),
         Command::Accept => serve(accept::Accept::new(), listener, &stop).map(drop),
         Command::Http => serve(http::Http::new(), listener, &stop).map(drop),
         Command::Game => serve(game::Game::new(), listener, &stop).map(drop),
+        Command::File { path } => {
+            let service = file::FileServer::open(&path).map_err(|error| {
+                Failure::runtime(format!("cannot open {}", path.display()), error)
+            })?;
+            serve(service, listener, &stop).map(drop)
+        }
+        Command::Discard => serve(stream::Discard::new(), listener, &stop).map(drop),
+        Command::Chargen => serve(stream::Chargen::new(), listener, &stop).map(drop),
         Command::Fanout { size, per_second } => {
             let fanout = serve(fanout::Fanout::new(size, per_second), listener, &stop)?;
             command_line::print(&fanout.summary())
@@ -45,6 +54,7 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
 }
 
 fn serve<S: Service>(service: S, listener: Listener, stop: &StopSignal) -> Result<S, Failure> {
+    command_line::print(&format!("ready {}", listener.port()))?;
     server::run(Server::new(service, listener), stop)
         .map_err(|error| Failure::runtime("cannot go on serving", error))
 }

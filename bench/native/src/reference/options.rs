@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use lexopt::prelude::*;
 
@@ -44,6 +45,15 @@ pub enum Command {
     Http,
     /// [`super::game`]
     Game,
+    /// [`super::file`]
+    File {
+        /// The file.
+        path: PathBuf,
+    },
+    /// [`super::stream::Discard`]
+    Discard,
+    /// [`super::stream::Chargen`]
+    Chargen,
     /// [`super::fanout`]
     Fanout {
         /// Bytes of a message.
@@ -58,12 +68,15 @@ weir-reference: the servers that mark the limit of one core
 
 usage: weir-reference COMMAND --port PORT [--ip ADDRESS] [options]
 
-  echo     sends back what comes
-  relay    connects each client to a backend, bytes both ways
-  accept   one request, one reply of two bytes, then the client closes
-  http     HTTP/1.1 keep-alive, answers \"hello world!\"
-  game     512 bytes to every connection every 500 ms, drops what comes
-  fanout   one message to all connections, again and again
+  echo      sends back what comes
+  relay     connects each client to a backend, bytes both ways
+  accept    one request, one reply of two bytes, then the client closes
+  http      HTTP/1.1 keep-alive, answers \"hello world!\"
+  game      512 bytes to every connection every 500 ms, drops what comes
+  fanout    one message to all connections, again and again
+  file      HTTP/1.1 keep-alive, answers with a file
+  discard   takes what comes and drops it
+  chargen   sends without end, 64 KiB at a time
 
   --port PORT    port to listen on, 0 takes a free one
   --ip ADDRESS   address to listen on (127.0.0.1)
@@ -109,6 +122,23 @@ big-endian. A connection that has no room misses messages until it has. Ends wit
   --size BYTES        bytes of a message, at least 8 (128)
   --per-second RATE   broadcasts a second, 0 is as fast as the connections take them (10)";
 
+const HELP_FILE: &str = "\
+usage: weir-reference file --port PORT --file PATH [--ip ADDRESS]
+
+Answers every request head with 200 and the file, keep-alive, by sendfile(2). Requests with a body are not served.
+
+  --file PATH   the file, of the length that it has at the start";
+
+const HELP_DISCARD: &str = "\
+usage: weir-reference discard --port PORT [--ip ADDRESS]
+
+Takes what comes and drops it.";
+
+const HELP_CHARGEN: &str = "\
+usage: weir-reference chargen --port PORT [--ip ADDRESS]
+
+Sends without end, 64 KiB at a time, and closes a connection whose client has ended its side.";
+
 impl Options {
     /// Reads the arguments that follow the program's name.
     pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
@@ -126,13 +156,18 @@ impl Options {
             "http" => HELP_HTTP,
             "game" => HELP_GAME,
             "fanout" => HELP_FANOUT,
+            "file" => HELP_FILE,
+            "discard" => HELP_DISCARD,
+            "chargen" => HELP_CHARGEN,
             _ => {
                 return Err(Failure::Usage(format!(
-                    "{name} is no command: echo, relay, accept, http, game or fanout is needed"
+                    "{name} is no command: echo, relay, accept, http, game, fanout, file, discard or chargen is \
+                     needed"
                 )));
             }
         };
-        let (mut ip, mut port, mut to) = (IpAddr::V4(Ipv4Addr::LOCALHOST), None, None);
+        let (mut ip, mut port) = (IpAddr::V4(Ipv4Addr::LOCALHOST), None);
+        let (mut to, mut file) = (None, None);
         let (mut size, mut per_second) = (128, 10);
         while let Some(argument) = parser.next()? {
             match (argument, name.as_str()) {
@@ -147,6 +182,7 @@ impl Options {
                     })?;
                 }
                 (Long("to"), "relay") => to = Some(address("--to", parser.value()?)?),
+                (Long("file"), "file") => file = Some(PathBuf::from(parser.value()?)),
                 (Long("size"), "fanout") => {
                     let least = TIMESTAMP_BYTES as u64;
                     size = number("--size", parser.value()?, least..=1 << 20)? as usize;
@@ -165,6 +201,11 @@ impl Options {
             "http" => Command::Http,
             "game" => Command::Game,
             "fanout" => Command::Fanout { size, per_second },
+            "file" => Command::File {
+                path: file.ok_or_else(|| missing("--file PATH"))?,
+            },
+            "discard" => Command::Discard,
+            "chargen" => Command::Chargen,
             _ => Command::Echo,
         };
         let port = port.ok_or_else(|| missing("--port PORT"))?;
@@ -200,6 +241,19 @@ mod tests {
         let to = ([127, 0, 0, 1], 81).into();
         let relay = served("relay --to 127.0.0.1:81 --port=80");
         assert_eq!(relay.command, Command::Relay { to });
+        let path = "/tmp/a file".into();
+        let file = Options::parse(
+            ["file", "--port=0", "--file", "/tmp/a file"]
+                .map(OsString::from)
+                .into(),
+        );
+        assert_eq!(
+            file,
+            Ok(Invocation::Serve(Options {
+                command: Command::File { path },
+                ..echo
+            }))
+        );
         assert_eq!(
             served("fanout --size 8 --per-second 0 --port 0").command,
             Command::Fanout {
@@ -216,6 +270,8 @@ mod tests {
             ("sing --port 1", "sing is no command"),
             ("echo", "--port PORT is missing"),
             ("relay --port 0", "--to HOST:PORT is missing"),
+            ("file --port 0", "--file PATH is missing"),
+            ("discard --port 0 --file x", "--file"),
             ("echo --port 65536", "--port 65536: a whole number"),
             ("echo --port 0 --ip here", "--ip here: an IPv4"),
             ("echo --port 0 --to 127.0.0.1:81", "--to"),
@@ -235,7 +291,9 @@ mod tests {
     #[test]
     fn every_command_has_help() {
         assert_eq!(parse("--help"), Ok(Invocation::Help(HELP)));
-        for command in ["echo", "relay", "accept", "http", "game", "fanout"] {
+        for command in [
+            "echo", "relay", "accept", "http", "game", "fanout", "file", "discard", "chargen",
+        ] {
             match parse(&format!("{command} --help")) {
                 Ok(Invocation::Help(help)) => assert!(help.contains(command)),
                 other => panic!("{command} --help gave {other:?}"),

@@ -14,10 +14,18 @@ use input_buffer::InputBuffer;
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
     Push(&'a [u8]),
-    PushMany { byte: u8, count: u16 },
+    PushMany {
+        byte: u8,
+        count: u16,
+    },
     Unread(&'a [u8]),
     Advance(u32),
-    IntoBytes,
+    /// Appended by a reader, whatever its peer has announced.
+    Fill {
+        announced: u32,
+        bytes: &'a [u8],
+    },
+    Split(u32),
 }
 
 fuzz_target!(|steps: Vec<Step>| {
@@ -43,9 +51,15 @@ fuzz_target!(|steps: Vec<Step>| {
                 buffer.advance(n);
                 model.drain(..n);
             }
-            Step::IntoBytes => {
-                let bytes = std::mem::take(&mut buffer).into_bytes();
-                assert!(model.drain(..).eq(bytes));
+            Step::Fill { announced, bytes } => {
+                buffer.fill(announced as usize, |end| end.extend_from_slice(bytes));
+                model.extend(bytes);
+            }
+            Step::Split(n) => {
+                let n = n as usize % (model.len() + 1);
+                let (bytes, skip, rest) = buffer.split(n);
+                assert!(model.drain(..n).eq(bytes[skip..].iter().copied()));
+                buffer = rest;
             }
         }
         assert_eq!(buffer.len(), model.len());

@@ -5,6 +5,9 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code)] // only what it makes of `in_headers` is of interest here
+#[path = "../../src/http.rs"]
+mod http;
 #[path = "../../src/packet.rs"]
 mod packet;
 
@@ -80,7 +83,9 @@ fn parse<'a>(packet: Packet, limits: Limits, bytes: &'a [u8], mut pieces: impl I
                 if size <= there.len() {
                     let taken = &there[..size];
                     assert!(body(packet, taken).len() <= taken.len());
-                    in_headers = packet.is_http() && taken != b"\r\n" && taken != b"\n";
+                    if packet.is_http() {
+                        let _ = http::parse(taken, &mut in_headers);
+                    }
                     packets.push(taken);
                     start += size;
                     continue;

@@ -21,6 +21,7 @@ enum Step<'a> {
         byte: u8,
         count: u16,
     },
+    PushCopy(&'a [u8]),
     /// As a write does: so many slices, at most so many bytes, of which the kernel takes a part.
     Write {
         slices: u8,
@@ -58,6 +59,10 @@ fuzz_target!(|steps: Vec<Step>| {
             Step::PushMany { byte, count } => {
                 let bytes = vec![byte; count.into()];
                 push(&mut queue, &mut held, &bytes);
+                model.extend(bytes);
+            }
+            Step::PushCopy(bytes) => {
+                queue.push_copy(bytes);
                 model.extend(bytes);
             }
             Step::Write { slices, limit, taken } => {

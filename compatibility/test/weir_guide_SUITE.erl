@@ -1,0 +1,168 @@
+%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang in a VM of the page's own
+%% and shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not
+%% there, it is skipped. The port 8080 of the pages is a free one here.
+-module(weir_guide_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([gen_tcp/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1]).
+-export([every_page_is_run/1, links_lead_somewhere/1]).
+-export([start_session/0, evaluate/1, sockets/0]).
+
+-define(PATIENCE, 30000).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [gen_tcp, ranch, yaws, mochiweb, ssl, whole_vm, every_page_is_run, links_lead_somewhere].
+
+init_per_suite(Config) ->
+    [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
+
+end_per_suite(_Config) ->
+    ok.
+
+gen_tcp(Config) -> run("gen_tcp", Config).
+ranch(Config) -> run("ranch", Config).
+yaws(Config) -> run("yaws", Config).
+mochiweb(Config) -> run("mochiweb", Config).
+ssl(Config) -> run("ssl", Config).
+whole_vm(Config) -> run("whole_vm", Config).
+
+%% Elixir is not run, see there.
+every_page_is_run(Config) ->
+    Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
+    ?assertEqual([], Pages -- ['README', thousand_island | all()]).
+
+links_lead_somewhere(Config) ->
+    [
+        ?assert(filelib:is_regular(filename:join(filename:dirname(File), Link)), Link)
+     || File <- files(Config),
+        {match, Links} <- [re:run(read(File), "\\]\\(([^):]+)\\)", [global, {capture, all_but_first, list}])],
+        [Link] <- Links
+    ].
+
+%% A page
+
+run(Name, Config) ->
+    Page = read(filename:join([?config(tree, Config), "docs", "guide", Name ++ ".md"])),
+    case weir_with:needs(needs(Page), Config) of
+        {skip, _} = Skip ->
+            Skip;
+        _ ->
+            Node = weir_with:start_node(),
+            {ok, _} = peer:call(Node, application, ensure_all_started, [weir]),
+            true = peer:call(Node, ?MODULE, start_session, []),
+            try
+                Most = run_pieces(pieces(in_place(Page, Config)), none, Node, Config, 0),
+                ?assert(Most > 0),
+                weir_with:nothing_left(Node)
+            after
+                peer:stop(Node)
+            end
+    end.
+
+needs(Page) ->
+    case re:run(Page, "<!-- needs: (.*?) -->", [{capture, all_but_first, list}]) of
+        {match, [Names]} -> [list_to_atom(Name) || Name <- string:lexemes(Names, " ")] ++ ["curl"];
+        nomatch -> []
+    end.
+
+%% What a page writes to goes to the directory of the test.
+in_place(Page, Config) ->
+    {ok, Socket} = gen_tcp:listen(0, [{reuseaddr, true}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    lists:foldl(
+        fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
+        Page,
+        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, ?config(priv_dir, Config)}]
+    ).
+
+pieces(Page) ->
+    case re:run(Page, "^```(\\w+)\n(.*?)^```$", [global, multiline, dotall, {capture, all_but_first, list}]) of
+        {match, Pieces} -> [{Language, Text} || [Language, Text] <- Pieces];
+        nomatch -> []
+    end.
+
+%% Returns the most sockets of Weir's that there were after a piece.
+run_pieces([], _Output, _Node, _Config, Most) ->
+    Most;
+run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
+    {module, _} = peer:call(Node, code, load_binary, compiled(Text)),
+    run_pieces(Pieces, none, Node, Config, Most);
+run_pieces([{"erlang", Text} | Pieces], _Output, Node, Config, Most) ->
+    ct:log("~ts", [Text]),
+    ok = peer:call(Node, ?MODULE, evaluate, [Text], ?PATIENCE),
+    run_pieces(Pieces, none, Node, Config, max(Most, peer:call(Node, ?MODULE, sockets, [])));
+run_pieces([{"sh", Text} | Pieces], _Output, Node, Config, Most) ->
+    ct:log("~ts", [Text]),
+    {Status, Output} = weir_with:program("sh", ["-euc", Text], [{cd, ?config(tree, Config)}, {env, environment()}]),
+    ?assertMatch({Text, 0, _}, {Text, Status, Output}),
+    run_pieces(Pieces, Output, Node, Config, Most);
+run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary(Output) ->
+    ?assertEqual(string:trim(Text), string:trim(binary_to_list(Output))),
+    run_pieces(Pieces, none, Node, Config, Most);
+run_pieces([{"inetrc", _} | Pieces], _Output, Node, Config, Most) ->
+    run_pieces(Pieces, none, Node, Config, Most).
+
+compiled(Text) ->
+    {ok, Tokens, _} = erl_scan:string(Text),
+    {ok, Module, Beam} = compile:forms(forms(Tokens, []), [return_errors]),
+    [Module, lists:concat([Module, ".erl"]), Beam].
+
+forms([], []) ->
+    [];
+forms([{dot, _} = Dot | Tokens], Form) ->
+    {ok, Parsed} = erl_parse:parse_form(lists:reverse([Dot | Form])),
+    [Parsed | forms(Tokens, [])];
+forms([Token | Tokens], Form) ->
+    forms(Tokens, [Token | Form]).
+
+%% What bin/weir has to find is what this suite was compiled with.
+environment() ->
+    Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
+    [{"REBAR_BASE_DIR", filename:dirname(Profile)}, {"REBAR_PROFILE", filename:basename(Profile)}].
+
+tree(Directory) ->
+    case filelib:is_regular(filename:join([Directory, "bin", "weir"])) of
+        true -> Directory;
+        false -> tree(filename:dirname(Directory))
+    end.
+
+files(Config) ->
+    filelib:wildcard(filename:join([?config(tree, Config), "docs", "guide", "*.md"])).
+
+read(File) ->
+    {ok, Text} = file:read_file(File),
+    Text.
+
+%% On the page's VM: one process evaluates all, so that it holds the variables and owns what the page opens.
+
+start_session() ->
+    Pid = spawn(fun() -> session(erl_eval:new_bindings()) end),
+    register(?MODULE, Pid).
+
+session(Bindings) ->
+    receive
+        {evaluate, Text, From, Reference} ->
+            {ok, Tokens, _} = erl_scan:string(Text),
+            {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+            {value, _, After} = erl_eval:exprs(Expressions, Bindings),
+            From ! Reference,
+            session(After)
+    end.
+
+evaluate(Text) ->
+    Monitor = monitor(process, ?MODULE),
+    ?MODULE ! {evaluate, Text, self(), Monitor},
+    receive
+        Monitor -> demonitor(Monitor, [flush]), ok;
+        {'DOWN', Monitor, process, _, Reason} -> {error, Reason, Text}
+    end.
+
+sockets() ->
+    length(weir:sockets()).

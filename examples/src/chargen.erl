@@ -1,0 +1,21 @@
+%% @doc Sends without end, 64 KiB at a time, to whoever connects: the service of RFC 864 without its pattern.
+%%
+%% What a client does not take waits: gen_tcp holds a process in `send' while more is queued than its high watermark.
+-module(chargen).
+
+-export([start/1]).
+
+-define(CHUNK, 65536).
+
+%% @doc Starts the server. The options are for {@link acceptors:start/2}.
+-spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    Chunk = binary:copy(<<"c">>, ?CHUNK),
+    acceptors:start(Options, fun(Socket) -> serve(Socket, Chunk) end).
+
+serve(Socket, Chunk) ->
+    case gen_tcp:send(Socket, Chunk) of
+        ok -> serve(Socket, Chunk);
+        {error, _} -> gen_tcp:close(Socket)
+    end.

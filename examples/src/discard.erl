@@ -1,0 +1,45 @@
+%% @doc Takes what comes and drops it: the service of RFC 863.
+-module(discard).
+
+-export([start/1]).
+
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+-spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    Active = maps:get(active, Options, once),
+    acceptors:start(Options, fun(Socket) -> serve(Socket, Active) end).
+
+serve(Socket, false) ->
+    passive(Socket);
+serve(Socket, Active) ->
+    _ = inet:setopts(Socket, [{active, Active}]),
+    active(Socket, Active).
+
+passive(Socket) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, _Data} -> passive(Socket);
+        {error, _} -> gen_tcp:close(Socket)
+    end.
+
+active(Socket, Active) ->
+    receive
+        {tcp, Socket, _Data} ->
+            received(Socket, Active),
+            active(Socket, Active);
+        {tcp_passive, Socket} ->
+            _ = inet:setopts(Socket, [{active, Active}]),
+            active(Socket, Active);
+        {tcp_error, Socket, _Reason} ->
+            gen_tcp:close(Socket);
+        {tcp_closed, Socket} ->
+            gen_tcp:close(Socket)
+    end.
+
+received(Socket, once) ->
+    _ = inet:setopts(Socket, [{active, once}]),
+    ok;
+received(_Socket, _Active) ->
+    ok.

@@ -1,0 +1,75 @@
+%% @doc Sends back what comes, through TLS 1.3 of OTP's own ssl. The certificate is made at the start and signed by
+%% nobody: a client has to take it as it is.
+-module(tls_echo).
+
+-export([start/1]).
+
+-define(HANDSHAKE_TIMEOUT, 10000).
+
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+-spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    Active = maps:get(active, Options, once),
+    Tls = [{versions, ['tlsv1.3']} | certificate()],
+    acceptors:start(Options, fun(Socket) ->
+        %% The socket is upgraded, so that nothing but this line differs from a server without TLS. It is ssl's own from
+        %% here on: a handshake that fails closes it.
+        case ssl:handshake(Socket, Tls, ?HANDSHAKE_TIMEOUT) of
+            {ok, Secure} -> serve(Secure, Active);
+            {error, _} -> ok
+        end
+    end).
+
+certificate() ->
+    %% The default digest is SHA-1, which no client takes any more.
+    Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
+    Chain = #{root => Key, intermediates => [], peer => Key},
+    #{server_config := Config} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    %% The rest is for asking clients for theirs.
+    [Option || {Name, _} = Option <- Config, Name =:= cert orelse Name =:= key].
+
+serve(Socket, false) ->
+    passive(Socket);
+serve(Socket, Active) ->
+    _ = ssl:setopts(Socket, [{active, Active}]),
+    active(Socket, Active).
+
+passive(Socket) ->
+    case ssl:recv(Socket, 0) of
+        {ok, Data} ->
+            case ssl:send(Socket, Data) of
+                ok -> passive(Socket);
+                {error, _} -> ssl:close(Socket)
+            end;
+        {error, _} ->
+            ssl:close(Socket)
+    end.
+
+active(Socket, Active) ->
+    receive
+        {ssl, Socket, Data} ->
+            case ssl:send(Socket, Data) of
+                ok ->
+                    received(Socket, Active),
+                    active(Socket, Active);
+                {error, _} ->
+                    ssl:close(Socket)
+            end;
+        {ssl_passive, Socket} ->
+            _ = ssl:setopts(Socket, [{active, Active}]),
+            active(Socket, Active);
+        {ssl_error, Socket, _Reason} ->
+            ssl:close(Socket);
+        {ssl_closed, Socket} ->
+            ssl:close(Socket)
+    end.
+
+received(Socket, once) ->
+    _ = ssl:setopts(Socket, [{active, once}]),
+    ok;
+received(_Socket, _Active) ->
+    ok.
