@@ -349,7 +349,8 @@ set_owner(Handle, NewOwner) ->
 forward(Socket, NewOwner) ->
     receive
         Message = {Tag, Socket, _} when Tag =:= tcp; Tag =:= tcp_error -> pass_on(Message, Socket, NewOwner);
-        Message = {Tag, Socket} when Tag =:= tcp_closed; Tag =:= tcp_passive -> pass_on(Message, Socket, NewOwner)
+        Message = {Tag, Socket} when Tag =:= tcp_closed; Tag =:= tcp_passive -> pass_on(Message, Socket, NewOwner);
+        Message = {Socket, {data, _}} -> pass_on(Message, Socket, NewOwner)
     after 0 -> ok
     end.
 

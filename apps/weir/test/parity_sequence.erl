@@ -175,7 +175,7 @@ name() ->
     oneof([a, b, c]).
 
 outgoing() ->
-    frequency([{6, binary()}, {1, <<>>}, {1, list(binary())}, {1, ?LET(N, integer(1, 3000), binary(N))}]).
+    frequency([{6, binary()}, {1, <<>>}, {1, list(binary())}, {1, ?LET(Size, integer(1, 3000), bytes(Size))}]).
 
 %% What the peer sends: frames, several at once, one in two pieces or byte by
 %% byte, with something between; and what is none.
@@ -205,7 +205,10 @@ frame(Packet) ->
     ?LET(Data, binary(), frame(Packet, Data)).
 
 large(Packet) ->
-    ?LET(Data, ?LET(Size, integer(100, 3000), binary(Size)), frame(Packet, Data)).
+    ?LET(Size, integer(100, 3000), frame(Packet, bytes(Size))).
+
+bytes(Size) ->
+    <<<<Byte>> || Byte <- lists:seq(1, Size)>>.
 
 frame(raw, Data) -> Data;
 frame(0, Data) -> Data;

@@ -31,6 +31,7 @@
     %% All that the socket is to deliver: what the peer has sent, and what was put
     %% back where it was put back.
     stream = <<>> :: binary(),
+    put_back = false :: boolean(),
     patience :: pos_integer()
 }).
 
@@ -151,8 +152,11 @@ is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiti
             false -> is_different(Call, process(Name, Session), Session)
         end.
 
-is_different({recv, Length, _}, Process, Session) ->
-    is_different({recv_waiting, Length}, Process, Session);
+is_different({recv, Length, Timeout}, Process, Session) ->
+    %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
+    (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
+        byte_size(undelivered(Session)) > 0) orelse
+        is_different({recv_waiting, Length}, Process, Session);
 is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
     %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
     (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
@@ -161,22 +165,28 @@ is_different({setopts, Options}, _Process, Session) ->
 is_different({send, Data}, _Process, Session) ->
     %% "longer than `{packet, 1}` or `{packet, 2}` can say"
     iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
-is_different({unrecv, Data}, _Process, Session) ->
-    %% "`unrecv` of a part of a packet"
-    not is_whole(option(packet, Session), Data);
-is_different({give_to, _}, Process, _Session) ->
-    %% "`controlling_process` with `tcp_passive` or `tcp_error` in the mailbox"
+is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
+    %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
+    Packet = option(packet, Session),
+    map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
+        (Packet =/= raw andalso byte_size(Data) > option(buffer, Session));
+is_different({give_to, _}, Process, Session) ->
+    %% "`controlling_process` by an owner that has not seen all messages"
     {messages, Messages} = process_info(Process, messages),
-    lists:any(fun(Message) -> lists:member(element(1, Message), [tcp_passive, tcp_error]) end, Messages);
+    Tags = [element(1, Message) || Message <- Messages],
+    lists:member(tcp_passive, Tags) orelse lists:member(tcp_error, Tags) orelse
+        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =:= false);
 is_different(_Call, _Process, _Session) ->
     false.
 
 %% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
 is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
     Short orelse map_size(Waiting) > 0;
-%% "half a packet is read and the packet type changes"
-is_different_option({packet, _}, Session = #session{short = Short, waiting = Waiting}) ->
-    Short orelse map_size(Waiting) > 0 orelse has_begun(option(packet, Session), undelivered(Session));
+%% "half a packet is read and the packet type or `packet_size` changes"
+is_different_option({Name, _}, Session = #session{short = Short, waiting = Waiting}) when
+    Name =:= packet; Name =:= packet_size
+->
+    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session);
 %% "`recv` with `{deliver, port}`"
 is_different_option({deliver, port}, #session{waiting = Waiting}) ->
     map_size(Waiting) > 0;
@@ -203,21 +213,36 @@ is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined 
     true;
 is_whole(_Packet, <<>>) ->
     true;
+is_whole(line, _Data) ->
+    %% A line may be longer than what was put back.
+    false;
 is_whole(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of
         {ok, _, Rest} -> is_whole(Packet, Rest);
         _ -> false
     end.
 
+%% Of a packet whose length is known some bytes may have been read and others not.
+%% What was put back counts as such: "`unrecv` of a part of a packet".
+may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
+    case {undelivered(Session), option(packet, Session), parity_wire:look(Socket)} of
+        {<<>>, _, _} -> false;
+        {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
+        {_, _, gone} -> false;
+        {_, _, #{unread := Unread}} when Unread > 0 -> true;
+        {Data, Packet, _} -> PutBack orelse has_begun(Packet, Data)
+    end.
+
 %% It begins with whole packets, and then comes one whose length is known.
-has_begun(Packet, Data) when Packet =:= undefined; Data =:= <<>> ->
+has_begun(_Packet, <<>>) ->
     false;
 has_begun(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of
         {ok, _, Rest} -> has_begun(Packet, Rest);
         {more, undefined} -> false;
         {more, _} -> true;
-        {error, _} -> false
+        %% What was read of a bad packet is thrown away, and nobody knows where the next begins.
+        {error, _} -> true
     end.
 
 step(finally, Session) ->
@@ -235,8 +260,9 @@ step({peer, reset}, Session = #session{peer = Peer}) ->
     {gen_tcp:close(Peer), Session};
 step({Name, kill}, Session = #session{killed = Killed}) ->
     {stop(process(Name, Session)), Session#session{killed = [Name | Killed]}};
-step({Name, flush}, Session) ->
-    {call(process(Name, Session), fun flush/0), Session};
+step({Name, flush}, Session = #session{socket = Socket}) ->
+    Messages = call(process(Name, Session), fun flush/0),
+    {[Message || Message <- Messages, not is_of_port(Message, Socket)], Session};
 step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting = Waiting}) ->
     Process = process(Name, Session),
     Self = self(),
@@ -245,13 +271,14 @@ step({Name, {recv_waiting, Length}}, Session = #session{socket = Socket, waiting
         gen_tcp:recv(Socket, Length)
     end),
     {begins(Process), Session#session{waiting = Waiting#{Name => Reference}}};
-step({Name, Call = {shutdown, How}}, Session) when How =/= write ->
-    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{read_shut = true}};
+step({Name, Call = {shutdown, How}}, Session = #session{read_shut = ReadShut}) ->
+    Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
+    {Result, Session#session{read_shut = ReadShut orelse How =/= write}};
 step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
     Undelivered = undelivered(Session),
     Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),
     Longer = <<Delivered/binary, Data/binary, Undelivered/binary>>,
-    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer}};
+    {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer, put_back = true}};
 step({Name, Call = {recv, Length, _}}, Session) when Length > 0 ->
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
     {Result, Session#session{short = is_short(Result)}};
@@ -416,7 +443,14 @@ settle(Session = #session{patience = Patience}) ->
 
 is_carried(#session{socket = Socket, peer = Peer}) ->
     {One, Other} = Sights = {parity_wire:look(Socket), parity_wire:look(Peer)},
-    {parity_wire:is_carried(One, Other), Sights}.
+    {parity_wire:is_carried(One, Other) andalso not has_pending(Socket), Sights}.
+
+%% What `delay_send' holds back is still to go.
+has_pending(Socket) ->
+    case inet:getstat(Socket, [send_pend]) of
+        {ok, [{send_pend, Pending}]} -> Pending > 0;
+        {error, _} -> false
+    end.
 
 %% Nothing is there, or nobody wants it; and who was answered has returned.
 is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->

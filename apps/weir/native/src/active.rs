@@ -25,6 +25,11 @@ pub enum Counted {
 }
 
 impl Active {
+    /// Whether the modes are the same but for the count.
+    pub fn is_same_kind(self, other: Active) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
     /// `{active, N}` on a socket in this mode: a count adds to a count and replaces any other mode.
     pub fn add(self, n: i16) -> Counted {
         let before = match self {

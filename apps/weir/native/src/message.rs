@@ -40,8 +40,11 @@ pub fn passive(env: Env, socket: &Socket) {
     tell(env, socket, (atoms::tcp_passive(), term));
 }
 
-/// `{tcp_closed, Socket}` to the owner.
-pub fn closed(env: Env, socket: &Socket) {
+/// `{tcp_closed, Socket}` to the owner, once in the socket's life.
+pub fn closed(env: Env, socket: &mut Socket) {
+    if std::mem::replace(&mut socket.close_told, true) {
+        return;
+    }
     let term = socket_term(env, socket.module, socket.handle());
     tell(env, socket, (atoms::tcp_closed(), term));
 }

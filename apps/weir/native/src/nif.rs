@@ -405,8 +405,8 @@ fn unrecv<'a>(env: Env<'a>, handle: Handle, data: Binary<'a>) -> NifResult<Term<
 fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    socket.options.active = Active::Once;
-    options::activate(env, &mut socket, &mut work);
+    let before = std::mem::replace(&mut socket.options.active, Active::Once);
+    options::activate(env, &mut socket, before != Active::Once, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
 }

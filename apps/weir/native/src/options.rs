@@ -185,8 +185,7 @@ fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
 /// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says), and delivers
 /// data that waited for a socket that has become active.
 pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work) -> rustix::io::Result<()> {
-    let was_active = socket.is_active();
-    let packet = socket.options.packet;
+    let (active, packet) = (socket.options.active, socket.options.packet);
     for setting in settings {
         match *setting {
             Setting::Active(mode) => socket.options.active = mode,
@@ -201,11 +200,15 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work)
             _ => apply(socket, setting)?,
         }
     }
-    // What waits may be a packet of the new type; a closed socket tells so whenever it is asked.
-    let asked = settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_)));
-    let news = !was_active || socket.options.packet != packet || (asked && socket.state == State::Closed);
-    if socket.is_active() && news {
-        activate(env, socket, work);
+    let changed = !socket.options.active.is_same_kind(active);
+    let news = match socket.state {
+        // A closed socket tells so whenever it is asked.
+        State::Closed => settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_))),
+        // What waits may be a packet of the new type.
+        _ => changed || socket.options.packet != packet,
+    };
+    if news && socket.is_active() {
+        activate(env, socket, changed, work);
     }
     Ok(())
 }
@@ -295,10 +298,17 @@ fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io
     }
 }
 
-/// The socket has become active: what waits goes out at once, in the caller's time, which saves a hop to the poller.
-pub fn activate(env: Env, socket: &mut Socket, work: &mut Work) {
+/// The socket is active, in another way than before if that has changed: what waits goes out at once, in the caller's
+/// time, which saves a hop to the poller.
+pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
     match socket.state {
-        State::Connected => input::serve(env, socket, work),
+        State::Connected => {
+            // Whoever asks again after the end reads again, as there may be something behind a bad packet.
+            if changed {
+                socket.readable |= std::mem::take(&mut socket.read_closed);
+            }
+            input::serve(env, socket, work);
+        }
         State::Closed => {
             if std::mem::take(&mut socket.late_econnreset) {
                 message::error(env, socket, atoms::econnreset());

@@ -218,8 +218,10 @@ pub struct Socket {
     pub writable: bool,
     /// The peer has closed or the connection failed: a short read is not the last word.
     pub hung_up: bool,
-    /// End of input was reached and told by a message, which is not repeated.
+    /// End of input was reached and told: the kernel is not asked again before the active mode changes.
     pub read_closed: bool,
+    /// `tcp_closed` was sent to an owner.
+    pub close_told: bool,
     /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
     /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
@@ -267,6 +269,7 @@ impl Socket {
             writable: false,
             hung_up: false,
             read_closed: false,
+            close_told: false,
             write_shut: false,
             lingering: false,
             in_http_headers: false,
@@ -489,7 +492,7 @@ impl Socket {
             sendfile::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
         }
-        self.late_send_error = !blocked && error.is_none();
+        self.late_send_error |= !blocked && error.is_none();
         self.input = None;
         self.read_closed |= self.is_active();
         if self.is_active() {

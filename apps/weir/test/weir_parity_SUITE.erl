@@ -1,0 +1,100 @@
+%% Sequences of operations on stock sockets and on Weir: results, messages and their order agree.
+-module(weir_parity_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-define(WEIR, [{tcp_module, weir_tcp}]).
+
+suite() ->
+    [{timetrap, {minutes, 5}}].
+
+all() ->
+    [known_sequences, stock_agrees_with_itself, weir_agrees_with_stock].
+
+init_per_suite(Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_suite(Config) ->
+    weir_test_peer:end_group(weir, Config).
+
+init_per_testcase(_Case, Config) ->
+    %% Else stock is compared with stock.
+    true = weir_nif:available(),
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+%% Without this law the next would say nothing.
+stock_agrees_with_itself(_Config) ->
+    [] = prop_parity:repeat([], [], 160).
+
+weir_agrees_with_stock(_Config) ->
+    [] = prop_parity:repeat([], ?WEIR, 400).
+
+%% What was different once.
+known_sequences(_Config) ->
+    [] = [{Name, Result} || {Name, Sequence} <- known(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
+
+known() ->
+    [
+        {an_option_that_listen_does_not_take, {accepted, [{buffer, 1460}, {line_delimiter, 10}], []}},
+        {watermarks_that_cross,
+            {accepted, [{buffer, 1460}, {high_watermark, 1}, {low_watermark, 500}], [
+                {a, {getopts, [high_watermark, low_watermark]}}
+            ]}},
+        {more_is_put_back_than_the_buffer_holds, {accepted, [{buffer, 1}], [{a, {unrecv, <<0, 0, 0, 0>>}}]}},
+        {counters_of_what_was_put_back,
+            {accepted, [{buffer, 1460}], [{a, {unrecv, <<0>>}}, {a, {getstat, [recv_oct, recv_cnt]}}]}},
+        {counters_of_what_was_not_delivered,
+            {accepted, [{buffer, 1460}, {active, false}], [
+                {peer, {send, <<"123456789">>}}, {a, {recv, 10, 0}}, {a, {getstat, [recv_oct]}}
+            ]}},
+        {deviation_of_packets_above_and_below_the_average,
+            {accepted, [{buffer, 1460}], [
+                {peer, {send, <<0, 0>>}},
+                {peer, {send, <<0, 0, 0, 0, 0>>}},
+                {a, {getstat, [recv_avg, recv_dvi]}}
+            ]}},
+        {the_end_is_told_once,
+            {accepted, [{buffer, 1460}, {exit_on_close, false}], [
+                {peer, close}, {a, {setopts, [{active, true}]}}, {a, {setopts, [{active, once}]}}
+            ]}},
+        {the_end_is_told_once_also_by_a_send,
+            {accepted, [{buffer, 1460}, {packet, 2}, {exit_on_close, false}], [
+                {peer, reset}, {a, {send, <<>>}}, {a, {send, <<0>>}}, {a, {send, <<0>>}}
+            ]}},
+        {an_error_is_told_again_and_the_end_is_not,
+            {accepted, [{packet, http}, {buffer, 1460}, {packet_size, 1}, {exit_on_close, false}], [
+                {peer, {send, <<"GET / HTTP/1.1\r\n">>}},
+                {peer, {send, <<"GET / HTTP/1.1\r\n">>}},
+                {a, flush},
+                {a, {setopts, [{active, 3}]}}
+            ]}},
+        {put_back_behind_a_bad_packet,
+            {accepted, [{packet, 4}, {buffer, 1460}, {exit_on_close, false}], [
+                {peer, {send, <<128, 0, 0, 0>>}}, {peer, {send, <<0, 0, 0, 0>>}}, {a, {unrecv, <<0, 0, 0, 0>>}}
+            ]}},
+        {what_stands_behind_a_bad_packet,
+            {accepted, [{packet, 1}, {buffer, 1460}, {active, once}], [
+                {a, {setopts, [{exit_on_close, false}, {packet_size, 1}]}},
+                {peer, {send, <<2, 0, 0>>}},
+                {peer, {send, <<1, 0>>}},
+                {a, {setopts, [{active, true}]}}
+            ]}},
+        {a_closed_socket_takes_options,
+            {accepted, [{packet, line}, {buffer, 1460}, {exit_on_close, false}], [
+                {a, {send, <<0>>}},
+                {peer, close},
+                {a, {send, <<0>>}},
+                {a, {send, <<0>>}},
+                {a, {setopts, [{exit_on_close, true}]}},
+                {a, {setopts, [{packet, raw}]}},
+                {a, {getopts, [packet, active]}},
+                {a, {setopts, [{active, false}]}}
+            ]}},
+        {a_message_for_ports_goes_with_the_socket,
+            {accepted, [{packet, 4}, {buffer, 1460}, {deliver, port}], [{peer, {send, <<0:32>>}}, {a, {give_to, b}}]}},
+        {a_send_after_shutdown,
+            {accepted, [{buffer, 1460}, {show_econnreset, true}], [{a, {shutdown, write}}, {a, {send, <<0>>}}]}}
+    ].
