@@ -52,7 +52,8 @@ load(Beam, File) ->
     end.
 
 with_families(Beam) ->
-    {ok, inet, Chunks} = beam_lib:all_chunks(Beam),
+    {chunks, Known} = lists:keyfind(chunks, 1, beam_lib:info(Beam)),
+    {ok, {inet, Chunks}} = beam_lib:chunks(Beam, [Id || {Id, _Position, _Size} <- Known]),
     case lists:keytake("LitT", 1, Chunks) of
         {value, {_, Chunk}, Others} ->
             Literals = literals(Chunk),
