@@ -169,8 +169,8 @@ send(_Handle, _Data) -> ?NOT_LOADED.
 sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
 
 %% @doc Sends the next part of the caller's file, if it is in memory: to be called again after `more', and after the
-%% result of a wait, which is `retry', or `{error, Reason}', the end of it. `{ok, Sent}': that was the last part. `disk':
-%% the next part is for {@link sendfile_from_disk/1}.
+%% result of a wait, if that is `retry'; `{ok, Sent}' and `{error, Reason}' are the end of the transfer. `disk': the next
+%% part is for {@link sendfile_from_disk/1}.
 -spec sendfile_continue(handle()) ->
     {ok, Sent :: non_neg_integer()} | more | disk | {wait, operation()} | {error, closed | inet:posix()}.
 sendfile_continue(_Handle) -> ?NOT_LOADED.

@@ -239,7 +239,7 @@ send_parts(Handle, disk) ->
 send_parts(Handle, {wait, Operation}) ->
     case await(Handle, Operation, infinity) of
         retry -> send_parts(Handle, more);
-        Error -> Error
+        Result -> Result
     end;
 send_parts(_Handle, Result) ->
     Result.

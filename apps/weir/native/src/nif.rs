@@ -322,7 +322,8 @@ fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut work = Work::of_caller();
     work.moved(sent.bytes() as usize);
     rustler::schedule::consume_timeslice(env, work.percent());
-    Ok(progress(env, sendfile::advance(env, &mut socket, &part, sent)))
+    let progress = sendfile::advance(env, &mut socket, &part, sent);
+    Ok(sendfile_progress(env, &mut socket, progress))
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
@@ -337,14 +338,18 @@ fn sendfile_from_disk<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     drop(socket);
     let sent = part.send();
     let mut socket = socket!(env, handle, atoms::closed());
-    Ok(progress(env, sendfile::advance(env, &mut socket, &part, sent)))
+    let progress = sendfile::advance(env, &mut socket, &part, sent);
+    Ok(sendfile_progress(env, &mut socket, progress))
 }
 
-fn progress(env: Env, progress: Progress) -> Term {
+fn sendfile_progress<'a>(env: Env<'a>, socket: &mut Socket, progress: Progress) -> Term<'a> {
     match progress {
         Progress::Done(bytes) => (atoms::ok(), bytes).encode(env),
         Progress::More => atoms::more().encode(env),
-        Progress::Wait(operation) => (atoms::wait(), operation).encode(env),
+        Progress::Full => match sendfile::await_room(env, socket) {
+            Some(operation) => (atoms::wait(), operation).encode(env),
+            None => failed(env, atoms::closed()),
+        },
         Progress::Failed(reason) => failed(env, reason),
     }
 }

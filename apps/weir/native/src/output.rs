@@ -143,7 +143,7 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
         }
     }
     match &socket.output {
-        Some(output) if output.transfer.is_some() => sendfile::resume(env, socket),
+        Some(output) if output.transfer.is_some() => sendfile::resume(env, socket, work),
         _ => settle(env, socket),
     }
 }
