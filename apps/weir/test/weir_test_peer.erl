@@ -30,6 +30,7 @@
 
 -export([async/1]).
 -export([await/1]).
+-export([await/2]).
 -export([assert_waits/1]).
 -export([kill/1]).
 -export([pid/1]).
@@ -286,12 +287,17 @@ async(Fun) ->
     Async.
 
 -spec await(async()) -> term().
-await({Pid, Monitor, Reference}) ->
+await(Async) ->
+    await(Async, ?PATIENCE).
+
+%% As await/1, for what may take longer, in milliseconds.
+-spec await(async(), pos_integer()) -> term().
+await({Pid, Monitor, Reference}, Patience) ->
     Pid ! {Reference, self()},
     receive
         {Reference, Result} -> Result;
         {'DOWN', Monitor, process, Pid, Reason} -> ct:fail({process_died, Reason})
-    after ?PATIENCE ->
+    after Patience ->
         ct:fail({no_result, process_info(Pid, current_stacktrace)})
     end.
 
