@@ -27,6 +27,7 @@
 -export([fdopen/4]).
 -export([bind/2]).
 -export([listen/2]).
+-export([duplicate/2]).
 -export([accept/3]).
 -export([connect/2]).
 -export([send/2]).
@@ -52,7 +53,22 @@
 -export([info/1]).
 -export([sockets/1]).
 
--export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
+%% Gates of listeners.
+-export([gate_new/2]).
+-export([gate_listen/3]).
+-export([gate_keep/1]).
+-export([gate_retry/1]).
+-export([gate_attend/2]).
+-export([gate_waiting/2]).
+-export([gate_take/2]).
+-export([gate_give/3]).
+-export([gate_discard/2]).
+-export([gate_clear/1]).
+-export([gate_set_max_connections/2]).
+-export([gate_info/1]).
+-export([gate_connections/2]).
+
+-export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0, gate/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -71,6 +87,10 @@
 
 -type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
 %% An address as sockname and peername show it.
+
+-opaque gate() :: reference().
+%% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each
+%% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
 
@@ -150,6 +170,10 @@ bind(_Handle, _Address) -> ?NOT_LOADED.
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
+
+%% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
+-spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
+duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
 
 %% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
 %% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
@@ -261,3 +285,60 @@ info(_Handle) -> ?NOT_LOADED.
 %% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
+
+%% @doc A gate with so many intakes, for the first pollsets.
+-spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
+gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
+%% such socket.
+-spec gate_listen(gate(), Intake :: pos_integer(), handle()) -> ok | {error, closed | inet:posix()}.
+gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
+%% `{weir_gate, throttled, Milliseconds}' (the rate), `{weir_gate, exhausted, Reason}' (accept(2) failed), each once up to
+%% the next {@link gate_retry/1}, and `{weir_gate, recovered}' with the first connection after that.
+-spec gate_keep(gate()) -> ok.
+gate_keep(_Gate) -> ?NOT_LOADED.
+
+%% @doc Has accepting tried again.
+-spec gate_retry(gate()) -> ok.
+gate_retry(_Gate) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the acceptor of an intake: it gets `{weir_accept, Count}' for each batch of connections. Returns
+%% how many wait already, of which it is not told.
+-spec gate_attend(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_attend(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc How many connections wait in an intake.
+-spec gate_waiting(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_waiting(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of the caller.
+-spec gate_take(gate(), Intake :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+gate_take(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
+-spec gate_give(gate(), Intake :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
+gate_give(_Gate, _Intake, _Pid) -> ?NOT_LOADED.
+
+%% @doc Closes the connection that has waited longest.
+-spec gate_discard(gate(), Intake :: pos_integer()) -> ok.
+gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Closes all connections that wait.
+-spec gate_clear(gate()) -> ok.
+gate_clear(_Gate) -> ?NOT_LOADED.
+
+%% @doc Sets the limit of connections.
+-spec gate_set_max_connections(gate(), non_neg_integer() | infinity) -> ok.
+gate_set_max_connections(_Gate, _Max) -> ?NOT_LOADED.
+
+%% @doc The counts of a gate.
+-spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
+gate_info(_Gate) -> ?NOT_LOADED.
+
+%% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
+%% it was accepted for, and its pollset.
+-spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+gate_connections(_Gate, _Piece) -> ?NOT_LOADED.

@@ -192,7 +192,8 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
 fn revisit(env: Env, index: u16, handle: Handle, work: &mut Work) {
     if let Some(mut socket) = table::find(handle)
-        && socket.queued
+        // A gate that opens again has its listening sockets visited without their lock.
+        && (socket.queued || socket.state == State::Listening)
         && socket.pollset == index
     {
         socket.queued = false;

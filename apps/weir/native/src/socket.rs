@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
+use crate::gate::{Gate, Ticket};
 use crate::handle::{Handle, Target};
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
@@ -186,6 +188,8 @@ pub struct Listener {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
+    /// Connections go through this gate instead, to one of its intakes.
+    pub gate: Option<(Arc<Gate>, usize)>,
 }
 
 impl Listener {
@@ -248,6 +252,8 @@ pub struct Socket {
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The place that the connection has at the gate through which it came.
+    pub ticket: Option<Ticket>,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
 }
@@ -289,6 +295,7 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
+            ticket: None,
             netns: None,
             statistics: Statistics::default(),
         }
@@ -377,6 +384,9 @@ impl Socket {
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
         self.pollset = target;
+        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+            gate.listening_moved(self.handle(), target);
+        }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
@@ -617,13 +627,21 @@ impl Socket {
         if let Some(connector) = self.connector.take() {
             self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        for acceptor in self.listener.take().into_iter().flat_map(|listener| listener.acceptors) {
-            self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+        if let Some(listener) = self.listener.take() {
+            for acceptor in listener.acceptors {
+                self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+            }
+            if let Some((gate, _)) = listener.gate {
+                gate.remove_listening(self.handle());
+            }
         }
         self.fail_senders(env, atoms::closed());
         self.tell_subscribers(env);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.end(env);
+        }
         table::vacate(self);
     }
 }

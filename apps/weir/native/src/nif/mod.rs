@@ -14,6 +14,7 @@ macro_rules! socket {
 }
 
 mod inspection;
+mod listener;
 mod opening;
 mod ownership;
 mod pollsets;
