@@ -143,16 +143,43 @@ fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
+/// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, or the
+/// sockets are another reactor's.
+pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<Option<Handle>, Errno> {
+    let owner = env.pid();
+    if socket.listener.as_ref().and_then(|listener| listener.reactor) != Some(owner) {
+        socket.readable = false;
+        return Ok(None);
+    }
+    let Some(fd) = take(env, socket)? else {
+        return Ok(None);
+    };
+    let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
+        return Err(Errno::MFILE);
+    };
+    set_late_options(socket, &fd);
+    let about = (module, socket.pollset, Options { debug: false, ..socket.options });
+    let handle = accepted.open_in_reactor(fd, about, owner);
+    // Its data is read at the next poll.
+    accepted.enqueue(env);
+    Ok(Some(handle))
+}
+
+/// Sets the options that the kernel does not hand on.
+fn set_late_options(socket: &Socket, fd: &OwnedFd) {
+    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
+        // What the listener took, a connection takes.
+        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
+    }
+}
+
 /// Makes an accepted descriptor a socket of `owner`. Kernel options came with it from the listener, ours are copied.
 /// ESRCH if the process is dead: the descriptor stays with the listener for the next.
 fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
     let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
         return Err(Errno::MFILE);
     };
-    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
-        // What the listener took, a connection takes.
-        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
-    }
+    set_late_options(socket, &fd);
     let about = (module, pollset, Options { debug: false, ..socket.options });
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {

@@ -37,6 +37,7 @@ mod output;
 mod owner;
 mod packet;
 mod pollset;
+mod reactor;
 mod ready;
 mod send_queue;
 mod sendfile;
