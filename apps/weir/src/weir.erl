@@ -8,6 +8,8 @@
 -export([sockets/0]).
 -export([i/0]).
 -export([migrate/2]).
+-export([send_nowait/2]).
+-export([notify_writable/1]).
 
 %% Listeners.
 -export([start_listener/4]).
@@ -157,6 +159,24 @@ migrate({'$inet', weir_tcp, Handle}, Scheduler) ->
         Error ->
             Error
     end.
+
+%% @doc Sends as much as the kernel takes at once, and says how many bytes that were: it never waits and never queues.
+%% `{ok, 0}' means that the kernel is full, or that bytes of other sends are queued before these; then
+%% {@link notify_writable/1} tells when to go on. `einval' on a socket with packets (`{packet, 4}' and so on), which do not
+%% go out in parts. For sockets of processes and of reactors, from any process.
+%%
+%% The idea is Zhi Jia Wang's patch of OTP for servers that must not block on a slow reader.
+-spec send_nowait(weir_tcp:socket(), iodata()) ->
+    {ok, BytesTaken :: non_neg_integer()} | {error, closed | inet:posix()}.
+send_nowait({'$inet', _Module, Handle}, Data) ->
+    weir_nif:send_now(Handle, Data).
+
+%% @doc Has the caller told, once, when the kernel takes output and nothing is queued: by a message
+%% `{weir_writable, Socket}', or if the caller is the socket's reactor by `handle_writable'. A close of the socket ends
+%% the wait too: the next send says so. Another call, of whatever process, replaces this one.
+-spec notify_writable(weir_tcp:socket()) -> ok | {error, closed | inet:posix()}.
+notify_writable({'$inet', _Module, Handle}) ->
+    weir_nif:notify_writable(Handle).
 
 %%% Listeners.
 

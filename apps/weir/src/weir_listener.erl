@@ -1,5 +1,6 @@
 %% @private
-%% @doc A listener: the process that has the listening sockets, and sees to it that each pollset has an acceptor.
+%% @doc A listener: the process that has the listening sockets, and sees to it that each has an acceptor or a reactor,
+%% which are called its workers.
 %%
 %% Connections need nothing of it. It may die at any time: its sockets close, those of its connections do not, and its
 %% successor goes on with the same gate (see {@link weir_listener_names}) on the same port.
@@ -60,13 +61,13 @@
 %% How long to wait when the system gives no descriptor: others have to close some first.
 -define(RETRY_MS, 100).
 
-%% An acceptor that lived shorter than this is not replaced at once, lest a fault becomes a storm.
+%% A worker that lived shorter than this is not replaced at once, lest a fault becomes a storm.
 -define(SHORT_LIFE_MS, 50).
 
 %% How often drain looks.
 -define(DRAIN_MS, 20).
 
--record(acceptor, {pid :: pid(), home :: weir_pollsets:home(), born :: integer()}).
+-record(worker, {pid :: pid(), home :: weir_pollsets:home(), born :: integer()}).
 
 -record(state, {
     name :: name(),
@@ -75,7 +76,7 @@
     sockets = [] :: [weir_tcp:socket()],
     %% That of the sockets, while there are any and after: it is kept for when the listener resumes.
     port :: inet:port_number() | undefined,
-    acceptors = #{} :: #{weir_nif:pollset() => #acceptor{}},
+    workers = #{} :: #{weir_nif:pollset() => #worker{}},
     %% Acceptors that were replaced, and still have connections.
     retired = [] :: [pid()],
     exhausted = false :: boolean(),
@@ -202,7 +203,7 @@ init({Name, Options = #{port := Port}}) ->
             ok = weir_nif:gate_keep(Gate),
             event(start, State),
             balance_later(Options),
-            {ok, start_acceptors(State)};
+            {ok, start_workers(State)};
         {error, Reason} ->
             {stop, Reason}
     end.
@@ -218,13 +219,18 @@ listen(Where, State = #state{name = Name, options = Options, gate = Gate}) ->
             ok = weir_listener_names:keep(Name, #{gate => Gate, port => Port}),
             Listening = State#state{sockets = Sockets, port = Port},
             lists:foreach(
-                fun({Pollset, {_, _, Handle}}) -> ok = weir_nif:gate_listen(Gate, Pollset, Handle) end,
+                fun({Pollset, {_, _, Handle}}) -> ok = weir_nif:gate_listen(Gate, intake(Pollset, Options), Handle) end,
                 lists:zip(Pollsets, Sockets)
             ),
+            ok = reactors_listen(Listening),
             {ok, Listening};
         {error, _} = Error ->
             Error
     end.
+
+%% Reactors take their connections from the listening socket, without an intake.
+intake(_Pollset, #{handler := {reactor, _}}) -> reactor;
+intake(Pollset, _Options) -> Pollset.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(gate, _From, State = #state{gate = Gate}) ->
@@ -278,11 +284,11 @@ handle_info(balance, State = #state{options = Options}) ->
     balance_later(Options),
     {noreply, balance(State)};
 handle_info(pollers_moved, State) ->
-    {noreply, start_acceptors(State)};
-handle_info({start_acceptor, Pollset}, State) when not is_map_key(Pollset, State#state.acceptors) ->
-    {noreply, start_acceptors(State)};
+    {noreply, start_workers(State)};
+handle_info({start_worker, Pollset}, State) when not is_map_key(Pollset, State#state.workers) ->
+    {noreply, start_workers(State)};
 handle_info({'EXIT', Pid, Reason}, State) ->
-    {noreply, acceptor_died(Pid, Reason, State)};
+    {noreply, worker_died(Pid, Reason, State)};
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -297,7 +303,7 @@ exhausted(Reason, State = #state{name = Name}) ->
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, sockets = Sockets}) ->
     ok = weir_listener_sockets:close(Sockets),
-    Acceptors = [Pid || #acceptor{pid = Pid} <- maps:values(State#state.acceptors)] ++ State#state.retired,
+    Acceptors = [Pid || #worker{pid = Pid} <- maps:values(State#state.workers)] ++ State#state.retired,
     ok = weir_shutdown:processes(Acceptors, infinity),
     ok = weir_nif:gate_clear(Gate),
     Connections = gate_connections(Gate, 0),
@@ -323,40 +329,73 @@ event(What, State = #state{name = Name, port = Port, gate = Gate}) ->
             ok
     end.
 
-%%% Acceptors.
+%%% Workers.
 
 %% Gives each pollset an acceptor where its poller is.
-start_acceptors(State) ->
-    maps:fold(fun(Pollset, {_, Home}, Now) -> start_acceptor(Pollset, Home, Now) end, State, weir_pollsets:pollers()).
+start_workers(State) ->
+    maps:fold(fun(Pollset, {_, Home}, Now) -> start_worker(Pollset, Home, Now) end, State, weir_pollsets:pollers()).
 
-start_acceptor(Pollset, Home, State = #state{acceptors = Acceptors, retired = Retired}) ->
-    case Acceptors of
-        #{Pollset := #acceptor{home = Home}} ->
+start_worker(Pollset, Home, State = #state{workers = Workers, retired = Retired, options = #{handler := {Kind, _}}}) ->
+    case Workers of
+        #{Pollset := #worker{home = Home}} ->
             State;
-        #{Pollset := #acceptor{pid = Old}} ->
+        %% A reactor has its connections with it; it is not bound unless its options say so.
+        #{Pollset := _} when Kind =:= reactor ->
+            State;
+        #{Pollset := #worker{pid = Old}} ->
             %% It may be frozen on a scheduler that is offline. Its connections stay with it.
             Old ! retire,
-            new_acceptor(Pollset, Home, State#state{retired = [Old | Retired]});
+            new_worker(Pollset, Home, State#state{retired = [Old | Retired]});
         #{} ->
-            new_acceptor(Pollset, Home, State)
+            new_worker(Pollset, Home, State)
     end.
 
-new_acceptor(Pollset, Home, State = #state{name = Name, options = Options, gate = Gate, acceptors = Acceptors}) ->
-    Pid = weir_acceptor:start_link(Name, Options, Gate, Pollset, Home),
-    Acceptor = #acceptor{pid = Pid, home = Home, born = erlang:monotonic_time(millisecond)},
-    State#state{acceptors = Acceptors#{Pollset => Acceptor}}.
+new_worker(Pollset, Home, State) ->
+    #state{name = Name, options = Options, gate = Gate, workers = Workers, sockets = Sockets} = State,
+    Born = erlang:monotonic_time(millisecond),
+    case start_link_worker(Name, Options, Gate, Pollset, Home, Sockets) of
+        {ok, Pid} ->
+            State#state{workers = Workers#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
+        {error, Reason} ->
+            ?LOG_WARNING("weir: worker ~b of listener ~0p did not start (~0p), trying again", [Pollset, Name, Reason]),
+            _ = erlang:send_after(?SHORT_LIFE_MS, self(), {start_worker, Pollset}),
+            State
+    end.
 
-acceptor_died(Pid, Reason, State = #state{name = Name, acceptors = Acceptors, retired = Retired}) ->
-    case [Entry || Entry = {_, #acceptor{pid = P}} <- maps:to_list(Acceptors), P =:= Pid] of
-        [{Pollset, #acceptor{born = Born}}] ->
-            ?LOG_WARNING("weir: acceptor ~b of listener ~0p died (~0p), starting another", [Pollset, Name, Reason]),
+start_link_worker(_Name, Options = #{handler := {reactor, Module}, args := Args}, _Gate, Pollset, Home, Sockets) ->
+    Scheduler =
+        case Home of
+            anywhere -> Pollset;
+            _ -> Home
+        end,
+    Given = maps:get(reactor, Options),
+    weir_reactor:start_link(Given#{
+        module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)
+    });
+start_link_worker(Name, Options, Gate, Pollset, Home, _Sockets) ->
+    {ok, weir_acceptor:start_link(Name, Options, Gate, Pollset, Home)}.
+
+%% The reactors that are there get the sockets of a listener that resumes.
+reactors_listen(#state{options = #{handler := {reactor, _}}, workers = Workers, sockets = Sockets}) ->
+    Listen = fun({Pollset, #worker{pid = Pid}}) -> weir_reactor:listen(Pid, lists:nth(Pollset, Sockets)) end,
+    lists:foreach(Listen, maps:to_list(Workers));
+reactors_listen(_State) ->
+    ok.
+
+listening(_Pollset, []) -> none;
+listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).
+
+worker_died(Pid, Reason, State = #state{name = Name, workers = Workers, retired = Retired}) ->
+    case [Entry || Entry = {_, #worker{pid = P}} <- maps:to_list(Workers), P =:= Pid] of
+        [{Pollset, #worker{born = Born}}] ->
+            ?LOG_WARNING("weir: worker ~b of listener ~0p died (~0p), starting another", [Pollset, Name, Reason]),
             Pause =
                 case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
                     true -> ?SHORT_LIFE_MS;
                     false -> 0
                 end,
-            _ = erlang:send_after(Pause, self(), {start_acceptor, Pollset}),
-            State#state{acceptors = maps:remove(Pollset, Acceptors)};
+            _ = erlang:send_after(Pause, self(), {start_worker, Pollset}),
+            State#state{workers = maps:remove(Pollset, Workers)};
         [] ->
             State#state{retired = lists:delete(Pid, Retired)}
     end.

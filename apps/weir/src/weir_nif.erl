@@ -52,6 +52,8 @@
 -export([move/2]).
 -export([info/1]).
 -export([sockets/1]).
+-export([send_now/2]).
+-export([notify_writable/1]).
 
 %% Gates of listeners.
 -export([gate_new/2]).
@@ -68,7 +70,20 @@
 -export([gate_info/1]).
 -export([gate_connections/2]).
 
+%% Reactors.
+-export([reactor_begin/3]).
+-export([react/3]).
+-export([reactor_listen/2]).
+-export([reactor_resume/1]).
+-export([reactor_join/2]).
+-export([reactor_connect/3]).
+-export([reactor_leave/4]).
+-export([reactor_of/1]).
+-export([abandoned/0]).
+-export([reap/2]).
+
 -export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0, gate/0]).
+-export_type([event/0, write/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -76,6 +91,16 @@
 -type pollset() :: pos_integer().
 %% The number of a pollset, which is the number of its scheduler. Those of processes with a pollset of their own are from
 %% 1025 on.
+
+-type event() ::
+    nonempty_improper_list(handle(), Data :: term())
+    | {accepted | connected | writable, handle()}
+    | {closed | refused | exhausted, handle(), Reason :: atom()}.
+%% What a reactor's batch consists of. `closed' and `refused' (by connect(2)) are the last of a socket. `exhausted' is of a
+%% listening one: it is not asked again before {@link reactor_resume/1}.
+
+-type write() :: nonempty_improper_list(handle(), iodata() | close).
+%% What a reactor has done with its sockets.
 
 -type operation() :: non_neg_integer().
 
@@ -291,8 +316,8 @@ sockets(_Piece) -> ?NOT_LOADED.
 gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
 
 %% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
-%% such socket.
--spec gate_listen(gate(), Intake :: pos_integer(), handle()) -> ok | {error, closed | inet:posix()}.
+%% such socket. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
+-spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
 gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
 
 %% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
@@ -342,3 +367,59 @@ gate_info(_Gate) -> ?NOT_LOADED.
 %% it was accepted for, and its pollset.
 -spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
 gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+
+%% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
+-spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
+send_now(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Has `{weir_writable, Socket}' sent to the caller, or `{writable, Handle}' put into its batch if it is the socket's
+%% reactor, once the kernel takes output and nothing is queued, or there is no sense in waiting any more.
+-spec notify_writable(handle()) -> ok | {error, closed | inet:posix()}.
+notify_writable(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
+%% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
+-spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
+reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
+
+%% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
+%% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_gait}.
+-spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
+    {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
+
+%% @doc Takes a listening socket, whoever owns it, to the caller's pollset: its connections are the caller's, as events.
+-spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
+reactor_listen(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket asked again for connections.
+-spec reactor_resume(handle()) -> ok.
+reactor_resume(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket of the caller's one of its reactor.
+-spec reactor_join(pollset(), handle()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_join(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the caller's one of its reactor and begins to connect it, which `connected' or `refused' ends.
+%% If it returns an error, the socket is closed.
+-spec reactor_connect(pollset(), handle(), address()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_connect(_Pollset, _Handle, _Address) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the calling reactor an ordinary, passive one of another process on another pollset. Packets that
+%% were events already are put back in front of what is to be read.
+-spec reactor_leave(handle(), pid(), pollset(), Unread :: [binary()]) ->
+    ok | {error, closed | not_reactor | inet:posix()}.
+reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
+
+%% @doc The reactor of a socket.
+-spec reactor_of(handle()) -> {ok, pid()} | {error, closed | not_reactor}.
+reactor_of(_Handle) -> ?NOT_LOADED.
+
+%% @doc The pollsets of dead reactors, which {@link reap/2} has to clear.
+-spec abandoned() -> [pollset()].
+abandoned() -> ?NOT_LOADED.
+
+%% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
+%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
+-spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
+reap(_Pollset, _Piece) -> ?NOT_LOADED.

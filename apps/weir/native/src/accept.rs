@@ -70,7 +70,9 @@ pub fn waiting(env: Env, socket: &Socket) -> usize {
 /// Gives waiting connections to waiting processes, first come, first served.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     if let Some((gate, intake)) = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
-        let (gate, intake) = (Arc::clone(gate), *intake);
+        // A reactor comes for its connections itself, or has a successor that does.
+        let Some(intake) = *intake else { return };
+        let gate = Arc::clone(gate);
         return serve_gate(env, socket, &gate, intake, work);
     }
     while socket.readable {
@@ -184,8 +186,8 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
     handle.map_err(|_| Errno::SRCH)
 }
 
-/// Has a listening socket accept for a gate.
-pub fn through_gate(env: Env, socket: &mut Socket, gate: Arc<Gate>, intake: usize) -> rustix::io::Result<()> {
+/// Has a listening socket accept through a gate, for an intake or for the reactor that has the socket.
+pub fn through_gate(env: Env, socket: &mut Socket, gate: Arc<Gate>, intake: Option<usize>) -> rustix::io::Result<()> {
     let (State::Listening, Some(module)) = (socket.state, socket.module) else {
         return Err(Errno::INVAL);
     };
@@ -206,30 +208,48 @@ fn serve_gate(env: Env, socket: &mut Socket, gate: &Arc<Gate>, intake: usize, wo
             socket.enqueue(env);
             break;
         }
-        let opening = gate.opens(env, intake);
-        if matches!(opening, Opening::Closed) {
-            break;
-        }
         work.visited();
-        match (take_for_gate(socket, gate), opening) {
-            (Ok(Some((fd, address))), Opening::Place) => {
-                if let Some(arrival) = gate.admit(env, fd, address) {
-                    gate.push(intake, arrival);
-                }
-            }
-            (Ok(Some((fd, _))), _) => gate.overload(fd),
-            (Ok(None), Opening::Place) => gate.nobody_came(env),
-            (Ok(None), _) => {}
-            (Err(errno), opening) => {
-                gate.accept_failed(env, errno);
-                if matches!(opening, Opening::Place) {
-                    gate.nobody_came(env);
-                }
-                break;
-            }
+        match pass_gate(env, socket, gate, Some(intake)) {
+            Passed::In(arrival) => gate.push(intake, arrival),
+            Passed::TurnedAway => {}
+            Passed::Nobody => break,
         }
     }
     gate.announce(env, intake);
+}
+
+/// What a try to let a connection in has come to.
+enum Passed {
+    In(Arrival),
+    /// It is closed, and there may be others.
+    TurnedAway,
+    /// There is none, or none may come in now. Whatever changes that has the socket visited again.
+    Nobody,
+}
+
+/// Lets the next connection in, if the gate is open.
+fn pass_gate(env: Env, socket: &mut Socket, gate: &Gate, intake: Option<usize>) -> Passed {
+    let has_place = match gate.opens(env, intake) {
+        Opening::Place => true,
+        Opening::Overload => false,
+        Opening::Closed => return Passed::Nobody,
+    };
+    match take_for_gate(socket, gate) {
+        Ok(Some((fd, address))) if has_place => gate.admit(env, fd, address).map_or(Passed::TurnedAway, Passed::In),
+        Ok(Some((fd, _))) => {
+            gate.overload(fd);
+            Passed::TurnedAway
+        }
+        nothing => {
+            if has_place {
+                gate.nobody_came(env);
+            }
+            if let Err(errno) = nothing {
+                gate.accept_failed(env, errno);
+            }
+            Passed::Nobody
+        }
+    }
 }
 
 /// Takes a connection off the backlog, with its address if anybody wants to know.
@@ -274,16 +294,67 @@ pub fn take_arrival(env: Env, gate: &Arc<Gate>, intake: usize, owner: LocalPid) 
     }
 }
 
+/// What there was for a reactor.
+pub enum ForReactor {
+    Connection(Handle),
+    /// One that the gate has closed: there may be others.
+    TurnedAway,
+    Nothing,
+}
+
+/// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, if the
+/// gate is closed, or if the sockets are another reactor's.
+pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Errno> {
+    let owner = env.pid();
+    if socket.listener.as_ref().and_then(|listener| listener.reactor) != Some(owner) {
+        socket.readable = false;
+        return Ok(ForReactor::Nothing);
+    }
+    let gate = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()).map(|(gate, _)| Arc::clone(gate));
+    let (fd, ticket) = match gate {
+        None => match take(env, socket)? {
+            Some(fd) => (fd, None),
+            None => return Ok(ForReactor::Nothing),
+        },
+        Some(gate) => match pass_gate(env, socket, &gate, None) {
+            Passed::In(arrival) => {
+                let (fd, ticket) = arrival.into_parts(&gate, owner);
+                (fd, Some(ticket))
+            }
+            Passed::TurnedAway => return Ok(ForReactor::TurnedAway),
+            Passed::Nobody => return Ok(ForReactor::Nothing),
+        },
+    };
+    let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
+        if let Some(ticket) = ticket {
+            ticket.end(env);
+        }
+        return Err(Errno::MFILE);
+    };
+    set_late_options(socket, &fd);
+    let about = (module, socket.pollset, Options { debug: false, ..socket.options });
+    let handle = accepted.open_in_reactor(fd, about, owner);
+    accepted.ticket = ticket;
+    // Its data is read at the next poll.
+    accepted.enqueue(env);
+    Ok(ForReactor::Connection(handle))
+}
+
+/// Sets the options that the kernel does not hand on.
+fn set_late_options(socket: &Socket, fd: &OwnedFd) {
+    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
+        // What the listener took, a connection takes.
+        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
+    }
+}
+
 /// Makes an accepted descriptor a socket of `owner`. Kernel options came with it from the listener, ours are copied.
 /// ESRCH if the process is dead: the descriptor stays with the listener for the next.
 fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
     let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
         return Err(Errno::MFILE);
     };
-    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
-        // What the listener took, a connection takes.
-        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
-    }
+    set_late_options(socket, &fd);
     let about = (module, pollset, Options { debug: false, ..socket.options });
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {

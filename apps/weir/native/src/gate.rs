@@ -252,9 +252,9 @@ impl Gate {
         self.connections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
-    /// Whether a connection may be accepted for an intake now. If not, whoever ends the pause resumes.
-    pub fn opens(&self, env: Env, intake: usize) -> Opening {
-        if !self.reachable(intake).iter().all(Gate::has_room) {
+    /// Whether a connection may be accepted now, for an intake or without one. If not, whoever ends the pause resumes.
+    pub fn opens(&self, env: Env, intake: Option<usize>) -> Opening {
+        if intake.is_some_and(|intake| !self.reachable(intake).iter().all(Gate::has_room)) {
             return Opening::Closed;
         }
         if let Some(admission) = &self.admission

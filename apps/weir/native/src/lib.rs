@@ -39,6 +39,7 @@ mod output;
 mod owner;
 mod packet;
 mod pollset;
+mod reactor;
 mod ready;
 mod send_queue;
 mod sendfile;

@@ -75,8 +75,11 @@ fn gate_new<'a>(env: Env<'a>, schedulers: u16, settings: Term<'a>) -> NifResult<
 }
 
 #[rustler::nif]
-fn gate_listen<'a>(env: Env<'a>, gate: GateTerm, number: usize, handle: Handle) -> NifResult<Term<'a>> {
-    let intake = intake(&gate, number)?;
+fn gate_listen<'a>(env: Env<'a>, gate: GateTerm, number: Term<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let intake = match number.decode::<Atom>() {
+        Ok(atom) if atom == atoms::reactor() => None,
+        _ => Some(intake(&gate, number.decode()?)?),
+    };
     let mut socket = socket!(env, handle, atoms::closed());
     Ok(plain(env, accept::through_gate(env, &mut socket, Arc::clone(&gate.0), intake)))
 }

@@ -18,6 +18,7 @@ mod listener;
 mod opening;
 mod ownership;
 mod pollsets;
+mod reactor;
 mod sendfile;
 mod traffic;
 
