@@ -27,6 +27,7 @@
 -export([fdopen/4]).
 -export([bind/2]).
 -export([listen/2]).
+-export([duplicate/2]).
 -export([accept/3]).
 -export([connect/2]).
 -export([send/2]).
@@ -51,8 +52,38 @@
 -export([move/2]).
 -export([info/1]).
 -export([sockets/1]).
+-export([send_now/2]).
+-export([notify_writable/1]).
 
--export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
+%% Gates of listeners.
+-export([gate_new/2]).
+-export([gate_listen/3]).
+-export([gate_keep/1]).
+-export([gate_retry/1]).
+-export([gate_attend/2]).
+-export([gate_waiting/2]).
+-export([gate_take/2]).
+-export([gate_give/3]).
+-export([gate_discard/2]).
+-export([gate_clear/1]).
+-export([gate_set_max_connections/2]).
+-export([gate_info/1]).
+-export([gate_connections/2]).
+
+%% Reactors.
+-export([reactor_begin/3]).
+-export([react/3]).
+-export([reactor_listen/2]).
+-export([reactor_resume/1]).
+-export([reactor_join/2]).
+-export([reactor_connect/3]).
+-export([reactor_leave/4]).
+-export([reactor_of/1]).
+-export([abandoned/0]).
+-export([reap/2]).
+
+-export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0, gate/0]).
+-export_type([event/0, write/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -60,6 +91,16 @@
 -type pollset() :: pos_integer().
 %% The number of a pollset, which is the number of its scheduler. Those of processes with a pollset of their own are from
 %% 1025 on.
+
+-type event() ::
+    nonempty_improper_list(handle(), Data :: term())
+    | {accepted | connected | writable, handle()}
+    | {closed | refused | exhausted, handle(), Reason :: atom()}.
+%% What a reactor's batch consists of. `closed' and `refused' (by connect(2)) are the last of a socket. `exhausted' is of a
+%% listening one: it is not asked again before {@link reactor_resume/1}.
+
+-type write() :: nonempty_improper_list(handle(), iodata() | close).
+%% What a reactor has done with its sockets.
 
 -type operation() :: non_neg_integer().
 
@@ -71,6 +112,10 @@
 
 -type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
 %% An address as sockname and peername show it.
+
+-opaque gate() :: reference().
+%% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each
+%% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
 
@@ -150,6 +195,10 @@ bind(_Handle, _Address) -> ?NOT_LOADED.
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
+
+%% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
+-spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
+duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
 
 %% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
 %% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
@@ -261,3 +310,116 @@ info(_Handle) -> ?NOT_LOADED.
 %% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
+
+%% @doc A gate with so many intakes, for the first pollsets.
+-spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
+gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
+%% such socket. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
+-spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
+%% `{weir_gate, throttled, Milliseconds}' (the rate), `{weir_gate, exhausted, Reason}' (accept(2) failed), each once up to
+%% the next {@link gate_retry/1}, and `{weir_gate, recovered}' with the first connection after that.
+-spec gate_keep(gate()) -> ok.
+gate_keep(_Gate) -> ?NOT_LOADED.
+
+%% @doc Has accepting tried again.
+-spec gate_retry(gate()) -> ok.
+gate_retry(_Gate) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the acceptor of an intake: it gets `{weir_accept, Count}' for each batch of connections. Returns
+%% how many wait already, of which it is not told.
+-spec gate_attend(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_attend(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc How many connections wait in an intake.
+-spec gate_waiting(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_waiting(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of the caller.
+-spec gate_take(gate(), Intake :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+gate_take(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
+-spec gate_give(gate(), Intake :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
+gate_give(_Gate, _Intake, _Pid) -> ?NOT_LOADED.
+
+%% @doc Closes the connection that has waited longest.
+-spec gate_discard(gate(), Intake :: pos_integer()) -> ok.
+gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Closes all connections that wait.
+-spec gate_clear(gate()) -> ok.
+gate_clear(_Gate) -> ?NOT_LOADED.
+
+%% @doc Sets the limit of connections.
+-spec gate_set_max_connections(gate(), non_neg_integer() | infinity) -> ok.
+gate_set_max_connections(_Gate, _Max) -> ?NOT_LOADED.
+
+%% @doc The counts of a gate.
+-spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
+gate_info(_Gate) -> ?NOT_LOADED.
+
+%% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
+%% it was accepted for, and its pollset.
+-spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+
+%% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
+-spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
+send_now(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Has `{weir_writable, Socket}' sent to the caller, or `{writable, Handle}' put into its batch if it is the socket's
+%% reactor, once the kernel takes output and nothing is queued, or there is no sense in waiting any more.
+-spec notify_writable(handle()) -> ok | {error, closed | inet:posix()}.
+notify_writable(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
+%% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
+-spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
+reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
+
+%% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
+%% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_gait}.
+-spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
+    {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
+
+%% @doc Takes a listening socket, whoever owns it, to the caller's pollset: its connections are the caller's, as events.
+-spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
+reactor_listen(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket asked again for connections.
+-spec reactor_resume(handle()) -> ok.
+reactor_resume(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket of the caller's one of its reactor.
+-spec reactor_join(pollset(), handle()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_join(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the caller's one of its reactor and begins to connect it, which `connected' or `refused' ends.
+%% If it returns an error, the socket is closed.
+-spec reactor_connect(pollset(), handle(), address()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_connect(_Pollset, _Handle, _Address) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the calling reactor an ordinary, passive one of another process on another pollset. Packets that
+%% were events already are put back in front of what is to be read.
+-spec reactor_leave(handle(), pid(), pollset(), Unread :: [binary()]) ->
+    ok | {error, closed | not_reactor | inet:posix()}.
+reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
+
+%% @doc The reactor of a socket.
+-spec reactor_of(handle()) -> {ok, pid()} | {error, closed | not_reactor}.
+reactor_of(_Handle) -> ?NOT_LOADED.
+
+%% @doc The pollsets of dead reactors, which {@link reap/2} has to clear.
+-spec abandoned() -> [pollset()].
+abandoned() -> ?NOT_LOADED.
+
+%% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
+%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
+-spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
+reap(_Pollset, _Piece) -> ?NOT_LOADED.

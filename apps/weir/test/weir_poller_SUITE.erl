@@ -155,7 +155,7 @@ move_under_load(Config) ->
     lists:foreach(
         fun(Round) ->
             Sockets = weir:sockets(),
-            [?assertEqual(ok, weir:move(Socket, rand:uniform(4))) || Socket <- Sockets],
+            [?assertEqual(ok, weir:migrate(Socket, rand:uniform(4))) || Socket <- Sockets],
             Round rem 50 =:= 0 andalso assert_streams_go_on(Streams)
         end,
         lists:seq(1, 200)
@@ -176,7 +176,7 @@ activate_from_another_scheduler(Config) ->
     lists:foreach(
         fun({Owner, Pollset, Active}) ->
             {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, true}]),
-            ok = weir:move(Socket, Pollset),
+            ok = weir:migrate(Socket, Pollset),
             Self = self(),
             Pid = spawn_opt(
                 fun() ->

@@ -106,6 +106,10 @@ examples() ->
         {file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"},
         {discard, [active], "takes what comes and drops it; --active once"},
         {chargen, [], "sends without end, 64 KiB at a time"},
+        {echo_reactor, [packet], "echo on reactors, one process for each scheduler; weir only"},
+        {game_reactor, [], "game on reactors; weir only"},
+        {echo_listener, [], "echo on a listener, {active, once}; weir only"},
+        {accept_listener, [], "accept on a listener; weir only"},
         {cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"}
     ].
 

@@ -8,9 +8,14 @@ rustler::atoms! {
     r#true = "true", r#false = "false", once, infinity,
     binary, list, raw,
     read, write, read_write, flush, now, background, descriptor, any, loopback,
+    weir_writable, weir_reaper, weir_abandoned, accepted, writable, close, refused, send_queue_full, not_reactor,
     weir_wake, stale, armed, busy, replied, done,
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
+    // Listeners.
+    weir_gate, weir_accept, throttled, recovered, empty, reset, pause, least_loaded, connections, max_connections,
+    waiting, overload, denied, crowded, full_pauses, rate_pauses, allow, deny, max_rate, per_address, placement,
+    noproc, reactor,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
     send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,

@@ -41,7 +41,7 @@ impl Epoll {
     }
 
     /// Takes what is ready into `space`, without waiting, and returns it.
-    pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>; BATCH]) -> &'a [epoll::Event] {
+    pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>]) -> &'a [epoll::Event] {
         const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         match epoll::wait(self.fd.as_fd(), space, Some(&NO_WAIT)) {
             Ok((events, _)) => events,

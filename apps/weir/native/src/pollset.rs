@@ -1,6 +1,7 @@
 //! One epoll instance and its ready list, for one scheduler.
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -12,11 +13,12 @@ use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 use crate::counters::{Counters, add};
 use crate::epoll::{BATCH, Epoll};
 use crate::handle::{Handle, Target};
+use crate::reactor::Batch;
 pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, table};
+use crate::{accept, atoms, connect, input, output, reactor, table};
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -34,6 +36,7 @@ struct Pollset {
     counters: Counters,
     /// What watches the process that has a private pollset. The monitor ends with this.
     lease: Mutex<Option<ResourceArc<Lease>>>,
+    reactor: reactor::Settings,
 }
 
 /// The VM wants an object for every descriptor that it watches.
@@ -43,6 +46,9 @@ struct Anchor;
 impl Resource for Anchor {}
 
 static ALL: [OnceLock<Pollset>; SCHEDULERS + PRIVATE] = [const { OnceLock::new() }; SCHEDULERS + PRIVATE];
+
+/// Pollsets of dead reactors, with what they have left behind.
+static ABANDONED: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
 /// Private pollsets that nobody has any more, and how many there are in all.
 static VACANT: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
@@ -56,8 +62,18 @@ struct Lease {
 impl Resource for Lease {
     const IMPLEMENTS_DOWN: bool = true;
 
-    fn down<'a>(&'a self, _env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
-        give_back(self.index);
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        let pollset = pollset(self.index);
+        pollset.ready.abandon();
+        if pollset.reactor.is_reactor() {
+            // Closing thousands of connections takes longer than a call may.
+            ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+            if let Some(reaper) = env.whereis_pid(atoms::weir_reaper()) {
+                let _ = env.send(&reaper, (atoms::weir_abandoned(), self.index));
+            }
+        } else {
+            give_back(self.index);
+        }
     }
 }
 
@@ -119,10 +135,39 @@ pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
 
 /// Takes a private pollset back.
 fn give_back(index: u16) {
-    if let Some(pollset) = ALL[usize::from(index)].get() {
-        pollset.ready.abandon();
-    }
     VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
+}
+
+/// The settings of a pollset whose process is a reactor.
+pub fn reactor(index: u16) -> &'static reactor::Settings {
+    &pollset(index).reactor
+}
+
+/// The pollset of a scheduler that takes what a reactor's leaves behind.
+pub fn home(index: u16) -> u16 {
+    pollset(index).reactor.home.load(Relaxed)
+}
+
+/// The most bytes that wait to be sent on a reactor's socket.
+pub fn max_send_queue(index: u16) -> usize {
+    pollset(index).reactor.max_send_queue.load(Relaxed)
+}
+
+/// The pollsets of dead reactors.
+pub fn abandoned() -> Vec<u16> {
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The pollset of a dead reactor, on which there is nothing left, is for whoever wants one.
+pub fn reaped(index: u16) {
+    let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = abandoned.iter().position(|&other| other == index) {
+        abandoned.swap_remove(at);
+        // What was put there meanwhile is stale.
+        pollset(index).ready.abandon();
+        pollset(index).reactor.home.store(0, Relaxed);
+        give_back(index);
+    }
 }
 
 fn make(index: u16) -> rustix::io::Result<()> {
@@ -134,6 +179,7 @@ fn make(index: u16) -> rustix::io::Result<()> {
             ready: Ready::new(),
             counters: Counters::default(),
             lease: Mutex::new(None),
+            reactor: reactor::Settings::none(),
         };
         // Somebody else may have been faster; then ours is dropped.
         let _ = cell.set(made);
@@ -157,20 +203,33 @@ pub struct Polled {
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
 /// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
-    let pollset = pollset(index);
     let now = Instant::now();
+    // Reactors' sockets are not on the pollsets of schedulers.
+    poll_into(env, index, token, (now, BATCH), &mut Work::of_poll(now), &mut Batch::new(env))
+}
+
+/// The same in a call that has begun at `now` with other work. The kernel is asked for `limit` sockets at most. What
+/// reactors' sockets have goes into `batch`.
+pub fn poll_into<'a>(
+    env: Env<'a>,
+    index: u16,
+    token: u32,
+    (now, limit): (Instant, usize),
+    work: &mut Work,
+    batch: &mut Batch<'a>,
+) -> Option<Polled> {
+    let pollset = pollset(index);
     let Taken { list, slept, round } = pollset.ready.take(token, now)?;
     if let Some(slept) = slept {
         add(&pollset.counters.asleep_ns, slept.as_nanos() as u64);
     }
-    let mut work = Work::of_poll(now);
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
-    let events = pollset.epoll.take(&mut space);
+    let events = pollset.epoll.take(&mut space[..limit]);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
     for target in list {
         match target {
-            Target::Socket(handle) => revisit(env, index, handle, &mut work),
+            Target::Socket(handle) => revisit(env, index, handle, work, batch),
             Target::Relay(..) | Target::Group(_) => {}
         }
     }
@@ -179,7 +238,7 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
             Some(Target::Socket(handle)) => {
                 if let Some(mut socket) = table::find(handle) {
                     note(&mut socket, event.flags);
-                    visit(env, &mut socket, &mut work);
+                    visit(env, &mut socket, work, batch);
                 }
             }
             Some(Target::Relay(..) | Target::Group(_)) | None => {}
@@ -190,13 +249,14 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
 }
 
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
-fn revisit(env: Env, index: u16, handle: Handle, work: &mut Work) {
+fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
     if let Some(mut socket) = table::find(handle)
-        && socket.queued
+        // A gate that opens again has its listening sockets visited without their lock.
+        && (socket.queued || socket.state == State::Listening)
         && socket.pollset == index
     {
         socket.queued = false;
-        visit(env, &mut socket, work);
+        visit(env, &mut socket, work, batch);
     }
 }
 
@@ -209,19 +269,28 @@ fn note(socket: &mut Socket, flags: EventFlags) {
 }
 
 /// Does what a socket has become ready for.
-fn visit(env: Env, socket: &mut Socket, work: &mut Work) {
+fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     if work.is_over() {
         return socket.enqueue(env);
     }
     work.visited();
+    if socket.reactor {
+        return reactor::serve(env, socket, work, batch);
+    }
     if socket.state == State::Connecting {
         connect::serve(env, socket);
     }
     match socket.state {
-        State::Listening => accept::serve(env, socket, work),
+        State::Listening => match &socket.listener {
+            Some(listener) if listener.reactor.is_some() => reactor::accept_all(env, socket, work, batch),
+            _ => accept::serve(env, socket, work),
+        },
         State::Connected => {
             if socket.output.is_some() {
                 output::flush(env, socket, work);
+            }
+            if socket.writability.is_some() && socket.writable && socket.output.is_none() {
+                socket.tell_writable(env);
             }
             if input::is_readable(socket) {
                 input::serve(env, socket, work);

@@ -51,17 +51,16 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
         self.length == 0
     }
 
-    /// Adds `bytes` at the end. `hold` makes the reference, and is called only where the bytes are not copied; it
-    /// returns those very bytes.
-    pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> B) {
+    /// Adds `bytes` at the end. `hold` makes a reference to those very bytes, or none if they can only be copied, and is
+    /// called only for large ones.
+    pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> Option<B>) {
         if bytes.is_empty() {
             return;
         }
         self.length += bytes.len();
-        if bytes.len() >= COALESCE {
-            self.pieces.push_back(Piece::Held(hold()));
-        } else {
-            self.copy(bytes);
+        match if bytes.len() >= COALESCE { hold() } else { None } {
+            Some(held) => self.pieces.push_back(Piece::Held(held)),
+            None => self.copy(bytes),
         }
     }
 

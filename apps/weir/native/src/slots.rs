@@ -110,12 +110,17 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
     /// table is done in bounded pieces.
     pub fn handles(&self, chunk: usize) -> Option<Vec<Handle>> {
+        self.select(chunk, |occupant| Some(occupant.handle()))
+    }
+
+    /// What `choose` says of those that are open in a chunk, each under its lock.
+    pub fn select<R>(&self, chunk: usize, choose: impl Fn(&T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
-        let open = chunk.iter().filter_map(|occupant| {
+        let chosen = chunk.iter().filter_map(|occupant| {
             let occupant = lock(occupant);
-            occupant.is_open().then(|| occupant.handle())
+            if occupant.is_open() { choose(&occupant) } else { None }
         });
-        Some(open.collect())
+        Some(chosen.collect())
     }
 }
 

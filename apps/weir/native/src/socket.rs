@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
+use crate::gate::{Gate, Ticket};
 use crate::handle::{Handle, Target};
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
@@ -30,6 +32,18 @@ pub enum State {
     Connected,
     /// The descriptor is closed and the owner has not called close: what a port without a descriptor is to inet.
     Closed,
+}
+
+/// Whether the connection of a reactor's socket has come to its end, and how. It is noted where that is found, and told
+/// in one place: the reactor's next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Not,
+    /// By the peer, or by a close from outside the reactor.
+    Closed,
+    Failed(Errno),
+    /// The peer does not read, and the send queue has reached its limit.
+    SendQueueFull,
 }
 
 /// SO_LINGER: what a close does with data that was not sent.
@@ -186,6 +200,10 @@ pub struct Listener {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
+    /// Connections go through this gate, to one of its intakes; or else to the reactor.
+    pub gate: Option<(Arc<Gate>, Option<usize>)>,
+    /// The reactor that takes the connections on its own pollset.
+    pub reactor: Option<LocalPid>,
 }
 
 impl Listener {
@@ -225,6 +243,11 @@ pub struct Socket {
     /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
     /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
+    /// Its news go into the batches of its owner, a reactor, instead of messages.
+    pub reactor: bool,
+    pub ended: Ended,
+    /// A reactor's socket is not read from while its send queue is over the high watermark.
+    pub throttled: bool,
     /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
     /// The first line of an HTTP message has been taken, and its header fields are next.
@@ -244,10 +267,14 @@ pub struct Socket {
     pub input: Option<Box<InputBuffer>>,
     pub receiver: Option<Box<Receiver>>,
     pub output: Option<Box<Output>>,
+    /// Who asked to be told when the kernel takes output again.
+    pub writability: Option<Box<LocalPid>>,
     pub statistics: Statistics,
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The place that the connection has at the gate through which it came.
+    pub ticket: Option<Ticket>,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
 }
@@ -271,6 +298,9 @@ impl Socket {
             read_closed: false,
             close_told: false,
             write_shut: false,
+            reactor: false,
+            ended: Ended::Not,
+            throttled: false,
             lingering: false,
             in_http_headers: false,
             bulk: false,
@@ -286,9 +316,11 @@ impl Socket {
             input: None,
             receiver: None,
             output: None,
+            writability: None,
             connector: None,
             watched: None,
             listener: None,
+            ticket: None,
             netns: None,
             statistics: Statistics::default(),
         }
@@ -309,18 +341,79 @@ impl Socket {
             table::vacate(self);
             return Err(fd);
         };
+        self.watched = Some(Box::new(watched));
+        self.occupy(fd, state, (module, pollset, options), owner);
+        Ok(handle)
+    }
+
+    /// Makes the vacant slot a connection of the reactor that calls, on the reactor's pollset. What watches the pollset
+    /// closes it when the reactor dies.
+    pub fn open_in_reactor(&mut self, fd: OwnedFd, about: (Atom, u16, Options), owner: LocalPid) -> Handle {
+        self.reactor = true;
+        self.occupy(fd, State::Connected, about, owner);
+        self.options.active = Active::Always;
+        self.handle()
+    }
+
+    fn occupy(&mut self, fd: OwnedFd, state: State, (module, pollset, options): (Atom, u16, Options), owner: LocalPid) {
         self.state = state;
         self.pollset = pollset;
         self.module = Some(module);
         self.options = options;
         self.owner = Some(owner);
-        self.watched = Some(Box::new(watched));
         self.fd = Some(fd);
         // Nothing is known: the first operation tries, and registers if it has to wait.
         self.readable = true;
         self.writable = true;
         pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(handle)
+    }
+
+    /// Makes the socket one of the reactor that calls, whose socket it is already, on the reactor's pollset.
+    pub fn join_reactor(&mut self, env: Env, pollset: u16) -> rustix::io::Result<()> {
+        self.move_to(env, pollset)?;
+        if self.watched.as_ref().is_some_and(|watched| watched.subscribers.is_empty()) {
+            self.watched = None;
+        }
+        self.reactor = true;
+        self.options.active = Active::Always;
+        self.enqueue(env);
+        Ok(())
+    }
+
+    /// Makes a reactor's socket an ordinary, passive one of `owner` on another pollset. False if that process is dead.
+    pub fn leave_reactor(&mut self, env: Env, owner: LocalPid, pollset: u16) -> rustix::io::Result<bool> {
+        if !self.watch(env, &owner) {
+            return Ok(false);
+        }
+        self.owner = Some(owner);
+        self.reactor = false;
+        self.throttled = false;
+        self.options.active = Active::Passive;
+        if std::mem::replace(&mut self.ended, Ended::Not) != Ended::Not {
+            // The kernel says it again.
+            self.readable = true;
+        }
+        self.move_to(env, pollset)?;
+        Ok(true)
+    }
+
+    /// Watches `owner`, whoever was watched before. False if it is dead.
+    fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
+        match &mut self.watched {
+            Some(watched) => watched.set_owner(env, owner),
+            None => {
+                self.watched = Watched::begin(env, self.handle(), owner).map(Box::new);
+                self.watched.is_some()
+            }
+        }
+    }
+
+    /// Notes how the connection of a reactor's socket ended, for its next batch.
+    pub fn end(&mut self, env: Env, ended: Ended) {
+        if self.ended == Ended::Not {
+            self.ended = ended;
+        }
+        self.enqueue(env);
     }
 
     /// The socket's handle.
@@ -377,6 +470,9 @@ impl Socket {
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
         self.pollset = target;
+        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+            gate.listening_moved(self.handle(), target);
+        }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
@@ -396,6 +492,11 @@ impl Socket {
 
     /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
     pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
+        if self.watched.is_none() {
+            // A reactor's socket has nobody watched for its own sake.
+            let Some(owner) = self.owner else { return false };
+            self.watch(env, &owner);
+        }
         self.watched.as_mut().is_some_and(|watched| watched.subscribe(env, pid, reference))
     }
 
@@ -413,6 +514,7 @@ impl Socket {
 
     /// Closes the socket to all; what is queued is still sent.
     pub fn leave(&mut self, env: Env) {
+        self.ended = Ended::Not;
         // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
@@ -433,6 +535,13 @@ impl Socket {
         self.owner = None;
         self.input = None;
         self.options.active = Active::Passive;
+        if std::mem::take(&mut self.reactor) {
+            // Nobody polls a reactor's pollset when the reactor is dead.
+            let home = pollset::home(self.pollset);
+            if self.move_to(env, home).is_err() {
+                return self.release(env);
+            }
+        }
         if let Some(fd) = &self.fd {
             // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
             let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
@@ -446,11 +555,19 @@ impl Socket {
 
     /// Answers everybody who waits to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        self.tell_writable(env);
         sendfile::fail(env, self, None);
         if let Some(mut output) = self.output.take() {
             for (waiter, _) in output.waiting.drain(..) {
                 self.answer(env, waiter, (atoms::error(), reason));
             }
+        }
+    }
+
+    /// Tells whoever waits for it that output is taken, or that there is no sense in waiting any more.
+    pub fn tell_writable(&mut self, env: Env) {
+        if let Some(pid) = self.writability.take() {
+            message::writable(env, self, *pid);
         }
     }
 
@@ -511,6 +628,11 @@ impl Socket {
 
     /// The kernel refused output. `shutdown` errors come here too. Returns the reason for the process that sent.
     pub fn output_failed(&mut self, env: Env, errno: Errno, somebody_sends: bool) -> Reason {
+        if self.reactor {
+            self.fail_senders(env, atoms::closed());
+            self.end(env, Ended::Failed(errno));
+            return atoms::closed();
+        }
         // A pipe that broke without our shutdown was reset by the peer; see tcp_send_error of the inet driver.
         let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
         let show = reset && self.options.show_econnreset;
@@ -617,13 +739,21 @@ impl Socket {
         if let Some(connector) = self.connector.take() {
             self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        for acceptor in self.listener.take().into_iter().flat_map(|listener| listener.acceptors) {
-            self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+        if let Some(listener) = self.listener.take() {
+            for acceptor in listener.acceptors {
+                self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+            }
+            if let Some((gate, _)) = listener.gate {
+                gate.remove_listening(self.handle());
+            }
         }
         self.fail_senders(env, atoms::closed());
         self.tell_subscribers(env);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.end(env);
+        }
         table::vacate(self);
     }
 }

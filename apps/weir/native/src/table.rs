@@ -55,3 +55,8 @@ pub fn vacate(socket: &mut Socket) {
 pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     SOCKETS.handles(chunk)
 }
+
+/// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
+pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
+    SOCKETS.select(chunk, choose)
+}

@@ -14,9 +14,11 @@ macro_rules! socket {
 }
 
 mod inspection;
+mod listener;
 mod opening;
 mod ownership;
 mod pollsets;
+mod reactor;
 mod sendfile;
 mod traffic;
 

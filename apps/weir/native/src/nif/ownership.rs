@@ -15,7 +15,8 @@ fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 #[rustler::nif]
 fn set_owner<'a>(env: Env<'a>, handle: Handle, pid: LocalPid) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    if socket.owner != Some(env.pid()) {
+    // A reactor hands its connections over by itself.
+    if socket.owner != Some(env.pid()) || socket.reactor {
         return Ok(failed(env, atoms::not_owner()));
     }
     Ok(match socket.set_owner(env, pid) {
@@ -45,5 +46,8 @@ fn demonitor(env: Env, handle: Handle, reference: Term) -> bool {
 #[rustler::nif(name = "move")]
 fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
+    if socket.reactor {
+        return Ok(failed(env, atoms::einval()));
+    }
     Ok(plain(env, socket.move_to(env, index.0)))
 }

@@ -21,6 +21,10 @@ fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u6
     // SAFETY: not -1, and used in this call only, to be duplicated: a number that is not open is an EBADF.
     let file = unsafe { BorrowedFd::borrow_raw(number) };
     let mut socket = socket!(env, handle, atoms::einval());
+    // A reactor would wait for itself.
+    if socket.reactor {
+        return Ok(failed(env, atoms::einval()));
+    }
     Ok(match sendfile::begin(env, &mut socket, file, offset, length) {
         Ok(()) => atoms::ok().encode(env),
         Err(reason) => failed(env, reason),

@@ -8,7 +8,7 @@ use crate::active::Active;
 use crate::handle::Handle;
 use crate::output::Sent;
 use crate::packet::Packet;
-use crate::socket::{Linger, State, Waiter};
+use crate::socket::{Ended, Linger, State, Waiter};
 use crate::work::Work;
 use crate::{atoms, input, options, output};
 
@@ -48,12 +48,39 @@ fn send_parts<'a>(env: Env<'a>, handle: Handle, parts: &[Binary<'a>]) -> NifResu
 }
 
 #[rustler::nif]
+fn send_now<'a>(env: Env<'a>, handle: Handle, data: Term<'a>) -> NifResult<Term<'a>> {
+    let binary = Binary::from_term(data);
+    let data = match &binary {
+        Ok(binary) => binary,
+        Err(_) => &Binary::from_iolist(data)?,
+    };
+    let mut socket = socket!(env, handle, atoms::closed());
+    let mut work = Work::of_caller();
+    let sent = output::send_now(env, &mut socket, data, &mut work);
+    rustler::schedule::consume_timeslice(env, work.percent());
+    Ok(match sent {
+        Ok(taken) => (atoms::ok(), taken).encode(env),
+        Err(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif]
+fn notify_writable<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(match output::notify_writable(env, &mut socket) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif]
 fn recv<'a>(env: Env<'a>, handle: Handle, length: usize, now: bool) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.state != State::Connected {
         return Ok(failed(env, socket.receive_refused()));
     }
-    if socket.is_active() {
+    // A reactor would wait for itself.
+    if socket.is_active() || socket.reactor {
         return Ok(failed(env, atoms::einval()));
     }
     if length != 0 && socket.options.packet != Packet::Raw {
@@ -143,6 +170,10 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
         Ok(socket) => socket,
         Err(_) => return Ok(atoms::ok().encode(env)),
     };
+    if socket.reactor {
+        socket.end(env, Ended::Closed);
+        return Ok(atoms::ok().encode(env));
+    }
     let unsent = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty());
     if when == atoms::flush() && unsent && socket.options.linger != Linger::Reset {
         let operation = output::await_close(env, &mut socket);
