@@ -12,4 +12,5 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     Pollsets = #{id => weir_pollsets, start => {weir_pollsets, start_link, []}},
-    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Pollsets]}}.
+    RelayTimer = #{id => weir_relay_timer, start => {weir_relay_timer, start_link, []}},
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Pollsets, RelayTimer]}}.

@@ -16,7 +16,7 @@ pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, table};
+use crate::{accept, atoms, connect, input, output, relay, table};
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -171,7 +171,8 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, &mut work),
-            Target::Relay(..) | Target::Group(_) => {}
+            Target::Relay(handle, _) => relay::revisit(env, handle, &mut work),
+            Target::Group(_) => {}
         }
     }
     for event in events {
@@ -182,7 +183,8 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
                     visit(env, &mut socket, &mut work);
                 }
             }
-            Some(Target::Relay(..) | Target::Group(_)) | None => {}
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, &mut work),
+            Some(Target::Group(_)) | None => {}
         }
     }
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });

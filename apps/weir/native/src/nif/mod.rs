@@ -17,6 +17,7 @@ mod inspection;
 mod opening;
 mod ownership;
 mod pollsets;
+mod relay;
 mod sendfile;
 mod traffic;
 
