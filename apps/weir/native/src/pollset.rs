@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
 use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, Tally, add};
 use crate::epoll::{BATCH, Epoll};
 use crate::handle::{Handle, Target};
 pub use crate::ready::Sleep;
@@ -168,10 +168,11 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let events = pollset.epoll.take(&mut space);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
+    let mut tally = Tally::default();
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, &mut work),
-            Target::Relay(handle, _) => relay::revisit(env, handle, &mut work),
+            Target::Relay(handle, _) => relay::revisit(env, handle, &mut work, &mut tally),
             Target::Group(_) => {}
         }
     }
@@ -183,10 +184,11 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
                     visit(env, &mut socket, &mut work);
                 }
             }
-            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, &mut work),
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, &mut work, &mut tally),
             Some(Target::Group(_)) | None => {}
         }
     }
+    tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
     Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
 }

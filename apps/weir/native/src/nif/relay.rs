@@ -11,7 +11,8 @@ use crate::{atoms, table};
 
 impl<'a> Decoder<'a> for Options {
     fn decode(term: Term<'a>) -> NifResult<Options> {
-        let (buffer, pipe, splice, idle, half_close, detached): (usize, usize, Atom, Term, Term, bool) = term.decode()?;
+        let (buffer, pipe, splice, idle, half_close, detached): (usize, usize, Atom, Term, Term, bool) =
+            term.decode()?;
         let splice = if splice == atoms::auto() {
             Splice::Auto
         } else if splice == atoms::r#true() {

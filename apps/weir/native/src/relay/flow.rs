@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Instant;
 
 use rustix::io::{Errno, Result};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use super::pipe::{Splice, Way};
-use super::statistics::Statistics;
-use crate::counters::{Counters, add};
+use super::statistics::{Nanos, Statistics};
+use crate::counters::Tally;
 use crate::handle::Side;
 use crate::input_buffer::InputBuffer;
 use crate::output::SLICES;
@@ -39,7 +38,7 @@ pub struct Connection {
 /// What a visit may spend and where it counts.
 pub struct Visit<'a> {
     pub work: &'a mut Work,
-    pub counters: &'a Counters,
+    pub tally: &'a mut Tally,
     pub statistics: &'a mut Statistics,
 }
 
@@ -164,7 +163,8 @@ impl<B: AsRef<[u8]>> Flow<B> {
         }
         let limit = self.buffer.min(SCRATCH);
         BUFFER.with_borrow_mut(|buffer| {
-            let read = retry(|| rustix::net::recv(from.fd.as_fd(), &mut buffer[..limit], RecvFlags::empty()).map(|(n, _)| n));
+            let read =
+                retry(|| rustix::net::recv(from.fd.as_fd(), &mut buffer[..limit], RecvFlags::empty()).map(|(n, _)| n));
             let n = self.has_read(read, from, visit)?;
             if n == 0 {
                 return Ok(0);
@@ -195,9 +195,9 @@ impl<B: AsRef<[u8]>> Flow<B> {
             }
             Ok(n) => {
                 visit.work.moved(n);
-                visit.statistics.read(self.source, n, Instant::now());
-                add(&visit.counters.reads, 1);
-                add(&visit.counters.read_bytes, n as u64);
+                visit.statistics.read(self.source, n, Nanos::now());
+                visit.tally.reads += 1;
+                visit.tally.read_bytes += n as u64;
                 self.way.read(n);
                 Ok(n)
             }
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 return Ok(Flushed::Over);
             }
             if self.write_waiting(to, visit)? > 0 {
-                visit.statistics.wrote(Instant::now());
+                visit.statistics.wrote(Nanos::now());
             }
         }
         self.way.settle();
@@ -272,10 +272,10 @@ fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &mut 
         Err(Errno::AGAIN) => 0,
         Err(errno) => return Err(errno),
     };
-    add(&visit.counters.writes, 1);
-    add(&visit.counters.written_bytes, n as u64);
+    visit.tally.writes += 1;
+    visit.tally.written_bytes += n as u64;
     if n < wanted {
-        add(&visit.counters.short_writes, 1);
+        visit.tally.short_writes += 1;
         to.writable = false;
     }
     Ok(n)
@@ -304,7 +304,7 @@ mod tests {
         to: Connection,
         receiver: UnixStream,
         flow: Flow<Vec<u8>>,
-        counters: Counters,
+        tally: Tally,
         statistics: Statistics,
     }
 
@@ -325,16 +325,16 @@ mod tests {
                 to: connection(to),
                 receiver,
                 flow: Flow::new(Side::Left, buffer, splice, 65536),
-                counters: Counters::default(),
-                statistics: Statistics::new(Instant::now()),
+                tally: Tally::default(),
+                statistics: Statistics::new(Nanos::now()),
             }
         }
 
         fn carry(&mut self) -> Result<Turn> {
             (self.from.readable, self.to.writable) = (true, true);
             let mut work = Work::of_caller();
-            let (counters, statistics) = (&self.counters, &mut self.statistics);
-            let mut visit = Visit { work: &mut work, counters, statistics };
+            let (tally, statistics) = (&mut self.tally, &mut self.statistics);
+            let mut visit = Visit { work: &mut work, tally, statistics };
             self.flow.carry(&mut self.from, &mut self.to, &mut visit)
         }
     }

@@ -10,16 +10,17 @@ mod statistics;
 
 use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::MutexGuard;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term};
 
-pub use self::pipe::Splice;
 use self::flow::{Connection, Flow, Turn, Visit};
-use self::statistics::Statistics;
+pub use self::pipe::Splice;
+use self::statistics::{Nanos, Statistics};
+use crate::counters::Tally;
 use crate::handle::{Handle, SLOTS, Side, Target};
 use crate::held::HeldBinary;
 use crate::slots::{Occupant, Slots, Vacant};
@@ -73,10 +74,10 @@ pub struct Options {
 pub struct Relay {
     slot: u32,
     generation: u32,
-    live: Option<Box<Live>>,
+    live: Option<Live>,
 }
 
-/// One that has not ended. Vacant slots are small.
+/// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
 struct Live {
     left: Connection,
     right: Connection,
@@ -91,7 +92,7 @@ struct Live {
     /// The monitor of the owner ends with this.
     _watch: Option<ResourceArc<Watch>>,
     /// When the first direction ended.
-    half_closed: Option<Instant>,
+    half_closed: Option<Nanos>,
     /// Descriptors that somebody else has opened, and closes: left and right.
     borrowed: [bool; 2],
 }
@@ -175,7 +176,7 @@ pub fn start(
     let (Some(from_left), Some(from_right)) = (left.surrender(env, pollset), right.surrender(env, pollset)) else {
         unreachable!("connected sockets have descriptors");
     };
-    let now = Instant::now();
+    let now = Nanos::now();
     let mut statistics = Statistics::new(now);
     let mut read = from_left.input;
     if !prefix.is_empty() {
@@ -192,7 +193,7 @@ pub fn start(
     to_left.begin_with(from_left.queued, from_right.input);
     // Registration reports what is ready, and with it the relay begins. That connections take output is tried.
     let connection = |fd| Connection { fd, readable: false, writable: true, hung_up: false };
-    relay.live = Some(Box::new(Live {
+    relay.live = Some(Live {
         left: connection(from_left.fd),
         right: connection(from_right.fd),
         to_right,
@@ -205,7 +206,7 @@ pub fn start(
         _watch: watch,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
-    }));
+    });
     if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
         // Where there is nobody, whoever comes looks at all relays.
         if let Some(timer) = env.whereis_pid(atoms::weir_relay_timer()) {
@@ -216,22 +217,22 @@ pub fn start(
 }
 
 /// Serves a connection of a relay that the kernel has named.
-pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work) {
+pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
     {
-        let result = live.ready(side, flags, work);
+        let result = live.ready(side, flags, work, tally);
         relay.served(env, result);
     }
 }
 
 /// Goes on with a relay of the ready list.
-pub fn revisit(env: Env, handle: Handle, work: &mut Work) {
+pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
     {
         live.queued = false;
-        let result = live.go_on(work);
+        let result = live.go_on(work, tally);
         relay.served(env, result);
     }
 }
@@ -268,7 +269,7 @@ impl Relay {
     /// Ends it if one of its timeouts has passed. Otherwise returns after how many milliseconds to look again; nothing if
     /// it has none.
     pub fn expire(&mut self, env: Env) -> Option<u64> {
-        let wait = self.live.as_ref()?.next_look(Instant::now())?;
+        let wait = self.live.as_ref()?.next_look(Nanos::now())?;
         if wait.is_zero() {
             self.end(env, Ending::Dropped(Some(atoms::timeout())));
             return None;
@@ -296,7 +297,7 @@ impl Relay {
 
 impl Live {
     #[inline]
-    fn ready(&mut self, side: Side, flags: EventFlags, work: &mut Work) -> Result<Turn, Errno> {
+    fn ready(&mut self, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         let connection = match side {
             Side::Left => &mut self.left,
             Side::Right => &mut self.right,
@@ -318,29 +319,28 @@ impl Live {
             Side::Right => (&self.to_right, Side::Left),
         };
         let inward_waits = inward.is_waiting();
-        let outward = if readable { self.carry(side, work)? } else { Turn::Done };
-        let inward = if inward_waits { self.carry(other, work)? } else { Turn::Done };
+        let outward = if readable { self.carry(side, work, tally)? } else { Turn::Done };
+        let inward = if inward_waits { self.carry(other, work, tally)? } else { Turn::Done };
         Ok(if [outward, inward].contains(&Turn::Over) { Turn::Over } else { Turn::Done })
     }
 
-    fn go_on(&mut self, work: &mut Work) -> Result<Turn, Errno> {
+    fn go_on(&mut self, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         work.visited();
-        let turns = [self.carry(Side::Left, work)?, self.carry(Side::Right, work)?];
+        let turns = [self.carry(Side::Left, work, tally)?, self.carry(Side::Right, work, tally)?];
         Ok(if turns.contains(&Turn::Over) { Turn::Over } else { Turn::Done })
     }
 
     /// Carries what has come from a side.
     #[inline]
-    fn carry(&mut self, side: Side, work: &mut Work) -> Result<Turn, Errno> {
-        let counters = pollset::counters(self.pollset);
-        let mut visit = Visit { work, counters, statistics: &mut self.statistics };
+    fn carry(&mut self, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+        let mut visit = Visit { work, tally, statistics: &mut self.statistics };
         let (flow, from, to) = match side {
             Side::Left => (&mut self.to_right, &mut self.left, &mut self.right),
             Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),
         };
         let turn = flow.carry(from, to, &mut visit)?;
         if self.half_closed.is_none() && flow.is_finished() {
-            self.half_closed = Some(Instant::now());
+            self.half_closed = Some(Nanos::now());
         }
         Ok(turn)
     }
@@ -356,8 +356,8 @@ impl Live {
     }
 
     /// How long it takes at least until a timeout has passed; nothing if there is none.
-    fn next_look(&self, now: Instant) -> Option<Duration> {
-        let rest = |limit: Duration, since: Instant| limit.saturating_sub(now.saturating_duration_since(since));
+    fn next_look(&self, now: Nanos) -> Option<Duration> {
+        let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
         let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
         let half = self.options.half_close_timeout.map(|limit| rest(limit, self.half_closed.unwrap_or(now)));
         idle.into_iter().chain(half).min()
