@@ -27,6 +27,13 @@
 -export([handshake/2]).
 -export([proxy_header/0]).
 
+%% Relays.
+-export([relay/2]).
+-export([relay/3]).
+-export([relay_stop/1]).
+-export([relay_info/1]).
+-export([relays/0]).
+
 -export_type([pollset/0]).
 
 -type pollset() :: #{
@@ -256,3 +263,66 @@ handshake(Name, Options) -> weir_connection:handshake(Name, Options).
 %% @doc The PROXY header of the connection that the calling process serves, if its listener has `proxy_protocol'.
 -spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
 proxy_header() -> weir_connection:proxy_header().
+
+%%% Relays.
+
+%% @doc The same as {@link relay/3} without options.
+-spec relay(weir_tcp:socket(), weir_tcp:socket()) ->
+    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+relay(A, B) ->
+    weir_relay:start(A, B, #{}).
+
+%% @doc Joins two connections: from now on what comes from either goes to the other, without a process in between.
+%%
+%% Both sockets must be the caller's, connected, and plain: TCP over IPv4 or IPv6 or local, in any mixture, but not under
+%% `ssl'. They are closed to everybody afterwards, and whoever monitors them is told. What was read from them and
+%% delivered to nobody, and what was queued for sending, goes along, in order; what the caller has received is for
+%% `prefix'. So a socket should be passive by now: what comes as a message is not relayed.
+%%
+%% The end of one direction is passed on and the other goes on (half-close); a reset is passed on as a reset. A side that
+%% takes nothing stops the other: nothing is read that finds no room. When both directions have ended, or at the first
+%% failure, the owner, which is the caller, gets
+%% ```
+%% {weir_relay, Relay, closed, Statistics}
+%% {weir_relay, Relay, {error, Reason}, Statistics}
+%% '''
+%% with `timeout' or an `inet:posix()' (mostly `econnreset') as the reason. The statistics are those of {@link
+%% weir_relay:statistics()}.
+%%
+%% Options:
+%% <dl>
+%% <dt>`prefix' (none)</dt><dd>goes to B first, as if it had just come from A</dd>
+%% <dt>`buffer' (65536)</dt><dd>bytes of each direction that may have been read and not written, up to 1048576. A
+%%   direction that is spliced may hold 262144 by reference, unless another number than the default is given</dd>
+%% <dt>`splice' (`auto')</dt><dd>`true' has bytes go by splice(2), through a pipe of the kernel, which takes two
+%%   descriptors for each direction; `auto' does so while a direction is bulk, where it is cheaper, and `false' never</dd>
+%% <dt>`idle_timeout' (`infinity')</dt><dd>milliseconds without a byte in either direction that end the relay</dd>
+%% <dt>`half_close_timeout' (`infinity')</dt><dd>milliseconds that one direction may go on after the other has ended</dd>
+%% <dt>`detached' (`false')</dt><dd>the relay goes on when its owner dies; otherwise it ends then</dd>
+%% </dl>
+%%
+%% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of
+%% another process), `enotconn' (not connected, or no longer), `ebusy' (a file is being sent on it) or `epipe' (it is
+%% being shut down for writing); a posix reason is the kernel's. What is no socket of Weir, and an option that there is
+%% not, are exceptions, which say what is needed.
+-spec relay(weir_tcp:socket(), weir_tcp:socket(), weir_relay:options()) ->
+    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+relay(A, B, Options) ->
+    weir_relay:start(A, B, Options).
+
+%% @doc Ends a relay, from any process; nothing happens if it has ended. Both connections are closed. What was read from
+%% one and not written to the other is lost: then that other one is reset, lest it takes what it has for the whole. The
+%% owner gets `{weir_relay, Relay, closed, Statistics}'.
+-spec relay_stop(weir_relay:relay()) -> ok.
+relay_stop(Relay) ->
+    weir_relay:stop(Relay).
+
+%% @doc What a relay has carried so far, who owns it, and which pollset serves it.
+-spec relay_info(weir_relay:relay()) -> {ok, weir_relay:info()} | {error, closed}.
+relay_info(Relay) ->
+    weir_relay:info(Relay).
+
+%% @doc All relays, at the cost of {@link sockets/0}.
+-spec relays() -> [weir_relay:relay()].
+relays() ->
+    weir_relay:list().

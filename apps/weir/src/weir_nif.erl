@@ -82,8 +82,15 @@
 -export([abandoned/0]).
 -export([reap/2]).
 
--export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0, gate/0]).
--export_type([event/0, write/0]).
+%% Relays.
+-export([relay_start/5]).
+-export([relay_stop/1]).
+-export([relay_info/1]).
+-export([relay_expire/1]).
+-export([relays/1]).
+
+-export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
+-export_type([gate/0, event/0, write/0, relay/0, relay_options/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -118,6 +125,18 @@
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
+
+-type relay() :: non_neg_integer().
+%% A relay, by its slot in a table of its own and its generation.
+
+-type relay_options() :: {
+    Buffer :: pos_integer(),
+    Pipe :: pos_integer(),
+    Splice :: auto | boolean(),
+    IdleTimeout :: timeout(),
+    HalfCloseTimeout :: timeout(),
+    Detached :: boolean()
+}.
 
 -define(LOAD_ERROR, {?MODULE, load_error}).
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
@@ -423,3 +442,27 @@ abandoned() -> ?NOT_LOADED.
 %% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
+%% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
+%% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
+%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link
+%% relay_expire/1}.
+-spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), relay_options()) ->
+    {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
+
+%% @doc Ends a relay, if it has not ended. Its owner is told.
+-spec relay_stop(relay()) -> ok.
+relay_stop(_Relay) -> ?NOT_LOADED.
+
+%% @doc Who owns a relay, where it is polled, and what it has carried.
+-spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
+relay_info(_Relay) -> ?NOT_LOADED.
+
+%% @doc Ends a relay if one of its timeouts has passed. Otherwise returns after how many milliseconds to call again;
+%% `done' if there is nothing to wait for.
+-spec relay_expire(relay()) -> pos_integer() | done.
+relay_expire(_Relay) -> ?NOT_LOADED.
+
+%% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
+-spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
+relays(_Piece) -> ?NOT_LOADED.

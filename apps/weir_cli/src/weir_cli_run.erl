@@ -28,6 +28,8 @@ run_example(Name, Values) ->
                 {[], [Option | _]} ->
                     {Option, Needed} = lists:keyfind(Option, 1, needs(Module)),
                     {usage, [Name, " needs ", Needed]};
+                {[], []} when Module =:= relay, map_get(backend, Values) =/= weir ->
+                    {usage, [Name, " is for sockets of Weir: --backend weir"]};
                 {[], []} ->
                     serve(Module, Values)
             end
@@ -37,7 +39,7 @@ run_example(Name, Values) ->
 foreign(Own, Values) ->
     [Option || Option <- [active, packet, to, file], is_map_key(Option, Values), not lists:member(Option, Own)].
 
-needs(proxy) -> [{to, "its backend: --to HOST:PORT"}];
+needs(Relaying) when Relaying =:= proxy; Relaying =:= relay -> [{to, "its backend: --to HOST:PORT"}];
 needs(file_httpd) -> [{file, "what to serve: --file PATH"}];
 needs(_) -> [].
 
@@ -99,6 +101,7 @@ examples() ->
     [
         {echo, [active, packet], "sends back what comes; --active once unless told otherwise"},
         {proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"},
+        {relay, [to], "the same as proxy, by a native relay instead of a process"},
         {ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"},
         {accept, [active], "one request, one reply, close; --active false"},
         {game, [active], "512 bytes to every connection every 500 ms, answers are dropped; --active true"},
@@ -128,7 +131,7 @@ options() ->
         #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
             help => "what file_httpd serves, which needs one"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
-            help => "the backend of proxy, which needs one"},
+            help => "the backend of proxy and relay, which need one"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,

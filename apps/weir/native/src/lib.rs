@@ -9,7 +9,8 @@
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
 //! boundary, so that whatever needs the VM is dead code there.
 //!
-//! Locks are taken in the order socket, [`gate`], ready list of a pollset; a second socket is locked only while it is being made.
+//! Locks are taken in the order socket, [`gate`] or relay, ready list of a pollset. A second socket is locked while it is
+//! being made, and behind that of the lower slot where two become a relay.
 
 #![cfg_attr(test, allow(dead_code))]
 
@@ -41,6 +42,7 @@ mod packet;
 mod pollset;
 mod reactor;
 mod ready;
+mod relay;
 mod send_queue;
 mod sendfile;
 mod slots;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
 use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, Tally, add};
 use crate::epoll::{BATCH, Epoll};
 use crate::handle::{Handle, Target};
 use crate::reactor::Batch;
@@ -18,7 +18,7 @@ pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, reactor, table};
+use crate::{accept, atoms, connect, input, output, reactor, relay, table};
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -227,10 +227,12 @@ pub fn poll_into<'a>(
     let events = pollset.epoll.take(&mut space[..limit]);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
+    let mut tally = Tally::default();
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, work, batch),
-            Target::Relay(..) | Target::Group(_) => {}
+            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+            Target::Group(_) => {}
         }
     }
     for event in events {
@@ -241,9 +243,11 @@ pub fn poll_into<'a>(
                     visit(env, &mut socket, work, batch);
                 }
             }
-            Some(Target::Relay(..) | Target::Group(_)) | None => {}
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
+            Some(Target::Group(_)) | None => {}
         }
     }
+    tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
     Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
 }

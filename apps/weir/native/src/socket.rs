@@ -279,6 +279,17 @@ pub struct Socket {
     pub netns: Option<Box<[u8]>>,
 }
 
+/// What a socket has given away.
+pub struct Surrendered {
+    pub fd: OwnedFd,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub borrowed: bool,
+    /// What was read and not taken by anybody.
+    pub input: InputBuffer,
+    /// What the kernel has not taken yet.
+    pub queued: SendQueue<HeldBinary>,
+}
+
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
 pub type Reason = Atom;
 
@@ -478,6 +489,68 @@ impl Socket {
         self.enqueue(env);
         // Registration reports anew whatever is ready.
         if was_registered { self.register() } else { Ok(()) }
+    }
+
+    /// Whether the socket can become one side of a relay of `pid`; the reason if not.
+    pub fn can_surrender(&self, pid: LocalPid) -> Result<(), Reason> {
+        if self.lingering {
+            return Err(atoms::closed());
+        }
+        if self.owner != Some(pid) {
+            return Err(atoms::not_owner());
+        }
+        if self.state != State::Connected || self.fd.is_none() {
+            return Err(atoms::enotconn());
+        }
+        match &self.output {
+            Some(output) if output.closing => Err(atoms::closed()),
+            Some(output) if output.transfer.is_some() => Err(atoms::ebusy()),
+            Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
+    pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
+        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
+        let epoll = pollset::epoll(pollset);
+        match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), target),
+            false => epoll.add(fd.as_fd(), target),
+        }
+    }
+
+    /// Undoes [`lend`](Self::lend).
+    pub fn take_back(&self, pollset: u16) {
+        let Some(fd) = &self.fd else { return };
+        let epoll = pollset::epoll(pollset);
+        // What was registered can be renamed and taken out.
+        let _ = match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
+            false => epoll.delete(fd.as_fd()),
+        };
+    }
+
+    /// Gives the descriptor away that was lent to `pollset`, with what has been read and what is queued, and closes the
+    /// socket to everybody. Nothing is given where there is no descriptor.
+    pub fn surrender(&mut self, env: Env, pollset: u16) -> Option<Surrendered> {
+        let fd = self.fd.take()?;
+        if std::mem::replace(&mut self.registered, false) && self.pollset != pollset {
+            let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+        }
+        if self.options.linger != Linger::Off {
+            // It is for a close by the user, and would have one of ours wait, or throw away what the kernel has.
+            let off = libc::linger { l_onoff: 0, l_linger: 0 };
+            let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+        }
+        let input = self.input.take().map_or_else(InputBuffer::default, |input| *input);
+        let queued = match &mut self.output {
+            Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
+            None => SendQueue::new(),
+        };
+        let borrowed = self.prebound;
+        self.release(env);
+        Some(Surrendered { fd, borrowed, input, queued })
     }
 
     /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.

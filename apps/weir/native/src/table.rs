@@ -31,6 +31,11 @@ pub fn lookup(handle: Handle) -> Lookup {
     SOCKETS.lookup(handle)
 }
 
+/// Finds two sockets whose handles differ.
+pub fn lookup_both(one: Handle, other: Handle) -> (Lookup, Lookup) {
+    SOCKETS.lookup_both(one, other)
+}
+
 /// Finds an open socket; for those who do not care why there is none.
 pub fn find(handle: Handle) -> Option<MutexGuard<'static, Socket>> {
     match lookup(handle) {

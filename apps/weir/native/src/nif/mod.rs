@@ -19,6 +19,7 @@ mod opening;
 mod ownership;
 mod pollsets;
 mod reactor;
+mod relay;
 mod sendfile;
 mod traffic;
 
