@@ -11,7 +11,8 @@
 -spec measure(
     weir_bench_scenarios:run(), weir_bench_server:server(), weir_bench_machine:cores(), Backend :: inet:port_number()
 ) -> {ok, weir_bench_json:value()} | {error, binary()}.
-measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin}, Backend) ->
+measure(#{warmup := Warmup, duration := Duration} = Run, Server, Cores, Backend) ->
+    #{driver := Pin} = weir_bench_server:cores(Run, Cores),
     Program = weir_bench_program:start(Pin ++ command(Run, Server, Backend), []),
     case weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN) of
         {ok, Output} ->
@@ -21,8 +22,8 @@ measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin
             {error, <<"driver ", (weir_bench_program:explain(Failure))/binary>>}
     end.
 
-command(#{load := Load, connections := Connections} = Run, #{port := Port, pid := Pid}, Backend) ->
-    #{warmup := Warmup, duration := Duration} = Run,
+command(Run, #{port := Port, pid := Pid}, Backend) ->
+    #{server := Kind, load := Load, connections := Connections, warmup := Warmup, duration := Duration} = Run,
     [
         weir_bench_tree:driver(), atom_to_list(Load), "127.0.0.1:" ++ integer_to_list(Port),
         at_a_time(Load), integer_to_list(Connections),
@@ -30,11 +31,13 @@ command(#{load := Load, connections := Connections} = Run, #{port := Port, pid :
         "--observe", Pid
     ] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
-        ["--size=64" || Load =:= echo orelse Load =:= proxy] ++
+        ["--size=" ++ integer_to_list(Size) || {ok, Size} <- [weir_bench_server:message_size(Run)]] ++
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
         ["--tls" || #{tls := true} <- [Run]] ++
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
-        ["--backend=" ++ integer_to_list(Backend) || Load =:= proxy].
+        ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
+        ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
+        ["--backend=" ++ integer_to_list(Backend) || Kind =:= proxy orelse Kind =:= relay].
 
 at_a_time(accept) -> "--concurrency";
 at_a_time(_) -> "--connections".

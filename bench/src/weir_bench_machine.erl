@@ -3,11 +3,18 @@
 
 -export([description/0]).
 -export([cores/0]).
+-export([connections/1]).
+-export([free_port/0]).
 
 -export_type([cores/0]).
 
-%% Prefixes of a command that pin it, empty where pinning cannot be; `note' says why.
--type cores() :: #{server := [string()], driver := [string()], note := none | binary()}.
+%% Prefixes of a command that pin it, empty where pinning cannot be; `note' says why. `wide' is for a server of two
+%% schedulers: it has two cores, and the driver the third, or the same two where there is no third.
+-type cores() :: #{server := pin(), driver := pin(), wide := #{server := pin(), driver := pin()}, note := none | binary()}.
+-type pin() :: [string()].
+
+%% What a server has open besides its connections, and then some.
+-define(OTHER_DESCRIPTORS, 256).
 
 %% @doc Processor, cores, kernel, OTP, commit and pinning, for people.
 -spec description() -> #{atom() => binary() | integer()}.
@@ -34,17 +41,34 @@ cores() ->
     case {os:find_executable("taskset"), allowed_cores()} of
         {false, _} ->
             unpinned(<<"not pinned: there is no taskset, so the server and the driver may disturb each other">>);
-        {_, [Server, Driver | _]} ->
-            #{server => pin(Server), driver => pin(Driver), note => none};
+        {_, [Server, Driver | Others]} ->
+            Both = [Server, Driver],
+            ThirdOrBoth = case Others of [Third | _] -> [Third]; [] -> Both end,
+            #{
+                server => pin([Server]),
+                driver => pin([Driver]),
+                wide => #{server => pin(Both), driver => pin(ThirdOrBoth)},
+                note => none
+            };
         {_, _} ->
             unpinned(<<"not pinned: there is one core only, so the server and the driver share it">>)
     end.
 
-pin(Core) ->
-    ["taskset", "-c", integer_to_list(Core)].
+pin(Cores) ->
+    ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].
 
 unpinned(Note) ->
-    #{server => [], driver => [], note => Note}.
+    #{server => [], driver => [], wide => #{server => [], driver => []}, note => Note}.
+
+%% @doc How many connections a server here may have at the same time, `Most' at the most: each is a descriptor, and what
+%% we start has our limit of them.
+-spec connections(Most :: pos_integer()) -> pos_integer().
+connections(Most) ->
+    {ok, Limits} = file:read_file("/proc/self/limits"),
+    case re:run(Limits, "^Max open files\\s+([0-9]+)", [multiline, {capture, all_but_first, binary}]) of
+        {match, [Limit]} -> max(1, min(Most, binary_to_integer(Limit) - ?OTHER_DESCRIPTORS));
+        nomatch -> Most
+    end.
 
 %% proc(5): "Cpus_allowed_list: 0-3,8".
 allowed_cores() ->
@@ -59,6 +83,14 @@ range(Part) ->
         [First, Last] -> lists:seq(First, Last);
         [Only] -> [Only]
     end.
+
+%% @doc A port that nobody listens on now, for who must be told one.
+-spec free_port() -> inet:port_number().
+free_port() ->
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port.
 
 processor() ->
     {ok, Info} = file:read_file("/proc/cpuinfo"),

@@ -32,14 +32,14 @@ run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
         Turns
     ).
 
-measure(#{needs := Application} = Run, Cores) ->
-    %% The servers run on our own emulator, and find what we find.
-    case code:where_is_file(atom_to_list(Application) ++ ".app") of
-        non_existing -> {skipped, <<(atom_to_binary(Application))/binary, " is not installed">>};
-        _ -> measure(maps:remove(needs, Run), Cores)
+measure(#{needs := What} = Run, Cores) ->
+    case is_installed(What) of
+        true -> measure(maps:remove(needs, Run), Cores);
+        false -> {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
     end;
 measure(Run, Cores) ->
-    Backend = free_port(),
+    %% A proxy is told its backend's port before the backend listens.
+    Backend = weir_bench_machine:free_port(),
     case weir_bench_server:start(Run, Cores, Backend) of
         {ok, Server} ->
             Report = weir_bench_driver:measure(Run, Server, Cores, Backend),
@@ -52,9 +52,8 @@ measure(Run, Cores) ->
             Error
     end.
 
-%% A proxy is told its backend's port before the backend listens, so somebody has to choose.
-free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
+is_installed(haproxy) ->
+    weir_bench_haproxy:executable() =/= false;
+is_installed(Application) ->
+    %% The servers run on our own emulator, and find what we find.
+    code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing.

@@ -19,7 +19,9 @@
     | bytes_per_connection
     | core_percent
     | bytes_per_s
-    | bytes_per_cpu_s.
+    | bytes_per_cpu_s
+    | connections
+    | memory_kib.
 
 %% One measurement. A metric that the load does not have is absent.
 -type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
@@ -46,7 +48,9 @@ paths() ->
         {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
         {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]},
         {bytes_per_s, [<<"bytes_per_s">>]},
-        {bytes_per_cpu_s, [<<"server">>, <<"bytes_per_cpu_s">>]}
+        {bytes_per_cpu_s, [<<"server">>, <<"bytes_per_cpu_s">>]},
+        {connections, [<<"connections">>]},
+        {memory_kib, [<<"server">>, <<"rss_end_kib">>]}
     ].
 
 at([], Value) -> {ok, Value};
@@ -86,7 +90,9 @@ title(cpu_s_per_minute) -> <<"CPU s/minute">>;
 title(bytes_per_connection) -> <<"bytes/connection">>;
 title(core_percent) -> <<"% of a core">>;
 title(bytes_per_s) -> <<"GB/s">>;
-title(bytes_per_cpu_s) -> <<"GB/CPU s">>.
+title(bytes_per_cpu_s) -> <<"GB/CPU s">>;
+title(connections) -> <<"connections">>;
+title(memory_kib) -> <<"server MiB">>.
 
 %% @doc A value of a metric, to the digit that means something.
 -spec format(metric(), number()) -> iodata().
@@ -94,5 +100,7 @@ format(Metric, Value) when Metric =:= cpu_us_per_request; Metric =:= cpu_s_per_m
     io_lib:format("~.2f", [float(Value)]);
 format(Metric, Value) when Metric =:= bytes_per_s; Metric =:= bytes_per_cpu_s ->
     io_lib:format("~.2f", [Value / 1.0e9]);
+format(memory_kib, Value) ->
+    io_lib:format("~.1f", [Value / 1024]);
 format(_Metric, Value) ->
     weir_bench_table:number(round(Value)).

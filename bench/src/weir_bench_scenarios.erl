@@ -13,22 +13,52 @@
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
 
 -type name() :: atom().
--type backend() :: inet | socket | weir | reference.
+-type backend() :: inet | socket | weir | reference | haproxy.
+-type server() ::
+    echo
+    | proxy
+    | ehttpd
+    | accept
+    | game
+    | tls_echo
+    | file_httpd
+    | chargen
+    | discard
+    | cowboy_hello
+    | echo_listener
+    | accept_listener
+    | echo_reactor
+    | game_reactor
+    | relay
+    | fanout
+    | fanout_processes.
 
 -type scenario() :: #{
     name := name(),
     title := binary(),
     %% The example, and the command of the driver.
-    server := echo | proxy | ehttpd | accept | game | tls_echo | file_httpd | chargen | discard | cowboy_hello,
-    load := echo | proxy | http | accept | game | idle | download | upload,
+    server := server(),
+    load := echo | proxy | http | accept | game | idle | fanout | download | upload,
     %% Of echo: messages are packets.
     packet => 4 | line,
     %% Of echo: through TLS.
     tls => boolean(),
     %% Of echo: messages a second over all connections, at random; as fast as replies come unless given.
     rate => pos_integer(),
-    %% An application that is no part of OTP. Where it is not installed the scenario is skipped.
+    %% Of echo, proxy (64) and fanout (128): bytes of a message.
+    size => pos_integer(),
+    %% Of fanout: connections that never read, and the send buffer of all.
+    slow => pos_integer(),
+    sndbuf => pos_integer(),
+    %% Of download: the window ends after so many bytes, if its duration has not ended it before.
+    bytes => pos_integer(),
+    %% Of HAProxy: it may move bytes within the kernel.
+    splice => boolean(),
+    %% An application that is no part of OTP, or HAProxy. What needs it is skipped where it is not installed.
     needs => atom(),
+    %% Schedulers of the server's emulator (1), and how many cores it may use (1).
+    schedulers => 1 | 2,
+    cores => 1 | 2,
     %% For the load `accept': how many connections are in the making at a time.
     connections := pos_integer(),
     %% Connections opened a second, so that what happens at intervals is spread over them.
@@ -45,8 +75,12 @@
 -type contestant() :: #{
     title := binary(),
     backend := backend(),
+    server => server(),
     active => once | true | false | pos_integer(),
-    connections => pos_integer()
+    connections => pos_integer(),
+    slow => pos_integer(),
+    schedulers => 1 | 2,
+    needs => atom()
 }.
 
 %% A scenario with the settings of one of its contestants.
@@ -119,7 +153,7 @@ all() ->
                 warmup => 1000,
                 duration => 3000,
                 metrics => ?REQUESTS,
-                contestants => otp_and_weir(false) ++ [reference()]
+                contestants => otp_and_weir(false) ++ [listener(accept_listener, false), reference()]
             },
             #{
                 name => game,
@@ -131,7 +165,7 @@ all() ->
                 warmup => 2000,
                 duration => 10000,
                 metrics => [cpu_s_per_minute, ticks_per_s, bytes_per_connection],
-                contestants => otp_and_weir(true) ++ [reference()]
+                contestants => otp_and_weir(true) ++ [reactor(game_reactor), reference()]
             },
             #{
                 name => idle,
@@ -147,7 +181,145 @@ all() ->
                         %% What a node uses that has nothing to do: the driver needs one connection.
                         [reference(), #{title => <<"inet, 1 connection">>, backend => inet, connections => 1}]
             }
+        ] ++ fast_paths().
+
+%% What a program gains that is written for Weir: listeners, reactors, relays and groups.
+fast_paths() ->
+    [reactor_scenario(Connections) || Connections <- [100, 1000, 10000]] ++
+        [
+            idle_reactor(),
+            at_a_rate_on_two_cores(),
+            on_two_cores(),
+            (requests(echo_listener, echo, 1000))#{
+                name => 'listener-1000',
+                title => <<"echo behind a listener, 64 bytes, 1,000 connections">>,
+                contestants => [listener(echo_listener, once) | otp_and_weir(once)] ++ [reference()]
+            },
+            relay_scenario(100),
+            relay_scenario(500),
+            #{
+                name => 'relay-bulk',
+                title => <<"1 GiB through a proxy in one connection, from the backend to the client">>,
+                server => proxy,
+                load => download,
+                connections => 1,
+                bytes => 1 bsl 30,
+                splice => true,
+                warmup => 500,
+                duration => 10000,
+                metrics => ?BYTES,
+                contestants => relays()
+            },
+            broadcast(1000),
+            broadcast(10000),
+            slow_members()
         ].
+
+reactor_scenario(Connections) ->
+    (requests(echo_reactor, echo, Connections))#{
+        name => list_to_atom("reactor-" ++ integer_to_list(Connections)),
+        title => iolist_to_binary(["echo by a reactor, 64 bytes, ", count(Connections)]),
+        contestants =>
+            [reactor(echo_reactor)] ++
+                [
+                    (contestant(Backend, Active))#{server => echo}
+                 || {Backend, Active} <- [{weir, once}, {inet, once}, {inet, 100}, {inet, true}, {socket, once}]
+                ] ++ [reference()]
+    }.
+
+idle_reactor() ->
+    Connections = weir_bench_machine:connections(100000),
+    #{
+        name => 'idle-most',
+        title => iolist_to_binary(["idle, ", count(Connections), ": 100,000 or what the limit of descriptors allows"]),
+        server => echo,
+        load => idle,
+        connections => Connections,
+        warmup => 3000,
+        duration => 3000,
+        metrics => [bytes_per_connection, connections],
+        contestants => [reactor(echo_reactor), contestant(weir, once), contestant(inet, once), reference()]
+    }.
+
+%% What a second scheduler costs is the CPU time of a request when the work is the same: so the messages come at a rate
+%% that one scheduler can serve, and not as fast as replies come, which would ask more of the faster server. Both servers
+%% may use the same two cores, lest one have a core of its own and the other share its second one with the driver. On a
+%% machine of two cores the driver shares both with both servers; the rate leaves room for all of them, which shows in
+%% requests/s: where a contestant does not reach the rate, its figures say nothing.
+at_a_rate_on_two_cores() ->
+    (requests(echo_reactor, echo, 1000))#{
+        name => schedulers,
+        title =>
+            <<"echo, 64 bytes, 1,000 connections, 60,000 messages a second in all, servers of one and two schedulers">>,
+        rate => 60000,
+        cores => 2,
+        metrics => [cpu_us_per_request, requests_per_s, p50_us, p99_us],
+        contestants => [
+            #{title => iolist_to_binary([Title, ", ", schedulers(Count)]), backend => Backend, server => Server,
+                schedulers => Count}
+         || {Title, Backend, Server} <- [{"weir reactor", weir, echo_reactor}, {"weir", weir, echo}, {"inet", inet, echo}],
+            Count <- [1, 2]
+        ]
+    }.
+
+%% The other half of the answer. At a rate, a scheduler that is not full looks for work in vain or sleeps, and that is
+%% part of a request's price. Here all are full. But the second scheduler of a machine of two cores then competes with
+%% the driver, which the first need not: a ratio above 1 is the driver's doing too, and no target is set.
+on_two_cores() ->
+    (maps:remove(rate, at_a_rate_on_two_cores()))#{
+        name => 'schedulers-full',
+        title => <<"echo, 64 bytes, 1,000 connections, servers of one and two schedulers">>
+    }.
+
+schedulers(1) -> "1 scheduler";
+schedulers(2) -> "2 schedulers".
+
+relay_scenario(Connections) ->
+    (requests(proxy, proxy, Connections))#{
+        name => list_to_atom("relay-" ++ integer_to_list(Connections)),
+        title => iolist_to_binary(["64 bytes through a proxy and back, ", count(Connections)]),
+        contestants => relays()
+    }.
+
+relays() ->
+    [#{title => <<"weir relay">>, backend => weir, server => relay} | otp_and_weir(once)] ++
+        [#{title => <<"haproxy">>, backend => haproxy, needs => haproxy}, reference()].
+
+%% As fast as the server delivers: a request is a message to one member.
+broadcast(Members) ->
+    (requests(fanout_processes, fanout, Members))#{
+        name => list_to_atom("broadcast-" ++ integer_to_list(Members)),
+        title => iolist_to_binary([
+            "128 bytes to each of ", weir_bench_table:number(Members), " connections, again and again; deliveries"
+        ]),
+        contestants =>
+            [#{title => <<"weir group">>, backend => weir, server => fanout}] ++
+                [
+                    #{title => <<(atom_to_binary(Backend))/binary, " processes">>, backend => Backend}
+                 || Backend <- [weir, inet, socket]
+                ] ++ [reference()]
+    }.
+
+%% Those who never read are full within the warm-up because all send buffers are bounded, and messages larger: with
+%% buffers of their natural size, some megabytes, it would take a quarter of an hour.
+slow_members() ->
+    (broadcast(9000))#{
+        name => 'broadcast-slow',
+        title => <<"1 KiB to each of 9,000 connections, again and again, beside 1,000 that never read; deliveries">>,
+        size => 1024,
+        sndbuf => 4096,
+        warmup => 3000,
+        metrics => [requests_per_s, cpu_us_per_request, memory_kib],
+        contestants => lists:append([
+            [Contestant#{title => <<Title/binary, ", 9,000">>},
+                Contestant#{title => <<Title/binary, ", 1,000 slow">>, connections => 10000, slow => 1000}]
+         || #{title := Title} = Contestant <- [
+                #{title => <<"weir group">>, backend => weir, server => fanout},
+                #{title => <<"inet processes">>, backend => inet},
+                reference()
+            ]
+        ])
+    }.
 
 %% @doc The scenarios of the demo: stock as most servers use it, Weir, and the limit.
 -spec demo() -> [scenario()].
@@ -177,6 +349,8 @@ select(Texts) ->
 
 %% @doc The same in a third of the time.
 -spec quick(scenario()) -> scenario().
+quick(#{bytes := Bytes} = Scenario) ->
+    (quick(maps:remove(bytes, Scenario)))#{bytes => Bytes div 3};
 quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
     Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
 
@@ -258,6 +432,13 @@ contestant(Backend, Active) ->
 %% A server that has its own way to receive, or does not.
 plainly(Backend) ->
     #{title => atom_to_binary(Backend), backend => Backend}.
+
+%% Weir's own ways to serve.
+reactor(Server) ->
+    #{title => <<"weir reactor">>, backend => weir, server => Server}.
+
+listener(Server, Active) ->
+    #{title => <<"weir listener">>, backend => weir, server => Server, active => Active}.
 
 reference() ->
     #{title => <<"native">>, backend => reference}.
