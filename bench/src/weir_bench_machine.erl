@@ -10,7 +10,9 @@
 
 %% Prefixes of a command that pin it, empty where pinning cannot be; `note' says why. `wide' is for a server of two
 %% schedulers: it has two cores, and the driver the third, or the same two where there is no third.
--type cores() :: #{server := pin(), driver := pin(), wide := #{server := pin(), driver := pin()}, note := none | binary()}.
+-type cores() :: #{
+    server := pin(), driver := pin(), wide := #{server := pin(), driver := pin()}, note := none | binary()
+}.
 -type pin() :: [string()].
 
 %% What a server has open besides its connections, and then some.

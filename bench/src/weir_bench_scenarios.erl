@@ -255,9 +255,10 @@ at_a_rate_on_two_cores() ->
         cores => 2,
         metrics => [cpu_us_per_request, requests_per_s, p50_us, p99_us],
         contestants => [
-            #{title => iolist_to_binary([Title, ", ", schedulers(Count)]), backend => Backend, server => Server,
-                schedulers => Count}
-         || {Title, Backend, Server} <- [{"weir reactor", weir, echo_reactor}, {"weir", weir, echo}, {"inet", inet, echo}],
+            Contestant#{title => <<Title/binary, ", ", (schedulers(Count))/binary>>, schedulers => Count}
+         || #{title := Title} = Contestant <- [
+                reactor(echo_reactor), (contestant(weir, once))#{server => echo}, (contestant(inet, once))#{server => echo}
+            ],
             Count <- [1, 2]
         ]
     }.
@@ -271,8 +272,8 @@ on_two_cores() ->
         title => <<"echo, 64 bytes, 1,000 connections, servers of one and two schedulers">>
     }.
 
-schedulers(1) -> "1 scheduler";
-schedulers(2) -> "2 schedulers".
+schedulers(1) -> <<"1 scheduler">>;
+schedulers(2) -> <<"2 schedulers">>.
 
 relay_scenario(Connections) ->
     (requests(proxy, proxy, Connections))#{

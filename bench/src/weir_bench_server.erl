@@ -52,7 +52,8 @@ stop(#{program := Program} = Server) ->
     end.
 
 %% @doc Whose cores are whose in this run.
--spec cores(weir_bench_scenarios:run(), weir_bench_machine:cores()) -> #{server := [string()], driver := [string()], _ => _}.
+-spec cores(weir_bench_scenarios:run(), weir_bench_machine:cores()) ->
+    #{server := [string()], driver := [string()], _ => _}.
 cores(#{cores := 2}, #{wide := Wide}) -> Wide;
 cores(_Run, Cores) -> Cores.
 

@@ -8,7 +8,12 @@
 
 %% `measured' is absent if the scenario was not measured on both.
 -type verdict() :: #{
-    title := binary(), rival := rival(), relation := relation(), limit := number(), measured => number(), met => boolean()
+    title := binary(),
+    rival := rival(),
+    relation := relation(),
+    limit := number(),
+    measured => number(),
+    met => boolean()
 }.
 
 %% Whom Weir is compared with: a contestant by its title, the best of several, or nobody where the figure itself is to be

@@ -15,7 +15,12 @@
 -define(PAUSE, 1).
 
 %% `members' has for each process the flag that it clears when it has sent; `next_at' is in native time.
--record(broadcaster, {filling :: binary(), period :: non_neg_integer(), next_at :: integer(), members = #{} :: members()}).
+-record(broadcaster, {
+    filling :: binary(),
+    period :: non_neg_integer(),
+    next_at :: integer(),
+    members = #{} :: members()
+}).
 
 -type members() :: #{pid() => atomics:atomics_ref()}.
 
