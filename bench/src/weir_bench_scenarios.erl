@@ -190,7 +190,7 @@ fast_paths() ->
             idle_reactor(),
             at_a_rate_on_two_cores(),
             on_two_cores(),
-            (requests(echo_listener, echo, 1000))#{
+            (requests(echo, echo, 1000))#{
                 name => 'listener-1000',
                 title => <<"echo behind a listener, 64 bytes, 1,000 connections">>,
                 contestants => [listener(echo_listener, once) | otp_and_weir(once)] ++ [reference()]
@@ -216,15 +216,13 @@ fast_paths() ->
         ].
 
 reactor_scenario(Connections) ->
-    (requests(echo_reactor, echo, Connections))#{
+    (requests(echo, echo, Connections))#{
         name => list_to_atom("reactor-" ++ integer_to_list(Connections)),
         title => iolist_to_binary(["echo by a reactor, 64 bytes, ", count(Connections)]),
         contestants =>
-            [reactor(echo_reactor)] ++
-                [
-                    (contestant(Backend, Active))#{server => echo}
-                 || {Backend, Active} <- [{weir, once}, {inet, once}, {inet, 100}, {inet, true}, {socket, once}]
-                ] ++ [reference()]
+            [reactor(echo_reactor), contestant(weir, once)] ++
+                [contestant(inet, Active) || Active <- [once, 100, true]] ++
+                [contestant(socket, once), reference()]
     }.
 
 idle_reactor() ->
@@ -247,7 +245,7 @@ idle_reactor() ->
 %% machine of two cores the driver shares both with both servers; the rate leaves room for all of them, which shows in
 %% requests/s: where a contestant does not reach the rate, its figures say nothing.
 at_a_rate_on_two_cores() ->
-    (requests(echo_reactor, echo, 1000))#{
+    (requests(echo, echo, 1000))#{
         name => schedulers,
         title =>
             <<"echo, 64 bytes, 1,000 connections, 60,000 messages a second in all, servers of one and two schedulers">>,
@@ -257,7 +255,7 @@ at_a_rate_on_two_cores() ->
         contestants => [
             Contestant#{title => <<Title/binary, ", ", (schedulers(Count))/binary>>, schedulers => Count}
          || #{title := Title} = Contestant <- [
-                reactor(echo_reactor), (contestant(weir, once))#{server => echo}, (contestant(inet, once))#{server => echo}
+                reactor(echo_reactor), contestant(weir, once), contestant(inet, once)
             ],
             Count <- [1, 2]
         ]

@@ -132,6 +132,15 @@ names_are_one_of_a_kind_test() ->
      || #{name := Name, contestants := Contestants} <- weir_bench_scenarios:all()
     ].
 
+what_is_written_for_weir_is_not_run_on_stock_test() ->
+    OfWeir = [echo_listener, accept_listener, echo_reactor, game_reactor, relay, fanout],
+    [
+        ?assertEqual({Name, Title, true}, {Name, Title, Backend =:= weir})
+     || #{name := Name, server := Server, contestants := Contestants} <- weir_bench_scenarios:all(),
+        #{title := Title, backend := Backend} = Contestant <- Contestants,
+        lists:member(maps:get(server, Contestant, Server), OfWeir)
+    ].
+
 quick_is_shorter_in_time_and_in_bytes_test() ->
     [Bulk] = [Scenario || #{name := 'relay-bulk'} = Scenario <- weir_bench_scenarios:all()],
     #{warmup := Warmup, duration := Duration, bytes := Bytes} = Bulk,
