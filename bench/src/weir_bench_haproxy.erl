@@ -3,7 +3,6 @@
 
 -export([executable/0]).
 -export([start/3]).
--export([forget/1]).
 -export([configuration/4]).
 
 -define(READY_TIMEOUT, 10000).
@@ -29,21 +28,17 @@ start(Run, Pin, Backend) ->
     ok = file:write_file(File, configuration(Port, Backend, ?MOST_CONNECTIONS, maps:get(splice, Run, false))),
     %% In the foreground, and quiet.
     Program = weir_bench_program:start(Pin ++ [executable(), "-db", "-q", "-f", File], []),
-    case listening(Program, Port) of
+    Listening = listening(Program, Port),
+    %% Read once, when it starts.
+    ok = file:delete(File),
+    ok = file:del_dir(filename:dirname(File)),
+    case Listening of
         {ok, Pid} ->
-            {ok, #{program => Program, port => Port, pid => Pid, configuration => File}};
+            {ok, #{program => Program, port => Port, pid => Pid}};
         {error, Failure} ->
             ok = weir_bench_program:stop(Program),
-            ok = forget(File),
             {error, <<"haproxy ", (weir_bench_program:explain(Failure))/binary>>}
     end.
-
-%% @doc Takes the configuration and its folder away.
--spec forget(file:filename()) -> ok.
-forget(File) ->
-    _ = file:delete(File),
-    _ = file:del_dir(filename:dirname(File)),
-    ok.
 
 temporary_file() ->
     Folder = io_lib:format("weir-haproxy-~s-~b", [os:getpid(), erlang:unique_integer([positive])]),

@@ -8,13 +8,7 @@
 
 -export_type([server/0]).
 
--type server() :: #{
-    program := weir_bench_program:program(),
-    port := inet:port_number(),
-    pid := string(),
-    %% Of HAProxy.
-    configuration => file:filename()
-}.
+-type server() :: #{program := weir_bench_program:program(), port := inet:port_number(), pid := string()}.
 
 -define(READY_TIMEOUT, 20000).
 %% Schedulers that sleep when they have nothing to do: spinning would count as the server's work.
@@ -44,12 +38,8 @@ start(#{backend := Kind} = Run, Cores, Backend) ->
 
 %% @doc Ends the server and waits until it is gone.
 -spec stop(server()) -> ok.
-stop(#{program := Program} = Server) ->
-    ok = weir_bench_program:stop(Program),
-    case Server of
-        #{configuration := File} -> weir_bench_haproxy:forget(File);
-        _ -> ok
-    end.
+stop(#{program := Program}) ->
+    weir_bench_program:stop(Program).
 
 %% @doc Whose cores are whose in this run.
 -spec cores(weir_bench_scenarios:run(), weir_bench_machine:cores()) ->
