@@ -17,7 +17,7 @@ executable() ->
     os:find_executable("haproxy", os:getenv("PATH", "") ++ ":/usr/sbin:/usr/local/sbin").
 
 %% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
-%% `splice' in the run has it move bulk within the kernel.
+%% `splice' in the run has it move bytes within the kernel.
 -spec start(weir_bench_scenarios:run(), Pin :: [string()], Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, binary()}.
 start(Run, Pin, Backend) ->
@@ -26,8 +26,8 @@ start(Run, Pin, Backend) ->
     File = temporary_file(),
     ok = filelib:ensure_dir(File),
     ok = file:write_file(File, configuration(Port, Backend, ?MOST_CONNECTIONS, maps:get(splice, Run, false))),
-    %% In the foreground, and quiet.
-    Program = weir_bench_program:start(Pin ++ [executable(), "-db", "-q", "-f", File], []),
+    %% In the foreground.
+    Program = weir_bench_program:start(Pin ++ [executable(), "-db", "-f", File], []),
     Listening = listening(Program, Port),
     %% Read once, when it starts.
     ok = file:delete(File),
@@ -44,7 +44,8 @@ temporary_file() ->
     Folder = io_lib:format("weir-haproxy-~s-~b", [os:getpid(), erlang:unique_integer([positive])]),
     filename:join([os:getenv("TMPDIR", "/tmp"), lists:flatten(Folder), "haproxy.cfg"]).
 
-%% @doc The configuration: as few words as it starts with, no log, and timeouts that no run meets.
+%% @doc The configuration: as few words as it starts with, no log, and timeouts that no run meets. To splice it is told
+%% for both directions: with `splice-auto', where it decides by itself, a stream on loopback was copied.
 -spec configuration(Port, Backend, MostConnections :: pos_integer(), Splice :: boolean()) -> iodata() when
     Port :: inet:port_number(), Backend :: inet:port_number().
 configuration(Port, Backend, MostConnections, Splice) ->
@@ -58,7 +59,7 @@ configuration(Port, Backend, MostConnections, Splice) ->
         "    timeout connect 5s\n"
         "    timeout client 5m\n"
         "    timeout server 5m\n",
-        case Splice of true -> "    option splice-auto\n"; false -> "" end,
+        case Splice of true -> "    option splice-request\n    option splice-response\n"; false -> "" end,
         io_lib:format("    bind 127.0.0.1:~b\n", [Port]),
         io_lib:format("    server backend 127.0.0.1:~b\n", [Backend])
     ].

@@ -52,8 +52,6 @@
     sndbuf => pos_integer(),
     %% Of download: the window ends after so many bytes, if its duration has not ended it before.
     bytes => pos_integer(),
-    %% Of HAProxy: it may move bytes within the kernel.
-    splice => boolean(),
     %% An application that is no part of OTP, or HAProxy. What needs it is skipped where it is not installed.
     needs => atom(),
     %% Schedulers of the server's emulator (1), and how many cores it may use (1).
@@ -80,6 +78,8 @@
     connections => pos_integer(),
     slow => pos_integer(),
     schedulers => 1 | 2,
+    %% Of HAProxy: it moves bytes within the kernel.
+    splice => boolean(),
     needs => atom()
 }.
 
@@ -204,11 +204,10 @@ fast_paths() ->
                 load => download,
                 connections => 1,
                 bytes => 1 bsl 30,
-                splice => true,
                 warmup => 500,
                 duration => 10000,
                 metrics => ?BYTES,
-                contestants => relays()
+                contestants => relays() ++ [(haproxy())#{title => <<"haproxy splicing">>, splice => true}]
             },
             broadcast(1000),
             broadcast(10000),
@@ -282,7 +281,10 @@ relay_scenario(Connections) ->
 
 relays() ->
     [#{title => <<"weir relay">>, backend => weir, server => relay} | otp_and_weir(once)] ++
-        [#{title => <<"haproxy">>, backend => haproxy, needs => haproxy}, reference()].
+        [haproxy(), reference()].
+
+haproxy() ->
+    #{title => <<"haproxy">>, backend => haproxy, needs => haproxy}.
 
 %% As fast as the server delivers: a request is a message to one member.
 broadcast(Members) ->

@@ -155,8 +155,8 @@ fast_paths() ->
                 at_most, 1024},
             {<<"a reactor's request: server CPU on two schedulers">>, schedulers, cpu_us_per_request,
                 <<"weir reactor, 2 schedulers">>, <<"weir reactor, 1 scheduler">>, ratio_at_most, 1.05},
-            {<<"relay of 1 GiB: bytes/CPU s">>, 'relay-bulk', bytes_per_cpu_s, Relay, <<"haproxy">>,
-                ratio_at_least, 1.0},
+            {<<"relay of 1 GiB: bytes/CPU s">>, 'relay-bulk', bytes_per_cpu_s, Relay,
+                <<"haproxy splicing">>, ratio_at_least, 1.0},
             {<<"broadcast beside 1,000 slow members: deliveries/s">>, 'broadcast-slow', requests_per_s,
                 <<"weir group, 1,000 slow">>, <<"weir group, 9,000">>, ratio_at_least, 0.95},
             %% A queue of 64 KiB for each, were nothing of it shared.

@@ -13,7 +13,7 @@ the_configuration_is_for_one_thread_and_one_backend_test() ->
     ],
     ?assertEqual(nomatch, binary:match(Text, <<"splice">>)),
     Splicing = iolist_to_binary(weir_bench_haproxy:configuration(8080, 8081, 100, true)),
-    ?assertNotEqual(nomatch, binary:match(Splicing, <<"option splice-auto\n">>)).
+    ?assertNotEqual(nomatch, binary:match(Splicing, <<"option splice-response\n">>)).
 
 it_accepts_its_own_configuration_test_() ->
     {timeout, 60, fun() ->
