@@ -16,6 +16,7 @@
 
 %% Pollsets.
 -export([claim/1]).
+-export([lease/0]).
 -export([poll/2]).
 -export([sleep/3]).
 -export([counters/1]).
@@ -57,7 +58,8 @@
 %% A socket: a slot of the native table and the generation of the socket that lives there.
 
 -type pollset() :: pos_integer().
-%% The number of a pollset, which is the number of its scheduler.
+%% The number of a pollset, which is the number of its scheduler. Those of processes with a pollset of their own are from
+%% 1025 on.
 
 -type operation() :: non_neg_integer().
 
@@ -104,6 +106,11 @@ load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
 %% outlives its holder no longer than to the next claim. Errors are those of epoll_create1(2).
 -spec claim(pollset()) -> {ok, Token :: non_neg_integer()} | {error, inet:posix()}.
 claim(_Pollset) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the poller of a pollset that is its own, beside those of the schedulers, until it dies: for a
+%% process that serves sockets itself. `emfile' when all 1024 are taken.
+-spec lease() -> {ok, {pollset(), Token :: non_neg_integer()}} | {error, inet:posix()}.
+lease() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
 %% many there were and the nanoseconds since the poll before; `stale' if another process is the poller now.

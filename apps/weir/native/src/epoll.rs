@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Result;
 
-use crate::handle::Handle;
+use crate::handle::Target;
 
 /// Events that one call takes from the kernel: a thousand busy connections are one batch, which was 3 % cheaper than four.
 pub const BATCH: usize = 1024;
@@ -30,9 +30,9 @@ impl Epoll {
 
     /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
     /// Closing the descriptor takes it out again.
-    pub fn add(&self, fd: BorrowedFd, handle: Handle) -> Result<()> {
+    pub fn add(&self, fd: BorrowedFd, target: Target) -> Result<()> {
         let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(handle.raw()), events)
+        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events)
     }
 
     /// Takes a descriptor out that stays open.

@@ -1,32 +1,39 @@
 //! One epoll instance and its ready list, for one scheduler.
 
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
-use rustler::{Encoder, Env, LocalPid, Resource, ResourceArc};
+use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 
 use crate::counters::{Counters, add};
 use crate::epoll::{BATCH, Epoll};
-use crate::handle::Handle;
+use crate::handle::{Handle, Target};
 pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
 use crate::{accept, atoms, connect, input, output, table};
 
-/// Pollsets that there can be: the VM has 1024 schedulers at most, numbered from one.
-pub const POLLSETS: usize = 1025;
+/// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
+pub const SCHEDULERS: usize = 1025;
 
-/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed.
+/// Pollsets of processes that poll for themselves are numbered from there on.
+const PRIVATE: usize = 1024;
+
+/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed. One that a
+/// process had for itself is given to another when that process is gone.
 struct Pollset {
     epoll: Epoll,
     /// What `enif_select` knows the epoll descriptor by.
     anchor: ResourceArc<Anchor>,
     ready: Ready<LocalPid>,
     counters: Counters,
+    /// What watches the process that has a private pollset. The monitor ends with this.
+    lease: Mutex<Option<ResourceArc<Lease>>>,
 }
 
 /// The VM wants an object for every descriptor that it watches.
@@ -35,7 +42,24 @@ struct Anchor;
 #[cfg_attr(not(test), rustler::resource_impl)]
 impl Resource for Anchor {}
 
-static ALL: [OnceLock<Pollset>; POLLSETS] = [const { OnceLock::new() }; POLLSETS];
+static ALL: [OnceLock<Pollset>; SCHEDULERS + PRIVATE] = [const { OnceLock::new() }; SCHEDULERS + PRIVATE];
+
+/// Private pollsets that nobody has any more, and how many there are in all.
+static VACANT: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// What the death of the process with a private pollset is noticed by.
+struct Lease {
+    index: u16,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Lease {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, _env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        give_back(self.index);
+    }
+}
 
 /// The pollset with a number that was checked when the socket or the poller got it.
 fn pollset(index: u16) -> &'static Pollset {
@@ -63,6 +87,45 @@ pub fn counters(index: u16) -> &'static Counters {
 /// Makes the calling process the poller of a pollset, which is made if there is none. Returns the poller's token.
 /// Whoever was the poller is no longer.
 pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
+    make(index)?;
+    Ok(pollset(index).ready.claim(env.pid()))
+}
+
+/// Makes the calling process the poller of a pollset of its own: its number and token. The pollset is its until it dies.
+/// Its sockets should be too: nobody polls them after that. EMFILE when all are taken.
+pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
+    let index = {
+        let mut vacant = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
+        match vacant.0.pop() {
+            Some(index) => index,
+            None if vacant.1 == PRIVATE => return Err(Errno::MFILE),
+            None => {
+                vacant.1 += 1;
+                (SCHEDULERS + vacant.1 - 1) as u16
+            }
+        }
+    };
+    if let Err(errno) = make(index) {
+        give_back(index);
+        return Err(errno);
+    }
+    let token = pollset(index).ready.claim(env.pid());
+    let lease = ResourceArc::new(Lease { index });
+    // The calling process is alive: it calls.
+    let _ = lease.monitor(Some(env), &env.pid());
+    *pollset(index).lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+    Ok((index, token))
+}
+
+/// Takes a private pollset back.
+fn give_back(index: u16) {
+    if let Some(pollset) = ALL[usize::from(index)].get() {
+        pollset.ready.abandon();
+    }
+    VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
+}
+
+fn make(index: u16) -> rustix::io::Result<()> {
     let cell = &ALL[usize::from(index)];
     if cell.get().is_none() {
         let made = Pollset {
@@ -70,16 +133,17 @@ pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
             anchor: ResourceArc::new(Anchor),
             ready: Ready::new(),
             counters: Counters::default(),
+            lease: Mutex::new(None),
         };
         // Somebody else may have been faster; then ours is dropped.
         let _ = cell.set(made);
     }
-    Ok(pollset(index).ready.claim(env.pid()))
+    Ok(())
 }
 
-/// Puts a socket on the ready list, and wakes the poller if it sleeps.
-pub fn push_ready(env: Env, index: u16, handle: Handle) {
-    pollset(index).ready.push(handle, |poller| {
+/// Puts a target on the ready list, and wakes the poller if it sleeps.
+pub fn push_ready(env: Env, index: u16, target: Target) {
+    pollset(index).ready.push(target, |poller| {
         let _ = env.send(&poller, atoms::weir_wake());
     });
 }
@@ -104,26 +168,36 @@ pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let events = pollset.epoll.take(&mut space);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
-    for handle in list {
-        if let Some(mut socket) = table::find(handle)
-            && socket.queued
-            && socket.pollset == index
-        {
-            socket.queued = false;
-            visit(env, &mut socket, &mut work);
+    for target in list {
+        match target {
+            Target::Socket(handle) => revisit(env, index, handle, &mut work),
+            Target::Relay(..) | Target::Group(_) => {}
         }
     }
     for event in events {
-        let Some(handle) = Handle::from_raw(event.data.u64()) else {
-            continue;
-        };
-        if let Some(mut socket) = table::find(handle) {
-            note(&mut socket, event.flags);
-            visit(env, &mut socket, &mut work);
+        match Target::from_raw(event.data.u64()) {
+            Some(Target::Socket(handle)) => {
+                if let Some(mut socket) = table::find(handle) {
+                    note(&mut socket, event.flags);
+                    visit(env, &mut socket, &mut work);
+                }
+            }
+            Some(Target::Relay(..) | Target::Group(_)) | None => {}
         }
     }
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
     Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
+}
+
+/// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
+fn revisit(env: Env, index: u16, handle: Handle, work: &mut Work) {
+    if let Some(mut socket) = table::find(handle)
+        && socket.queued
+        && socket.pollset == index
+    {
+        socket.queued = false;
+        visit(env, &mut socket, work);
+    }
 }
 
 /// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.

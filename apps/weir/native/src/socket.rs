@@ -8,7 +8,7 @@ use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
-use crate::handle::Handle;
+use crate::handle::{Handle, Target};
 use crate::held::HeldBinary;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
@@ -345,7 +345,7 @@ impl Socket {
             return Ok(());
         }
         if let Some(fd) = &self.fd {
-            pollset::epoll(self.pollset).add(fd.as_fd(), self.handle())?;
+            pollset::epoll(self.pollset).add(fd.as_fd(), Target::Socket(self.handle()))?;
             self.registered = true;
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Socket {
     pub fn enqueue(&mut self, env: Env) {
         if !self.queued {
             self.queued = true;
-            pollset::push_ready(env, self.pollset, self.handle());
+            pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
         }
     }
 

@@ -6,7 +6,7 @@ use loom::model;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use weir_concurrency::handle::Handle;
+use weir_concurrency::handle::{Handle, Target};
 use weir_concurrency::ready::{Ready, Sleep};
 use weir_concurrency::slots::{Lookup, Occupant, Slots, Vacant};
 use weir_concurrency::socket::{Socket, close, find, poll};
@@ -123,7 +123,7 @@ fn two_that_claim_are_one_poller() {
         assert_eq!(pollset[0].sleep(stale.0, || true), Sleep::Stale);
         assert_eq!(pollset[0].sleep(last.0, || true), Sleep::Armed);
         let mut woken = None;
-        pollset[0].push(Handle::new(0, 0), |poller| woken = Some(poller));
+        pollset[0].push(Target::Socket(Handle::new(0, 0)), |poller| woken = Some(poller));
         assert_eq!(woken, Some(last.1));
     });
 }
