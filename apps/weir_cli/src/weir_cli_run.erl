@@ -124,8 +124,8 @@ examples() ->
         example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
         of_weir(echo_listener, [active], "echo behind weir:start_listener; --active once"),
         of_weir(accept_listener, [active], "accept behind weir:start_listener; --active false"),
-        of_weir(echo_reactor, [], "echo as a weir_reactor"),
-        of_weir(game_reactor, [], "game as a weir_reactor"),
+        of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
+        of_weir(game_reactor, [], "game by weir_reactor"),
         of_weir(relay, [to], "proxy by weir:relay"),
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
             backends := [weir, inet, socket]
@@ -150,7 +150,7 @@ options() ->
         #{name => active, type => {text, fun active/1}, value => "MODE",
             help => "how connections receive: once, true, false or a number N (the example's own, above)"},
         #{name => packet, type => {text, fun packet/1}, value => "TYPE",
-            help => "4 or line: echo takes and sends packets of this type (bytes as they come)"},
+            help => "4 or line: the connections of echo have packets of this type (bytes as they come)"},
         #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
             help => "what file_httpd serves, which needs one"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
