@@ -1,5 +1,4 @@
-%% @doc What Weir is to reach, against stock gen_tcp on the same OTP, against native code and other peers, and whether it
-%% did.
+%% @doc What Weir is to reach, against stock gen_tcp on the same OTP, native code and other peers, and whether it did.
 -module(weir_bench_targets).
 
 -export([check/2]).
@@ -16,8 +15,8 @@
     met => boolean()
 }.
 
-%% Whom Weir is compared with: a contestant by its title, the best of several, or nobody where the figure itself is to be
-%% reached.
+%% Whom Weir is compared with: a contestant by its title, the best of several, or nobody where the figure itself is to
+%% be reached.
 -type rival() :: binary() | {best_of, [binary(), ...]} | nobody.
 
 %% A ratio to the rival's figure that is to be reached or not to be passed, a difference or a figure that is not to be
