@@ -7,14 +7,22 @@
 %% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
 -define(MARGIN, 60000).
 
-%% @doc Measures a server. `Backend' is the port that the driver, too, serves at as the backend of a proxy.
+%% @doc Measures a server, by as many drivers as there are pins, all at the same time; their reports in that order.
+%% `Backend' is the port that the driver, too, serves at as the backend of a proxy.
 -spec measure(
-    weir_bench_scenarios:run(), weir_bench_server:server(), weir_bench_machine:cores(), Backend :: inet:port_number()
-) -> {ok, weir_bench_json:value()} | {error, binary()}.
-measure(#{warmup := Warmup, duration := Duration} = Run, Server, Cores, Backend) ->
-    #{driver := Pin} = weir_bench_server:cores(Run, Cores),
-    Program = weir_bench_program:start(Pin ++ command(Run, Server, Backend), []),
-    case weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN) of
+    weir_bench_scenarios:run(), weir_bench_server:server(), [weir_bench_machine:pin(), ...],
+    Backend :: inet:port_number()
+) -> {ok, [weir_bench_json:value(), ...]} | {error, binary()}.
+measure(#{warmup := Warmup, duration := Duration} = Run, Server, Pins, Backend) ->
+    Programs = [weir_bench_program:start(Pin ++ command(Run, Server, Backend), []) || Pin <- Pins],
+    Reports = [await(Program, Warmup + Duration + ?MARGIN) || Program <- Programs],
+    case [Reason || {error, Reason} <- Reports] of
+        [] -> {ok, [Report || {ok, Report} <- Reports]};
+        [Reason | _] -> {error, Reason}
+    end.
+
+await(Program, Timeout) ->
+    case weir_bench_program:await_exit(Program, Timeout) of
         {ok, Output} ->
             report(Output);
         {error, Failure} ->

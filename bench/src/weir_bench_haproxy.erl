@@ -18,7 +18,7 @@ executable() ->
 
 %% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
 %% `splice' in the run has it move bytes within the kernel.
--spec start(weir_bench_scenarios:run(), Pin :: [string()], Backend :: inet:port_number()) ->
+-spec start(weir_bench_scenarios:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, binary()}.
 start(Run, Pin, Backend) ->
     %% It cannot tell which free port it took, so it is told one.

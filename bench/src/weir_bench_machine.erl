@@ -3,16 +3,16 @@
 
 -export([description/0]).
 -export([cores/0]).
+-export([placement/2]).
 -export([connections/1]).
 -export([free_port/0]).
 
--export_type([cores/0]).
+-export_type([cores/0, pin/0]).
 
-%% Prefixes of a command that pin it, empty where pinning cannot be; `note' says why. `wide' is for a server of two
-%% schedulers: it has two cores, and the driver the third, or the same two where there is no third.
--type cores() :: #{
-    server := pin(), driver := pin(), wide := #{server := pin(), driver := pin()}, note := none | binary()
-}.
+%% The core of the server and the core of the driver, or nothing where pinning cannot be; `note' says why.
+-type cores() :: #{pinned := [Core :: non_neg_integer()], note := none | binary()}.
+
+%% The prefix of a command that pins it, empty where it is not to be pinned.
 -type pin() :: [string()].
 
 %% What a server has open besides its connections, and then some.
@@ -30,8 +30,8 @@ description() ->
         commit => weir_bench_tree:commit(),
         pinning =>
             case cores() of
-                #{note := none, server := Server, driver := Driver} ->
-                    iolist_to_binary(["server on core ", lists:last(Server), ", driver on core ", lists:last(Driver)]);
+                #{note := none, pinned := [Server, Driver]} ->
+                    iolist_to_binary(io_lib:format("server on core ~b, driver on core ~b", [Server, Driver]));
                 #{note := Note} ->
                     Note
             end
@@ -43,24 +43,27 @@ cores() ->
     case {os:find_executable("taskset"), allowed_cores()} of
         {false, _} ->
             unpinned(<<"not pinned: there is no taskset, so the server and the driver may disturb each other">>);
-        {_, [Server, Driver | Others]} ->
-            Both = [Server, Driver],
-            ThirdOrBoth = case Others of [Third | _] -> [Third]; [] -> Both end,
-            #{
-                server => pin([Server]),
-                driver => pin([Driver]),
-                wide => #{server => pin(Both), driver => pin(ThirdOrBoth)},
-                note => none
-            };
+        {_, [Server, Driver | _]} ->
+            #{pinned => [Server, Driver], note => none};
         {_, _} ->
             unpinned(<<"not pinned: there is one core only, so the server and the driver share it">>)
     end.
 
+unpinned(Note) ->
+    #{pinned => [], note => Note}.
+
+%% @doc Where a server and its drivers run: `apart', each on a core of its own, or `{together, Count}' on as many cores,
+%% the server on all of them and a driver on each.
+-spec placement(apart | {together, Count :: 1 | 2}, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]}.
+placement(apart, #{pinned := []}) -> {[], [[]]};
+placement(apart, #{pinned := [Server, Driver]}) -> {pin([Server]), [pin([Driver])]};
+placement({together, Count}, #{pinned := []}) -> {[], lists:duplicate(Count, [])};
+placement({together, Count}, #{pinned := Cores}) ->
+    Shared = lists:sublist(Cores, Count),
+    {pin(Shared), [pin([Core]) || Core <- Shared]}.
+
 pin(Cores) ->
     ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].
-
-unpinned(Note) ->
-    #{server => [], driver => [], wide => #{server => [], driver => []}, note => Note}.
 
 %% @doc How many connections a server here may have at the same time, `Most' at the most: each is a descriptor, and what
 %% we start has our limit of them.

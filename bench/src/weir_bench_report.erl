@@ -44,7 +44,7 @@ json_verdict(Verdict) -> Verdict.
 
 json_scenario(Scenario, Results) ->
     Settings = [
-        name, title, server, load, connections, packet, tls, rate, size, sndbuf, bytes, cores, busy, warmup, duration
+        name, title, server, load, connections, packet, tls, rate, size, sndbuf, bytes, together, busy, warmup, duration
     ],
     (maps:with(Settings, Scenario))#{
         contestants => [

@@ -40,17 +40,21 @@ measure(#{needs := What} = Run, Cores) ->
 measure(Run, Cores) ->
     %% A proxy is told its backend's port before the backend listens.
     Backend = weir_bench_machine:free_port(),
-    case weir_bench_server:start(Run, Cores, Backend) of
+    {ServerPin, DriverPins} = weir_bench_machine:placement(placement(Run), Cores),
+    case weir_bench_server:start(Run, ServerPin, Backend) of
         {ok, Server} ->
-            Report = weir_bench_driver:measure(Run, Server, Cores, Backend),
+            Measured = weir_bench_driver:measure(Run, Server, DriverPins, Backend),
             ok = weir_bench_server:stop(Server),
-            case Report of
-                {ok, Value} -> {ok, weir_bench_sample:from_report(Value)};
+            case Measured of
+                {ok, Reports} -> {ok, weir_bench_sample:sum([weir_bench_sample:from_report(Of) || Of <- Reports])};
                 {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
+
+placement(#{together := true, schedulers := Schedulers}) -> {together, Schedulers};
+placement(_) -> apart.
 
 is_installed(haproxy) ->
     weir_bench_haproxy:executable() =/= false;

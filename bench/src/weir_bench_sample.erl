@@ -2,6 +2,7 @@
 -module(weir_bench_sample).
 
 -export([from_report/1]).
+-export([sum/1]).
 -export([summary/1]).
 -export([median/1]).
 -export([title/1]).
@@ -56,6 +57,26 @@ paths() ->
 at([], Value) -> {ok, Value};
 at([Key | Path], Value) when is_map_key(Key, Value) -> at(Path, map_get(Key, Value));
 at(_, _) -> none.
+
+%% @doc What several drivers have measured of the same server at the same time: their requests together, the worst of their
+%% latencies, and the CPU time that the server used meanwhile, which each of them has seen.
+-spec sum([sample(), ...]) -> sample().
+sum([Sample]) ->
+    Sample;
+sum(Samples) ->
+    Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
+    PerSecond = lists:sum(Of(requests_per_s)),
+    Percent = lists:sum(Of(core_percent)) / length(Samples),
+    #{
+        metrics => #{
+            requests_per_s => PerSecond,
+            p50_us => lists:max(Of(p50_us)),
+            p99_us => lists:max(Of(p99_us)),
+            core_percent => Percent,
+            cpu_us_per_request => Percent / 100 * 1.0e6 / PerSecond
+        },
+        errors => lists:sum([Errors || #{errors := Errors} <- Samples])
+    }.
 
 %% @doc The median and the spread of each metric.
 -spec summary([sample()]) -> summary().

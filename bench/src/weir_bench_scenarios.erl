@@ -54,9 +54,9 @@
     bytes => pos_integer(),
     %% An application that is no part of OTP, or HAProxy. What needs it is skipped where it is not installed.
     needs => atom(),
-    %% Schedulers of the server's emulator (1), and how many cores it may use (1).
+    %% Schedulers of the server's emulator (1). They and as many drivers share as many cores, if told so.
     schedulers => 1 | 2,
-    cores => 1 | 2,
+    together => boolean(),
     %% For the load `accept': how many connections are in the making at a time.
     connections := pos_integer(),
     %% Connections opened a second, so that what happens at intervals is spread over them.
@@ -188,7 +188,7 @@ fast_paths() ->
     [reactor_scenario(Connections) || Connections <- [100, 1000, 10000]] ++
         [
             idle_reactor(),
-            on_two_cores(),
+            schedulers(),
             (requests(echo, echo, 1000))#{
                 name => 'listener-1000',
                 title => <<"echo behind a listener, 64 bytes, 1,000 connections">>,
@@ -237,21 +237,19 @@ idle_reactor() ->
         contestants => [reactor(echo_reactor), contestant(weir, once), contestant(inet, once), reference()]
     }.
 
-%% What a second scheduler costs is the server's CPU time for a request when both are full: the loop is closed, and both
-%% servers have the same connections, the same driver and the same cores to choose from.
+%% What a second scheduler costs is the server's CPU time for a request when there are two of all: two schedulers on two
+%% cores have two drivers, one on each core, and what is compared is one scheduler and one driver on one core. So each
+%% scheduler has the same to do, as full as its driver can make it, and the second core changes nothing but that there is
+%% another scheduler beside the first.
 %%
-%% At a rate the same would say nothing: a poller that has little to do asks its kernel in vain until it has been told
-%% "nothing" often enough to sleep, and at tens of thousands of messages a second it seldom is. So it uses the whole of
-%% its core, and the price of a request is a core divided by the rate, whatever a request costs.
-%%
-%% On a machine of two cores the second scheduler competes with the driver for the second core, which the first need not,
-%% and where the driver then is the limit, it polls in vain. Both speak against two schedulers: a ratio of 1 is not
-%% flattered. With a third core the driver has it for itself.
-on_two_cores() ->
-    (requests(echo, echo, 1000))#{
+%% With one driver for both servers the figure would be the poller's habits. A poller that has little to do asks its
+%% kernel in vain before it sleeps: at a fixed rate it uses its whole core, and a request costs a core divided by the
+%% rate, whatever it costs; as fast as replies come, one driver does not fill two schedulers.
+schedulers() ->
+    (requests(echo, echo, 500))#{
         name => schedulers,
-        title => <<"echo, 64 bytes, 1,000 connections, servers of one and two schedulers on two cores">>,
-        cores => 2,
+        title => <<"echo, 64 bytes, one and two schedulers, each on a core with a driver of 500 connections">>,
+        together => true,
         metrics => [cpu_us_per_request, requests_per_s, p50_us, p99_us],
         contestants => [
             Contestant#{title => <<Title/binary, ", ", (schedulers(Count))/binary>>, schedulers => Count}

@@ -1,9 +1,8 @@
-%% @doc A server that is measured: an example on one of the backends, a reference server or HAProxy, alone on its core.
+%% @doc A server that is measured: an example on one of the backends, a reference server or HAProxy.
 -module(weir_bench_server).
 
 -export([start/3]).
 -export([stop/1]).
--export([cores/2]).
 -export([message_size/1]).
 
 -export_type([server/0]).
@@ -15,16 +14,14 @@
 -define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
 
 %% @doc Starts the server of a scenario and waits until it listens. `Backend' is where a proxy connects to.
--spec start(weir_bench_scenarios:run(), weir_bench_machine:cores(), Backend :: inet:port_number()) ->
+-spec start(weir_bench_scenarios:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, server()} | {error, binary()}.
-start(#{backend := haproxy} = Run, Cores, Backend) ->
-    #{server := Pin} = cores(Run, Cores),
+start(#{backend := haproxy} = Run, Pin, Backend) ->
     case weir_bench_haproxy:start(Run, Pin, Backend) of
         {ok, _} = Started -> Started;
         {error, Reason} -> {error, <<"server ", Reason/binary>>}
     end;
-start(#{backend := Kind} = Run, Cores, Backend) ->
-    #{server := Pin} = cores(Run, Cores),
+start(#{backend := Kind} = Run, Pin, Backend) ->
     %% The measurer's own flags are not the server's.
     Environment = [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}],
     Program = weir_bench_program:start(Pin ++ command(Run, Backend), Environment),
@@ -40,12 +37,6 @@ start(#{backend := Kind} = Run, Cores, Backend) ->
 -spec stop(server()) -> ok.
 stop(#{program := Program}) ->
     weir_bench_program:stop(Program).
-
-%% @doc Whose cores are whose in this run.
--spec cores(weir_bench_scenarios:run(), weir_bench_machine:cores()) ->
-    #{server := [string()], driver := [string()], _ => _}.
-cores(#{cores := 2}, #{wide := Wide}) -> Wide;
-cores(_Run, Cores) -> Cores.
 
 %% @doc Bytes of a message, where the load has messages of a size that can be chosen.
 -spec message_size(weir_bench_scenarios:run()) -> {ok, pos_integer()} | none.

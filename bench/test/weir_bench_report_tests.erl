@@ -101,8 +101,7 @@ every_target_can_be_measured_test() ->
 what_needs_an_application_that_is_not_there_is_skipped_with_a_word_test() ->
     [Cowboy] = [Scenario || #{name := 'cowboy-100'} = Scenario <- weir_bench_scenarios:all()],
     Ignored = fun(_) -> ok end,
-    Unpinned = #{server => [], driver => []},
-    Cores = Unpinned#{wide => Unpinned, note => none},
+    Cores = #{pinned => [], note => none},
     Results = weir_bench_rounds:run(Cowboy#{needs := nowhere}, 1, Cores, fun(_, _) -> ok end, Ignored),
     ?assertMatch([{_, [{skipped, <<"nowhere is not installed">>}]}, _, _], Results),
     Text = unicode:characters_to_binary(weir_bench_report:markdown((record())#{scenarios := [{Cowboy, Results}]})),
