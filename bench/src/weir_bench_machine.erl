@@ -52,15 +52,13 @@ cores() ->
 unpinned(Note) ->
     #{pinned => [], note => Note}.
 
-%% @doc Where a server and its drivers run: `apart', each on a core of its own, or `{together, Count}' on as many cores,
-%% the server on all of them and a driver on each.
+%% @doc Where a server and its drivers run: `apart', each on a core of its own, or `{together, Count}', the server on so
+%% many of two cores and a driver on each of the two.
 -spec placement(apart | {together, Count :: 1 | 2}, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]}.
 placement(apart, #{pinned := []}) -> {[], [[]]};
 placement(apart, #{pinned := [Server, Driver]}) -> {pin([Server]), [pin([Driver])]};
-placement({together, Count}, #{pinned := []}) -> {[], lists:duplicate(Count, [])};
-placement({together, Count}, #{pinned := Cores}) ->
-    Shared = lists:sublist(Cores, Count),
-    {pin(Shared), [pin([Core]) || Core <- Shared]}.
+placement({together, _Count}, #{pinned := []}) -> {[], [[], []]};
+placement({together, Count}, #{pinned := Cores}) -> {pin(lists:sublist(Cores, Count)), [pin([Core]) || Core <- Cores]}.
 
 pin(Cores) ->
     ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].

@@ -54,7 +54,7 @@
     bytes => pos_integer(),
     %% An application that is no part of OTP, or HAProxy. What needs it is skipped where it is not installed.
     needs => atom(),
-    %% Schedulers of the server's emulator (1). They and as many drivers share as many cores, if told so.
+    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers.
     schedulers => 1 | 2,
     together => boolean(),
     %% For the load `accept': how many connections are in the making at a time.
@@ -237,18 +237,19 @@ idle_reactor() ->
         contestants => [reactor(echo_reactor), contestant(weir, once), contestant(inet, once), reference()]
     }.
 
-%% What a second scheduler costs is the server's CPU time for a request when there are two of all: two schedulers on two
-%% cores have two drivers, one on each core, and what is compared is one scheduler and one driver on one core. So each
-%% scheduler has the same to do, as full as its driver can make it, and the second core changes nothing but that there is
-%% another scheduler beside the first.
+%% What a second scheduler costs is the server's CPU time for a request when nothing else differs. Both servers have the
+%% same two drivers, one on each of two cores, with 500 connections each, as fast as replies come; one scheduler has the
+%% first core, two have both. So in both cases half of the connections come from the scheduler's own core and half from
+%% the other, which is dearer, and the two drivers have more to say than either server can answer.
 %%
-%% With one driver for both servers the figure would be the poller's habits. A poller that has little to do asks its
-%% kernel in vain before it sleeps: at a fixed rate it uses its whole core, and a request costs a core divided by the
-%% rate, whatever it costs; as fast as replies come, one driver does not fill two schedulers.
+%% What was tried and measures something else: one driver for both servers does not fill two schedulers, and a poller
+%% that has little to do asks its kernel in vain before it sleeps. At a fixed rate it does so with all that is left of
+%% its core, and a request costs a core divided by the rate, whatever it costs. And one scheduler alone with one driver
+%% on one core never meets a connection from another.
 schedulers() ->
     (requests(echo, echo, 500))#{
         name => schedulers,
-        title => <<"echo, 64 bytes, one and two schedulers, each on a core with a driver of 500 connections">>,
+        title => <<"echo, 64 bytes, 500 connections from each of two cores, a server on one of them and on both">>,
         together => true,
         metrics => [cpu_us_per_request, requests_per_s, p50_us, p99_us],
         contestants => [
