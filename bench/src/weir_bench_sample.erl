@@ -58,8 +58,8 @@ at([], Value) -> {ok, Value};
 at([Key | Path], Value) when is_map_key(Key, Value) -> at(Path, map_get(Key, Value));
 at(_, _) -> none.
 
-%% @doc What several drivers have measured of the same server at the same time: their requests together, the worst of their
-%% latencies, and the CPU time that the server used meanwhile, which each of them has seen.
+%% @doc What several drivers have measured of the same server at the same time: their requests together, the worst of
+%% their latencies, and the CPU time that the server used meanwhile, which each of them has seen.
 -spec sum([sample(), ...]) -> sample().
 sum([Sample]) ->
     Sample;
