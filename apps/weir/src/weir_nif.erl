@@ -82,6 +82,15 @@
 -export([abandoned/0]).
 -export([reap/2]).
 
+%% Groups.
+-export([group_new/1]).
+-export([group_delete/1]).
+-export([group_join/2]).
+-export([group_leave/2]).
+-export([group_broadcast/4]).
+-export([group_size/1]).
+-export([group_info/1]).
+
 %% Relays.
 -export([relay_start/5]).
 -export([relay_stop/1]).
@@ -90,7 +99,7 @@
 -export([relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
--export_type([gate/0, event/0, write/0, relay/0, relay_options/0]).
+-export_type([gate/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -125,6 +134,17 @@
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
+
+-type group() :: non_neg_integer().
+%% A group, by its slot in a table of its own and its generation.
+
+-type group_settings() :: {
+    drop_oldest | drop_newest | conflate | disconnect,
+    MaxMessages :: pos_integer(),
+    MaxBytes :: non_neg_integer(),
+    Backlog :: pos_integer()
+}.
+%% See {@link weir_group:new/1}.
 
 -type relay() :: non_neg_integer().
 %% A relay, by its slot in a table of its own and its generation.
@@ -466,3 +486,33 @@ relay_expire(_Relay) -> ?NOT_LOADED.
 %% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
 -spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
 relays(_Piece) -> ?NOT_LOADED.
+
+%% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
+-spec group_new(group_settings()) -> {ok, group()} | {error, emfile}.
+group_new(_Settings) -> ?NOT_LOADED.
+
+%% @doc Deletes a group; nothing happens if it is gone.
+-spec group_delete(group()) -> ok.
+group_delete(_Group) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket a member. `closed' is the socket or the group.
+-spec group_join(group(), handle()) -> ok | {error, closed | enotconn}.
+group_join(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Ends a membership.
+-spec group_leave(group(), handle()) -> ok | {error, not_member}.
+group_leave(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
+%% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
+-spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
+    {ok, non_neg_integer()} | {error, busy | closed}.
+group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
+
+%% @doc How many members there are; none if the group is deleted.
+-spec group_size(group()) -> non_neg_integer().
+group_size(_Group) -> ?NOT_LOADED.
+
+%% @doc See {@link weir_group:info/1}.
+-spec group_info(group()) -> {ok, weir_group:info()} | {error, closed}.
+group_info(_Group) -> ?NOT_LOADED.

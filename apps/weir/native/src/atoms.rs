@@ -26,6 +26,9 @@ rustler::atoms! {
     // Relays.
     weir_relay, weir_relay_timer, auto, ebusy, epipe, a_to_b, b_to_a, bytes, packets, duration_us, idle_us, first_byte_us,
     reply_us, count, min, max, average, deviation, p50, p90, p95, p99, p999,
+    // Groups.
+    weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
+    broadcasts, pending,
     // Families.
     inet, inet6, local,
     // Packets of HTTP.

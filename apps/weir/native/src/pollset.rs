@@ -18,7 +18,7 @@ pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, reactor, relay, table};
+use crate::{accept, atoms, connect, group, input, output, reactor, relay, table};
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -228,11 +228,13 @@ pub fn poll_into<'a>(
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
     let mut tally = Tally::default();
+    // Beside that of the sockets, lest a long broadcast leaves them nothing.
+    let mut groups = Work::of_groups(now);
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, work, batch),
             Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
-            Target::Group(_) => {}
+            Target::Group(handle) => group::serve(env, index, handle, &mut groups, &mut tally),
         }
     }
     for event in events {

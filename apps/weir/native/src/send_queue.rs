@@ -14,13 +14,15 @@ const CHUNK: usize = 16 * 1024;
 enum Piece<B> {
     Copied(Vec<u8>),
     Held(B),
+    /// One that may be taken back by its tag as long as none of it has been sent.
+    Droppable(B, u64),
 }
 
 impl<B: AsRef<[u8]>> Piece<B> {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            Piece::Held(held) => held.as_ref(),
+            Piece::Held(held) | Piece::Droppable(held, _) => held.as_ref(),
         }
     }
 }
@@ -70,6 +72,39 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
             self.length += bytes.len();
             self.copy(bytes);
         }
+    }
+
+    /// Adds what is held already at the end.
+    pub fn push_held(&mut self, held: B) {
+        self.length += held.as_ref().len();
+        self.pieces.push_back(Piece::Held(held));
+    }
+
+    /// The same for what may be taken back.
+    pub fn push_droppable(&mut self, held: B, tag: u64) {
+        self.length += held.as_ref().len();
+        self.pieces.push_back(Piece::Droppable(held, tag));
+    }
+
+    /// Where the pieces with a tag are of which nothing has been sent.
+    fn places(&self, tag: u64) -> impl Iterator<Item = usize> {
+        let begun = usize::from(self.taken > 0);
+        let pieces = self.pieces.iter().enumerate().skip(begun);
+        pieces.filter_map(move |(at, piece)| matches!(piece, Piece::Droppable(_, of) if *of == tag).then_some(at))
+    }
+
+    /// How many pieces could be taken back by a tag, and their bytes.
+    pub fn droppable(&self, tag: u64) -> (usize, usize) {
+        self.places(tag).fold((0, 0), |(count, bytes), at| (count + 1, bytes + self.pieces[at].bytes().len()))
+    }
+
+    /// Takes back the oldest piece with a tag. False if there is none.
+    pub fn drop_oldest(&mut self, tag: u64) -> bool {
+        let oldest = self.places(tag).next();
+        if let Some(piece) = oldest.and_then(|at| self.pieces.remove(at)) {
+            self.length -= piece.bytes().len();
+        }
+        oldest.is_some()
     }
 
     fn copy(&mut self, bytes: &[u8]) {
@@ -131,7 +166,7 @@ mod tests {
     }
 
     fn push(queue: &mut SendQueue<Vec<u8>>, bytes: &[u8]) {
-        queue.push(bytes, || bytes.to_vec());
+        queue.push(bytes, || Some(bytes.to_vec()));
     }
 
     #[test]
@@ -184,6 +219,22 @@ mod tests {
         push(&mut queue, b"gone");
         queue.advance(4);
         assert_eq!(queue.pieces.capacity(), 0);
+    }
+
+    #[test]
+    fn what_has_begun_or_is_others_is_not_taken_back() {
+        let mut queue = SendQueue::new();
+        for (piece, tag) in [(b"aa", 1), (b"bb", 2), (b"cc", 1), (b"dd", 1)] {
+            queue.push_droppable(piece.to_vec(), tag);
+        }
+        push(&mut queue, b"own");
+        assert_eq!(queue.droppable(1), (3, 6));
+        queue.advance(1);
+        assert_eq!(queue.droppable(1), (2, 4));
+        assert!(queue.drop_oldest(1));
+        assert_eq!(contents(&queue, 100), b"abbddown");
+        assert!(queue.drop_oldest(1) && !queue.drop_oldest(1));
+        assert_eq!((contents(&queue, 100), queue.len()), (b"abbown".to_vec(), 6));
     }
 
     #[test]

@@ -10,15 +10,16 @@ use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
 use crate::gate::{Gate, Ticket};
+use crate::group::Membership;
 use crate::handle::{Handle, Target};
-use crate::held::HeldBinary;
+use crate::held::Held;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
 use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
 use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
-use crate::{atoms, errno, message, pollset, sockopt, table};
+use crate::{atoms, errno, group, message, pollset, sockopt, table};
 
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +179,7 @@ pub enum SendWait {
 
 /// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
 pub struct Output {
-    pub queue: SendQueue<HeldBinary>,
+    pub queue: SendQueue<Held>,
     pub waiting: Vec<(Waiter, SendWait)>,
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
@@ -269,6 +270,7 @@ pub struct Socket {
     pub output: Option<Box<Output>>,
     /// Who asked to be told when the kernel takes output again.
     pub writability: Option<Box<LocalPid>>,
+    pub groups: Option<Box<Vec<Membership>>>,
     pub statistics: Statistics,
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
@@ -287,7 +289,7 @@ pub struct Surrendered {
     /// What was read and not taken by anybody.
     pub input: InputBuffer,
     /// What the kernel has not taken yet.
-    pub queued: SendQueue<HeldBinary>,
+    pub queued: SendQueue<Held>,
 }
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
@@ -331,6 +333,7 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
+            groups: None,
             ticket: None,
             netns: None,
             statistics: Statistics::default(),
@@ -480,13 +483,16 @@ impl Socket {
         from.moved_out.fetch_add(1, Relaxed);
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
-        self.pollset = target;
+        let from_pollset = std::mem::replace(&mut self.pollset, target);
         if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
             gate.listening_moved(self.handle(), target);
         }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
+        if self.groups.is_some() {
+            group::moved(env, self, from_pollset);
+        }
         // Registration reports anew whatever is ready.
         if was_registered { self.register() } else { Ok(()) }
     }
@@ -604,6 +610,7 @@ impl Socket {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.lingering = true;
         self.owner = None;
         self.input = None;
@@ -694,7 +701,7 @@ impl Socket {
                 self.release(env);
             }
         } else if self.options.exit_on_close {
-            self.close_descriptor();
+            self.close_descriptor(env);
         }
         reason
     }
@@ -723,13 +730,13 @@ impl Socket {
             if self.options.exit_on_close {
                 self.release(env);
             } else {
-                self.close_descriptor();
+                self.close_descriptor(env);
             }
         } else {
             if let Some(receiver) = self.receiver.take() {
                 self.answer(env, receiver.waiter, (atoms::error(), reason));
             }
-            self.close_descriptor();
+            self.close_descriptor(env);
             self.late_send_error |= !somebody_sends;
             self.late_recv_error = true;
             self.late_econnreset = show;
@@ -762,7 +769,8 @@ impl Socket {
     }
 
     /// Closes the descriptor and keeps the socket, for the owner to close.
-    pub fn close_descriptor(&mut self) {
+    pub fn close_descriptor(&mut self, env: Env) {
+        group::leave_all(env, self);
         self.state = State::Closed;
         self.close_fd();
         self.input = None;
@@ -822,6 +830,7 @@ impl Socket {
         }
         self.fail_senders(env, atoms::closed());
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         if let Some(ticket) = self.ticket.take() {

@@ -1,5 +1,7 @@
 //! All sockets of the VM, by slot.
 
+use rustler::{Decoder, Error, NifResult, Term};
+
 use crate::handle::{Handle, SLOTS};
 use crate::slots::{Occupant, Slots, Vacant};
 use crate::socket::{Socket, State};
@@ -64,4 +66,10 @@ pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
 /// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
 pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
     SOCKETS.select(chunk, choose)
+}
+
+impl<'a> Decoder<'a> for Handle {
+    fn decode(term: Term<'a>) -> NifResult<Handle> {
+        Handle::from_raw(term.decode()?).ok_or(Error::BadArg)
+    }
 }

@@ -354,7 +354,7 @@ mod tests {
         let sent: Vec<u8> = (0..1_000_000).map(|_| random(256) as u8).collect();
         let mut bench = Bench::new(buffer, splice);
         let mut queued = SendQueue::new();
-        queued.push(&[1; 5000], || vec![1; 5000]);
+        queued.push(&[1; 5000], || Some(vec![1; 5000]));
         let mut read = InputBuffer::default();
         read.push(b"then this");
         bench.flow.begin_with(queued, read);

@@ -22,7 +22,7 @@ pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
 use crate::counters::Tally;
 use crate::handle::{Handle, SLOTS, Side, Target};
-use crate::held::HeldBinary;
+use crate::held::Held;
 use crate::slots::{Occupant, Slots, Vacant};
 use crate::socket::{Reason, Socket};
 use crate::sync::Mutex;
@@ -81,8 +81,8 @@ pub struct Relay {
 struct Live {
     left: Connection,
     right: Connection,
-    to_right: Flow<HeldBinary>,
-    to_left: Flow<HeldBinary>,
+    to_right: Flow<Held>,
+    to_left: Flow<Held>,
     pollset: u16,
     /// It is on its pollset's ready list.
     queued: bool,
@@ -365,7 +365,7 @@ impl Live {
 
     /// Closes both connections, in order or by a reset.
     fn close(self, ending: Ending) {
-        let lost = |flow: &Flow<HeldBinary>| match ending {
+        let lost = |flow: &Flow<Held>| match ending {
             Ending::Complete => false,
             Ending::Failed(_) => true,
             Ending::Dropped(_) => flow.is_waiting(),
