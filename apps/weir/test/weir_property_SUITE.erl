@@ -7,7 +7,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [active_counts, send_queue, delivery, packets, relays].
+    [active_counts, send_queue, delivery, packets, relays, groups_of_members].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -35,6 +35,9 @@ packets(_Config) ->
 
 relays(_Config) ->
     check(prop_relay:prop_relay(), 150).
+
+groups_of_members(_Config) ->
+    check(prop_group:prop_group(), 150).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],

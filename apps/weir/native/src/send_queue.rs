@@ -1,6 +1,6 @@
 //! Bytes that the kernel has not taken yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 
 /// Pieces below this are copied together instead of being held one by one: a thousand sends of one byte must not cost a
@@ -35,12 +35,14 @@ pub struct SendQueue<B> {
     /// Bytes of the first piece that are gone already.
     taken: usize,
     length: usize,
+    /// How many pieces there are with a tag, and their bytes.
+    tagged: BTreeMap<u64, (usize, usize)>,
 }
 
 impl<B: AsRef<[u8]>> SendQueue<B> {
     /// An empty queue, which owns no memory.
     pub fn new() -> SendQueue<B> {
-        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0 }
+        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0, tagged: BTreeMap::new() }
     }
 
     /// Bytes that wait.
@@ -83,28 +85,49 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
     /// The same for what may be taken back.
     pub fn push_droppable(&mut self, held: B, tag: u64) {
         self.length += held.as_ref().len();
+        let (count, bytes) = self.tagged.entry(tag).or_default();
+        *count += 1;
+        *bytes += held.as_ref().len();
         self.pieces.push_back(Piece::Droppable(held, tag));
-    }
-
-    /// Where the pieces with a tag are of which nothing has been sent.
-    fn places(&self, tag: u64) -> impl Iterator<Item = usize> {
-        let begun = usize::from(self.taken > 0);
-        let pieces = self.pieces.iter().enumerate().skip(begun);
-        pieces.filter_map(move |(at, piece)| matches!(piece, Piece::Droppable(_, of) if *of == tag).then_some(at))
     }
 
     /// How many pieces could be taken back by a tag, and their bytes.
     pub fn droppable(&self, tag: u64) -> (usize, usize) {
-        self.places(tag).fold((0, 0), |(count, bytes), at| (count + 1, bytes + self.pieces[at].bytes().len()))
+        let (count, bytes) = self.tagged.get(&tag).copied().unwrap_or_default();
+        match self.pieces.front() {
+            Some(Piece::Droppable(begun, of)) if *of == tag && self.taken > 0 => {
+                (count - 1, bytes - begun.as_ref().len())
+            }
+            _ => (count, bytes),
+        }
     }
 
     /// Takes back the oldest piece with a tag. False if there is none.
     pub fn drop_oldest(&mut self, tag: u64) -> bool {
-        let oldest = self.places(tag).next();
-        if let Some(piece) = oldest.and_then(|at| self.pieces.remove(at)) {
+        if self.droppable(tag).0 == 0 {
+            return false;
+        }
+        let begun = usize::from(self.taken > 0);
+        let is_tagged = |piece: &Piece<B>| matches!(piece, Piece::Droppable(_, of) if *of == tag);
+        let oldest = self.pieces.iter().skip(begun).position(is_tagged);
+        if let Some(piece) = oldest.and_then(|at| self.pieces.remove(begun + at)) {
             self.length -= piece.bytes().len();
+            self.count_out(&piece);
         }
         oldest.is_some()
+    }
+
+    /// A piece is gone.
+    fn count_out(&mut self, piece: &Piece<B>) {
+        if let Piece::Droppable(held, tag) = piece
+            && let Some((count, bytes)) = self.tagged.get_mut(tag)
+        {
+            *count -= 1;
+            *bytes -= held.as_ref().len();
+            if *count == 0 {
+                self.tagged.remove(tag);
+            }
+        }
     }
 
     fn copy(&mut self, bytes: &[u8]) {
@@ -146,7 +169,9 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
                 return;
             }
             self.taken -= size;
-            self.pieces.pop_front();
+            if let Some(piece) = self.pieces.pop_front() {
+                self.count_out(&piece);
+            }
         }
         // Empty: an idle connection keeps no memory of a busy past.
         self.pieces = VecDeque::new();

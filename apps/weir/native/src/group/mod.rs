@@ -287,6 +287,10 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
         take_out(env, handle, from, member);
         let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
         for broadcast in pending {
+            // It may be the end of it.
+            if socket.state != State::Connected {
+                return;
+            }
             give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
         }
         tally.add_to(pollset::counters(socket.pollset));
