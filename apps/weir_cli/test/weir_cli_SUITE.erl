@@ -75,8 +75,6 @@ groups() ->
         proxy_carries_both_ways_in_every_mode,
         proxy_closes_the_client_when_the_backend_closes,
         proxy_closes_the_client_when_there_is_no_backend,
-        relay_carries_both_ways,
-        relay_lets_in_whom_it_knows,
         ehttpd_answers_in_every_mode,
         ehttpd_refuses_an_endless_head,
         accept_answers_once_and_closes,
@@ -89,7 +87,9 @@ groups() ->
         chargen_sends_until_the_client_goes,
         cowboy_hello_answers_or_says_that_cowboy_is_missing
     ],
-    [{Backend, [], Serving} || Backend <- [inet, socket, weir]].
+    %% What is for sockets of Weir alone.
+    Native = [relay_carries_both_ways, relay_lets_in_whom_it_knows],
+    [{inet, [], Serving}, {socket, [], Serving}, {weir, [], Serving ++ Native}].
 
 init_per_suite(Config) ->
     weir_cli_program:find(Config).
