@@ -197,9 +197,10 @@ claim(_Pollset) -> ?NOT_LOADED.
 lease() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were and the nanoseconds since the poll before; `stale' if another process is the poller now.
+%% many there were, or `bulk' if they were nothing but relays that splice, and the nanoseconds since the poll before; `stale'
+%% if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will

@@ -84,7 +84,9 @@ pair(#{buffers := Buffers, read := Read}) ->
     Options = [binary, {active, false}, {nodelay, true} | Sizes],
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback} | Options]),
     {ok, Port} = inet:port(Listener),
-    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [{buffer, Read}, {exit_on_close, false} | Options]),
+    %% A stock socket throws away what a blocked sender has queued when the end of input comes: none is to block.
+    PeerOptions = [{buffer, Read}, {exit_on_close, false}, {high_watermark, 100_000_000} | Options],
+    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, PeerOptions),
     {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
     ok = gen_tcp:close(Listener),
     %% What is queued before must not wait for its reader.

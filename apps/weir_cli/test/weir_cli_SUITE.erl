@@ -25,6 +25,8 @@
     proxy_carries_both_ways_in_every_mode/1,
     proxy_closes_the_client_when_the_backend_closes/1,
     proxy_closes_the_client_when_there_is_no_backend/1,
+    relay_carries_both_ways/1,
+    relay_lets_in_whom_it_knows/1,
     ehttpd_answers_in_every_mode/1,
     ehttpd_refuses_an_endless_head/1,
     accept_answers_once_and_closes/1,
@@ -99,7 +101,8 @@ groups() ->
         accept_listener_answers_once_and_closes,
         echo_reactor_sends_back,
         game_reactor_sends_the_state_of_the_world,
-        relay_carries_both_ways
+        relay_carries_both_ways,
+        relay_lets_in_whom_it_knows
     ],
     [{inet, [], Serving}, {socket, [], Serving}, {weir, [], Serving ++ OfWeir}].
 
@@ -160,6 +163,8 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run echo --ip localhost", "localhost"},
             {"run proxy", "--to"},
             {"run proxy --to nowhere", "nowhere"},
+            {"run relay", "--to"},
+            {"run relay --to 127.0.0.1:1 --backend inet", "--backend weir"},
             {"run echo --to 127.0.0.1:1", "--to"},
             {"run echo --packet 3", "--packet 3"},
             {"run proxy --to 127.0.0.1:1 --packet 4", "--packet is for echo"},
@@ -292,6 +297,41 @@ proxy_closes_the_client_when_there_is_no_backend(Config) ->
     {ok, Client} = connect(Port),
     ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
     0 = stop(Proxy).
+
+relay_carries_both_ways(Config) ->
+    #{port := Backend} = Echo = serve(Config, echo, []),
+    #{port := Port} = Relay = serve(Config, relay, to(Backend)),
+    {ok, Client} = connect(Port),
+    [exchange(Client, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
+    ok = gen_tcp:shutdown(Client, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    0 = stop(Relay),
+    0 = stop(Echo).
+
+%% The step before the relay is a fun, so that the example is started here.
+relay_lets_in_whom_it_knows(_Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Backend} = inet:port(Listen),
+    {ok, #{port := Port, stop := Stop}} = relay:start(#{
+        to => {{127, 0, 0, 1}, Backend},
+        listen => [{tcp_module, weir_tcp}],
+        connect => [{tcp_module, weir_tcp}],
+        authenticate => fun(Line) -> Line =:= <<"open sesame">> end
+    }),
+    {ok, Stranger} = connect(Port),
+    ok = gen_tcp:send(Stranger, <<"hello\r\nhello">>),
+    ?assertEqual({ok, <<"denied\n">>}, gen_tcp:recv(Stranger, 7, ?TIMEOUT)),
+    ?assertMatch({error, _}, gen_tcp:recv(Stranger, 0, ?TIMEOUT)),
+    {ok, Friend} = connect(Port),
+    ok = gen_tcp:send(Friend, <<"open sesame\r\nand the first request">>),
+    ?assertEqual({ok, <<"ok\n">>}, gen_tcp:recv(Friend, 3, ?TIMEOUT)),
+    {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+    ?assertEqual({ok, <<"and the first request">>}, gen_tcp:recv(Behind, 21, ?TIMEOUT)),
+    ok = gen_tcp:send(Behind, <<"reply">>),
+    ?assertEqual({ok, <<"reply">>}, gen_tcp:recv(Friend, 5, ?TIMEOUT)),
+    [ok = gen_tcp:close(Socket) || Socket <- [Friend, Behind, Listen]],
+    ok = Stop().
 
 ehttpd_answers_in_every_mode(Config) ->
     Request = <<"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n">>,
@@ -542,14 +582,6 @@ game_reactor_sends_the_state_of_the_world(Config) ->
      || _ <- lists:seq(1, 3)
     ],
     0 = stop(Program).
-
-relay_carries_both_ways(Config) ->
-    #{port := Backend} = Echo = serve(Config, echo, []),
-    #{port := Port} = Relay = serve(Config, relay, to(Backend)),
-    {ok, Socket} = connect(Port),
-    [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
-    0 = stop(Relay),
-    0 = stop(Echo).
 
 exchange(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),

@@ -42,6 +42,8 @@ pub struct Tally {
     pub writes: u64,
     pub written_bytes: u64,
     pub short_writes: u64,
+    /// Visits of relays that splice.
+    pub bulk: usize,
 }
 
 impl Tally {

@@ -198,6 +198,8 @@ pub fn push_ready(env: Env, index: u16, target: Target) {
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
+    /// All that it has visited were relays that splice.
+    pub bulk: bool,
 }
 
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
@@ -251,7 +253,7 @@ pub fn poll_into<'a>(
     }
     tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
-    Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
 }
 
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
@@ -335,6 +337,9 @@ fn watch(env: Env, pollset: &Pollset) -> bool {
 
 impl Encoder for Polled {
     fn encode<'a>(&self, env: Env<'a>) -> rustler::Term<'a> {
-        (self.events, self.round_ns).encode(env)
+        match self.bulk {
+            true => (atoms::bulk(), self.round_ns).encode(env),
+            false => (self.events, self.round_ns).encode(env),
+        }
     }
 }

@@ -7,7 +7,11 @@ use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 use super::{PollsetIndex, failed, posix};
 use crate::handle::Handle;
 use crate::relay::{self, Lookup, Options, Refused, Splice};
+use crate::work::Work;
 use crate::{atoms, table};
+
+/// What it costs to take two descriptors from one target to another: up to two system calls for each.
+const REGISTRATIONS: i32 = 4;
 
 impl<'a> Decoder<'a> for Options {
     fn decode(term: Term<'a>) -> NifResult<Options> {
@@ -57,6 +61,9 @@ fn relay_start<'a>(
         (_, table::Lookup::Gone) => return Ok(failed(env, (right.raw(), atoms::closed()))),
         (table::Lookup::Open(first), table::Lookup::Open(second)) => (first, second),
     };
+    let mut work = Work::of_caller();
+    work.moved(prefix.len());
+    rustler::schedule::consume_timeslice(env, REGISTRATIONS + work.percent());
     Ok(match relay::start(env, (&mut first, &mut second), index.0, &prefix, options) {
         Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
         Err(Refused::Socket(handle, reason)) => failed(env, (handle.raw(), reason)),

@@ -92,6 +92,11 @@ impl<B: AsRef<[u8]>> Flow<B> {
         self.queued.is_some() || self.unsent.len() > 0 || self.way.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
     }
 
+    /// Whether it goes through a pipe.
+    pub fn is_spliced(&self) -> bool {
+        self.way.pipe.is_some()
+    }
+
     /// Whether nothing will be read from its source, so that an error of that does not show by itself.
     pub fn is_deaf(&self) -> bool {
         self.ended || self.is_waiting()

@@ -222,7 +222,7 @@ pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut
         && let Some(live) = &mut relay.live
     {
         let result = live.ready(side, flags, work, tally);
-        relay.served(env, result);
+        relay.served(env, result, tally);
     }
 }
 
@@ -233,21 +233,22 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
     {
         live.queued = false;
         let result = live.go_on(work, tally);
-        relay.served(env, result);
+        relay.served(env, result, tally);
     }
 }
 
 impl Relay {
     /// What follows from a visit: the end, or another one.
     #[inline]
-    fn served(&mut self, env: Env, result: Result<Turn, Errno>) {
+    fn served(&mut self, env: Env, result: Result<Turn, Errno>, tally: &mut Tally) {
         let handle = self.handle();
         let Some(live) = &mut self.live else { return };
         match result {
             Err(errno) => self.end(env, Ending::Failed(errno)),
             Ok(_) if live.to_left.is_finished() && live.to_right.is_finished() => self.end(env, Ending::Complete),
-            Ok(Turn::Done) => {}
+            Ok(Turn::Done) => tally.bulk += usize::from(live.is_bulk()),
             Ok(Turn::Over) => {
+                tally.bulk += usize::from(live.is_bulk());
                 if !live.queued {
                     live.queued = true;
                     pollset::push_ready(env, live.pollset, Target::Relay(handle, Side::Left));
@@ -296,6 +297,10 @@ impl Relay {
 }
 
 impl Live {
+    fn is_bulk(&self) -> bool {
+        self.to_left.is_spliced() || self.to_right.is_spliced()
+    }
+
     #[inline]
     fn ready(&mut self, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         let connection = match side {

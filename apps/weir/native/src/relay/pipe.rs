@@ -174,8 +174,10 @@ mod tests {
         let (mut always, mut never) = (Way::new(Splice::Always, 65536), Way::new(Splice::Never, 65536));
         for n in [1, BULK, 1].into_iter().cycle().take(100) {
             assert!(always.pipe().is_some() && never.pipe().is_none());
-            (always.read(n), never.read(n));
-            (always.settle(), never.settle());
+            for way in [&mut always, &mut never] {
+                way.read(n);
+                way.settle();
+            }
         }
     }
 }
