@@ -179,7 +179,7 @@ set_max_connections(Name, Max) when Max =:= infinity; is_integer(Max), Max >= 0,
 -spec port(name()) -> inet:port_number() | undefined.
 port(Name) -> call(Name, port).
 
-%% @doc Has all listeners look where their acceptors belong.
+%% @doc Has all listeners look where their workers belong.
 -spec pollers_moved() -> ok.
 pollers_moved() ->
     lists:foreach(fun({_Name, Pid}) -> Pid ! pollers_moved end, weir_listener_names:all()).
