@@ -22,10 +22,10 @@
     tls :: [ssl:tls_server_option()] | undefined
 }).
 
--opaque terms() :: #terms{}.
+-type terms() :: #terms{}.
 %% What a connection begins with.
 
--opaque pending() :: {weir_pending, weir_tcp:socket(), terms()}.
+-type pending() :: {weir_pending, weir_tcp:socket(), terms()}.
 %% A connection before its header and its handshake: what ranch's message calls the socket, for its transport to go on
 %% with.
 

@@ -179,7 +179,7 @@ set_max_connections(Name, Max) when Max =:= infinity; is_integer(Max), Max >= 0,
 -spec port(name()) -> inet:port_number() | undefined.
 port(Name) -> call(Name, port).
 
-%% @doc Has all listeners look where their acceptors belong.
+%% @doc Has all listeners look where their workers belong.
 -spec pollers_moved() -> ok.
 pollers_moved() ->
     lists:foreach(fun({_Name, Pid}) -> Pid ! pollers_moved end, weir_listener_names:all()).
@@ -331,9 +331,20 @@ event(What, State = #state{name = Name, port = Port, gate = Gate}) ->
 
 %%% Workers.
 
-%% Gives each pollset an acceptor where its poller is.
+%% Gives each pollset a worker where its poller is; one whose poller has just died, when that has a successor.
 start_workers(State) ->
-    maps:fold(fun(Pollset, {_, Home}, Now) -> start_worker(Pollset, Home, Now) end, State, weir_pollsets:pollers()).
+    Pollers = weir_pollsets:pollers(),
+    Start = fun(Pollset, Now) ->
+        case Pollers of
+            #{Pollset := {_, Home}} -> start_worker(Pollset, Home, Now);
+            #{} -> start_worker_later(Pollset, ?SHORT_LIFE_MS, Now)
+        end
+    end,
+    lists:foldl(Start, State, weir_pollsets:all()).
+
+start_worker_later(Pollset, Pause, State) ->
+    _ = erlang:send_after(Pause, self(), {start_worker, Pollset}),
+    State.
 
 start_worker(Pollset, Home, State = #state{workers = Workers, retired = Retired, options = #{handler := {Kind, _}}}) ->
     case Workers of
@@ -358,8 +369,7 @@ new_worker(Pollset, Home, State) ->
             State#state{workers = Workers#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
         {error, Reason} ->
             ?LOG_WARNING("weir: worker ~b of listener ~0p did not start (~0p), trying again", [Pollset, Name, Reason]),
-            _ = erlang:send_after(?SHORT_LIFE_MS, self(), {start_worker, Pollset}),
-            State
+            start_worker_later(Pollset, ?SHORT_LIFE_MS, State)
     end.
 
 start_link_worker(_Name, Options = #{handler := {reactor, Module}, args := Args}, _Gate, Pollset, Home, Sockets) ->
@@ -394,8 +404,7 @@ worker_died(Pid, Reason, State = #state{name = Name, workers = Workers, retired 
                     true -> ?SHORT_LIFE_MS;
                     false -> 0
                 end,
-            _ = erlang:send_after(Pause, self(), {start_worker, Pollset}),
-            State#state{workers = maps:remove(Pollset, Workers)};
+            start_worker_later(Pollset, Pause, State#state{workers = maps:remove(Pollset, Workers)});
         [] ->
             State#state{retired = lists:delete(Pid, Retired)}
     end.

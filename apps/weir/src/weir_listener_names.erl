@@ -41,7 +41,7 @@ start_link() ->
 all() ->
     case ets:whereis(?TABLE) of
         undefined -> [];
-        Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'})]
+        Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
     end.
 
 %% @doc Keeps the gate, and whatever else, for the next listener of this name.
@@ -75,8 +75,14 @@ unregister_name(Name) ->
 -spec whereis_name(term()) -> pid() | undefined.
 whereis_name(Name) ->
     case ets:whereis(?TABLE) =/= undefined andalso ets:lookup(?TABLE, {pid, Name}) of
-        [{_, Pid}] -> Pid;
-        _ -> undefined
+        [{_, Pid}] ->
+            %% A supervisor may know of its death before us, and starts the next at once.
+            case is_process_alive(Pid) of
+                true -> Pid;
+                false -> undefined
+            end;
+        _ ->
+            undefined
     end.
 
 -spec send(term(), term()) -> pid().
@@ -97,15 +103,9 @@ init([]) ->
 
 -spec handle_call(term(), gen_server:from(), Names) -> {reply, term(), Names} when Names :: #{}.
 handle_call({register, Name, Pid}, _From, Names) ->
-    %% A predecessor may have died without our having heard of it.
     case whereis_name(Name) of
-        Old when is_pid(Old), Old =/= Pid ->
-            case is_process_alive(Old) of
-                true -> {reply, no, Names};
-                false -> {reply, yes, insert(Name, Pid, Names)}
-            end;
-        _ ->
-            {reply, yes, insert(Name, Pid, Names)}
+        Old when is_pid(Old), Old =/= Pid -> {reply, no, Names};
+        _ -> {reply, yes, insert(Name, Pid, Names)}
     end;
 handle_call({unregister, Name}, _From, Names) ->
     true = ets:delete(?TABLE, {pid, Name}),

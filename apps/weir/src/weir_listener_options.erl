@@ -41,7 +41,7 @@
 %% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2', before those of ranch's: `binary', `{active, false}',
 %% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}', `{send_timeout_close,
 %% true}'.</dd>
-%% <dt>`tls'</dt><dd>Options of `ssl:handshake/3': connections are of TLS.</dd>
+%% <dt>`tls'</dt><dd>Options of `ssl:handshake/3': connections are of TLS. The application `ssl' has to be started.</dd>
 %% <dt>`handshake_timeout' (5000)</dt><dd>Milliseconds for the PROXY header and the TLS handshake, each.</dd>
 %% <dt>`proxy_protocol' (`false')</dt><dd>Connections begin with a PROXY header, version 1 or 2; those that do not are
 %% closed.</dd>
@@ -144,6 +144,7 @@ new(Options, Handler, Args) when is_map(Options) ->
 new(Options, _Handler, _Args) ->
     {error, {bad_option, options, Options, "a map"}}.
 
+-spec bad(term(), term(), string()) -> no_return().
 bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).
 
 value(port, Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;

@@ -7,7 +7,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [active_counts, send_queue, delivery, packets, relays, groups_of_members].
+    [active_counts, send_queue, delivery, packets, relays, groups_of_members, proxy_headers].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -38,6 +38,10 @@ relays(_Config) ->
 
 groups_of_members(_Config) ->
     check(prop_group:prop_group(), 150).
+
+proxy_headers(_Config) ->
+    check(prop_proxy_header:prop_proxy_header(), 1000),
+    check(prop_proxy_header:prop_nonsense(), 1000).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],

@@ -333,8 +333,8 @@ impl Gate {
                     Refusal::Crowded => &self.counts.crowded,
                 };
                 add(count, 1);
-                reset(fd);
                 self.leave(env, None);
+                reset(fd);
                 None
             }
         }
