@@ -70,12 +70,6 @@ end_per_suite(Config) ->
 
 init_per_group(alone, Config) ->
     [{handler, function} | Config];
-init_per_group(reactor, Config) ->
-    %% Pollsets of reactors are kept for the next: their descriptors are opened before they are counted.
-    Lessees = [spawn_monitor(fun() -> {ok, _} = weir_nif:lease(), receive stop -> ok end end) || _ <- lists:seq(1, 16)],
-    timer:sleep(100),
-    [begin Pid ! stop, receive {'DOWN', Reference, process, Pid, _} -> ok end end || {Pid, Reference} <- Lessees],
-    [{handler, reactor} | Config];
 init_per_group(Handler, Config) ->
     [{handler, Handler} | Config].
 

@@ -81,12 +81,7 @@ groups() ->
     ].
 
 init_per_group(_Group, Config) ->
-    Started = weir_test_peer:init_group(weir, Config),
-    %% A pollset of a process is kept for the next.
-    {Pid, Monitor} = spawn_monitor(fun() -> {ok, _} = weir_nif:lease() end),
-    receive
-        {'DOWN', Monitor, process, Pid, normal} -> Started
-    end.
+    weir_test_peer:init_group(weir, Config).
 
 end_per_group(Group, Config) ->
     weir_test_peer:end_group(Group, Config).
