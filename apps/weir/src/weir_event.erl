@@ -54,7 +54,8 @@ detach(Id) ->
     end.
 
 %% @doc The handlers of all events whose names begin so.
--spec list_handlers(Prefix :: [atom()]) -> [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
+-spec list_handlers(Prefix :: [atom()]) ->
+    [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
 list_handlers(Prefix) ->
     case has_telemetry() of
         true ->
@@ -119,7 +120,7 @@ add(Id, Events, Function, Config, Handlers) ->
             {error, already_exists};
         false ->
             Attach = fun(Event, Now) ->
-                maps:update_with(Event, fun(Others) -> Others ++ [{Id, Function, Config}] end, [{Id, Function, Config}], Now)
+                Now#{Event => maps:get(Event, Now, []) ++ [{Id, Function, Config}]}
             end,
             {ok, lists:foldl(Attach, Handlers, Events)}
     end.

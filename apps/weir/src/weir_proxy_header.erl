@@ -90,7 +90,7 @@ parse(Data) ->
     end.
 
 is_beginning(Data, Whole) ->
-    byte_size(Data) < byte_size(Whole) andalso Data =:= binary:part(Whole, 0, byte_size(Data)).
+    byte_size(Data) =< byte_size(Whole) andalso Data =:= binary:part(Whole, 0, byte_size(Data)).
 
 %%% Version 1.
 

@@ -159,12 +159,14 @@ getstat(Socket, Names) -> inet:getstat(Socket, Names).
 -spec controlling_process(socket(), pid()) -> ok | {error, closed | not_owner | badarg | inet:posix()}.
 controlling_process(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
 
-%% @doc The address of the peer.
--spec peername(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+%% @doc The address of the peer, which ranch asks for before the handshake.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> inet:sockname(Socket).
 
 %% @doc Shuts a direction down.

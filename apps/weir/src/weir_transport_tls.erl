@@ -195,12 +195,14 @@ getstat(Socket, Names) -> ssl:getstat(Socket, Names).
 -spec controlling_process(socket(), pid()) -> ok | {error, term()}.
 controlling_process(Socket, Pid) -> ssl:controlling_process(Socket, Pid).
 
-%% @doc The address of the peer.
--spec peername(socket()) -> {ok, weir_nif:name()} | {error, term()}.
+%% @doc The address of the peer, which ranch asks for before the handshake.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> ssl:peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket()) -> {ok, weir_nif:name()} | {error, term()}.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> ssl:sockname(Socket).
 
 %% @doc Shuts a direction down.

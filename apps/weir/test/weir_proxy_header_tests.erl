@@ -39,7 +39,9 @@ no_header_test() ->
     ?assertEqual({error, not_proxy}, weir_proxy_header:parse(<<"GET / HTTP/1.1\r\n">>)),
     ?assertEqual(more, weir_proxy_header:parse(<<>>)),
     ?assertEqual(more, weir_proxy_header:parse(<<"PRO">>)),
-    ?assertEqual(more, weir_proxy_header:parse(<<"\r\n\r\n">>)).
+    ?assertEqual(more, weir_proxy_header:parse(<<"\r\n\r\n">>)),
+    ?assertEqual(more, weir_proxy_header:parse(<<?SIGNATURE>>)),
+    ?assertEqual(more, weir_proxy_header:parse(<<?SIGNATURE, 16#21>>)).
 
 bad_binaries_test_() ->
     [

@@ -242,7 +242,7 @@ fn pass_gate(env: Env, socket: &mut Socket, gate: &Gate, intake: Option<usize>) 
         }
         nothing => {
             if has_place {
-                gate.nobody_came(env);
+                gate.give_place_back(env);
             }
             if let Err(errno) = nothing {
                 gate.accept_failed(env, errno);

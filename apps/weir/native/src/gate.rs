@@ -94,8 +94,10 @@ pub struct Gate {
     reset: bool,
     least_loaded: bool,
     max_connections: AtomicU64,
-    /// Those that have come in and are not closed.
-    connections: AtomicU64,
+    /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
+    places: AtomicU64,
+    /// Those that have come in and are closed.
+    left: AtomicU64,
     /// Accepting waits for one of them to be closed.
     full: AtomicBool,
     /// Accepting waits for the rate, and the keeper sees to the end of that.
@@ -153,7 +155,8 @@ impl Gate {
             reset: settings.reset,
             least_loaded: settings.least_loaded,
             max_connections: AtomicU64::new(settings.max_connections),
-            connections: AtomicU64::new(0),
+            places: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             full: AtomicBool::new(false),
             throttled: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
@@ -182,8 +185,11 @@ impl Gate {
         self.template.get()
     }
 
+    /// Those that have come in and are not closed.
     pub fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
+        // In this order: whoever has left has come in before.
+        let left = self.left.load(Ordering::SeqCst);
+        self.counts.accepted.load(Ordering::SeqCst) - left
     }
 
     /// Connections that no process has yet.
@@ -249,7 +255,7 @@ impl Gate {
     fn reserve(&self) -> bool {
         let max = self.max_connections.load(Ordering::SeqCst);
         let one_more = |count| (count < max).then_some(count + 1);
-        self.connections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+        self.places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
     /// Whether a connection may be accepted now, for an intake or without one. If not, whoever ends the pause resumes.
@@ -295,11 +301,6 @@ impl Gate {
         intake.length.load(Ordering::SeqCst) < INTAKE
     }
 
-    /// Gives back a place that was taken for nothing.
-    pub fn nobody_came(&self, env: Env) {
-        self.leave(env, None);
-    }
-
     /// The kernel gives no descriptor, or has another reason. Accepting goes on when the keeper says so.
     pub fn accept_failed(&self, env: Env, errno: Errno) {
         self.exhausted.store(true, Ordering::SeqCst);
@@ -324,7 +325,7 @@ impl Gate {
         };
         match entered {
             Ok(noted) => {
-                add(&self.counts.accepted, 1);
+                self.counts.accepted.fetch_add(1, Ordering::SeqCst);
                 Some(Arrival { fd, address: address.filter(|_| noted) })
             }
             Err(refusal) => {
@@ -333,7 +334,7 @@ impl Gate {
                     Refusal::Crowded => &self.counts.crowded,
                 };
                 add(count, 1);
-                self.leave(env, None);
+                self.give_place_back(env);
                 reset(fd);
                 None
             }
@@ -430,7 +431,13 @@ impl Gate {
         if let (Some(address), Some(admission)) = (address, &self.admission) {
             lock(admission).leave(address);
         }
-        self.connections.fetch_sub(1, Ordering::SeqCst);
+        self.left.fetch_add(1, Ordering::SeqCst);
+        self.give_place_back(env);
+    }
+
+    /// Gives back a place that was taken, for nothing or by a connection.
+    pub fn give_place_back(&self, env: Env) {
+        self.places.fetch_sub(1, Ordering::SeqCst);
         if self.full.load(Ordering::SeqCst) && self.full.swap(false, Ordering::SeqCst) {
             self.resume(env);
         }
