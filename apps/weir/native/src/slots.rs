@@ -64,7 +64,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// Finds what a handle names.
     pub fn lookup(&self, handle: Handle) -> Lookup<'_, T> {
         let slot = handle.slot() as usize;
-        let Some(chunk) = self.chunks[slot / CHUNK].get() else {
+        let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) else {
             return Lookup::Never;
         };
         let occupant = lock(&chunk[slot % CHUNK]);
