@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, relays/1, groups/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, relays/1, groups/1]).
 -export([every_page_is_run/1, links_lead_somewhere/1]).
 -export([start_session/0, evaluate/1, sockets/0]).
 
@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, relays, groups, every_page_is_run, links_lead_somewhere].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, relays, groups, every_page_is_run, links_lead_somewhere].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -32,6 +32,7 @@ yaws(Config) -> run("yaws", Config).
 mochiweb(Config) -> run("mochiweb", Config).
 ssl(Config) -> run("ssl", Config).
 whole_vm(Config) -> run("whole_vm", Config).
+reactors(Config) -> run("reactors", Config).
 relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
 
