@@ -147,11 +147,11 @@ connect(Reactor, Address, Port, Options) ->
 adopt(Reactor, {'$inet', _Module, Handle}, Args) ->
     give(Reactor, Handle, {adopt, Handle, Args}).
 
-give(Name, Handle, Message) when is_atom(Name) ->
-    give(whereis(Name), Handle, Message);
 give(undefined, Handle, _Message) ->
     _ = weir_nif:close(Handle, now),
     {error, noproc};
+give(Name, Handle, Message) when is_atom(Name) ->
+    give(whereis(Name), Handle, Message);
 give(Reactor, Handle, Message) when is_pid(Reactor) ->
     %% From now on the connection ends with the reactor, and not with the caller.
     try weir_nif:set_owner(Handle, Reactor) of
