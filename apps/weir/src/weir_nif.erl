@@ -27,6 +27,7 @@
 -export([fdopen/4]).
 -export([bind/2]).
 -export([listen/2]).
+-export([duplicate/2]).
 -export([accept/3]).
 -export([connect/2]).
 -export([send/2]).
@@ -54,6 +55,21 @@
 -export([send_now/2]).
 -export([notify_writable/1]).
 
+%% Gates of listeners.
+-export([gate_new/2]).
+-export([gate_listen/3]).
+-export([gate_keep/1]).
+-export([gate_retry/1]).
+-export([gate_attend/2]).
+-export([gate_waiting/2]).
+-export([gate_take/2]).
+-export([gate_give/3]).
+-export([gate_discard/2]).
+-export([gate_clear/1]).
+-export([gate_set_max_connections/2]).
+-export([gate_info/1]).
+-export([gate_connections/2]).
+
 %% Reactors.
 -export([reactor_begin/3]).
 -export([react/3]).
@@ -66,8 +82,24 @@
 -export([abandoned/0]).
 -export([reap/2]).
 
--export_type([event/0, write/0]).
+%% Groups.
+-export([group_new/1]).
+-export([group_delete/1]).
+-export([group_join/2]).
+-export([group_leave/2]).
+-export([group_broadcast/4]).
+-export([group_size/1]).
+-export([group_info/1]).
+
+%% Relays.
+-export([relay_start/5]).
+-export([relay_stop/1]).
+-export([relay_info/1]).
+-export([relay_expire/1]).
+-export([relays/1]).
+
 -export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
+-export_type([gate/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -97,7 +129,34 @@
 -type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
 %% An address as sockname and peername show it.
 
+-opaque gate() :: reference().
+%% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each
+%% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
+
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
+
+-type group() :: non_neg_integer().
+%% A group, by its slot in a table of its own and its generation.
+
+-type group_settings() :: {
+    drop_oldest | drop_newest | conflate | disconnect,
+    MaxMessages :: pos_integer(),
+    MaxBytes :: non_neg_integer(),
+    Backlog :: pos_integer()
+}.
+%% See {@link weir_group:new/1}.
+
+-type relay() :: non_neg_integer().
+%% A relay, by its slot in a table of its own and its generation.
+
+-type relay_options() :: {
+    Buffer :: pos_integer(),
+    Pipe :: pos_integer(),
+    Splice :: auto | boolean(),
+    IdleTimeout :: timeout(),
+    HalfCloseTimeout :: timeout(),
+    Detached :: boolean()
+}.
 
 -define(LOAD_ERROR, {?MODULE, load_error}).
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
@@ -138,9 +197,10 @@ claim(_Pollset) -> ?NOT_LOADED.
 lease() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were and the nanoseconds since the poll before; `stale' if another process is the poller now.
+%% many there were, or `bulk' if they were nothing but relays that splice, and the nanoseconds since the poll before; `stale'
+%% if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
@@ -175,6 +235,10 @@ bind(_Handle, _Address) -> ?NOT_LOADED.
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
+
+%% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
+-spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
+duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
 
 %% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
 %% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
@@ -287,6 +351,63 @@ info(_Handle) -> ?NOT_LOADED.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
 
+%% @doc A gate with so many intakes, for the first pollsets.
+-spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
+gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
+%% such socket. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
+-spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
+%% `{weir_gate, throttled, Milliseconds}' (the rate), `{weir_gate, exhausted, Reason}' (accept(2) failed), each once up to
+%% the next {@link gate_retry/1}, and `{weir_gate, recovered}' with the first connection after that.
+-spec gate_keep(gate()) -> ok.
+gate_keep(_Gate) -> ?NOT_LOADED.
+
+%% @doc Has accepting tried again.
+-spec gate_retry(gate()) -> ok.
+gate_retry(_Gate) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the acceptor of an intake: it gets `{weir_accept, Count}' for each batch of connections. Returns
+%% how many wait already, of which it is not told.
+-spec gate_attend(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_attend(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc How many connections wait in an intake.
+-spec gate_waiting(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_waiting(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of the caller.
+-spec gate_take(gate(), Intake :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+gate_take(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
+-spec gate_give(gate(), Intake :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
+gate_give(_Gate, _Intake, _Pid) -> ?NOT_LOADED.
+
+%% @doc Closes the connection that has waited longest.
+-spec gate_discard(gate(), Intake :: pos_integer()) -> ok.
+gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Closes all connections that wait.
+-spec gate_clear(gate()) -> ok.
+gate_clear(_Gate) -> ?NOT_LOADED.
+
+%% @doc Sets the limit of connections.
+-spec gate_set_max_connections(gate(), non_neg_integer() | infinity) -> ok.
+gate_set_max_connections(_Gate, _Max) -> ?NOT_LOADED.
+
+%% @doc The counts of a gate.
+-spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
+gate_info(_Gate) -> ?NOT_LOADED.
+
+%% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
+%% it was accepted for, and its pollset.
+-spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+
 %% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
 -spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
 send_now(_Handle, _Data) -> ?NOT_LOADED.
@@ -342,3 +463,57 @@ abandoned() -> ?NOT_LOADED.
 %% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
+%% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
+%% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
+%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link
+%% relay_expire/1}.
+-spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), relay_options()) ->
+    {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
+
+%% @doc Ends a relay, if it has not ended. Its owner is told.
+-spec relay_stop(relay()) -> ok.
+relay_stop(_Relay) -> ?NOT_LOADED.
+
+%% @doc Who owns a relay, where it is polled, and what it has carried.
+-spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
+relay_info(_Relay) -> ?NOT_LOADED.
+
+%% @doc Ends a relay if one of its timeouts has passed. Otherwise returns after how many milliseconds to call again;
+%% `done' if there is nothing to wait for.
+-spec relay_expire(relay()) -> pos_integer() | done.
+relay_expire(_Relay) -> ?NOT_LOADED.
+
+%% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
+-spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
+relays(_Piece) -> ?NOT_LOADED.
+
+%% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
+-spec group_new(group_settings()) -> {ok, group()} | {error, emfile}.
+group_new(_Settings) -> ?NOT_LOADED.
+
+%% @doc Deletes a group; nothing happens if it is gone.
+-spec group_delete(group()) -> ok.
+group_delete(_Group) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket a member. `closed' is the socket or the group.
+-spec group_join(group(), handle()) -> ok | {error, closed | enotconn}.
+group_join(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Ends a membership.
+-spec group_leave(group(), handle()) -> ok | {error, not_member}.
+group_leave(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
+%% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
+-spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
+    {ok, non_neg_integer()} | {error, busy | closed}.
+group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
+
+%% @doc How many members there are; none if the group is deleted.
+-spec group_size(group()) -> non_neg_integer().
+group_size(_Group) -> ?NOT_LOADED.
+
+%% @doc See {@link weir_group:info/1}.
+-spec group_info(group()) -> {ok, weir_group:info()} | {error, closed}.
+group_info(_Group) -> ?NOT_LOADED.

@@ -66,6 +66,7 @@
 -module(weir_reactor).
 
 -export([start_link/1]).
+-export([listen/2]).
 -export([connect/4]).
 -export([adopt/3]).
 -export([send/2]).
@@ -121,6 +122,13 @@
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
     weir_reactor_process:start_link(Options).
+
+%% @doc Has a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Nobody is told
+%% if that socket is closed by then.
+-spec listen(Reactor :: pid(), weir_tcp:socket()) -> ok.
+listen(Reactor, {'$inet', _Module, Handle}) ->
+    Reactor ! {'$weir_reactor', {listen, Handle}},
+    ok.
 
 %% @doc Makes a connection into a reactor, from any process or from a callback. Does not wait: `init/2' is called when the
 %% connection is made, or `handle_close/3' with `{connect, Posix}' if it is not. The options are those of

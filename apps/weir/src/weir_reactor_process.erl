@@ -556,6 +556,9 @@ message(Message, Writes, Reactor) when is_tuple(Message), tuple_size(Message) > 
 message(Message, Writes, Reactor) ->
     unexpected(Message, Writes, Reactor).
 
+request({listen, Handle}, Writes, Reactor = #reactor{pollset = Pollset}) ->
+    _ = weir_nif:reactor_listen(Pollset, Handle),
+    {Writes, Reactor};
 request({message, Handle, Message}, Writes, Reactor) ->
     info(Message, Handle, Writes, Reactor);
 request({connect, Handle, Address, Args}, Writes, Reactor = #reactor{pollset = Pollset}) ->

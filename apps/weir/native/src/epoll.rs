@@ -31,8 +31,12 @@ impl Epoll {
     /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
     /// Closing the descriptor takes it out again.
     pub fn add(&self, fd: BorrowedFd, target: Target) -> Result<()> {
-        let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events)
+        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events())
+    }
+
+    /// Has events of a descriptor name another target from now on; one follows at once if it is ready already.
+    pub fn rename(&self, fd: BorrowedFd, target: Target) -> Result<()> {
+        epoll::modify(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events())
     }
 
     /// Takes a descriptor out that stays open.
@@ -49,4 +53,8 @@ impl Epoll {
             Err(_) => &[],
         }
     }
+}
+
+fn events() -> epoll::EventFlags {
+    epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
 }

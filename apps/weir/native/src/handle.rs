@@ -5,7 +5,7 @@
 /// A slot is used again after a close, with the next generation, so that a late event, message or call for the closed
 /// socket finds that it is not meant. The number fits an immediate integer of the VM (59 bits): a message that carries
 /// it needs no heap beyond its tuple, and no reference count is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(u64);
 
 const SLOT_BITS: u32 = 24;

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use rustler::{Binary, Env};
 
-use crate::counters::add;
-use crate::held::HeldBinary;
+use crate::counters::{Tally, add};
+use crate::held::{Held, HeldBinary};
 use crate::packet::{self, Packet};
 use crate::send_queue::SendQueue;
 use crate::socket::{Ended, Output, Reason, SendWait, Socket, State, Waiter};
@@ -284,7 +284,7 @@ fn enqueue(socket: &mut Socket, header: &[u8], parts: &[impl Part], mut skip: us
         let bytes = part.bytes();
         let skipped = skip.min(bytes.len());
         skip -= skipped;
-        output.queue.push(&bytes[skipped..], || part.hold(skipped));
+        output.queue.push(&bytes[skipped..], || part.hold(skipped).map(Held::Binary));
     }
 }
 
@@ -360,6 +360,26 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Res
             result => return result,
         }
     }
+}
+
+/// One write of bytes that are nobody's queue: how many the kernel has taken.
+pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mut Tally) -> rustix::io::Result<usize> {
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::NOTCONN);
+    };
+    let bytes = &bytes[..bytes.len().min(WRITE)];
+    let n = match retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL)) {
+        Err(Errno::AGAIN) => 0,
+        result => result?,
+    };
+    tally.writes += 1;
+    tally.written_bytes += n as u64;
+    work.moved(n);
+    if n < bytes.len() {
+        tally.short_writes += 1;
+        socket.writable = false;
+    }
+    Ok(n)
 }
 
 /// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows

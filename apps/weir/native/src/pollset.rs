@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
 use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, Tally, add};
 use crate::epoll::{BATCH, Epoll};
 use crate::handle::{Handle, Target};
 use crate::reactor::Batch;
@@ -18,7 +18,7 @@ pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, reactor, table};
+use crate::{accept, atoms, connect, group, input, output, reactor, relay, table};
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -198,6 +198,8 @@ pub fn push_ready(env: Env, index: u16, target: Target) {
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
+    /// All that it has visited were relays that splice.
+    pub bulk: bool,
 }
 
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
@@ -227,10 +229,14 @@ pub fn poll_into<'a>(
     let events = pollset.epoll.take(&mut space[..limit]);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
+    let mut tally = Tally::default();
+    // Beside that of the sockets, lest a long broadcast leaves them nothing.
+    let mut groups = Work::of_groups(now);
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, work, batch),
-            Target::Relay(..) | Target::Group(_) => {}
+            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+            Target::Group(handle) => group::serve(env, index, handle, &mut groups, &mut tally),
         }
     }
     for event in events {
@@ -241,17 +247,20 @@ pub fn poll_into<'a>(
                     visit(env, &mut socket, work, batch);
                 }
             }
-            Some(Target::Relay(..) | Target::Group(_)) | None => {}
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
+            Some(Target::Group(_)) | None => {}
         }
     }
+    tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
-    Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
 }
 
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
 fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
     if let Some(mut socket) = table::find(handle)
-        && socket.queued
+        // A gate that opens again has its listening sockets visited without their lock.
+        && (socket.queued || socket.state == State::Listening)
         && socket.pollset == index
     {
         socket.queued = false;
@@ -328,6 +337,9 @@ fn watch(env: Env, pollset: &Pollset) -> bool {
 
 impl Encoder for Polled {
     fn encode<'a>(&self, env: Env<'a>) -> rustler::Term<'a> {
-        (self.events, self.round_ns).encode(env)
+        match self.bulk {
+            true => (atoms::bulk(), self.round_ns).encode(env),
+            false => (self.events, self.round_ns).encode(env),
+        }
     }
 }

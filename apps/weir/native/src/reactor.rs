@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
+use crate::accept::ForReactor;
 use crate::handle::Handle;
 use crate::input::Next;
 use crate::output::Flat;
@@ -271,8 +272,9 @@ pub fn accept_all(env: Env, listener: &mut Socket, work: &mut Work, batch: &mut 
         }
         work.visited();
         match accept::take_for_reactor(env, listener) {
-            Ok(Some(handle)) => batch.news(atoms::accepted(), handle),
-            Ok(None) => {}
+            Ok(ForReactor::Connection(handle)) => batch.news(atoms::accepted(), handle),
+            Ok(ForReactor::TurnedAway) => {}
+            Ok(ForReactor::Nothing) => return,
             Err(errno) => {
                 // The connection stays in the backlog, without another edge: the reactor asks again after a while.
                 return batch.end(atoms::exhausted(), listener.handle(), errno::atom(env, errno));

@@ -2,21 +2,24 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
+use crate::gate::{Gate, Ticket};
+use crate::group::Membership;
 use crate::handle::{Handle, Target};
-use crate::held::HeldBinary;
+use crate::held::Held;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
 use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
 use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
-use crate::{atoms, errno, message, pollset, sockopt, table};
+use crate::{atoms, errno, group, message, pollset, sockopt, table};
 
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +179,7 @@ pub enum SendWait {
 
 /// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
 pub struct Output {
-    pub queue: SendQueue<HeldBinary>,
+    pub queue: SendQueue<Held>,
     pub waiting: Vec<(Waiter, SendWait)>,
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
@@ -198,6 +201,8 @@ pub struct Listener {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
+    /// Connections go through this gate, to one of its intakes; or else to the reactor.
+    pub gate: Option<(Arc<Gate>, Option<usize>)>,
     /// The reactor that takes the connections on its own pollset.
     pub reactor: Option<LocalPid>,
 }
@@ -265,12 +270,26 @@ pub struct Socket {
     pub output: Option<Box<Output>>,
     /// Who asked to be told when the kernel takes output again.
     pub writability: Option<Box<LocalPid>>,
+    pub groups: Option<Box<Vec<Membership>>>,
     pub statistics: Statistics,
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The place that the connection has at the gate through which it came.
+    pub ticket: Option<Ticket>,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
+}
+
+/// What a socket has given away.
+pub struct Surrendered {
+    pub fd: OwnedFd,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub borrowed: bool,
+    /// What was read and not taken by anybody.
+    pub input: InputBuffer,
+    /// What the kernel has not taken yet.
+    pub queued: SendQueue<Held>,
 }
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
@@ -314,6 +333,8 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
+            groups: None,
+            ticket: None,
             netns: None,
             statistics: Statistics::default(),
         }
@@ -348,13 +369,7 @@ impl Socket {
         self.handle()
     }
 
-    fn occupy(
-        &mut self,
-        fd: OwnedFd,
-        state: State,
-        (module, pollset, options): (Atom, u16, Options),
-        owner: LocalPid,
-    ) {
+    fn occupy(&mut self, fd: OwnedFd, state: State, (module, pollset, options): (Atom, u16, Options), owner: LocalPid) {
         self.state = state;
         self.pollset = pollset;
         self.module = Some(module);
@@ -468,12 +483,80 @@ impl Socket {
         from.moved_out.fetch_add(1, Relaxed);
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
-        self.pollset = target;
+        let from_pollset = std::mem::replace(&mut self.pollset, target);
+        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+            gate.listening_moved(self.handle(), target);
+        }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
+        if self.groups.is_some() {
+            group::moved(env, self, from_pollset);
+        }
         // Registration reports anew whatever is ready.
         if was_registered { self.register() } else { Ok(()) }
+    }
+
+    /// Whether the socket can become one side of a relay of `pid`; the reason if not.
+    pub fn can_surrender(&self, pid: LocalPid) -> Result<(), Reason> {
+        if self.lingering {
+            return Err(atoms::closed());
+        }
+        if self.owner != Some(pid) {
+            return Err(atoms::not_owner());
+        }
+        if self.state != State::Connected || self.fd.is_none() {
+            return Err(atoms::enotconn());
+        }
+        match &self.output {
+            Some(output) if output.closing => Err(atoms::closed()),
+            Some(output) if output.transfer.is_some() => Err(atoms::ebusy()),
+            Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
+    pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
+        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
+        let epoll = pollset::epoll(pollset);
+        match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), target),
+            false => epoll.add(fd.as_fd(), target),
+        }
+    }
+
+    /// Undoes [`lend`](Self::lend).
+    pub fn take_back(&self, pollset: u16) {
+        let Some(fd) = &self.fd else { return };
+        let epoll = pollset::epoll(pollset);
+        // What was registered can be renamed and taken out.
+        let _ = match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
+            false => epoll.delete(fd.as_fd()),
+        };
+    }
+
+    /// Gives the descriptor away that was lent to `pollset`, with what has been read and what is queued, and closes the
+    /// socket to everybody. Nothing is given where there is no descriptor.
+    pub fn surrender(&mut self, env: Env, pollset: u16) -> Option<Surrendered> {
+        let fd = self.fd.take()?;
+        if std::mem::replace(&mut self.registered, false) && self.pollset != pollset {
+            let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+        }
+        if self.options.linger != Linger::Off {
+            // It is for a close by the user, and would have one of ours wait, or throw away what the kernel has.
+            let off = libc::linger { l_onoff: 0, l_linger: 0 };
+            let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+        }
+        let input = self.input.take().map_or_else(InputBuffer::default, |input| *input);
+        let queued = match &mut self.output {
+            Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
+            None => SendQueue::new(),
+        };
+        let borrowed = self.prebound;
+        self.release(env);
+        Some(Surrendered { fd, borrowed, input, queued })
     }
 
     /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
@@ -527,6 +610,7 @@ impl Socket {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.lingering = true;
         self.owner = None;
         self.input = None;
@@ -617,7 +701,7 @@ impl Socket {
                 self.release(env);
             }
         } else if self.options.exit_on_close {
-            self.close_descriptor();
+            self.close_descriptor(env);
         }
         reason
     }
@@ -646,13 +730,13 @@ impl Socket {
             if self.options.exit_on_close {
                 self.release(env);
             } else {
-                self.close_descriptor();
+                self.close_descriptor(env);
             }
         } else {
             if let Some(receiver) = self.receiver.take() {
                 self.answer(env, receiver.waiter, (atoms::error(), reason));
             }
-            self.close_descriptor();
+            self.close_descriptor(env);
             self.late_send_error |= !somebody_sends;
             self.late_recv_error = true;
             self.late_econnreset = show;
@@ -685,7 +769,8 @@ impl Socket {
     }
 
     /// Closes the descriptor and keeps the socket, for the owner to close.
-    pub fn close_descriptor(&mut self) {
+    pub fn close_descriptor(&mut self, env: Env) {
+        group::leave_all(env, self);
         self.state = State::Closed;
         self.close_fd();
         self.input = None;
@@ -735,13 +820,22 @@ impl Socket {
         if let Some(connector) = self.connector.take() {
             self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        for acceptor in self.listener.take().into_iter().flat_map(|listener| listener.acceptors) {
-            self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+        if let Some(listener) = self.listener.take() {
+            for acceptor in listener.acceptors {
+                self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+            }
+            if let Some((gate, _)) = listener.gate {
+                gate.remove_listening(self.handle());
+            }
         }
         self.fail_senders(env, atoms::closed());
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.end(env);
+        }
         table::vacate(self);
     }
 }

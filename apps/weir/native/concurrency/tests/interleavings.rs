@@ -303,3 +303,53 @@ fn a_socket_that_moves_is_visited_at_its_new_pollset() {
         assert_eq!((socket.is_queued(), socket.visits), (false, before + 1));
     });
 }
+
+#[test]
+fn two_who_join_the_same_sockets_do_not_wait_for_each_other() {
+    model(|| {
+        let table = table();
+        let pair: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
+        let joiners: Vec<_> = [(pair[0], pair[1]), (pair[1], pair[0])]
+            .into_iter()
+            .map(|(one, other)| {
+                let table = table.clone();
+                thread::spawn(move || match table.lookup_both(one, other) {
+                    (Lookup::Open(mut one), Lookup::Open(mut other)) => {
+                        table.vacate(&mut one);
+                        table.vacate(&mut other);
+                        true
+                    }
+                    (Lookup::Gone, Lookup::Gone) => false,
+                    _ => panic!("one of two that go together"),
+                })
+            })
+            .collect();
+        let joined: Vec<bool> = joiners.into_iter().map(|joiner| joiner.join().expect("no panic")).collect();
+        assert_eq!(joined.iter().filter(|&&joined| joined).count(), 1);
+    });
+}
+
+#[test]
+fn two_are_joined_while_one_closes_and_its_slot_is_used_again() {
+    model(|| {
+        let table = table();
+        let pair: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
+        let (one, other) = (pair[0], pair[1]);
+        let closer = {
+            let table = table.clone();
+            thread::spawn(move || {
+                close(&table, other);
+                open(&table)
+            })
+        };
+        match table.lookup_both(other, one) {
+            (Lookup::Open(mut other), Lookup::Open(mut one)) => {
+                table.vacate(&mut other);
+                table.vacate(&mut one);
+            }
+            (Lookup::Gone, Lookup::Open(_)) => {}
+            _ => panic!("the first was open, the second was"),
+        }
+        closer.join().expect("no panic").expect("room");
+    });
+}

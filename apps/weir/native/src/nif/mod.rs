@@ -13,11 +13,14 @@ macro_rules! socket {
     };
 }
 
+mod group;
 mod inspection;
+mod listener;
 mod opening;
 mod ownership;
 mod pollsets;
 mod reactor;
+mod relay;
 mod sendfile;
 mod traffic;
 
@@ -30,12 +33,6 @@ use crate::handle::Handle;
 use crate::socket::{Reason, Socket};
 use crate::table::Lookup;
 use crate::{atoms, errno, pollset, table};
-
-impl<'a> Decoder<'a> for Handle {
-    fn decode(term: Term<'a>) -> NifResult<Handle> {
-        Handle::from_raw(term.decode()?).ok_or(Error::BadArg)
-    }
-}
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);

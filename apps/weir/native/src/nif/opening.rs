@@ -75,6 +75,12 @@ fn listen<'a>(env: Env<'a>, handle: Handle, backlog: i32) -> NifResult<Term<'a>>
     Ok(plain(env, accept::listen(&mut socket, backlog)))
 }
 
+#[rustler::nif]
+fn duplicate<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::closed());
+    Ok(done(env, accept::duplicate(env, &socket, index.0).map(Handle::raw)))
+}
+
 #[rustler::nif(name = "connect")]
 fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
     let address = address::decode(address)?;

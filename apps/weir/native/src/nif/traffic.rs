@@ -181,7 +181,7 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
     }
     if when == atoms::descriptor() {
         socket.fail_senders(env, atoms::closed());
-        socket.close_descriptor();
+        socket.close_descriptor(env);
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
     } else if when == atoms::background() {
