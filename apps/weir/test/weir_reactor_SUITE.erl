@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, keep/1, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1,
-    recv_all/1, recv_exactly/2, socket_pair/2]).
+    recv_exactly/2, socket_pair/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 20000).
@@ -107,11 +107,6 @@ groups() ->
     ].
 
 %% A pollset once made is kept, with its descriptor: as many as a case needs are made before anything is counted.
-%% All that comes until the peer closes.
-all_of(Socket) ->
-    {Bytes, closed} = recv_all(Socket),
-    Bytes.
-
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir),
     Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe})) || _ <- lists:seq(1, 4)],
@@ -172,6 +167,11 @@ told(Kind, Socket) ->
         {Kind, Socket, What} -> What
     after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
     end.
+
+%% What comes before the end, whatever that is.
+recv_all(Socket) ->
+    {Bytes, _Reason} = weir_test_peer:recv_all(Socket),
+    Bytes.
 
 exchange(Peer, Bytes) ->
     ok = gen_tcp:send(Peer, Bytes),
@@ -257,18 +257,16 @@ every_form_of_iodata_is_sent(_Config) ->
         <<"binary">>, [<<"a">>, <<"b">>], "string", [[1, [2]], <<"nested">> | <<"improper">>], <<>>, [], [[], <<>>],
         [Large, Large], [Large | Large], lists:duplicate(200, <<"many">>), binary:part(Large, 17, 60000)
     ],
-    {Reactor, Port} = start(#{data => fun
-        (_Socket, <<N>>, State) -> {send, lists:nth(N, Forms), State};
-        (_Socket, Numbers, State) -> {send, [lists:nth(N, Forms) || <<N>> <= Numbers], State}
-    end}),
+    {Reactor, Port} = start(#{data => fun(_Socket, <<N>>, State) -> {send, lists:nth(N, Forms), State} end}, [{packet, raw},
+        {buffer, 1}]),
     Peer = connect_raw(Port),
     lists:foreach(fun(N) ->
         ok = gen_tcp:send(Peer, <<N>>),
-        %% What is empty is seen by what comes next.
-        case iolist_to_binary(lists:nth(N, Forms)) of
-            <<>> -> ok;
-            Expected -> ?assertEqual({N, Expected}, {N, recv_exactly(Peer, byte_size(Expected))})
-        end
+        Expected = iolist_to_binary(lists:nth(N, Forms)),
+        %% What is nothing is followed by something.
+        ok = gen_tcp:send(Peer, <<1>>),
+        Both = <<Expected/binary, "binary">>,
+        ?assertEqual({N, Both}, {N, recv_exactly(Peer, byte_size(Both))})
     end, lists:seq(1, length(Forms))),
     stop(Reactor).
 
@@ -328,7 +326,7 @@ a_request_with_the_end_behind_it_is_answered(_Config) ->
         Peer = connect_raw(Port),
         ok = gen_tcp:send(Peer, "request"),
         ok = gen_tcp:shutdown(Peer, write),
-        ?assertEqual(<<"request">>, all_of(Peer)),
+        ?assertEqual(<<"request">>, recv_all(Peer)),
         ?assertEqual(closed, element(3, told(closed)))
     end, lists:seq(1, 50)),
     stop(Reactor).
@@ -345,7 +343,7 @@ close_sends_what_was_sent_before(_Config) ->
     First = recv_exactly(Peer, 1),
     ok = weir_reactor:send(Socket, close),
     ?assertEqual(normal, told(terminated, Socket)),
-    ?assert(Bytes =:= <<First/binary, (all_of(Peer))/binary>>),
+    ?assert(Bytes =:= <<First/binary, (recv_all(Peer))/binary>>),
     stop(Reactor).
 
 close_with_the_last_words(_Config) ->
@@ -354,7 +352,7 @@ close_with_the_last_words(_Config) ->
     Peer = connect_raw(Port),
     {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, "go"),
-    ?assert(<<"bye ", Bytes/binary>> =:= all_of(Peer)),
+    ?assert(<<"bye ", Bytes/binary>> =:= recv_all(Peer)),
     ?assertEqual(normal, told(terminated, Socket)),
     stop(Reactor).
 
@@ -362,7 +360,7 @@ init_may_close(_Config) ->
     {Reactor, Port} = start(#{init => fun(_Socket, State) -> {close, <<"no">>, State} end}),
     Peer = connect_raw(Port),
     {init, Socket} = told(init),
-    ?assertEqual(<<"no">>, all_of(Peer)),
+    ?assertEqual(<<"no">>, recv_all(Peer)),
     ?assertEqual(normal, told(terminated, Socket)),
     stop(Reactor).
 
@@ -374,7 +372,7 @@ gen_tcp_close_is_told(_Config) ->
     Peer = connect_raw(Port),
     {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, "go"),
-    ?assertEqual(<<"last">>, all_of(Peer)),
+    ?assertEqual(<<"last">>, recv_all(Peer)),
     ?assertEqual(closed, told(closed, Socket)),
     stop(Reactor).
 
@@ -405,7 +403,7 @@ a_callback_that_raises_closes_its_own_connection(_Config) ->
     exchange(Bad, "before"),
     Reports = reports(fun() ->
         ok = gen_tcp:send(Bad, "raise"),
-        ?assertEqual(<<>>, all_of(Bad)),
+        ?assertEqual(<<>>, recv_all(Bad)),
         {terminated, _, {error, {error, on_purpose, _}}} = told(terminated)
     end),
     ?assertMatch([_], [Report || Report <- Reports, string:find(Report, "on_purpose") =/= nomatch]),
@@ -417,7 +415,7 @@ a_bad_result_closes_its_own_connection(_Config) ->
     Peer = connect_raw(Port),
     Reports = reports(fun() ->
         ok = gen_tcp:send(Peer, "go"),
-        ?assertEqual(<<>>, all_of(Peer)),
+        ?assertEqual(<<>>, recv_all(Peer)),
         {terminated, _, {error, {error, {bad_return_value, nonsense}, _}}} = told(terminated)
     end),
     ?assertMatch([_], [Report || Report <- Reports, string:find(Report, "nonsense") =/= nomatch]),
@@ -471,7 +469,7 @@ handoff_keeps_all_bytes_in_order(_Config) ->
     Socket = handed_off(),
     ?assertEqual({handoff, Self}, told(terminated, Socket)),
     ?assertEqual({error, not_reactor}, weir_reactor:send(Socket, late)),
-    ?assert(Bytes =:= all_of(Socket)),
+    ?assert(Bytes =:= recv_all(Socket)),
     ok = await(Sender),
     ok = gen_tcp:close(Socket),
     stop(Reactor).
@@ -534,7 +532,7 @@ handoff_to_a_dead_process_closes(_Config) ->
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {handoff, pid(Dead), State} end}),
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, "go"),
-    ?assertEqual(<<>>, all_of(Peer)),
+    ?assertEqual(<<>>, recv_all(Peer)),
     {terminated, _, {error, _}} = told(terminated),
     stop(Reactor).
 
@@ -599,7 +597,7 @@ a_long_callback_is_named(_Config) ->
 %%% Flow.
 
 a_slow_reader_is_not_read(_Config) ->
-    Bytes = binary:copy(<<"x">>, 16384),
+    Bytes = binary:copy(<<"x">>, 65536),
     {Reactor, Port} = start(#{data => fun(Socket, Data, State = #{tell := Pid}) ->
         Pid ! {data, Socket, Data},
         {send, Bytes, State}
@@ -619,7 +617,7 @@ a_slow_reader_is_not_read(_Config) ->
     Read = length([1 || {data, _, _} <- element(2, process_info(self(), messages))]),
     ?assert(Read < N),
     ok = await(Sender),
-    _ = recv_exactly(Peer, N * (16384 + 4)),
+    _ = recv_exactly(Peer, N * 65540),
     ?assertEqual({writable, Socket}, told(writable)),
     ?assertEqual(N, length([told(data) || _ <- lists:seq(1, N)])),
     stop(Reactor).
@@ -631,7 +629,7 @@ a_reader_that_never_reads_is_closed(_Config) ->
     Peer = connect_raw(Port),
     {init, Socket} = told(init),
     ?assertEqual(send_queue_full, told(closed, Socket)),
-    _ = catch all_of(Peer),
+    _ = catch recv_all(Peer),
     stop(Reactor).
 
 writable_is_told(_Config) ->
@@ -737,7 +735,7 @@ adopt_takes_what_is_unread(Config) ->
     ?assertEqual(<<"read">>, recv_exactly(Peer, 4)),
     exchange(Peer, "more"),
     stop(Reactor),
-    ?assertEqual(<<>>, all_of(Peer)).
+    ?assertEqual(<<>>, recv_all(Peer)).
 
 %%% The process.
 
@@ -747,7 +745,7 @@ shutdown_terminates_each_connection(_Config) ->
     [told(init) || _ <- Peers],
     exit(Reactor, shutdown),
     ?assertEqual(lists:duplicate(20, shutdown), [element(3, told(terminated)) || _ <- Peers]),
-    [?assertEqual(<<>>, all_of(Peer)) || Peer <- Peers].
+    [?assertEqual(<<>>, recv_all(Peer)) || Peer <- Peers].
 
 the_end_of_the_parent_is_the_end(_Config) ->
     Self = self(),
@@ -759,7 +757,7 @@ the_end_of_the_parent_is_the_end(_Config) ->
     {init, Socket} = told(init),
     kill(Parent),
     ?assertEqual(killed, told(terminated, Socket)),
-    ?assertEqual(<<>>, all_of(Peer)).
+    ?assertEqual(<<>>, recv_all(Peer)).
 
 sys_looks_at_the_states(_Config) ->
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State = #{answer := Answer}) -> {send, Answer, State} end,
@@ -807,7 +805,7 @@ killed_reactor_closes_its_connections(_Config) ->
     Peers = [connect_raw(Port) || _ <- lists:seq(1, 300)],
     [exchange(Peer, "there") || Peer <- Peers],
     kill_reactor(Reactor),
-    [?assertEqual(<<>>, all_of(Peer)) || Peer <- Peers],
+    [?assertEqual(<<>>, recv_all(Peer)) || Peer <- Peers],
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 killed_reactor_leaves_the_backlog(_Config) ->
@@ -828,7 +826,6 @@ killed_while_data_flies(_Config) ->
     Chatter = fun Chatter(Peer) ->
         case gen_tcp:send(Peer, binary:copy(<<"x">>, 10000)) of
             ok ->
-                %% All of it, lest both sides wait for each other with full buffers.
                 _ = gen_tcp:recv(Peer, 10000, ?PATIENCE),
                 Chatter(Peer);
             {error, _} ->
@@ -879,11 +876,16 @@ storm_of_resets(_Config) ->
     stop(Reactor).
 
 no_descriptors_left(_Config) ->
-    weir_test_peer:on_node(?MODULE, exhaust_descriptors, "ulimit -n 200;", []).
+    Node = weir_test_peer:start_node("ulimit -n 200;", []),
+    try
+        _ = peer:call(Node, ?MODULE, init_per_suite, [[]]),
+        ok = peer:call(Node, weir_test_peer, run_case, [?MODULE, exhaust_descriptors], 60000)
+    after
+        peer:stop(Node)
+    end.
 
 exhaust_descriptors(_Config) ->
     process_flag(trap_exit, true),
-    init_per_suite([]),
     {Reactor, Port} = start(#{}),
     Early = connect_raw(Port),
     exchange(Early, "early"),

@@ -113,10 +113,14 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
     // A send onto an empty queue does not wait, however large it is; the inet driver's does not either.
     if socket.reactor {
-        // Nobody waits for a reactor's socket: what bounds the queue is its limit.
+        // Nobody waits for a reactor's socket: what bounds the queue is its limit, and that requests are not read any
+        // more. The replies to those that were read before that are taken.
         if waiting && queued > pollset::max_send_queue(socket.pollset) {
-            socket.end(env, Ended::SendQueueFull);
-            return Sent::Failed(atoms::closed());
+            if socket.throttled {
+                socket.end(env, Ended::SendQueueFull);
+                return Sent::Failed(atoms::closed());
+            }
+            socket.enqueue(env);
         }
         return Sent::Done;
     }
