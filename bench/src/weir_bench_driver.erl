@@ -10,7 +10,7 @@
 %% @doc Measures a server. `Backend' is the port that the driver, too, serves at as the backend of a proxy.
 -spec measure(
     weir_bench_scenarios:run(), weir_bench_server:server(), weir_bench_machine:cores(), Backend :: inet:port_number()
-) -> {ok, weir_bench_json:value()} | {error, binary()}.
+) -> {ok, weir_load_json:value()} | {error, binary()}.
 measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin}, Backend) ->
     Program = weir_bench_program:start(Pin ++ command(Run, Server, Backend), []),
     case weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN) of
@@ -42,11 +42,11 @@ at_a_time(_) -> "--connections".
 milliseconds(Time) -> integer_to_list(Time) ++ "ms".
 
 %% @doc The report among the lines that the driver printed: the last that is a JSON object.
--spec report([binary()]) -> {ok, weir_bench_json:value()} | {error, binary()}.
+-spec report([binary()]) -> {ok, weir_load_json:value()} | {error, binary()}.
 report(Output) ->
     case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
         [Line | _] ->
-            case weir_bench_json:decode(Line) of
+            case weir_load_json:decode(Line) of
                 {ok, _} = Report -> Report;
                 {error, {not_json, Position}} ->
                     {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}

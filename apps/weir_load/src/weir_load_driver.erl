@@ -35,7 +35,7 @@
     %% Whose turn it is, of connections that take turns; or the last number, where each arrival has its own.
     turn = 0 :: non_neg_integer(),
     ring = {} :: tuple(),
-    last_answer = 0 :: integer()
+    last_answer = none :: none | integer()
 }).
 
 -define(SECOND, 1_000_000_000).

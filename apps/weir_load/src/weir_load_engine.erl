@@ -6,7 +6,7 @@
 %%     {opened, Pid, Open, LastError}      all its connections have been tried
 %%     {sample, Pid, Second, Packed}       what it has measured until the end of that second of the window, once for each
 %%                                         second, in order; those before the window are negative
-%%     {finished, Pid, LastAnswer}         with the monotonic nanosecond of its last answer that counts
+%%     {finished, Pid, LastAnswer}         with the monotonic nanosecond of its last answer, or `none'
 %%
 %% A driver that has said `opened' waits for {@link go/2}. {@link stop/1} ends it at once, with what it has measured.
 -module(weir_load_engine).
@@ -41,7 +41,7 @@
 -type event() ::
     {opened, pid(), non_neg_integer(), none | weir_load_scenario:error()}
     | {sample, pid(), integer(), weir_load_sample:packed()}
-    | {finished, pid(), integer()}.
+    | {finished, pid(), LastAnswer :: none | integer()}.
 
 %% Starts a driver that is linked to its run.
 -callback start_link(share()) -> {ok, pid()}.

@@ -35,7 +35,8 @@
     seconds := [weir_load_second:second()],
     %% Arrivals that the schedule made due in the window.
     offered := none | non_neg_integer(),
-    %% Nanoseconds until the end of the window, or the last answer that counts.
+    %% Nanoseconds of the window, and until the last answer if that came after it.
+    window := pos_integer(),
     elapsed := pos_integer(),
     interrupted := boolean()
 }.
@@ -55,7 +56,7 @@
     seconds = [] :: [weir_load_second:second()],
     observer :: none | weir_load_observer:observer(),
     observed = #{} :: #{integer() => weir_load_observer:observation()},
-    last_answer = 0 :: integer(),
+    last_answer :: integer(),
     interrupted = false :: false | {true, At :: integer()}
 }).
 
@@ -191,7 +192,8 @@ load(#{warmup := Warmup, duration := Duration} = Plan, Drivers, Observer, Show) 
         start = Start,
         from = From,
         to = To,
-        observer = Observer
+        observer = Observer,
+        last_answer = From
     },
     observe_at(0, Run),
     measure(Run).
@@ -211,7 +213,11 @@ measure(#run{drivers = Drivers, open = Open, last_answer = LastAnswer} = Run) ->
             Sum = weir_load_sample:merge(Packed, sum_of(Second, Open)),
             measure(tell(Run#run{drivers = Drivers#{Driver => Second}, open = Open#{Second => Sum}}));
         {finished, Driver, Last} ->
-            measure(tell(Run#run{drivers = maps:remove(Driver, Drivers), last_answer = max(Last, LastAnswer)}));
+            Left = tell(Run#run{drivers = maps:remove(Driver, Drivers)}),
+            case Last of
+                none -> measure(Left);
+                _ -> measure(Left#run{last_answer = max(Last, LastAnswer)})
+            end;
         {observe, Second} ->
             measure(observe(Second, Run));
         stop ->
@@ -287,6 +293,7 @@ outcome(#run{from = From, to = To, last_answer = LastAnswer, interrupted = Inter
         total => Run#run.total,
         seconds => lists:reverse(Run#run.seconds),
         offered => offered(From, End, Run),
+        window => End - From,
         elapsed => max(End, LastAnswer) - From,
         interrupted => IsInterrupted
     }.
