@@ -61,6 +61,7 @@
     in_flight = queue:new() :: queue:queue(#request{}),
     waiting_length = 0 :: non_neg_integer(),
     in_flight_length = 0 :: non_neg_integer(),
+    %% Since it stands.
     sent = 0 :: non_neg_integer()
 }).
 -opaque connection() :: #connection{}.
@@ -85,10 +86,10 @@ opened(Now, Connection, #{scenario := Scenario, config := Config} = Profile, Sam
     Timed = time_if(Counted, connect, Now - Begun, count_if(Counted, connected, 1, Sample)),
     case Scenario:connect(Number, Config) of
         {ok, State} ->
-            pump(Now, Connection#connection{scenario = {open, State}}, Profile, Timed, []);
+            pump(Now, Connection#connection{scenario = {open, State}, sent = 0}, Profile, Timed, []);
         {send, Bytes, State} ->
             Sent = count_bytes(bytes_sent, Bytes, Now, Profile, Timed),
-            pump(Now, Connection#connection{scenario = {open, State}}, Profile, Sent, [{send, Bytes}])
+            pump(Now, Connection#connection{scenario = {open, State}, sent = 0}, Profile, Sent, [{send, Bytes}])
     end.
 
 %% @doc It could not be opened. Where each request has a connection of its own, the request has failed.

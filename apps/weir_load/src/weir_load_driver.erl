@@ -148,10 +148,12 @@ message({tcp_error, Socket, Reason}, Driver) ->
     lost(Socket, error_kind(Reason), Driver);
 message({dialed, Number, Began, Outcome}, Driver) ->
     dialed(Number, Began, Outcome, Driver);
-message({dial, Number}, #driver{phase = Phase} = Driver) when Phase =/= draining ->
-    dial(Number, Driver);
-message({dial, _Number}, Driver) ->
-    Driver;
+message({dial, Number}, #driver{connections = Connections} = Driver) ->
+    {none, Connection} = maps:get(Number, Connections),
+    case is_wanted(Connection, Driver) of
+        true -> dial(Number, Driver);
+        false -> Driver
+    end;
 message({start_another, Number}, #driver{phase = running} = Driver) ->
     start_another(Number, Driver);
 message({start_another, _Number}, Driver) ->
@@ -206,6 +208,8 @@ connect(#{address := Address, port := Port, backend := Backend}, Number, Timeout
         binary,
         {active, false},
         {nodelay, true},
+        %% Otherwise a reset looks like a close.
+        {show_econnreset, true},
         {send_timeout, Timeout div ?MILLISECOND},
         {send_timeout_close, true}
     ],
@@ -370,21 +374,25 @@ hang_up(How, Number, Socket, Connection, #driver{profile = Profile, numbers = Nu
 
 %% A connection is opened anew; or, where each request has its own, it is forgotten, and a closed loop begins another.
 again(How, Number, Connection, #driver{profile = #{arrivals := connection}, connections = Connections} = Driver) ->
-    Forgotten = (store(Number, none, Connection, Driver)),
+    Forgotten = store(Number, none, Connection, Driver),
     #driver{pending = Pending} = Forgotten,
     Left = Pending - weir_load_connection:pending(Connection),
     another(How, Forgotten#driver{connections = maps:remove(Number, Connections), pending = Left});
 again(How, Number, Connection, Driver) ->
     Stored = store(Number, none, Connection, Driver),
-    case Driver of
-        #driver{phase = Phase} when Phase =:= draining; Phase =:= over ->
-            Stored;
-        #driver{} when How =:= close ->
+    case is_wanted(Connection, Driver) of
+        true when How =:= close ->
             dial(Number, Stored);
-        #driver{} ->
+        true ->
             _ = erlang:send_after(?REST, self(), {dial, Number}),
+            Stored;
+        false ->
             Stored
     end.
+
+%% After the window only what still waits needs a connection.
+is_wanted(Connection, #driver{phase = draining}) -> weir_load_connection:pending(Connection) > 0;
+is_wanted(_Connection, _Driver) -> true.
 
 another(How, #driver{share = #{loop := closed}, phase = running, profile = #{window := {_, To}}} = Driver) ->
     case now_ns() < To of

@@ -257,9 +257,11 @@ tell(#run{drivers = Drivers, open = Open, show = Show} = Run) ->
             {Sum, Rest} = maps:take(First, Open),
             %% Before the sum becomes part of the total.
             Seconds =
-                case First >= 0 of
-                    true ->
-                        Second = second(First, Sum, Run),
+                case First >= 0 andalso second(First, Sum, Run) of
+                    #{answered := 0, pushed := 0, error_count := 0} when First * ?SECOND >= Run#run.to - Run#run.from ->
+                        %% After the window, where nothing was left to come.
+                        Run#run.seconds;
+                    #{} = Second ->
                         Show({second, Second}),
                         [Second | Run#run.seconds];
                     false ->

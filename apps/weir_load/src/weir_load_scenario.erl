@@ -63,7 +63,7 @@
 %% Connections are numbered from 1, for good: one that is opened anew keeps its number.
 -callback connect(Number :: pos_integer(), config()) -> {ok, connection()} | {send, iodata(), connection()}.
 
-%% Requests of a connection are numbered from 1.
+%% Requests are numbered from 1 since the connection stands.
 -callback request(Number :: pos_integer(), connection()) -> {ok, iodata(), connection()}.
 
 %% Bytes come as they come, cut anywhere. An error ends the connection and fails all requests that wait for an answer.
