@@ -43,8 +43,9 @@
     segments :: [#placed{}],
     %% The integral at the next arrival.
     integral :: float(),
+    %% How many are to come; random ones, in this segment.
     left :: non_neg_integer(),
-    source :: {even, Step :: float()} | {poisson, rand:state(), Whole :: float()}
+    source :: {even, Step :: float()} | {poisson, rand:state(), Number :: pos_integer(), Of :: pos_integer()}
 }).
 -opaque arrivals() :: #arrivals{}.
 
@@ -99,19 +100,33 @@ placed_at(#schedule{segments = Segments}, Time) ->
 first(#schedule{segments = Segments, pattern = even} = Schedule, Number, Of) ->
     Left = share(count(Schedule), Number, Of),
     #arrivals{segments = Segments, integral = Number - 0.5, left = Left, source = {even, float(Of)}};
-first(#schedule{segments = Segments, pattern = {poisson, Seed}, integral = Whole} = Schedule, Number, Of) ->
-    Left = share(count(Schedule), Number, Of),
+first(#schedule{segments = Segments, pattern = {poisson, Seed}}, Number, Of) ->
     Random = rand:seed_s(exsss, {Seed, Number, Of}),
-    step(#arrivals{segments = Segments, integral = 0.0, left = Left, source = {poisson, Random, Whole}}).
+    enter(#arrivals{segments = Segments, integral = 0.0, left = 0, source = {poisson, Random, Number, Of}}).
+
+%% Random arrivals have a number for each segment.
+enter(#arrivals{segments = []} = Arrivals) ->
+    Arrivals;
+enter(#arrivals{segments = [Placed | _], source = {poisson, _, Number, Of}} = Arrivals) ->
+    #placed{before = Before} = Placed,
+    Count = round(whole(Placed)) - round(Before),
+    step(Arrivals#arrivals{integral = Before, left = share(Count, Number, Of)}).
+
+whole(#placed{segment = Segment, before = Before}) ->
+    Before + integral(Segment, segment_duration(Segment)).
 
 share(Count, Number, Of) ->
     (Count + Of - Number) div Of.
 
 %% @doc When the next is due, in nanoseconds from the beginning, and those after it.
 -spec next(arrivals()) -> {Due :: non_neg_integer(), arrivals()} | done.
+next(#arrivals{left = 0, segments = [_ | [_ | _] = Rest], source = {poisson, _, _, _}} = Arrivals) ->
+    next(enter(Arrivals#arrivals{segments = Rest}));
 next(#arrivals{left = 0}) ->
     done;
-next(#arrivals{segments = [_, #placed{before = Before} | _] = [_ | Rest], integral = Integral} = Arrivals) when
+next(
+    #arrivals{segments = [_, #placed{before = Before} | _] = [_ | Rest], integral = Integral, source = {even, _}} = Arrivals
+) when
     Integral >= Before
 ->
     next(Arrivals#arrivals{segments = Rest});
@@ -124,12 +139,13 @@ step(#arrivals{integral = Integral, source = {even, Step}} = Arrivals) ->
     Arrivals#arrivals{integral = Integral + Step};
 step(#arrivals{left = 0} = Arrivals) ->
     Arrivals;
-step(#arrivals{integral = Integral, left = Left, source = {poisson, Random, Whole}} = Arrivals) ->
+step(#arrivals{segments = [Placed | _], integral = Integral, left = Left, source = Source} = Arrivals) ->
+    {poisson, Random, Number, Of} = Source,
     %% Given their number, the arrivals of a Poisson process are that many uniform draws in order. The smallest of n
     %% draws from what is left of the whole is found without the others.
     {Uniform, Later} = rand:uniform_s(Random),
-    Step = (Whole - Integral) * (1.0 - math:pow(1.0 - Uniform, 1 / Left)),
-    Arrivals#arrivals{integral = Integral + Step, source = {poisson, Later, Whole}}.
+    Step = (whole(Placed) - Integral) * (1.0 - math:pow(1.0 - Uniform, 1 / Left)),
+    Arrivals#arrivals{integral = Integral + Step, source = {poisson, Later, Number, Of}}.
 
 %% Arrivals in the first so many nanoseconds of a segment.
 integral({constant, Rate, _}, Time) ->

@@ -86,6 +86,12 @@ random_arrivals_follow_the_rate_test() ->
     Half = length([D || D <- Due, D < 2 * ?S]),
     ?assert(abs(Half - 5_000) < 300).
 
+random_arrivals_are_exact_in_each_segment_test() ->
+    Schedule = weir_load_schedule:new([{constant, 100, ?S}, {constant, 0, ?S}, {ramp, 0, 300, 2 * ?S}], {poisson, 5}),
+    Due = lists:append([all(Schedule, Number, 3) || Number <- [1, 2, 3]]),
+    Between = fun(From, To) -> length([D || D <- Due, D >= From * ?S, D < To * ?S]) end,
+    ?assertEqual([100, 0, 300], [Between(0, 1), Between(1, 2), Between(2, 4)]).
+
 the_same_seed_gives_the_same_arrivals_test() ->
     Of = fun(Seed) -> all(weir_load_schedule:new([{constant, 100, ?S}], {poisson, Seed}), 1, 1) end,
     ?assertEqual(Of(1), Of(1)),
