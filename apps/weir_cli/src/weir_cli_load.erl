@@ -87,8 +87,9 @@ run(Name, Scenario, Arguments) ->
             {usage, [Message, " (weir load ", Name, " --help)"]}
     end.
 
-%% A closed loop needs no rate.
+%% A closed loop needs no rate, and a search begins with a constant one.
 default_applies(rate, #{concurrency := _}) -> false;
+default_applies(rate, #{search := _}) -> false;
 default_applies(connections, #{concurrency := _}) -> false;
 default_applies(_Option, _Given) -> true.
 
@@ -122,7 +123,7 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         observe => maps:get(observe, Values, none)
                     },
                     About = about(Name, Target, Plan, Values, MaxLag),
-                    {ok, Plan, About, maps:with([json, html, search, repeat, rate, arrivals, seed], Values)};
+                    {ok, Plan, About, maps:with([json, html, search, repeat], Values)};
                 {error, Reason} ->
                     {error, ["the host ", Host, " is not known: ", inet:format_error(Reason)]}
             end
@@ -165,6 +166,8 @@ load(_Name, _Arrivals, #{rate := _, concurrency := _}) ->
     {error, "--rate and --concurrency exclude each other: a load is an open or a closed loop"};
 load(_Name, _Arrivals, #{connections := _, concurrency := _}) ->
     {error, "--connections and --concurrency exclude each other: a closed loop has a connection for each"};
+load(_Name, _Arrivals, #{search := _, html := _}) ->
+    {error, "--html draws a run, and --search has many: --json"};
 load(_Name, _Arrivals, #{search := _, concurrency := _}) ->
     {error, "--search looks for a rate, and --concurrency excludes one"};
 load(_Name, Arrivals, #{rate := {_, Rate}, duration := Duration, arrivals := Pattern, seed := Seed} = Values) ->
@@ -235,15 +238,11 @@ offer(#{backend := weir} = Plan, About, Outputs) ->
 offer(Plan, About, Outputs) ->
     measure(Plan, About, Outputs).
 
-measure(#{duration := Duration} = Plan, About, #{search := {_, Promise}} = Outputs) ->
-    Live = weir_load_live:new(os:getenv("WEIR_PROGRESS") =:= "rewrite", Duration),
-    #{rate := {_, Rate}} = maps:merge(#{rate => {"1000", {constant, 1000}}}, Outputs),
-    case Rate of
-        {constant, Start} ->
-            weir_cli_load_search:run(Plan, About, Promise, Start, Outputs, Live);
-        _ ->
-            {usage, "--search begins with a constant --rate"}
-    end;
+measure(#{load := {open, [{constant, Start, _}], Pattern}} = Plan, About, #{search := {Text, Promise}} = Outputs) ->
+    Search = (maps:with([json], Outputs))#{start => Start, pattern => Pattern, text => Text},
+    weir_cli_load_search:run(Plan, About, Search, Promise);
+measure(_Plan, _About, #{search := _}) ->
+    {usage, "--search begins with a --rate that is constant"};
 measure(#{duration := Duration} = Plan, About, #{repeat := Repeat} = Outputs) ->
     Live = weir_load_live:new(os:getenv("WEIR_PROGRESS") =:= "rewrite", Duration),
     case weir_cli_load_job:runs(Repeat, Plan, fun(News) -> weir_load_live:show(News, Live) end) of

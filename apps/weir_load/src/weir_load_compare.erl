@@ -1,0 +1,192 @@
+%% @doc Whether of two documents one is better, with regard to the noise.
+%%
+%% Each figure has several values on each side: one for each run where the documents have three runs or more, and
+%% otherwise one for each second, without the first and without those after the window. The means of their logarithms are
+%% compared by Welch's t-test, which does not ask for the same spread on both sides: the 95 % confidence interval of the
+%% difference is that of a ratio, B to A. Only an interval that leaves out 1 says that there is a difference. Logarithms,
+%% because latencies are skewed to the right and spread by factors.
+%%
+%% Seconds of one run follow from each other: what disturbs one disturbs the next. So they make intervals that are too
+%% narrow when a machine has good and bad minutes, and the text says so. Runs are better, taken in turns.
+-module(weir_load_compare).
+
+-export([compare/2]).
+-export([text/1]).
+-export([interval/2]).
+
+-export_type([comparison/0]).
+
+%% `ratio' is B to A, between `low' and `high' with 95 % confidence. It is `null' where there is too little, or a 0.
+-type row() :: #{
+    figure := binary(),
+    a := number() | null,
+    b := number() | null,
+    ratio := float() | null,
+    low := float() | null,
+    high := float() | null,
+    verdict := better | worse | no_difference | too_little
+}.
+
+-type comparison() :: #{values := runs | seconds, rows := [row()], notes := [binary()]}.
+
+%% More runs on each side than these, or seconds are taken.
+-define(RUNS, 3).
+
+%% @doc Compares two documents, as read from their JSON.
+-spec compare(weir_load_json:value(), weir_load_json:value()) -> {ok, comparison()} | {error, iodata()}.
+compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"total">> := _} = B) ->
+    Kind =
+        case {A, B} of
+            {#{<<"runs">> := RunsA}, #{<<"runs">> := RunsB}} when length(RunsA) >= ?RUNS, length(RunsB) >= ?RUNS -> runs;
+            _ -> seconds
+        end,
+    Rows = [row(Figure, Path, Better, Kind, A, B) || {Figure, Path, Better} <- figures()],
+    {ok, #{values => Kind, rows => [Row || #{a := InA, b := InB} = Row <- Rows, InA =/= null, InB =/= null], notes => notes(A, B)}};
+compare(_, _) ->
+    {error, "both files have to be what `weir load --json` writes, of schema 1"}.
+
+figures() ->
+    [
+        {<<"response p50">>, [<<"response_us">>, <<"p50">>], less},
+        {<<"response p99">>, [<<"response_us">>, <<"p99">>], less},
+        {<<"response p99.9">>, [<<"response_us">>, <<"p999">>], less},
+        {<<"service p50">>, [<<"service_us">>, <<"p50">>], less},
+        {<<"service p99">>, [<<"service_us">>, <<"p99">>], less},
+        {<<"connect p99">>, [<<"connect_us">>, <<"p99">>], less},
+        {<<"push p99">>, [<<"push_us">>, <<"p99">>], less},
+        {<<"answered/s">>, [rate], more},
+        {<<"server cores">>, [<<"server">>, <<"cpu">>], less}
+    ].
+
+row(Figure, Path, Better, Kind, A, B) ->
+    [ValuesA, ValuesB] = [values(Path, Kind, Document) || Document <- [A, B]],
+    Row = #{figure => Figure, a => mean(ValuesA), b => mean(ValuesB), ratio => null, low => null, high => null},
+    case interval(ValuesA, ValuesB) of
+        {ok, Ratio, Low, High} -> Row#{ratio => Ratio, low => Low, high => High, verdict => verdict(Better, Low, High)};
+        too_little -> Row#{verdict => too_little}
+    end.
+
+verdict(less, _Low, High) when High < 1 -> better;
+verdict(less, Low, _High) when Low > 1 -> worse;
+verdict(more, Low, _High) when Low > 1 -> better;
+verdict(more, _Low, High) when High < 1 -> worse;
+verdict(_Better, _Low, _High) -> no_difference.
+
+mean([]) -> null;
+mean(Values) -> lists:sum(Values) / length(Values).
+
+values(Path, runs, #{<<"runs">> := Runs}) ->
+    numbers(runs_path(Path), Runs);
+values(Path, seconds, #{<<"seconds">> := Seconds, <<"duration_s">> := Duration}) ->
+    Whole = [Second || #{<<"second">> := Number} = Second <- Seconds, Number > 0, Number + 1 =< Duration],
+    numbers(seconds_path(Path), Whole).
+
+runs_path([rate]) -> [<<"achieved_rate">>];
+runs_path(Path) -> Path.
+
+seconds_path([rate]) -> [<<"answered">>];
+seconds_path(Path) -> Path.
+
+numbers(Path, Maps) ->
+    [Number || Map <- Maps, Number <- [number(Path, Map)], is_number(Number), Number > 0].
+
+number([], Number) -> Number;
+number([Key | Keys], Map) when is_map_key(Key, Map) -> number(Keys, maps:get(Key, Map));
+number(_Path, _Map) -> none.
+
+%% @doc The ratio of the geometric means of the second values to the first, and its 95 % confidence interval by Welch.
+-spec interval([number()], [number()]) -> {ok, float(), float(), float()} | too_little.
+interval(A, B) when length(A) < 3; length(B) < 3 ->
+    too_little;
+interval(A, B) ->
+    {MeanA, ErrorA, NA} = moments(A),
+    {MeanB, ErrorB, NB} = moments(B),
+    Error = ErrorA + ErrorB,
+    Difference = MeanB - MeanA,
+    Half =
+        case Error > 0 of
+            true ->
+                %% Welch and Satterthwaite.
+                Freedom = Error * Error / (ErrorA * ErrorA / (NA - 1) + ErrorB * ErrorB / (NB - 1)),
+                student(Freedom) * math:sqrt(Error);
+            false ->
+                0.0
+        end,
+    {ok, math:exp(Difference), math:exp(Difference - Half), math:exp(Difference + Half)}.
+
+%% The mean of logarithms, the square of its standard error, and how many there are.
+moments(Values) ->
+    Logs = [math:log(Value) || Value <- Values],
+    Count = length(Logs),
+    Mean = lists:sum(Logs) / Count,
+    Variance = lists:sum([(Log - Mean) * (Log - Mean) || Log <- Logs]) / (Count - 1),
+    {Mean, Variance / Count, Count}.
+
+%% The 97.5 % quantile of Student's distribution. Between two entries that of fewer degrees of freedom, which is wider.
+student(Freedom) ->
+    {_, Quantile} = lists:last([Entry || {From, _} = Entry <- quantiles(), From =< max(1, Freedom)]),
+    Quantile.
+
+quantiles() ->
+    [
+        {1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262},
+        {10, 2.228}, {12, 2.179}, {14, 2.145}, {16, 2.120}, {18, 2.101}, {20, 2.086}, {25, 2.060}, {30, 2.042},
+        {40, 2.021}, {60, 2.000}, {120, 1.980}
+    ].
+
+notes(A, B) ->
+    Different = [
+        [Key, " differs: ", show(maps:get(Key, A, null)), " and ", show(maps:get(Key, B, null))]
+     || Key <- [<<"scenario">>, <<"loop">>, <<"rate">>, <<"concurrency">>, <<"connections">>, <<"depth">>],
+        maps:get(Key, A, null) =/= maps:get(Key, B, null)
+    ],
+    Invalid = [
+        [Name, " is invalid: ", lists:join("; ", Reasons)]
+     || {Name, #{<<"invalid">> := [_ | _] = Reasons}} <- [{"A", A}, {"B", B}]
+    ],
+    Failed = [
+        [Name, " has ", integer_to_list(Count), " errors"]
+     || {Name, #{<<"total">> := #{<<"error_count">> := Count}}} <- [{"A", A}, {"B", B}], Count > 0
+    ],
+    [unicode:characters_to_binary(Note) || Note <- Different ++ Invalid ++ Failed].
+
+show(Text) when is_binary(Text) -> Text;
+show(Value) -> io_lib:format("~w", [Value]).
+
+%% @doc The comparison for a terminal.
+-spec text(comparison()) -> unicode:chardata().
+text(#{values := Kind, rows := Rows, notes := Notes}) ->
+    [
+        line(["", "A", "B", "B/A", "95 % interval", ""]),
+        [
+            line([Figure, number(A), number(B), factor(Ratio), span(Low, High), words(Verdict)])
+         || #{figure := Figure, a := A, b := B, ratio := Ratio, low := Low, high := High, verdict := Verdict} <- Rows
+        ],
+        [["note: ", Note, "\n"] || Note <- Notes],
+        case Kind of
+            runs -> "Welch's t-test on the logarithms of the runs' figures.\n";
+            seconds ->
+                "Welch's t-test on the logarithms of the seconds' figures. Seconds follow from each other, so that the\n"
+                "intervals may be too narrow: --repeat 5 on both sides compares runs.\n"
+        end
+    ].
+
+line([Figure, A, B, Ratio, Span, Verdict]) ->
+    [
+        string:pad(Figure, 15),
+        [string:pad(Cell, 12, leading) || Cell <- [A, B, Ratio]],
+        "  ", string:pad(Span, 18), Verdict, "\n"
+    ].
+
+number(Number) -> io_lib:format("~.1f", [float(Number)]).
+
+factor(null) -> "-";
+factor(Ratio) -> io_lib:format("~.3f", [Ratio]).
+
+span(null, null) -> "-";
+span(Low, High) -> io_lib:format("~.3f to ~.3f", [Low, High]).
+
+words(better) -> "B is better";
+words(worse) -> "B is worse";
+words(no_difference) -> "no difference shown";
+words(too_little) -> "too few values".
