@@ -15,7 +15,13 @@ run(["compare" | Arguments]) -> weir_cli_load_compare:run(Arguments);
 run(["-" ++ _ = Option | _]) -> {usage, ["a scenario comes first, and ", Option, " is none (weir load --help)"]};
 run([Name | Arguments]) ->
     case scenario(Name) of
-        {ok, Scenario} -> run(Name, Scenario, Arguments);
+        {ok, Scenario} ->
+            #{options := Own} = Description = weir_load_scenario:describe(Scenario),
+            Taken = [Option || #{name := Option} <- Own, #{name := General} <- options(), Option =:= General],
+            case Taken of
+                [] -> run(Name, Scenario, Description, Arguments);
+                [Option | _] -> {failed, [Name, " has an option --", atom_to_list(Option), ", which weir load has for all"]}
+            end;
         {error, Message} -> {usage, Message}
     end.
 
@@ -61,8 +67,7 @@ scenarios() ->
 
 names() -> lists:join(", ", [Name || {Name, _} <- scenarios()]).
 
-run(Name, Scenario, Arguments) ->
-    #{options := Own, defaults := Defaults} = Description = weir_load_scenario:describe(Scenario),
+run(Name, Scenario, #{options := Own, defaults := Defaults} = Description, Arguments) ->
     Options = Own ++ options(Description),
     Bare = [maps:remove(default, Option) || Option <- Options],
     case weir_cli_options:parse(Bare, Arguments) of
@@ -111,7 +116,7 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         options => Given,
                         address => Address,
                         port => Port,
-                        backend => maps:get(backend, Values),
+                        sockets => maps:get(sockets, Values),
                         load => Load,
                         connections => Connections,
                         connect_rate => maps:get('connect-rate', Values, unlimited),
@@ -137,7 +142,7 @@ about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
             {closed, Count} -> {closed, null, null, null, Count};
             none -> {none, null, null, null, null}
         end,
-    (maps:with([connections, depth, backend], Plan))#{
+    (maps:with([connections, depth, sockets], Plan))#{
         scenario => list_to_binary(Name),
         target => unicode:characters_to_binary(Target),
         loop => Loop,
@@ -230,7 +235,7 @@ address(Host) ->
 
 %% Running
 
-offer(#{backend := weir} = Plan, About, Outputs) ->
+offer(#{sockets := weir} = Plan, About, Outputs) ->
     case application:ensure_all_started(weir) of
         {ok, _} -> measure(Plan, About, Outputs);
         {error, Reason} -> {failed, io_lib:format("cannot start weir: ~0tp", [Reason])}
@@ -325,8 +330,8 @@ options() ->
             help => "CPU and memory of this process, the server, on the same time axis"},
         #{name => json, type => File, value => "FILE", help => "write everything to FILE, as JSON"},
         #{name => html, type => File, value => "FILE", help => "write a report with charts to FILE"},
-        #{name => backend, type => {choice, [weir, inet]}, value => "B", default => weir,
-            help => "sockets of the generator: Weir's or OTP's (weir)"},
+        #{name => sockets, type => {choice, [weir, inet]}, value => "S", default => weir,
+            help => "those of the generator: Weir's or OTP's (weir)"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
         #{name => help, type => flag, help => "this text"}

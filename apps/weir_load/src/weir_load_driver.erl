@@ -198,9 +198,9 @@ dial(Number, #driver{share = Share, profile = #{timeout := Timeout}, dialing = D
     _ = spawn_link(fun() -> Self ! {dialed, Number, Began, connect(Share, Number, Timeout, Self)} end),
     store(Number, none, weir_load_connection:opening(Began, Connection), Driver#driver{dialing = Dialing + 1}).
 
-connect(#{address := Address, port := Port, backend := Backend}, Number, Timeout, Owner) ->
+connect(#{address := Address, port := Port, sockets := Sockets}, Number, Timeout, Owner) ->
     Module =
-        case Backend of
+        case Sockets of
             weir -> [{tcp_module, weir_load_family:module(Address)}];
             inet -> weir_load_family:options(Address)
         end,

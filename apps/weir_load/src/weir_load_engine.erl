@@ -26,7 +26,7 @@
     connect_rate := number() | unlimited,
     address := inet:ip_address(),
     port := inet:port_number(),
-    backend := weir | inet,
+    sockets := weir | inet,
     profile := weir_load_connection:profile(),
     loop := open | closed | none
 }.

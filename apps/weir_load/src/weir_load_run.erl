@@ -12,7 +12,7 @@
     options := #{atom() => term()},
     address := inet:ip_address(),
     port := inet:port_number(),
-    backend := weir | inet,
+    sockets := weir | inet,
     load := {open, [weir_load_schedule:segment()], weir_load_schedule:pattern()} | {closed, pos_integer()} | none,
     connections := non_neg_integer(),
     connect_rate := number() | unlimited,
@@ -152,7 +152,7 @@ start_drivers(#{drivers := Wanted, connections := Connections, scenario := Scena
     [
         begin
             {ok, Driver} = weir_load_driver:start_link(
-                (maps:with([address, port, backend], Plan))#{
+                (maps:with([address, port, sockets], Plan))#{
                     run => self(),
                     number => Number,
                     drivers => Count,

@@ -69,8 +69,8 @@ init_per_suite(Config) ->
 end_per_suite(_Config) ->
     ok.
 
-init_per_group(Backend, Config) ->
-    [{backend, Backend} | Config].
+init_per_group(Sockets, Config) ->
+    [{sockets, Sockets} | Config].
 
 end_per_group(_Backend, _Config) ->
     ok.
@@ -280,7 +280,7 @@ document(Outcomes) ->
     weir_load_document:new(
         #{
             scenario => <<"echo">>, target => <<"test">>, loop => open, rate => null, arrivals => null, seed => null,
-            concurrency => null, connections => 10, depth => 1, backend => weir, duration_ns => ?SECOND, warmup_ns => 0,
+            concurrency => null, connections => 10, depth => 1, sockets => weir, duration_ns => ?SECOND, warmup_ns => 0,
             timeout_ns => ?SECOND, max_lag_ns => 100 * ?MS, started => <<>>, promises => []
         },
         Outcomes
@@ -293,7 +293,7 @@ plan(Config, #{port := Port}, Plan) ->
             options => #{size => 64},
             address => {127, 0, 0, 1},
             port => Port,
-            backend => proplists:get_value(backend, Config),
+            sockets => proplists:get_value(sockets, Config),
             connections => 10,
             connect_rate => unlimited,
             depth => 1,
