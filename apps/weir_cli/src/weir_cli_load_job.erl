@@ -21,9 +21,12 @@ runs(Count, Plan, Show) ->
 
 %% A run links to its drivers: it has a process of its own, which is the one that a signal goes to.
 run(Plan, Show) ->
-    {Pid, Monitor} = spawn_monitor(fun() -> exit({run, weir_load_run:run(Plan, Show)}) end),
+    Self = self(),
+    {Pid, Monitor} = spawn_monitor(fun() -> Self ! {run, self(), weir_load_run:run(Plan, Show)} end),
     weir_cli_signal:report_to(Pid),
     receive
-        {'DOWN', Monitor, process, Pid, {run, Result}} -> Result;
+        {run, Pid, Result} ->
+            demonitor(Monitor, [flush]),
+            Result;
         {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the generator has failed: ~0tp", [Reason])}
     end.

@@ -2,9 +2,11 @@
 %%
 %% Each figure has several values on each side: one for each run where the documents have three runs or more, and
 %% otherwise one for each second, without the first and without those after the window. The means of their logarithms are
-%% compared by Welch's t-test, which does not ask for the same spread on both sides: the 95 % confidence interval of the
+%% compared by Welch's t-test, which does not ask for the same spread on both sides: the confidence interval of the
 %% difference is that of a ratio, B to A. Only an interval that leaves out 1 says that there is a difference. Logarithms,
-%% because latencies are skewed to the right and spread by factors.
+%% because latencies are skewed to the right and spread by factors. The intervals are wide enough that with 95 % confidence
+%% all of them hold together (Bonferroni): of a server and itself, one comparison in twenty is wrong, however many figures
+%% it has.
 %%
 %% Seconds of one run follow from each other: what disturbs one disturbs the next. So they make intervals that are too
 %% narrow when a machine has good and bad minutes, and the text says so. Runs are better, taken in turns.
@@ -12,20 +14,23 @@
 
 -export([compare/2]).
 -export([text/1]).
--export([interval/2]).
+-export([interval/3]).
 
 -export_type([comparison/0]).
 
-%% `ratio' is B to A, between `low' and `high' with 95 % confidence. It is `null' where there is too little, or a 0.
+%% `ratio' is B to A, between `low' and `high', with 95 % confidence for all rows together. It is `null' where there is too little, or a 0.
 -type row() :: #{
     figure := binary(),
-    a := number() | null,
-    b := number() | null,
+    a := number(),
+    b := number(),
     ratio := float() | null,
     low := float() | null,
     high := float() | null,
     verdict := better | worse | no_difference | too_little
 }.
+
+%% Of all intervals together.
+-define(CONFIDENCE, 0.95).
 
 -type comparison() :: #{values := runs | seconds, rows := [row()], notes := [binary()]}.
 
@@ -40,8 +45,15 @@ compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"tota
             {#{<<"runs">> := RunsA}, #{<<"runs">> := RunsB}} when length(RunsA) >= ?RUNS, length(RunsB) >= ?RUNS -> runs;
             _ -> seconds
         end,
-    Rows = [row(Figure, Path, Better, Kind, A, B) || {Figure, Path, Better} <- figures()],
-    {ok, #{values => Kind, rows => [Row || #{a := InA, b := InB} = Row <- Rows, InA =/= null, InB =/= null], notes => notes(A, B)}};
+    Measured = [
+        {Figure, Better, InA, InB}
+     || {Figure, Path, Better} <- figures(),
+        [_ | _] = InA <- [values(Path, Kind, A)],
+        [_ | _] = InB <- [values(Path, Kind, B)]
+    ],
+    Confidence = 1 - (1 - ?CONFIDENCE) / max(1, length(Measured)),
+    Rows = [row(Figure, Better, InA, InB, Confidence) || {Figure, Better, InA, InB} <- Measured],
+    {ok, #{values => Kind, rows => Rows, notes => notes(A, B)}};
 compare(_, _) ->
     {error, "both files have to be what `weir load --json` writes, of schema 1"}.
 
@@ -58,10 +70,9 @@ figures() ->
         {<<"server cores">>, [<<"server">>, <<"cpu">>], less}
     ].
 
-row(Figure, Path, Better, Kind, A, B) ->
-    [ValuesA, ValuesB] = [values(Path, Kind, Document) || Document <- [A, B]],
-    Row = #{figure => Figure, a => mean(ValuesA), b => mean(ValuesB), ratio => null, low => null, high => null},
-    case interval(ValuesA, ValuesB) of
+row(Figure, Better, A, B, Confidence) ->
+    Row = #{figure => Figure, a => mean(A), b => mean(B), ratio => null, low => null, high => null},
+    case interval(A, B, Confidence) of
         {ok, Ratio, Low, High} -> Row#{ratio => Ratio, low => Low, high => High, verdict => verdict(Better, Low, High)};
         too_little -> Row#{verdict => too_little}
     end.
@@ -72,7 +83,6 @@ verdict(more, Low, _High) when Low > 1 -> better;
 verdict(more, _Low, High) when High < 1 -> worse;
 verdict(_Better, _Low, _High) -> no_difference.
 
-mean([]) -> null;
 mean(Values) -> lists:sum(Values) / length(Values).
 
 values(Path, runs, #{<<"runs">> := Runs}) ->
@@ -94,11 +104,12 @@ number([], Number) -> Number;
 number([Key | Keys], Map) when is_map_key(Key, Map) -> number(Keys, maps:get(Key, Map));
 number(_Path, _Map) -> none.
 
-%% @doc The ratio of the geometric means of the second values to the first, and its 95 % confidence interval by Welch.
--spec interval([number()], [number()]) -> {ok, float(), float(), float()} | too_little.
-interval(A, B) when length(A) < 3; length(B) < 3 ->
+%% @doc The ratio of the geometric means of the second values to the first, and its confidence interval by Welch.
+-spec interval([number()], [number()], Confidence :: float()) ->
+    {ok, Ratio :: float(), Low :: float(), High :: float()} | too_little.
+interval(A, B, _Confidence) when length(A) < 3; length(B) < 3 ->
     too_little;
-interval(A, B) ->
+interval(A, B, Confidence) ->
     {MeanA, ErrorA, NA} = moments(A),
     {MeanB, ErrorB, NB} = moments(B),
     Error = ErrorA + ErrorB,
@@ -108,7 +119,7 @@ interval(A, B) ->
             true ->
                 %% Welch and Satterthwaite.
                 Freedom = Error * Error / (ErrorA * ErrorA / (NA - 1) + ErrorB * ErrorB / (NB - 1)),
-                student(Freedom) * math:sqrt(Error);
+                student(floor(Freedom), Confidence) * math:sqrt(Error);
             false ->
                 0.0
         end,
@@ -122,17 +133,32 @@ moments(Values) ->
     Variance = lists:sum([(Log - Mean) * (Log - Mean) || Log <- Logs]) / (Count - 1),
     {Mean, Variance / Count, Count}.
 
-%% The 97.5 % quantile of Student's distribution. Between two entries that of fewer degrees of freedom, which is wider.
-student(Freedom) ->
-    {_, Quantile} = lists:last([Entry || {From, _} = Entry <- quantiles(), From =< max(1, Freedom)]),
-    Quantile.
+%% How far Student's distribution reaches to both sides with a probability: by bisection.
+student(Freedom, Probability) ->
+    student(max(1, min(Freedom, 1000)), Probability, 0.0, 1.0e4).
 
-quantiles() ->
-    [
-        {1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {6, 2.447}, {7, 2.365}, {8, 2.306}, {9, 2.262},
-        {10, 2.228}, {12, 2.179}, {14, 2.145}, {16, 2.120}, {18, 2.101}, {20, 2.086}, {25, 2.060}, {30, 2.042},
-        {40, 2.021}, {60, 2.000}, {120, 1.980}
-    ].
+student(_Freedom, _Probability, Low, High) when High - Low < 1.0e-6 ->
+    High;
+student(Freedom, Probability, Low, High) ->
+    Middle = (Low + High) / 2,
+    case within(Middle, Freedom) < Probability of
+        true -> student(Freedom, Probability, Middle, High);
+        false -> student(Freedom, Probability, Low, Middle)
+    end.
+
+%% The probability of a value between -T and T: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+within(T, Freedom) ->
+    Angle = math:atan(T / math:sqrt(Freedom)),
+    Cos = math:cos(Angle),
+    case Freedom rem 2 of
+        0 -> math:sin(Angle) * series(1, Freedom - 2, Cos, 1.0);
+        1 when Freedom =:= 1 -> 2 / math:pi() * Angle;
+        1 -> 2 / math:pi() * (Angle + math:sin(Angle) * series(2, Freedom - 2, Cos, Cos))
+    end.
+
+%% Term, term * N/(N+1) cos^2, ... as long as N is not past the last.
+series(N, Last, _Cos, Term) when N > Last -> Term;
+series(N, Last, Cos, Term) -> Term + series(N + 2, Last, Cos, Term * N / (N + 1) * Cos * Cos).
 
 notes(A, B) ->
     Different = [
@@ -157,7 +183,7 @@ show(Value) -> io_lib:format("~w", [Value]).
 -spec text(comparison()) -> unicode:chardata().
 text(#{values := Kind, rows := Rows, notes := Notes}) ->
     [
-        line(["", "A", "B", "B/A", "95 % interval", ""]),
+        line(["", "A", "B", "B/A", "interval, 95 %", ""]),
         [
             line([Figure, number(A), number(B), factor(Ratio), span(Low, High), words(Verdict)])
          || #{figure := Figure, a := A, b := B, ratio := Ratio, low := Low, high := High, verdict := Verdict} <- Rows

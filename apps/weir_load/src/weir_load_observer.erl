@@ -13,7 +13,7 @@
 -type observation() :: #{cpu := float(), rss_bytes := non_neg_integer()}.
 
 -record(observer, {pid :: target(), at :: integer(), cpu :: non_neg_integer()}).
--opaque observer() :: none | #observer{}.
+-opaque observer() :: #observer{}.
 
 %% USER_HZ: the unit of times in /proc, 100 to the second on every architecture that Erlang runs on.
 -define(TICKS, 100).
@@ -21,9 +21,7 @@
 -define(SECOND, 1_000_000_000).
 
 %% @doc Begins to observe. The error says what is wrong.
--spec new(none | target()) -> {ok, observer()} | {error, iodata()}.
-new(none) ->
-    {ok, none};
+-spec new(target()) -> {ok, observer()} | {error, iodata()}.
 new(Pid) ->
     case read(Pid) of
         {ok, Cpu, _Rss} -> {ok, #observer{pid = Pid, at = erlang:monotonic_time(nanosecond), cpu = Cpu}};
@@ -31,7 +29,7 @@ new(Pid) ->
     end.
 
 %% @doc What was used since the last time.
--spec observe(#observer{}) -> {ok, observation(), observer()} | {gone, observer()}.
+-spec observe(observer()) -> {ok, observation(), observer()} | {gone, observer()}.
 observe(#observer{pid = Pid, at = Before, cpu = CpuBefore} = Observer) ->
     case read(Pid) of
         {ok, Cpu, Rss} ->

@@ -28,7 +28,7 @@ priv_dir() ->
     end.
 
 fill(Html, []) ->
-    Html;
+    [Html];
 fill(Html, [{Place, Text} | Places]) ->
     [Before, After] = binary:split(Html, Place),
     [Before, Text | fill(After, Places)].

@@ -69,16 +69,15 @@
 %% @doc Runs a load. The message `stop' ends it early, with what was measured until then; before the load has begun, it
 %% is an error. Links to its drivers: a process for this alone is best.
 -spec run(plan(), fun((news()) -> ok)) -> {ok, outcome()} | {error, iodata()}.
-run(#{scenario := Scenario, options := Options, observe := Target} = Plan, Show) ->
-    case Scenario:init(Options) of
-        {ok, Config} ->
-            case weir_load_observer:new(Target) of
-                {ok, Observer} -> open(Plan, Config, Observer, Show);
-                {error, _} = Error -> Error
-            end;
-        {error, _} = Error ->
-            Error
+run(#{scenario := Scenario, options := Options} = Plan, Show) ->
+    case {Scenario:init(Options), observer(Plan)} of
+        {{ok, Config}, {ok, Observer}} -> open(Plan, Config, Observer, Show);
+        {{error, _} = Error, _} -> Error;
+        {_, {error, _} = Error} -> Error
     end.
+
+observer(#{observe := none}) -> {ok, none};
+observer(#{observe := Target}) -> weir_load_observer:new(Target).
 
 open(#{connections := Connections} = Plan, Config, Observer, Show) ->
     Show({opening, Connections}),

@@ -44,10 +44,24 @@ runs_are_taken_where_there_are_three_test() ->
 %% of 2/3 and 4 degrees of freedom, hence 1 plus and minus 2.776 * 0.8165.
 an_interval_by_hand_test() ->
     Exp = fun(Logs) -> [math:exp(Log) || Log <- Logs] end,
-    {ok, Ratio, Low, High} = weir_load_compare:interval(Exp([0, 1, 2]), Exp([1, 2, 3])),
+    {ok, Ratio, Low, High} = weir_load_compare:interval(Exp([0, 1, 2]), Exp([1, 2, 3]), 0.95),
     ?assert(abs(math:log(Ratio) - 1) < 1.0e-9),
     ?assert(abs(math:log(Low) - (1 - 2.2666)) < 0.001),
     ?assert(abs(math:log(High) - (1 + 2.2666)) < 0.001).
+
+%% Two sides of n values that spread alike have 2n - 2 degrees of freedom.
+intervals_have_the_quantiles_of_the_tables_test_() ->
+    [
+        fun() ->
+            Values = [math:exp(N) || N <- lists:seq(1, Count)],
+            {ok, _, _, High} = weir_load_compare:interval(Values, Values, Confidence),
+            Variance = Count * (Count + 1) / 12,
+            ?assert(abs(math:log(High) / math:sqrt(2 * Variance / Count) - Quantile) < 0.002)
+        end
+     || {Count, Confidence, Quantile} <- [
+            {3, 0.95, 2.776}, {4, 0.95, 2.447}, {5, 0.95, 2.306}, {5, 0.99, 3.355}, {16, 0.95, 2.042}, {61, 0.99, 2.617}
+        ]
+    ].
 
 another_document_is_refused_test() ->
     ?assertMatch({error, _}, weir_load_compare:compare(#{}, noisy(1.0))).
