@@ -30,7 +30,7 @@ check: ## formatting, lints, compiler warnings, xref, dialyzer
 	@scripts/check
 
 bench: build ## the full matrix of measurements, into bench/results
-	@scripts/setup demo
+	@scripts/setup bench
 	bin/weir bench
 
 soak: build ## ten minutes of random mixtures, every byte checked

@@ -7,13 +7,22 @@
 %% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
 -define(MARGIN, 60000).
 
-%% @doc Measures a server. `Backend' is the port that the driver, too, serves at as the backend of a proxy.
+%% @doc Measures a server, by as many drivers as there are pins, all at the same time; their reports in that order.
+%% `Backend' is the port that the driver, too, serves at as the backend of a proxy.
 -spec measure(
-    weir_bench_scenarios:run(), weir_bench_server:server(), weir_bench_machine:cores(), Backend :: inet:port_number()
-) -> {ok, weir_load_json:value()} | {error, binary()}.
-measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin}, Backend) ->
-    Program = weir_bench_program:start(Pin ++ command(Run, Server, Backend), []),
-    case weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN) of
+    weir_bench_scenarios:run(), weir_bench_server:server(), [weir_bench_machine:pin(), ...],
+    Backend :: inet:port_number()
+) -> {ok, [weir_load_json:value(), ...]} | {error, binary()}.
+measure(#{warmup := Warmup, duration := Duration} = Run, Server, Pins, Backend) ->
+    Programs = [weir_bench_program:start(Pin ++ command(Run, Server, Backend), []) || Pin <- Pins],
+    Reports = [await(Program, Warmup + Duration + ?MARGIN) || Program <- Programs],
+    case [Reason || {error, Reason} <- Reports] of
+        [] -> {ok, [Report || {ok, Report} <- Reports]};
+        [Reason | _] -> {error, Reason}
+    end.
+
+await(Program, Timeout) ->
+    case weir_bench_program:await_exit(Program, Timeout) of
         {ok, Output} ->
             report(Output);
         {error, Failure} ->
@@ -21,8 +30,8 @@ measure(#{warmup := Warmup, duration := Duration} = Run, Server, #{driver := Pin
             {error, <<"driver ", (weir_bench_program:explain(Failure))/binary>>}
     end.
 
-command(#{load := Load, connections := Connections} = Run, #{port := Port, pid := Pid}, Backend) ->
-    #{warmup := Warmup, duration := Duration} = Run,
+command(Run, #{port := Port, pid := Pid}, Backend) ->
+    #{server := Kind, load := Load, connections := Connections, warmup := Warmup, duration := Duration} = Run,
     [
         weir_bench_tree:driver(), atom_to_list(Load), "127.0.0.1:" ++ integer_to_list(Port),
         at_a_time(Load), integer_to_list(Connections),
@@ -30,11 +39,13 @@ command(#{load := Load, connections := Connections} = Run, #{port := Port, pid :
         "--observe", Pid
     ] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
-        ["--size=64" || Load =:= echo orelse Load =:= proxy] ++
+        ["--size=" ++ integer_to_list(Size) || {ok, Size} <- [weir_bench_server:message_size(Run)]] ++
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
         ["--tls" || #{tls := true} <- [Run]] ++
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
-        ["--backend=" ++ integer_to_list(Backend) || Load =:= proxy].
+        ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
+        ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
+        ["--backend=" ++ integer_to_list(Backend) || Kind =:= proxy orelse Kind =:= relay].
 
 at_a_time(accept) -> "--concurrency";
 at_a_time(_) -> "--connections".

@@ -3,11 +3,20 @@
 
 -export([description/0]).
 -export([cores/0]).
+-export([placement/2]).
+-export([connections/1]).
+-export([free_port/0]).
 
--export_type([cores/0]).
+-export_type([cores/0, pin/0]).
 
-%% Prefixes of a command that pin it, empty where pinning cannot be; `note' says why.
--type cores() :: #{server := [string()], driver := [string()], note := none | binary()}.
+%% The core of the server and the core of the driver, or nothing where pinning cannot be; `note' says why.
+-type cores() :: #{pinned := [Core :: non_neg_integer()], note := none | binary()}.
+
+%% The prefix of a command that pins it, empty where it is not to be pinned.
+-type pin() :: [string()].
+
+%% What a server has open besides its connections, and then some.
+-define(OTHER_DESCRIPTORS, 256).
 
 %% @doc Processor, cores, kernel, OTP, commit and pinning, for people.
 -spec description() -> #{atom() => binary() | integer()}.
@@ -21,8 +30,8 @@ description() ->
         commit => weir_bench_tree:commit(),
         pinning =>
             case cores() of
-                #{note := none, server := Server, driver := Driver} ->
-                    iolist_to_binary(["server on core ", lists:last(Server), ", driver on core ", lists:last(Driver)]);
+                #{note := none, pinned := [Server, Driver]} ->
+                    iolist_to_binary(io_lib:format("server on core ~b, driver on core ~b", [Server, Driver]));
                 #{note := Note} ->
                     Note
             end
@@ -35,16 +44,34 @@ cores() ->
         {false, _} ->
             unpinned(<<"not pinned: there is no taskset, so the server and the driver may disturb each other">>);
         {_, [Server, Driver | _]} ->
-            #{server => pin(Server), driver => pin(Driver), note => none};
+            #{pinned => [Server, Driver], note => none};
         {_, _} ->
             unpinned(<<"not pinned: there is one core only, so the server and the driver share it">>)
     end.
 
-pin(Core) ->
-    ["taskset", "-c", integer_to_list(Core)].
-
 unpinned(Note) ->
-    #{server => [], driver => [], note => Note}.
+    #{pinned => [], note => Note}.
+
+%% @doc Where a server and its drivers run: `apart', each on a core of its own, or `{together, Count}', the server on so
+%% many of two cores and a driver on each of the two.
+-spec placement(apart | {together, Count :: 1 | 2}, cores()) -> {Server :: pin(), Drivers :: [pin(), ...]}.
+placement(apart, #{pinned := []}) -> {[], [[]]};
+placement(apart, #{pinned := [Server, Driver]}) -> {pin([Server]), [pin([Driver])]};
+placement({together, _Count}, #{pinned := []}) -> {[], [[], []]};
+placement({together, Count}, #{pinned := Cores}) -> {pin(lists:sublist(Cores, Count)), [pin([Core]) || Core <- Cores]}.
+
+pin(Cores) ->
+    ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].
+
+%% @doc How many connections a server here may have at the same time, `Most' at the most: each is a descriptor, and what
+%% we start has our limit of them.
+-spec connections(Most :: pos_integer()) -> pos_integer().
+connections(Most) ->
+    {ok, Limits} = file:read_file("/proc/self/limits"),
+    case re:run(Limits, "^Max open files\\s+([0-9]+)", [multiline, {capture, all_but_first, binary}]) of
+        {match, [Limit]} -> max(1, min(Most, binary_to_integer(Limit) - ?OTHER_DESCRIPTORS));
+        nomatch -> Most
+    end.
 
 %% proc(5): "Cpus_allowed_list: 0-3,8".
 allowed_cores() ->
@@ -59,6 +86,14 @@ range(Part) ->
         [First, Last] -> lists:seq(First, Last);
         [Only] -> [Only]
     end.
+
+%% @doc A port that nobody listens on now, for who must be told one.
+-spec free_port() -> inet:port_number().
+free_port() ->
+    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Socket),
+    ok = gen_tcp:close(Socket),
+    Port.
 
 processor() ->
     {ok, Info} = file:read_file("/proc/cpuinfo"),

@@ -34,16 +34,21 @@ write(File, Content) ->
 json(#{scenarios := Scenarios} = Record) ->
     weir_load_json:encode(
         (maps:with([machine, started, rounds, quick, complete], Record))#{
-            targets => verdicts(Record),
+            targets => [json_verdict(Verdict) || Verdict <- verdicts(Record)],
             scenarios => [json_scenario(Scenario, Results) || {Scenario, Results} <- Scenarios]
         }
     ).
 
+json_verdict(#{rival := {best_of, Titles}} = Verdict) -> Verdict#{rival := Titles};
+json_verdict(Verdict) -> Verdict.
+
 json_scenario(Scenario, Results) ->
-    Settings = [name, title, server, load, connections, packet, tls, rate, busy, warmup, duration],
+    Settings = [
+        name, title, server, load, connections, packet, tls, rate, size, sndbuf, bytes, together, busy, warmup, duration
+    ],
     (maps:with(Settings, Scenario))#{
         contestants => [
-            (maps:with([title, backend, active, connections], Contestant))#{
+            (maps:with([title, backend, server, active, connections, slow, schedulers], Contestant))#{
                 metrics => weir_bench_sample:summary(samples(Measurements)),
                 errors => errors(Measurements),
                 failures => failures(Measurements),
@@ -84,16 +89,27 @@ targets([]) ->
     "";
 targets(Verdicts) ->
     [
-        "\n## Weir against stock gen_tcp\n\n",
+        "\n## Targets\n\n",
         weir_bench_table:markdown(["", "target", "measured", "met"], [
             [Title, limit(Verdict), measured(Verdict), met(Verdict)] || #{title := Title} = Verdict <- Verdicts
         ])
     ].
 
-limit(#{relation := ratio_at_least, limit := Limit}) -> io_lib:format("≥ ~p×", [Limit]);
-limit(#{relation := ratio_at_most, limit := Limit}) -> io_lib:format("≤ ~p×", [Limit]);
-limit(#{relation := difference_at_most, limit := Limit}) -> io_lib:format("≤ ~p", [Limit]).
+limit(#{relation := at_most, limit := Limit}) ->
+    io_lib:format("≤ ~p", [Limit]);
+limit(#{relation := Relation, limit := Limit, rival := Rival}) ->
+    Format =
+        case Relation of
+            ratio_at_least -> "≥ ~p× ~ts";
+            ratio_at_most -> "≤ ~p× ~ts";
+            difference_at_most -> "≤ ~p more than ~ts"
+        end,
+    io_lib:format(Format, [Limit, rival(Rival)]).
 
+rival({best_of, Titles}) -> ["the best of ", lists:join(", ", Titles)];
+rival(Title) -> Title.
+
+measured(#{relation := at_most, measured := Measured}) -> weir_bench_table:number(round(Measured));
 measured(#{relation := difference_at_most, measured := Measured}) -> io_lib:format("~.3f", [float(Measured)]);
 measured(#{measured := Measured}) -> io_lib:format("~.2f×", [Measured]);
 measured(_) -> "not measured".

@@ -32,29 +32,32 @@ run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
         Turns
     ).
 
-measure(#{needs := Application} = Run, Cores) ->
-    %% The servers run on our own emulator, and find what we find.
-    case code:where_is_file(atom_to_list(Application) ++ ".app") of
-        non_existing -> {skipped, <<(atom_to_binary(Application))/binary, " is not installed">>};
-        _ -> measure(maps:remove(needs, Run), Cores)
+measure(#{needs := What} = Run, Cores) ->
+    case is_installed(What) of
+        true -> measure(maps:remove(needs, Run), Cores);
+        false -> {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
     end;
 measure(Run, Cores) ->
-    Backend = free_port(),
-    case weir_bench_server:start(Run, Cores, Backend) of
+    %% A proxy is told its backend's port before the backend listens.
+    Backend = weir_bench_machine:free_port(),
+    {ServerPin, DriverPins} = weir_bench_machine:placement(placement(Run), Cores),
+    case weir_bench_server:start(Run, ServerPin, Backend) of
         {ok, Server} ->
-            Report = weir_bench_driver:measure(Run, Server, Cores, Backend),
+            Measured = weir_bench_driver:measure(Run, Server, DriverPins, Backend),
             ok = weir_bench_server:stop(Server),
-            case Report of
-                {ok, Value} -> {ok, weir_bench_sample:from_report(Value)};
+            case Measured of
+                {ok, Reports} -> {ok, weir_bench_sample:sum([weir_bench_sample:from_report(Of) || Of <- Reports])};
                 {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
 
-%% A proxy is told its backend's port before the backend listens, so somebody has to choose.
-free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
+placement(#{together := true, schedulers := Schedulers}) -> {together, Schedulers};
+placement(_) -> apart.
+
+is_installed(haproxy) ->
+    weir_bench_haproxy:executable() =/= false;
+is_installed(Application) ->
+    %% The servers run on our own emulator, and find what we find.
+    code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing.

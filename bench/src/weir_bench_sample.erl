@@ -2,6 +2,7 @@
 -module(weir_bench_sample).
 
 -export([from_report/1]).
+-export([sum/1]).
 -export([summary/1]).
 -export([median/1]).
 -export([title/1]).
@@ -19,7 +20,9 @@
     | bytes_per_connection
     | core_percent
     | bytes_per_s
-    | bytes_per_cpu_s.
+    | bytes_per_cpu_s
+    | connections
+    | memory_kib.
 
 %% One measurement. A metric that the load does not have is absent.
 -type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
@@ -46,12 +49,34 @@ paths() ->
         {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
         {bytes_per_connection, [<<"server">>, <<"bytes_per_connection">>]},
         {bytes_per_s, [<<"bytes_per_s">>]},
-        {bytes_per_cpu_s, [<<"server">>, <<"bytes_per_cpu_s">>]}
+        {bytes_per_cpu_s, [<<"server">>, <<"bytes_per_cpu_s">>]},
+        {connections, [<<"connections">>]},
+        {memory_kib, [<<"server">>, <<"rss_end_kib">>]}
     ].
 
 at([], Value) -> {ok, Value};
 at([Key | Path], Value) when is_map_key(Key, Value) -> at(Path, map_get(Key, Value));
 at(_, _) -> none.
+
+%% @doc What several drivers have measured of the same server at the same time: their requests together, the worst of
+%% their latencies, and the CPU time that the server used meanwhile, which each of them has seen.
+-spec sum([sample(), ...]) -> sample().
+sum([Sample]) ->
+    Sample;
+sum(Samples) ->
+    Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
+    PerSecond = lists:sum(Of(requests_per_s)),
+    Percent = lists:sum(Of(core_percent)) / length(Samples),
+    #{
+        metrics => #{
+            requests_per_s => PerSecond,
+            p50_us => lists:max(Of(p50_us)),
+            p99_us => lists:max(Of(p99_us)),
+            core_percent => Percent,
+            cpu_us_per_request => Percent / 100 * 1.0e6 / PerSecond
+        },
+        errors => lists:sum([Errors || #{errors := Errors} <- Samples])
+    }.
 
 %% @doc The median and the spread of each metric.
 -spec summary([sample()]) -> summary().
@@ -86,7 +111,9 @@ title(cpu_s_per_minute) -> <<"CPU s/minute">>;
 title(bytes_per_connection) -> <<"bytes/connection">>;
 title(core_percent) -> <<"% of a core">>;
 title(bytes_per_s) -> <<"GB/s">>;
-title(bytes_per_cpu_s) -> <<"GB/CPU s">>.
+title(bytes_per_cpu_s) -> <<"GB/CPU s">>;
+title(connections) -> <<"connections">>;
+title(memory_kib) -> <<"server MiB">>.
 
 %% @doc A value of a metric, to the digit that means something.
 -spec format(metric(), number()) -> iodata().
@@ -94,5 +121,7 @@ format(Metric, Value) when Metric =:= cpu_us_per_request; Metric =:= cpu_s_per_m
     io_lib:format("~.2f", [float(Value)]);
 format(Metric, Value) when Metric =:= bytes_per_s; Metric =:= bytes_per_cpu_s ->
     io_lib:format("~.2f", [Value / 1.0e9]);
+format(memory_kib, Value) ->
+    io_lib:format("~.1f", [Value / 1024]);
 format(_Metric, Value) ->
     weir_bench_table:number(round(Value)).

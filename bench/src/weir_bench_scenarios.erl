@@ -13,22 +13,50 @@
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
 
 -type name() :: atom().
--type backend() :: inet | socket | weir | reference.
+-type backend() :: inet | socket | weir | reference | haproxy.
+-type server() ::
+    echo
+    | proxy
+    | ehttpd
+    | accept
+    | game
+    | tls_echo
+    | file_httpd
+    | chargen
+    | discard
+    | cowboy_hello
+    | echo_listener
+    | accept_listener
+    | echo_reactor
+    | game_reactor
+    | relay
+    | fanout
+    | fanout_processes.
 
 -type scenario() :: #{
     name := name(),
     title := binary(),
     %% The example, and the command of the driver.
-    server := echo | proxy | ehttpd | accept | game | tls_echo | file_httpd | chargen | discard | cowboy_hello,
-    load := echo | proxy | http | accept | game | idle | download | upload,
+    server := server(),
+    load := echo | proxy | http | accept | game | idle | fanout | download | upload,
     %% Of echo: messages are packets.
     packet => 4 | line,
     %% Of echo: through TLS.
     tls => boolean(),
     %% Of echo: messages a second over all connections, at random; as fast as replies come unless given.
     rate => pos_integer(),
-    %% An application that is no part of OTP. Where it is not installed the scenario is skipped.
+    %% Of echo, proxy (64) and fanout (128): bytes of a message.
+    size => pos_integer(),
+    %% Of fanout: connections that never read, and the send buffer of all.
+    slow => pos_integer(),
+    sndbuf => pos_integer(),
+    %% Of download: the window ends after so many bytes, if its duration has not ended it before.
+    bytes => pos_integer(),
+    %% An application that is no part of OTP, or HAProxy. What needs it is skipped where it is not installed.
     needs => atom(),
+    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers.
+    schedulers => 1 | 2,
+    together => boolean(),
     %% For the load `accept': how many connections are in the making at a time.
     connections := pos_integer(),
     %% Connections opened a second, so that what happens at intervals is spread over them.
@@ -45,8 +73,14 @@
 -type contestant() :: #{
     title := binary(),
     backend := backend(),
+    server => server(),
     active => once | true | false | pos_integer(),
-    connections => pos_integer()
+    connections => pos_integer(),
+    slow => pos_integer(),
+    schedulers => 1 | 2,
+    %% Of HAProxy: it moves bytes within the kernel.
+    splice => boolean(),
+    needs => atom()
 }.
 
 %% A scenario with the settings of one of its contestants.
@@ -119,7 +153,7 @@ all() ->
                 warmup => 1000,
                 duration => 3000,
                 metrics => ?REQUESTS,
-                contestants => otp_and_weir(false) ++ [reference()]
+                contestants => otp_and_weir(false) ++ [listener(accept_listener, false), reference()]
             },
             #{
                 name => game,
@@ -131,7 +165,7 @@ all() ->
                 warmup => 2000,
                 duration => 10000,
                 metrics => [cpu_s_per_minute, ticks_per_s, bytes_per_connection],
-                contestants => otp_and_weir(true) ++ [reference()]
+                contestants => otp_and_weir(true) ++ [reactor(game_reactor), reference()]
             },
             #{
                 name => idle,
@@ -147,7 +181,138 @@ all() ->
                         %% What a node uses that has nothing to do: the driver needs one connection.
                         [reference(), #{title => <<"inet, 1 connection">>, backend => inet, connections => 1}]
             }
+        ] ++ fast_paths().
+
+%% What a program gains that is written for Weir: listeners, reactors, relays and groups.
+fast_paths() ->
+    [reactor_scenario(Connections) || Connections <- [100, 1000, 10000]] ++
+        [
+            idle_reactor(),
+            schedulers(),
+            (requests(echo, echo, 1000))#{
+                name => 'listener-1000',
+                title => <<"echo behind a listener, 64 bytes, 1,000 connections">>,
+                contestants => [listener(echo_listener, once) | otp_and_weir(once)] ++ [reference()]
+            },
+            relay_scenario(100),
+            relay_scenario(500),
+            #{
+                name => 'relay-bulk',
+                title => <<"1 GiB through a proxy in one connection, from the backend to the client">>,
+                server => proxy,
+                load => download,
+                connections => 1,
+                bytes => 1 bsl 30,
+                warmup => 500,
+                duration => 10000,
+                metrics => ?BYTES,
+                contestants => relays() ++ [(haproxy())#{title => <<"haproxy splicing">>, splice => true}]
+            },
+            broadcast(1000),
+            broadcast(10000),
+            slow_members()
         ].
+
+reactor_scenario(Connections) ->
+    (requests(echo, echo, Connections))#{
+        name => list_to_atom("reactor-" ++ integer_to_list(Connections)),
+        title => iolist_to_binary(["echo by a reactor, 64 bytes, ", count(Connections)]),
+        contestants =>
+            [reactor(echo_reactor), contestant(weir, once)] ++
+                [contestant(inet, Active) || Active <- [once, 100, true]] ++
+                [contestant(socket, once), reference()]
+    }.
+
+idle_reactor() ->
+    Connections = weir_bench_machine:connections(100000),
+    #{
+        name => 'idle-most',
+        title => iolist_to_binary(["idle, ", count(Connections), ": 100,000 or what the limit of descriptors allows"]),
+        server => echo,
+        load => idle,
+        connections => Connections,
+        warmup => 3000,
+        duration => 3000,
+        metrics => [bytes_per_connection, connections],
+        contestants => [reactor(echo_reactor), contestant(weir, once), contestant(inet, once), reference()]
+    }.
+
+%% What a second scheduler costs is the server's CPU time for a request when nothing else differs. Both servers have the
+%% same two drivers, one on each of two cores, with 500 connections each, as fast as replies come; one scheduler has the
+%% first core, two have both. So in both cases half of the connections come from the scheduler's own core and half from
+%% the other, which is dearer, and the two drivers have more to say than either server can answer.
+%%
+%% What was tried and measures something else: one driver for both servers does not fill two schedulers, and a poller
+%% that has little to do asks its kernel in vain before it sleeps. At a fixed rate it does so with all that is left of
+%% its core, and a request costs a core divided by the rate, whatever it costs. And one scheduler alone with one driver
+%% on one core never meets a connection from another.
+schedulers() ->
+    (requests(echo, echo, 500))#{
+        name => schedulers,
+        title => <<"echo, 64 bytes, 500 connections from each of two cores, a server on one of them and on both">>,
+        together => true,
+        metrics => [cpu_us_per_request, requests_per_s, p50_us, p99_us],
+        contestants => [
+            Contestant#{title => <<Title/binary, ", ", (schedulers(Count))/binary>>, schedulers => Count}
+         || #{title := Title} = Contestant <- [
+                reactor(echo_reactor), contestant(weir, once), contestant(inet, once)
+            ],
+            Count <- [1, 2]
+        ]
+    }.
+
+schedulers(1) -> <<"1 scheduler">>;
+schedulers(2) -> <<"2 schedulers">>.
+
+relay_scenario(Connections) ->
+    (requests(proxy, proxy, Connections))#{
+        name => list_to_atom("relay-" ++ integer_to_list(Connections)),
+        title => iolist_to_binary(["64 bytes through a proxy and back, ", count(Connections)]),
+        contestants => relays()
+    }.
+
+relays() ->
+    [#{title => <<"weir relay">>, backend => weir, server => relay} | otp_and_weir(once)] ++
+        [haproxy(), reference()].
+
+haproxy() ->
+    #{title => <<"haproxy">>, backend => haproxy, needs => haproxy}.
+
+%% As fast as the server delivers: a request is a message to one member.
+broadcast(Members) ->
+    (requests(fanout_processes, fanout, Members))#{
+        name => list_to_atom("broadcast-" ++ integer_to_list(Members)),
+        title => iolist_to_binary([
+            "128 bytes to each of ", weir_bench_table:number(Members), " connections, again and again; deliveries"
+        ]),
+        contestants =>
+            [#{title => <<"weir group">>, backend => weir, server => fanout}] ++
+                [
+                    #{title => <<(atom_to_binary(Backend))/binary, " processes">>, backend => Backend}
+                 || Backend <- [weir, inet, socket]
+                ] ++ [reference()]
+    }.
+
+%% Those who never read are full within the warm-up because all send buffers are bounded, and messages larger: with
+%% buffers of their natural size, some megabytes, it would take a quarter of an hour.
+slow_members() ->
+    (broadcast(9000))#{
+        name => 'broadcast-slow',
+        title => <<"1 KiB to each of 9,000 connections, again and again, beside 1,000 that never read; deliveries">>,
+        size => 1024,
+        sndbuf => 4096,
+        warmup => 3000,
+        metrics => [requests_per_s, cpu_us_per_request, memory_kib],
+        contestants => lists:append([
+            [Contestant#{title => <<Title/binary, ", 9,000">>},
+                Contestant#{title => <<Title/binary, ", 1,000 slow">>, connections => 10000, slow => 1000}]
+         || #{title := Title} = Contestant <- [
+                #{title => <<"weir group">>, backend => weir, server => fanout},
+                #{title => <<"inet processes">>, backend => inet},
+                reference()
+            ]
+        ])
+    }.
 
 %% @doc The scenarios of the demo: stock as most servers use it, Weir, and the limit.
 -spec demo() -> [scenario()].
@@ -177,6 +342,8 @@ select(Texts) ->
 
 %% @doc The same in a third of the time.
 -spec quick(scenario()) -> scenario().
+quick(#{bytes := Bytes} = Scenario) ->
+    (quick(maps:remove(bytes, Scenario)))#{bytes => Bytes div 3};
 quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
     Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
 
@@ -258,6 +425,13 @@ contestant(Backend, Active) ->
 %% A server that has its own way to receive, or does not.
 plainly(Backend) ->
     #{title => atom_to_binary(Backend), backend => Backend}.
+
+%% Weir's own ways to serve.
+reactor(Server) ->
+    #{title => <<"weir reactor">>, backend => weir, server => Server}.
+
+listener(Server, Active) ->
+    #{title => <<"weir listener">>, backend => weir, server => Server, active => Active}.
 
 reference() ->
     #{title => <<"native">>, backend => reference}.

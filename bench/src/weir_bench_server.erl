@@ -1,21 +1,27 @@
-%% @doc A server that is measured: an example on one of the backends, or a reference server, alone on its core.
+%% @doc A server that is measured: an example on one of the backends, a reference server or HAProxy.
 -module(weir_bench_server).
 
 -export([start/3]).
 -export([stop/1]).
+-export([message_size/1]).
 
 -export_type([server/0]).
 
 -type server() :: #{program := weir_bench_program:program(), port := inet:port_number(), pid := string()}.
 
 -define(READY_TIMEOUT, 20000).
-%% One scheduler that sleeps when it has nothing to do: spinning would count as the server's work.
+%% Schedulers that sleep when they have nothing to do: spinning would count as the server's work.
 -define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
 
 %% @doc Starts the server of a scenario and waits until it listens. `Backend' is where a proxy connects to.
--spec start(weir_bench_scenarios:run(), weir_bench_machine:cores(), Backend :: inet:port_number()) ->
+-spec start(weir_bench_scenarios:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, server()} | {error, binary()}.
-start(#{backend := Kind} = Run, #{server := Pin}, Backend) ->
+start(#{backend := haproxy} = Run, Pin, Backend) ->
+    case weir_bench_haproxy:start(Run, Pin, Backend) of
+        {ok, _} = Started -> Started;
+        {error, Reason} -> {error, <<"server ", Reason/binary>>}
+    end;
+start(#{backend := Kind} = Run, Pin, Backend) ->
     %% The measurer's own flags are not the server's.
     Environment = [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}],
     Program = weir_bench_program:start(Pin ++ command(Run, Backend), Environment),
@@ -32,25 +38,44 @@ start(#{backend := Kind} = Run, #{server := Pin}, Backend) ->
 stop(#{program := Program}) ->
     weir_bench_program:stop(Program).
 
-command(#{backend := reference, server := Server}, Backend) ->
-    [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Server, Backend)];
+%% @doc Bytes of a message, where the load has messages of a size that can be chosen.
+-spec message_size(weir_bench_scenarios:run()) -> {ok, pos_integer()} | none.
+message_size(#{size := Size}) -> {ok, Size};
+message_size(#{load := fanout}) -> {ok, 128};
+message_size(#{load := Load}) when Load =:= echo; Load =:= proxy -> {ok, 64};
+message_size(_) -> none.
+
+command(#{backend := reference, server := Server} = Run, Backend) ->
+    [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Run, Backend)];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
-    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", "1"] ++
+    Schedulers = maps:get(schedulers, Run, 1),
+    [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(Schedulers)] ++
         ["--backend", atom_to_list(Kind)] ++
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
         ["--busy=" ++ integer_to_list(Busy) || #{busy := Busy} <- [Run]] ++
         [lists:concat(["--packet=", Packet]) || #{packet := Packet} <- [Run]] ++
-        works_on(Server, Backend).
+        works_on(Run, Backend).
 
 reference(proxy) -> relay;
 reference(ehttpd) -> http;
 reference(cowboy_hello) -> http;
 reference(file_httpd) -> file;
+reference(echo_listener) -> echo;
+reference(echo_reactor) -> echo;
+reference(fanout_processes) -> fanout;
 reference(Same) -> Same.
 
-works_on(proxy, Backend) -> ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
-works_on(file_httpd, _Backend) -> ["--file", weir_bench_tree:mebibyte()];
-works_on(_, _Backend) -> [].
+works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay ->
+    ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
+works_on(#{server := file_httpd}, _Backend) ->
+    ["--file", weir_bench_tree:mebibyte()];
+works_on(#{load := fanout} = Run, _Backend) ->
+    %% Rate 0: the server is the limit.
+    {ok, Size} = message_size(Run),
+    ["--size", integer_to_list(Size), "--per-second", "0"] ++
+        ["--sndbuf=" ++ integer_to_list(Bytes) || #{sndbuf := Bytes} <- [Run]];
+works_on(_, _Backend) ->
+    [].
 
 %% The leash tells the pid of what it started, first of all. That of an example is the shell that waits for the
 %% emulator, which tells its own once it is ready.

@@ -1,17 +1,27 @@
-%% @doc What Weir is to reach against stock gen_tcp on the same OTP, and whether it did.
+%% @doc What Weir is to reach, against stock gen_tcp on the same OTP, native code and other peers, and whether it did.
 -module(weir_bench_targets).
 
 -export([check/2]).
 
--export_type([verdict/0]).
+-export_type([verdict/0, rival/0]).
 
 %% `measured' is absent if the scenario was not measured on both.
 -type verdict() :: #{
-    title := binary(), relation := relation(), limit := number(), measured => number(), met => boolean()
+    title := binary(),
+    rival := rival(),
+    relation := relation(),
+    limit := number(),
+    measured => number(),
+    met => boolean()
 }.
 
-%% A ratio to stock that is to be reached or not to be passed, or a difference that is not to be passed.
--type relation() :: ratio_at_least | ratio_at_most | difference_at_most.
+%% Whom Weir is compared with: a contestant by its title, the best of several, or nobody where the figure itself is to
+%% be reached.
+-type rival() :: binary() | {best_of, [binary(), ...]} | nobody.
+
+%% A ratio to the rival's figure that is to be reached or not to be passed, a difference or a figure that is not to be
+%% passed.
+-type relation() :: ratio_at_least | ratio_at_most | difference_at_most | at_most.
 
 %% @doc The targets of an OTP release, beside what was measured: `Median' tells the median of a metric for a contestant,
 %% by its title, in a scenario. Targets are set for releases 25 and 29, some for one of them;
@@ -22,25 +32,45 @@
     ).
 check(Release, Median) ->
     [
-        verdict(Title, Relation, Limit, Median(Scenario, Weir, Metric), Median(Scenario, Stock, Metric))
-     || {Title, Scenario, Metric, Weir, Stock, Relation, Limits} <- targets(), {For, Limit} <- Limits, For =:= Release, Limit =/= none
+        verdict(#{title => Title, rival => Rival, relation => Relation, limit => Limit},
+            Of(Weir), rival(Rival, Relation, Of))
+     || {Title, Scenario, Metric, Weir, Rival, Relation, Limits} <- targets(),
+        {For, Limit} <- Limits, For =:= Release, Limit =/= none,
+        Of <- [fun(Contestant) -> Median(Scenario, Contestant, Metric) end]
     ].
 
-verdict(Title, Relation, Limit, {ok, Weir}, {ok, Stock}) when Stock > 0; Relation =:= difference_at_most ->
-    Measured = measured(Relation, Weir, Stock),
+rival(nobody, _Relation, _Of) ->
+    {ok, 0};
+rival({best_of, Titles}, Relation, Of) ->
+    case [Value || {ok, Value} <- lists:map(Of, Titles)] of
+        Values when length(Values) < length(Titles) -> unknown;
+        Values when Relation =:= ratio_at_least -> {ok, lists:max(Values)};
+        Values -> {ok, lists:min(Values)}
+    end;
+rival(Title, _Relation, Of) ->
+    Of(Title).
+
+verdict(#{relation := Relation, limit := Limit} = Target, {ok, Weir}, {ok, Rival}) when
+    Rival > 0; Relation =:= difference_at_most; Relation =:= at_most
+->
+    Measured = measured(Relation, Weir, Rival),
     Met =
         case Relation of
             ratio_at_least -> Measured >= Limit;
             _ -> Measured =< Limit
         end,
-    #{title => Title, relation => Relation, limit => Limit, measured => Measured, met => Met};
-verdict(Title, Relation, Limit, _, _) ->
-    #{title => Title, relation => Relation, limit => Limit}.
+    Target#{measured => Measured, met => Met};
+verdict(Target, _, _) ->
+    Target.
 
-measured(difference_at_most, Weir, Stock) -> Weir - Stock;
-measured(_Ratio, Weir, Stock) -> Weir / Stock.
+measured(difference_at_most, Weir, Rival) -> Weir - Rival;
+measured(at_most, Weir, _Nobody) -> Weir;
+measured(_Ratio, Weir, Rival) -> Weir / Rival.
 
 targets() ->
+    against_stock() ++ fast_paths().
+
+against_stock() ->
     Once = {<<"weir once">>, <<"inet once">>},
     Passive = {<<"weir passive">>, <<"inet passive">>},
     Plainly = {<<"weir">>, <<"inet">>},
@@ -96,6 +126,57 @@ targets() ->
             ],
             Metric <- [bytes_per_s, bytes_per_cpu_s]
         ].
+
+%% What is written for Weir. What it costs on either OTP is Weir's own, so the targets are the same.
+fast_paths() ->
+    Reactor = <<"weir reactor">>,
+    Relay = <<"weir relay">>,
+    Group = <<"weir group">>,
+    [
+        {Title, Scenario, Metric, Weir, Rival, Relation, [{"25", Limit}, {"29", Limit}]}
+     || {Title, Scenario, Metric, Weir, Rival, Relation, Limit} <- [
+            {<<"reactor, 100 connections: requests/s">>, 'reactor-100', requests_per_s, Reactor, <<"native">>,
+                ratio_at_least, 0.97},
+            {<<"reactor, 1,000 connections: requests/s">>, 'reactor-1000', requests_per_s, Reactor, <<"native">>,
+                ratio_at_least, 0.95},
+            {<<"reactor, 10,000 connections: requests/s">>, 'reactor-10000', requests_per_s, Reactor, <<"native">>,
+                ratio_at_least, 0.95},
+            {<<"listener, 1,000 connections: requests/s">>, 'listener-1000', requests_per_s, <<"weir listener">>,
+                <<"weir once">>, ratio_at_least, 1.1},
+            {<<"accept by a listener: server CPU per connection">>, accept, cpu_us_per_request, <<"weir listener">>,
+                <<"native">>, ratio_at_most, 1.6},
+            {<<"accept by a listener: server CPU per connection">>, accept, cpu_us_per_request, <<"weir listener">>,
+                <<"inet passive">>, ratio_at_most, 0.4},
+            {<<"game by a reactor: server CPU">>, game, cpu_s_per_minute, Reactor, <<"inet true">>,
+                ratio_at_most, 0.35},
+            {<<"game by a reactor: server CPU">>, game, cpu_s_per_minute, Reactor, <<"native">>, ratio_at_most, 1.3},
+            {<<"memory per idle connection of a reactor, bytes">>, 'idle-most', bytes_per_connection, Reactor, nobody,
+                at_most, 1024},
+            {<<"a reactor's request: server CPU on two schedulers">>, schedulers, cpu_us_per_request,
+                <<"weir reactor, 2 schedulers">>, <<"weir reactor, 1 scheduler">>, ratio_at_most, 1.05},
+            {<<"relay of 1 GiB: bytes/CPU s">>, 'relay-bulk', bytes_per_cpu_s, Relay,
+                <<"haproxy splicing">>, ratio_at_least, 1.0},
+            {<<"broadcast beside 1,000 slow members: deliveries/s">>, 'broadcast-slow', requests_per_s,
+                <<"weir group, 1,000 slow">>, <<"weir group, 9,000">>, ratio_at_least, 0.95},
+            %% A queue of 64 KiB for each, were nothing of it shared.
+            {<<"broadcast beside 1,000 slow members: KiB of memory more">>, 'broadcast-slow', memory_kib,
+                <<"weir group, 1,000 slow">>, <<"weir group, 9,000">>, difference_at_most, 65536}
+        ] ++
+            [
+                {<<"relay, ", Count/binary, " connections: requests/s">>, Scenario, requests_per_s, Relay, Rival,
+                    ratio_at_least, AtLeast}
+             || {Count, Scenario} <- [{<<"100">>, 'relay-100'}, {<<"500">>, 'relay-500'}],
+                {Rival, AtLeast} <- [{<<"native">>, 0.97}, {<<"haproxy">>, 1.1}, {<<"inet once">>, 3.8}]
+            ] ++
+            [
+                {<<"broadcast, ", Count/binary, " members: deliveries/s">>, Scenario, requests_per_s, Group, Rival,
+                    ratio_at_least, AtLeast}
+             || {Count, Scenario} <- [{<<"1,000">>, 'broadcast-1000'}, {<<"10,000">>, 'broadcast-10000'}],
+                {Rival, AtLeast} <- [
+                    {<<"native">>, 0.95}, {{best_of, [<<"inet processes">>, <<"socket processes">>]}, 1.6}
+                ]
+            ]
+    ].
 
 target(Title, Scenario, Metric, {Weir, Stock}, Relation, On25, On29) ->
     {Title, Scenario, Metric, Weir, Stock, Relation, [{"25", On25}, {"29", On29}]}.

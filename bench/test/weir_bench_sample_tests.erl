@@ -44,6 +44,25 @@ the_figures_of_a_report_of_bytes_test() ->
         weir_bench_sample:from_report(Report)
     ).
 
+the_figures_of_a_report_of_connections_test() ->
+    Report = #{
+        <<"duration_s">> => 2.0,
+        <<"connections">> => 19744,
+        <<"errors">> => #{},
+        <<"server">> => #{<<"cpu_s">> => 0.0, <<"bytes_per_connection">> => 900.0, <<"rss_end_kib">> => 40960}
+    },
+    Expected = #{bytes_per_connection => 900.0, connections => 19744, memory_kib => 40960, core_percent => 0.0},
+    ?assertEqual(#{metrics => Expected, errors => 0}, weir_bench_sample:from_report(Report)).
+
+what_two_drivers_have_measured_of_one_server_test() ->
+    Metrics = #{requests_per_s => 1000, p50_us => 10, p99_us => 90, core_percent => 40.0, cpu_us_per_request => 400.0},
+    One = #{metrics => Metrics, errors => 1},
+    ?assertEqual(One, weir_bench_sample:sum([One])),
+    Other = #{metrics => Metrics#{requests_per_s := 3000, p50_us := 5, p99_us := 99, core_percent := 44.0}, errors => 2},
+    #{metrics := Sum, errors := 3} = weir_bench_sample:sum([One, Other]),
+    ?assertMatch(#{requests_per_s := 4000, p50_us := 10, p99_us := 99, core_percent := 42.0}, Sum),
+    ?assertEqual(105, round(map_get(cpu_us_per_request, Sum))).
+
 a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
     Metrics = [#{p50_us => 3}, #{p50_us => 1, p99_us => 9}, #{p50_us => 2}],
     Samples = [#{metrics => Of, errors => 0} || Of <- Metrics],
@@ -64,6 +83,8 @@ formats_test_() ->
             {p50_us, 92.4, "92"},
             {cpu_us_per_request, 12, "12.00"},
             {core_percent, 0.1234, "0.12"},
-            {bytes_per_s, 1234567890.1, "1.23"}
+            {bytes_per_s, 1234567890.1, "1.23"},
+            {connections, 19744, "19,744"},
+            {memory_kib, 5184, "5.1"}
         ]
     ].

@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, relays/1, groups/1]).
 -export([every_page_is_run/1, links_lead_somewhere/1]).
 -export([start_session/0, evaluate/1, sockets/0]).
 
@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, ranch, yaws, mochiweb, ssl, whole_vm, every_page_is_run, links_lead_somewhere].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, relays, groups, every_page_is_run, links_lead_somewhere].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -26,11 +26,14 @@ end_per_suite(_Config) ->
     ok.
 
 gen_tcp(Config) -> run("gen_tcp", Config).
+listeners(Config) -> run("listeners", Config).
 ranch(Config) -> run("ranch", Config).
 yaws(Config) -> run("yaws", Config).
 mochiweb(Config) -> run("mochiweb", Config).
 ssl(Config) -> run("ssl", Config).
 whole_vm(Config) -> run("whole_vm", Config).
+relays(Config) -> run("relays", Config).
+groups(Config) -> run("groups", Config).
 
 %% Elixir is not run, see there.
 every_page_is_run(Config) ->

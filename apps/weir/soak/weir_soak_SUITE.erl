@@ -336,7 +336,7 @@ chaos() ->
         2 ->
             erlang:system_flag(schedulers_online, rand:uniform(erlang:system_info(schedulers)));
         3 ->
-            [weir:move(Socket, one_of(weir_pollsets:all())) || Socket <- weir:sockets()]
+            [weir:migrate(Socket, one_of(weir_pollsets:all())) || Socket <- weir:sockets()]
     end,
     chaos().
 

@@ -7,7 +7,32 @@
 -export([pollsets/0]).
 -export([sockets/0]).
 -export([i/0]).
--export([move/2]).
+-export([migrate/2]).
+-export([send_nowait/2]).
+-export([notify_writable/1]).
+
+%% Listeners.
+-export([start_listener/4]).
+-export([child_spec/4]).
+-export([stop_listener/1]).
+-export([suspend_listener/1]).
+-export([resume_listener/1]).
+-export([drain_listener/2]).
+-export([listeners/0]).
+-export([info/1]).
+-export([connections/1]).
+-export([set_max_connections/2]).
+-export([get_port/1]).
+-export([handshake/1]).
+-export([handshake/2]).
+-export([proxy_header/0]).
+
+%% Relays.
+-export([relay/2]).
+-export([relay/3]).
+-export([relay_stop/1]).
+-export([relay_info/1]).
+-export([relays/0]).
 
 -export_type([pollset/0]).
 
@@ -122,9 +147,182 @@ transpose(Rows) -> [[hd(Row) || Row <- Rows] | transpose([tl(Row) || Row <- Rows
 line([Cell], [_Width]) -> Cell;
 line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(Cells, Widths)].
 
-%% @doc Takes a socket to the pollset of another scheduler: it is read, written and delivered from there, and nothing is
-%% lost or reordered meanwhile. Its owner stays where it is; the fastest place for both is the same. Fails with `badarg'
-%% for a scheduler that is not there.
--spec move(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | inet:posix()}.
-move({'$inet', weir_tcp, Handle}, Scheduler) ->
-    weir_nif:move(Handle, Scheduler).
+%% @doc Takes a live connection to another scheduler, with what has come for it and what is still to be sent: nothing is
+%% lost or reordered. Fails with `badarg' for a scheduler that is not there.
+%%
+%% The socket goes to that scheduler's pollset at once. The process that owns it goes with it only if it is the caller,
+%% since the VM moves no other; it stays where the VM puts it then, unless it is bound. To move another process's
+%% connection with its process, ask that process. Where the VM does not let a process choose (the way is not
+%% documented), and on a scheduler that is offline, the caller stays.
+-spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | inet:posix()}.
+migrate({'$inet', weir_tcp, Handle}, Scheduler) ->
+    Self = self(),
+    case weir_nif:move(Handle, Scheduler) of
+        ok ->
+            case weir_nif:owner(Handle) of
+                {ok, Self} -> weir_affinity:move_to(Scheduler);
+                _ -> ok
+            end;
+        Error ->
+            Error
+    end.
+
+%% @doc Sends as much as the kernel takes at once, and says how many bytes that were: it never waits and never queues.
+%% `{ok, 0}' means that the kernel is full, or that bytes of other sends are queued before these; then
+%% {@link notify_writable/1} tells when to go on. `einval' on a socket with packets (`{packet, 4}' and so on), which do not
+%% go out in parts. For sockets of processes and of reactors, from any process.
+%%
+%% The idea is Zhi Jia Wang's patch of OTP for servers that must not block on a slow reader.
+-spec send_nowait(weir_tcp:socket(), iodata()) ->
+    {ok, BytesTaken :: non_neg_integer()} | {error, closed | inet:posix()}.
+send_nowait({'$inet', _Module, Handle}, Data) ->
+    weir_nif:send_now(Handle, Data).
+
+%% @doc Has the caller told, once, when the kernel takes output and nothing is queued: by a message
+%% `{weir_writable, Socket}', or if the caller is the socket's reactor by `handle_writable'. A close of the socket ends
+%% the wait too: the next send says so. Another call, of whatever process, replaces this one.
+-spec notify_writable(weir_tcp:socket()) -> ok | {error, closed | inet:posix()}.
+notify_writable({'$inet', _Module, Handle}) ->
+    weir_nif:notify_writable(Handle).
+
+%%% Listeners.
+
+%% @doc Starts a listener: connections to a port, each served by a process on the scheduler that its socket is polled on.
+%%
+%% `Name' is any term. `Handler' is one of
+%% <ul>
+%% <li>a fun, called with the socket (of TLS, if the options say so) and `Args' in a process of the connection's own, which
+%% owns the socket; when it returns, the connection is closed;</li>
+%% <li>a module with ranch's protocol callback `start_link(Name, Transport, Args)', see {@link handshake/1};</li>
+%% <li>a module of the behaviour `weir_reactor', which serves many connections in one process for each scheduler.</li>
+%% </ul>
+%% The listener lives until {@link stop_listener/1}, whatever happens to the caller.
+%%
+%% Errors: `{bad_option, Name, Value, Allowed}'; `{already_started, Pid}'; those of `gen_tcp:listen/2', of which
+%% `eaddrinuse' also says that other sockets with SO_REUSEPORT listen there; `{no_native_part, _}' where there is none.
+-spec start_listener(weir_listener:name(), weir_listener_options:options(), weir_listener_options:handler(), Args :: term()) ->
+    {ok, pid()} | {error, term()}.
+start_listener(Name, Options, Handler, Args) -> weir_listener:start(Name, Options, Handler, Args).
+
+%% @doc A listener for a supervisor of the user's own. Weir has to be started before. Fails with `{bad_option, Name, Value,
+%% Allowed}' for what is wrong. It is stopped by its supervisor, not by {@link stop_listener/1}.
+-spec child_spec(weir_listener:name(), weir_listener_options:options(), weir_listener_options:handler(), Args :: term()) ->
+    supervisor:child_spec().
+child_spec(Name, Options, Handler, Args) -> weir_listener:child_spec(Name, Options, Handler, Args).
+
+%% @doc Stops a listener. Its connections get the exit signal `shutdown', and are killed after the time of the option
+%% `shutdown'; returns when all are gone. See {@link drain_listener/2} for those who would rather wait.
+-spec stop_listener(weir_listener:name()) -> ok | {error, not_found}.
+stop_listener(Name) -> weir_listener:stop(Name).
+
+%% @doc Closes the listening sockets; connections go on. What waits in the backlog is reset by the kernel. Fails with
+%% `{no_listener, Name}', as all functions below, if there is none.
+-spec suspend_listener(weir_listener:name()) -> ok.
+suspend_listener(Name) -> weir_listener:suspend(Name).
+
+%% @doc Listens again, on the same port.
+-spec resume_listener(weir_listener:name()) -> ok | {error, term()}.
+resume_listener(Name) -> weir_listener:resume(Name).
+
+%% @doc Suspends a listener and waits until its connections are closed. After `Timeout' the error says how many are not.
+-spec drain_listener(weir_listener:name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()}}.
+drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).
+
+%% @doc The names of all listeners.
+-spec listeners() -> [weir_listener:name()].
+listeners() -> weir_listener:names().
+
+%% @doc What a listener is and has done. Cheap.
+-spec info(weir_listener:name()) -> weir_listener:info().
+info(Name) -> weir_listener:info(Name).
+
+%% @doc The connections of a listener, each with the process that it was accepted for. Walks the table of sockets, as
+%% {@link sockets/0}.
+-spec connections(weir_listener:name()) -> [{weir_tcp:socket(), pid()}].
+connections(Name) -> weir_listener:connections(Name).
+
+%% @doc Sets the most connections of a listener. Those that are there stay.
+-spec set_max_connections(weir_listener:name(), non_neg_integer() | infinity) -> ok.
+set_max_connections(Name, Max) -> weir_listener:set_max_connections(Name, Max).
+
+%% @doc The port of a listener, also while it is suspended; `undefined' for a unix socket.
+-spec get_port(weir_listener:name()) -> inet:port_number() | undefined.
+get_port(Name) -> weir_listener:port(Name).
+
+%% @doc In a process that `start_link(Name, Transport, Args)' has started: waits for the connection, reads its PROXY header
+%% and negotiates TLS if the listener says so. The same as `ranch:handshake/1', which works as well where ranch is there.
+%% A peer that fails at that ends the process, with reason `normal'.
+-spec handshake(weir_listener:name()) -> {ok, weir_listener:connection()} | {continue, term()}.
+handshake(Name) -> weir_connection:handshake(Name).
+
+%% @doc {@link handshake/1} with options of `ssl:handshake/3', which come before those of the listener.
+-spec handshake(weir_listener:name(), [ssl:tls_server_option()]) ->
+    {ok, weir_listener:connection()} | {continue, term()}.
+handshake(Name, Options) -> weir_connection:handshake(Name, Options).
+
+%% @doc The PROXY header of the connection that the calling process serves, if its listener has `proxy_protocol'.
+-spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
+proxy_header() -> weir_connection:proxy_header().
+
+%%% Relays.
+
+%% @doc The same as {@link relay/3} without options.
+-spec relay(weir_tcp:socket(), weir_tcp:socket()) ->
+    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+relay(A, B) ->
+    weir_relay:start(A, B, #{}).
+
+%% @doc Joins two connections: from now on what comes from either goes to the other, without a process in between.
+%%
+%% Both sockets must be the caller's, connected, and plain: TCP over IPv4 or IPv6 or local, in any mixture, but not under
+%% `ssl'. They are closed to everybody afterwards, and whoever monitors them is told. What was read from them and
+%% delivered to nobody, and what was queued for sending, goes along, in order; what the caller has received is for
+%% `prefix'. So a socket should be passive by now: what comes as a message is not relayed.
+%%
+%% The end of one direction is passed on and the other goes on (half-close); a reset is passed on as a reset. A side that
+%% takes nothing stops the other: nothing is read that finds no room. When both directions have ended, or at the first
+%% failure, the owner, which is the caller, gets
+%% ```
+%% {weir_relay, Relay, closed, Statistics}
+%% {weir_relay, Relay, {error, Reason}, Statistics}
+%% '''
+%% with `timeout' or an `inet:posix()' (mostly `econnreset') as the reason. The statistics are those of {@link
+%% weir_relay:statistics()}.
+%%
+%% Options:
+%% <dl>
+%% <dt>`prefix' (none)</dt><dd>goes to B first, as if it had just come from A</dd>
+%% <dt>`buffer' (65536)</dt><dd>bytes of each direction that may have been read and not written, up to 1048576. A
+%%   direction that is spliced may hold 262144 by reference, unless another number than the default is given</dd>
+%% <dt>`splice' (`auto')</dt><dd>`true' has bytes go by splice(2), through a pipe of the kernel, which takes two
+%%   descriptors for each direction; `auto' does so while a direction is bulk, where it is cheaper, and `false' never</dd>
+%% <dt>`idle_timeout' (`infinity')</dt><dd>milliseconds without a byte in either direction that end the relay</dd>
+%% <dt>`half_close_timeout' (`infinity')</dt><dd>milliseconds that one direction may go on after the other has ended</dd>
+%% <dt>`detached' (`false')</dt><dd>the relay goes on when its owner dies; otherwise it ends then</dd>
+%% </dl>
+%%
+%% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of
+%% another process), `enotconn' (not connected, or no longer), `ebusy' (a file is being sent on it) or `epipe' (it is
+%% being shut down for writing); a posix reason is the kernel's. What is no socket of Weir, and an option that there is
+%% not, are exceptions, which say what is needed.
+-spec relay(weir_tcp:socket(), weir_tcp:socket(), weir_relay:options()) ->
+    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+relay(A, B, Options) ->
+    weir_relay:start(A, B, Options).
+
+%% @doc Ends a relay, from any process; nothing happens if it has ended. Both connections are closed. What was read from
+%% one and not written to the other is lost: then that other one is reset, lest it takes what it has for the whole. The
+%% owner gets `{weir_relay, Relay, closed, Statistics}'.
+-spec relay_stop(weir_relay:relay()) -> ok.
+relay_stop(Relay) ->
+    weir_relay:stop(Relay).
+
+%% @doc What a relay has carried so far, who owns it, and which pollset serves it.
+-spec relay_info(weir_relay:relay()) -> {ok, weir_relay:info()} | {error, closed}.
+relay_info(Relay) ->
+    weir_relay:info(Relay).
+
+%% @doc All relays, at the cost of {@link sockets/0}.
+-spec relays() -> [weir_relay:relay()].
+relays() ->
+    weir_relay:list().

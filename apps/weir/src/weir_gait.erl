@@ -6,6 +6,9 @@
 %% descriptor. How long it hopes before that follows from how long its sleeps last: where they are shorter than going
 %% to sleep and waking up takes, it hopes longer.
 %%
+%% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
+%% sleeping takes, and what they do meanwhile would only be looked at in vain.
+%%
 %% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
 %% late, and its owner another round later. So when rounds grow long it changes its gait: it sleeps after every poll,
 %% at high priority, so that a packet wakes it at once. (A poller that yields at high priority would starve the rest.)
@@ -53,10 +56,13 @@ new() ->
     #gait{}.
 
 %% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
--spec next(Events :: non_neg_integer(), RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
+-spec next(Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
 next(Events, RoundNs, Gait) ->
     {Action, NewGait} = pace(Events, RoundNs, Gait),
-    {Action, NewGait#gait{last = Action, delivered = Events}}.
+    {Action, NewGait#gait{last = Action, delivered = delivered(Events)}}.
+
+delivered(bulk) -> 0;
+delivered(Events) -> Events.
 
 pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
     case is_long(RoundNs, Gait) of
@@ -67,6 +73,8 @@ pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
         false ->
             free(Events, RoundNs, Gait#gait{long = 0})
     end;
+pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
+    {sleep, Gait#gait{idle = 0}};
 pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
     NewHope =
         case SleptNs < ?HOPE_MAX of
@@ -92,6 +100,8 @@ is_long(RoundNs, #gait{delivered = Delivered}) ->
 priority(#gait{pace = crowded, last = sleep}) -> high;
 priority(#gait{}) -> normal.
 
+free(bulk, _RoundNs, Gait) ->
+    {sleep, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
     {sleep, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->

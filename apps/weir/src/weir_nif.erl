@@ -16,6 +16,7 @@
 
 %% Pollsets.
 -export([claim/1]).
+-export([lease/0]).
 -export([poll/2]).
 -export([sleep/3]).
 -export([counters/1]).
@@ -26,6 +27,7 @@
 -export([fdopen/4]).
 -export([bind/2]).
 -export([listen/2]).
+-export([duplicate/2]).
 -export([accept/3]).
 -export([connect/2]).
 -export([send/2]).
@@ -50,14 +52,71 @@
 -export([move/2]).
 -export([info/1]).
 -export([sockets/1]).
+-export([send_now/2]).
+-export([notify_writable/1]).
+
+%% Gates of listeners.
+-export([gate_new/2]).
+-export([gate_listen/3]).
+-export([gate_keep/1]).
+-export([gate_retry/1]).
+-export([gate_attend/2]).
+-export([gate_waiting/2]).
+-export([gate_take/2]).
+-export([gate_give/3]).
+-export([gate_discard/2]).
+-export([gate_clear/1]).
+-export([gate_set_max_connections/2]).
+-export([gate_info/1]).
+-export([gate_connections/2]).
+
+%% Reactors.
+-export([reactor_begin/3]).
+-export([react/3]).
+-export([reactor_listen/2]).
+-export([reactor_resume/1]).
+-export([reactor_join/2]).
+-export([reactor_connect/3]).
+-export([reactor_leave/4]).
+-export([reactor_of/1]).
+-export([abandoned/0]).
+-export([reap/2]).
+
+%% Groups.
+-export([group_new/1]).
+-export([group_delete/1]).
+-export([group_join/2]).
+-export([group_leave/2]).
+-export([group_broadcast/4]).
+-export([group_size/1]).
+-export([group_info/1]).
+
+%% Relays.
+-export([relay_start/5]).
+-export([relay_stop/1]).
+-export([relay_info/1]).
+-export([relay_expire/1]).
+-export([relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
+-export_type([gate/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
 
 -type pollset() :: pos_integer().
-%% The number of a pollset, which is the number of its scheduler.
+%% The number of a pollset, which is the number of its scheduler. Those of processes with a pollset of their own are from
+%% 1025 on.
+
+-type event() ::
+    nonempty_improper_list(handle(), Data :: term())
+    | {accepted | connected | writable, handle()}
+    | {closed | refused | exhausted, handle(), Reason :: atom()}.
+%% What a reactor's batch consists of. `closed' and `refused' (by connect(2)) are the last of a socket. `exhausted' is of a
+%% listening one: it is not asked again before {@link reactor_resume/1}.
+
+-type write() :: nonempty_improper_list(handle(), iodata() | close).
+%% What a reactor has done with its sockets.
 
 -type operation() :: non_neg_integer().
 
@@ -70,7 +129,34 @@
 -type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
 %% An address as sockname and peername show it.
 
+-opaque gate() :: reference().
+%% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each
+%% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
+
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
+
+-type group() :: non_neg_integer().
+%% A group, by its slot in a table of its own and its generation.
+
+-type group_settings() :: {
+    drop_oldest | drop_newest | conflate | disconnect,
+    MaxMessages :: pos_integer(),
+    MaxBytes :: non_neg_integer(),
+    Backlog :: pos_integer()
+}.
+%% See {@link weir_group:new/1}.
+
+-type relay() :: non_neg_integer().
+%% A relay, by its slot in a table of its own and its generation.
+
+-type relay_options() :: {
+    Buffer :: pos_integer(),
+    Pipe :: pos_integer(),
+    Splice :: auto | boolean(),
+    IdleTimeout :: timeout(),
+    HalfCloseTimeout :: timeout(),
+    Detached :: boolean()
+}.
 
 -define(LOAD_ERROR, {?MODULE, load_error}).
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
@@ -105,10 +191,16 @@ load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
 -spec claim(pollset()) -> {ok, Token :: non_neg_integer()} | {error, inet:posix()}.
 claim(_Pollset) -> ?NOT_LOADED.
 
+%% @doc Makes the caller the poller of a pollset that is its own, beside those of the schedulers, until it dies: for a
+%% process that serves sockets itself. `emfile' when all 1024 are taken.
+-spec lease() -> {ok, {pollset(), Token :: non_neg_integer()}} | {error, inet:posix()}.
+lease() -> ?NOT_LOADED.
+
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were and the nanoseconds since the poll before; `stale' if another process is the poller now.
+%% many there were, or `bulk' if they were nothing but relays that splice, and the nanoseconds since the poll before; `stale'
+%% if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
@@ -143,6 +235,10 @@ bind(_Handle, _Address) -> ?NOT_LOADED.
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
+
+%% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
+-spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
+duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
 
 %% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
 %% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
@@ -254,3 +350,170 @@ info(_Handle) -> ?NOT_LOADED.
 %% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
+
+%% @doc A gate with so many intakes, for the first pollsets.
+-spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
+gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
+%% such socket. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
+-spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
+%% `{weir_gate, throttled, Milliseconds}' (the rate), `{weir_gate, exhausted, Reason}' (accept(2) failed), each once up to
+%% the next {@link gate_retry/1}, and `{weir_gate, recovered}' with the first connection after that.
+-spec gate_keep(gate()) -> ok.
+gate_keep(_Gate) -> ?NOT_LOADED.
+
+%% @doc Has accepting tried again.
+-spec gate_retry(gate()) -> ok.
+gate_retry(_Gate) -> ?NOT_LOADED.
+
+%% @doc Makes the caller the acceptor of an intake: it gets `{weir_accept, Count}' for each batch of connections. Returns
+%% how many wait already, of which it is not told.
+-spec gate_attend(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_attend(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc How many connections wait in an intake.
+-spec gate_waiting(gate(), Intake :: pos_integer()) -> non_neg_integer().
+gate_waiting(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of the caller.
+-spec gate_take(gate(), Intake :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+gate_take(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
+-spec gate_give(gate(), Intake :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
+gate_give(_Gate, _Intake, _Pid) -> ?NOT_LOADED.
+
+%% @doc Closes the connection that has waited longest.
+-spec gate_discard(gate(), Intake :: pos_integer()) -> ok.
+gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
+
+%% @doc Closes all connections that wait.
+-spec gate_clear(gate()) -> ok.
+gate_clear(_Gate) -> ?NOT_LOADED.
+
+%% @doc Sets the limit of connections.
+-spec gate_set_max_connections(gate(), non_neg_integer() | infinity) -> ok.
+gate_set_max_connections(_Gate, _Max) -> ?NOT_LOADED.
+
+%% @doc The counts of a gate.
+-spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
+gate_info(_Gate) -> ?NOT_LOADED.
+
+%% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
+%% it was accepted for, and its pollset.
+-spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+
+%% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
+-spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
+send_now(_Handle, _Data) -> ?NOT_LOADED.
+
+%% @doc Has `{weir_writable, Socket}' sent to the caller, or `{writable, Handle}' put into its batch if it is the socket's
+%% reactor, once the kernel takes output and nothing is queued, or there is no sense in waiting any more.
+-spec notify_writable(handle()) -> ok | {error, closed | inet:posix()}.
+notify_writable(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
+%% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
+-spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
+reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
+
+%% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
+%% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_gait}.
+-spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
+    {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
+
+%% @doc Takes a listening socket, whoever owns it, to the caller's pollset: its connections are the caller's, as events.
+-spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
+reactor_listen(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Has a listening socket asked again for connections.
+-spec reactor_resume(handle()) -> ok.
+reactor_resume(_Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket of the caller's one of its reactor.
+-spec reactor_join(pollset(), handle()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_join(_Pollset, _Handle) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the caller's one of its reactor and begins to connect it, which `connected' or `refused' ends.
+%% If it returns an error, the socket is closed.
+-spec reactor_connect(pollset(), handle(), address()) -> ok | {error, closed | not_owner | inet:posix()}.
+reactor_connect(_Pollset, _Handle, _Address) -> ?NOT_LOADED.
+
+%% @doc Makes a socket of the calling reactor an ordinary, passive one of another process on another pollset. Packets that
+%% were events already are put back in front of what is to be read.
+-spec reactor_leave(handle(), pid(), pollset(), Unread :: [binary()]) ->
+    ok | {error, closed | not_reactor | inet:posix()}.
+reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
+
+%% @doc The reactor of a socket.
+-spec reactor_of(handle()) -> {ok, pid()} | {error, closed | not_reactor}.
+reactor_of(_Handle) -> ?NOT_LOADED.
+
+%% @doc The pollsets of dead reactors, which {@link reap/2} has to clear.
+-spec abandoned() -> [pollset()].
+abandoned() -> ?NOT_LOADED.
+
+%% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
+%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
+-spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
+reap(_Pollset, _Piece) -> ?NOT_LOADED.
+%% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
+%% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
+%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link
+%% relay_expire/1}.
+-spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), relay_options()) ->
+    {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
+
+%% @doc Ends a relay, if it has not ended. Its owner is told.
+-spec relay_stop(relay()) -> ok.
+relay_stop(_Relay) -> ?NOT_LOADED.
+
+%% @doc Who owns a relay, where it is polled, and what it has carried.
+-spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
+relay_info(_Relay) -> ?NOT_LOADED.
+
+%% @doc Ends a relay if one of its timeouts has passed. Otherwise returns after how many milliseconds to call again;
+%% `done' if there is nothing to wait for.
+-spec relay_expire(relay()) -> pos_integer() | done.
+relay_expire(_Relay) -> ?NOT_LOADED.
+
+%% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
+-spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
+relays(_Piece) -> ?NOT_LOADED.
+
+%% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
+-spec group_new(group_settings()) -> {ok, group()} | {error, emfile}.
+group_new(_Settings) -> ?NOT_LOADED.
+
+%% @doc Deletes a group; nothing happens if it is gone.
+-spec group_delete(group()) -> ok.
+group_delete(_Group) -> ?NOT_LOADED.
+
+%% @doc Makes a connected socket a member. `closed' is the socket or the group.
+-spec group_join(group(), handle()) -> ok | {error, closed | enotconn}.
+group_join(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Ends a membership.
+-spec group_leave(group(), handle()) -> ok | {error, not_member}.
+group_leave(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
+%% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
+-spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
+    {ok, non_neg_integer()} | {error, busy | closed}.
+group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
+
+%% @doc How many members there are; none if the group is deleted.
+-spec group_size(group()) -> non_neg_integer().
+group_size(_Group) -> ?NOT_LOADED.
+
+%% @doc See {@link weir_group:info/1}.
+-spec group_info(group()) -> {ok, weir_group:info()} | {error, closed}.
+group_info(_Group) -> ?NOT_LOADED.

@@ -10,6 +10,7 @@
 -export([connect/4]).
 -export([connect/5]).
 -export([fdopen/3]).
+-export([unconnected/3]).
 
 -export_type([wanted/0]).
 
@@ -78,6 +79,26 @@ connect_to(Wanted, Address, Port, Options, Timeout, Stock) ->
         {false, _} -> Stock(stock(Family));
         {true, {error, _} = Error} -> Error;
         {true, {ok, Native}} -> open(Family, Parsed, Bind, fun(Handle) -> await_connect(Handle, Native, Timeout) end)
+    end.
+
+%% @doc A socket of the caller's with everything set and bound, for a connection that somebody else makes, and the address
+%% for that as the native side takes it. Exits with `badarg' for what is wrong in the options or the address.
+-spec unconnected(inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
+    {ok, weir_nif:handle(), weir_nif:address()} | {error, not_available | inet:posix()}.
+unconnected(Address, Port, Options) ->
+    Parsed = parsed(weir_options:connect(Options)),
+    Family = peer_family(any, Address),
+    Bind = connect_address(Family, Parsed),
+    case {is_native(), native(Family, Address, valid_port(Family, Port))} of
+        {false, _} ->
+            {error, not_available};
+        {true, {error, _} = Error} ->
+            Error;
+        {true, {ok, Native}} ->
+            case open(Family, Parsed, Bind, fun(_Handle) -> ok end) of
+                {ok, {'$inet', _Module, Handle}} -> {ok, Handle, Native};
+                {error, _} = Error -> Error
+            end
     end.
 
 await_connect(Handle, Peer, Timeout) ->

@@ -16,6 +16,8 @@
 -export([here/0]).
 -export([pollers/0]).
 
+-export_type([home/0]).
+
 -include_lib("kernel/include/logger.hrl").
 
 -export([init/1]).
@@ -34,6 +36,7 @@
 -define(TELL_AGAIN_MS, 60_000).
 
 -type home() :: pos_integer() | anywhere.
+%% The scheduler that a poller is bound to.
 
 -record(poller, {pid :: pid(), home :: home(), born :: integer()}).
 
@@ -109,7 +112,10 @@ handle_info(look, State) ->
     look_later(),
     case erlang:system_info(schedulers_online) of
         Online when Online =:= State#state.online -> {noreply, State};
-        Online -> {noreply, lists:foldl(fun rehouse/2, State#state{online = Online}, all())}
+        Online ->
+            Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
+            ok = weir_listener:pollers_moved(),
+            {noreply, Rehoused}
     end;
 handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of

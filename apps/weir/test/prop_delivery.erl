@@ -70,7 +70,7 @@ move([], _Sockets) ->
     ok;
 move([{Index, Pollset} | Moves], Sockets) ->
     %% It may be closed by now.
-    _ = weir:move(lists:nth(1 + Index rem length(Sockets), Sockets), Pollset),
+    _ = weir:migrate(lists:nth(1 + Index rem length(Sockets), Sockets), Pollset),
     erlang:yield(),
     move(Moves, Sockets).
 

@@ -10,7 +10,13 @@
 -define(PATIENCE, 10000).
 
 %% Those that decide who polls: they need another start of Weir afterwards.
--define(POLLING, [{claim, 1}, {poll, 2}, {sleep, 3}]).
+-define(POLLING, [{claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
+
+%% The limits of a gate.
+-define(LIMITS, #{
+    max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local,
+    allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
+}).
 
 prop_sockets() ->
     Functions = functions() -- ?POLLING,
@@ -21,7 +27,8 @@ prop_pollsets() ->
 
 %% All that there are, so that a new one has to be listed below.
 functions() ->
-    weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
+    %% A lease has no arguments, and lasts as long as the process.
+    weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {lease, 0}].
 
 survives(Calls) ->
     Sockets = sockets(),
@@ -29,6 +36,9 @@ survives(Calls) ->
     [_ = weir_nif:close(Handle, now) || {'$inet', weir_tcp, Handle} <- weir:sockets()],
     ok = gen_tcp:close(maps:get(peer, Sockets)),
     ok = file:close(maps:get(file, Sockets)),
+    ok = weir_nif:group_delete(maps:get(group, Sockets)),
+    ok = weir_nif:relay_stop(maps:get(relay, Sockets)),
+    [gen_tcp:close(Peer) || Peer <- maps:get(relayed, Sockets)],
     _ = weir_test_peer:messages(),
     ?WHENFAIL(io:format("wrong: ~0p~n", [Wrong]), Wrong =:= []).
 
@@ -55,10 +65,21 @@ sockets() ->
     {ok, Closed} = weir_nif:open(weir_tcp, inet, 1),
     ok = weir_nif:close(Closed, now),
     {ok, File} = file:open(code:which(?MODULE), [read, raw, binary]),
+    {A, OneEnd} = pair(Listening, Port),
+    {B, OtherEnd} = pair(Listening, Port),
+    {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false}),
+    {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
+        gate => weir_nif:gate_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
         open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer,
         file => File
     }.
+
+%% A connection, and its other end.
+pair(Listening, Port) ->
+    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, {_, _, Handle}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
+    {Handle, Peer}.
 
 actual({socket, State}, Sockets) -> maps:get(State, Sockets);
 actual({term, Term}, _Sockets) -> Term;
@@ -97,12 +118,41 @@ arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
 arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
-arguments(_Function, Arity) ->
-    vector(Arity, argument()).
+arguments(gate_new, 2) ->
+    oneof([vector(2, argument()), [{term, integer(0, 2)}, limits()]]);
+arguments(group_new, 1) ->
+    oneof([vector(1, argument()), [settings()]]);
+arguments(relay_start, 5) ->
+    ?LET(
+        Options,
+        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), timeout(), timeout(), boolean()},
+        [handle_of(), handle_of(), {term, integer(0, 2)}, {term, binary()}, {term, Options}]
+    );
+arguments(Function, Arity) ->
+    case atom_to_list(Function) of
+        "gate_" ++ _ -> first({socket, gate}, Arity);
+        "group_" ++ _ -> first({socket, group}, Arity);
+        "relay_" ++ _ -> first({socket, relay}, Arity);
+        _ -> vector(Arity, argument())
+    end.
+
+first(Argument, Arity) ->
+    oneof([vector(Arity, argument()), ?LET(Others, vector(Arity - 1, argument()), [Argument | Others])]).
+
+handle_of() ->
+    {socket, oneof([open, listening, connected, closed, group])}.
+
+%% One limit of a gate is something else.
+limits() ->
+    ?LET({Name, Value}, {oneof(maps:keys(?LIMITS)), oneof([any(), a_number(), infinity])},
+        {term, (?LIMITS)#{Name => Value}}).
+
+settings() ->
+    {term, {oneof([drop_oldest, drop_newest, conflate, disconnect, other]), a_number(), a_number(), a_number()}}.
 
 argument() ->
     frequency([
-        {8, {socket, oneof([open, listening, connected, closed])}},
+        {8, {socket, oneof([open, listening, connected, closed, gate, group, relay])}},
         {4, {term, any()}},
         {3, {term, a_number()}},
         {3, {term, known()}},
@@ -119,6 +169,8 @@ argument() ->
 a_number() ->
     oneof([
         integer(-3, 3),
+        %% The first pollset of a process.
+        1025,
         integer(),
         float(),
         edge()
@@ -167,6 +219,7 @@ improper() ->
 
 %% What is documented ------------------------------------------------------------
 
+is_documented(relay_start, {error, {Handle, Reason}}) -> is_integer(Handle) andalso is_atom(Reason);
 is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
 is_documented(load_error, Result) -> Result =:= undefined;
@@ -214,4 +267,33 @@ is_documented(move, Result) -> Result =:= ok;
 is_documented(info, {ok, Info}) -> is_map(Info);
 is_documented(sockets, {ok, Handles}) -> is_list(Handles);
 is_documented(sockets, Result) -> Result =:= done;
+is_documented(send_now, {ok, Taken}) -> is_integer(Taken);
+is_documented(notify_writable, Result) -> Result =:= ok;
+is_documented(reactor_begin, Result) -> Result =:= ok;
+is_documented(react, {Events, Sockets, Round}) -> is_list(Events) andalso is_integer(Sockets) andalso is_integer(Round);
+is_documented(react, Result) -> Result =:= stale;
+is_documented(reap, Result) -> lists:member(Result, [ok, more, done]);
+is_documented(abandoned, Result) -> is_list(Result);
+is_documented(reactor_of, {ok, Pid}) -> is_pid(Pid);
+is_documented(gate_new, Result) -> is_reference(Result);
+is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting; Count =:= group_size ->
+    is_integer(Result);
+is_documented(Function, {ok, Handle}) when Function =:= gate_take; Function =:= gate_give -> is_integer(Handle);
+is_documented(Function, Result) when Function =:= gate_take; Function =:= gate_give -> Result =:= empty;
+is_documented(gate_info, Result) -> is_map(Result);
+is_documented(List, {ok, Entries}) when List =:= gate_connections; List =:= relays -> is_list(Entries);
+is_documented(List, Result) when List =:= gate_connections; List =:= relays; List =:= relay_expire -> Result =:= done;
+is_documented(relay_expire, Result) -> is_integer(Result);
+is_documented(Function, {ok, Number}) when
+    Function =:= relay_start; Function =:= group_new; Function =:= group_broadcast
+->
+    is_integer(Number);
+is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->
+    is_pid(Owner) andalso is_integer(Pollset) andalso is_map(Statistics);
+is_documented(group_info, {ok, Info}) -> is_map(Info);
+is_documented(Function, ok) ->
+    lists:member(Function, [
+        gate_listen, gate_keep, gate_retry, gate_discard, gate_clear, gate_set_max_connections, reactor_listen,
+        reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave
+    ]);
 is_documented(_Function, _Result) -> false.

@@ -120,3 +120,16 @@ long_trial_round_does_not_test() ->
     ?assertEqual(high, weir_gait:priority(Gait)),
     {Actions, _} = walk(lists:duplicate(?TRY_AFTER, {1, ?LONG}), Gait),
     ?assertEqual([sleep], lists:usort(Actions)).
+
+bulk_streams_are_not_hoped_for_test() ->
+    {Actions, Gait} = walk(lists:duplicate(100, {bulk, ?SHORT}), new()),
+    ?assertEqual([sleep], lists:usort(Actions)),
+    %% Its short sleeps say nothing of how long to hope for others.
+    {Before, _} = vain_polls(?SHORT, new()),
+    {After, _} = vain_polls(?SHORT, Gait),
+    ?assert(After =< 2 * Before + 1).
+
+bulk_streams_beside_busy_processes_test() ->
+    {Actions, Gait} = walk(lists:duplicate(?TRY_AFTER - 1, {bulk, ?LONG}), crowded()),
+    ?assertEqual([sleep], lists:usort(Actions)),
+    ?assertEqual(high, weir_gait:priority(Gait)).

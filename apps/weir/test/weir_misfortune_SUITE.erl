@@ -646,7 +646,7 @@ used_after_close(Config) ->
         Calls
     ),
     {_, _, Handle} = Old,
-    ?assertEqual({error, closed}, weir:move(Old, 1)),
+    ?assertEqual({error, closed}, weir:migrate(Old, 1)),
     ?assertEqual({error, closed}, weir_nif:unrecv(Handle, <<"wrong">>)),
     ?assertEqual({error, closed}, weir_nif:listen(Handle, 5)),
     ?assertEqual({error, closed}, weir_nif:bind(Handle, {?LOOPBACK, 0})),

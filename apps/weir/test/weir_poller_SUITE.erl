@@ -101,14 +101,10 @@ stopped_and_started(Config) ->
     ?assertMatch({ok, _}, inet:sockname(Listener)),
     stop_streams(Streams).
 
+%% Without the VM's polling by schedulers, which forgets descriptors for seconds on OTP 29 when schedulers go offline: see
+%% docs/internals.md, What it does not bear.
 fewer_schedulers_online(_Config) ->
-    case erlang:system_info(otp_release) of
-        "29" -> {skip, "a stream stands still now and then on this release: docs/internals.md, What it does not bear"};
-        _ -> with_fewer_schedulers_online()
-    end.
-
-with_fewer_schedulers_online() ->
-    on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4"]).
+    on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4", "+IOs", "false"]).
 
 change_schedulers_online(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}]),
@@ -159,7 +155,7 @@ move_under_load(Config) ->
     lists:foreach(
         fun(Round) ->
             Sockets = weir:sockets(),
-            [?assertEqual(ok, weir:move(Socket, rand:uniform(4))) || Socket <- Sockets],
+            [?assertEqual(ok, weir:migrate(Socket, rand:uniform(4))) || Socket <- Sockets],
             Round rem 50 =:= 0 andalso assert_streams_go_on(Streams)
         end,
         lists:seq(1, 200)
@@ -180,7 +176,7 @@ activate_from_another_scheduler(Config) ->
     lists:foreach(
         fun({Owner, Pollset, Active}) ->
             {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, true}]),
-            ok = weir:move(Socket, Pollset),
+            ok = weir:migrate(Socket, Pollset),
             Self = self(),
             Pid = spawn_opt(
                 fun() ->

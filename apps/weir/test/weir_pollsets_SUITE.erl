@@ -156,7 +156,7 @@ sockets_are_counted_where_they_are(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
     lists:foreach(
         fun(To) ->
-            ?assertEqual(ok, weir:move(Socket, To)),
+            ?assertEqual(ok, weir:migrate(Socket, To)),
             Sockets = [{Number, Count} || #{pollset := Number, sockets := Count} <- weir:pollsets(), Count > 0],
             ?assertEqual([{To, 1}], Sockets),
             ?assertMatch(#{pollset := To}, weir_tcp:info(Socket))
@@ -166,7 +166,7 @@ sockets_are_counted_where_they_are(Config) ->
 
 no_such_pollset(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [?assertError(badarg, weir:move(Socket, Number)) || Number <- [-1, 1023, 100000, one, 1.0]],
+    [?assertError(badarg, weir:migrate(Socket, Number)) || Number <- [-1, 1023, 100000, one, 1.0]],
     ?assertError(badarg, weir_nif:counters(1023)).
 
 sleeps_are_counted(Config) ->

@@ -7,7 +7,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [active_counts, send_queue, delivery, packets].
+    [active_counts, send_queue, delivery, packets, relays, groups_of_members, proxy_headers].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -32,6 +32,16 @@ delivery(_Config) ->
 
 packets(_Config) ->
     check(prop_packet:prop_packet(), 1000).
+
+relays(_Config) ->
+    check(prop_relay:prop_relay(), 150).
+
+groups_of_members(_Config) ->
+    check(prop_group:prop_group(), 150).
+
+proxy_headers(_Config) ->
+    check(prop_proxy_header:prop_proxy_header(), 1000),
+    check(prop_proxy_header:prop_nonsense(), 1000).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],

@@ -94,6 +94,7 @@ init_group(inet, Config) ->
 init_group(weir, Config) ->
     {ok, _} = application:ensure_all_started(weir),
     warm_up(),
+    lease_pollsets(),
     [{backend, [{tcp_module, weir_tcp}]} | Config];
 init_group(Role, Config) ->
     [{role, Role} | Config].
@@ -105,6 +106,20 @@ end_group(_Group, _Config) ->
 %% The first look-up of a name starts the resolver, which keeps descriptors.
 warm_up() ->
     {ok, _} = inet:getaddr("localhost", inet),
+    ok.
+
+%% The pollset of a process is kept for the next that wants one, and so is its descriptor.
+lease_pollsets() ->
+    Self = self(),
+    Lease = fun() ->
+        {ok, _} = weir_nif:lease(),
+        Self ! {leased, self()},
+        receive stop -> ok end
+    end,
+    Lessees = [spawn_monitor(Lease) || _ <- lists:seq(1, 16)],
+    [receive {leased, Pid} -> ok end || {Pid, _} <- Lessees],
+    [Pid ! stop || {Pid, _} <- Lessees],
+    [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Lessees],
     ok.
 
 -spec init_case(config()) -> config().
@@ -470,6 +485,7 @@ unsilence_pollers() ->
 
 -spec without_pollers(logger:log_event(), term()) -> stop | ignore.
 without_pollers(#{msg := {"weir: poller" ++ _, _}}, _) -> stop;
+without_pollers(#{msg := {"weir: worker" ++ _, _}}, _) -> stop;
 without_pollers(_Event, _) -> ignore.
 
 %% Nodes ----------------------------------------------------------------------

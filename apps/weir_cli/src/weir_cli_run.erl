@@ -17,60 +17,74 @@ run(Arguments) ->
     end.
 
 run_example(Name, Values) ->
-    case [Example || {Module, _, _} = Example <- examples(), atom_to_list(Module) =:= Name] of
-        [] ->
-            {usage, ["no example ", Name, ": ", needed_example()]};
-        [{Module, Own, _}] ->
-            case {foreign(Own, Values), [Option || {Option, _} <- needs(Module), not is_map_key(Option, Values)]} of
-                {[Option | _], _} ->
-                    Takers = [atom_to_list(Taker) || {Taker, Options, _} <- examples(), lists:member(Option, Options)],
-                    {usage, ["--", atom_to_list(Option), " is for ", lists:join(", ", Takers), ", not for ", Name]};
-                {[], [Option | _]} ->
-                    {Option, Needed} = lists:keyfind(Option, 1, needs(Module)),
-                    {usage, [Name, " needs ", Needed]};
-                {[], []} ->
-                    serve(Module, Values)
-            end
+    case [Example || #{name := Known} = Example <- examples(), atom_to_list(Known) =:= Name] of
+        [] -> {usage, ["no example ", Name, ": ", needed_example()]};
+        [Example] -> check(Example, Values)
+    end.
+
+check(#{name := Example, backends := Backends} = Of, #{backend := Backend} = Values) ->
+    Name = atom_to_list(Example),
+    Missing = [Needed || {Option, Needed} <- needs(Example), not is_map_key(Option, Values)],
+    case {foreign(Of, Values), Missing, lists:member(Backend, Backends)} of
+        {[Option | _], _, _} ->
+            Takers = [atom_to_list(Taker) || #{name := Taker, options := Own} <- examples(), lists:member(Option, Own)],
+            {usage, ["--", atom_to_list(Option), " is for ", lists:join(", ", Takers), ", not for ", Name]};
+        {[], [Needed | _], _} ->
+            {usage, [Name, " needs ", Needed]};
+        {[], [], false} ->
+            {usage, ["--backend ", atom_to_list(Backend), ": ", Name, " is Weir's own, it runs on weir only"]};
+        {[], [], true} ->
+            serve(module(Example, Backend), Values)
     end.
 
 %% The options that are others' own.
-foreign(Own, Values) ->
-    [Option || Option <- [active, packet, to, file], is_map_key(Option, Values), not lists:member(Option, Own)].
+foreign(#{options := Own}, Values) ->
+    Others = lists:usort(lists:append([Options || #{options := Options} <- examples()])) -- Own,
+    [Option || Option <- Others, is_map_key(Option, Values)].
 
-needs(proxy) -> [{to, "its backend: --to HOST:PORT"}];
+%% Where there are no groups, the same is done by a process for each member.
+module(fanout, Backend) when Backend =/= weir -> fanout_processes;
+module(Name, _Backend) -> Name.
+
+needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "its backend: --to HOST:PORT"}];
 needs(file_httpd) -> [{file, "what to serve: --file PATH"}];
 needs(_) -> [].
 
 needed_example() ->
-    ["one of ", lists:join(", ", [atom_to_list(Module) || {Module, _, _} <- examples()]), " is needed"].
+    ["one of ", lists:join(", ", [atom_to_list(Name) || #{name := Name} <- examples()]), " is needed"].
 
-serve(Module, #{backend := Backend, ip := Ip, port := Port, busy := Busy} = Values) ->
+serve(Module, #{backend := Backend} = Values) ->
     weir_cli_signal:report_to(self()),
     %% Where the build has put the examples that are no modules of an application (see examples/rebar.config).
     true = code:add_pathz(filename:join(code:lib_dir(weir_examples), "cowboy")),
-    case start_backend(Backend) of
-        ok ->
-            Sockets = socket_options(Backend),
-            Options = maps:merge(maps:with([active, file, packet, port, to], Values), #{
-                listen => Sockets ++ [{ip, Ip}], connect => Sockets
-            }),
-            case Module:start(Options) of
-                {ok, #{port := Actual, stop := Stop}} ->
-                    _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
-                    io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
-                    receive stop -> Stop() end;
-                {error, {not_installed, Application}} ->
-                    {failed, [atom_to_list(Module), " needs ", atom_to_list(Application), ", which is not installed"]};
-                {error, {not_opened, File, Reason}} ->
-                    {failed, ["cannot open ", File, ": ", file:format_error(Reason)]};
-                {error, Reason} ->
-                    {failed, [
-                        "cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)
-                    ]}
-            end;
-        {error, Reason} ->
+    case {code:ensure_loaded(Module), start_backend(Backend)} of
+        {{module, Module}, ok} ->
+            start(Module, Values);
+        {{error, _}, _} ->
+            {failed, ["the module ", atom_to_list(Module), " is missing: run `make build`"]};
+        {_, {error, Reason}} ->
             {failed, io_lib:format("cannot start weir: ~0tp", [Reason])}
     end.
+
+start(Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
+    case Module:start(example_options(Values)) of
+        {ok, #{port := Actual, stop := Stop}} ->
+            _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
+            io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
+            receive stop -> Stop() end;
+        {error, {not_installed, Application}} ->
+            {failed, [atom_to_list(Module), " needs ", atom_to_list(Application), ", which is not installed"]};
+        {error, {not_opened, File, Reason}} ->
+            {failed, ["cannot open ", File, ": ", file:format_error(Reason)]};
+        {error, Reason} ->
+            {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
+    end.
+
+example_options(#{backend := Backend, ip := Ip} = Values) ->
+    Sockets = socket_options(Backend),
+    Listen = Sockets ++ [{ip, Ip}] ++ maps:to_list(maps:with([sndbuf], Values)),
+    Rate = maps:from_list([{rate, PerSecond} || #{'per-second' := PerSecond} <- [Values]]),
+    maps:merge(maps:with([active, file, packet, port, size, to], Values), Rate#{listen => Listen, connect => Sockets}).
 
 start_backend(weir) ->
     case application:ensure_all_started(weir) of
@@ -94,20 +108,36 @@ explain(Reason) ->
 compute(N) ->
     compute(N * 16807 rem 16#7fffffff).
 
-%% Each with the options that are not for all.
 examples() ->
     [
-        {echo, [active, packet], "sends back what comes; --active once unless told otherwise"},
-        {proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"},
-        {ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"},
-        {accept, [active], "one request, one reply, close; --active false"},
-        {game, [active], "512 bytes to every connection every 500 ms, answers are dropped; --active true"},
-        {tls_echo, [active], "echo through TLS 1.3, with a certificate of its own making; --active once"},
-        {file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"},
-        {discard, [active], "takes what comes and drops it; --active once"},
-        {chargen, [], "sends without end, 64 KiB at a time"},
-        {cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"}
+        example(echo, [active, packet], "sends back what comes; --active once unless told otherwise"),
+        example(proxy, [active, to], "connects each client to a backend (--to), bytes both ways; --active once"),
+        example(ehttpd, [active], "answers HTTP requests with hello world!, keep-alive; --active once"),
+        example(accept, [active], "one request, one reply, close; --active false"),
+        example(game, [active], "512 bytes to every connection every 500 ms, answers are dropped; --active true"),
+        example(tls_echo, [active], "echo through TLS 1.3, with a certificate of its own making; --active once"),
+        example(file_httpd, [file], "answers HTTP requests with a file (--file), by sendfile"),
+        example(discard, [active], "takes what comes and drops it; --active once"),
+        example(chargen, [], "sends without end, 64 KiB at a time"),
+        example(fanout_processes, [size, 'per-second'],
+            "one message to all connections, again and again; a process for each"),
+        example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
+        of_weir(echo_listener, [active], "echo behind weir:start_listener; --active once"),
+        of_weir(accept_listener, [active], "accept behind weir:start_listener; --active false"),
+        of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
+        of_weir(game_reactor, [], "game by weir_reactor"),
+        of_weir(relay, [to], "proxy by weir:relay"),
+        (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
+            backends := [weir, inet, socket]
+        }
     ].
+
+%% An example with the options that are not for all.
+example(Name, Options, About) ->
+    #{name => Name, options => Options, backends => [weir, inet, socket], about => About}.
+
+of_weir(Name, Options, About) ->
+    (example(Name, Options, About))#{backends := [weir]}.
 
 options() ->
     [
@@ -120,11 +150,17 @@ options() ->
         #{name => active, type => {text, fun active/1}, value => "MODE",
             help => "how connections receive: once, true, false or a number N (the example's own, above)"},
         #{name => packet, type => {text, fun packet/1}, value => "TYPE",
-            help => "4 or line: echo takes and sends packets of this type (bytes as they come)"},
+            help => "4 or line: the connections of echo have packets of this type (bytes as they come)"},
         #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
             help => "what file_httpd serves, which needs one"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
-            help => "the backend of proxy, which needs one"},
+            help => "the backend of proxy and relay, which need one"},
+        #{name => size, type => {integer, 8, 1 bsl 20}, value => "BYTES",
+            help => "of fanout's messages, the time of the broadcast in front (128)"},
+        #{name => 'per-second', type => {integer, 0, 1000000}, value => "RATE",
+            help => "fanout's broadcasts, 0 is as fast as the connections take them (10)"},
+        #{name => sndbuf, type => {integer, 1, 1 bsl 30}, value => "BYTES",
+            help => "bounds the kernel's send buffer of each connection (its own choice)"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,
@@ -168,14 +204,17 @@ needed_host_and_port() ->
     "HOST:PORT is needed, such as 127.0.0.1:8080".
 
 help() ->
-    Width = lists:max([length(atom_to_list(Module)) || {Module, _, _} <- examples()]),
+    Width = lists:max([length(atom_to_list(Name)) || #{name := Name} <- examples()]),
     [
         "usage: weir run EXAMPLE [OPTION...]\n"
         "\n"
         "Serves an example in the foreground. Prints \"ready PORT\" when it listens, then \"pid PID\"; SIGTERM and\n"
         "SIGINT (Ctrl-C) stop it.\n"
         "\n",
-        [["  ", string:pad(atom_to_list(Module), Width), "   ", About, "\n"] || {Module, _, About} <- examples()],
+        [
+            ["  ", string:pad(atom_to_list(Name), Width), "   ", About, "\n"]
+         || #{name := Name, about := About} <- examples()
+        ],
         "\n",
         weir_cli_options:help(options())
     ].

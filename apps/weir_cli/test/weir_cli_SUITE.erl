@@ -25,6 +25,8 @@
     proxy_carries_both_ways_in_every_mode/1,
     proxy_closes_the_client_when_the_backend_closes/1,
     proxy_closes_the_client_when_there_is_no_backend/1,
+    relay_carries_both_ways/1,
+    relay_lets_in_whom_it_knows/1,
     ehttpd_answers_in_every_mode/1,
     ehttpd_refuses_an_endless_head/1,
     accept_answers_once_and_closes/1,
@@ -35,7 +37,15 @@
     file_httpd_answers_with_the_file/1,
     discard_takes_all_in_every_mode/1,
     chargen_sends_until_the_client_goes/1,
+    fanout_tells_everybody/1,
     cowboy_hello_answers_or_says_that_cowboy_is_missing/1
+]).
+-export([
+    echo_listener_sends_back_in_every_mode/1,
+    accept_listener_answers_once_and_closes/1,
+    echo_reactor_sends_back/1,
+    game_reactor_sends_the_state_of_the_world/1,
+    relay_carries_both_ways/1
 ]).
 
 -import(weir_cli_program, [
@@ -83,9 +93,18 @@ groups() ->
         file_httpd_answers_with_the_file,
         discard_takes_all_in_every_mode,
         chargen_sends_until_the_client_goes,
+        fanout_tells_everybody,
         cowboy_hello_answers_or_says_that_cowboy_is_missing
     ],
-    [{Backend, [], Serving} || Backend <- [inet, socket, weir]].
+    OfWeir = [
+        echo_listener_sends_back_in_every_mode,
+        accept_listener_answers_once_and_closes,
+        echo_reactor_sends_back,
+        game_reactor_sends_the_state_of_the_world,
+        relay_carries_both_ways,
+        relay_lets_in_whom_it_knows
+    ],
+    [{inet, [], Serving}, {socket, [], Serving}, {weir, [], Serving ++ OfWeir}].
 
 init_per_suite(Config) ->
     weir_cli_program:find(Config).
@@ -110,9 +129,13 @@ help_names_every_command(Config) ->
 help_of_run_names_examples_and_options(Config) ->
     {0, Lines} = run(Config, ["run", "--help"]),
     Examples = [
-        "echo", "proxy", "ehttpd", "accept", "game", "tls_echo", "file_httpd", "discard", "chargen", "cowboy_hello"
+        "echo", "proxy", "ehttpd", "accept", "game", "tls_echo", "file_httpd", "discard", "chargen", "cowboy_hello",
+        "fanout_processes", "fanout", "echo_listener", "accept_listener", "echo_reactor", "game_reactor", "relay"
     ],
-    Options = ["--port", "--backend", "--active", "--packet", "--file", "--to", "--schedulers", "--ip"],
+    Options = [
+        "--port", "--backend", "--active", "--packet", "--file", "--to", "--schedulers", "--ip", "--size",
+        "--per-second", "--sndbuf"
+    ],
     [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
     [{0, [_ | _]} = run(Config, [Command, "--help"]) || Command <- ["demo", "bench"]].
 
@@ -140,11 +163,20 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run echo --ip localhost", "localhost"},
             {"run proxy", "--to"},
             {"run proxy --to nowhere", "nowhere"},
+            {"run relay", "--to"},
+            {"run relay --to 127.0.0.1:1 --backend inet", "--backend weir"},
             {"run echo --to 127.0.0.1:1", "--to"},
             {"run echo --packet 3", "--packet 3"},
             {"run proxy --to 127.0.0.1:1 --packet 4", "--packet is for echo"},
             {"run file_httpd", "--file"},
             {"run chargen --active once", "--active"},
+            {"run relay", "--to"},
+            {"run echo_reactor --backend inet", "echo_reactor is Weir's own"},
+            {"run relay --to 127.0.0.1:1 --backend socket", "--backend socket"},
+            {"run fanout --size 7", "--size 7"},
+            {"run fanout --per-second -1", "--per-second -1"},
+            {"run echo --size 64", "--size is for fanout_processes, fanout"},
+            {"run echo --sndbuf 0", "--sndbuf 0"},
             {"demo now", "now"},
             {"bench --only frob", "frob"},
             {"bench --repeat 0", "--repeat 0"}
@@ -207,7 +239,8 @@ scenarios_are_listed(Config) ->
     {0, Lines} = run(Config, ["bench", "--list"]),
     Names = [
         "echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
-        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload"
+        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload", "reactor-100", "listener-1000",
+        "relay-500", "relay-bulk", "broadcast-1000", "broadcast-slow", "idle-most", "schedulers"
     ],
     [?assert(mentions(Name, Lines)) || Name <- Names].
 
@@ -264,6 +297,41 @@ proxy_closes_the_client_when_there_is_no_backend(Config) ->
     {ok, Client} = connect(Port),
     ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
     0 = stop(Proxy).
+
+relay_carries_both_ways(Config) ->
+    #{port := Backend} = Echo = serve(Config, echo, []),
+    #{port := Port} = Relay = serve(Config, relay, to(Backend)),
+    {ok, Client} = connect(Port),
+    [exchange(Client, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
+    ok = gen_tcp:shutdown(Client, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    0 = stop(Relay),
+    0 = stop(Echo).
+
+%% The step before the relay is a fun, so that the example is started here.
+relay_lets_in_whom_it_knows(_Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Backend} = inet:port(Listen),
+    {ok, #{port := Port, stop := Stop}} = relay:start(#{
+        to => {{127, 0, 0, 1}, Backend},
+        listen => [{tcp_module, weir_tcp}],
+        connect => [{tcp_module, weir_tcp}],
+        authenticate => fun(Line) -> Line =:= <<"open sesame">> end
+    }),
+    {ok, Stranger} = connect(Port),
+    ok = gen_tcp:send(Stranger, <<"hello\r\nhello">>),
+    ?assertEqual({ok, <<"denied\n">>}, gen_tcp:recv(Stranger, 7, ?TIMEOUT)),
+    ?assertMatch({error, _}, gen_tcp:recv(Stranger, 0, ?TIMEOUT)),
+    {ok, Friend} = connect(Port),
+    ok = gen_tcp:send(Friend, <<"open sesame\r\nand the first request">>),
+    ?assertEqual({ok, <<"ok\n">>}, gen_tcp:recv(Friend, 3, ?TIMEOUT)),
+    {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+    ?assertEqual({ok, <<"and the first request">>}, gen_tcp:recv(Behind, 21, ?TIMEOUT)),
+    ok = gen_tcp:send(Behind, <<"reply">>),
+    ?assertEqual({ok, <<"reply">>}, gen_tcp:recv(Friend, 5, ?TIMEOUT)),
+    [ok = gen_tcp:close(Socket) || Socket <- [Friend, Behind, Listen]],
+    ok = Stop().
 
 ehttpd_answers_in_every_mode(Config) ->
     Request = <<"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n">>,
@@ -452,6 +520,68 @@ in_every_mode(Config, Example, Options, Client) ->
         end
      || Mode <- ["once", "true", "2", "false"]
     ].
+
+%% Each message begins with the time of its broadcast.
+fanout_tells_everybody(Config) ->
+    [
+        begin
+            #{port := Port} = Program = serve(Config, Example, ["--size", "20", "--per-second", "50"]),
+            Members = [begin {ok, Member} = connect(Port), Member end || _ <- [1, 2, 3]],
+            [
+                begin
+                    Times = [
+                        begin
+                            {ok, <<Time:64, _:12/binary>>} = gen_tcp:recv(Member, 20, ?TIMEOUT),
+                            Time
+                        end
+                     || _ <- lists:seq(1, 5)
+                    ],
+                    ?assertEqual(lists:usort(Times), Times)
+                end
+             || Member <- Members
+            ],
+            0 = stop(Program)
+        end
+     || Example <- [fanout_processes, fanout]
+    ].
+
+%% What only Weir has
+
+echo_listener_sends_back_in_every_mode(Config) ->
+    in_every_mode(Config, echo_listener, [], fun(Socket) ->
+        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
+    end).
+
+accept_listener_answers_once_and_closes(Config) ->
+    #{port := Port} = Program = serve(Config, accept_listener, []),
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            ok = gen_tcp:send(Socket, <<"a request">>),
+            ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
+            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+        end
+     || _ <- lists:seq(1, 20)
+    ],
+    0 = stop(Program).
+
+echo_reactor_sends_back(Config) ->
+    #{port := Port} = Program = serve(Config, echo_reactor, []),
+    Sockets = [begin {ok, Socket} = connect(Port), Socket end || _ <- lists:seq(1, 20)],
+    [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1], Socket <- Sockets],
+    0 = stop(Program).
+
+game_reactor_sends_the_state_of_the_world(Config) ->
+    #{port := Port} = Program = serve(Config, game_reactor, []),
+    {ok, Socket} = connect(Port),
+    [
+        begin
+            {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+            ok = gen_tcp:send(Socket, <<"an answer">>)
+        end
+     || _ <- lists:seq(1, 3)
+    ],
+    0 = stop(Program).
 
 exchange(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),

@@ -42,6 +42,11 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
+    /// Bounds the send buffer of connections that are accepted from now on: they inherit it.
+    pub fn limit_send_buffer(&self, bytes: usize) -> io::Result<()> {
+        Ok(sockopt::set_socket_send_buffer_size(&self.socket, bytes)?)
+    }
+
     /// The port that is listened on.
     pub fn port(&self) -> u16 {
         self.address.port()

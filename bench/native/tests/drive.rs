@@ -192,6 +192,30 @@ fn proxy_that_is_started_after_the_backend() {
 }
 
 #[test]
+fn bulk_through_a_proxy_ends_after_so_many_bytes() {
+    const WANTED: u64 = 100_000_000;
+    for command in ["download", "upload"] {
+        let port = free_port();
+        let arguments = format!(
+            "{command} 127.0.0.1:{port} --backend 0 --bytes {WANTED} --connections 1 --warmup 0s --duration 15s"
+        );
+        let mut driver = start_drive(&arguments);
+        let line = first_error_line(&mut driver);
+        let backend = line.trim().strip_prefix("backend ready ").unwrap();
+        let _proxy = Reference::start_on(port, &format!("relay --to 127.0.0.1:{backend}"));
+        let output = finish(driver);
+        assert!(output.status.success(), "{command}");
+        let report = last_line(&output);
+        assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+        assert!(report["bytes_transferred"].as_u64().unwrap() >= WANTED);
+        assert!(
+            report["duration_s"].as_f64().unwrap() < 15.0,
+            "{command} {report}"
+        );
+    }
+}
+
+#[test]
 fn game_with_connections_that_come_at_a_rate() {
     let server = Reference::start("game");
     let pid = server.pid();
@@ -230,6 +254,23 @@ fn fanout_at_a_rate_and_at_full_speed() {
         assert!(summary["deliveries"].as_u64().unwrap() > 0);
         assert!(summary["deliveries_per_s"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn listeners_that_never_read_miss_messages_and_the_others_do_not_wait_for_them() {
+    let server = Reference::start("fanout --size 1000 --per-second 0 --sndbuf 4096");
+    let report = report(&format!(
+        "fanout {} --size 1000 --connections 8 --slow 2",
+        at(server.port)
+    ));
+    assert_clean(&report);
+    assert_eq!(report["connections"], 8);
+    let (_, summary) = server.stop(Signal::TERM);
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    // The kernel has room for a few messages to those who do not read; they miss all that come then.
+    let broadcasts = summary["broadcasts"].as_u64().unwrap();
+    let dropped = summary["dropped"].as_u64().unwrap();
+    assert!(dropped >= 2 * broadcasts.saturating_sub(100), "{summary}");
 }
 
 #[test]

@@ -8,9 +8,14 @@ rustler::atoms! {
     r#true = "true", r#false = "false", once, infinity,
     binary, list, raw,
     read, write, read_write, flush, now, background, descriptor, any, loopback,
+    weir_writable, weir_reaper, weir_abandoned, accepted, writable, close, refused, send_queue_full, not_reactor,
     weir_wake, stale, armed, busy, replied, done,
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
+    // Listeners.
+    weir_gate, weir_accept, throttled, recovered, empty, reset, pause, least_loaded, connections, max_connections,
+    waiting, overload, denied, crowded, full_pauses, rate_pauses, allow, deny, max_rate, per_address, placement,
+    noproc, reactor,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
     send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,
@@ -18,6 +23,12 @@ rustler::atoms! {
     httph, http_bin, httph_bin,
     priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush, reuseport_lb,
     exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
+    // Relays.
+    weir_relay, weir_relay_timer, auto, bulk, ebusy, epipe, a_to_b, b_to_a, bytes, packets, duration_us, idle_us, first_byte_us,
+    reply_us, count, min, max, average, deviation, p50, p90, p95, p99, p999,
+    // Groups.
+    weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
+    broadcasts, pending,
     // Families.
     inet, inet6, local,
     // Packets of HTTP.

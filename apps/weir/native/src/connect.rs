@@ -37,26 +37,31 @@ pub fn await_connection(env: Env, socket: &mut Socket) -> u32 {
     operation
 }
 
-/// The kernel has news of the connection.
-pub fn serve(env: Env, socket: &mut Socket) {
-    let Some(fd) = &socket.fd else { return };
+/// How the attempt to connect has ended; nothing if it has not.
+pub fn outcome(socket: &mut Socket) -> Option<rustix::io::Result<()>> {
+    let fd = socket.fd.as_ref()?;
     if !socket.writable && !socket.hung_up {
-        return;
+        return None;
     }
     let outcome = match rustix::net::sockopt::socket_error(fd.as_fd()) {
         Ok(outcome) => outcome,
         Err(errno) => Err(errno),
     };
+    socket.state = if outcome.is_ok() { State::Connected } else { State::Open };
+    Some(outcome)
+}
+
+/// The kernel has news of the connection.
+pub fn serve(env: Env, socket: &mut Socket) {
+    let Some(outcome) = outcome(socket) else { return };
     let connector = socket.connector.take();
     match outcome {
         Ok(()) => {
-            socket.state = State::Connected;
             if let Some(waiter) = connector {
                 socket.answer(env, *waiter, atoms::ok());
             }
         }
         Err(errno) => {
-            socket.state = State::Open;
             if let Some(waiter) = connector {
                 socket.answer(env, *waiter, (atoms::error(), errno::atom(env, errno)));
             }

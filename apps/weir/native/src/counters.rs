@@ -33,6 +33,33 @@ pub fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Relaxed);
 }
 
+/// What one poll has moved, to be added to the counters at once: atomics that nobody contends for cost 5 ns each all the
+/// same.
+#[derive(Default)]
+pub struct Tally {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    pub short_writes: u64,
+    /// Visits of relays that splice.
+    pub bulk: usize,
+}
+
+impl Tally {
+    /// Adds it all.
+    pub fn add_to(&self, counters: &Counters) {
+        if self.reads == 0 && self.writes == 0 {
+            return;
+        }
+        add(&counters.reads, self.reads);
+        add(&counters.read_bytes, self.read_bytes);
+        add(&counters.writes, self.writes);
+        add(&counters.written_bytes, self.written_bytes);
+        add(&counters.short_writes, self.short_writes);
+    }
+}
+
 impl Counters {
     /// Notes a poll that gave `events`. Only the poller calls this, so minimum and maximum need no loop.
     pub fn polled(&self, events: u64) {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Result;
 
-use crate::handle::Handle;
+use crate::handle::Target;
 
 /// Events that one call takes from the kernel: a thousand busy connections are one batch, which was 3 % cheaper than four.
 pub const BATCH: usize = 1024;
@@ -30,9 +30,13 @@ impl Epoll {
 
     /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
     /// Closing the descriptor takes it out again.
-    pub fn add(&self, fd: BorrowedFd, handle: Handle) -> Result<()> {
-        let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(handle.raw()), events)
+    pub fn add(&self, fd: BorrowedFd, target: Target) -> Result<()> {
+        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events())
+    }
+
+    /// Has events of a descriptor name another target from now on; one follows at once if it is ready already.
+    pub fn rename(&self, fd: BorrowedFd, target: Target) -> Result<()> {
+        epoll::modify(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events())
     }
 
     /// Takes a descriptor out that stays open.
@@ -41,7 +45,7 @@ impl Epoll {
     }
 
     /// Takes what is ready into `space`, without waiting, and returns it.
-    pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>; BATCH]) -> &'a [epoll::Event] {
+    pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>]) -> &'a [epoll::Event] {
         const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         match epoll::wait(self.fd.as_fd(), space, Some(&NO_WAIT)) {
             Ok((events, _)) => events,
@@ -49,4 +53,8 @@ impl Epoll {
             Err(_) => &[],
         }
     }
+}
+
+fn events() -> epoll::EventFlags {
+    epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET
 }

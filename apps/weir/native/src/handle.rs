@@ -1,11 +1,11 @@
-//! The name of a socket: what Erlang holds and what epoll gives back.
+//! Names: what Erlang holds of a socket, and what epoll and ready lists say is ready.
 
 /// A slot of the socket table together with the generation of the socket that lives there.
 ///
 /// A slot is used again after a close, with the next generation, so that a late event, message or call for the closed
 /// socket finds that it is not meant. The number fits an immediate integer of the VM (59 bits): a message that carries
 /// it needs no heap beyond its tuple, and no reference count is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(u64);
 
 const SLOT_BITS: u32 = 24;
@@ -25,7 +25,7 @@ impl Handle {
         (raw >> (SLOT_BITS + 32) == 0).then_some(Handle(raw))
     }
 
-    /// The number that stands for this handle in Erlang and in epoll.
+    /// The number that stands for this handle in Erlang.
     pub fn raw(self) -> u64 {
         self.0
     }
@@ -38,6 +38,51 @@ impl Handle {
     /// Which of the sockets that have lived in the slot.
     pub fn generation(self) -> u32 {
         (self.0 >> SLOT_BITS) as u32
+    }
+}
+
+/// Which of the two connections of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// What a pollset visits: epoll's event data and the entries of ready lists. Beside sockets, that is whatever else has
+/// descriptors or work of its own, each named by a handle of its own table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Socket(Handle),
+    /// One connection of a relay.
+    Relay(Handle, Side),
+    /// Messages of a group for its members on this pollset.
+    Group(Handle),
+}
+
+const TARGET_SHIFT: u32 = SLOT_BITS + 32;
+
+impl Target {
+    /// The number that stands for this target in epoll: that of the handle, with the kind above its bits.
+    pub fn raw(self) -> u64 {
+        let (kind, handle) = match self {
+            Target::Socket(handle) => (0, handle),
+            Target::Relay(handle, Side::Left) => (1, handle),
+            Target::Relay(handle, Side::Right) => (2, handle),
+            Target::Group(handle) => (3, handle),
+        };
+        kind << TARGET_SHIFT | handle.0
+    }
+
+    /// The target behind a number that epoll gives back.
+    pub fn from_raw(raw: u64) -> Option<Target> {
+        let handle = Handle(raw & ((1 << TARGET_SHIFT) - 1));
+        match raw >> TARGET_SHIFT {
+            0 => Some(Target::Socket(handle)),
+            1 => Some(Target::Relay(handle, Side::Left)),
+            2 => Some(Target::Relay(handle, Side::Right)),
+            3 => Some(Target::Group(handle)),
+            _ => None,
+        }
     }
 }
 
@@ -59,6 +104,16 @@ mod tests {
     #[test]
     fn fits_an_immediate_integer() {
         assert!(Handle::new(SLOTS - 1, u32::MAX).raw() < 1 << 59);
+    }
+
+    #[test]
+    fn targets_survive_packing() {
+        let handle = Handle::new(SLOTS - 1, u32::MAX);
+        let sides = [Target::Relay(handle, Side::Left), Target::Relay(handle, Side::Right)];
+        for target in [Target::Socket(handle), Target::Group(handle)].into_iter().chain(sides) {
+            assert_eq!(Target::from_raw(target.raw()), Some(target));
+        }
+        assert_eq!(Target::from_raw(u64::MAX), None);
     }
 
     #[test]

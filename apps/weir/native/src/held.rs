@@ -1,6 +1,23 @@
-//! A reference to a binary of the VM that outlives the call it came in.
+//! A reference to bytes that outlives the call it came in.
 
 use rustler::{Binary, OwnedEnv};
+
+use crate::group::Rest;
+
+/// Bytes that wait to be sent and belong to somebody else.
+pub enum Held {
+    Binary(HeldBinary),
+    Message(Rest),
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Held::Binary(binary) => binary.as_ref(),
+            Held::Message(rest) => rest.as_ref(),
+        }
+    }
+}
 
 /// A binary of the VM, kept alive by an environment of its own. Nothing is copied if it is larger than 64 bytes, which
 /// is where the VM's own binaries begin to be shared.
@@ -13,6 +30,9 @@ pub struct HeldBinary {
 
 // SAFETY: the bytes are immutable and belong to the environment, which moves with the value and is not used by others.
 unsafe impl Send for HeldBinary {}
+
+// SAFETY: whoever has a reference only reads the bytes, which are immutable; the environment is touched by nobody.
+unsafe impl Sync for HeldBinary {}
 
 impl HeldBinary {
     /// Takes a reference.

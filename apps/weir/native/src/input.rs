@@ -56,6 +56,10 @@ enum Read<T> {
 
 /// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
+    if socket.reactor {
+        // It goes into the next batch.
+        return socket.enqueue(env);
+    }
     // A receiver that was killed while it waited leaves its data to the next.
     if let Some(receiver) = socket.receiver.take()
         && env.is_process_alive(receiver.waiter.pid)
@@ -113,6 +117,42 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 socket.input_ended(env, error);
                 return;
             }
+        }
+    }
+}
+
+/// What a reactor's socket has next.
+pub enum Next<'a> {
+    Data(Term<'a>),
+    Nothing,
+    /// The end of the input, or an error.
+    End(Option<Errno>),
+}
+
+/// Takes the next packet of a reactor's socket.
+pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> {
+    loop {
+        let missing = match take(env, socket, 0) {
+            Taken::Data(data) => return Next::Data(data.term),
+            Taken::Invalid => return Next::End(Some(Errno::MSGSIZE)),
+            Taken::Missing(missing) => missing,
+        };
+        if !socket.readable {
+            return match socket.register() {
+                Ok(()) => Next::Nothing,
+                Err(errno) => Next::End(Some(errno)),
+            };
+        }
+        match read(env, socket, missing, work) {
+            Read::Some(Taken::Data(data)) => return Next::Data(data.term),
+            Read::Some(Taken::Missing(_)) if work.is_over() => {
+                socket.enqueue(env);
+                return Next::Nothing;
+            }
+            Read::Some(Taken::Missing(_)) => {}
+            Read::Some(Taken::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
+            Read::WouldBlock => return Next::Nothing,
+            Read::End(error) => return Next::End(error),
         }
     }
 }

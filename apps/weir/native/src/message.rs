@@ -1,6 +1,6 @@
 //! The messages of gen_tcp.
 
-use rustler::{Atom, Encoder, Env, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 use crate::data::{Data, Kind};
 use crate::owner::Subscriber;
@@ -38,6 +38,12 @@ pub fn data(env: Env, socket: &mut Socket, data: Data) {
 pub fn passive(env: Env, socket: &Socket) {
     let term = socket_term(env, socket.module, socket.handle());
     tell(env, socket, (atoms::tcp_passive(), term));
+}
+
+/// `{weir_writable, Socket}` to a process that asked for it.
+pub fn writable(env: Env, socket: &Socket, pid: LocalPid) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let _ = env.send(&pid, (atoms::weir_writable(), term));
 }
 
 /// `{tcp_closed, Socket}` to the owner, once in the socket's life.

@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use rustler::{Binary, Env};
 
-use crate::counters::add;
-use crate::held::HeldBinary;
-use crate::packet;
+use crate::counters::{Tally, add};
+use crate::held::{Held, HeldBinary};
+use crate::packet::{self, Packet};
 use crate::send_queue::SendQueue;
-use crate::socket::{Output, Reason, SendWait, Socket, State, Waiter};
+use crate::socket::{Ended, Output, Reason, SendWait, Socket, State, Waiter};
 use crate::work::Work;
 use crate::{atoms, pollset, sendfile};
 
@@ -30,9 +30,41 @@ pub enum Sent {
     Failed(Reason),
 }
 
+/// Bytes of a send, and how they are kept if the kernel does not take them.
+pub trait Part {
+    fn bytes(&self) -> &[u8];
+
+    /// A reference to the bytes from `skip` on; nothing if they have to be copied.
+    fn hold(&self, skip: usize) -> Option<HeldBinary>;
+}
+
+impl Part for Binary<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.as_slice()
+    }
+
+    fn hold(&self, skip: usize) -> Option<HeldBinary> {
+        let rest = self.make_subbinary(skip, self.len() - skip).ok()?;
+        Some(HeldBinary::new(&rest))
+    }
+}
+
+/// Bytes that are there for the call only.
+pub struct Flat<'a>(pub &'a [u8]);
+
+impl Part for Flat<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.0
+    }
+
+    fn hold(&self, _skip: usize) -> Option<HeldBinary> {
+        None
+    }
+}
+
 /// Sends `parts` for `pid`, in its own time slice: written at once as far as the kernel takes them, and queued by
 /// reference from there on.
-pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) -> Sent {
+pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work) -> Sent {
     if socket.state != State::Connected {
         return Sent::Failed(socket.send_refused());
     }
@@ -48,7 +80,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
             return Sent::Full(await_queue(env, socket, SendWait::Refused));
         }
     }
-    let body = parts.iter().map(|part| part.len()).sum();
+    let body = parts.iter().map(|part| part.bytes().len()).sum();
     let Some((header, header_size)) = packet::header(socket.options.packet, body) else {
         return Sent::Failed(atoms::emsgsize());
     };
@@ -80,6 +112,14 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
     }
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
     // A send onto an empty queue does not wait, however large it is; the inet driver's does not either.
+    if socket.reactor {
+        // Nobody waits for a reactor's socket: what bounds the queue is its limit.
+        if waiting && queued > pollset::max_send_queue(socket.pollset) {
+            socket.end(env, Ended::SendQueueFull);
+            return Sent::Failed(atoms::closed());
+        }
+        return Sent::Done;
+    }
     if waiting && queued >= socket.options.high_watermark as usize {
         if let Some(output) = &mut socket.output {
             output.full = true;
@@ -87,6 +127,43 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[Binary], work: &mut Work) ->
         return Sent::Wait(await_queue(env, socket, SendWait::Accepted));
     }
     Sent::Done
+}
+
+/// Writes what the kernel takes of `bytes` now, and nothing if something is queued before them. Returns how many it has
+/// taken. EINVAL for a socket of packets, which do not go out in parts.
+pub fn send_now(env: Env, socket: &mut Socket, bytes: &[u8], work: &mut Work) -> Result<usize, Reason> {
+    if socket.state != State::Connected {
+        return Err(socket.send_refused());
+    }
+    if socket.options.packet != Packet::Raw {
+        return Err(atoms::einval());
+    }
+    let mut taken = 0;
+    while socket.output.is_none() && socket.writable && taken < bytes.len() && !work.is_over() {
+        match write_parts(socket, &[], &[Flat(bytes)], taken, work) {
+            Ok(n) => taken += n,
+            Err(errno) => return Err(socket.output_failed(env, errno, true)),
+        }
+    }
+    if taken > 0 {
+        socket.statistics.sent.count(taken);
+    }
+    Ok(taken)
+}
+
+/// Has the calling process told, once, when the kernel takes output and nothing is queued.
+pub fn notify_writable(env: Env, socket: &mut Socket) -> Result<(), Reason> {
+    if socket.state != State::Connected {
+        return Err(socket.send_refused());
+    }
+    if let Err(errno) = socket.register() {
+        return Err(socket.output_failed(env, errno, true));
+    }
+    socket.writability = Some(Box::new(env.pid()));
+    if socket.writable && socket.output.is_none() {
+        socket.enqueue(env);
+    }
+    Ok(())
 }
 
 /// Makes the calling process wait at the queue. Returns its operation.
@@ -194,19 +271,16 @@ pub fn empty() -> Box<Output> {
 }
 
 /// Queues `header` and `parts` but for their first `skip` bytes.
-fn enqueue(socket: &mut Socket, header: &[u8], parts: &[Binary], mut skip: usize) {
+fn enqueue(socket: &mut Socket, header: &[u8], parts: &[impl Part], mut skip: usize) {
     let output = socket.output.get_or_insert_with(empty);
     let skipped = skip.min(header.len());
     skip -= skipped;
     output.queue.push_copy(&header[skipped..]);
     for part in parts {
-        let bytes = part.as_slice();
+        let bytes = part.bytes();
         let skipped = skip.min(bytes.len());
         skip -= skipped;
-        if skipped < bytes.len() {
-            let rest = part.make_subbinary(skipped, bytes.len() - skipped).unwrap_or(*part);
-            output.queue.push(rest.as_slice(), || HeldBinary::new(&rest));
-        }
+        output.queue.push(&bytes[skipped..], || part.hold(skipped).map(Held::Binary));
     }
 }
 
@@ -214,7 +288,7 @@ fn enqueue(socket: &mut Socket, header: &[u8], parts: &[Binary], mut skip: usize
 fn write_parts(
     socket: &mut Socket,
     header: &[u8],
-    parts: &[Binary],
+    parts: &[impl Part],
     mut skip: usize,
     work: &mut Work,
 ) -> rustix::io::Result<usize> {
@@ -224,14 +298,14 @@ fn write_parts(
     if let [part] = parts
         && header.is_empty()
     {
-        let bytes = &part.as_slice()[skip..];
+        let bytes = &part.bytes()[skip..];
         let bytes = &bytes[..bytes.len().min(WRITE)];
         let result = retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL));
         return written(socket, result, bytes.len(), work);
     }
     let mut slices = [IoSlice::new(&[]); SLICES];
     let (mut count, mut total) = (0, 0);
-    for bytes in std::iter::once(header).chain(parts.iter().map(|part| part.as_slice())) {
+    for bytes in std::iter::once(header).chain(parts.iter().map(|part| part.bytes())) {
         let skipped = skip.min(bytes.len());
         skip -= skipped;
         let bytes = &bytes[skipped..];
@@ -282,6 +356,26 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Res
             result => return result,
         }
     }
+}
+
+/// One write of bytes that are nobody's queue: how many the kernel has taken.
+pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mut Tally) -> rustix::io::Result<usize> {
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::NOTCONN);
+    };
+    let bytes = &bytes[..bytes.len().min(WRITE)];
+    let n = match retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL)) {
+        Err(Errno::AGAIN) => 0,
+        result => result?,
+    };
+    tally.writes += 1;
+    tally.written_bytes += n as u64;
+    work.moved(n);
+    if n < bytes.len() {
+        tally.short_writes += 1;
+        socket.writable = false;
+    }
+    Ok(n)
 }
 
 /// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows

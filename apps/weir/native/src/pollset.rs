@@ -1,32 +1,42 @@
 //! One epoll instance and its ready list, for one scheduler.
 
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
-use rustler::{Encoder, Env, LocalPid, Resource, ResourceArc};
+use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc};
 
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, Tally, add};
 use crate::epoll::{BATCH, Epoll};
-use crate::handle::Handle;
+use crate::handle::{Handle, Target};
+use crate::reactor::Batch;
 pub use crate::ready::Sleep;
 use crate::ready::{Ready, Taken};
 use crate::socket::{Socket, State};
 use crate::work::Work;
-use crate::{accept, atoms, connect, input, output, table};
+use crate::{accept, atoms, connect, group, input, output, reactor, relay, table};
 
-/// Pollsets that there can be: the VM has 1024 schedulers at most, numbered from one.
-pub const POLLSETS: usize = 1025;
+/// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
+pub const SCHEDULERS: usize = 1025;
 
-/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed.
+/// Pollsets of processes that poll for themselves are numbered from there on.
+const PRIVATE: usize = 1024;
+
+/// A pollset outlives its pollers: it is made when its scheduler's first poller asks for it, and never freed. One that a
+/// process had for itself is given to another when that process is gone.
 struct Pollset {
     epoll: Epoll,
     /// What `enif_select` knows the epoll descriptor by.
     anchor: ResourceArc<Anchor>,
     ready: Ready<LocalPid>,
     counters: Counters,
+    /// What watches the process that has a private pollset. The monitor ends with this.
+    lease: Mutex<Option<ResourceArc<Lease>>>,
+    reactor: reactor::Settings,
 }
 
 /// The VM wants an object for every descriptor that it watches.
@@ -35,7 +45,37 @@ struct Anchor;
 #[cfg_attr(not(test), rustler::resource_impl)]
 impl Resource for Anchor {}
 
-static ALL: [OnceLock<Pollset>; POLLSETS] = [const { OnceLock::new() }; POLLSETS];
+static ALL: [OnceLock<Pollset>; SCHEDULERS + PRIVATE] = [const { OnceLock::new() }; SCHEDULERS + PRIVATE];
+
+/// Pollsets of dead reactors, with what they have left behind.
+static ABANDONED: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+
+/// Private pollsets that nobody has any more, and how many there are in all.
+static VACANT: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// What the death of the process with a private pollset is noticed by.
+struct Lease {
+    index: u16,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Lease {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        let pollset = pollset(self.index);
+        pollset.ready.abandon();
+        if pollset.reactor.is_reactor() {
+            // Closing thousands of connections takes longer than a call may.
+            ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+            if let Some(reaper) = env.whereis_pid(atoms::weir_reaper()) {
+                let _ = env.send(&reaper, (atoms::weir_abandoned(), self.index));
+            }
+        } else {
+            give_back(self.index);
+        }
+    }
+}
 
 /// The pollset with a number that was checked when the socket or the poller got it.
 fn pollset(index: u16) -> &'static Pollset {
@@ -63,6 +103,74 @@ pub fn counters(index: u16) -> &'static Counters {
 /// Makes the calling process the poller of a pollset, which is made if there is none. Returns the poller's token.
 /// Whoever was the poller is no longer.
 pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
+    make(index)?;
+    Ok(pollset(index).ready.claim(env.pid()))
+}
+
+/// Makes the calling process the poller of a pollset of its own: its number and token. The pollset is its until it dies.
+/// Its sockets should be too: nobody polls them after that. EMFILE when all are taken.
+pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
+    let index = {
+        let mut vacant = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
+        match vacant.0.pop() {
+            Some(index) => index,
+            None if vacant.1 == PRIVATE => return Err(Errno::MFILE),
+            None => {
+                vacant.1 += 1;
+                (SCHEDULERS + vacant.1 - 1) as u16
+            }
+        }
+    };
+    if let Err(errno) = make(index) {
+        give_back(index);
+        return Err(errno);
+    }
+    let token = pollset(index).ready.claim(env.pid());
+    let lease = ResourceArc::new(Lease { index });
+    // The calling process is alive: it calls.
+    let _ = lease.monitor(Some(env), &env.pid());
+    *pollset(index).lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+    Ok((index, token))
+}
+
+/// Takes a private pollset back.
+fn give_back(index: u16) {
+    VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
+}
+
+/// The settings of a pollset whose process is a reactor.
+pub fn reactor(index: u16) -> &'static reactor::Settings {
+    &pollset(index).reactor
+}
+
+/// The pollset of a scheduler that takes what a reactor's leaves behind.
+pub fn home(index: u16) -> u16 {
+    pollset(index).reactor.home.load(Relaxed)
+}
+
+/// The most bytes that wait to be sent on a reactor's socket.
+pub fn max_send_queue(index: u16) -> usize {
+    pollset(index).reactor.max_send_queue.load(Relaxed)
+}
+
+/// The pollsets of dead reactors.
+pub fn abandoned() -> Vec<u16> {
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The pollset of a dead reactor, on which there is nothing left, is for whoever wants one.
+pub fn reaped(index: u16) {
+    let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = abandoned.iter().position(|&other| other == index) {
+        abandoned.swap_remove(at);
+        // What was put there meanwhile is stale.
+        pollset(index).ready.abandon();
+        pollset(index).reactor.home.store(0, Relaxed);
+        give_back(index);
+    }
+}
+
+fn make(index: u16) -> rustix::io::Result<()> {
     let cell = &ALL[usize::from(index)];
     if cell.get().is_none() {
         let made = Pollset {
@@ -70,16 +178,18 @@ pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
             anchor: ResourceArc::new(Anchor),
             ready: Ready::new(),
             counters: Counters::default(),
+            lease: Mutex::new(None),
+            reactor: reactor::Settings::none(),
         };
         // Somebody else may have been faster; then ours is dropped.
         let _ = cell.set(made);
     }
-    Ok(pollset(index).ready.claim(env.pid()))
+    Ok(())
 }
 
-/// Puts a socket on the ready list, and wakes the poller if it sleeps.
-pub fn push_ready(env: Env, index: u16, handle: Handle) {
-    pollset(index).ready.push(handle, |poller| {
+/// Puts a target on the ready list, and wakes the poller if it sleeps.
+pub fn push_ready(env: Env, index: u16, target: Target) {
+    pollset(index).ready.push(target, |poller| {
         let _ = env.send(&poller, atoms::weir_wake());
     });
 }
@@ -88,42 +198,74 @@ pub fn push_ready(env: Env, index: u16, handle: Handle) {
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
+    /// All that it has visited were relays that splice.
+    pub bulk: bool,
 }
 
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
 /// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
-    let pollset = pollset(index);
     let now = Instant::now();
+    // Reactors' sockets are not on the pollsets of schedulers.
+    poll_into(env, index, token, (now, BATCH), &mut Work::of_poll(now), &mut Batch::new(env))
+}
+
+/// The same in a call that has begun at `now` with other work. The kernel is asked for `limit` sockets at most. What
+/// reactors' sockets have goes into `batch`.
+pub fn poll_into<'a>(
+    env: Env<'a>,
+    index: u16,
+    token: u32,
+    (now, limit): (Instant, usize),
+    work: &mut Work,
+    batch: &mut Batch<'a>,
+) -> Option<Polled> {
+    let pollset = pollset(index);
     let Taken { list, slept, round } = pollset.ready.take(token, now)?;
     if let Some(slept) = slept {
         add(&pollset.counters.asleep_ns, slept.as_nanos() as u64);
     }
-    let mut work = Work::of_poll(now);
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
-    let events = pollset.epoll.take(&mut space);
+    let events = pollset.epoll.take(&mut space[..limit]);
     let count = list.len() + events.len();
     pollset.counters.polled(count as u64);
-    for handle in list {
-        if let Some(mut socket) = table::find(handle)
-            && socket.queued
-            && socket.pollset == index
-        {
-            socket.queued = false;
-            visit(env, &mut socket, &mut work);
+    let mut tally = Tally::default();
+    // Beside that of the sockets, lest a long broadcast leaves them nothing.
+    let mut groups = Work::of_groups(now);
+    for target in list {
+        match target {
+            Target::Socket(handle) => revisit(env, index, handle, work, batch),
+            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+            Target::Group(handle) => group::serve(env, index, handle, &mut groups, &mut tally),
         }
     }
     for event in events {
-        let Some(handle) = Handle::from_raw(event.data.u64()) else {
-            continue;
-        };
-        if let Some(mut socket) = table::find(handle) {
-            note(&mut socket, event.flags);
-            visit(env, &mut socket, &mut work);
+        match Target::from_raw(event.data.u64()) {
+            Some(Target::Socket(handle)) => {
+                if let Some(mut socket) = table::find(handle) {
+                    note(&mut socket, event.flags);
+                    visit(env, &mut socket, work, batch);
+                }
+            }
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
+            Some(Target::Group(_)) | None => {}
         }
     }
+    tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
-    Some(Polled { events: count, round_ns: round.as_nanos() as u64 })
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
+}
+
+/// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
+fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
+    if let Some(mut socket) = table::find(handle)
+        // A gate that opens again has its listening sockets visited without their lock.
+        && (socket.queued || socket.state == State::Listening)
+        && socket.pollset == index
+    {
+        socket.queued = false;
+        visit(env, &mut socket, work, batch);
+    }
 }
 
 /// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
@@ -135,19 +277,28 @@ fn note(socket: &mut Socket, flags: EventFlags) {
 }
 
 /// Does what a socket has become ready for.
-fn visit(env: Env, socket: &mut Socket, work: &mut Work) {
+fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     if work.is_over() {
         return socket.enqueue(env);
     }
     work.visited();
+    if socket.reactor {
+        return reactor::serve(env, socket, work, batch);
+    }
     if socket.state == State::Connecting {
         connect::serve(env, socket);
     }
     match socket.state {
-        State::Listening => accept::serve(env, socket, work),
+        State::Listening => match &socket.listener {
+            Some(listener) if listener.reactor.is_some() => reactor::accept_all(env, socket, work, batch),
+            _ => accept::serve(env, socket, work),
+        },
         State::Connected => {
             if socket.output.is_some() {
                 output::flush(env, socket, work);
+            }
+            if socket.writability.is_some() && socket.writable && socket.output.is_none() {
+                socket.tell_writable(env);
             }
             if input::is_readable(socket) {
                 input::serve(env, socket, work);
@@ -186,6 +337,9 @@ fn watch(env: Env, pollset: &Pollset) -> bool {
 
 impl Encoder for Polled {
     fn encode<'a>(&self, env: Env<'a>) -> rustler::Term<'a> {
-        (self.events, self.round_ns).encode(env)
+        match self.bulk {
+            true => (atoms::bulk(), self.round_ns).encode(env),
+            false => (self.events, self.round_ns).encode(env),
+        }
     }
 }

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::handle::Handle;
+use crate::handle::Target;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The ready list of a pollset: the part of it that others than the poller touch.
 ///
-/// A socket on the list is never forgotten: either the poller finds it before it sleeps, or whoever put it there finds
+/// What is on the list is never forgotten: either the poller finds it before it sleeps, or whoever put it there finds
 /// the poller asleep and wakes it. One lock over the list and the sleep sees to that.
 ///
 /// `P` is how a poller is reached: a process of the VM in the engine, a channel in the models.
 pub struct Ready<P>(Mutex<State<P>>);
 
 struct State<P> {
-    list: VecDeque<Handle>,
+    list: VecDeque<Target>,
     poller: Option<P>,
     /// The poller's proof that it is still the one: a successor has the next.
     token: u32,
@@ -29,7 +29,7 @@ struct State<P> {
 /// What a poll begins with.
 pub struct Taken {
     /// All that was on the list.
-    pub list: VecDeque<Handle>,
+    pub list: VecDeque<Target>,
     /// How long the poller slept, if it did.
     pub slept: Option<Duration>,
     /// The time since the end of the poll before.
@@ -69,10 +69,19 @@ impl<P: Copy> Ready<P> {
         state.token
     }
 
-    /// Puts a socket on the list, and calls `wake` if the poller sleeps.
-    pub fn push(&self, handle: Handle, wake: impl FnOnce(P)) {
+    /// Makes the token of whoever polls stale, and forgets what is on the list.
+    pub fn abandon(&self) {
         let mut state = self.lock();
-        state.list.push_back(handle);
+        state.poller = None;
+        state.token = state.token.wrapping_add(1);
+        state.asleep = None;
+        state.list.clear();
+    }
+
+    /// Puts a target on the list, and calls `wake` if the poller sleeps.
+    pub fn push(&self, target: Target, wake: impl FnOnce(P)) {
+        let mut state = self.lock();
+        state.list.push_back(target);
         if state.asleep.is_some()
             && let Some(poller) = state.poller
         {
@@ -115,10 +124,15 @@ impl<P: Copy> Ready<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::Handle;
 
-    fn push(ready: &Ready<char>, handle: Handle) -> Option<char> {
+    fn socket(slot: u32, generation: u32) -> Target {
+        Target::Socket(Handle::new(slot, generation))
+    }
+
+    fn push(ready: &Ready<char>, target: Target) -> Option<char> {
         let mut woken = None;
-        ready.push(handle, |poller| woken = Some(poller));
+        ready.push(target, |poller| woken = Some(poller));
         woken
     }
 
@@ -126,12 +140,12 @@ mod tests {
     fn a_poll_takes_what_was_pushed_in_order() {
         let ready = Ready::new();
         let token = ready.claim('a');
-        let handles = [Handle::new(3, 0), Handle::new(1, 7), Handle::new(3, 0)];
-        for handle in handles {
-            assert_eq!(push(&ready, handle), None);
+        let targets = [socket(3, 0), socket(1, 7), socket(3, 0)];
+        for target in targets {
+            assert_eq!(push(&ready, target), None);
         }
         assert_eq!(ready.sleep(token, || true), Sleep::Busy);
-        assert_eq!(ready.take(token, Instant::now()).expect("ours").list, handles);
+        assert_eq!(ready.take(token, Instant::now()).expect("ours").list, targets);
         assert!(ready.take(token, Instant::now()).expect("ours").list.is_empty());
     }
 
@@ -140,9 +154,9 @@ mod tests {
         let ready = Ready::new();
         let token = ready.claim('a');
         assert_eq!(ready.sleep(token, || true), Sleep::Armed);
-        assert_eq!(push(&ready, Handle::new(0, 0)), Some('a'));
+        assert_eq!(push(&ready, socket(0, 0)), Some('a'));
         assert!(ready.take(token, Instant::now()).expect("ours").slept.is_some());
-        assert_eq!(push(&ready, Handle::new(0, 0)), None);
+        assert_eq!(push(&ready, socket(0, 0)), None);
     }
 
     #[test]
@@ -150,7 +164,7 @@ mod tests {
         let ready = Ready::new();
         let token = ready.claim('a');
         assert_eq!(ready.sleep(token, || false), Sleep::Refused);
-        assert_eq!(push(&ready, Handle::new(0, 0)), None);
+        assert_eq!(push(&ready, socket(0, 0)), None);
     }
 
     #[test]
@@ -159,7 +173,7 @@ mod tests {
         let old = ready.claim('a');
         assert_eq!(ready.sleep(old, || true), Sleep::Armed);
         let new = ready.claim('b');
-        assert_eq!(push(&ready, Handle::new(0, 0)), None);
+        assert_eq!(push(&ready, socket(0, 0)), None);
         assert!(ready.take(old, Instant::now()).is_none());
         assert_eq!(ready.sleep(old, || true), Sleep::Stale);
         assert_eq!(ready.take(new, Instant::now()).expect("ours").list.len(), 1);

@@ -1,6 +1,6 @@
 //! Bytes that the kernel has not taken yet.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 
 /// Pieces below this are copied together instead of being held one by one: a thousand sends of one byte must not cost a
@@ -14,13 +14,15 @@ const CHUNK: usize = 16 * 1024;
 enum Piece<B> {
     Copied(Vec<u8>),
     Held(B),
+    /// One that may be taken back by its tag as long as none of it has been sent.
+    Droppable(B, u64),
 }
 
 impl<B: AsRef<[u8]>> Piece<B> {
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
-            Piece::Held(held) => held.as_ref(),
+            Piece::Held(held) | Piece::Droppable(held, _) => held.as_ref(),
         }
     }
 }
@@ -33,12 +35,14 @@ pub struct SendQueue<B> {
     /// Bytes of the first piece that are gone already.
     taken: usize,
     length: usize,
+    /// How many pieces there are with a tag, and their bytes.
+    tagged: BTreeMap<u64, (usize, usize)>,
 }
 
 impl<B: AsRef<[u8]>> SendQueue<B> {
     /// An empty queue, which owns no memory.
     pub fn new() -> SendQueue<B> {
-        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0 }
+        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0, tagged: BTreeMap::new() }
     }
 
     /// Bytes that wait.
@@ -51,17 +55,16 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
         self.length == 0
     }
 
-    /// Adds `bytes` at the end. `hold` makes the reference, and is called only where the bytes are not copied; it
-    /// returns those very bytes.
-    pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> B) {
+    /// Adds `bytes` at the end. `hold` makes a reference to those very bytes, or none if they can only be copied, and is
+    /// called only for large ones.
+    pub fn push(&mut self, bytes: &[u8], hold: impl FnOnce() -> Option<B>) {
         if bytes.is_empty() {
             return;
         }
         self.length += bytes.len();
-        if bytes.len() >= COALESCE {
-            self.pieces.push_back(Piece::Held(hold()));
-        } else {
-            self.copy(bytes);
+        match if bytes.len() >= COALESCE { hold() } else { None } {
+            Some(held) => self.pieces.push_back(Piece::Held(held)),
+            None => self.copy(bytes),
         }
     }
 
@@ -70,6 +73,60 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
         if !bytes.is_empty() {
             self.length += bytes.len();
             self.copy(bytes);
+        }
+    }
+
+    /// Adds what is held already at the end.
+    pub fn push_held(&mut self, held: B) {
+        self.length += held.as_ref().len();
+        self.pieces.push_back(Piece::Held(held));
+    }
+
+    /// The same for what may be taken back.
+    pub fn push_droppable(&mut self, held: B, tag: u64) {
+        self.length += held.as_ref().len();
+        let (count, bytes) = self.tagged.entry(tag).or_default();
+        *count += 1;
+        *bytes += held.as_ref().len();
+        self.pieces.push_back(Piece::Droppable(held, tag));
+    }
+
+    /// How many pieces could be taken back by a tag, and their bytes.
+    pub fn droppable(&self, tag: u64) -> (usize, usize) {
+        let (count, bytes) = self.tagged.get(&tag).copied().unwrap_or_default();
+        match self.pieces.front() {
+            Some(Piece::Droppable(begun, of)) if *of == tag && self.taken > 0 => {
+                (count - 1, bytes - begun.as_ref().len())
+            }
+            _ => (count, bytes),
+        }
+    }
+
+    /// Takes back the oldest piece with a tag. False if there is none.
+    pub fn drop_oldest(&mut self, tag: u64) -> bool {
+        if self.droppable(tag).0 == 0 {
+            return false;
+        }
+        let begun = usize::from(self.taken > 0);
+        let is_tagged = |piece: &Piece<B>| matches!(piece, Piece::Droppable(_, of) if *of == tag);
+        let oldest = self.pieces.iter().skip(begun).position(is_tagged);
+        if let Some(piece) = oldest.and_then(|at| self.pieces.remove(begun + at)) {
+            self.length -= piece.bytes().len();
+            self.count_out(&piece);
+        }
+        oldest.is_some()
+    }
+
+    /// A piece is gone.
+    fn count_out(&mut self, piece: &Piece<B>) {
+        if let Piece::Droppable(held, tag) = piece
+            && let Some((count, bytes)) = self.tagged.get_mut(tag)
+        {
+            *count -= 1;
+            *bytes -= held.as_ref().len();
+            if *count == 0 {
+                self.tagged.remove(tag);
+            }
         }
     }
 
@@ -112,7 +169,9 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
                 return;
             }
             self.taken -= size;
-            self.pieces.pop_front();
+            if let Some(piece) = self.pieces.pop_front() {
+                self.count_out(&piece);
+            }
         }
         // Empty: an idle connection keeps no memory of a busy past.
         self.pieces = VecDeque::new();
@@ -132,7 +191,7 @@ mod tests {
     }
 
     fn push(queue: &mut SendQueue<Vec<u8>>, bytes: &[u8]) {
-        queue.push(bytes, || bytes.to_vec());
+        queue.push(bytes, || Some(bytes.to_vec()));
     }
 
     #[test]
@@ -185,6 +244,22 @@ mod tests {
         push(&mut queue, b"gone");
         queue.advance(4);
         assert_eq!(queue.pieces.capacity(), 0);
+    }
+
+    #[test]
+    fn what_has_begun_or_is_others_is_not_taken_back() {
+        let mut queue = SendQueue::new();
+        for (piece, tag) in [(b"aa", 1), (b"bb", 2), (b"cc", 1), (b"dd", 1)] {
+            queue.push_droppable(piece.to_vec(), tag);
+        }
+        push(&mut queue, b"own");
+        assert_eq!(queue.droppable(1), (3, 6));
+        queue.advance(1);
+        assert_eq!(queue.droppable(1), (2, 4));
+        assert!(queue.drop_oldest(1));
+        assert_eq!(contents(&queue, 100), b"abbddown");
+        assert!(queue.drop_oldest(1) && !queue.drop_oldest(1));
+        assert_eq!((contents(&queue, 100), queue.len()), (b"abbown".to_vec(), 6));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// Finds what a handle names.
     pub fn lookup(&self, handle: Handle) -> Lookup<'_, T> {
         let slot = handle.slot() as usize;
-        let Some(chunk) = self.chunks[slot / CHUNK].get() else {
+        let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) else {
             return Lookup::Never;
         };
         let occupant = lock(&chunk[slot % CHUNK]);
@@ -76,6 +76,26 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         } else {
             Lookup::Never
         }
+    }
+
+    /// Finds what two handles name that differ. The lower slot is locked first, so that two who ask for the same pair, in
+    /// whatever order, do not wait for each other.
+    pub fn lookup_both(&self, one: Handle, other: Handle) -> (Lookup<'_, T>, Lookup<'_, T>) {
+        debug_assert!(one != other);
+        if one.slot() > other.slot() {
+            let (other, one) = self.lookup_both(other, one);
+            return (one, other);
+        }
+        let first = self.lookup(one);
+        // At most one of two generations lives in a slot, and its lock is taken.
+        let second = match &first {
+            Lookup::Open(_) if one.slot() == other.slot() => match other.generation() < one.generation() {
+                true => Lookup::Gone,
+                false => Lookup::Never,
+            },
+            _ => self.lookup(other),
+        };
+        (first, second)
     }
 
     /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
@@ -110,12 +130,17 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
     /// table is done in bounded pieces.
     pub fn handles(&self, chunk: usize) -> Option<Vec<Handle>> {
+        self.select(chunk, |occupant| Some(occupant.handle()))
+    }
+
+    /// What `choose` says of those that are open in a chunk, each under its lock.
+    pub fn select<R>(&self, chunk: usize, choose: impl Fn(&T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
-        let open = chunk.iter().filter_map(|occupant| {
+        let chosen = chunk.iter().filter_map(|occupant| {
             let occupant = lock(occupant);
-            occupant.is_open().then(|| occupant.handle())
+            if occupant.is_open() { choose(&occupant) } else { None }
         });
-        Some(open.collect())
+        Some(chosen.collect())
     }
 }
 
@@ -178,6 +203,30 @@ mod tests {
         assert!(matches!(house.lookup(Handle::new(handle.slot(), 1)), Lookup::Never));
         assert!(matches!(house.lookup(Handle::new(1, 0)), Lookup::Never));
         assert!(matches!(house.lookup(Handle::new(3, 0)), Lookup::Never));
+    }
+
+    #[test]
+    fn two_are_found_at_once_in_either_order() {
+        let house = house();
+        let (one, other) = (open(&house).expect("room"), open(&house).expect("room"));
+        for (one, other) in [(one, other), (other, one)] {
+            let (Lookup::Open(first), Lookup::Open(second)) = house.lookup_both(one, other) else {
+                panic!("both are open")
+            };
+            assert_eq!((first.handle, second.handle), (one, other));
+        }
+    }
+
+    #[test]
+    fn two_of_one_slot_are_not_both_found() {
+        let house = house();
+        let old = open(&house).expect("room");
+        close(&house, old);
+        let new = open(&house).expect("room");
+        assert!(matches!(house.lookup_both(old, new), (Lookup::Gone, Lookup::Open(_))));
+        assert!(matches!(house.lookup_both(new, old), (Lookup::Open(_), Lookup::Gone)));
+        let next = Handle::new(new.slot(), new.generation() + 1);
+        assert!(matches!(house.lookup_both(new, next), (Lookup::Open(_), Lookup::Never)));
     }
 
     #[test]

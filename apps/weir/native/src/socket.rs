@@ -2,21 +2,24 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
-use crate::handle::Handle;
-use crate::held::HeldBinary;
+use crate::gate::{Gate, Ticket};
+use crate::group::Membership;
+use crate::handle::{Handle, Target};
+use crate::held::Held;
 use crate::input_buffer::InputBuffer;
 use crate::owner::Watched;
 use crate::packet::{Limits, Packet};
 use crate::send_queue::SendQueue;
 use crate::sendfile::{self, Transfer};
 use crate::statistics::Statistics;
-use crate::{atoms, errno, message, pollset, sockopt, table};
+use crate::{atoms, errno, group, message, pollset, sockopt, table};
 
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,18 @@ pub enum State {
     Connected,
     /// The descriptor is closed and the owner has not called close: what a port without a descriptor is to inet.
     Closed,
+}
+
+/// Whether the connection of a reactor's socket has come to its end, and how. It is noted where that is found, and told
+/// in one place: the reactor's next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Not,
+    /// By the peer, or by a close from outside the reactor.
+    Closed,
+    Failed(Errno),
+    /// The peer does not read, and the send queue has reached its limit.
+    SendQueueFull,
 }
 
 /// SO_LINGER: what a close does with data that was not sent.
@@ -164,7 +179,7 @@ pub enum SendWait {
 
 /// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
 pub struct Output {
-    pub queue: SendQueue<HeldBinary>,
+    pub queue: SendQueue<Held>,
     pub waiting: Vec<(Waiter, SendWait)>,
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
@@ -186,6 +201,10 @@ pub struct Listener {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
+    /// Connections go through this gate, to one of its intakes; or else to the reactor.
+    pub gate: Option<(Arc<Gate>, Option<usize>)>,
+    /// The reactor that takes the connections on its own pollset.
+    pub reactor: Option<LocalPid>,
 }
 
 impl Listener {
@@ -225,6 +244,11 @@ pub struct Socket {
     /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
     /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
     pub write_shut: bool,
+    /// Its news go into the batches of its owner, a reactor, instead of messages.
+    pub reactor: bool,
+    pub ended: Ended,
+    /// A reactor's socket is not read from while its send queue is over the high watermark.
+    pub throttled: bool,
     /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
     pub lingering: bool,
     /// The first line of an HTTP message has been taken, and its header fields are next.
@@ -244,12 +268,28 @@ pub struct Socket {
     pub input: Option<Box<InputBuffer>>,
     pub receiver: Option<Box<Receiver>>,
     pub output: Option<Box<Output>>,
+    /// Who asked to be told when the kernel takes output again.
+    pub writability: Option<Box<LocalPid>>,
+    pub groups: Option<Box<Vec<Membership>>>,
     pub statistics: Statistics,
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
+    /// The place that the connection has at the gate through which it came.
+    pub ticket: Option<Ticket>,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
+}
+
+/// What a socket has given away.
+pub struct Surrendered {
+    pub fd: OwnedFd,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub borrowed: bool,
+    /// What was read and not taken by anybody.
+    pub input: InputBuffer,
+    /// What the kernel has not taken yet.
+    pub queued: SendQueue<Held>,
 }
 
 /// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
@@ -271,6 +311,9 @@ impl Socket {
             read_closed: false,
             close_told: false,
             write_shut: false,
+            reactor: false,
+            ended: Ended::Not,
+            throttled: false,
             lingering: false,
             in_http_headers: false,
             bulk: false,
@@ -286,9 +329,12 @@ impl Socket {
             input: None,
             receiver: None,
             output: None,
+            writability: None,
             connector: None,
             watched: None,
             listener: None,
+            groups: None,
+            ticket: None,
             netns: None,
             statistics: Statistics::default(),
         }
@@ -309,18 +355,79 @@ impl Socket {
             table::vacate(self);
             return Err(fd);
         };
+        self.watched = Some(Box::new(watched));
+        self.occupy(fd, state, (module, pollset, options), owner);
+        Ok(handle)
+    }
+
+    /// Makes the vacant slot a connection of the reactor that calls, on the reactor's pollset. What watches the pollset
+    /// closes it when the reactor dies.
+    pub fn open_in_reactor(&mut self, fd: OwnedFd, about: (Atom, u16, Options), owner: LocalPid) -> Handle {
+        self.reactor = true;
+        self.occupy(fd, State::Connected, about, owner);
+        self.options.active = Active::Always;
+        self.handle()
+    }
+
+    fn occupy(&mut self, fd: OwnedFd, state: State, (module, pollset, options): (Atom, u16, Options), owner: LocalPid) {
         self.state = state;
         self.pollset = pollset;
         self.module = Some(module);
         self.options = options;
         self.owner = Some(owner);
-        self.watched = Some(Box::new(watched));
         self.fd = Some(fd);
         // Nothing is known: the first operation tries, and registers if it has to wait.
         self.readable = true;
         self.writable = true;
         pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(handle)
+    }
+
+    /// Makes the socket one of the reactor that calls, whose socket it is already, on the reactor's pollset.
+    pub fn join_reactor(&mut self, env: Env, pollset: u16) -> rustix::io::Result<()> {
+        self.move_to(env, pollset)?;
+        if self.watched.as_ref().is_some_and(|watched| watched.subscribers.is_empty()) {
+            self.watched = None;
+        }
+        self.reactor = true;
+        self.options.active = Active::Always;
+        self.enqueue(env);
+        Ok(())
+    }
+
+    /// Makes a reactor's socket an ordinary, passive one of `owner` on another pollset. False if that process is dead.
+    pub fn leave_reactor(&mut self, env: Env, owner: LocalPid, pollset: u16) -> rustix::io::Result<bool> {
+        if !self.watch(env, &owner) {
+            return Ok(false);
+        }
+        self.owner = Some(owner);
+        self.reactor = false;
+        self.throttled = false;
+        self.options.active = Active::Passive;
+        if std::mem::replace(&mut self.ended, Ended::Not) != Ended::Not {
+            // The kernel says it again.
+            self.readable = true;
+        }
+        self.move_to(env, pollset)?;
+        Ok(true)
+    }
+
+    /// Watches `owner`, whoever was watched before. False if it is dead.
+    fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
+        match &mut self.watched {
+            Some(watched) => watched.set_owner(env, owner),
+            None => {
+                self.watched = Watched::begin(env, self.handle(), owner).map(Box::new);
+                self.watched.is_some()
+            }
+        }
+    }
+
+    /// Notes how the connection of a reactor's socket ended, for its next batch.
+    pub fn end(&mut self, env: Env, ended: Ended) {
+        if self.ended == Ended::Not {
+            self.ended = ended;
+        }
+        self.enqueue(env);
     }
 
     /// The socket's handle.
@@ -345,7 +452,7 @@ impl Socket {
             return Ok(());
         }
         if let Some(fd) = &self.fd {
-            pollset::epoll(self.pollset).add(fd.as_fd(), self.handle())?;
+            pollset::epoll(self.pollset).add(fd.as_fd(), Target::Socket(self.handle()))?;
             self.registered = true;
         }
         Ok(())
@@ -355,7 +462,7 @@ impl Socket {
     pub fn enqueue(&mut self, env: Env) {
         if !self.queued {
             self.queued = true;
-            pollset::push_ready(env, self.pollset, self.handle());
+            pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
         }
     }
 
@@ -376,12 +483,80 @@ impl Socket {
         from.moved_out.fetch_add(1, Relaxed);
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
-        self.pollset = target;
+        let from_pollset = std::mem::replace(&mut self.pollset, target);
+        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+            gate.listening_moved(self.handle(), target);
+        }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
+        if self.groups.is_some() {
+            group::moved(env, self, from_pollset);
+        }
         // Registration reports anew whatever is ready.
         if was_registered { self.register() } else { Ok(()) }
+    }
+
+    /// Whether the socket can become one side of a relay of `pid`; the reason if not.
+    pub fn can_surrender(&self, pid: LocalPid) -> Result<(), Reason> {
+        if self.lingering {
+            return Err(atoms::closed());
+        }
+        if self.owner != Some(pid) {
+            return Err(atoms::not_owner());
+        }
+        if self.state != State::Connected || self.fd.is_none() {
+            return Err(atoms::enotconn());
+        }
+        match &self.output {
+            Some(output) if output.closing => Err(atoms::closed()),
+            Some(output) if output.transfer.is_some() => Err(atoms::ebusy()),
+            Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
+    pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
+        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
+        let epoll = pollset::epoll(pollset);
+        match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), target),
+            false => epoll.add(fd.as_fd(), target),
+        }
+    }
+
+    /// Undoes [`lend`](Self::lend).
+    pub fn take_back(&self, pollset: u16) {
+        let Some(fd) = &self.fd else { return };
+        let epoll = pollset::epoll(pollset);
+        // What was registered can be renamed and taken out.
+        let _ = match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
+            false => epoll.delete(fd.as_fd()),
+        };
+    }
+
+    /// Gives the descriptor away that was lent to `pollset`, with what has been read and what is queued, and closes the
+    /// socket to everybody. Nothing is given where there is no descriptor.
+    pub fn surrender(&mut self, env: Env, pollset: u16) -> Option<Surrendered> {
+        let fd = self.fd.take()?;
+        if std::mem::replace(&mut self.registered, false) && self.pollset != pollset {
+            let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+        }
+        if self.options.linger != Linger::Off {
+            // It is for a close by the user, and would have one of ours wait, or throw away what the kernel has.
+            let off = libc::linger { l_onoff: 0, l_linger: 0 };
+            let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+        }
+        let input = self.input.take().map_or_else(InputBuffer::default, |input| *input);
+        let queued = match &mut self.output {
+            Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
+            None => SendQueue::new(),
+        };
+        let borrowed = self.prebound;
+        self.release(env);
+        Some(Surrendered { fd, borrowed, input, queued })
     }
 
     /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
@@ -396,6 +571,11 @@ impl Socket {
 
     /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
     pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
+        if self.watched.is_none() {
+            // A reactor's socket has nobody watched for its own sake.
+            let Some(owner) = self.owner else { return false };
+            self.watch(env, &owner);
+        }
         self.watched.as_mut().is_some_and(|watched| watched.subscribe(env, pid, reference))
     }
 
@@ -413,6 +593,7 @@ impl Socket {
 
     /// Closes the socket to all; what is queued is still sent.
     pub fn leave(&mut self, env: Env) {
+        self.ended = Ended::Not;
         // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
         let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
         if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
@@ -429,10 +610,18 @@ impl Socket {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.lingering = true;
         self.owner = None;
         self.input = None;
         self.options.active = Active::Passive;
+        if std::mem::take(&mut self.reactor) {
+            // Nobody polls a reactor's pollset when the reactor is dead.
+            let home = pollset::home(self.pollset);
+            if self.move_to(env, home).is_err() {
+                return self.release(env);
+            }
+        }
         if let Some(fd) = &self.fd {
             // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
             let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
@@ -446,11 +635,19 @@ impl Socket {
 
     /// Answers everybody who waits to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        self.tell_writable(env);
         sendfile::fail(env, self, None);
         if let Some(mut output) = self.output.take() {
             for (waiter, _) in output.waiting.drain(..) {
                 self.answer(env, waiter, (atoms::error(), reason));
             }
+        }
+    }
+
+    /// Tells whoever waits for it that output is taken, or that there is no sense in waiting any more.
+    pub fn tell_writable(&mut self, env: Env) {
+        if let Some(pid) = self.writability.take() {
+            message::writable(env, self, *pid);
         }
     }
 
@@ -504,13 +701,18 @@ impl Socket {
                 self.release(env);
             }
         } else if self.options.exit_on_close {
-            self.close_descriptor();
+            self.close_descriptor(env);
         }
         reason
     }
 
     /// The kernel refused output. `shutdown` errors come here too. Returns the reason for the process that sent.
     pub fn output_failed(&mut self, env: Env, errno: Errno, somebody_sends: bool) -> Reason {
+        if self.reactor {
+            self.fail_senders(env, atoms::closed());
+            self.end(env, Ended::Failed(errno));
+            return atoms::closed();
+        }
         // A pipe that broke without our shutdown was reset by the peer; see tcp_send_error of the inet driver.
         let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
         let show = reset && self.options.show_econnreset;
@@ -528,13 +730,13 @@ impl Socket {
             if self.options.exit_on_close {
                 self.release(env);
             } else {
-                self.close_descriptor();
+                self.close_descriptor(env);
             }
         } else {
             if let Some(receiver) = self.receiver.take() {
                 self.answer(env, receiver.waiter, (atoms::error(), reason));
             }
-            self.close_descriptor();
+            self.close_descriptor(env);
             self.late_send_error |= !somebody_sends;
             self.late_recv_error = true;
             self.late_econnreset = show;
@@ -567,7 +769,8 @@ impl Socket {
     }
 
     /// Closes the descriptor and keeps the socket, for the owner to close.
-    pub fn close_descriptor(&mut self) {
+    pub fn close_descriptor(&mut self, env: Env) {
+        group::leave_all(env, self);
         self.state = State::Closed;
         self.close_fd();
         self.input = None;
@@ -617,13 +820,22 @@ impl Socket {
         if let Some(connector) = self.connector.take() {
             self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        for acceptor in self.listener.take().into_iter().flat_map(|listener| listener.acceptors) {
-            self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+        if let Some(listener) = self.listener.take() {
+            for acceptor in listener.acceptors {
+                self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+            }
+            if let Some((gate, _)) = listener.gate {
+                gate.remove_listening(self.handle());
+            }
         }
         self.fail_senders(env, atoms::closed());
         self.tell_subscribers(env);
+        group::leave_all(env, self);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.end(env);
+        }
         table::vacate(self);
     }
 }

@@ -1,5 +1,7 @@
 //! All sockets of the VM, by slot.
 
+use rustler::{Decoder, Error, NifResult, Term};
+
 use crate::handle::{Handle, SLOTS};
 use crate::slots::{Occupant, Slots, Vacant};
 use crate::socket::{Socket, State};
@@ -31,6 +33,11 @@ pub fn lookup(handle: Handle) -> Lookup {
     SOCKETS.lookup(handle)
 }
 
+/// Finds two sockets whose handles differ.
+pub fn lookup_both(one: Handle, other: Handle) -> (Lookup, Lookup) {
+    SOCKETS.lookup_both(one, other)
+}
+
 /// Finds an open socket; for those who do not care why there is none.
 pub fn find(handle: Handle) -> Option<MutexGuard<'static, Socket>> {
     match lookup(handle) {
@@ -54,4 +61,15 @@ pub fn vacate(socket: &mut Socket) {
 /// the table is done in bounded pieces.
 pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     SOCKETS.handles(chunk)
+}
+
+/// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
+pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
+    SOCKETS.select(chunk, choose)
+}
+
+impl<'a> Decoder<'a> for Handle {
+    fn decode(term: Term<'a>) -> NifResult<Handle> {
+        Handle::from_raw(term.decode()?).ok_or(Error::BadArg)
+    }
 }

@@ -23,6 +23,11 @@ impl Work {
         Work { bytes: BYTES, visits: 0, until: Some(now + TIME), over: false }
     }
 
+    /// The bound of the broadcasts of a poll that begins now.
+    pub fn of_groups(now: Instant) -> Work {
+        Work { bytes: BYTES, visits: 0, until: Some(now + TIME / 2), over: false }
+    }
+
     /// The bound of an operation on one socket, which its bytes bound well enough.
     pub fn of_caller() -> Work {
         Work { bytes: BYTES, visits: 0, until: None, over: false }

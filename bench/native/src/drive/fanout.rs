@@ -1,7 +1,13 @@
-//! Listeners: each takes the messages that the server sends to all, and sees from the timestamp how long they took.
+//! Listeners: each takes the messages that the server sends to all, and sees from the timestamp how long they took. Some
+//! may be slow, which is to say that they never read: what counts then is what the others get.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
 
 use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::target::Target;
 use crate::clock;
 use crate::poller::Readiness;
 use crate::reference::fanout::TIMESTAMP_BYTES;
@@ -11,7 +17,24 @@ use crate::socket::scratch;
 #[derive(Debug)]
 pub struct Fanout {
     size: usize,
+    crowd: Crowd,
     scratch: Box<[u8]>,
+}
+
+/// Which of the listeners are slow: spread evenly among the others, as a server may serve them in order.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    all: u32,
+    slow: u32,
+}
+
+/// A listener.
+#[derive(Debug)]
+pub enum Listener {
+    /// It takes what comes.
+    Attentive(Arriving),
+    /// It never reads.
+    Slow,
 }
 
 /// The message that is on its way.
@@ -22,12 +45,25 @@ pub struct Arriving {
 }
 
 impl Fanout {
-    /// Messages of `size` bytes, of which the first eight are the timestamp.
-    pub fn new(size: usize) -> Self {
+    /// Messages of `size` bytes, of which the first eight are the timestamp, to `connections` listeners, `slow` of which
+    /// never read.
+    pub fn new(size: usize, connections: u32, slow: u32) -> Self {
         Self {
             size,
+            crowd: Crowd {
+                all: connections,
+                slow,
+            },
             scratch: scratch(),
         }
+    }
+}
+
+impl Crowd {
+    fn is_slow(self, index: u32) -> bool {
+        let slow_before =
+            |index: u32| u64::from(index) * u64::from(self.slow) / u64::from(self.all);
+        slow_before(index + 1) > slow_before(index)
     }
 }
 
@@ -51,27 +87,45 @@ impl Arriving {
 }
 
 impl Protocol for Fanout {
-    type State = Arriving;
+    type State = Listener;
 
-    fn open(&mut self, _index: u32) -> Arriving {
-        Arriving::default()
+    /// What the kernel would keep for a slow listener could be more than the server sends in the whole run: it is to have
+    /// no room soon.
+    fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
+        if self.crowd.is_slow(index) {
+            target.dial_to_ignore(index)
+        } else {
+            target.dial(index)
+        }
     }
 
-    fn start(&mut self, _: &mut Connection<Arriving>, _: &mut Measurement) -> Result<(), Fault> {
+    fn open(&mut self, index: u32) -> Listener {
+        if self.crowd.is_slow(index) {
+            Listener::Slow
+        } else {
+            Listener::Attentive(Arriving::default())
+        }
+    }
+
+    fn start(&mut self, _: &mut Connection<Listener>, _: &mut Measurement) -> Result<(), Fault> {
         Ok(())
     }
 
     #[inline]
     fn ready(
         &mut self,
-        connection: &mut Connection<Arriving>,
+        connection: &mut Connection<Listener>,
         readiness: Readiness,
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault> {
         if !readiness.readable() {
             return Ok(Turn::Done);
         }
-        let arriving = &mut connection.state;
+        let arriving = match &mut connection.state {
+            Listener::Attentive(arriving) => arriving,
+            Listener::Slow if readiness.closing() => return Err(Fault::Closed),
+            Listener::Slow => return Ok(Turn::Done),
+        };
         read(&connection.socket, readiness, &mut self.scratch, |bytes| {
             let now = clock::now();
             let mut is_right = true;
@@ -93,6 +147,20 @@ impl Protocol for Fanout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slow_are_spread_among_the_others() {
+        let slow = |all, slow| {
+            let crowd = Crowd { all, slow };
+            (0..all)
+                .filter(|&index| crowd.is_slow(index))
+                .collect::<Vec<_>>()
+        };
+        assert!(slow(10, 0).is_empty());
+        assert_eq!(slow(10, 2), [4, 9]);
+        assert_eq!(slow(3, 3), [0, 1, 2]);
+        assert_eq!(slow(1_000_000, 1000).len(), 1000);
+    }
 
     #[test]
     fn timestamps_are_found_however_the_stream_is_cut() {

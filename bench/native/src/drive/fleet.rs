@@ -16,8 +16,7 @@ use crate::command_line::Failure;
 use crate::connections::Connections;
 use crate::limits;
 use crate::poller::{Event, Events, Interest, Readiness};
-use crate::reference::echo::Echo;
-use crate::reference::server::Server;
+use crate::reference::server::{Server, Service};
 use crate::socket::{READS_PER_EVENT, Received, receive};
 
 /// How many connections may be on their way at the same time: less than the backlog of a server with defaults.
@@ -34,6 +33,11 @@ const RETRY_EVERY: u64 = 50 * MILLISECOND;
 pub trait Protocol {
     /// What the protocol keeps for a connection.
     type State;
+
+    /// Begins the connection of this index.
+    fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
+        target.dial(index)
+    }
 
     /// The state of a new connection.
     fn open(&mut self, index: u32) -> Self::State;
@@ -217,12 +221,14 @@ struct Fleet<'a, P: Protocol> {
 
 /// Opens the connections, runs the protocol on them through warm-up and window, and returns what was measured. A
 /// connection that fails is counted and stays closed; when the last one has failed the run is over.
-pub fn run<P: Protocol>(
+///
+/// A server in `backend` is run by the same thread: it is what a proxy under test connects to.
+pub fn run<P: Protocol, B: Service>(
     protocol: P,
     load: &Load,
     opening: Opening,
     session: Session,
-    mut backend: Option<Server<Echo>>,
+    mut backend: Option<Server<B>>,
 ) -> Result<(Outcome, Measurement), Failure> {
     check_descriptors(load.connections, backend.is_some())?;
     if let Some(backend) = &backend {
@@ -275,7 +281,7 @@ impl<P: Protocol> Fleet<'_, P> {
             let index = self.opener.dialed;
             self.opener.dialed += 1;
             self.opener.in_flight += 1;
-            match self.target.dial(index) {
+            match self.protocol.dial(self.target, index) {
                 Ok(socket) => self.dialed(socket, index, now)?,
                 // Without waiting for an event, as some refusals on the machine itself.
                 Err(Errno::CONNREFUSED) => self.not_connected(Fault::Refused, now),

@@ -111,7 +111,8 @@ usage: weir-drive fanout HOST:PORT [options]
 Takes the messages that the server sends to all connections. A request is one message on one connection, its latency
 the time since the timestamp in its first 8 bytes (weir-reference fanout).
 
-  --size BYTES      bytes of a message, at least 8, as the server sends them (128)"
+  --size BYTES      bytes of a message, at least 8, as the server sends them (128)
+  --slow N          so many of the connections never read, and have the smallest receive buffer there is (0)"
 );
 
 pub(super) const HELP_DOWNLOAD: &str = with_common_options!(
@@ -119,7 +120,9 @@ pub(super) const HELP_DOWNLOAD: &str = with_common_options!(
 usage: weir-drive download HOST:PORT [options]
 
 Takes what the server sends, and counts bytes (weir-reference chargen).
-"
+
+  --backend PORT    through a proxy at HOST:PORT: the driver itself sends, from 127.0.0.1:PORT (see proxy --help)
+  --bytes N         ends the window after N bytes, if --duration has not ended it before"
 );
 
 pub(super) const HELP_UPLOAD: &str = with_common_options!(
@@ -128,5 +131,7 @@ usage: weir-drive upload HOST:PORT [options]
 
 Sends as much as the server takes, 64 KiB at a time, and counts the bytes that the kernel has taken (weir-reference
 discard).
-"
+
+  --backend PORT    through a proxy at HOST:PORT: the driver itself takes, on 127.0.0.1:PORT (see proxy --help)
+  --bytes N         ends the window after N bytes, if --duration has not ended it before"
 );

@@ -28,7 +28,8 @@ use crate::command_line::{self, Failure};
 use crate::listener::Listener;
 use crate::poller::Lane;
 use crate::reference;
-use crate::reference::server::Server;
+use crate::reference::server::{Server, Service};
+use crate::reference::stream::{Chargen, Discard};
 use echo::Echo;
 use fleet::Opening;
 use options::{Command, Invocation, Options};
@@ -45,6 +46,15 @@ pub(crate) const BACKEND: Lane = 2;
 
 /// The lane of what is not a connection.
 pub(crate) const CONTROL: Lane = 0;
+
+/// Of the commands that load a server directly.
+const NO_BACKEND: Option<Server<reference::echo::Echo>> = None;
+
+/// Of the commands whose server is a proxy, started when the backend is ready.
+const PATIENT: Opening = Opening {
+    per_second: None,
+    retries: true,
+};
 
 /// Runs `weir-drive` with the arguments that follow the program's name, and prints the report.
 pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
@@ -77,16 +87,16 @@ fn drive(options: &Options) -> Result<Report, Failure> {
             let connections = load.connections;
             let outcome = if tls {
                 let echo = Echo::new(Tls::new(), message, depth, connections);
-                fleet::run(echo, load, opening, session, None)?
+                fleet::run(echo, load, opening, session, NO_BACKEND)?
             } else {
                 let echo = Echo::new(Plain, message, depth, connections);
-                fleet::run(echo, load, opening, session, None)?
+                fleet::run(echo, load, opening, session, NO_BACKEND)?
             };
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
         Command::OpenLoop { message, rate } => {
             let protocol = open_loop::OpenLoop::new(message, rate);
-            let outcome = fleet::run(protocol, load, opening, session, None)?;
+            let outcome = fleet::run(protocol, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
         Command::Proxy {
@@ -94,34 +104,45 @@ fn drive(options: &Options) -> Result<Report, Failure> {
             depth,
             backend,
         } => {
-            let server = proxy_backend(backend)?;
+            let server = serve(reference::echo::Echo::new(), backend)?;
             let echo = Echo::new(Plain, message, depth, load.connections);
-            let opening = Opening {
-                retries: true,
-                ..opening
-            };
-            let outcome = fleet::run(echo, load, opening, session, Some(server))?;
+            let outcome = fleet::run(echo, load, PATIENT, session, Some(server))?;
             Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
         }
         Command::Http => {
             let http = http::Http::new(&load.target);
-            let outcome = fleet::run(http, load, opening, session, None)?;
+            let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("http", load, outcome))
         }
         Command::Accept => {
             let outcome = accept::run(load, session)?;
             Ok(Report::of_requests("accept", load, outcome))
         }
-        Command::Fanout { size } => {
-            let outcome = fleet::run(fanout::Fanout::new(size), load, opening, session, None)?;
+        Command::Fanout { size, slow } => {
+            let fanout = fanout::Fanout::new(size, load.connections, slow);
+            let outcome = fleet::run(fanout, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("fanout", load, outcome))
         }
-        Command::Download => {
-            let outcome = fleet::run(stream::Download::new(), load, opening, session, None)?;
+        Command::Download { backend } => {
+            let download = stream::Download::new();
+            let outcome = match backend {
+                None => fleet::run(download, load, opening, session, NO_BACKEND)?,
+                Some(port) => {
+                    let server = serve(Chargen::new(), port)?;
+                    fleet::run(download, load, PATIENT, session, Some(server))?
+                }
+            };
             Ok(Report::of_bytes("download", load, outcome))
         }
-        Command::Upload => {
-            let outcome = fleet::run(stream::Upload::new(), load, opening, session, None)?;
+        Command::Upload { backend } => {
+            let upload = stream::Upload::new();
+            let outcome = match backend {
+                None => fleet::run(upload, load, opening, session, NO_BACKEND)?,
+                Some(port) => {
+                    let server = serve(Discard::new(), port)?;
+                    fleet::run(upload, load, PATIENT, session, Some(server))?
+                }
+            };
             Ok(Report::of_bytes("upload", load, outcome))
         }
         Command::Game { connect_rate } => {
@@ -129,17 +150,18 @@ fn drive(options: &Options) -> Result<Report, Failure> {
                 per_second: connect_rate,
                 ..opening
             };
-            let outcome = fleet::run(game::Game::new(), load, opening, session, None)?;
+            let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;
             Ok(Report::of_ticks("game", load, outcome))
         }
         Command::Idle => {
-            let outcome = fleet::run(idle::Idle::new(), load, opening, session, None)?;
+            let outcome = fleet::run(idle::Idle::new(), load, opening, session, NO_BACKEND)?;
             Ok(Report::of_idling("idle", load, outcome))
         }
     }
 }
 
-fn proxy_backend(port: u16) -> Result<Server<reference::echo::Echo>, Failure> {
+/// The backend of a proxy under test, which is started only when it listens.
+fn serve<S: Service>(service: S, port: u16) -> Result<Server<S>, Failure> {
     let listener = Listener::bind(Ipv4Addr::LOCALHOST.into(), port).map_err(|error| {
         Failure::runtime(
             format!("cannot listen on 127.0.0.1:{port} for the backend"),
@@ -147,9 +169,5 @@ fn proxy_backend(port: u16) -> Result<Server<reference::echo::Echo>, Failure> {
         )
     })?;
     eprintln!("backend ready {}", listener.port());
-    Ok(Server::in_lane(
-        reference::echo::Echo::new(),
-        listener,
-        BACKEND,
-    ))
+    Ok(Server::in_lane(service, listener, BACKEND))
 }

@@ -15,6 +15,12 @@ use crate::reference::fanout::TIMESTAMP_BYTES;
 /// Most bytes of a message.
 const LARGEST_SIZE: u64 = 1 << 20;
 
+/// Most bytes of a window.
+const MOST_BYTES: u64 = 1 << 50;
+
+/// Most connections.
+const MOST_CONNECTIONS: u64 = 1_000_000;
+
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
@@ -44,6 +50,8 @@ pub struct Load {
     pub warmup: Duration,
     /// Length of the measured window.
     pub duration: Duration,
+    /// Bytes after which the window ends before its time.
+    pub most_bytes: Option<u64>,
     /// Longest wait for a connection or a reply.
     pub timeout: Duration,
     /// The server's process.
@@ -95,11 +103,19 @@ pub enum Command {
     Fanout {
         /// Bytes of a message.
         size: usize,
+        /// Connections that never read.
+        slow: u32,
     },
     /// [`super::stream::Download`]
-    Download,
+    Download {
+        /// As of a proxy; `None`: from the server itself.
+        backend: Option<u16>,
+    },
     /// [`super::stream::Upload`]
-    Upload,
+    Upload {
+        /// As of a proxy; `None`: to the server itself.
+        backend: Option<u16>,
+    },
 }
 
 /// The options as far as they were given.
@@ -118,6 +134,8 @@ struct Given {
     tls: bool,
     rate: Option<u64>,
     backend: Option<u64>,
+    bytes: Option<u64>,
+    slow: Option<u64>,
     connect_rate: Option<u64>,
 }
 
@@ -167,8 +185,11 @@ impl Given {
                         Some(number("--concurrency", parser.value()?, 1..=100_000)?);
                 }
                 (Long("connections"), _) if command != "accept" => {
-                    given.connections =
-                        Some(number("--connections", parser.value()?, 1..=1_000_000)?);
+                    given.connections = Some(number(
+                        "--connections",
+                        parser.value()?,
+                        1..=MOST_CONNECTIONS,
+                    )?);
                 }
                 (Long("duration"), _) => {
                     given.duration = Some(positive("--duration", parser.value()?)?);
@@ -198,8 +219,14 @@ impl Given {
                 (Long("rate"), "echo") => {
                     given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
                 }
-                (Long("backend"), "proxy") => {
+                (Long("backend"), "proxy" | "download" | "upload") => {
                     given.backend = Some(number("--backend", parser.value()?, 0..=65_535)?);
+                }
+                (Long("bytes"), "download" | "upload") => {
+                    given.bytes = Some(number("--bytes", parser.value()?, 1..=MOST_BYTES)?);
+                }
+                (Long("slow"), "fanout") => {
+                    given.slow = Some(number("--slow", parser.value()?, 0..=MOST_CONNECTIONS)?);
                 }
                 (Long("connect-rate"), "game") => {
                     given.connect_rate =
@@ -218,12 +245,15 @@ impl Given {
             size: self.size.unwrap_or(64) as usize,
         };
         let depth = self.depth.unwrap_or(1) as usize;
+        let connections = self.connections.unwrap_or(100) as u32;
+        let slow = self.slow.unwrap_or(0);
+        let backend = self.backend.map(|port| port as u16);
         let command = match name {
             "http" => Command::Http,
             "proxy" => Command::Proxy {
                 message,
                 depth,
-                backend: self.backend.ok_or_else(|| missing("--backend PORT"))? as u16,
+                backend: backend.ok_or_else(|| missing("--backend PORT"))?,
             },
             "accept" => Command::Accept,
             "game" => Command::Game {
@@ -231,11 +261,17 @@ impl Given {
             },
             "idle" if self.observe.is_none() => return Err(missing("--observe PID")),
             "idle" => Command::Idle,
+            "fanout" if slow >= u64::from(connections) => {
+                return Err(Failure::Usage(format!(
+                    "--slow {slow}: of {connections} connections one at least has to read"
+                )));
+            }
             "fanout" => Command::Fanout {
                 size: self.size.unwrap_or(128) as usize,
+                slow: slow as u32,
             },
-            "download" => Command::Download,
-            "upload" => Command::Upload,
+            "download" => Command::Download { backend },
+            "upload" => Command::Upload { backend },
             _ => match self.rate {
                 None => Command::Echo {
                     message,
@@ -253,7 +289,6 @@ impl Given {
             },
         };
         let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
-        let connections = self.connections.unwrap_or(100) as u32;
         // An idle server needs a moment until its memory and its timers have settled.
         let warmup = Duration::from_secs(if command == Command::Idle { 2 } else { 1 });
         let load = Load {
@@ -261,6 +296,7 @@ impl Given {
             connections,
             warmup: self.warmup.unwrap_or(warmup),
             duration: self.duration.unwrap_or(Duration::from_secs(3)),
+            most_bytes: self.bytes,
             timeout: self.timeout.unwrap_or(Duration::from_secs(5)),
             observe: self.observe.map(|pid| pid as u32),
             progress: self.progress,
@@ -332,8 +368,11 @@ mod tests {
         assert_eq!(idle.load.warmup, Duration::from_secs(2));
         assert_eq!(
             driven("fanout 127.0.0.1:80").command,
-            Command::Fanout { size: 128 }
+            Command::Fanout { size: 128, slow: 0 }
         );
+        let download = driven("download 127.0.0.1:80");
+        assert_eq!(download.command, Command::Download { backend: None });
+        assert_eq!(download.load.most_bytes, None);
     }
 
     #[test]
@@ -369,6 +408,13 @@ mod tests {
         assert_eq!(load.duration, Duration::from_millis(500));
         assert_eq!(load.warmup, Duration::ZERO);
         assert_eq!((load.observe, load.progress), (Some(7), true));
+        assert_eq!(
+            driven("fanout 127.0.0.1:80 --slow 3 --connections 4 --size 8").command,
+            Command::Fanout { size: 8, slow: 3 }
+        );
+        let upload = driven("upload 127.0.0.1:80 --bytes 1073741824 --backend 81");
+        assert_eq!(upload.command, Command::Upload { backend: Some(81) });
+        assert_eq!(upload.load.most_bytes, Some(1 << 30));
         let accept = driven("accept 127.0.0.1:80 --concurrency 3");
         assert_eq!(accept.load.connections, 3);
     }
@@ -389,6 +435,13 @@ mod tests {
             ("proxy 127.0.0.1:80", "--backend PORT is missing"),
             ("idle 127.0.0.1:80", "--observe PID is missing"),
             ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
+            (
+                "fanout 127.0.0.1:80 --slow 100",
+                "--slow 100: of 100 connections",
+            ),
+            ("echo 127.0.0.1:80 --slow 1", "--slow"),
+            ("download 127.0.0.1:80 --bytes 0", "--bytes 0: a"),
+            ("echo 127.0.0.1:80 --bytes 1", "--bytes"),
             ("echo 127.0.0.1:80 --frame 2", "--frame 2: none, 4 or line"),
             ("echo 127.0.0.1:80 --rate 0", "--rate 0: a"),
             ("echo 127.0.0.1:80 --rate 1 --tls", "--rate"),

@@ -260,6 +260,7 @@ mod tests {
             connections: 10,
             warmup: Duration::ZERO,
             duration: Duration::from_secs(2),
+            most_bytes: None,
             timeout: Duration::from_secs(5),
             observe: None,
             progress: false,

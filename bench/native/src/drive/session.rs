@@ -38,6 +38,8 @@ pub struct Session {
     phase: Phase,
     warmup: u64,
     duration: u64,
+    /// Bytes after which the window ends before its time.
+    most_bytes: u64,
     observer: Option<Observer>,
     progress: Option<Progress>,
     ticker: Alarm,
@@ -97,6 +99,7 @@ impl Session {
             phase: Phase::Opening,
             warmup: nanoseconds(load.warmup),
             duration: nanoseconds(load.duration),
+            most_bytes: load.most_bytes.unwrap_or(u64::MAX),
             observer: load.observe.map(Observer::new).transpose()?,
             progress: load.progress.then_some(Progress {
                 started: now,
@@ -122,7 +125,10 @@ impl Session {
         self.ticker.acknowledge();
         match self.phase {
             Phase::Warmup { until, connections } if until <= now => self.open_window(connections),
-            Phase::Measuring(Window { started, .. }) if started + self.duration <= now => {
+            Phase::Measuring(Window { started, .. })
+                if started + self.duration <= now
+                    || self.measurement.bytes() >= self.most_bytes =>
+            {
                 self.finish(now)?;
             }
             _ => {}

@@ -38,6 +38,14 @@ impl Target {
         Ok(socket)
     }
 
+    /// As [`dial`](Self::dial), with the smallest receive buffer that the kernel has: for a connection that is not read.
+    pub fn dial_to_ignore(&self, index: u32) -> Result<OwnedFd> {
+        let socket = socket::stream(&self.address)?;
+        sockopt::set_socket_recv_buffer_size(&socket, 1)?;
+        self.connect(&socket, index)?;
+        Ok(socket)
+    }
+
     /// As [`dial`](Self::dial), for a connection that ends in a reset: when it closes, neither side keeps a TIME_WAIT.
     pub fn dial_to_reset(&self, index: u32) -> Result<OwnedFd> {
         let socket = socket::stream(&self.address)?;

@@ -46,7 +46,14 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
         }
         Command::Discard => serve(stream::Discard::new(), listener, &stop).map(drop),
         Command::Chargen => serve(stream::Chargen::new(), listener, &stop).map(drop),
-        Command::Fanout { size, per_second } => {
+        Command::Fanout {
+            size,
+            per_second,
+            send_buffer,
+        } => {
+            if let Some(bytes) = send_buffer {
+                listener.limit_send_buffer(bytes)?;
+            }
             let fanout = serve(fanout::Fanout::new(size, per_second), listener, &stop)?;
             command_line::print(&fanout.summary())
         }

@@ -9,6 +9,9 @@ use lexopt::prelude::*;
 use super::fanout::TIMESTAMP_BYTES;
 use crate::command_line::{Failure, address, number, text};
 
+/// Most bytes of a send buffer.
+const LARGEST_SEND_BUFFER: u64 = 1 << 30;
+
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Invocation {
@@ -60,6 +63,8 @@ pub enum Command {
         size: usize,
         /// Broadcasts a second; 0 is as fast as possible.
         per_second: u64,
+        /// Bytes that the kernel may keep for a connection; `None` leaves it to the kernel.
+        send_buffer: Option<usize>,
     },
 }
 
@@ -114,13 +119,14 @@ usage: weir-reference game --port PORT [--ip ADDRESS]
 Sends 512 bytes to every connection every 500 ms, the first 500 ms after it was accepted, and drops what comes back.";
 
 const HELP_FANOUT: &str = "\
-usage: weir-reference fanout --port PORT [--size BYTES] [--per-second RATE] [--ip ADDRESS]
+usage: weir-reference fanout --port PORT [options] [--ip ADDRESS]
 
 Sends a message to all connections RATE times a second. Its first 8 bytes are the monotonic clock in nanoseconds,
 big-endian. A connection that has no room misses messages until it has. Ends with a JSON object of what was delivered.
 
   --size BYTES        bytes of a message, at least 8 (128)
-  --per-second RATE   broadcasts a second, 0 is as fast as the connections take them (10)";
+  --per-second RATE   broadcasts a second, 0 is as fast as the connections take them (10)
+  --sndbuf BYTES      bounds the kernel's send buffer of each connection (the kernel's own choice)";
 
 const HELP_FILE: &str = "\
 usage: weir-reference file --port PORT --file PATH [--ip ADDRESS]
@@ -168,7 +174,7 @@ impl Options {
         };
         let (mut ip, mut port) = (IpAddr::V4(Ipv4Addr::LOCALHOST), None);
         let (mut to, mut file) = (None, None);
-        let (mut size, mut per_second) = (128, 10);
+        let (mut size, mut per_second, mut send_buffer) = (128, 10, None);
         while let Some(argument) = parser.next()? {
             match (argument, name.as_str()) {
                 (Long("help") | Short('h'), _) => return Ok(Invocation::Help(help)),
@@ -190,6 +196,11 @@ impl Options {
                 (Long("per-second"), "fanout") => {
                     per_second = number("--per-second", parser.value()?, 0..=1_000_000)?;
                 }
+                (Long("sndbuf"), "fanout") => {
+                    send_buffer = Some(
+                        number("--sndbuf", parser.value()?, 1..=LARGEST_SEND_BUFFER)? as usize,
+                    );
+                }
                 (other, _) => return Err(other.unexpected().into()),
             }
         }
@@ -200,7 +211,11 @@ impl Options {
             "accept" => Command::Accept,
             "http" => Command::Http,
             "game" => Command::Game,
-            "fanout" => Command::Fanout { size, per_second },
+            "fanout" => Command::Fanout {
+                size,
+                per_second,
+                send_buffer,
+            },
             "file" => Command::File {
                 path: file.ok_or_else(|| missing("--file PATH"))?,
             },
@@ -258,7 +273,16 @@ mod tests {
             served("fanout --size 8 --per-second 0 --port 0").command,
             Command::Fanout {
                 size: 8,
-                per_second: 0
+                per_second: 0,
+                send_buffer: None
+            }
+        );
+        assert_eq!(
+            served("fanout --sndbuf 8192 --port 0").command,
+            Command::Fanout {
+                size: 128,
+                per_second: 10,
+                send_buffer: Some(8192)
             }
         );
     }
@@ -279,6 +303,11 @@ mod tests {
                 "fanout --port 0 --size 7",
                 "--size 7: a whole number from 8",
             ),
+            (
+                "fanout --port 0 --sndbuf 0",
+                "--sndbuf 0: a whole number from 1",
+            ),
+            ("echo --port 0 --sndbuf 1", "--sndbuf"),
             ("echo --port", "--port"),
         ] {
             match parse(line) {

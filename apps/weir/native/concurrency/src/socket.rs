@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::handle::Handle;
+use crate::handle::{Handle, Target};
 use crate::ready::Ready;
 use crate::slots::{Lookup, Occupant, Slots};
 use crate::sync::MutexGuard;
@@ -50,7 +50,7 @@ impl Socket {
     pub fn enqueue<P: Copy>(&mut self, pollsets: &[Ready<P>], wake: impl FnOnce(P)) {
         if !self.queued {
             self.queued = true;
-            pollsets[self.pollset].push(self.handle(), wake);
+            pollsets[self.pollset].push(Target::Socket(self.handle()), wake);
         }
     }
 
@@ -94,8 +94,9 @@ pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
     let ready = &pollsets[index];
     let list = ready.take(token, Instant::now())?.list;
     let count = list.len();
-    for handle in list {
-        if let Some(mut socket) = find(table, handle)
+    for target in list {
+        if let Target::Socket(handle) = target
+            && let Some(mut socket) = find(table, handle)
             && socket.queued
             && socket.pollset == index
         {

@@ -6,7 +6,7 @@ use loom::model;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use weir_concurrency::handle::Handle;
+use weir_concurrency::handle::{Handle, Target};
 use weir_concurrency::ready::{Ready, Sleep};
 use weir_concurrency::slots::{Lookup, Occupant, Slots, Vacant};
 use weir_concurrency::socket::{Socket, close, find, poll};
@@ -123,7 +123,7 @@ fn two_that_claim_are_one_poller() {
         assert_eq!(pollset[0].sleep(stale.0, || true), Sleep::Stale);
         assert_eq!(pollset[0].sleep(last.0, || true), Sleep::Armed);
         let mut woken = None;
-        pollset[0].push(Handle::new(0, 0), |poller| woken = Some(poller));
+        pollset[0].push(Target::Socket(Handle::new(0, 0)), |poller| woken = Some(poller));
         assert_eq!(woken, Some(last.1));
     });
 }
@@ -301,5 +301,55 @@ fn a_socket_that_moves_is_visited_at_its_new_pollset() {
         poll(&table, &*pollsets, 1, tokens[1]);
         let socket = find(&table, handle).expect("nobody closes");
         assert_eq!((socket.is_queued(), socket.visits), (false, before + 1));
+    });
+}
+
+#[test]
+fn two_who_join_the_same_sockets_do_not_wait_for_each_other() {
+    model(|| {
+        let table = table();
+        let pair: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
+        let joiners: Vec<_> = [(pair[0], pair[1]), (pair[1], pair[0])]
+            .into_iter()
+            .map(|(one, other)| {
+                let table = table.clone();
+                thread::spawn(move || match table.lookup_both(one, other) {
+                    (Lookup::Open(mut one), Lookup::Open(mut other)) => {
+                        table.vacate(&mut one);
+                        table.vacate(&mut other);
+                        true
+                    }
+                    (Lookup::Gone, Lookup::Gone) => false,
+                    _ => panic!("one of two that go together"),
+                })
+            })
+            .collect();
+        let joined: Vec<bool> = joiners.into_iter().map(|joiner| joiner.join().expect("no panic")).collect();
+        assert_eq!(joined.iter().filter(|&&joined| joined).count(), 1);
+    });
+}
+
+#[test]
+fn two_are_joined_while_one_closes_and_its_slot_is_used_again() {
+    model(|| {
+        let table = table();
+        let pair: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
+        let (one, other) = (pair[0], pair[1]);
+        let closer = {
+            let table = table.clone();
+            thread::spawn(move || {
+                close(&table, other);
+                open(&table)
+            })
+        };
+        match table.lookup_both(other, one) {
+            (Lookup::Open(mut other), Lookup::Open(mut one)) => {
+                table.vacate(&mut other);
+                table.vacate(&mut one);
+            }
+            (Lookup::Gone, Lookup::Open(_)) => {}
+            _ => panic!("the first was open, the second was"),
+        }
+        closer.join().expect("no panic").expect("room");
     });
 }

@@ -43,7 +43,7 @@ fn push(queue: &mut SendQueue<Held>, held: &mut Vec<Rc<[u8]>>, bytes: &[u8]) {
     queue.push(bytes, || {
         let shared: Rc<[u8]> = bytes.into();
         held.push(shared.clone());
-        Held(shared)
+        Some(Held(shared))
     });
 }
 

@@ -1,0 +1,302 @@
+//! Who may come in: the limits of a listener that need to know more than how many connections there are.
+//!
+//! A value: the time and the peer's address are given, and a verdict comes back.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// An address of either family as a number: IPv4 addresses are those of `::ffff:0:0/96`, as a socket of IPv6 sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address(u128);
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Address {
+        Address(match ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(ip) => ip.to_bits(),
+        })
+    }
+}
+
+/// The leading bits of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    bits: u128,
+    length: u8,
+}
+
+impl Prefix {
+    /// The first `length` bits of an IPv4 address; none if it has not so many.
+    pub fn of_v4(ip: Ipv4Addr, length: u8) -> Option<Prefix> {
+        (length <= 32).then(|| Prefix::new(Address::from(IpAddr::V4(ip)), 96 + length))
+    }
+
+    /// The first `length` bits of an IPv6 address; none if it has not so many.
+    pub fn of_v6(ip: Ipv6Addr, length: u8) -> Option<Prefix> {
+        (length <= 128).then(|| Prefix::new(Address::from(IpAddr::V6(ip)), length))
+    }
+
+    /// The first `length` bits, 128 at most.
+    fn new(address: Address, length: u8) -> Prefix {
+        let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+        Prefix { bits: address.0 & mask, length }
+    }
+}
+
+/// Lists of addresses that are allowed or denied.
+///
+/// The longest prefix that an address has decides, and one that is on both lists denies. An address on neither list may
+/// come in, unless there is a list of those allowed. A look-up costs as many hashes as there are lengths of prefixes.
+#[derive(Default)]
+pub struct Rules {
+    /// Whether a prefix is allowed.
+    prefixes: HashMap<Prefix, bool>,
+    /// The lengths that there are, longest first.
+    lengths: Vec<u8>,
+    deny_others: bool,
+}
+
+impl Rules {
+    /// Rules of two lists.
+    pub fn new(allow: &[Prefix], deny: &[Prefix]) -> Rules {
+        let mut prefixes: HashMap<Prefix, bool> = allow.iter().map(|&prefix| (prefix, true)).collect();
+        prefixes.extend(deny.iter().map(|&prefix| (prefix, false)));
+        let mut lengths: Vec<u8> = prefixes.keys().map(|prefix| prefix.length).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        lengths.dedup();
+        Rules { prefixes, lengths, deny_others: !allow.is_empty() }
+    }
+
+    fn allow(&self, address: Address) -> bool {
+        let verdicts = self.lengths.iter().filter_map(|&length| self.prefixes.get(&Prefix::new(address, length)));
+        verdicts.copied().next().unwrap_or(!self.deny_others)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.prefixes.is_empty()
+    }
+}
+
+/// A token bucket: so many connections a second, and no more than that at once after a pause.
+struct Bucket {
+    per_second: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn new(per_second: u32, now: Instant) -> Bucket {
+        let per_second = f64::from(per_second);
+        Bucket { per_second, tokens: per_second, filled: now }
+    }
+
+    /// How long it takes until there is a token, if there is none.
+    fn wait(&mut self, now: Instant) -> Option<Duration> {
+        let passed = now.saturating_duration_since(self.filled).as_secs_f64();
+        self.tokens = (self.tokens + passed * self.per_second).min(self.per_second);
+        self.filled = now;
+        (self.tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - self.tokens) / self.per_second))
+    }
+}
+
+/// Why a connection was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its address is denied, or not among those that are allowed.
+    Denied,
+    /// There are enough connections from its address.
+    Crowded,
+}
+
+/// The limits and what is known of those who came in.
+pub struct Admission {
+    rules: Rules,
+    bucket: Option<Bucket>,
+    per_address: Option<u32>,
+    /// Connections by address, where there is a limit of them.
+    present: HashMap<Address, u32>,
+}
+
+impl Admission {
+    /// Limits that hold from `now` on; a rate is at least one.
+    pub fn new(rules: Rules, rate: Option<u32>, per_address: Option<u32>, now: Instant) -> Admission {
+        let bucket = rate.map(|per_second| Bucket::new(per_second.max(1), now));
+        Admission { rules, bucket, per_address, present: HashMap::new() }
+    }
+
+    /// Whether there is nothing to ask for: everybody may come in at any time.
+    pub fn is_open(&self) -> bool {
+        self.rules.is_empty() && self.bucket.is_none() && self.per_address.is_none()
+    }
+
+    /// How long nobody may come in, because of the rate.
+    pub fn wait(&mut self, now: Instant) -> Option<Duration> {
+        self.bucket.as_mut().and_then(|bucket| bucket.wait(now))
+    }
+
+    /// Lets a connection in, or says why not. A peer without an address, behind a unix socket, is asked for none. Returns
+    /// whether the address was noted, and is to be given back to [`leave`](Self::leave).
+    pub fn enter(&mut self, address: Option<Address>) -> Result<bool, Refusal> {
+        let noted = match (address, self.per_address) {
+            (Some(address), _) if !self.rules.allow(address) => return Err(Refusal::Denied),
+            (Some(address), Some(limit)) => {
+                let present = self.present.entry(address).or_default();
+                if *present >= limit {
+                    return Err(Refusal::Crowded);
+                }
+                *present += 1;
+                true
+            }
+            _ => false,
+        };
+        if let Some(bucket) = &mut self.bucket {
+            bucket.tokens -= 1.0;
+        }
+        Ok(noted)
+    }
+
+    /// A connection of an address that was noted is closed.
+    pub fn leave(&mut self, address: Address) {
+        if let Some(present) = self.present.get_mut(&address) {
+            *present -= 1;
+            if *present == 0 {
+                self.present.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::from(text.parse::<IpAddr>().expect("an address"))
+    }
+
+    fn prefix(text: &str) -> Prefix {
+        let (ip, length) = text.split_once('/').expect("a prefix");
+        let length = length.parse().expect("a length");
+        match ip.parse().expect("an address") {
+            IpAddr::V4(ip) => Prefix::of_v4(ip, length).expect("a length of IPv4"),
+            IpAddr::V6(ip) => Prefix::of_v6(ip, length).expect("a length of IPv6"),
+        }
+    }
+
+    fn rules(allow: &[&str], deny: &[&str]) -> Rules {
+        let prefixes = |list: &[&str]| list.iter().map(|text| prefix(text)).collect::<Vec<_>>();
+        Rules::new(&prefixes(allow), &prefixes(deny))
+    }
+
+    #[test]
+    fn without_rules_everybody_is_allowed() {
+        assert!(rules(&[], &[]).allow(address("192.0.2.1")));
+        assert!(rules(&[], &[]).is_empty());
+    }
+
+    #[test]
+    fn those_denied_are_denied_and_others_not() {
+        let rules = rules(&[], &["192.0.2.0/24", "2001:db8::/32"]);
+        assert!(!rules.allow(address("192.0.2.255")));
+        assert!(rules.allow(address("192.0.3.0")));
+        assert!(!rules.allow(address("2001:db8:1::1")));
+        assert!(rules.allow(address("2001:db9::1")));
+    }
+
+    #[test]
+    fn a_list_of_those_allowed_denies_others() {
+        let rules = rules(&["127.0.0.0/8"], &[]);
+        assert!(rules.allow(address("127.255.0.1")));
+        assert!(!rules.allow(address("128.0.0.1")));
+        assert!(!rules.allow(address("::1")));
+    }
+
+    #[test]
+    fn the_longest_prefix_decides() {
+        let rules = rules(&["10.1.0.0/16", "10.1.2.3/32"], &["10.0.0.0/8", "10.1.2.0/24"]);
+        assert!(!rules.allow(address("10.9.9.9")));
+        assert!(rules.allow(address("10.1.9.9")));
+        assert!(!rules.allow(address("10.1.2.4")));
+        assert!(rules.allow(address("10.1.2.3")));
+    }
+
+    #[test]
+    fn of_equal_prefixes_the_one_that_denies_counts() {
+        assert!(!rules(&["10.0.0.0/8"], &["10.0.0.0/8"]).allow(address("10.0.0.1")));
+    }
+
+    #[test]
+    fn addresses_of_ipv4_are_the_same_on_sockets_of_ipv6() {
+        assert!(!rules(&[], &["192.0.2.0/24"]).allow(address("::ffff:192.0.2.7")));
+        assert_eq!(address("::ffff:192.0.2.7"), address("192.0.2.7"));
+    }
+
+    #[test]
+    fn a_prefix_of_no_bits_is_all_addresses() {
+        assert!(!rules(&[], &["0.0.0.0/0"]).allow(address("8.8.8.8")));
+        assert!(rules(&[], &["0.0.0.0/0"]).allow(address("2001:db8::1")));
+        assert!(!rules(&[], &["::/0"]).allow(address("8.8.8.8")));
+    }
+
+    #[test]
+    fn prefixes_have_the_length_of_their_family_at_most() {
+        assert_eq!(Prefix::of_v4(Ipv4Addr::LOCALHOST, 33), None);
+        assert_eq!(Prefix::of_v6(Ipv6Addr::LOCALHOST, 129), None);
+    }
+
+    #[test]
+    fn a_rate_lets_in_what_it_says() {
+        let now = Instant::now();
+        let mut admission = Admission::new(Rules::default(), Some(10), None, now);
+        for _ in 0..10 {
+            assert_eq!(admission.wait(now), None);
+            assert_eq!(admission.enter(None), Ok(false));
+        }
+        let wait = admission.wait(now).expect("no token is left");
+        assert!(wait > Duration::from_millis(99) && wait < Duration::from_millis(101));
+        let later = now + Duration::from_millis(101);
+        assert_eq!(admission.wait(later), None);
+        assert_eq!(admission.enter(None), Ok(false));
+        assert!(admission.wait(later).is_some());
+        // A long pause fills the bucket and no more.
+        let much_later = now + Duration::from_secs(3600);
+        for _ in 0..10 {
+            assert_eq!(admission.wait(much_later), None);
+            assert_eq!(admission.enter(None), Ok(false));
+        }
+        assert!(admission.wait(much_later).is_some());
+    }
+
+    #[test]
+    fn those_turned_away_cost_no_token() {
+        let now = Instant::now();
+        let mut admission = Admission::new(rules(&[], &["10.0.0.0/8"]), Some(1), None, now);
+        assert_eq!(admission.enter(Some(address("10.0.0.1"))), Err(Refusal::Denied));
+        assert_eq!(admission.wait(now), None);
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections() {
+        let mut admission = Admission::new(Rules::default(), None, Some(2), Instant::now());
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        assert_eq!(admission.enter(Some(one)), Ok(true));
+        assert_eq!(admission.enter(Some(one)), Ok(true));
+        assert_eq!(admission.enter(Some(one)), Err(Refusal::Crowded));
+        assert_eq!(admission.enter(Some(other)), Ok(true));
+        admission.leave(one);
+        assert_eq!(admission.enter(Some(one)), Ok(true));
+        admission.leave(one);
+        admission.leave(one);
+        admission.leave(other);
+        assert!(admission.present.is_empty());
+    }
+
+    #[test]
+    fn nothing_to_ask_for_is_known() {
+        let now = Instant::now();
+        assert!(Admission::new(Rules::default(), None, None, now).is_open());
+        assert!(!Admission::new(Rules::default(), Some(1), None, now).is_open());
+        assert!(!Admission::new(rules(&[], &["::/0"]), None, None, now).is_open());
+    }
+}

@@ -1,0 +1,110 @@
+//! Groups.
+
+use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
+
+use super::{failed, find, posix};
+use crate::atoms;
+use crate::group::{self, Lookup, Policy, Refused, Settings};
+use crate::handle::Handle;
+
+impl<'a> Decoder<'a> for Settings {
+    fn decode(term: Term<'a>) -> NifResult<Settings> {
+        let (policy, max_messages, max_bytes, backlog): (Atom, usize, usize, usize) = term.decode()?;
+        let policy = if policy == atoms::drop_oldest() {
+            Policy::DropOldest
+        } else if policy == atoms::drop_newest() {
+            Policy::DropNewest
+        } else if policy == atoms::conflate() {
+            Policy::Conflate
+        } else if policy == atoms::disconnect() {
+            Policy::Disconnect
+        } else {
+            return Err(Error::BadArg);
+        };
+        if max_messages == 0 || backlog == 0 {
+            return Err(Error::BadArg);
+        }
+        Ok(Settings { policy, max_messages, max_bytes, backlog })
+    }
+}
+
+#[rustler::nif]
+fn group_new(env: Env, settings: Settings) -> Term {
+    match group::new(env, settings) {
+        Some(group) => (atoms::ok(), group.raw()).encode(env),
+        None => posix(env, rustix::io::Errno::MFILE),
+    }
+}
+
+#[rustler::nif]
+fn group_delete(env: Env, group: Handle) -> NifResult<Atom> {
+    if let Lookup::Never = group::lookup(group) {
+        return Err(Error::BadArg);
+    }
+    group::delete(env, group);
+    Ok(atoms::ok())
+}
+
+#[rustler::nif]
+fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle) -> NifResult<Term<'a>> {
+    if let Lookup::Never = group::lookup(group) {
+        return Err(Error::BadArg);
+    }
+    let mut socket = socket!(env, member, atoms::closed());
+    Ok(match group::join(&mut socket, group) {
+        Ok(()) => atoms::ok().encode(env),
+        Err(reason) => failed(env, reason),
+    })
+}
+
+#[rustler::nif]
+fn group_leave<'a>(env: Env<'a>, group: Handle, member: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, member, atoms::not_member());
+    Ok(match group::leave(env, &mut socket, group) {
+        true => atoms::ok().encode(env),
+        false => failed(env, atoms::not_member()),
+    })
+}
+
+#[rustler::nif]
+fn group_broadcast<'a>(
+    env: Env<'a>,
+    group: Handle,
+    message: Binary<'a>,
+    except: Term<'a>,
+    reference: Term<'a>,
+) -> NifResult<Term<'a>> {
+    if let Lookup::Never = group::lookup(group) {
+        return Err(Error::BadArg);
+    }
+    let except = if atoms::undefined() == except { None } else { Some(except.decode()?) };
+    let reference = match () {
+        () if atoms::undefined() == reference => None,
+        () if reference.is_ref() => Some(reference),
+        () => return Err(Error::BadArg),
+    };
+    Ok(match group::broadcast(env, group, &message, except, reference) {
+        Ok(members) => (atoms::ok(), members).encode(env),
+        Err(Refused::Busy) => failed(env, atoms::busy()),
+        Err(Refused::Closed) => failed(env, atoms::closed()),
+    })
+}
+
+#[rustler::nif]
+fn group_size<'a>(env: Env<'a>, group: Handle) -> NifResult<Term<'a>> {
+    Ok(match group::lookup(group) {
+        Lookup::Open(group) => group.size().encode(env),
+        Lookup::Gone => 0.encode(env),
+        Lookup::Never => return Err(Error::BadArg),
+    })
+}
+
+#[rustler::nif]
+fn group_info<'a>(env: Env<'a>, group: Handle) -> NifResult<Term<'a>> {
+    let described = match group::lookup(group) {
+        Lookup::Open(group) => group.describe(env),
+        Lookup::Gone => None,
+        Lookup::Never => return Err(Error::BadArg),
+    };
+    Ok(described.map_or_else(|| failed(env, atoms::closed()), |info| (atoms::ok(), info).encode(env)))
+}

@@ -1,0 +1,113 @@
+//! What a socket is set to and what it has done.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+use rustler::{Encoder, Env, Error, NifResult, Term};
+
+use super::{done, failed, find, plain, proper_list};
+use crate::handle::Handle;
+use crate::options::Setting;
+use crate::socket::State;
+use crate::table::Lookup;
+use crate::work::Work;
+use crate::{accept, address, atoms, options, table};
+
+#[rustler::nif]
+fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Term<'a>> {
+    let settings = proper_list(settings)?.into_iter().map(Setting::decode).collect::<NifResult<Vec<Setting>>>()?;
+    let mut socket = socket!(env, handle, atoms::einval());
+    let mut work = Work::of_caller();
+    let result = options::set(env, &mut socket, &settings, &mut work);
+    rustler::schedule::consume_timeslice(env, work.percent());
+    Ok(plain(env, result))
+}
+
+#[rustler::nif]
+fn getopts<'a>(env: Env<'a>, handle: Handle, names: Term<'a>) -> NifResult<Term<'a>> {
+    let names = proper_list(names)?;
+    let socket = socket!(env, handle, atoms::einval());
+    let mut values = Vec::with_capacity(names.len());
+    for name in names {
+        values.extend(options::get(env, &socket, name)?);
+    }
+    Ok((atoms::ok(), values).encode(env))
+}
+
+#[rustler::nif]
+fn getstat<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::einval());
+    let (received, sent) = (&socket.statistics.received, &socket.statistics.sent);
+    let pending = socket.output.as_ref().map_or(0, |output| output.queue.len() as u64);
+    let values = [
+        (atoms::recv_oct(), received.bytes),
+        (atoms::recv_cnt(), received.packets),
+        (atoms::recv_max(), received.largest),
+        (atoms::recv_avg(), received.average()),
+        (atoms::recv_dvi(), received.deviation()),
+        (atoms::send_oct(), sent.bytes),
+        (atoms::send_cnt(), sent.packets),
+        (atoms::send_max(), sent.largest),
+        (atoms::send_avg(), sent.average()),
+        (atoms::send_pend(), pending),
+    ];
+    Ok((atoms::ok(), values.to_vec()).encode(env))
+}
+
+#[rustler::nif]
+fn sockname<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::einval());
+    let address = match &socket.fd {
+        Some(fd) => rustix::net::getsockname(fd.as_fd()),
+        None => Err(Errno::BADF),
+    };
+    Ok(done(env, address.and_then(|address| address::encode(env, address))))
+}
+
+#[rustler::nif]
+fn peername<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::einval());
+    let address = match &socket.fd {
+        Some(fd) => rustix::net::getpeername(fd.as_fd()).and_then(|address| address.ok_or(Errno::NOTCONN)),
+        None => Err(Errno::NOTCONN),
+    };
+    Ok(done(env, address.and_then(|address| address::encode(env, address))))
+}
+
+#[rustler::nif]
+fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = match table::lookup(handle) {
+        Lookup::Open(socket) => socket,
+        Lookup::Gone => return Ok(failed(env, atoms::closed())),
+        Lookup::Never => return Err(Error::BadArg),
+    };
+    let state = match socket.state {
+        State::Free | State::Closed => atoms::closed(),
+        State::Open => atoms::open(),
+        State::Listening => atoms::listening(),
+        State::Connecting => atoms::connecting(),
+        State::Connected => atoms::connected(),
+    };
+    let owner = socket.owner.map_or_else(|| atoms::undefined().encode(env), |pid| pid.encode(env));
+    let fd = socket.fd.as_ref().map_or_else(|| atoms::undefined().encode(env), |fd| fd.as_raw_fd().encode(env));
+    let pairs = [
+        (atoms::state(), state.encode(env)),
+        (atoms::owner(), owner),
+        (atoms::pollset(), socket.pollset.encode(env)),
+        (atoms::module(), socket.module.encode(env)),
+        (atoms::fd(), fd),
+        (atoms::acceptors(), accept::waiting(env, &socket).encode(env)),
+    ];
+    Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
+}
+
+#[rustler::nif]
+fn sockets<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
+    match table::handles(chunk) {
+        None => atoms::done().encode(env),
+        Some(handles) => {
+            let handles: Vec<u64> = handles.into_iter().map(Handle::raw).collect();
+            (atoms::ok(), handles).encode(env)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Gates of listeners, for the processes of the listener and of its connections.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Resource, ResourceArc, Term};
+
+use super::{failed, find, plain, posix, proper_list};
+use crate::admission::{Admission, Prefix, Rules};
+use crate::gate::{Gate, Settings};
+use crate::handle::Handle;
+use crate::{accept, atoms, pollset, table};
+
+/// What Erlang holds of a gate.
+struct GateReference(Arc<Gate>);
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for GateReference {}
+
+type GateTerm = ResourceArc<GateReference>;
+
+/// A limit: nothing for `infinity`.
+fn limit(term: Term) -> NifResult<Option<u32>> {
+    match term.decode::<Atom>() {
+        Ok(atom) if atom == atoms::infinity() => Ok(None),
+        _ => term.decode().map(Some),
+    }
+}
+
+fn most(term: Term) -> NifResult<u64> {
+    Ok(limit(term)?.map_or(u64::MAX, u64::from))
+}
+
+fn prefixes(term: Term) -> NifResult<Vec<Prefix>> {
+    proper_list(term)?.into_iter().map(|entry| prefix(entry)?.ok_or(Error::BadArg)).collect()
+}
+
+fn prefix(term: Term) -> NifResult<Option<Prefix>> {
+    let (ip, length): (Term, u8) = term.decode()?;
+    if let Ok((a, b, c, d)) = ip.decode::<(u8, u8, u8, u8)>() {
+        return Ok(Prefix::of_v4(Ipv4Addr::new(a, b, c, d), length));
+    }
+    let parts = rustler::types::tuple::get_tuple(ip)?;
+    let parts: Vec<u16> = parts.into_iter().map(|part| part.decode()).collect::<NifResult<_>>()?;
+    let parts: [u16; 8] = parts.try_into().map_err(|_| Error::BadArg)?;
+    Ok(Prefix::of_v6(Ipv6Addr::from(parts), length))
+}
+
+/// An intake that the gate has, by its number from one.
+fn intake(gate: &GateTerm, number: usize) -> NifResult<usize> {
+    let intake = number.wrapping_sub(1);
+    (intake < gate.0.intakes()).then_some(intake).ok_or(Error::BadArg)
+}
+
+#[rustler::nif]
+fn gate_new<'a>(env: Env<'a>, schedulers: u16, settings: Term<'a>) -> NifResult<Term<'a>> {
+    let settings = settings.map_get(atoms::max_connections()).and_then(|max| {
+        let of = |name: Atom| settings.map_get(name);
+        let rules = Rules::new(&prefixes(of(atoms::allow())?)?, &prefixes(of(atoms::deny())?)?);
+        let (rate, per_address) = (limit(of(atoms::max_rate())?)?, limit(of(atoms::per_address())?)?);
+        Ok(Settings {
+            max_connections: most(max)?,
+            reset: of(atoms::overload())?.decode::<Atom>()? == atoms::reset(),
+            least_loaded: of(atoms::placement())?.decode::<Atom>()? == atoms::least_loaded(),
+            admission: Admission::new(rules, rate, per_address, Instant::now()),
+        })
+    })?;
+    if schedulers == 0 || !(1..=schedulers).all(pollset::exists) {
+        return Err(Error::BadArg);
+    }
+    Ok(ResourceArc::new(GateReference(Arc::new(Gate::new(settings, schedulers)))).encode(env))
+}
+
+#[rustler::nif]
+fn gate_listen<'a>(env: Env<'a>, gate: GateTerm, number: Term<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let intake = match number.decode::<Atom>() {
+        Ok(atom) if atom == atoms::reactor() => None,
+        _ => Some(intake(&gate, number.decode()?)?),
+    };
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(plain(env, accept::through_gate(env, &mut socket, Arc::clone(&gate.0), intake)))
+}
+
+#[rustler::nif]
+fn gate_keep(env: Env, gate: GateTerm) -> Atom {
+    gate.0.set_keeper(env.pid());
+    gate.0.retry(env);
+    atoms::ok()
+}
+
+#[rustler::nif]
+fn gate_retry(env: Env, gate: GateTerm) -> Atom {
+    gate.0.retry(env);
+    atoms::ok()
+}
+
+#[rustler::nif]
+fn gate_attend(env: Env, gate: GateTerm, number: usize) -> NifResult<usize> {
+    Ok(gate.0.set_acceptor(intake(&gate, number)?, env.pid()))
+}
+
+#[rustler::nif]
+fn gate_waiting(gate: GateTerm, number: usize) -> NifResult<usize> {
+    Ok(gate.0.length(intake(&gate, number)?))
+}
+
+#[rustler::nif]
+fn gate_take<'a>(env: Env<'a>, gate: GateTerm, number: usize) -> NifResult<Term<'a>> {
+    give(env, &gate, number, env.pid())
+}
+
+#[rustler::nif]
+fn gate_give<'a>(env: Env<'a>, gate: GateTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
+    give(env, &gate, number, pid)
+}
+
+fn give<'a>(env: Env<'a>, gate: &GateTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
+    Ok(match accept::take_arrival(env, &gate.0, intake(gate, number)?, pid) {
+        Ok(Some(handle)) => (atoms::ok(), handle.raw()).encode(env),
+        Ok(None) => atoms::empty().encode(env),
+        Err(Errno::SRCH) => failed(env, atoms::noproc()),
+        Err(errno) => posix(env, errno),
+    })
+}
+
+#[rustler::nif]
+fn gate_discard(env: Env, gate: GateTerm, number: usize) -> NifResult<Atom> {
+    if let Some(arrival) = gate.0.pop(env, intake(&gate, number)?) {
+        gate.0.discard(env, arrival);
+    }
+    Ok(atoms::ok())
+}
+
+#[rustler::nif]
+fn gate_clear(env: Env, gate: GateTerm) -> Atom {
+    gate.0.clear(env);
+    atoms::ok()
+}
+
+#[rustler::nif]
+fn gate_set_max_connections<'a>(env: Env<'a>, gate: GateTerm, max: Term<'a>) -> NifResult<Atom> {
+    gate.0.set_max_connections(env, most(max)?);
+    Ok(atoms::ok())
+}
+
+#[rustler::nif]
+fn gate_info<'a>(env: Env<'a>, gate: GateTerm) -> NifResult<Term<'a>> {
+    let (gate, counts) = (&gate.0, &gate.0.counts);
+    let max = match gate.max_connections() {
+        u64::MAX => atoms::infinity().encode(env),
+        max => max.encode(env),
+    };
+    let pairs = [
+        (atoms::connections(), gate.connections().encode(env)),
+        (atoms::max_connections(), max),
+        (atoms::waiting(), gate.waiting().encode(env)),
+        (atoms::accepted(), counts.accepted.load(Relaxed).encode(env)),
+        (atoms::overload(), counts.overload.load(Relaxed).encode(env)),
+        (atoms::denied(), counts.denied.load(Relaxed).encode(env)),
+        (atoms::crowded(), counts.crowded.load(Relaxed).encode(env)),
+        (atoms::full_pauses(), counts.full_pauses.load(Relaxed).encode(env)),
+        (atoms::rate_pauses(), counts.rate_pauses.load(Relaxed).encode(env)),
+    ];
+    Term::map_from_pairs(env, &pairs)
+}
+
+#[rustler::nif]
+fn gate_connections<'a>(env: Env<'a>, gate: GateTerm, chunk: usize) -> Term<'a> {
+    let chosen = table::select(chunk, |socket| {
+        let ticket = socket.ticket.as_ref().filter(|ticket| ticket.is_of(&gate.0))?;
+        Some((socket.handle().raw(), ticket.process, socket.pollset))
+    });
+    match chosen {
+        Some(connections) => (atoms::ok(), connections).encode(env),
+        None => atoms::done().encode(env),
+    }
+}

@@ -1,0 +1,85 @@
+//! The boundary: every function of the Erlang module `weir_nif`, where each is documented.
+//!
+//! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
+//! decides: the functions find the socket, lock it and hand it on.
+
+/// Finds the socket or returns `{error, $closed}` from the function.
+macro_rules! socket {
+    ($env:expr, $handle:expr, $closed:expr) => {
+        match find($handle, $closed)? {
+            Ok(socket) => socket,
+            Err(reason) => return Ok(failed($env, reason)),
+        }
+    };
+}
+
+mod group;
+mod inspection;
+mod listener;
+mod opening;
+mod ownership;
+mod pollsets;
+mod reactor;
+mod relay;
+mod sendfile;
+mod traffic;
+
+use std::sync::MutexGuard;
+
+use rustix::io::Errno;
+use rustler::{Decoder, Encoder, Env, Error, NifResult, Term};
+
+use crate::handle::Handle;
+use crate::socket::{Reason, Socket};
+use crate::table::Lookup;
+use crate::{atoms, errno, pollset, table};
+
+/// The number of a pollset that there is.
+struct PollsetIndex(u16);
+
+impl<'a> Decoder<'a> for PollsetIndex {
+    fn decode(term: Term<'a>) -> NifResult<PollsetIndex> {
+        let index = term.decode()?;
+        pollset::exists(index).then_some(PollsetIndex(index)).ok_or(Error::BadArg)
+    }
+}
+
+type Locked = MutexGuard<'static, Socket>;
+
+/// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
+/// more is closed to all, whatever of it is still being sent.
+fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
+    match table::lookup(handle) {
+        Lookup::Open(socket) if !socket.lingering => Ok(Ok(socket)),
+        Lookup::Open(_) | Lookup::Gone => Ok(Err(closed)),
+        Lookup::Never => Err(Error::BadArg),
+    }
+}
+
+/// The elements of a list; badarg for what is no list or an improper one, which the decoder of vectors does not bear.
+fn proper_list(list: Term) -> NifResult<Vec<Term>> {
+    list.list_length()?;
+    list.decode()
+}
+
+fn failed(env: Env, reason: impl Encoder) -> Term {
+    (atoms::error(), reason).encode(env)
+}
+
+fn posix(env: Env, errno: Errno) -> Term {
+    failed(env, errno::atom(env, errno))
+}
+
+fn done<T: Encoder>(env: Env, result: rustix::io::Result<T>) -> Term {
+    match result {
+        Ok(value) => (atoms::ok(), value).encode(env),
+        Err(errno) => posix(env, errno),
+    }
+}
+
+fn plain(env: Env, result: rustix::io::Result<()>) -> Term {
+    match result {
+        Ok(()) => atoms::ok().encode(env),
+        Err(errno) => posix(env, errno),
+    }
+}

@@ -1,0 +1,131 @@
+//! New sockets: open, bind, listen, connect, accept.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
+
+use super::{PollsetIndex, done, failed, find, plain, posix};
+use crate::active::Active;
+use crate::handle::Handle;
+use crate::open::Family;
+use crate::socket::{Options, Socket, State};
+use crate::{accept, address, atoms, connect, open, table};
+
+#[rustler::nif(name = "open")]
+fn open_socket<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex) -> Term<'a> {
+    let opened = open::new(family);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |_| {})
+}
+
+#[rustler::nif(schedule = "DirtyIo")]
+fn open_in<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, namespace: Binary<'a>) -> Term<'a> {
+    let opened = open::in_namespace(family, &namespace);
+    make_socket(env, (module, index), opened.map(|fd| (fd, State::Open)), |socket| {
+        socket.netns = Some(namespace.as_slice().into());
+    })
+}
+
+#[rustler::nif]
+fn fdopen<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex, fd: i32) -> Term<'a> {
+    make_socket(env, (module, index), open::existing(family, fd), |socket| {
+        socket.prebound = true;
+        // What has come for it waits until somebody asks.
+        socket.options.active = Active::Passive;
+    })
+}
+
+/// Makes a descriptor a socket of the calling process.
+fn make_socket<'a>(
+    env: Env<'a>,
+    (module, index): (Atom, PollsetIndex),
+    opened: rustix::io::Result<(OwnedFd, State)>,
+    prepare: impl FnOnce(&mut Socket),
+) -> Term<'a> {
+    let (fd, state) = match opened {
+        Ok(opened) => opened,
+        Err(errno) => return posix(env, errno),
+    };
+    let Some(mut socket) = table::allocate() else {
+        return posix(env, Errno::MFILE);
+    };
+    let about = (module, index.0, Options::default());
+    let handle = socket.open(env, fd, state, about, env.pid());
+    if handle.is_ok() {
+        prepare(&mut socket);
+    }
+    // The calling process is alive: it calls.
+    done(env, handle.map(Handle::raw).map_err(|_| Errno::SRCH))
+}
+
+#[rustler::nif]
+fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
+    let socket = socket!(env, handle, atoms::closed());
+    let result = match &socket.fd {
+        Some(fd) => address.and_then(|address| rustix::net::bind(fd.as_fd(), &address)),
+        None => Err(Errno::BADF),
+    };
+    Ok(plain(env, result))
+}
+
+#[rustler::nif]
+fn listen<'a>(env: Env<'a>, handle: Handle, backlog: i32) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(plain(env, accept::listen(&mut socket, backlog)))
+}
+
+#[rustler::nif]
+fn duplicate<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::closed());
+    Ok(done(env, accept::duplicate(env, &socket, index.0).map(Handle::raw)))
+}
+
+#[rustler::nif(name = "connect")]
+fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'a>> {
+    let address = address::decode(address)?;
+    let mut socket = socket!(env, handle, atoms::closed());
+    match socket.state {
+        State::Open => {}
+        State::Connected => return Ok(posix(env, Errno::ISCONN)),
+        State::Connecting => return Ok(posix(env, Errno::ALREADY)),
+        State::Free | State::Listening | State::Closed => return Ok(failed(env, atoms::einval())),
+    }
+    Ok(match address.and_then(|address| connect::begin(&mut socket, &address)) {
+        Ok(false) => (atoms::wait(), connect::await_connection(env, &mut socket)).encode(env),
+        Ok(true) => {
+            if socket.is_active() {
+                socket.enqueue(env);
+            }
+            atoms::ok().encode(env)
+        }
+        Err(errno) => posix(env, errno),
+    })
+}
+
+#[rustler::nif(name = "accept")]
+fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: bool) -> NifResult<Term<'a>> {
+    let mut listener = socket!(env, handle, atoms::closed());
+    if listener.state != State::Listening {
+        return Ok(failed(env, atoms::einval()));
+    }
+    // What has come since the last poll counts for somebody who does not wait.
+    listener.readable |= now;
+    // Those who wait come first.
+    if listener.readable && !accept::somebody_waits(&listener) {
+        match accept::accept(env, &mut listener, index.0) {
+            Ok(Some(accepted)) => return Ok((atoms::ok(), accepted.raw()).encode(env)),
+            Ok(None) => {}
+            Err(errno) => return Ok(posix(env, errno)),
+        }
+    }
+    match accept::await_connection(env, &mut listener, index.0) {
+        Ok(operation) => {
+            if listener.readable {
+                listener.enqueue(env);
+            }
+            Ok((atoms::wait(), operation).encode(env))
+        }
+        Err(errno) => Ok(posix(env, errno)),
+    }
+}

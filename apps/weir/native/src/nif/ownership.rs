@@ -1,0 +1,53 @@
+//! Who has a socket, who is told of its end, and which pollset it is on.
+
+use rustler::{Encoder, Env, Error, LocalPid, NifResult, Term};
+
+use super::{PollsetIndex, failed, find, plain};
+use crate::handle::Handle;
+use crate::{atoms, table};
+
+#[rustler::nif]
+fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::closed());
+    Ok((atoms::ok(), socket.owner.map_or_else(|| atoms::undefined().encode(env), |pid| pid.encode(env))).encode(env))
+}
+
+#[rustler::nif]
+fn set_owner<'a>(env: Env<'a>, handle: Handle, pid: LocalPid) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    // A reactor hands its connections over by itself.
+    if socket.owner != Some(env.pid()) || socket.reactor {
+        return Ok(failed(env, atoms::not_owner()));
+    }
+    Ok(match socket.set_owner(env, pid) {
+        true => atoms::ok().encode(env),
+        false => Err(Error::BadArg)?,
+    })
+}
+
+#[rustler::nif]
+fn monitor<'a>(env: Env<'a>, handle: Handle, reference: Term<'a>) -> NifResult<Term<'a>> {
+    if !reference.is_ref() {
+        return Err(Error::BadArg);
+    }
+    let mut socket = socket!(env, handle, atoms::closed());
+    let subscribed = socket.subscribe(env, env.pid(), reference);
+    Ok(match subscribed {
+        true => atoms::ok().encode(env),
+        false => failed(env, atoms::closed()),
+    })
+}
+
+#[rustler::nif]
+fn demonitor(env: Env, handle: Handle, reference: Term) -> bool {
+    table::find(handle).is_some_and(|mut socket| socket.unsubscribe(env, reference))
+}
+
+#[rustler::nif(name = "move")]
+fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    if socket.reactor {
+        return Ok(failed(env, atoms::einval()));
+    }
+    Ok(plain(env, socket.move_to(env, index.0)))
+}

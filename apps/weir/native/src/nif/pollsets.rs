@@ -1,0 +1,68 @@
+//! Pollsets, for their pollers.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
+
+use super::{PollsetIndex, done};
+use crate::pollset::Sleep;
+use crate::{atoms, pollset};
+
+#[rustler::nif]
+fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
+    if index >= pollset::SCHEDULERS {
+        return Err(Error::BadArg);
+    }
+    Ok(done(env, pollset::claim(env, index as u16)))
+}
+
+#[rustler::nif]
+fn lease<'a>(env: Env<'a>) -> Term<'a> {
+    done(env, pollset::lease(env))
+}
+
+#[rustler::nif]
+fn poll<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
+    match pollset::poll(env, index.0, token) {
+        Some(polled) => polled.encode(env),
+        None => atoms::stale().encode(env),
+    }
+}
+
+#[rustler::nif]
+fn sleep(env: Env, index: PollsetIndex, token: u32, armed: bool) -> Atom {
+    match pollset::sleep(env, index.0, token, armed) {
+        Sleep::Armed => atoms::armed(),
+        Sleep::Busy => atoms::busy(),
+        Sleep::Stale => atoms::stale(),
+        Sleep::Refused => atoms::error(),
+    }
+}
+
+#[rustler::nif]
+fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
+    let counters = pollset::counters(index.0);
+    let histogram: Vec<u64> = counters.events_log2.iter().map(|bucket| bucket.load(Relaxed)).collect();
+    let numbers = [
+        (atoms::polls(), &counters.polls),
+        (atoms::empty_polls(), &counters.empty_polls),
+        (atoms::events(), &counters.events),
+        (atoms::events_max(), &counters.events_max),
+        (atoms::sleeps(), &counters.sleeps),
+        (atoms::asleep_ns(), &counters.asleep_ns),
+        (atoms::reads(), &counters.reads),
+        (atoms::read_bytes(), &counters.read_bytes),
+        (atoms::writes(), &counters.writes),
+        (atoms::written_bytes(), &counters.written_bytes),
+        (atoms::short_writes(), &counters.short_writes),
+        (atoms::accepts(), &counters.accepts),
+        (atoms::moved_in(), &counters.moved_in),
+        (atoms::moved_out(), &counters.moved_out),
+    ];
+    let mut pairs: Vec<(Term, Term)> =
+        numbers.iter().map(|(name, counter)| (name.encode(env), counter.load(Relaxed).encode(env))).collect();
+    pairs.push((atoms::events_min().encode(env), counters.events_min().encode(env)));
+    pairs.push((atoms::events_log2().encode(env), histogram.encode(env)));
+    pairs.push((atoms::sockets().encode(env), counters.sockets.load(Relaxed).encode(env)));
+    Term::map_from_pairs(env, &pairs)
+}

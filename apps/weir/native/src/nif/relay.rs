@@ -1,0 +1,116 @@
+//! Relays.
+
+use std::time::Duration;
+
+use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
+
+use super::{PollsetIndex, failed, posix};
+use crate::handle::Handle;
+use crate::relay::{self, Lookup, Options, Refused, Splice};
+use crate::work::Work;
+use crate::{atoms, table};
+
+/// What it costs to take two descriptors from one target to another: up to two system calls for each.
+const REGISTRATIONS: i32 = 4;
+
+impl<'a> Decoder<'a> for Options {
+    fn decode(term: Term<'a>) -> NifResult<Options> {
+        let (buffer, pipe, splice, idle, half_close, detached): (usize, usize, Atom, Term, Term, bool) =
+            term.decode()?;
+        let splice = if splice == atoms::auto() {
+            Splice::Auto
+        } else if splice == atoms::r#true() {
+            Splice::Always
+        } else if splice == atoms::r#false() {
+            Splice::Never
+        } else {
+            return Err(Error::BadArg);
+        };
+        if buffer == 0 || pipe == 0 {
+            return Err(Error::BadArg);
+        }
+        let (idle_timeout, half_close_timeout) = (timeout(idle)?, timeout(half_close)?);
+        Ok(Options { buffer, pipe, splice, idle_timeout, half_close_timeout, detached })
+    }
+}
+
+fn timeout(term: Term) -> NifResult<Option<Duration>> {
+    if atoms::infinity() == term {
+        return Ok(None);
+    }
+    // As the VM's own timers: 32 bits of milliseconds.
+    let milliseconds: u32 = term.decode()?;
+    Ok(Some(Duration::from_millis(milliseconds.into())))
+}
+
+#[rustler::nif]
+fn relay_start<'a>(
+    env: Env<'a>,
+    left: Handle,
+    right: Handle,
+    index: PollsetIndex,
+    prefix: Binary<'a>,
+    options: Options,
+) -> NifResult<Term<'a>> {
+    if left == right {
+        return Err(Error::BadArg);
+    }
+    let (mut first, mut second) = match table::lookup_both(left, right) {
+        (table::Lookup::Never, _) | (_, table::Lookup::Never) => return Err(Error::BadArg),
+        (table::Lookup::Gone, _) => return Ok(failed(env, (left.raw(), atoms::closed()))),
+        (_, table::Lookup::Gone) => return Ok(failed(env, (right.raw(), atoms::closed()))),
+        (table::Lookup::Open(first), table::Lookup::Open(second)) => (first, second),
+    };
+    let mut work = Work::of_caller();
+    work.moved(prefix.len());
+    rustler::schedule::consume_timeslice(env, REGISTRATIONS + work.percent());
+    Ok(match relay::start(env, (&mut first, &mut second), index.0, &prefix, options) {
+        Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
+        Err(Refused::Socket(handle, reason)) => failed(env, (handle.raw(), reason)),
+        Err(Refused::Failed(errno)) => posix(env, errno),
+    })
+}
+
+#[rustler::nif]
+fn relay_stop(env: Env, handle: Handle) -> NifResult<Atom> {
+    match relay::lookup(handle) {
+        Lookup::Open(mut relay) => relay.stop(env),
+        Lookup::Gone => {}
+        Lookup::Never => return Err(Error::BadArg),
+    }
+    Ok(atoms::ok())
+}
+
+#[rustler::nif]
+fn relay_info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let described = match relay::lookup(handle) {
+        Lookup::Open(relay) => relay.describe(env),
+        Lookup::Gone => None,
+        Lookup::Never => return Err(Error::BadArg),
+    };
+    Ok(match described {
+        Some((owner, pollset, statistics)) => (atoms::ok(), (owner, pollset, statistics)).encode(env),
+        None => failed(env, atoms::closed()),
+    })
+}
+
+#[rustler::nif]
+fn relay_expire<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let wait = match relay::lookup(handle) {
+        Lookup::Open(mut relay) => relay.expire(env),
+        Lookup::Gone => None,
+        Lookup::Never => return Err(Error::BadArg),
+    };
+    Ok(wait.map_or_else(|| atoms::done().encode(env), |milliseconds| milliseconds.encode(env)))
+}
+
+#[rustler::nif]
+fn relays<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
+    match relay::handles(chunk) {
+        None => atoms::done().encode(env),
+        Some(handles) => {
+            let handles: Vec<u64> = handles.into_iter().map(Handle::raw).collect();
+            (atoms::ok(), handles).encode(env)
+        }
+    }
+}

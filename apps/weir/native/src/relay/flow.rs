@@ -1,0 +1,446 @@
+//! One direction of a relay: from one connection to the other, and nothing read that the other cannot take.
+
+use std::cell::RefCell;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::{Errno, Result};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+
+use super::pipe::{Splice, Way};
+use super::statistics::{Nanos, Statistics};
+use crate::counters::Tally;
+use crate::handle::Side;
+use crate::input_buffer::InputBuffer;
+use crate::output::SLICES;
+use crate::send_queue::SendQueue;
+use crate::work::Work;
+
+/// What a read goes into. One for each thread: a visit is over before the next begins.
+const SCRATCH: usize = 64 * 1024;
+
+/// Bytes of a direction in one visit, before others get their turn.
+const TURN: usize = 256 * 1024;
+
+thread_local! {
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+}
+
+/// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
+pub struct Connection {
+    pub fd: OwnedFd,
+    pub readable: bool,
+    pub writable: bool,
+    /// The end of input may stand behind a short read.
+    pub hung_up: bool,
+}
+
+/// What a visit may spend and where it counts.
+pub struct Visit<'a> {
+    pub work: &'a mut Work,
+    pub tally: &'a mut Tally,
+    pub statistics: &'a mut Statistics,
+}
+
+/// How far a visit came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// As far as the kernel allows: an event follows.
+    Done,
+    /// There is more to do than a visit may.
+    Over,
+}
+
+/// The bytes of one direction. `B` is what they are held by that were queued before the relay began.
+pub struct Flow<B> {
+    source: Side,
+    /// Bytes that a read may ask for, and that may wait.
+    buffer: usize,
+    /// What was queued before the relay began: it goes first.
+    queued: Option<Box<SendQueue<B>>>,
+    /// What was read and not taken.
+    unsent: InputBuffer,
+    way: Way,
+    /// The source has ended.
+    ended: bool,
+    /// The other side was told.
+    finished: bool,
+}
+
+enum Flushed {
+    All,
+    /// The kernel takes no more.
+    Full,
+    Over,
+}
+
+impl<B: AsRef<[u8]>> Flow<B> {
+    /// A direction with its source, which keeps `buffer` bytes at most, or a pipe of `pipe` bytes.
+    pub fn new(source: Side, buffer: usize, splice: Splice, pipe: usize) -> Flow<B> {
+        let way = Way::new(splice, pipe);
+        Flow { source, buffer, queued: None, unsent: InputBuffer::default(), way, ended: false, finished: false }
+    }
+
+    /// Has these bytes go first.
+    pub fn begin_with(&mut self, queued: SendQueue<B>, read: InputBuffer) {
+        self.queued = Some(queued).filter(|queued| !queued.is_empty()).map(Box::new);
+        self.unsent = read;
+    }
+
+    /// Whether bytes wait for the kernel to take them.
+    pub fn is_waiting(&self) -> bool {
+        self.queued.is_some() || self.unsent.len() > 0 || self.way.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
+    }
+
+    /// Whether it goes through a pipe.
+    pub fn is_spliced(&self) -> bool {
+        self.way.pipe.is_some()
+    }
+
+    /// Whether nothing will be read from its source, so that an error of that does not show by itself.
+    pub fn is_deaf(&self) -> bool {
+        self.ended || self.is_waiting()
+    }
+
+    /// Whether all is carried, the end included.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Carries what there is.
+    pub fn carry(&mut self, from: &mut Connection, to: &mut Connection, visit: &mut Visit) -> Result<Turn> {
+        let mut left = TURN;
+        loop {
+            if self.is_waiting() {
+                match self.flush(to, visit)? {
+                    Flushed::All => {}
+                    // A large buffer takes more than one read.
+                    Flushed::Full if self.has_room() => {}
+                    Flushed::Full => return Ok(Turn::Done),
+                    Flushed::Over => return Ok(Turn::Over),
+                }
+            }
+            if self.ended {
+                if !self.finished && !self.is_waiting() {
+                    self.finish(to)?;
+                }
+                return Ok(Turn::Done);
+            }
+            if !from.readable {
+                return Ok(Turn::Done);
+            }
+            if left == 0 || visit.work.is_over() {
+                return Ok(Turn::Over);
+            }
+            let n = self.read(from, to, visit)?;
+            left = left.saturating_sub(n);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.queued.is_none() && self.way.pipe.is_none() && self.unsent.len() + SCRATCH <= self.buffer
+    }
+
+    /// Tells the other side that nothing follows.
+    fn finish(&mut self, to: &Connection) -> Result<()> {
+        self.finished = true;
+        self.way.pipe = None;
+        match rustix::net::shutdown(&to.fd, Shutdown::Write) {
+            // It has gone altogether: its own event tells.
+            Ok(()) | Err(Errno::NOTCONN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// One read, and the write of what it gave. Returns how much that was.
+    #[inline]
+    fn read(&mut self, from: &mut Connection, to: &mut Connection, visit: &mut Visit) -> Result<usize> {
+        if !self.is_waiting()
+            && let Some(pipe) = self.way.pipe()
+        {
+            return match pipe.fill(&from.fd) {
+                Err(Errno::INVAL) => {
+                    self.way.refuse();
+                    Ok(0)
+                }
+                filled => self.has_read(filled, from, visit),
+            };
+        }
+        let limit = self.buffer.min(SCRATCH);
+        BUFFER.with_borrow_mut(|buffer| {
+            let read =
+                retry(|| rustix::net::recv(from.fd.as_fd(), &mut buffer[..limit], RecvFlags::empty()).map(|(n, _)| n));
+            let n = self.has_read(read, from, visit)?;
+            if n == 0 {
+                return Ok(0);
+            }
+            // A short read means drained: whatever comes later is a new edge. Only the end of input may stand behind it
+            // without one, and then the event has said so.
+            from.readable = n >= limit || from.hung_up;
+            let taken = if to.writable && !self.is_waiting() {
+                let sent = retry(|| rustix::net::send(to.fd.as_fd(), &buffer[..n], SendFlags::NOSIGNAL));
+                written(to, sent, n, visit)?
+            } else {
+                0
+            };
+            if taken < n {
+                self.unsent.push(&buffer[taken..n]);
+            }
+            Ok(n)
+        })
+    }
+
+    /// What the result of a read says. Returns how many bytes there were.
+    #[inline]
+    fn has_read(&mut self, read: Result<usize>, from: &mut Connection, visit: &mut Visit) -> Result<usize> {
+        match read {
+            Ok(0) => {
+                self.ended = true;
+                Ok(0)
+            }
+            Ok(n) => {
+                visit.work.moved(n);
+                visit.statistics.read(self.source, n, Nanos::now());
+                visit.tally.reads += 1;
+                visit.tally.read_bytes += n as u64;
+                self.way.read(n);
+                Ok(n)
+            }
+            Err(Errno::AGAIN) => {
+                from.readable = false;
+                Ok(0)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Writes what waits, as far as the kernel takes it.
+    fn flush(&mut self, to: &mut Connection, visit: &mut Visit) -> Result<Flushed> {
+        while self.is_waiting() {
+            if !to.writable {
+                return Ok(Flushed::Full);
+            }
+            if visit.work.is_over() {
+                return Ok(Flushed::Over);
+            }
+            if self.write_waiting(to, visit)? > 0 {
+                visit.statistics.wrote(Nanos::now());
+            }
+        }
+        self.way.settle();
+        Ok(Flushed::All)
+    }
+
+    /// One write of what waits.
+    fn write_waiting(&mut self, to: &mut Connection, visit: &mut Visit) -> Result<usize> {
+        if let Some(queued) = &mut self.queued {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let (count, total) = queued.front(&mut slices, TURN);
+            let sent = retry(|| {
+                let mut none = SendAncillaryBuffer::default();
+                rustix::net::sendmsg(to.fd.as_fd(), &slices[..count], &mut none, SendFlags::NOSIGNAL)
+            });
+            let n = written(to, sent, total, visit)?;
+            queued.advance(n);
+            if queued.is_empty() {
+                self.queued = None;
+            }
+            return Ok(n);
+        }
+        if self.unsent.len() > 0 {
+            let bytes = self.unsent.as_slice();
+            let bytes = &bytes[..bytes.len().min(TURN)];
+            let sent = retry(|| rustix::net::send(to.fd.as_fd(), bytes, SendFlags::NOSIGNAL));
+            let n = written(to, sent, bytes.len(), visit)?;
+            self.unsent.advance(n);
+            return Ok(n);
+        }
+        let Some(pipe) = &mut self.way.pipe else { return Ok(0) };
+        // A pipe may give less than the kernel would take; only EAGAIN says that it is full.
+        match pipe.drain(&to.fd) {
+            Ok(0) => Err(Errno::PIPE),
+            Ok(n) => {
+                let all = n;
+                written(to, Ok(n), all, visit)
+            }
+            Err(errno) => written(to, Err(errno), 1, visit),
+        }
+    }
+}
+
+/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
+/// when it is not.
+#[inline]
+fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &mut Visit) -> Result<usize> {
+    let n = match sent {
+        Ok(n) => n,
+        Err(Errno::AGAIN) => 0,
+        Err(errno) => return Err(errno),
+    };
+    visit.tally.writes += 1;
+    visit.tally.written_bytes += n as u64;
+    if n < wanted {
+        visit.tally.short_writes += 1;
+        to.writable = false;
+    }
+    Ok(n)
+}
+
+fn retry(mut call: impl FnMut() -> Result<usize>) -> Result<usize> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A direction between two pairs of connected sockets, as a pollset would serve it if every event came at once.
+    struct Bench {
+        sender: UnixStream,
+        from: Connection,
+        to: Connection,
+        receiver: UnixStream,
+        flow: Flow<Vec<u8>>,
+        tally: Tally,
+        statistics: Statistics,
+    }
+
+    fn connection(socket: UnixStream) -> Connection {
+        socket.set_nonblocking(true).expect("a socket");
+        Connection { fd: socket.into(), readable: true, writable: true, hung_up: true }
+    }
+
+    impl Bench {
+        fn new(buffer: usize, splice: Splice) -> Bench {
+            let (sender, from) = UnixStream::pair().expect("sockets");
+            let (to, receiver) = UnixStream::pair().expect("sockets");
+            sender.set_nonblocking(true).expect("a socket");
+            receiver.set_nonblocking(true).expect("a socket");
+            Bench {
+                sender,
+                from: connection(from),
+                to: connection(to),
+                receiver,
+                flow: Flow::new(Side::Left, buffer, splice, 65536),
+                tally: Tally::default(),
+                statistics: Statistics::new(Nanos::now()),
+            }
+        }
+
+        fn carry(&mut self) -> Result<Turn> {
+            (self.from.readable, self.to.writable) = (true, true);
+            let mut work = Work::of_caller();
+            let (tally, statistics) = (&mut self.tally, &mut self.statistics);
+            let mut visit = Visit { work: &mut work, tally, statistics };
+            self.flow.carry(&mut self.from, &mut self.to, &mut visit)
+        }
+    }
+
+    /// A small deterministic generator: the law holds for every sequence, and a failure can be repeated.
+    fn random() -> impl FnMut(usize) -> usize {
+        let mut seed = 1u64;
+        move |below| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % below
+        }
+    }
+
+    /// What is sent in random pieces comes out in random pieces, the same, and then the end.
+    fn is_the_identity(buffer: usize, splice: Splice) {
+        let mut random = random();
+        let sent: Vec<u8> = (0..1_000_000).map(|_| random(256) as u8).collect();
+        let mut bench = Bench::new(buffer, splice);
+        let mut queued = SendQueue::new();
+        queued.push(&[1; 5000], || Some(vec![1; 5000]));
+        let mut read = InputBuffer::default();
+        read.push(b"then this");
+        bench.flow.begin_with(queued, read);
+        let (mut received, mut offset, mut ended) = (Vec::new(), 0, false);
+        let mut space = vec![0; 300_000];
+        while !bench.flow.is_finished() {
+            match random(3) {
+                0 if offset < sent.len() => {
+                    let piece = (1 + [random(10), random(100_000)][random(2)]).min(sent.len() - offset);
+                    offset += bench.sender.write(&sent[offset..offset + piece]).unwrap_or(0);
+                }
+                0 if !ended => {
+                    bench.sender.shutdown(std::net::Shutdown::Write).expect("connected");
+                    ended = true;
+                }
+                1 => {
+                    bench.carry().expect("nothing fails");
+                    assert!(bench.flow.unsent.len() <= buffer.max(9));
+                }
+                _ => {
+                    let size = 1 + [random(10), random(200_000)][random(2)];
+                    let n = bench.receiver.read(&mut space[..size]).unwrap_or(0);
+                    received.extend_from_slice(&space[..n]);
+                }
+            }
+        }
+        bench.receiver.set_nonblocking(false).expect("a socket");
+        bench.receiver.read_to_end(&mut received).expect("the end");
+        assert!(received[..5000].iter().all(|&byte| byte == 1));
+        assert_eq!(&received[5000..5009], b"then this");
+        assert!(received[5009..] == sent, "other bytes");
+    }
+
+    #[test]
+    fn any_chunks_and_any_back_pressure_copied() {
+        is_the_identity(65536, Splice::Never);
+    }
+
+    #[test]
+    fn any_chunks_and_any_back_pressure_with_a_small_buffer() {
+        is_the_identity(700, Splice::Never);
+    }
+
+    #[test]
+    fn any_chunks_and_any_back_pressure_with_a_large_buffer() {
+        is_the_identity(300_000, Splice::Never);
+    }
+
+    #[test]
+    fn any_chunks_and_any_back_pressure_spliced() {
+        is_the_identity(65536, Splice::Always);
+    }
+
+    #[test]
+    fn any_chunks_and_any_back_pressure_either_way() {
+        is_the_identity(65536, Splice::Auto);
+    }
+
+    #[test]
+    fn a_receiver_that_takes_nothing_stops_the_reads() {
+        for splice in [Splice::Never, Splice::Always] {
+            let mut bench = Bench::new(65536, splice);
+            let mut sent = 0;
+            loop {
+                match bench.sender.write(&[7; 4096]) {
+                    Ok(n) => sent += n,
+                    Err(_) if bench.flow.is_waiting() => break,
+                    Err(_) => while bench.carry().expect("nothing fails") == Turn::Over {},
+                }
+            }
+            assert!(bench.flow.unsent.len() <= 65536);
+            assert!(sent < 4 * 1024 * 1024);
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_is_gone_is_an_error() {
+        let mut bench = Bench::new(65536, Splice::Never);
+        bench.sender.write_all(b"x").expect("room");
+        let (other, _) = UnixStream::pair().expect("sockets");
+        drop(std::mem::replace(&mut bench.receiver, other));
+        assert_eq!(bench.carry(), Err(Errno::PIPE));
+    }
+}

@@ -1,0 +1,396 @@
+//! Two connections joined: what comes from either goes to the other, without a process in between.
+//!
+//! A relay takes the descriptors out of their sockets, which are closed from then on, and lives in a table of its own:
+//! an event on either connection finds both, with all that waits between them, by one lookup under one lock. Directions
+//! are independent ([`flow`]); the relay ends when both have, or at the first error.
+
+mod flow;
+mod pipe;
+mod statistics;
+
+use std::os::fd::{AsFd, IntoRawFd};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+
+use self::flow::{Connection, Flow, Turn, Visit};
+pub use self::pipe::Splice;
+use self::statistics::{Nanos, Statistics};
+use crate::counters::Tally;
+use crate::handle::{Handle, SLOTS, Side, Target};
+use crate::held::Held;
+use crate::slots::{Occupant, Slots, Vacant};
+use crate::socket::{Reason, Socket};
+use crate::sync::Mutex;
+use crate::work::Work;
+use crate::{atoms, errno, pollset};
+
+const CHUNK: usize = 1024;
+
+static RELAYS: Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+
+/// What a handle names: a relay, locked; one that has ended; none ever.
+pub type Lookup = crate::slots::Lookup<'static, Relay>;
+
+/// Finds the relay of a handle.
+pub fn lookup(handle: Handle) -> Lookup {
+    RELAYS.lookup(handle)
+}
+
+fn find(handle: Handle) -> Option<MutexGuard<'static, Relay>> {
+    match lookup(handle) {
+        Lookup::Open(relay) => Some(relay),
+        Lookup::Gone | Lookup::Never => None,
+    }
+}
+
+/// The handles of the relays of the chunk with number `chunk`, or nothing where there is no such chunk: walking the table
+/// is done in bounded pieces.
+pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
+    RELAYS.handles(chunk)
+}
+
+/// What a relay is started with.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// Bytes of each direction that are read before the other side has taken them.
+    pub buffer: usize,
+    /// The same where they are spliced.
+    pub pipe: usize,
+    pub splice: Splice,
+    /// How long nothing may move.
+    pub idle_timeout: Option<Duration>,
+    /// How long one direction may outlive the other.
+    pub half_close_timeout: Option<Duration>,
+    /// The relay does not end with its owner.
+    pub detached: bool,
+}
+
+/// A relay, in its slot of the table, under the slot's lock.
+pub struct Relay {
+    slot: u32,
+    generation: u32,
+    live: Option<Live>,
+}
+
+/// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
+struct Live {
+    left: Connection,
+    right: Connection,
+    to_right: Flow<Held>,
+    to_left: Flow<Held>,
+    pollset: u16,
+    /// It is on its pollset's ready list.
+    queued: bool,
+    statistics: Statistics,
+    options: Options,
+    owner: LocalPid,
+    /// The monitor of the owner ends with this.
+    _watch: Option<ResourceArc<Watch>>,
+    /// When the first direction ended.
+    half_closed: Option<Nanos>,
+    /// Descriptors that somebody else has opened, and closes: left and right.
+    borrowed: [bool; 2],
+}
+
+impl Occupant for Relay {
+    fn vacant(slot: u32, generation: u32) -> Relay {
+        Relay { slot, generation, live: None }
+    }
+
+    fn handle(&self) -> Handle {
+        Handle::new(self.slot, self.generation)
+    }
+
+    fn is_open(&self) -> bool {
+        self.live.is_some()
+    }
+}
+
+/// What the owner's death is noticed by.
+struct Watch {
+    handle: Handle,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Watch {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        if let Some(mut relay) = find(self.handle) {
+            relay.end(env, Ending::Dropped(None));
+        }
+    }
+}
+
+/// How a relay ends.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// Both directions have.
+    Complete,
+    /// A connection has failed: the other is reset, too.
+    Failed(Errno),
+    /// Nobody wants it any more, or for this reason. What was not carried is lost, and whoever would have got it is
+    /// reset, lest it takes what it has for the whole.
+    Dropped(Option<Reason>),
+}
+
+/// Why there is no relay.
+pub enum Refused {
+    /// This socket is in no state for it.
+    Socket(Handle, Reason),
+    Failed(Errno),
+}
+
+/// Joins two sockets of the calling process on a pollset. `prefix` goes to the right one first, as if the left one's peer
+/// had sent it. Both sockets are closed for everybody afterwards; where it fails they stay as they were.
+pub fn start(
+    env: Env,
+    (left, right): (&mut Socket, &mut Socket),
+    pollset: u16,
+    prefix: &[u8],
+    options: Options,
+) -> Result<Handle, Refused> {
+    for socket in [&*left, &*right] {
+        socket.can_surrender(env.pid()).map_err(|reason| Refused::Socket(socket.handle(), reason))?;
+    }
+    let mut relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
+    let handle = relay.handle();
+    let watch = (!options.detached).then(|| {
+        let watch = ResourceArc::new(Watch { handle });
+        // The calling process is alive: it calls.
+        let _ = watch.monitor(Some(env), &env.pid());
+        watch
+    });
+    let registered = left.lend(pollset, Target::Relay(handle, Side::Left)).and_then(|()| {
+        right.lend(pollset, Target::Relay(handle, Side::Right)).inspect_err(|_| left.take_back(pollset))
+    });
+    if let Err(errno) = registered {
+        RELAYS.vacate(&mut relay);
+        return Err(Refused::Failed(errno));
+    }
+    let (Some(from_left), Some(from_right)) = (left.surrender(env, pollset), right.surrender(env, pollset)) else {
+        unreachable!("connected sockets have descriptors");
+    };
+    let now = Nanos::now();
+    let mut statistics = Statistics::new(now);
+    let mut read = from_left.input;
+    if !prefix.is_empty() {
+        read.unread(prefix);
+    }
+    for (side, n) in [(Side::Left, read.len()), (Side::Right, from_right.input.len())] {
+        if n > 0 {
+            statistics.read(side, n, now);
+        }
+    }
+    let flow = |source| Flow::new(source, options.buffer, options.splice, options.pipe);
+    let (mut to_right, mut to_left) = (flow(Side::Left), flow(Side::Right));
+    to_right.begin_with(from_right.queued, read);
+    to_left.begin_with(from_left.queued, from_right.input);
+    // Registration reports what is ready, and with it the relay begins. That connections take output is tried.
+    let connection = |fd| Connection { fd, readable: false, writable: true, hung_up: false };
+    relay.live = Some(Live {
+        left: connection(from_left.fd),
+        right: connection(from_right.fd),
+        to_right,
+        to_left,
+        pollset,
+        queued: false,
+        statistics,
+        options,
+        owner: env.pid(),
+        _watch: watch,
+        half_closed: None,
+        borrowed: [from_left.borrowed, from_right.borrowed],
+    });
+    if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
+        // Where there is nobody, whoever comes looks at all relays.
+        if let Some(timer) = env.whereis_pid(atoms::weir_relay_timer()) {
+            let _ = env.send(&timer, (atoms::weir_relay(), handle.raw(), millis(wait)));
+        }
+    }
+    Ok(handle)
+}
+
+/// Serves a connection of a relay that the kernel has named.
+pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) {
+    if let Some(mut relay) = find(handle)
+        && let Some(live) = &mut relay.live
+    {
+        let result = live.ready(side, flags, work, tally);
+        relay.served(env, result, tally);
+    }
+}
+
+/// Goes on with a relay of the ready list.
+pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
+    if let Some(mut relay) = find(handle)
+        && let Some(live) = &mut relay.live
+    {
+        live.queued = false;
+        let result = live.go_on(work, tally);
+        relay.served(env, result, tally);
+    }
+}
+
+impl Relay {
+    /// What follows from a visit: the end, or another one.
+    #[inline]
+    fn served(&mut self, env: Env, result: Result<Turn, Errno>, tally: &mut Tally) {
+        let handle = self.handle();
+        let Some(live) = &mut self.live else { return };
+        match result {
+            Err(errno) => self.end(env, Ending::Failed(errno)),
+            Ok(_) if live.to_left.is_finished() && live.to_right.is_finished() => self.end(env, Ending::Complete),
+            Ok(Turn::Done) => tally.bulk += usize::from(live.is_bulk()),
+            Ok(Turn::Over) => {
+                tally.bulk += usize::from(live.is_bulk());
+                if !live.queued {
+                    live.queued = true;
+                    pollset::push_ready(env, live.pollset, Target::Relay(handle, Side::Left));
+                }
+            }
+        }
+    }
+
+    /// What the relay has carried so far, its owner and its pollset.
+    pub fn describe<'a>(&self, env: Env<'a>) -> Option<(LocalPid, u16, Term<'a>)> {
+        self.live.as_ref().map(|live| (live.owner, live.pollset, live.statistics.encode(env)))
+    }
+
+    /// Ends it on behalf of a process.
+    pub fn stop(&mut self, env: Env) {
+        self.end(env, Ending::Dropped(None));
+    }
+
+    /// Ends it if one of its timeouts has passed. Otherwise returns after how many milliseconds to look again; nothing if
+    /// it has none.
+    pub fn expire(&mut self, env: Env) -> Option<u64> {
+        let wait = self.live.as_ref()?.next_look(Nanos::now())?;
+        if wait.is_zero() {
+            self.end(env, Ending::Dropped(Some(atoms::timeout())));
+            return None;
+        }
+        Some(millis(wait))
+    }
+
+    /// Closes both connections and tells the owner. The slot is vacant afterwards.
+    fn end(&mut self, env: Env, ending: Ending) {
+        let Some(live) = self.live.take() else { return };
+        let result = match ending {
+            Ending::Complete | Ending::Dropped(None) => atoms::closed().encode(env),
+            Ending::Dropped(Some(reason)) => (atoms::error(), reason).encode(env),
+            // A pipe that broke without a shutdown of ours was reset by the peer.
+            Ending::Failed(Errno::PIPE) => (atoms::error(), atoms::econnreset()).encode(env),
+            Ending::Failed(errno) => (atoms::error(), errno::atom(env, errno)).encode(env),
+        };
+        let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
+        // An owner that is dead does not care.
+        let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
+        live.close(ending);
+        RELAYS.vacate(self);
+    }
+}
+
+impl Live {
+    fn is_bulk(&self) -> bool {
+        self.to_left.is_spliced() || self.to_right.is_spliced()
+    }
+
+    #[inline]
+    fn ready(&mut self, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+        let connection = match side {
+            Side::Left => &mut self.left,
+            Side::Right => &mut self.right,
+        };
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        connection.hung_up |= hung_up;
+        connection.readable |= hung_up || flags.contains(EventFlags::IN);
+        connection.writable |= hung_up || flags.contains(EventFlags::OUT);
+        let readable = connection.readable;
+        if flags.contains(EventFlags::ERR) {
+            self.look_for_error(side)?;
+        }
+        if work.is_over() {
+            return Ok(Turn::Over);
+        }
+        work.visited();
+        let (inward, other) = match side {
+            Side::Left => (&self.to_left, Side::Right),
+            Side::Right => (&self.to_right, Side::Left),
+        };
+        let inward_waits = inward.is_waiting();
+        let outward = if readable { self.carry(side, work, tally)? } else { Turn::Done };
+        let inward = if inward_waits { self.carry(other, work, tally)? } else { Turn::Done };
+        Ok(if [outward, inward].contains(&Turn::Over) { Turn::Over } else { Turn::Done })
+    }
+
+    fn go_on(&mut self, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+        work.visited();
+        let turns = [self.carry(Side::Left, work, tally)?, self.carry(Side::Right, work, tally)?];
+        Ok(if turns.contains(&Turn::Over) { Turn::Over } else { Turn::Done })
+    }
+
+    /// Carries what has come from a side.
+    #[inline]
+    fn carry(&mut self, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+        let mut visit = Visit { work, tally, statistics: &mut self.statistics };
+        let (flow, from, to) = match side {
+            Side::Left => (&mut self.to_right, &mut self.left, &mut self.right),
+            Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),
+        };
+        let turn = flow.carry(from, to, &mut visit)?;
+        if self.half_closed.is_none() && flow.is_finished() {
+            self.half_closed = Some(Nanos::now());
+        }
+        Ok(turn)
+    }
+
+    /// A connection that has failed and is not read from, because the other side takes nothing or its input has ended,
+    /// would not say so otherwise.
+    fn look_for_error(&self, side: Side) -> Result<(), Errno> {
+        let (connection, flow) = match side {
+            Side::Left => (&self.left, &self.to_right),
+            Side::Right => (&self.right, &self.to_left),
+        };
+        if flow.is_deaf() { sockopt::socket_error(&connection.fd)? } else { Ok(()) }
+    }
+
+    /// How long it takes at least until a timeout has passed; nothing if there is none.
+    fn next_look(&self, now: Nanos) -> Option<Duration> {
+        let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
+        let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
+        let half = self.options.half_close_timeout.map(|limit| rest(limit, self.half_closed.unwrap_or(now)));
+        idle.into_iter().chain(half).min()
+    }
+
+    /// Closes both connections, in order or by a reset.
+    fn close(self, ending: Ending) {
+        let lost = |flow: &Flow<Held>| match ending {
+            Ending::Complete => false,
+            Ending::Failed(_) => true,
+            Ending::Dropped(_) => flow.is_waiting(),
+        };
+        let resets = [lost(&self.to_left), lost(&self.to_right)];
+        for ((connection, borrowed), reset) in [self.left, self.right].into_iter().zip(self.borrowed).zip(resets) {
+            if reset {
+                // It can fail where the connection is gone.
+                let _ = sockopt::set_socket_linger(&connection.fd, Some(Duration::ZERO));
+            }
+            if borrowed {
+                // It stays open, and would stay in its epoll as well.
+                let _ = pollset::epoll(self.pollset).delete(connection.fd.as_fd());
+                let _ = connection.fd.into_raw_fd();
+            }
+        }
+    }
+}
+
+/// Rounded up: whoever waits so long is not early.
+fn millis(wait: Duration) -> u64 {
+    wait.as_micros().div_ceil(1000) as u64
+}

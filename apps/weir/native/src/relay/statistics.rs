@@ -1,0 +1,242 @@
+//! What a relay has carried, and how fast the server answered.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use rustler::{Encoder, Env, Term};
+
+use crate::atoms;
+use crate::handle::Side;
+
+/// A moment of the monotonic clock. As one number it is cheaper to keep and to compare than the standard library's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub struct Nanos(u64);
+
+impl Nanos {
+    /// This moment.
+    #[inline]
+    pub fn now() -> Nanos {
+        let now = clock_gettime(ClockId::Monotonic);
+        Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    /// The time since an earlier moment.
+    pub fn since(self, earlier: Nanos) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// One significant digit: within 6 %, and 2.5 KiB at most for times up to an hour, beyond which they count as that. The
+/// histogram grows with the times that it has seen.
+const DIGITS: u8 = 1;
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// Times that are kept before they go to the histogram together: it is three misses of the cache away.
+const RECENT: usize = 16;
+
+/// What has come from one side.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    bytes: u64,
+    packets: u64,
+}
+
+/// The statistics of a relay. The left side is the client, which asks, and the right one the server, which replies.
+///
+/// The time of a reply is measured as tcprstat does: from the last bytes of the client to the first ones of the server
+/// after them. It takes a look at the clock for each read (20 ns beside the microseconds of its system calls).
+pub struct Statistics {
+    started: Nanos,
+    /// When bytes have last moved.
+    moved: Nanos,
+    from_left: Count,
+    from_right: Count,
+    /// The client's last bytes, if the server has not replied to them.
+    asked: Option<Nanos>,
+    first_byte: Option<Duration>,
+    /// The last times, in nanoseconds, that are not in the histogram yet.
+    recent: [u64; RECENT],
+    recent_count: usize,
+    /// Nanoseconds.
+    replies: Option<Box<Histogram<u32>>>,
+}
+
+impl Statistics {
+    /// Those of a relay that begins now.
+    pub fn new(now: Nanos) -> Statistics {
+        Statistics {
+            started: now,
+            moved: now,
+            from_left: Count::default(),
+            from_right: Count::default(),
+            asked: None,
+            first_byte: None,
+            recent: [0; RECENT],
+            recent_count: 0,
+            replies: None,
+        }
+    }
+
+    /// Notes a read of `n` bytes from a side.
+    #[inline]
+    pub fn read(&mut self, side: Side, n: usize, now: Nanos) {
+        self.moved = now;
+        let count = match side {
+            Side::Left => {
+                self.asked = Some(now);
+                &mut self.from_left
+            }
+            Side::Right => {
+                if let Some(asked) = self.asked.take() {
+                    self.replied(now.0.saturating_sub(asked.0));
+                }
+                if self.first_byte.is_none() {
+                    self.first_byte = Some(now.since(self.started));
+                }
+                &mut self.from_right
+            }
+        };
+        count.bytes += n as u64;
+        count.packets += 1;
+    }
+
+    #[inline]
+    fn replied(&mut self, nanoseconds: u64) {
+        self.recent[self.recent_count] = nanoseconds;
+        self.recent_count += 1;
+        if self.recent_count == RECENT {
+            let mut replies = self.replies.take();
+            self.add_recent(&mut replies);
+            self.replies = replies;
+            self.recent_count = 0;
+        }
+    }
+
+    fn add_recent(&self, replies: &mut Option<Box<Histogram<u32>>>) {
+        if replies.is_none() && self.recent_count > 0 {
+            // It only fails for more digits than there are.
+            *replies = Histogram::new(DIGITS).ok().map(Box::new);
+        }
+        if let Some(replies) = replies {
+            for &time in &self.recent[..self.recent_count] {
+                // It only fails for values that a histogram which grows does not have.
+                let _ = replies.record(time.min(LONGEST_NS));
+            }
+        }
+    }
+
+    /// All times.
+    fn replies(&self) -> Option<Box<Histogram<u32>>> {
+        let mut replies = self.replies.clone();
+        self.add_recent(&mut replies);
+        replies
+    }
+
+    /// Notes that bytes were written which had waited.
+    pub fn wrote(&mut self, now: Nanos) {
+        self.moved = now;
+    }
+
+    /// When bytes have last moved.
+    pub fn moved(&self) -> Nanos {
+        self.moved
+    }
+
+    /// The map that the owner gets.
+    pub fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let now = Nanos::now();
+        let first_byte = match self.first_byte {
+            Some(time) => micros(time).encode(env),
+            None => atoms::undefined().encode(env),
+        };
+        let pairs = [
+            (atoms::a_to_b(), self.from_left.encode(env)),
+            (atoms::b_to_a(), self.from_right.encode(env)),
+            (atoms::duration_us(), micros(now.since(self.started)).encode(env)),
+            (atoms::idle_us(), micros(now.since(self.moved)).encode(env)),
+            (atoms::first_byte_us(), first_byte),
+            (atoms::reply_us(), self.encode_replies(env)),
+        ];
+        map(env, &pairs)
+    }
+
+    fn encode_replies<'a>(&self, env: Env<'a>) -> Term<'a> {
+        let Some(replies) = self.replies() else {
+            return map(env, &[(atoms::count(), 0.encode(env))]);
+        };
+        let at = |quantile| (replies.value_at_quantile(quantile) / 1000).encode(env);
+        let pairs = [
+            (atoms::count(), replies.len().encode(env)),
+            (atoms::min(), (replies.min() / 1000).encode(env)),
+            (atoms::max(), (replies.max() / 1000).encode(env)),
+            (atoms::average(), (replies.mean() / 1000.0).encode(env)),
+            (atoms::deviation(), (replies.stdev() / 1000.0).encode(env)),
+            (atoms::p50(), at(0.5)),
+            (atoms::p90(), at(0.9)),
+            (atoms::p95(), at(0.95)),
+            (atoms::p99(), at(0.99)),
+            (atoms::p999(), at(0.999)),
+        ];
+        map(env, &pairs)
+    }
+}
+
+impl Encoder for Count {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        map(env, &[(atoms::bytes(), self.bytes.encode(env)), (atoms::packets(), self.packets.encode(env))])
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+fn map<'a>(env: Env<'a>, pairs: &[(rustler::Atom, Term<'a>)]) -> Term<'a> {
+    // It only fails for keys that are there twice.
+    Term::map_from_pairs(env, pairs).unwrap_or_else(|_| atoms::undefined().encode(env))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_timed_from_the_last_bytes_of_the_client_to_the_first_of_the_server() {
+        let start = Nanos::now();
+        let at = |ms: u64| Nanos(start.0 + ms * 1_000_000);
+        let mut statistics = Statistics::new(start);
+        statistics.read(Side::Left, 10, at(1));
+        statistics.read(Side::Left, 10, at(5));
+        statistics.read(Side::Right, 3, at(7));
+        statistics.read(Side::Right, 4, at(9));
+        let replies = statistics.replies().expect("one reply");
+        assert_eq!(replies.len(), 1);
+        assert!((1_850_000..=2_150_000).contains(&replies.max()));
+        assert_eq!(statistics.first_byte, Some(Duration::from_millis(7)));
+        assert_eq!((statistics.from_left.bytes, statistics.from_left.packets), (20, 2));
+        assert_eq!((statistics.from_right.bytes, statistics.from_right.packets), (7, 2));
+        assert_eq!(statistics.moved(), at(9));
+    }
+
+    #[test]
+    fn what_the_server_says_unasked_is_no_reply() {
+        let start = Nanos::now();
+        let mut statistics = Statistics::new(start);
+        statistics.read(Side::Right, 3, start);
+        assert!(statistics.replies().is_none());
+    }
+
+    #[test]
+    fn a_histogram_stays_small() {
+        let start = Nanos::now();
+        let mut statistics = Statistics::new(start);
+        for seconds in [0, 1, 100_000_000] {
+            statistics.read(Side::Left, 1, start);
+            statistics.read(Side::Right, 1, Nanos(start.0 + seconds * 1_000_000_000));
+        }
+        let replies = statistics.replies().expect("replies");
+        assert_eq!(replies.len(), 3);
+        assert!(replies.distinct_values() <= 640);
+    }
+}

@@ -1,0 +1,179 @@
+%% @private
+%% @doc How a connection begins, in the process that serves it: it is taken from the gate, its PROXY header is read, and
+%% TLS is negotiated.
+-module(weir_connection).
+
+-export([terms/2]).
+-export([transport/1]).
+-export([serve/5]).
+-export([handshake_message/3]).
+-export([handshake/1]).
+-export([handshake/2]).
+-export([handshake_pending/3]).
+-export([read_proxy_header/2]).
+-export([proxy_header/0]).
+
+-export_type([terms/0, pending/0]).
+
+-record(terms, {
+    name :: weir_listener:name(),
+    timeout :: timeout(),
+    proxy :: boolean(),
+    tls :: [ssl:tls_server_option()] | undefined
+}).
+
+-type terms() :: #terms{}.
+%% What a connection begins with.
+
+-type pending() :: {weir_pending, weir_tcp:socket(), terms()}.
+%% A connection before its header and its handshake: what ranch's message calls the socket, for its transport to go on
+%% with.
+
+%% Where the header of the connection that a process serves is kept.
+-define(HEADER, {?MODULE, proxy_header}).
+
+-define(STARTED, [weir, connection, start]).
+-define(STOPPED, [weir, connection, stop]).
+
+%% @doc The terms of a listener.
+-spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
+terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
+    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls}.
+
+%% @doc The module of ranch's transport.
+-spec transport(terms()) -> module().
+transport(#terms{tls = undefined}) -> weir_transport;
+transport(_) -> weir_transport_tls.
+
+%% @doc Serves one connection of an intake with a fun. There may be none any more: another process has taken it when an
+%% acceptor was replaced.
+-spec serve(weir_nif:gate(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
+serve(Gate, Intake, Terms, Handler, Args) ->
+    case weir_nif:gate_take(Gate, Intake) of
+        {ok, Handle} -> begin_with({'$inet', weir_tcp, Handle}, Terms, Handler, Args);
+        empty -> ok;
+        %% The table of sockets is full, and the connection is closed.
+        {error, _} -> ok
+    end.
+
+begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args) ->
+    case establish(Socket, undefined, Terms, Timeout) of
+        {ok, Connection} ->
+            case weir_event:is_attached(?STOPPED) orelse weir_event:is_attached(?STARTED) of
+                false -> Handler(Connection, Args);
+                true -> observed(Name, Connection, Handler, Args)
+            end;
+        %% A peer that does not say what it has to is closed with its process.
+        {error, _} ->
+            ok
+    end.
+
+observed(Name, Connection, Handler, Args) ->
+    Metadata = #{name => Name, socket => Connection, pid => self()},
+    Start = erlang:monotonic_time(),
+    weir_event:execute(?STARTED, #{monotonic_time => Start, system_time => erlang:system_time()}, Metadata),
+    try Handler(Connection, Args) of
+        _ -> stopped(Start, Metadata, normal)
+    catch
+        Class:Reason:Stack ->
+            stopped(Start, Metadata, {Class, Reason}),
+            erlang:raise(Class, Reason, Stack)
+    end.
+
+stopped(Start, Metadata, Reason) ->
+    Now = erlang:monotonic_time(),
+    weir_event:execute(?STOPPED, #{monotonic_time => Now, duration => Now - Start}, Metadata#{reason => Reason}).
+
+establish(Socket, _More, #terms{proxy = false, tls = undefined}, _Timeout) ->
+    {ok, Socket};
+establish(Socket, More, Terms = #terms{proxy = true}, Timeout) ->
+    case read_proxy_header(Socket, Timeout) of
+        {ok, Header} ->
+            _ = put(?HEADER, Header),
+            establish(Socket, More, Terms#terms{proxy = false}, Timeout);
+        {error, _} = Error ->
+            Error
+    end;
+establish(Socket, undefined, #terms{tls = Tls}, Timeout) ->
+    ssl:handshake(Socket, Tls, Timeout);
+establish(Socket, More, #terms{tls = Tls}, Timeout) ->
+    ssl:handshake(Socket, More ++ Tls, Timeout).
+
+%% @doc Reads a PROXY header. What came behind it is for the next to read.
+-spec read_proxy_header(weir_tcp:socket(), timeout()) ->
+    {ok, weir_proxy_header:header()} | {error, closed | timeout | weir_proxy_header:reason() | inet:posix()}.
+read_proxy_header(Socket, infinity) -> read_proxy_header(Socket, infinity, <<>>);
+read_proxy_header(Socket, Timeout) -> read_proxy_header(Socket, erlang:monotonic_time(millisecond) + Timeout, <<>>).
+
+read_proxy_header(Socket, Deadline, Before) ->
+    case gen_tcp:recv(Socket, 0, remaining(Deadline)) of
+        {ok, Data} ->
+            All = iolist_to_binary([Before, Data]),
+            case weir_proxy_header:parse(All) of
+                {ok, Header, Rest} ->
+                    ok = gen_tcp:unrecv(Socket, Rest),
+                    {ok, Header};
+                more ->
+                    read_proxy_header(Socket, Deadline, All);
+                {error, _} = Error ->
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+remaining(infinity) -> infinity;
+remaining(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+
+%% @doc The PROXY header of the connection that the calling process serves.
+-spec proxy_header() -> {ok, weir_proxy_header:header()} | undefined.
+proxy_header() ->
+    case get(?HEADER) of
+        undefined -> undefined;
+        Header -> {ok, Header}
+    end.
+
+%% @doc What ranch sends to the process of a connection.
+-spec handshake_message(weir_listener:name(), weir_tcp:socket(), terms()) ->
+    {handshake, weir_listener:name(), module(), weir_tcp:socket() | pending(), timeout()}.
+handshake_message(Name, Socket, Terms = #terms{proxy = false, tls = undefined, timeout = Timeout}) ->
+    {handshake, Name, transport(Terms), Socket, Timeout};
+handshake_message(Name, Socket, Terms = #terms{timeout = Timeout}) ->
+    {handshake, Name, transport(Terms), {weir_pending, Socket, Terms}, Timeout}.
+
+%% @doc See `weir:handshake/1'.
+-spec handshake(weir_listener:name()) -> {ok, weir_listener:connection()} | {continue, term()}.
+handshake(Name) ->
+    receive
+        {handshake, Name, Transport, Socket, Timeout} ->
+            result(Transport:handshake(Socket, Timeout), Name, Transport, Socket, Timeout)
+    end.
+
+%% @doc See `weir:handshake/2'.
+-spec handshake(weir_listener:name(), term()) -> {ok, weir_listener:connection()} | {continue, term()}.
+handshake(Name, Options) ->
+    receive
+        {handshake, Name, Transport, Socket, Timeout} ->
+            result(Transport:handshake(Socket, Options, Timeout), Name, Transport, Socket, Timeout)
+    end.
+
+%% As ranch: what the peer does wrong is no crash.
+result({ok, _} = Ok, _Name, _Transport, _Socket, _Timeout) ->
+    Ok;
+result({ok, Hello, Info}, Name, Transport, _Socket, Timeout) ->
+    self() ! {handshake_continue, Name, Transport, Hello, Timeout},
+    {continue, Info};
+result({error, Reason}, _Name, Transport, Socket, _Timeout) ->
+    ok = Transport:close(Socket),
+    case Reason of
+        {tls_alert, _} -> exit(normal);
+        _ when Reason =:= closed; Reason =:= timeout; Reason =:= not_proxy -> exit(normal);
+        _ -> error(Reason)
+    end.
+
+%% @doc Goes on with what {@link handshake_message/3} has made, for the transports. `More' are options of TLS that come
+%% before those of the listener.
+-spec handshake_pending(weir_tcp:socket() | pending(), More :: list() | undefined, timeout()) ->
+    {ok, weir_listener:connection()} | {ok, ssl:sslsocket(), term()} | {error, term()}.
+handshake_pending({weir_pending, Socket, Terms}, More, Timeout) -> establish(Socket, More, Terms, Timeout);
+handshake_pending(Socket, _More, _Timeout) -> {ok, Socket}.

@@ -1,0 +1,139 @@
+%% @doc Events of Weir, in the shapes of the `telemetry' library: a name is a list of atoms, and a handler is called with
+%% it, a map of measurements, a map of metadata and what it was attached with.
+%%
+%% Where the application has `telemetry', that is used instead, and its handlers get the events. Otherwise handlers are
+%% kept here. An event to which nobody is attached costs a look at a constant.
+%%
+%% A handler runs in the process that the event happens in, so it should be quick. One that raises is detached, with one
+%% line in the log. What events there are is said in the guide's page on listeners.
+-module(weir_event).
+
+-include_lib("kernel/include/logger.hrl").
+
+-export([attach/4]).
+-export([attach_many/4]).
+-export([detach/1]).
+-export([list_handlers/1]).
+-export([execute/3]).
+-export([is_attached/1]).
+
+-export_type([name/0, handler/0, handler_id/0]).
+
+-type name() :: [atom(), ...].
+-type measurements() :: map().
+-type metadata() :: map().
+-type handler_id() :: term().
+-type handler() ::
+    fun((name(), measurements(), metadata(), Config :: term()) -> term()) | {module(), Function :: atom()}.
+
+%% @doc Attaches a handler to an event.
+-spec attach(handler_id(), name(), handler(), Config :: term()) -> ok | {error, already_exists}.
+attach(Id, Event, Handler, Config) -> attach_many(Id, [Event], Handler, Config).
+
+%% @doc Attaches a handler to several events. Fails with `badarg' for what is no event or no handler.
+-spec attach_many(handler_id(), [name()], handler(), Config :: term()) -> ok | {error, already_exists}.
+attach_many(Id, Events, Handler, Config) ->
+    Valid = lists:all(fun(Event) -> is_list(Event) andalso lists:all(fun is_atom/1, Event) end, Events),
+    Function = function(Handler),
+    Valid orelse error(badarg, [Id, Events, Handler, Config]),
+    case has_telemetry() of
+        true -> (telemetry()):attach_many(Id, Events, Function, Config);
+        false -> change(fun(Handlers) -> add(Id, Events, Function, Config, Handlers) end)
+    end.
+
+function(Function) when is_function(Function, 4) -> Function;
+function({Module, Function}) when is_atom(Module), is_atom(Function) -> fun Module:Function/4;
+function(Other) -> error(badarg, [Other]).
+
+%% @doc Takes a handler from all its events.
+-spec detach(handler_id()) -> ok | {error, not_found}.
+detach(Id) ->
+    case has_telemetry() of
+        true -> (telemetry()):detach(Id);
+        false -> change(fun(Handlers) -> remove(Id, Handlers) end)
+    end.
+
+%% @doc The handlers of all events whose names begin so.
+-spec list_handlers(Prefix :: [atom()]) ->
+    [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
+list_handlers(Prefix) ->
+    case has_telemetry() of
+        true ->
+            (telemetry()):list_handlers(Prefix);
+        false ->
+            [
+                #{id => Id, event_name => Event, function => Function, config => Config}
+             || {Event, Attached} <- maps:to_list(handlers()),
+                lists:prefix(Prefix, Event),
+                {Id, Function, Config} <- Attached
+            ]
+    end.
+
+%% @doc Calls the handlers of an event.
+-spec execute(name(), measurements(), metadata()) -> ok.
+execute(Event, Measurements, Metadata) ->
+    case has_telemetry() of
+        true ->
+            (telemetry()):execute(Event, Measurements, Metadata);
+        false ->
+            lists:foreach(
+                fun(Handler) -> call(Handler, Event, Measurements, Metadata) end, maps:get(Event, handlers(), [])
+            )
+    end.
+
+call({Id, Function, Config}, Event, Measurements, Metadata) ->
+    try
+        _ = Function(Event, Measurements, Metadata, Config),
+        ok
+    catch
+        Class:Reason:Stack ->
+            _ = detach(Id),
+            ?LOG_ERROR("weir: handler ~0p of event ~0p raised ~0p:~0p and is detached~n~0p", [
+                Id, Event, Class, Reason, Stack
+            ])
+    end.
+
+%% @doc Whether somebody would hear of an event, for those whose measurements cost something. With `telemetry' that is
+%% always so.
+-spec is_attached(name()) -> boolean().
+is_attached(Event) ->
+    has_telemetry() orelse is_map_key(Event, handlers()).
+
+%% It is not among our dependencies, and may not be there.
+telemetry() -> telemetry.
+
+%% A loaded module is one that the application has: `weir' tries to load it when it starts.
+has_telemetry() -> erlang:function_exported(telemetry, execute, 3).
+
+%% Written seldom and read all the time.
+handlers() -> persistent_term:get(?MODULE, #{}).
+
+change(Change) ->
+    global:trans({?MODULE, self()}, fun() -> changed(Change(handlers())) end, [node()]).
+
+changed({ok, Handlers}) -> persistent_term:put(?MODULE, Handlers);
+changed({error, _} = Error) -> Error.
+
+add(Id, Events, Function, Config, Handlers) ->
+    case has(Id, Handlers) of
+        true ->
+            {error, already_exists};
+        false ->
+            Attach = fun(Event, Now) ->
+                Now#{Event => maps:get(Event, Now, []) ++ [{Id, Function, Config}]}
+            end,
+            {ok, lists:foldl(Attach, Handlers, Events)}
+    end.
+
+remove(Id, Handlers) ->
+    case has(Id, Handlers) of
+        true ->
+            Without = maps:map(fun(_, Attached) -> lists:keydelete(Id, 1, Attached) end, Handlers),
+            {ok, maps:filter(fun(_, Attached) -> Attached =/= [] end, Without)};
+        false ->
+            {error, not_found}
+    end.
+
+has(Id, Handlers) ->
+    lists:any(fun(Attached) -> lists:keymember(Id, 1, Attached) end, maps:values(Handlers)).
+

@@ -1,0 +1,164 @@
+%% @doc Groups: one message to many sockets, without a process in between.
+%%
+%% A member is a Weir socket, of a process or of a reactor, but not one under `ssl'. A broadcast costs its caller one call;
+%% each pollset then writes to its own members, in slices, and serves its other sockets in between. However many members
+%% there are, the message is one shared buffer.
+%%
+%% A member gets what is broadcast while it is a member, in the order of the broadcasts, each message whole, between and
+%% never within what is sent on it otherwise. Where a member has a `packet' type with a length in front, so have its
+%% messages. A member that closes leaves by itself, also when it becomes part of a relay.
+%%
+%% What a member does not take waits for it, within the bounds of the group; then the group's policy decides. So a member
+%% that reads gets everything, one that is slow a part of it, and neither costs the others anything.
+%%
+%% A group belongs to the process that made it and is deleted when that dies. Any process may use it.
+-module(weir_group).
+
+-export([new/1]).
+-export([delete/1]).
+-export([join/2]).
+-export([leave/2]).
+-export([broadcast/2]).
+-export([broadcast/3]).
+-export([size/1]).
+-export([info/1]).
+
+-export_type([group/0, options/0, broadcast_options/0, info/0, outcomes/0]).
+
+-opaque group() :: {weir_group, weir_nif:group()}.
+
+-type options() :: #{
+    policy => drop_oldest | drop_newest | conflate | disconnect,
+    max_messages => pos_integer(),
+    max_bytes => non_neg_integer(),
+    backlog => pos_integer()
+}.
+%% See {@link new/1}.
+
+-type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference()}.
+%% See {@link broadcast/3}.
+
+-type outcomes() :: #{
+    sent := non_neg_integer(), queued := non_neg_integer(), dropped := non_neg_integer(), disconnected := non_neg_integer()
+}.
+%% What has become of messages: each is counted once for each member. `sent' the kernel has taken at once, `queued' waits
+%% or has waited for the member. `dropped' were thrown away, `disconnected' are members that were closed. One that was
+%% queued first and dropped later is counted as both.
+
+-type info() :: #{
+    owner := pid(),
+    members := non_neg_integer(),
+    broadcasts := non_neg_integer(),
+    pending := non_neg_integer(),
+    sent := non_neg_integer(),
+    queued := non_neg_integer(),
+    dropped := non_neg_integer(),
+    disconnected := non_neg_integer()
+}.
+%% What a group is and has done. `pending' are broadcasts that are on their way to the members of the slowest pollset.
+
+-define(DEFAULTS, #{policy => drop_oldest, max_messages => 64, max_bytes => 16#100000, backlog => 64}).
+
+%% @doc Makes a group of the calling process.
+%%
+%% <dl>
+%% <dt>`policy' (`drop_oldest')</dt><dd>what happens to a message for a member that has as many waiting as it may:
+%%   `drop_oldest' throws away what has waited longest, `drop_newest' the message itself, and `disconnect' closes the
+%%   connection, as an error of the connection would. `conflate' keeps only the latest, always: for states, of which the
+%%   last is the only one that matters. A message that has begun to go out always does so whole</dd>
+%% <dt>`max_messages' (64)</dt><dd>messages of the group that may wait for one member</dd>
+%% <dt>`max_bytes' (1048576)</dt><dd>their bytes; one message may wait however large it is</dd>
+%% <dt>`backlog' (64)</dt><dd>broadcasts that may be on their way to the members of one pollset: beyond that {@link
+%%   broadcast/2} says `busy'</dd>
+%% </dl>
+%% What is no option, or not of it, is an exception that says what is needed. `emfile' when there are 65536 groups.
+-spec new(options()) -> {ok, group()} | {error, emfile}.
+new(Options) ->
+    maps:foreach(fun check/2, Options),
+    #{policy := Policy, max_messages := Messages, max_bytes := Bytes, backlog := Backlog} = maps:merge(?DEFAULTS, Options),
+    case weir_nif:group_new({Policy, Messages, Bytes, Backlog}) of
+        {ok, Group} -> {ok, {weir_group, Group}};
+        {error, emfile} -> {error, emfile}
+    end.
+
+check(policy, Value) when Value =:= drop_oldest; Value =:= drop_newest; Value =:= conflate; Value =:= disconnect -> ok;
+check(policy, Value) -> bad_option(policy, Value, "drop_oldest, drop_newest, conflate or disconnect");
+check(Count, Value) when
+    (Count =:= max_messages orelse Count =:= backlog), is_integer(Value), Value >= 1, Value =< 16#ffffffff
+->
+    ok;
+check(Count, Value) when Count =:= max_messages; Count =:= backlog ->
+    bad_option(Count, Value, "a number of messages from 1 to 4294967295");
+check(max_bytes, Value) when is_integer(Value), Value >= 0, Value =< 16#ffffffff -> ok;
+check(max_bytes, Value) -> bad_option(max_bytes, Value, "a number of bytes from 0 to 4294967295");
+check(Name, Value) -> unknown(Name, Value, maps:keys(?DEFAULTS)).
+
+-spec unknown(term(), term(), [atom()]) -> no_return().
+unknown(Name, Value, Known) ->
+    Names = lists:join(", ", [atom_to_list(Option) || Option <- Known]),
+    bad_option(Name, Value, lists:append(["there is no such option, but " | Names])).
+
+-spec bad_option(term(), term(), string()) -> no_return().
+bad_option(Name, Value, Allowed) ->
+    error({bad_option, {Name, Value}, Allowed}).
+
+%% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. What waits for them still
+%% goes out; broadcasts that have not come to them do not.
+-spec delete(group()) -> ok.
+delete({weir_group, Group}) ->
+    weir_nif:group_delete(Group).
+
+%% @doc Makes a connected socket a member, from any process; nothing happens if it is one. It gets what is broadcast from
+%% now on. A socket may be in several groups. `closed' is the group or the socket, and `enotconn' a socket that is not
+%% connected.
+-spec join(group(), weir_tcp:socket()) -> ok | {error, closed | enotconn}.
+join({weir_group, Group}, {'$inet', weir_tcp, Handle}) ->
+    weir_nif:group_join(Group, Handle).
+
+%% @doc Ends a membership, from any process. What waits for the member still goes out.
+-spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.
+leave({weir_group, Group}, {'$inet', weir_tcp, Handle}) ->
+    weir_nif:group_leave(Group, Handle).
+
+%% @doc The same as {@link broadcast/3} without options.
+-spec broadcast(group(), iodata()) -> {ok, Members :: non_neg_integer()} | {error, busy | closed}.
+broadcast(Group, Message) ->
+    broadcast(Group, Message, #{}).
+
+%% @doc Sends a message to all members, and returns how many those are. The caller does not wait: the pollsets write.
+%%
+%% <dl>
+%% <dt>`except'</dt><dd>a socket that does not get it: mostly the one that it came from</dd>
+%% <dt>`notify'</dt><dd>a reference. When every member has been written to, or passed over, the caller gets `{weir_group,
+%%   Group, Reference, Outcomes}' with the {@type outcomes()} of this message. Whoever waits for that before the next
+%%   broadcast is as fast as the members' sockets</dd>
+%% </dl>
+%% `busy' says that as many broadcasts as may be are on their way (the group's `backlog'): it was not sent. `closed' says
+%% that the group is deleted.
+-spec broadcast(group(), iodata(), broadcast_options()) ->
+    {ok, Members :: non_neg_integer()} | {error, busy | closed}.
+broadcast({weir_group, Group}, Message, Options) ->
+    maps:foreach(fun check_broadcast/2, Options),
+    weir_nif:group_broadcast(Group, flat(Message), except(Options), maps:get(notify, Options, undefined)).
+
+flat(Message) when is_binary(Message) -> Message;
+flat(Message) -> iolist_to_binary(Message).
+
+except(#{except := {'$inet', weir_tcp, Handle}}) -> Handle;
+except(#{}) -> undefined.
+
+check_broadcast(except, {'$inet', weir_tcp, _}) -> ok;
+check_broadcast(except, Value) -> bad_option(except, Value, "a socket of {tcp_module, weir_tcp}");
+check_broadcast(notify, Value) when is_reference(Value) -> ok;
+check_broadcast(notify, Value) -> bad_option(notify, Value, "a reference, of make_ref/0 for example");
+check_broadcast(Name, Value) -> unknown(Name, Value, [except, notify]).
+
+%% @doc How many members there are: none if the group is deleted.
+-spec size(group()) -> non_neg_integer().
+size({weir_group, Group}) ->
+    weir_nif:group_size(Group).
+
+%% @doc What a group is and has done. Cheap.
+-spec info(group()) -> {ok, info()} | {error, closed}.
+info({weir_group, Group}) ->
+    weir_nif:group_info(Group).

@@ -1,0 +1,145 @@
+%% @private
+%% @doc The names of listeners, and what of a listener outlives its process.
+%%
+%% A name is any term. It works in `{via, weir_listener_names, Name}', so that there is one listener of a name at most.
+%%
+%% The gate of a listener is kept here when the listener dies: it counts the connections that are still there, which
+%% the next listener of that name inherits together with the port and the connections that nobody has taken yet. It is
+%% forgotten when the listener is stopped, or has no successor after a while.
+-module(weir_listener_names).
+-behaviour(gen_server).
+
+-export([start_link/0]).
+-export([all/0]).
+-export([keep/2]).
+-export([kept/1]).
+-export([forget/1]).
+
+%% As `via' wants it.
+-export([register_name/2]).
+-export([unregister_name/1]).
+-export([whereis_name/1]).
+-export([send/2]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+%% Rows: {{pid, Name}, Pid} and {{kept, Name}, Term}.
+-define(TABLE, ?MODULE).
+
+%% How long a listener that died has a successor expected: a supervisor starts it at once.
+-define(SUCCESSOR_MS, 5000).
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% @doc The names of the listeners that run, and their processes.
+-spec all() -> [{term(), pid()}].
+all() ->
+    case ets:whereis(?TABLE) of
+        undefined -> [];
+        Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
+    end.
+
+%% @doc Keeps the gate, and whatever else, for the next listener of this name.
+-spec keep(term(), #{gate := weir_nif:gate(), _ => _}) -> ok.
+keep(Name, Term) ->
+    true = ets:insert(?TABLE, {{kept, Name}, Term}),
+    ok.
+
+%% @doc What is kept for a listener of this name.
+-spec kept(term()) -> {ok, #{gate := weir_nif:gate(), _ => _}} | error.
+kept(Name) ->
+    case ets:lookup(?TABLE, {kept, Name}) of
+        [{_, Term}] -> {ok, Term};
+        [] -> error
+    end.
+
+%% @doc Forgets what is kept.
+-spec forget(term()) -> ok.
+forget(Name) ->
+    true = ets:delete(?TABLE, {kept, Name}),
+    ok.
+
+-spec register_name(term(), pid()) -> yes | no.
+register_name(Name, Pid) ->
+    gen_server:call(?MODULE, {register, Name, Pid}).
+
+-spec unregister_name(term()) -> ok.
+unregister_name(Name) ->
+    gen_server:call(?MODULE, {unregister, Name}).
+
+-spec whereis_name(term()) -> pid() | undefined.
+whereis_name(Name) ->
+    case ets:whereis(?TABLE) =/= undefined andalso ets:lookup(?TABLE, {pid, Name}) of
+        [{_, Pid}] ->
+            %% A supervisor may know of its death before us, and starts the next at once.
+            case is_process_alive(Pid) of
+                true -> Pid;
+                false -> undefined
+            end;
+        _ ->
+            undefined
+    end.
+
+-spec send(term(), term()) -> pid().
+send(Name, Message) ->
+    case whereis_name(Name) of
+        undefined ->
+            exit({badarg, {Name, Message}});
+        Pid ->
+            Pid ! Message,
+            Pid
+    end.
+
+%% The state is who is monitored.
+-spec init([]) -> {ok, #{reference() => {term(), pid()}}}.
+init([]) ->
+    _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
+    {ok, #{}}.
+
+-spec handle_call(term(), gen_server:from(), Names) -> {reply, term(), Names} when Names :: #{}.
+handle_call({register, Name, Pid}, _From, Names) ->
+    case whereis_name(Name) of
+        Old when is_pid(Old), Old =/= Pid -> {reply, no, Names};
+        _ -> {reply, yes, insert(Name, Pid, Names)}
+    end;
+handle_call({unregister, Name}, _From, Names) ->
+    true = ets:delete(?TABLE, {pid, Name}),
+    {reply, ok, Names};
+handle_call(_Request, _From, Names) ->
+    {reply, {error, badarg}, Names}.
+
+insert(Name, Pid, Names) ->
+    true = ets:insert(?TABLE, {{pid, Name}, Pid}),
+    Names#{monitor(process, Pid) => {Name, Pid}}.
+
+-spec handle_cast(term(), Names) -> {noreply, Names} when Names :: #{}.
+handle_cast(_Request, Names) ->
+    {noreply, Names}.
+
+-spec handle_info(term(), Names) -> {noreply, Names} when Names :: #{}.
+handle_info({'DOWN', Reference, process, _, _}, Names) ->
+    case maps:take(Reference, Names) of
+        {{Name, Pid}, Rest} ->
+            %% Its successor may be there already.
+            true = ets:delete_object(?TABLE, {{pid, Name}, Pid}),
+            _ = erlang:send_after(?SUCCESSOR_MS, self(), {expire, Name}),
+            {noreply, Rest};
+        error ->
+            {noreply, Names}
+    end;
+handle_info({expire, Name}, Names) ->
+    case {whereis_name(Name), kept(Name)} of
+        {undefined, {ok, #{gate := Gate}}} ->
+            ok = weir_nif:gate_clear(Gate),
+            ok = forget(Name);
+        _ ->
+            ok
+    end,
+    {noreply, Names};
+handle_info(_Message, Names) ->
+    {noreply, Names}.

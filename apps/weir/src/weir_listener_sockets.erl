@@ -1,0 +1,143 @@
+%% @private
+%% @doc The listening sockets of a listener: one for each pollset.
+%%
+%% Where the kernel knows SO_REUSEPORT they are sockets of their own on one port, and it spreads connections over them.
+%% A unix socket and a descriptor that came from elsewhere are duplicated instead: whichever pollset comes first accepts.
+-module(weir_listener_sockets).
+
+-export([open/3]).
+-export([port/1]).
+-export([close/1]).
+
+-type socket() :: weir_tcp:socket().
+
+%% @doc Opens the sockets of the caller, one for each of the first pollsets. `Port' wins over that of the options. `Claim'
+%% fails with `eaddrinuse' if somebody listens there already, even with SO_REUSEPORT; a successor, whose predecessor's
+%% sockets may be on their way out, only shares.
+-spec open(weir_listener_options:normal(), {claim | share, inet:port_number()}, pos_integer()) ->
+    {ok, [socket()]} | {error, term()}.
+open(Options = #{fd := Fd}, _Port, Count) when Fd =/= undefined ->
+    open_descriptor(Options, [inet, inet6, local], Count);
+open(Options = #{ip := {local, _} = IP}, _Port, Count) ->
+    Listen = fun() -> listen(0, [{ip, IP} | settings(Options)]) end,
+    case Listen() of
+        {error, eaddrinuse} ->
+            case is_left_over(IP) of
+                true -> duplicated(Listen(), Count);
+                false -> {error, eaddrinuse}
+            end;
+        Result ->
+            duplicated(Result, Count)
+    end;
+open(Options = #{ip := IP}, {How, Port}, Count) ->
+    case How =:= share orelse Port =:= 0 orelse is_free(Options, Port) of
+        true -> open_group([{ip, IP}, {reuseport, true} | settings(Options)], Port, Count);
+        Error -> Error
+    end.
+
+%% The file of a unix socket stays behind its sockets. One on which nobody listens is removed.
+is_left_over(IP = {local, Path}) ->
+    case gen_tcp:connect(IP, 0, [{tcp_module, weir_tcp}]) of
+        {error, econnrefused} ->
+            file:delete(Path) =:= ok;
+        {error, _} ->
+            false;
+        {ok, Socket} ->
+            ok = gen_tcp:close(Socket),
+            false
+    end.
+
+%% Families are tried, as the descriptor does not say.
+open_descriptor(_Options, [], _Count) ->
+    {error, einval};
+open_descriptor(Options = #{fd := Fd}, [Family | Families], Count) ->
+    case listen(0, [Family, {fd, Fd} | settings(Options)]) of
+        {error, einval} -> open_descriptor(Options, Families, Count);
+        Result -> duplicated(Result, Count)
+    end.
+
+settings(#{socket_opts := Options}) -> Options.
+
+%% What is wrong in the options of gen_tcp is an exit there.
+listen(Port, Options) ->
+    try
+        weir_open:listen(any, Port, Options)
+    catch
+        exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2"}}
+    end.
+
+duplicated({ok, First = {_, _, Handle}}, Count) ->
+    Duplicate = fun(Pollset) ->
+        case weir_nif:duplicate(Handle, Pollset) of
+            {ok, Duplicate} -> {ok, {'$inet', weir_tcp, Duplicate}};
+            Error -> Error
+        end
+    end,
+    place([First], Duplicate, 2, Count);
+duplicated(Error, _Count) ->
+    Error.
+
+open_group(Options, Port, Count) ->
+    case listen(Port, Options) of
+        {ok, First} ->
+            {ok, Chosen} = inet:port(First),
+            Open = fun(Pollset) ->
+                case listen(Chosen, Options) of
+                    {ok, Socket = {_, _, Handle}} ->
+                        ok = weir_nif:move(Handle, Pollset),
+                        {ok, Socket};
+                    Error ->
+                        Error
+                end
+            end,
+            place([First], Open, 2, Count);
+        Error ->
+            Error
+    end.
+
+%% The first may have been made anywhere, the others know their place.
+place(Sockets, _Open, Pollset, Count) when Pollset > Count ->
+    [First = {_, _, Handle} | Others] = lists:reverse(Sockets),
+    ok = weir_nif:move(Handle, 1),
+    {ok, [First | Others]};
+place(Sockets, Open, Pollset, Count) ->
+    case Open(Pollset) of
+        {ok, Socket} ->
+            place([Socket | Sockets], Open, Pollset + 1, Count);
+        Error ->
+            close(Sockets),
+            Error
+    end.
+
+%% Sockets with SO_REUSEPORT share a port without a word, also with those of another listener. One without tells.
+is_free(#{ip := IP, socket_opts := Settings}, Port) ->
+    Family =
+        case {weir_address:family(IP), lists:member(inet6, Settings)} of
+            {undefined, true} -> inet6;
+            {undefined, false} -> inet;
+            {Known, _} -> Known
+        end,
+    {ok, Address} = weir_address:native(Family, IP, Port),
+    case weir_nif:open(weir_tcp, Family, 1) of
+        {ok, Handle} ->
+            Only6 = [Option || Option = {ipv6_v6only, _} <- Settings],
+            _ = weir_nif:setopts(Handle, [{reuseaddr, true} | Only6]),
+            Bound = weir_nif:bind(Handle, Address),
+            _ = weir_nif:close(Handle, now),
+            Bound =:= ok orelse Bound;
+        Error ->
+            Error
+    end.
+
+%% @doc The port of the sockets; none of unix sockets.
+-spec port([socket()]) -> inet:port_number() | undefined.
+port([Socket | _]) ->
+    case inet:sockname(Socket) of
+        {ok, {local, _}} -> undefined;
+        {ok, {_, Port}} -> Port
+    end.
+
+%% @doc Closes the sockets. What waits in their backlogs is reset by the kernel.
+-spec close([socket()]) -> ok.
+close(Sockets) ->
+    lists:foreach(fun({_, _, Handle}) -> weir_nif:close(Handle, now) end, Sockets).

@@ -1,0 +1,197 @@
+%% @doc One process that serves many connections: a callback module is called with what has come for each of them, and
+%% what it returns is sent.
+%%
+%% A reactor has a pollset of its own. One native call takes all writes of the batch before and returns all events of the
+%% next, so that no message, no mailbox and no context switch stands between a connection and its code. That is what
+%% native servers do, and it comes with their rule: <em>a callback must not wait</em>. While one runs, all connections of
+%% the reactor wait. One that takes longer than `long_callback_ms' is named in a warning.
+%%
+%% ```
+%% -module(shout).
+%% -behaviour(weir_reactor).
+%% -export([init/2, handle_data/3, handle_close/3]).
+%%
+%% init(_Socket, _Args) -> {ok, 0}.
+%% handle_data(_Socket, Data, Count) -> {send, string:uppercase(Data), Count + 1}.
+%% handle_close(_Socket, _Reason, Count) -> {ok, Count}.
+%% '''
+%%
+%% <h2>Callbacks</h2>
+%% All are about one connection, whose state comes last. `init/2', `handle_data/3' and `handle_close/3' are needed, the
+%% others are not. Sockets are ordinary ones for `inet:setopts/2', `inet:peername/1', `gen_tcp:send/2' and so on;
+%% `gen_tcp:recv/2', `file:sendfile/2' and `gen_tcp:controlling_process/2', which would wait for the reactor or take the
+%% socket away from it, are refused.
+%% <ul>
+%% <li>`init(Socket, Args)': there is a connection, accepted, connected or adopted.</li>
+%% <li>`handle_data(Socket, Data, State)': bytes have come, or a packet, by the options of the socket.</li>
+%% <li>`handle_close(Socket, Reason, State)': the connection is closed already. `closed': by the peer, or by
+%% `gen_tcp:close/1' on the socket. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes wait for
+%% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet. For a connection of
+%% {@link connect/4} that was not made, Reason is `{connect, Posix}' and in place of a state there are the Args that
+%% `init/2' was not called with.</li>
+%% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
+%% when a connection that was not read because of its send queue is read again.</li>
+%% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2}.</li>
+%% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds.</li>
+%% <li>`terminate(Reason, State)': the reactor forgets the connection: the last call, exactly one for each `init/2' that
+%% returned a state. Reason is the one of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or
+%% `{relay, Socket}'; `{error, {Class, Reason, Stacktrace}}' after a callback that raised; or why the reactor ends.</li>
+%% </ul>
+%%
+%% <h2>Results</h2>
+%% <ul>
+%% <li>`{ok, State}'</li>
+%% <li>`{send, IoData, State}': sent with all others of this batch. A binary, or a list of binaries, goes to the kernel as
+%% it is. Nothing waits: what the kernel does not take is queued, see below.</li>
+%% <li>`{close, State}' and `{close, IoData, State}': what was sent goes out first. `handle_close/3' is not called.</li>
+%% <li>`{relay, Socket2, State}': {@link weir:relay/3} joins the two connections, Data of this callback first;
+%% `{relay, Socket2, Prefix, State}': Prefix in place of Data. Socket2 may be a connection of this reactor, which forgets
+%% it too.</li>
+%% <li>`{handoff, Pid, State}': the connection becomes an ordinary passive socket of that process, which gets
+%% `{weir_reactor, handoff, Socket}'. Data of this callback, and whatever was read after it, is still to be received;
+%% `{handoff, Pid, Unread, State}': Unread in place of Data.</li>
+%% </ul>
+%% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. A callback
+%% that raises, or returns something else, closes its own connection, with a report in the log.
+%%
+%% <h2>Slow readers</h2>
+%% While more than `high_watermark' bytes wait for a peer, its own requests are not read; down at `low_watermark' they are
+%% again, and `handle_writable/2' tells so. Whoever sends nevertheless (ticks, broadcasts) fills the queue up to
+%% `max_send_queue' bytes, and the connection is closed. So the memory of a connection is bounded. One send onto an empty
+%% queue is taken whole, however large it is.
+%%
+%% <h2>Scheduler</h2>
+%% A reactor starts on the scheduler it is told. With `affinity' `soft' the VM may take it elsewhere when schedulers are
+%% uneven; `bound' keeps it there, and <em>its connections stand still</em> when that scheduler goes offline.
+-module(weir_reactor).
+
+-export([start_link/1]).
+-export([listen/2]).
+-export([connect/4]).
+-export([adopt/3]).
+-export([send/2]).
+
+-export_type([option/0, options/0, result/0]).
+
+-type options() :: #{
+    module := module(),
+    args => term(),
+    listen => weir_tcp:socket() | none,
+    scheduler => pos_integer(),
+    affinity => soft | bound,
+    tick => pos_integer() | infinity,
+    long_callback_ms => pos_integer() | infinity,
+    max_send_queue => pos_integer(),
+    name => atom()
+}.
+%% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of
+%% Weir's, whose connections the reactor takes, with its options; it stays its owner's, and survives the reactor.
+%% `scheduler' is where it runs, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
+%% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `name' registers the process.
+
+-type option() :: {args, term()} | gen_tcp:connect_option().
+
+-type result(State) ::
+    {ok, State}
+    | {send, iodata(), State}
+    | {close, State}
+    | {close, iodata(), State}
+    | {relay, weir_tcp:socket(), State}
+    | {relay, weir_tcp:socket(), Prefix :: binary(), State}
+    | {handoff, pid(), State}
+    | {handoff, pid(), Unread :: binary(), State}.
+
+-type result() :: result(term()).
+
+-callback init(Socket :: weir_tcp:socket(), Args :: term()) -> result().
+-callback handle_data(Socket :: weir_tcp:socket(), Data :: term(), State :: term()) -> result().
+-callback handle_close(Socket :: weir_tcp:socket(), Reason :: term(), State :: term()) -> {ok, State :: term()}.
+-callback handle_writable(Socket :: weir_tcp:socket(), State :: term()) -> result().
+-callback handle_info(Message :: term(), State :: term()) -> result().
+-callback handle_tick(Socket :: weir_tcp:socket(), State :: term()) -> result().
+-callback terminate(Reason :: term(), State :: term()) -> term().
+
+-optional_callbacks([handle_writable/2, handle_info/2, handle_tick/2, terminate/2]).
+
+%% @doc Starts a reactor. It ends with its parent, or by a `shutdown' of its supervisor: then `terminate/2' is called for
+%% every connection, for three seconds at most, and all are closed. If it is killed its connections are closed too; the
+%% listening socket and its backlog are not touched, and wait for the next reactor.
+%%
+%% Errors: `not_available' where there is no native part; `{bad_option, Option}'; what is wrong with the listening socket;
+%% `emfile' if there are 1024 such processes already.
+-spec start_link(options()) -> {ok, pid()} | {error, term()}.
+start_link(Options) ->
+    weir_reactor_process:start_link(Options).
+
+%% @doc Has a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Nobody is told
+%% if that socket is closed by then.
+-spec listen(Reactor :: pid(), weir_tcp:socket()) -> ok.
+listen(Reactor, {'$inet', _Module, Handle}) ->
+    Reactor ! {'$weir_reactor', {listen, Handle}},
+    ok.
+
+%% @doc Makes a connection into a reactor, from any process or from a callback. Does not wait: `init/2' is called when the
+%% connection is made, or `handle_close/3' with `{connect, Posix}' if it is not. The options are those of
+%% `gen_tcp:connect/3' (`{ip, Address}' chooses where it comes from), and `{args, Args}' for `init/2', in place of the
+%% reactor's own. `binary' is the default here.
+%%
+%% Errors are those that show at once: no descriptor (`emfile'), an address that cannot be bound (`eaddrnotavail',
+%% `eaddrinuse'), no such reactor (`noproc'). Exits with `badarg' for what is wrong in the arguments, as gen_tcp does. A
+%% host has to be an address: names are asked for by whoever may wait.
+-spec connect(Reactor :: pid() | atom(), inet:socket_address(), inet:port_number(), [option()]) ->
+    {ok, weir_tcp:socket()} | {error, noproc | not_available | inet:posix()}.
+connect(Reactor, Address, Port, Options) ->
+    {Args, ConnectOptions} = take_args(Options),
+    case weir_open:unconnected(Address, Port, [binary | ConnectOptions]) of
+        {ok, Handle, Native} -> give(Reactor, Handle, {connect, Handle, Native, Args});
+        {error, _} = Error -> Error
+    end.
+
+%% @doc Gives a connection of the caller's to a reactor, which calls `init/2' with Args. What was not received goes to
+%% `handle_data/3'. Nobody may be receiving from it or waiting for its send queue: then, or if it is closed meanwhile, the
+%% reactor closes it and nothing is called.
+-spec adopt(Reactor :: pid() | atom(), weir_tcp:socket(), Args :: term()) ->
+    {ok, weir_tcp:socket()} | {error, noproc | closed | not_owner}.
+adopt(Reactor, {'$inet', _Module, Handle}, Args) ->
+    give(Reactor, Handle, {adopt, Handle, Args}).
+
+give(Name, Handle, Message) when is_atom(Name) ->
+    give(whereis(Name), Handle, Message);
+give(undefined, Handle, _Message) ->
+    _ = weir_nif:close(Handle, now),
+    {error, noproc};
+give(Reactor, Handle, Message) when is_pid(Reactor) ->
+    %% From now on the connection ends with the reactor, and not with the caller.
+    try weir_nif:set_owner(Handle, Reactor) of
+        ok ->
+            Reactor ! {'$weir_reactor', Message},
+            {ok, {'$inet', weir_tcp, Handle}};
+        {error, _} = Error ->
+            Error
+    catch
+        error:badarg -> give(undefined, Handle, Message)
+    end.
+
+take_args(Options) when is_list(Options) ->
+    case lists:keytake(args, 1, Options) of
+        {value, {args, Args}, Others} -> {{args, Args}, Others};
+        false -> {default, Options}
+    end;
+take_args(_Options) ->
+    exit(badarg).
+
+%% @doc Sends a message to a connection: its reactor calls `handle_info(Message, State)'. Nothing says whether it was still
+%% there to read it, as with `!'; the error is for a socket that is closed already or is no reactor's.
+%%
+%% A message of any other origin gets there too if its first element is `{weir_reactor, Socket}', whole: with
+%% `erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}])' the `handle_info/2' of that connection gets
+%% `{{weir_reactor, Socket}, Reference, process, Pid, Reason}'.
+-spec send(weir_tcp:socket(), Message :: term()) -> ok | {error, closed | not_reactor}.
+send({'$inet', _Module, Handle}, Message) ->
+    case weir_nif:reactor_of(Handle) of
+        {ok, Reactor} ->
+            Reactor ! {'$weir_reactor', {message, Handle, Message}},
+            ok;
+        {error, _} = Error ->
+            Error
+    end.

@@ -1,0 +1,73 @@
+%% @private
+%% @doc The timeouts of relays.
+%%
+%% A timer for each relay that has a timeout, which is set once and not at every byte: when it fires the native side says
+%% how long the relay may still go on, and the timer is set for that. So a timeout costs traffic nothing, and is exact.
+%%
+%% It may be killed: whoever comes after it looks at all relays that there are.
+-module(weir_relay_timer).
+-behaviour(gen_server).
+
+-export([start_link/0]).
+
+-export([init/1]).
+-export([handle_continue/2]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+%% As long as the VM's own timers take.
+-define(LONGEST, 16#ffffffff).
+
+-spec start_link() -> {ok, pid()} | {error, term()} | ignore.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+-spec init([]) -> {ok, [], {continue, look}} | ignore.
+init([]) ->
+    case weir_nif:available() of
+        true -> {ok, [], {continue, look}};
+        false -> ignore
+    end.
+
+-spec handle_continue(look, []) -> {noreply, []}.
+handle_continue(look, State) ->
+    look_at_all(0),
+    {noreply, State}.
+
+-spec handle_call(term(), gen_server:from(), []) -> {reply, term(), []}.
+handle_call(_Request, _From, State) ->
+    {reply, {error, badarg}, State}.
+
+-spec handle_cast(term(), []) -> {noreply, []}.
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), []) -> {noreply, []}.
+handle_info({weir_relay, Relay, Milliseconds}, State) ->
+    look_after(Milliseconds, Relay),
+    {noreply, State};
+handle_info({look, Relay}, State) ->
+    look(Relay),
+    {noreply, State};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+look_at_all(Piece) ->
+    case weir_nif:relays(Piece) of
+        {ok, Relays} ->
+            lists:foreach(fun look/1, Relays),
+            look_at_all(Piece + 1);
+        done ->
+            ok
+    end.
+
+look(Relay) ->
+    case weir_nif:relay_expire(Relay) of
+        done -> ok;
+        Milliseconds -> look_after(Milliseconds, Relay)
+    end.
+
+look_after(Milliseconds, Relay) ->
+    _ = erlang:send_after(min(Milliseconds, ?LONGEST), self(), {look, Relay}),
+    ok.

@@ -1,0 +1,187 @@
+%% @doc TCP on sockets of Weir, as a transport of ranch's: what a module with `start_link/3' gets from a listener. The
+%% functions are those of the behaviour `ranch_transport', and of gen_tcp.
+-module(weir_transport).
+
+-export([name/0]).
+-export([secure/0]).
+-export([messages/0]).
+-export([listen/1]).
+-export([disallowed_listen_options/0]).
+-export([accept/2]).
+-export([handshake/2]).
+-export([handshake/3]).
+-export([handshake_continue/2]).
+-export([handshake_continue/3]).
+-export([handshake_cancel/1]).
+-export([connect/3]).
+-export([connect/4]).
+-export([recv/3]).
+-export([recv_proxy_header/2]).
+-export([send/2]).
+-export([sendfile/2]).
+-export([sendfile/4]).
+-export([sendfile/5]).
+-export([setopts/2]).
+-export([getopts/2]).
+-export([getstat/1]).
+-export([getstat/2]).
+-export([controlling_process/2]).
+-export([peername/1]).
+-export([sockname/1]).
+-export([shutdown/2]).
+-export([close/1]).
+-export([cleanup/1]).
+-export([format_error/1]).
+
+-type socket() :: weir_tcp:socket().
+
+-define(OPTIONS, [binary, {active, false}, {packet, raw}, {tcp_module, weir_tcp}]).
+
+%% @doc The name of the transport.
+-spec name() -> tcp.
+name() -> tcp.
+
+%% @doc Whether nobody listens in.
+-spec secure() -> false.
+secure() -> false.
+
+%% @doc The tags of messages.
+-spec messages() -> {tcp, tcp_closed, tcp_error, tcp_passive}.
+messages() -> {tcp, tcp_closed, tcp_error, tcp_passive}.
+
+%% @doc A listening socket, for ranch's own listeners.
+-spec listen(#{socket_opts => [gen_tcp:listen_option()], _ => _}) -> {ok, inet:socket()} | {error, term()}.
+listen(Options) ->
+    Given = maps:get(socket_opts, Options, []),
+    Defaults = [{backlog, 1024}, {nodelay, true}, {send_timeout, 30000}, {send_timeout_close, true}],
+    gen_tcp:listen(0, Defaults ++ Given ++ [{reuseaddr, true} | ?OPTIONS]).
+
+%% @doc Options that {@link listen/1} decides itself.
+-spec disallowed_listen_options() -> [atom()].
+disallowed_listen_options() -> [active, header, mode, packet, packet_size, line_delimiter, reuseaddr, tcp_module].
+
+%% @doc The next connection.
+-spec accept(socket(), timeout()) -> {ok, inet:socket()} | {error, closed | timeout | inet:posix()}.
+accept(Listener, Timeout) -> gen_tcp:accept(Listener, Timeout).
+
+%% @doc Begins a connection: a PROXY header is read here if the listener wants one.
+-spec handshake(socket() | weir_connection:pending(), timeout()) -> {ok, socket()} | {error, term()}.
+handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, undefined, Timeout).
+
+%% @doc The same; there is nothing to be set.
+-spec handshake(socket() | weir_connection:pending(), term(), timeout()) -> {ok, socket()} | {error, term()}.
+handshake(Socket, _Options, Timeout) -> handshake(Socket, Timeout).
+
+%% @doc There is no handshake to go on with.
+-spec handshake_continue(socket(), timeout()) -> no_return().
+handshake_continue(Socket, Timeout) -> error(not_supported, [Socket, Timeout]).
+
+%% @doc There is no handshake to go on with.
+-spec handshake_continue(socket(), term(), timeout()) -> no_return().
+handshake_continue(Socket, Options, Timeout) -> error(not_supported, [Socket, Options, Timeout]).
+
+%% @doc There is no handshake to cancel.
+-spec handshake_cancel(socket()) -> no_return().
+handshake_cancel(Socket) -> error(not_supported, [Socket]).
+
+%% @doc A connection to a peer.
+-spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list()) ->
+    {ok, inet:socket()} | {error, inet:posix()}.
+connect(Host, Port, Options) -> gen_tcp:connect(Host, Port, Options ++ ?OPTIONS).
+
+%% @doc A connection to a peer within a time.
+-spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
+    {ok, inet:socket()} | {error, timeout | inet:posix()}.
+connect(Host, Port, Options, Timeout) -> gen_tcp:connect(Host, Port, Options ++ ?OPTIONS, Timeout).
+
+%% @doc Receives.
+-spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, closed | timeout | inet:posix()}.
+recv(Socket, Length, Timeout) -> gen_tcp:recv(Socket, Length, Timeout).
+
+%% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
+-spec recv_proxy_header(socket() | weir_connection:pending(), timeout()) ->
+    {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
+recv_proxy_header({weir_pending, Socket, _}, Timeout) ->
+    recv_proxy_header(Socket, Timeout);
+recv_proxy_header(Socket, Timeout) ->
+    case weir_connection:read_proxy_header(Socket, Timeout) of
+        {error, Reason} when Reason =:= not_proxy; Reason =:= bad_header -> {error, protocol_error, Reason};
+        Result -> Result
+    end.
+
+%% @doc Sends.
+-spec send(socket(), iodata()) -> ok | {error, term()}.
+send(Socket, Data) -> gen_tcp:send(Socket, Data).
+
+%% @doc Sends a file.
+-spec sendfile(socket(), file:name_all() | file:fd()) -> {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, File) -> sendfile(Socket, File, 0, 0, []).
+
+%% @doc Sends a part of a file, or what is behind an offset if `Bytes' is 0.
+-spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer()) ->
+    {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, File, Offset, Bytes) -> sendfile(Socket, File, Offset, Bytes, []).
+
+%% @doc The same, with options of `file:sendfile/5'.
+-spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer(), list()) ->
+    {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, Name, Offset, Bytes, Options) when is_list(Name); is_atom(Name); is_binary(Name) ->
+    case file:open(Name, [read, raw, binary]) of
+        {ok, File} ->
+            try
+                sendfile(Socket, File, Offset, Bytes, Options)
+            after
+                _ = file:close(File)
+            end;
+        {error, _} = Error ->
+            Error
+    end;
+sendfile(Socket, File, Offset, Bytes, Options) ->
+    file:sendfile(File, Socket, Offset, Bytes, Options).
+
+%% @doc Sets options.
+-spec setopts(socket(), list()) -> ok | {error, inet:posix()}.
+setopts(Socket, Options) -> inet:setopts(Socket, Options).
+
+%% @doc Gets options.
+-spec getopts(socket(), list()) -> {ok, list()} | {error, inet:posix()}.
+getopts(Socket, Names) -> inet:getopts(Socket, Names).
+
+%% @doc Statistics.
+-spec getstat(socket()) -> {ok, list()} | {error, inet:posix()}.
+getstat(Socket) -> inet:getstat(Socket).
+
+%% @doc Some statistics.
+-spec getstat(socket(), [atom()]) -> {ok, list()} | {error, inet:posix()}.
+getstat(Socket, Names) -> inet:getstat(Socket, Names).
+
+%% @doc Gives the socket to another process.
+-spec controlling_process(socket(), pid()) -> ok | {error, closed | not_owner | badarg | inet:posix()}.
+controlling_process(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
+
+%% @doc The address of the peer, which ranch asks for before the handshake.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+peername({weir_pending, Socket, _}) -> inet:peername(Socket);
+peername(Socket) -> inet:peername(Socket).
+
+%% @doc The own address.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
+sockname(Socket) -> inet:sockname(Socket).
+
+%% @doc Shuts a direction down.
+-spec shutdown(socket(), read | write | read_write) -> ok | {error, inet:posix()}.
+shutdown(Socket, How) -> gen_tcp:shutdown(Socket, How).
+
+%% @doc Closes.
+-spec close(socket() | weir_connection:pending()) -> ok.
+close({weir_pending, Socket, _}) -> close(Socket);
+close(Socket) -> gen_tcp:close(Socket).
+
+%% @doc Nothing is left to clean up of a listener.
+-spec cleanup(term()) -> ok.
+cleanup(_Options) -> ok.
+
+%% @doc An error as text.
+-spec format_error(inet:posix() | system_limit) -> string().
+format_error(Reason) -> inet:format_error(Reason).

@@ -1,0 +1,226 @@
+%% @doc TLS of OTP's ssl on sockets of Weir, as a transport of ranch's: what a module with `start_link/3' gets from a
+%% listener with `tls'. The functions are those of the behaviour `ranch_transport', and of ssl.
+-module(weir_transport_tls).
+
+-export([name/0]).
+-export([secure/0]).
+-export([messages/0]).
+-export([listen/1]).
+-export([disallowed_listen_options/0]).
+-export([accept/2]).
+-export([handshake/2]).
+-export([handshake/3]).
+-export([handshake_continue/2]).
+-export([handshake_continue/3]).
+-export([handshake_cancel/1]).
+-export([connect/3]).
+-export([connect/4]).
+-export([recv/3]).
+-export([recv_proxy_header/2]).
+-export([send/2]).
+-export([sendfile/2]).
+-export([sendfile/4]).
+-export([sendfile/5]).
+-export([setopts/2]).
+-export([getopts/2]).
+-export([getstat/1]).
+-export([getstat/2]).
+-export([controlling_process/2]).
+-export([peername/1]).
+-export([sockname/1]).
+-export([shutdown/2]).
+-export([close/1]).
+-export([cleanup/1]).
+-export([format_error/1]).
+
+-define(OPTIONS, [binary, {active, false}, {packet, raw}]).
+
+%% Bytes of a file that are encrypted at once.
+-define(CHUNK, 16#1fff).
+
+-type socket() :: ssl:sslsocket().
+
+%% @doc The name of the transport.
+-spec name() -> ssl.
+name() -> ssl.
+
+%% @doc Whether nobody listens in.
+-spec secure() -> true.
+secure() -> true.
+
+%% @doc The tags of messages.
+-spec messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
+messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
+
+%% @doc A listening socket of TLS, for ranch's own listeners.
+-spec listen(#{socket_opts => list(), _ => _}) -> {ok, ssl:sslsocket()} | {error, term()}.
+listen(Options) ->
+    Given = maps:get(socket_opts, Options, []),
+    ssl:listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}}, {tcp_module, weir_tcp}] ++
+        Given ++ [{reuseaddr, true}, {backlog, 1024}, {nodelay, true} | ?OPTIONS]).
+
+%% @doc Options that {@link listen/1} decides itself.
+-spec disallowed_listen_options() -> [atom()].
+disallowed_listen_options() -> [active, header, mode, packet, packet_size, line_delimiter, reuseaddr, tcp_module].
+
+%% @doc The next connection of a listening socket.
+-spec accept(ssl:sslsocket(), timeout()) -> {ok, ssl:sslsocket()} | {error, term()}.
+accept(Listener, Timeout) -> ssl:transport_accept(Listener, Timeout).
+
+%% @doc Begins a connection: the PROXY header, if the listener wants one, and the handshake.
+-spec handshake(weir_connection:pending() | ssl:sslsocket(), timeout()) ->
+    {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
+handshake({weir_pending, _, _} = Pending, Timeout) -> weir_connection:handshake_pending(Pending, [], Timeout);
+handshake(Socket, Timeout) -> ssl:handshake(Socket, Timeout).
+
+%% @doc The same, with options of `ssl:handshake/3' that come before those of the listener.
+-spec handshake(weir_connection:pending() | ssl:sslsocket(), list(), timeout()) ->
+    {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
+handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
+    weir_connection:handshake_pending(Pending, Options, Timeout);
+handshake(Socket, Options, Timeout) ->
+    ssl:handshake(Socket, Options, Timeout).
+
+%% @doc Goes on with a handshake that was to be looked at first.
+-spec handshake_continue(socket(), timeout()) -> {ok, socket()} | {error, term()}.
+handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
+
+%% @doc The same, with options of `ssl:handshake_continue/3'.
+-spec handshake_continue(socket(), list(), timeout()) -> {ok, socket()} | {error, term()}.
+handshake_continue(Socket, Options, Timeout) -> ssl:handshake_continue(Socket, Options, Timeout).
+
+%% @doc Ends a handshake that was to be looked at first.
+-spec handshake_cancel(socket()) -> ok.
+handshake_cancel(Socket) ->
+    _ = ssl:handshake_cancel(Socket),
+    ok.
+
+%% @doc A connection to a peer.
+-spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list()) -> {ok, socket()} | {error, term()}.
+connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
+
+%% @doc A connection to a peer within a time.
+-spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
+    {ok, socket()} | {error, term()}.
+connect(Host, Port, Options, Timeout) ->
+    ssl:connect(Host, Port, [{tcp_module, weir_tcp} | Options] ++ ?OPTIONS, Timeout).
+
+%% @doc Receives.
+-spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, term()}.
+recv(Socket, Length, Timeout) -> ssl:recv(Socket, Length, Timeout).
+
+%% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
+-spec recv_proxy_header(weir_connection:pending(), timeout()) ->
+    {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
+recv_proxy_header(Pending, Timeout) -> weir_transport:recv_proxy_header(Pending, Timeout).
+
+%% @doc Sends.
+-spec send(socket(), iodata()) -> ok | {error, term()}.
+send(Socket, Data) -> ssl:send(Socket, Data).
+
+%% @doc Sends a file.
+-spec sendfile(socket(), file:name_all() | file:fd()) -> {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, File) -> sendfile(Socket, File, 0, 0, []).
+
+%% @doc Sends a part of a file, or what is behind an offset if `Bytes' is 0.
+-spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer()) ->
+    {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, File, Offset, Bytes) -> sendfile(Socket, File, Offset, Bytes, []).
+
+%% @doc The same; `chunk_size' says how much is encrypted at once.
+-spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer(), list()) ->
+    {ok, non_neg_integer()} | {error, term()}.
+sendfile(Socket, Name, Offset, Bytes, Options) when is_list(Name); is_atom(Name); is_binary(Name) ->
+    case file:open(Name, [read, raw, binary]) of
+        {ok, File} ->
+            try
+                sendfile(Socket, File, Offset, Bytes, Options)
+            after
+                _ = file:close(File)
+            end;
+        {error, _} = Error ->
+            Error
+    end;
+sendfile(Socket, File, Offset, Bytes, Options) ->
+    Chunk =
+        case proplists:get_value(chunk_size, Options, ?CHUNK) of
+            0 -> ?CHUNK;
+            Size -> Size
+        end,
+    Left =
+        case Bytes of
+            0 -> infinity;
+            _ -> Bytes
+        end,
+    case file:position(File, {bof, Offset}) of
+        {ok, _} -> send_chunks(Socket, File, Left, Chunk, 0);
+        {error, _} = Error -> Error
+    end.
+
+send_chunks(_Socket, _File, 0, _Chunk, Sent) ->
+    {ok, Sent};
+send_chunks(Socket, File, Left, Chunk, Sent) ->
+    case file:read(File, min(Left, Chunk)) of
+        {ok, Data} ->
+            case ssl:send(Socket, Data) of
+                ok -> send_chunks(Socket, File, less(Left, byte_size(Data)), Chunk, Sent + byte_size(Data));
+                {error, _} = Error -> Error
+            end;
+        eof ->
+            {ok, Sent};
+        {error, _} = Error ->
+            Error
+    end.
+
+less(infinity, _) -> infinity;
+less(Left, Size) -> Left - Size.
+
+%% @doc Sets options.
+-spec setopts(socket(), list()) -> ok | {error, term()}.
+setopts(Socket, Options) -> ssl:setopts(Socket, Options).
+
+%% @doc Gets options.
+-spec getopts(socket(), list()) -> {ok, list()} | {error, term()}.
+getopts(Socket, Names) -> ssl:getopts(Socket, Names).
+
+%% @doc Statistics of the socket beneath.
+-spec getstat(socket()) -> {ok, list()} | {error, term()}.
+getstat(Socket) -> ssl:getstat(Socket).
+
+%% @doc Some statistics of the socket beneath.
+-spec getstat(socket(), [atom()]) -> {ok, list()} | {error, term()}.
+getstat(Socket, Names) -> ssl:getstat(Socket, Names).
+
+%% @doc Gives the socket to another process.
+-spec controlling_process(socket(), pid()) -> ok | {error, term()}.
+controlling_process(Socket, Pid) -> ssl:controlling_process(Socket, Pid).
+
+%% @doc The address of the peer, which ranch asks for before the handshake.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+peername({weir_pending, Socket, _}) -> inet:peername(Socket);
+peername(Socket) -> ssl:peername(Socket).
+
+%% @doc The own address.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
+sockname(Socket) -> ssl:sockname(Socket).
+
+%% @doc Shuts a direction down.
+-spec shutdown(socket(), read | write | read_write) -> ok | {error, term()}.
+shutdown(Socket, How) -> ssl:shutdown(Socket, How).
+
+%% @doc Closes.
+-spec close(socket() | weir_connection:pending()) -> ok.
+close({weir_pending, _, _} = Pending) ->
+    weir_transport:close(Pending);
+close(Socket) ->
+    _ = ssl:close(Socket),
+    ok.
+
+%% @doc Nothing is left to clean up of a listener.
+-spec cleanup(term()) -> ok.
+cleanup(_Options) -> ok.
+
+%% @doc An error as text.
+-spec format_error(term()) -> string().
+format_error(Reason) -> ssl:format_error(Reason).

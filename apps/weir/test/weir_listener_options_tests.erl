@@ -1,0 +1,48 @@
+-module(weir_listener_options_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+-export([start_link/3]).
+
+start_link(_, _, _) -> ignore.
+
+handler() -> fun(_, _) -> ok end.
+
+new(Options) -> weir_listener_options:new(Options, handler(), args).
+
+defaults_test() ->
+    {ok, Options} = new(#{}),
+    ?assertMatch(#{port := 0, ip := any, max_connections := infinity, handler := {function, _}, args := args}, Options).
+
+addresses_with_prefixes_test() ->
+    {ok, #{allow := Allow}} = new(#{allow => ["10.0.0.0/8", "::1", {127, 0, 0, 1}, {{1, 2, 3, 4}, 30}]}),
+    ?assertEqual(
+        [{{10, 0, 0, 0}, 8}, {{0, 0, 0, 0, 0, 0, 0, 1}, 128}, {{127, 0, 0, 1}, 32}, {{1, 2, 3, 4}, 30}], Allow
+    ).
+
+handlers_test() ->
+    ?assertMatch({ok, #{handler := {protocol, ?MODULE}}}, weir_listener_options:new(#{}, ?MODULE, x)),
+    ?assertMatch({error, {bad_option, handler, lists, _}}, weir_listener_options:new(#{}, lists, x)),
+    ?assertMatch({error, {bad_option, affinity, bound, _}}, weir_listener_options:new(#{affinity => bound}, ?MODULE, x)).
+
+wrong_options_are_named_test_() ->
+    [
+        ?_assertMatch({error, {bad_option, Name, Value, [_ | _]}}, new(#{Name => Value}))
+     || {Name, Value} <- [
+            {port, -1}, {port, 65536}, {ip, {1, 2, 3}}, {ip, "localhost"}, {fd, -1}, {tls, true}, {handshake_timeout, -1},
+            {proxy_protocol, yes}, {max_connections, -1}, {overload, drop}, {max_rate, 0}, {per_address, 0}, {allow, x},
+            {deny, x}, {placement, here}, {affinity, hard}, {shutdown, never}, {balance, on},
+            {balance, #{interval => 0, threshold => 1}}, {reactor, []}, {no_such_option, 1}
+        ]
+    ].
+
+wrong_elements_are_named_test() ->
+    ?assertMatch({error, {bad_option, allow, {{1, 2, 3, 4}, 33}, _}}, new(#{allow => [{{1, 2, 3, 4}, 33}]})),
+    ?assertMatch({error, {bad_option, deny, "10.0.0.0/x", _}}, new(#{deny => ["10.0.0.0/x"]})),
+    ?assertMatch({error, {bad_option, socket_opts, {ip, _}, _}}, new(#{socket_opts => [{ip, any}]})),
+    ?assertMatch(
+        {error, {bad_option, socket_opts, {active, once}, _}},
+        new(#{proxy_protocol => true, socket_opts => [{active, once}]})
+    ),
+    ?assertMatch({error, {bad_option, port, 80, _}}, new(#{fd => 3, port => 80})),
+    ?assertMatch({error, {bad_option, options, [], _}}, new([])).

@@ -1,0 +1,24 @@
+-module(weir_bench_machine_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+a_server_has_a_core_and_its_driver_another_test() ->
+    Cores = #{pinned => [2, 5], note => none},
+    ?assertEqual(
+        {["taskset", "-c", "2"], [["taskset", "-c", "5"]]}, weir_bench_machine:placement(apart, Cores)
+    ).
+
+together_there_is_a_driver_on_each_core_test() ->
+    Cores = #{pinned => [2, 5], note => none},
+    Drivers = [["taskset", "-c", "2"], ["taskset", "-c", "5"]],
+    ?assertEqual({["taskset", "-c", "2"], Drivers}, weir_bench_machine:placement({together, 1}, Cores)),
+    ?assertEqual({["taskset", "-c", "2,5"], Drivers}, weir_bench_machine:placement({together, 2}, Cores)).
+
+where_nothing_can_be_pinned_there_are_as_many_drivers_test() ->
+    Cores = #{pinned => [], note => <<"why">>},
+    ?assertEqual({[], [[]]}, weir_bench_machine:placement(apart, Cores)),
+    ?assertEqual({[], [[], []]}, weir_bench_machine:placement({together, 1}, Cores)).
+
+connections_are_as_many_as_wanted_or_fewer_test() ->
+    ?assertEqual(1, weir_bench_machine:connections(1)),
+    ?assert(weir_bench_machine:connections(100000) =< 100000).

@@ -1,0 +1,36 @@
+%% @doc Tells every player the state of the world, 512 bytes twice a second, as {@link game} does, by reactors: the sends
+%% of a tick are made together.
+%%
+%% Players answer and are not listened to.
+-module(game_reactor).
+-behaviour(weir_reactor).
+
+-export([start/1]).
+
+-export([init/2]).
+-export([handle_data/3]).
+-export([handle_tick/2]).
+-export([handle_close/3]).
+
+-define(TICK, 500).
+-define(STATE_BYTES, 512).
+
+%% @doc Starts the server. The options are for {@link reactors:start/2}.
+-spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, reactors:server()} | {error, term()}.
+start(Options) ->
+    World = binary:copy(<<"w">>, ?STATE_BYTES),
+    reactors:start(Options, #{module => ?MODULE, args => World, tick => ?TICK}).
+
+%% The state of a player is the world, which is one for all.
+-spec init(weir_tcp:socket(), binary()) -> weir_reactor:result(binary()).
+init(_Socket, World) -> {ok, World}.
+
+-spec handle_data(weir_tcp:socket(), binary(), binary()) -> weir_reactor:result(binary()).
+handle_data(_Socket, _Answer, World) -> {ok, World}.
+
+-spec handle_tick(weir_tcp:socket(), binary()) -> weir_reactor:result(binary()).
+handle_tick(_Socket, World) -> {send, World, World}.
+
+-spec handle_close(weir_tcp:socket(), term(), binary()) -> {ok, binary()}.
+handle_close(_Socket, _Reason, World) -> {ok, World}.

@@ -1,0 +1,23 @@
+%% @doc What the examples on Weir's listeners share: the options of the other examples, as a listener takes them.
+-module(listeners).
+
+-export([start/2]).
+
+%% @doc Starts a listener. `port' is the port to listen on, 0 (the default) takes a free one. Of `listen', the address
+%% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir. `placement'
+%% and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections too.
+-spec start(Options, weir_listener_options:handler()) -> {ok, acceptors:server()} | {error, term()} when
+    Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
+start(Options, Handler) ->
+    Listen = maps:get(listen, Options, []),
+    Sockets = [Option || Option <- Listen, not is_ours(Option)],
+    Address = maps:from_list([{ip, IP} || {ip, IP} <- Listen]),
+    Known = maps:with([port, placement, affinity], Options),
+    Name = {?MODULE, make_ref()},
+    case weir:start_listener(Name, maps:merge(Known, Address#{socket_opts => Sockets}), Handler, []) of
+        {ok, _Pid} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir:stop_listener(Name) end}};
+        {error, _} = Error -> Error
+    end.
+
+is_ours({Name, _}) -> lists:member(Name, [ip, ifaddr, tcp_module, inet_backend]);
+is_ours(_) -> false.

@@ -1,0 +1,69 @@
+%% @doc The proxy that Weir comes from: each client is let in by a few lines of Erlang, connected to a backend, and then
+%% left to a relay, for which no Erlang runs any more. So there is no process for a connection that is let in.
+-module(relay).
+
+-export([start/1]).
+
+-define(CONNECT_TIMEOUT, 5000).
+%% How long a client may take to say who it is.
+-define(AUTHENTICATE_TIMEOUT, 5000).
+%% The most bytes of that line.
+-define(LINE_MAX, 1024).
+%% A client that is away without a word is forgotten after this.
+-define(IDLE_TIMEOUT, 3600_000).
+%% One that has said its last word waits for the rest of the answer no longer than this.
+-define(HALF_CLOSE_TIMEOUT, 60_000).
+
+-type authenticate() :: fun((Line :: binary()) -> boolean()).
+
+%% @doc Starts the server. `to' is the backend; `connect' are options for connections to it that come before our own.
+%% `authenticate' is asked about the first line of a client, without its end, which is answered by `ok' or `denied' in a
+%% line of its own; without it everybody is let in and all bytes are the backend's. `relay' are options of {@link
+%% weir:relay/3}. The rest is for {@link acceptors:start/2}; sockets have to be Weir's on both sides.
+-spec start(#{
+    to := {inet:ip_address() | inet:hostname(), inet:port_number()},
+    authenticate => authenticate(),
+    relay => weir_relay:options(),
+    connect => [gen_tcp:connect_option()],
+    port => inet:port_number(),
+    listen => [gen_tcp:listen_option()],
+    _ => _
+}) -> {ok, acceptors:server()} | {error, term()}.
+start(#{to := {Host, Port}} = Options) ->
+    Connect = maps:get(connect, Options, []) ++ [binary, {active, false}, {nodelay, true}],
+    Ours = #{detached => true, idle_timeout => ?IDLE_TIMEOUT, half_close_timeout => ?HALF_CLOSE_TIMEOUT},
+    Relay = maps:merge(Ours, maps:get(relay, Options, #{})),
+    acceptors:start(Options, fun(Client) ->
+        case is_let_in(Client, Options) andalso gen_tcp:connect(Host, Port, Connect, ?CONNECT_TIMEOUT) of
+            {ok, Backend} -> relay(Client, Backend, Relay);
+            {error, _} -> gen_tcp:close(Client);
+            false -> gen_tcp:close(Client)
+        end
+    end).
+
+%% What the client has sent behind its line is in the socket, and the relay takes it along.
+is_let_in(Client, #{authenticate := Authenticate}) ->
+    ok = inet:setopts(Client, [{packet, line}, {packet_size, ?LINE_MAX}]),
+    case gen_tcp:recv(Client, 0, ?AUTHENTICATE_TIMEOUT) of
+        {ok, Line} ->
+            LetIn = Authenticate(string:chomp(Line)),
+            ok = inet:setopts(Client, [{packet, raw}]),
+            gen_tcp:send(Client, answer(LetIn)) =:= ok andalso LetIn;
+        {error, _} ->
+            false
+    end;
+is_let_in(_Client, _Options) ->
+    true.
+
+answer(true) -> <<"ok\n">>;
+answer(false) -> <<"denied\n">>.
+
+relay(Client, Backend, Options) ->
+    case weir:relay(Client, Backend, Options) of
+        {ok, _Relay} ->
+            ok;
+        {error, _} ->
+            %% One of them has left already.
+            gen_tcp:close(Client),
+            gen_tcp:close(Backend)
+    end.
