@@ -256,7 +256,10 @@ measure(#{duration := Duration} = Plan, About, #{repeat := Repeat} = Outputs) ->
             report(weir_load_document:new(About, Outcomes), Outputs);
         {error, Message} ->
             weir_load_live:show(clear, Live),
-            {failed, Message}
+            {failed, Message};
+        {unoffered, Message} ->
+            weir_load_live:show(clear, Live),
+            {unoffered, Message}
     end.
 
 report(Document, Outputs) ->

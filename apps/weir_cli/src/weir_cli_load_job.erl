@@ -5,18 +5,18 @@
 
 %% @doc So many runs of a plan, one after the other, and fewer if a signal ends one.
 -spec runs(pos_integer(), weir_load_run:plan(), fun((weir_load_run:news()) -> ok)) ->
-    {ok, [weir_load_run:outcome(), ...]} | {error, iodata()}.
+    {ok, [weir_load_run:outcome(), ...]} | {error, iodata()} | {unoffered, iodata()}.
 runs(Count, Plan, Show) ->
     case run(Plan, Show) of
         {ok, #{interrupted := false} = Outcome} when Count > 1 ->
             case runs(Count - 1, Plan, Show) of
                 {ok, Outcomes} -> {ok, [Outcome | Outcomes]};
-                {error, _} = Error -> Error
+                Failure -> Failure
             end;
         {ok, Outcome} ->
             {ok, [Outcome]};
-        {error, _} = Error ->
-            Error
+        Failure ->
+            Failure
     end.
 
 %% A run links to its drivers: it has a process of its own, which is the one that a signal goes to.

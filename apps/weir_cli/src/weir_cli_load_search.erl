@@ -24,7 +24,9 @@ run(#{duration := Duration} = Plan, About, #{start := Start, pattern := Pattern,
                 io:format(standard_error, "~12.1f/s  ~s: ~s (~w)~n", [float(Rate), Text, Outcome, Value]),
                 Outcome;
             {error, Message} ->
-                throw({failed, Message})
+                throw({failed, Message});
+            {unoffered, Message} ->
+                throw({unoffered, Message})
         end
     end,
     try weir_load_search:search(Try, Start) of
@@ -35,7 +37,8 @@ run(#{duration := Duration} = Plan, About, #{start := Start, pattern := Pattern,
                 {failed, _} = Failed -> Failed
             end
     catch
-        throw:{failed, _} = Failed -> Failed
+        throw:{failed, _} = Failed -> Failed;
+        throw:{unoffered, _} = Unoffered -> Unoffered
     end.
 
 document(#{scenario := Scenario, target := Target, started := Started}, Text, Result) ->

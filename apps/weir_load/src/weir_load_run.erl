@@ -60,6 +60,9 @@
     interrupted = false :: false | {true, At :: integer()}
 }).
 
+%% Descriptors that the emulator has for other things.
+-define(OTHER_DESCRIPTORS, 64).
+
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
 
@@ -68,13 +71,29 @@
 
 %% @doc Runs a load. The message `stop' ends it early, with what was measured until then; before the load has begun, it
 %% is an error. Links to its drivers: a process for this alone is best.
--spec run(plan(), fun((news()) -> ok)) -> {ok, outcome()} | {error, iodata()}.
-run(#{scenario := Scenario, options := Options} = Plan, Show) ->
-    case {Scenario:init(Options), observer(Plan)} of
-        {{ok, Config}, {ok, Observer}} -> open(Plan, Config, Observer, Show);
-        {{error, _} = Error, _} -> Error;
-        {_, {error, _} = Error} -> Error
+-spec run(plan(), fun((news()) -> ok)) -> {ok, outcome()} | {error, iodata()} | {unoffered, iodata()}.
+run(#{scenario := Scenario, options := Options, connections := Connections} = Plan, Show) ->
+    load_code(),
+    case {Scenario:init(Options), observer(Plan), descriptors()} of
+        {{error, _} = Error, _, _} ->
+            Error;
+        {_, {error, _} = Error, _} ->
+            Error;
+        {_, _, Most} when Connections + ?OTHER_DESCRIPTORS > Most ->
+            {unoffered, io_lib:format("~b connections need as many descriptors, and ulimit -n is ~b", [Connections, Most])};
+        {{ok, Config}, {ok, Observer}, _} ->
+            open(Plan, Config, Observer, Show)
     end.
+
+%% All of it now: when connections have taken all descriptors, no module can be loaded.
+load_code() ->
+    _ = application:load(weir_load),
+    {ok, Modules} = application:get_key(weir_load, modules),
+    ok = code:ensure_modules_loaded(Modules ++ [base64, calendar, io_lib_format, io_lib_pretty, queue, rand, string]).
+
+descriptors() ->
+    {max_fds, Most} = lists:keyfind(max_fds, 1, lists:flatten(erlang:system_info(check_io))),
+    Most.
 
 observer(#{observe := none}) -> {ok, none};
 observer(#{observe := Target}) -> weir_load_observer:new(Target).
