@@ -124,15 +124,20 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         duration => Duration,
                         warmup => Warmup,
                         timeout => Timeout,
-                        drivers => maps:get(drivers, Values, erlang:system_info(schedulers_online)),
+                        drivers => maps:get(drivers, Values, drivers(Values)),
+                        nodes => [node()],
                         observe => maps:get(observe, Values, none)
                     },
                     About = about(Name, Target, Plan, Values, MaxLag),
-                    {ok, Plan, About, maps:with([json, html, search, repeat], Values)};
+                    {ok, Plan, About, maps:with([json, html, search, repeat, nodes, 'local-nodes'], Values)};
                 {error, Reason} ->
                     {error, ["the host ", Host, " is not known: ", inet:format_error(Reason)]}
             end
     end.
+
+%% Nodes of this machine share its cores.
+drivers(#{'local-nodes' := Count}) -> max(1, erlang:system_info(schedulers_online) div Count);
+drivers(_Values) -> erlang:system_info(schedulers_online).
 
 about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
     {Loop, Rate, Pattern, Seed, Concurrency} =
@@ -160,6 +165,8 @@ about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
 
 rate_text(#{rate := {Text, _}}) -> list_to_binary(Text).
 
+load(_Name, _Arrivals, #{nodes := _, 'local-nodes' := _}) ->
+    {error, "--nodes and --local-nodes exclude each other"};
 load(Name, none, Values) ->
     case [Option || Option <- [rate, concurrency, search, depth], is_map_key(Option, Values)] of
         [Option | _] -> {error, ["--", atom_to_list(Option), " is not for ", Name, ", where nothing is asked for"]};
@@ -235,13 +242,21 @@ address(Host) ->
 
 %% Running
 
-offer(#{sockets := weir} = Plan, About, Outputs) ->
-    case application:ensure_all_started(weir) of
-        {ok, _} -> measure(Plan, About, Outputs);
-        {error, Reason} -> {failed, io_lib:format("cannot start weir: ~0tp", [Reason])}
-    end;
 offer(Plan, About, Outputs) ->
-    measure(Plan, About, Outputs).
+    case nodes_of(Outputs) of
+        {ok, Nodes} -> measure(Plan#{nodes => Nodes}, About#{nodes => Nodes}, Outputs);
+        {error, Message} -> {failed, Message}
+    end.
+
+nodes_of(#{nodes := Nodes}) ->
+    case weir_load_nodes:join(Nodes) of
+        ok -> {ok, Nodes};
+        {error, _} = Error -> Error
+    end;
+nodes_of(#{'local-nodes' := Count}) ->
+    weir_load_nodes:start_local(Count);
+nodes_of(#{}) ->
+    {ok, [node()]}.
 
 measure(#{load := {open, [{constant, Start, _}], Pattern}} = Plan, About, #{search := {Text, Promise}} = Outputs) ->
     Search = (maps:with([json], Outputs))#{start => Start, pattern => Pattern, text => Text},
@@ -337,8 +352,19 @@ options() ->
             help => "those of the generator: Weir's or OTP's (weir)"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
+        #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",
+            help => "Erlang nodes that the load comes from, with Weir in their code path (this one)"},
+        #{name => 'local-nodes', type => {integer, 1, 64}, value => "N",
+            help => "start N nodes on this machine, and take those"},
         #{name => help, type => flag, help => "this text"}
     ].
+
+node_names(Text) ->
+    Names = string:lexemes(Text, ","),
+    case Names =/= [] andalso lists:all(fun(Name) -> re:run(Name, "^[^@ ]+@[^@ ]+$") =/= nomatch end, Names) of
+        true -> {ok, [list_to_atom(Name) || Name <- Names]};
+        false -> {error, "names of nodes are needed, such as a@host1,b@host2"}
+    end.
 
 rate(Text) ->
     case weir_load_units:rate(Text) of

@@ -19,7 +19,8 @@
     a_signal_ends_with_the_report/1,
     runs_are_compared/1,
     a_rate_is_searched/1,
-    a_scenario_of_ones_own/1
+    a_scenario_of_ones_own/1,
+    load_comes_from_several_nodes/1
 ]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2]).
@@ -42,7 +43,8 @@ all() ->
         a_signal_ends_with_the_report,
         runs_are_compared,
         a_rate_is_searched,
-        a_scenario_of_ones_own
+        a_scenario_of_ones_own,
+        load_comes_from_several_nodes
     ].
 
 init_per_suite(Config) ->
@@ -89,6 +91,8 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"echo 127.0.0.1:1 --path /", "--path"},
             {"fast_connect 127.0.0.1:1 --connections 5", "--connections"},
             {"game 127.0.0.1:1 --rate 5", "--rate"},
+            {"echo 127.0.0.1:1 --nodes here", "--nodes here"},
+            {"echo 127.0.0.1:1 --nodes a@b --local-nodes 2", "--local-nodes"},
             {"http https://127.0.0.1/", "https"},
             {"compare one.json", "two files"},
             {"compare no.json no.json", "no.json"}
@@ -199,6 +203,18 @@ a_scenario_of_ones_own(Config) ->
     served(Config, "echo", fun(Target, _Pid) ->
         {0, _} = load(Config, ["weir_load_echo", Target, "--size", "5", "--rate", "100", "--duration", "500ms",
             "--assert", "answered=50"])
+    end).
+
+load_comes_from_several_nodes(Config) ->
+    served(Config, "echo", fun(Target, _Pid) ->
+        File = file(Config, "nodes.json"),
+        {0, _} = load(Config, ["echo", Target, "--local-nodes", "2", "--rate", "200", "--connections", "10", "--duration", "1s",
+            "--assert", "answered=200", "--assert", "connected=10", "--json", File]),
+        {ok, Text} = file:read_file(File),
+        {ok, #{<<"nodes">> := [A, B]}} = weir_load_json:decode(Text),
+        ?assertNotEqual(A, B),
+        {1, Lines} = load(Config, ["echo", Target, "--nodes", "nobody@localhost"]),
+        ?assert(mentions("nobody@localhost", Lines))
     end).
 
 %% Serves an example while a function loads it.

@@ -19,6 +19,7 @@
     connections := non_neg_integer(),
     depth := pos_integer(),
     sockets := weir | inet,
+    nodes := [node(), ...],
     duration_ns := pos_integer(),
     warmup_ns := non_neg_integer(),
     timeout_ns := pos_integer(),
@@ -50,7 +51,7 @@ new(About, Outcomes) ->
 
 described(About) ->
     Kept = maps:with(
-        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, started], About
+        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, nodes, started], About
     ),
     #{duration_ns := Duration, warmup_ns := Warmup, timeout_ns := Timeout, max_lag_ns := MaxLag} = About,
     Kept#{

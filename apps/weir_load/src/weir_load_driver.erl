@@ -6,7 +6,8 @@
 -module(weir_load_driver).
 -behaviour(weir_load_engine).
 
--export([start_link/1]).
+-export([start_link/2]).
+-export([init/1]).
 
 -record(driver, {
     share :: weir_load_engine:share(),
@@ -62,10 +63,13 @@
 %% Connections from one address to one port of the server: fewer than a kernel has ports.
 -define(PER_ADDRESS, 20_000).
 
--spec start_link(weir_load_engine:share()) -> {ok, pid()}.
-start_link(Share) ->
-    {ok, spawn_link(fun() -> init(Share) end)}.
+%% @doc Starts a driver on a node.
+-spec start_link(node(), weir_load_engine:share()) -> {ok, pid()}.
+start_link(Node, Share) ->
+    {ok, spawn_link(Node, ?MODULE, init, [Share])}.
 
+%% @private
+-spec init(weir_load_engine:share()) -> ok.
 init(#{profile := Profile, number := Number, drivers := Drivers, total := Total} = Share) ->
     %% What waits in the mailbox is looked at by each collection of garbage, unless it is off the heap.
     _ = process_flag(message_queue_data, off_heap),

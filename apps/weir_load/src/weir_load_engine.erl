@@ -43,8 +43,8 @@
     | {sample, pid(), integer(), weir_load_sample:packed()}
     | {finished, pid(), LastAnswer :: none | integer()}.
 
-%% Starts a driver that is linked to its run.
--callback start_link(share()) -> {ok, pid()}.
+%% Starts a driver on a node, linked to its run, which is the caller.
+-callback start_link(node(), share()) -> {ok, pid()}.
 
 %% @doc Tells a driver when to do what.
 -spec go(pid(), timetable()) -> ok.

@@ -20,7 +20,10 @@
     duration := pos_integer(),
     warmup := non_neg_integer(),
     timeout := pos_integer(),
+    %% On each node.
     drivers := pos_integer(),
+    %% Where the load comes from.
+    nodes := [node(), ...],
     observe := none | weir_load_observer:target()
 }.
 
@@ -46,6 +49,8 @@
     show :: fun((news()) -> ok),
     %% Drivers at work, with the second of their last sample.
     drivers :: #{pid() => integer()},
+    %% By how much the clocks of nodes are ahead of ours.
+    offsets :: #{node() => integer()},
     schedule :: none | weir_load_schedule:schedule(),
     start :: integer(),
     from :: integer(),
@@ -67,33 +72,31 @@
 -define(MILLISECOND, 1_000_000).
 
 %% From the opening of the last connection to the first arrival, for every driver to have heard of it.
--define(HEAD_START, 50 * ?MILLISECOND).
+-define(HEAD_START, 100 * ?MILLISECOND).
 
 %% @doc Runs a load. The message `stop' ends it early, with what was measured until then; before the load has begun, it
 %% is an error. Links to its drivers: a process for this alone is best.
 -spec run(plan(), fun((news()) -> ok)) -> {ok, outcome()} | {error, iodata()} | {unoffered, iodata()}.
-run(#{scenario := Scenario, options := Options, connections := Connections} = Plan, Show) ->
-    load_code(),
-    case {Scenario:init(Options), observer(Plan), descriptors()} of
-        {{error, _} = Error, _, _} ->
-            Error;
-        {_, {error, _} = Error, _} ->
-            Error;
-        {_, _, Most} when Connections + ?OTHER_DESCRIPTORS > Most ->
-            {unoffered, io_lib:format("~b connections need as many descriptors, and ulimit -n is ~b", [Connections, Most])};
-        {{ok, Config}, {ok, Observer}, _} ->
-            open(Plan, Config, Observer, Show)
+run(#{scenario := Scenario, options := Options} = Plan, Show) ->
+    case {Scenario:init(Options), observer(Plan), ready(Plan)} of
+        {{error, _} = Error, _, _} -> Error;
+        {_, {error, _} = Error, _} -> Error;
+        {{ok, Config}, {ok, Observer}, ok} -> open(Plan, Config, Observer, Show);
+        {_, _, NotReady} -> NotReady
     end.
 
-%% All of it now: when connections have taken all descriptors, no module can be loaded.
-load_code() ->
-    _ = application:load(weir_load),
-    {ok, Modules} = application:get_key(weir_load, modules),
-    ok = code:ensure_modules_loaded(Modules ++ [base64, calendar, io_lib_format, io_lib_pretty, queue, rand, string]).
-
-descriptors() ->
-    {max_fds, Most} = lists:keyfind(max_fds, 1, lists:flatten(erlang:system_info(check_io))),
-    Most.
+%% Whether each node can hold its share of the connections.
+ready(#{nodes := Nodes, sockets := Sockets, connections := Connections}) ->
+    Share = Connections div length(Nodes) + ?OTHER_DESCRIPTORS,
+    Answers = [weir_load_nodes:ready(Node, Sockets) || Node <- Nodes],
+    case {[Error || {error, _} = Error <- Answers], [Most || {ok, #{descriptors := Most}} <- Answers, Most < Share]} of
+        {[Error | _], _} ->
+            Error;
+        {[], [Most | _]} ->
+            {unoffered, io_lib:format("~b connections need as many descriptors, and ulimit -n is ~b", [Share - ?OTHER_DESCRIPTORS, Most])};
+        {[], []} ->
+            ok
+    end.
 
 observer(#{observe := none}) -> {ok, none};
 observer(#{observe := Target}) -> weir_load_observer:new(Target).
@@ -138,7 +141,8 @@ cannot_connect(#{address := Address, port := Port}, Reason) ->
         end,
     {error, ["cannot connect to ", inet:ntoa(Address), " port ", integer_to_list(Port), ": ", Text]}.
 
-start_drivers(#{drivers := Wanted, connections := Connections, scenario := Scenario} = Plan, Config) ->
+start_drivers(#{drivers := EachNode, nodes := Nodes, connections := Connections, scenario := Scenario} = Plan, Config) ->
+    Wanted = EachNode * length(Nodes),
     #{arrivals := Arrivals, held := Held} = weir_load_scenario:describe(Scenario),
     {Loop, Total} =
         case Plan of
@@ -170,6 +174,7 @@ start_drivers(#{drivers := Wanted, connections := Connections, scenario := Scena
     [
         begin
             {ok, Driver} = weir_load_driver:start_link(
+                lists:nth(1 + Number rem length(Nodes), Nodes),
                 (maps:with([address, port, sockets], Plan))#{
                     run => self(),
                     number => Number,
@@ -195,17 +200,25 @@ opened([Driver | Drivers], Sum, Before) ->
     end.
 
 load(#{warmup := Warmup, duration := Duration} = Plan, Drivers, Observer, Show) ->
+    Offsets = maps:from_list([{Node, weir_load_nodes:offset(Node)} || Node <- maps:get(nodes, Plan)]),
     Start = erlang:monotonic_time(nanosecond) + ?HEAD_START,
     From = Start + Warmup,
     To = From + Duration,
     Schedule = schedule(Plan),
-    Timetable = #{start => Start, window => {From, To}, schedule => Schedule},
-    lists:foreach(fun(Driver) -> weir_load_engine:go(Driver, Timetable) end, Drivers),
+    lists:foreach(
+        fun(Driver) ->
+            Offset = maps:get(node(Driver), Offsets),
+            Window = {From + Offset, To + Offset},
+            weir_load_engine:go(Driver, #{start => Start + Offset, window => Window, schedule => Schedule})
+        end,
+        Drivers
+    ),
     _ = Warmup > 0 andalso Show(warming_up),
     Run = #run{
         plan = Plan,
         show = Show,
         drivers = maps:from_list([{Driver, -1 bsl 60} || Driver <- Drivers]),
+        offsets = Offsets,
         schedule = Schedule,
         start = Start,
         from = From,
@@ -234,7 +247,7 @@ measure(#run{drivers = Drivers, open = Open, last_answer = LastAnswer} = Run) ->
             Left = tell(Run#run{drivers = maps:remove(Driver, Drivers)}),
             case Last of
                 none -> measure(Left);
-                _ -> measure(Left#run{last_answer = max(Last, LastAnswer)})
+                _ -> measure(Left#run{last_answer = max(Last - maps:get(node(Driver), Run#run.offsets), LastAnswer)})
             end;
         {observe, Second} ->
             measure(observe(Second, Run));

@@ -280,7 +280,7 @@ document(Outcomes) ->
     weir_load_document:new(
         #{
             scenario => <<"echo">>, target => <<"test">>, loop => open, rate => null, arrivals => null, seed => null,
-            concurrency => null, connections => 10, depth => 1, sockets => weir, duration_ns => ?SECOND, warmup_ns => 0,
+            concurrency => null, connections => 10, depth => 1, sockets => weir, nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0,
             timeout_ns => ?SECOND, max_lag_ns => 100 * ?MS, started => <<>>, promises => []
         },
         Outcomes
@@ -301,6 +301,7 @@ plan(Config, #{port := Port}, Plan) ->
             warmup => 0,
             timeout => 10 * ?SECOND,
             drivers => 2,
+            nodes => [node()],
             observe => none
         },
         Plan

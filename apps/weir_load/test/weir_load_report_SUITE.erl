@@ -115,7 +115,7 @@ page(Changes) ->
     About = #{
         scenario => <<"echo">>, target => maps:get(target, Changes, <<"127.0.0.1:7000">>), loop => open,
         rate => <<"1000">>, arrivals => even, seed => null, concurrency => null, connections => 50, depth => 1,
-        sockets => weir, duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
+        sockets => weir, nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
         max_lag_ns => 10_000_000, started => <<"2026-01-01T00:00:00Z">>, promises => []
     },
     weir_load_report:page(weir_load_document:new(About, [Outcome])).
