@@ -75,7 +75,7 @@ output(Port, Output) ->
 
 %% Pixels that are not grey are those of a series.
 looking() ->
-    "<script>addEventListener('load', () => requestAnimationFrame(() => {"
+    "<script>addEventListener('load', () => setTimeout(() => {"
     "  const seen = [...document.querySelectorAll('figure')].map((figure) => {"
     "    const canvas = figure.querySelector('canvas');"
     "    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
@@ -89,7 +89,7 @@ looking() ->
     "  const pre = document.body.appendChild(document.createElement('pre'));"
     "  pre.id = 'seen';"
     "  pre.textContent = JSON.stringify(seen);"
-    "}));</script>".
+    "}, 100));</script>".
 
 %% Three seconds of made-up times.
 page(Changes) ->
