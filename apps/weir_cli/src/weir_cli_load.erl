@@ -1,7 +1,7 @@
 %% @doc `weir load': offers load to a server and reports what came of it; compares two such reports.
 %%
-%% Exit codes: 0 if all promises were kept, 1 if one was broken or the load was not possible, 2 for a wrong argument, 3 if
-%% the generator itself could not offer the load, which makes promises void.
+%% Exit codes: 0 if all promises were kept, 1 if one was broken or the load was not possible, 2 for a wrong argument, 3
+%% if the generator itself could not offer the load, which makes promises void.
 -module(weir_cli_load).
 
 -export([run/1]).
@@ -20,7 +20,7 @@ run([Name | Arguments]) ->
             Taken = [Option || #{name := Option} <- Own, #{name := General} <- options(), Option =:= General],
             case Taken of
                 [] -> run(Name, Scenario, Description, Arguments);
-                [Option | _] -> {failed, [Name, " has an option --", atom_to_list(Option), ", which weir load has for all"]}
+                [Option | _] -> {failed, [Name, " has an option --", atom_to_list(Option), ", which all have"]}
             end;
         {error, Message} -> {usage, Message}
     end.
@@ -110,7 +110,8 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
             case address(Host) of
                 {ok, Address} ->
                     #{duration := Duration, warmup := Warmup, timeout := Timeout, 'max-lag' := MaxLag} = Values,
-                    Given = (maps:merge(maps:from_list([{path, Path} || Path <- Paths]), Values))#{host => Host, port => Port},
+                    OfUrl = maps:from_list([{path, Path} || Path <- Paths]),
+                    Given = (maps:merge(OfUrl, Values))#{host => Host, port => Port},
                     Plan = #{
                         scenario => Scenario,
                         options => Given,
@@ -301,7 +302,8 @@ verdict(#{promises := Promises, total := Total}) ->
     case {[Promise || #{promise := Promise, kept := false} <- Promises], Total} of
         {[_ | _] = Broken, _} -> {failed, ["promise broken: ", lists:join(", ", Broken)]};
         {[], #{connected := 0}} -> {failed, "no connection could be opened"};
-        {[], #{offered := Offered, answered := 0}} when is_integer(Offered), Offered > 0 -> {failed, "nothing was answered"};
+        {[], #{offered := Offered, answered := 0}} when is_integer(Offered), Offered > 0 ->
+            {failed, "nothing was answered"};
         {[], _} -> ok
     end.
 
@@ -309,7 +311,8 @@ verdict(#{promises := Promises, total := Total}) ->
 
 %% Where nothing is asked for, there is no rate of it.
 options(#{arrivals := none}) ->
-    [Option || #{name := Name} = Option <- options(), not lists:member(Name, [rate, concurrency, arrivals, seed, depth, search])];
+    OfRequests = [rate, concurrency, arrivals, seed, depth, search],
+    [Option || #{name := Name} = Option <- options(), not lists:member(Name, OfRequests)];
 options(_Description) ->
     options().
 

@@ -4,8 +4,15 @@
 -export([run/4]).
 
 %% @doc Searches from a rate on. The plan's own rate does not count. `json' names a file for what was found.
--spec run(weir_load_run:plan(), weir_load_document:about(), #{start := number(), pattern := weir_load_schedule:pattern(),
-    text := string(), json => file:filename()}, weir_load_promise:promise()) -> weir_cli:outcome().
+-spec run(weir_load_run:plan(), weir_load_document:about(), Search, weir_load_promise:promise()) ->
+    weir_cli:outcome()
+when
+    Search :: #{
+        start := number(),
+        pattern := weir_load_schedule:pattern(),
+        text := string(),
+        json => file:filename()
+    }.
 run(#{duration := Duration} = Plan, About, #{start := Start, pattern := Pattern, text := Text} = Search, Promise) ->
     Try = fun(Rate) ->
         Load = {open, [{constant, Rate, Duration}], Pattern},

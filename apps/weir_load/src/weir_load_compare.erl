@@ -1,12 +1,12 @@
 %% @doc Whether of two documents one is better, with regard to the noise.
 %%
 %% Each figure has several values on each side: one for each run where the documents have three runs or more, and
-%% otherwise one for each second, without the first and without those after the window. The means of their logarithms are
-%% compared by Welch's t-test, which does not ask for the same spread on both sides: the confidence interval of the
-%% difference is that of a ratio, B to A. Only an interval that leaves out 1 says that there is a difference. Logarithms,
-%% because latencies are skewed to the right and spread by factors. The intervals are wide enough that with 95 % confidence
-%% all of them hold together (Bonferroni): of a server and itself, one comparison in twenty is wrong, however many figures
-%% it has.
+%% otherwise one for each second, without the first and without those after the window. The means of their logarithms
+%% are compared by Welch's t-test, which does not ask for the same spread on both sides: the confidence interval of the
+%% difference is that of a ratio, B to A. Only an interval that leaves out 1 says that there is a difference.
+%% Logarithms, because latencies are skewed to the right and spread by factors. The intervals are wide enough that with
+%% 95 % confidence all of them hold together (Bonferroni): of a server and itself, one comparison in twenty is wrong,
+%% however many figures it has.
 %%
 %% Seconds of one run follow from each other: what disturbs one disturbs the next. So they make intervals that are too
 %% narrow when a machine has good and bad minutes, and the text says so. Runs are better, taken in turns.
@@ -18,7 +18,8 @@
 
 -export_type([comparison/0]).
 
-%% `ratio' is B to A, between `low' and `high', with 95 % confidence for all rows together. It is `null' where there is too little, or a 0.
+%% `ratio' is B to A, between `low' and `high', with 95 % confidence for all rows together. It is `null' where there is
+%% too little, or a 0.
 -type row() :: #{
     figure := binary(),
     a := number(),
@@ -34,15 +35,12 @@
 
 -type comparison() :: #{values := runs | seconds, rows := [row()], notes := [binary()]}.
 
-%% More runs on each side than these, or seconds are taken.
--define(RUNS, 3).
-
 %% @doc Compares two documents, as read from their JSON.
 -spec compare(weir_load_json:value(), weir_load_json:value()) -> {ok, comparison()} | {error, iodata()}.
 compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"total">> := _} = B) ->
     Kind =
         case {A, B} of
-            {#{<<"runs">> := RunsA}, #{<<"runs">> := RunsB}} when length(RunsA) >= ?RUNS, length(RunsB) >= ?RUNS -> runs;
+            {#{<<"runs">> := [_, _, _ | _]}, #{<<"runs">> := [_, _, _ | _]}} -> runs;
             _ -> seconds
         end,
     Measured = [

@@ -1,13 +1,13 @@
 %% @doc One connection of a load: what is due on it, what is on its way, and what its scenario makes of the bytes.
 %%
-%% A value. Engines hand in what happens, with the time, and carry out the effects that come back. All rules of measuring
-%% are here, so that every engine measures the same:
+%% A value. Engines hand in what happens, with the time, and carry out the effects that come back. All rules of
+%% measuring are here, so that every engine measures the same:
 %%
-%% A request that is due waits its turn on its connection, and its response time counts that wait: a server that stalls is
-%% not spared the requests that would have come meanwhile. What was due before the window of measurement is not counted,
-%% but for its errors: a server that loses connections in the warm-up has lost them. A request without an answer in time,
-%% counted from when it was due, is a `timeout'; if it was sent, its connection ends, since its answer would be taken for
-%% another's.
+%% A request that is due waits its turn on its connection, and its response time counts that wait: a server that stalls
+%% is not spared the requests that would have come meanwhile. What was due before the window of measurement is not
+%% counted, but for its errors: a server that loses connections in the warm-up has lost them. A request without an
+%% answer in time, counted from when it was due, is a `timeout'; if it was sent, its connection ends, since its answer
+%% would be taken for another's.
 -module(weir_load_connection).
 
 -export([new/1]).
@@ -38,7 +38,8 @@
     window := {From :: integer(), To :: integer()} | undefined
 }.
 
-%% `close' ends the connection as the scenario wants it, `abort' after an error. The connection counts as closed already.
+%% `close' ends the connection as the scenario wants it, `abort' after an error. The connection counts as closed
+%% already.
 -type effect() :: {send, iodata()} | close | abort.
 
 -type step() :: {[effect()], connection(), weir_load_sample:sample()}.

@@ -111,7 +111,8 @@ add(Counts) ->
     end.
 
 seconds(Outcomes) ->
-    [Second#{run => Run} || {Run, #{seconds := Seconds}} <- lists:zip(lists:seq(1, length(Outcomes)), Outcomes), Second <- Seconds].
+    Numbered = lists:zip(lists:seq(1, length(Outcomes)), Outcomes),
+    [Second#{run => Run} || {Run, #{seconds := Seconds}} <- Numbered, Second <- Seconds].
 
 %% @doc Why a run says little about the server: the generator itself was late, left requests out, or ran out of
 %% something.
@@ -183,8 +184,9 @@ text(#{total := Total, promises := Promises, invalid := Invalid} = Document) ->
     ].
 
 measures(Total) ->
+    Figures = [min, mean, p50, p90, p99, p999, max],
     Rows = [
-        [Name | [weir_load_units:show_time(maps:get(Figure, Latency)) || Figure <- [min, mean, p50, p90, p99, p999, max]]]
+        [Name | [weir_load_units:show_time(maps:get(Figure, Latency)) || Figure <- Figures]]
      || {Name, Key} <- [
             {"response", response_us}, {"service", service_us}, {"connect", connect_us}, {"first byte", first_byte_us},
             {"push", push_us}, {"own lag", lag_us}

@@ -344,7 +344,9 @@ fill(Number, #driver{share = #{loop := closed}, phase = running, profile = Profi
         {#{arrivals := request, window := {_, To}}, #{Number := {Socket, Connection}}} when Now < To ->
             case weir_load_connection:room(Connection, Profile) of
                 0 -> Driver;
-                _ -> fill(Number, step(Number, Socket, weir_load_connection:ask(Now, Connection, Profile, Sample), Driver))
+                _ ->
+                    Step = weir_load_connection:ask(Now, Connection, Profile, Sample),
+                    fill(Number, step(Number, Socket, Step, Driver))
             end;
         _ ->
             Driver

@@ -9,7 +9,12 @@
 -export([response/2]).
 -export([done/1]).
 
--record(echo, {number :: pos_integer(), filler :: binary(), received = 0 :: non_neg_integer(), part = <<>> :: binary()}).
+-record(echo, {
+    number :: pos_integer(),
+    filler :: binary(),
+    received = 0 :: non_neg_integer(),
+    part = <<>> :: binary()
+}).
 
 -spec describe() -> weir_load_scenario:description().
 describe() ->

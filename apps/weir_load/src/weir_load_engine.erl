@@ -1,5 +1,5 @@
-%% @doc What drives connections: the boundary between a run, which knows what to offer and sums up, and the processes that
-%% have sockets.
+%% @doc What drives connections: the boundary between a run, which knows what to offer and sums up, and the processes
+%% that have sockets.
 %%
 %% A run starts several drivers, each with its share, and links to them. A driver tells its run, in this order:
 %%

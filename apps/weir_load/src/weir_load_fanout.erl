@@ -40,7 +40,9 @@ request(_Sequence, Listener) -> {ok, <<>>, Listener}.
 response(Data, #listener{part = Part, clock = Clock} = Listener) ->
     messages(<<Part/binary, Data/binary>>, now(Clock), Listener, []).
 
-messages(<<SentAt:64, _/binary>> = Bytes, Now, #listener{size = Size} = Listener, Events) when byte_size(Bytes) >= Size ->
+messages(<<SentAt:64, _/binary>> = Bytes, Now, #listener{size = Size} = Listener, Events) when
+    byte_size(Bytes) >= Size
+->
     %% A time to come, or none: the sizes differ, or the server is another one.
     case SentAt > 0 andalso SentAt =< Now of
         true ->

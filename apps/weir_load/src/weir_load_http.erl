@@ -32,7 +32,8 @@ describe() ->
         help => "The target is HOST:PORT or a URL, http://HOST:PORT/PATH.\n",
         held => false,
         options => [
-            #{name => path, type => {text, fun path/1}, value => "PATH", help => "what to ask for (that of the URL, or /)"},
+            #{name => path, type => {text, fun path/1}, value => "PATH",
+                help => "what to ask for (that of the URL, or /)"},
             #{name => method, type => {text, fun method/1}, value => "M", default => "GET", help => "method (GET)"},
             #{name => header, type => {texts, fun header/1}, value => "'N: V'", default => [],
                 help => "a header line; may be given several times"},
@@ -108,7 +109,8 @@ read(Bytes, #http{state = {headers, Status, Body, Closes}} = Http, Events) ->
 read(Bytes, #http{state = {body, Outcome, Closes, Left}} = Http, Events) ->
     case skip(Bytes, Left) of
         {done, Rest} -> complete(Rest, Outcome, Closes, Http, Events);
-        {more, Still, Part} -> {ok, lists:reverse(Events), Http#http{state = {body, Outcome, Closes, Still}, part = Part}};
+        {more, Still, Part} ->
+            {ok, lists:reverse(Events), Http#http{state = {body, Outcome, Closes, Still}, part = Part}};
         {error, _} = Error -> Error
     end.
 

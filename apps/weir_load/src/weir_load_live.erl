@@ -50,7 +50,8 @@ row(#{second := Number, offered := Offered, answered := Answered, pushed := Push
             #{push_us := Latency} -> latency(Latency);
             #{} -> lists:duplicate(7, "-")
         end,
-    [integer_to_list(Number), offered(Offered), integer_to_list(Answered + Pushed)] ++ Figures ++ [integer_to_list(Errors)].
+    Came = integer_to_list(Answered + Pushed),
+    [integer_to_list(Number), offered(Offered), Came] ++ Figures ++ [integer_to_list(Errors)].
 
 offered(null) -> "-";
 offered(Offered) -> integer_to_list(Offered).

@@ -59,7 +59,8 @@ join(Nodes) ->
         ok ->
             case [Node || Node <- Nodes, net_kernel:connect_node(Node) =/= true] of
                 [] -> ok;
-                [Node | _] -> {error, ["cannot reach the node ", atom_to_list(Node), ": is it up, and has it our cookie?"]}
+                [Node | _] ->
+                    {error, ["cannot reach the node ", atom_to_list(Node), ": is it up, and has it our cookie?"]}
             end;
         {error, _} = Error ->
             Error

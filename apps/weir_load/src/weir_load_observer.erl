@@ -44,8 +44,8 @@ read(Pid) ->
     Directory = "/proc/" ++ integer_to_list(Pid),
     case {file:read_file(Directory ++ "/stat"), file:read_file(Directory ++ "/status")} of
         {{ok, Stat}, {ok, Status}} ->
-            %% The name may hold spaces and parentheses: fields are counted from behind the last of them. User and system
-            %% time are the 14th and 15th, and the state behind the name is the third.
+            %% The name may hold spaces and parentheses: fields are counted from behind the last of them. User and
+            %% system time are the 14th and 15th, and the state behind the name is the third.
             Fields = string:lexemes(lists:last(string:split(Stat, ")", all)), " "),
             Cpu = binary_to_integer(lists:nth(12, Fields)) + binary_to_integer(lists:nth(13, Fields)),
             Rss =

@@ -1,8 +1,9 @@
 %% @doc Promises such as `p99<10ms' or `errors=0', and whether a run has kept them.
 %%
-%% What is promised: a percentile (`p50', `p75', `p90', `p95', `p99', `p999', `p9999', `p99999'), `min', `max', `mean' or
-%% `stdev' of the response time; of another measure with its name before it, as in `service.p99' or `connect.max';
-%% `errors', or those of a kind, as in `errors.timeout'; `achieved_rate', `pushed_rate', `answered', `pushed' or `connected'.
+%% What is promised: a percentile (`p50', `p75', `p90', `p95', `p99', `p999', `p9999', `p99999'), `min', `max', `mean'
+%% or `stdev' of the response time; of another measure with its name before it, as in `service.p99' or `connect.max';
+%% `errors', or those of a kind, as in `errors.timeout'; `achieved_rate', `pushed_rate', `answered', `pushed' or
+%% `connected'.
 -module(weir_load_promise).
 
 -export([parse/1]).
@@ -11,7 +12,12 @@
 
 -export_type([promise/0, verdict/0]).
 
--record(promise, {text :: string(), subject :: [atom()] | {errors, binary()}, relation :: relation(), bound :: number()}).
+-record(promise, {
+    text :: string(),
+    subject :: [atom()] | {errors, binary()},
+    relation :: relation(),
+    bound :: number()
+}).
 -opaque promise() :: #promise{}.
 
 -type relation() :: '<' | '=<' | '>' | '>=' | '=:='.

@@ -93,7 +93,8 @@ ready(#{nodes := Nodes, sockets := Sockets, connections := Connections}) ->
         {[Error | _], _} ->
             Error;
         {[], [Most | _]} ->
-            {unoffered, io_lib:format("~b connections need as many descriptors, and ulimit -n is ~b", [Share - ?OTHER_DESCRIPTORS, Most])};
+            Format = "~b connections need as many descriptors, and ulimit -n is ~b",
+            {unoffered, io_lib:format(Format, [Share - ?OTHER_DESCRIPTORS, Most])};
         {[], []} ->
             ok
     end.
@@ -141,7 +142,8 @@ cannot_connect(#{address := Address, port := Port}, Reason) ->
         end,
     {error, ["cannot connect to ", inet:ntoa(Address), " port ", integer_to_list(Port), ": ", Text]}.
 
-start_drivers(#{drivers := EachNode, nodes := Nodes, connections := Connections, scenario := Scenario} = Plan, Config) ->
+start_drivers(Plan, Config) ->
+    #{drivers := EachNode, nodes := Nodes, connections := Connections, scenario := Scenario} = Plan,
     Wanted = EachNode * length(Nodes),
     #{arrivals := Arrivals, held := Held} = weir_load_scenario:describe(Scenario),
     {Loop, Total} =

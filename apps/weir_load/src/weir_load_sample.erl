@@ -2,9 +2,9 @@
 %%
 %% Times are nanoseconds. `response' counts from when a request was due, `service' from when work on it began, which is
 %% its actual send, or its connect where each request has a connection of its own. `connect' is the time to open a
-%% connection, `first_byte' from the actual send to the first byte that came then, and `lag' from when a request was due
-%% to when the generator turned to it: its own lateness, and nobody else's. `push' is what messages say that nobody asked
-%% for.
+%% connection, `first_byte' from the actual send to the first byte that came then, and `lag' from when a request was
+%% due to when the generator turned to it: its own lateness, and nobody else's. `push' is what messages say that nobody
+%% asked for.
 -module(weir_load_sample).
 
 -export([new/0]).

@@ -38,8 +38,8 @@
 -type config() :: term().
 -type connection() :: term().
 
-%% In the words of the report, such as `wrong_reply'. Those of the engine are `refused', `reset', `closed', `timeout', and
-%% others of inet.
+%% In the words of the report, such as `wrong_reply'. Those of the engine are `refused', `reset', `closed', `timeout',
+%% and others of inet.
 -type error() :: atom().
 
 %% What came means: the oldest request that has no answer is answered, or failed while the connection goes on; a message
@@ -56,8 +56,8 @@
 %% What `--help' tells and the engine has to know. Optional.
 -callback describe() -> description().
 
-%% The options are the values of the scenario's own, and `host', `port' and, for a URL, `path' of the target. The error is
-%% a line: what is wrong, with which value, and what is needed. Runs in a process that lives as long as the load.
+%% The options are the values of the scenario's own, and `host', `port' and, for a URL, `path' of the target. The error
+%% is a line: what is wrong, with which value, and what is needed. Runs in a process that lives as long as the load.
 -callback init(Options :: #{atom() => term()}) -> {ok, config()} | {error, iodata()}.
 
 %% Connections are numbered from 1, for good: one that is opened anew keeps its number.
@@ -89,6 +89,13 @@ describe(Module) ->
             false -> #{}
         end,
     maps:merge(
-        #{summary => atom_to_list(Module), help => "", arrivals => request, held => true, options => [], defaults => []},
+        #{
+            summary => atom_to_list(Module),
+            help => "",
+            arrivals => request,
+            held => true,
+            options => [],
+            defaults => []
+        },
         Own
     ).

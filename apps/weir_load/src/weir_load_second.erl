@@ -44,13 +44,13 @@
 }.
 
 %% The figures and `second', counted from 0 with the window, `offered' (arrivals that were due in it, or `null' where
-%% nothing is due by a schedule) and `server', if it is observed. Answers count in the second in which they came, which may
-%% be after the window.
+%% nothing is due by a schedule) and `server', if it is observed. Answers count in the second in which they came, which
+%% may be after the window.
 -type second() :: #{atom() => term()}.
 
 %% @doc The figures of a second.
--spec new(non_neg_integer(), none | non_neg_integer(), none | weir_load_observer:observation(), weir_load_sample:measured()) ->
-    second().
+-spec new(Number, Offered, none | weir_load_observer:observation(), weir_load_sample:measured()) -> second() when
+    Number :: non_neg_integer(), Offered :: none | non_neg_integer().
 new(Number, Offered, Observation, Sum) ->
     Seen =
         case Observation of
