@@ -115,6 +115,6 @@ explanation() ->
 
 write(#{json := File, quick := Quick}, Machine, Rows) ->
     Table = #{machine => Machine, rounds => ?ROUNDS, quick => Quick, rows => Rows},
-    weir_bench_report:write(File, weir_bench_json:encode(Table));
+    weir_bench_report:write(File, weir_load_json:encode(Table));
 write(_, _Machine, _Rows) ->
     ok.

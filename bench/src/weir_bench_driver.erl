@@ -12,7 +12,7 @@
 -spec measure(
     weir_bench_scenarios:run(), weir_bench_server:server(), [weir_bench_machine:pin(), ...],
     Backend :: inet:port_number()
-) -> {ok, [weir_bench_json:value(), ...]} | {error, binary()}.
+) -> {ok, [weir_load_json:value(), ...]} | {error, binary()}.
 measure(#{warmup := Warmup, duration := Duration} = Run, Server, Pins, Backend) ->
     Programs = [weir_bench_program:start(Pin ++ command(Run, Server, Backend), []) || Pin <- Pins],
     Reports = [await(Program, Warmup + Duration + ?MARGIN) || Program <- Programs],
@@ -53,11 +53,11 @@ at_a_time(_) -> "--connections".
 milliseconds(Time) -> integer_to_list(Time) ++ "ms".
 
 %% @doc The report among the lines that the driver printed: the last that is a JSON object.
--spec report([binary()]) -> {ok, weir_bench_json:value()} | {error, binary()}.
+-spec report([binary()]) -> {ok, weir_load_json:value()} | {error, binary()}.
 report(Output) ->
     case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
         [Line | _] ->
-            case weir_bench_json:decode(Line) of
+            case weir_load_json:decode(Line) of
                 {ok, _} = Report -> Report;
                 {error, {not_json, Position}} ->
                     {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}

@@ -32,7 +32,7 @@ write(File, Content) ->
 %% @doc The record as a JSON document, with every single measurement.
 -spec json(record()) -> iodata().
 json(#{scenarios := Scenarios} = Record) ->
-    weir_bench_json:encode(
+    weir_load_json:encode(
         (maps:with([machine, started, rounds, quick, complete], Record))#{
             targets => [json_verdict(Verdict) || Verdict <- verdicts(Record)],
             scenarios => [json_scenario(Scenario, Results) || {Scenario, Results} <- Scenarios]

@@ -31,7 +31,7 @@
 -type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
 
 %% @doc The figures of a driver's report.
--spec from_report(weir_bench_json:value()) -> sample().
+-spec from_report(weir_load_json:value()) -> sample().
 from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">> := #{<<"cpu_s">> := Cpu}} = Report) ->
     Told = maps:from_list([{Metric, Value} || {Metric, Path} <- paths(), {ok, Value} <- [at(Path, Report)]]),
     #{

@@ -3,7 +3,7 @@
 -include_lib("eunit/include/eunit.hrl").
 
 a_record_as_json_has_every_measurement_test() ->
-    {ok, Json} = weir_bench_json:decode(iolist_to_binary(weir_bench_report:json(record()))),
+    {ok, Json} = weir_load_json:decode(iolist_to_binary(weir_bench_report:json(record()))),
     #{<<"complete">> := false, <<"machine">> := #{<<"kernel">> := <<"6.1">>}, <<"scenarios">> := [Scenario]} = Json,
     #{<<"name">> := <<"echo-100">>, <<"contestants">> := [Inet, _Weir, Native]} = Scenario,
     ?assertMatch(#{<<"metrics">> := #{<<"requests_per_s">> := #{<<"samples">> := [90, 110, 100]}}}, Inet),

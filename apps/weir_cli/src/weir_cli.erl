@@ -1,7 +1,7 @@
 %% @doc The command line: finds the command, runs it, and ends the emulator with its exit code.
 %%
-%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 130 an interrupted measurement. Failures
-%% and wrong arguments are one line on standard error.
+%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 3 a load that could not be offered, 130 an
+%% interrupted measurement. Failures and wrong arguments are one line on standard error.
 -module(weir_cli).
 
 -export([start/0]).
@@ -10,7 +10,8 @@
 -export_type([outcome/0]).
 
 %% What a command returns.
--type outcome() :: ok | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | interrupted.
+-type outcome() ::
+    ok | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
 
 %% @doc Runs the command that follows `-extra' on the emulator's command line, in a process of its own that ends the
 %% emulator. Returns at once, because the emulator has booted only when this has returned.
@@ -33,6 +34,7 @@ exit_code(Arguments) ->
         {help, Text} -> io:put_chars(Text), 0;
         {usage, Message} -> complain(Message), 2;
         {failed, Message} -> complain(Message), 1;
+        {unoffered, Message} -> complain(["invalid: ", Message]), 3;
         interrupted -> complain("interrupted"), 130
     catch
         Class:Reason:Stack ->
@@ -48,6 +50,7 @@ run(["--version" | _]) -> {help, version()};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
+run(["load" | Arguments]) -> weir_cli_load:run(Arguments);
 run(["-" ++ _ = Option | _]) -> {usage, ["unknown option ", Option, " (weir --help lists what there is)"]};
 run([Command | _]) -> {usage, ["unknown command ", Command, " (weir --help lists them)"]}.
 
@@ -61,6 +64,7 @@ help() ->
     "\n"
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
+    "  load          offer load to a TCP server and report what came of it; compare two such reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
     "  bench         measure everything, into bench/results\n"
     "\n"

@@ -9,11 +9,14 @@
 %% `value' names the value in the help, and is absent for a flag. A flag that is given has the value `true'.
 -type option() :: #{
     name := atom(),
-    type := flag | {integer, Min :: integer(), Max :: integer()} | {choice, [atom()]} | {text, parser()},
+    type :=
+        flag | {integer, Min :: integer(), Max :: integer()} | {choice, [atom()]} | {text, parser()} | {texts, parser()},
     value => string(),
     default => term(),
     help := string()
 }.
+
+%% `texts' may be given several times, and their value is the list; `[]' is the default to give.
 
 %% Reads a value, or says what is needed instead, as in "HOST:PORT is needed".
 -type parser() :: fun((string()) -> {ok, term()} | {error, Needed :: iodata()}).
@@ -58,9 +61,12 @@ take(_Options, #{name := Name, value := Value}, [], _Values, _Operands) ->
     {error, ["--", atom_to_list(Name), " needs a value: ", Value]};
 take(Options, #{name := Name, type := Type}, [Text | Rest], Values, Operands) ->
     case value(Type, Text) of
-        {ok, Value} -> parse(Options, Rest, Values#{Name => Value}, Operands);
+        {ok, Value} -> parse(Options, Rest, with(Type, Name, Value, Values), Operands);
         {error, Needed} -> {error, ["--", atom_to_list(Name), " ", Text, ": ", Needed]}
     end.
+
+with({texts, _}, Name, Value, Values) -> Values#{Name => maps:get(Name, Values, []) ++ [Value]};
+with(_Type, Name, Value, Values) -> Values#{Name => Value}.
 
 value({integer, Min, Max}, Text) ->
     try list_to_integer(Text) of
@@ -74,7 +80,7 @@ value({choice, Choices}, Text) ->
         [Choice] -> {ok, Choice};
         [] -> {error, ["one of ", lists:join(", ", [atom_to_list(Choice) || Choice <- Choices]), " is needed"]}
     end;
-value({text, Parser}, Text) ->
+value({Kind, Parser}, Text) when Kind =:= text; Kind =:= texts ->
     Parser(Text).
 
 integer_needed(Min, Max) ->

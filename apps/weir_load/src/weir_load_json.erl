@@ -1,7 +1,7 @@
 %% @doc JSON (RFC 8259), both ways. OTP has a module for it from 27 on; we serve OTP 25.
 %%
 %% Objects are maps, strings are UTF-8 binaries, `null' is the atom. Made for reports of some kilobytes.
--module(weir_bench_json).
+-module(weir_load_json).
 
 -export([encode/1]).
 -export([decode/1]).

@@ -1,0 +1,46 @@
+%% @doc `weir load compare': two reports of `weir load --json', and whether one is better.
+-module(weir_cli_load_compare).
+
+-export([run/1]).
+
+-spec run([string()]) -> weir_cli:outcome().
+run([Help | _]) when Help =:= "--help"; Help =:= "-h" ->
+    {help, help()};
+run(["-" ++ _ = Option | _]) ->
+    {usage, ["unknown option ", Option, " (weir load compare --help)"]};
+run([FileA, FileB]) ->
+    case {read(FileA), read(FileB)} of
+        {{ok, A}, {ok, B}} ->
+            case weir_load_compare:compare(A, B) of
+                {ok, #{rows := Rows} = Comparison} ->
+                    io:put_chars(weir_load_compare:text(Comparison)),
+                    case [Figure || #{figure := Figure, verdict := worse} <- Rows] of
+                        [] -> ok;
+                        Worse -> {failed, ["B is worse: ", lists:join(", ", Worse)]}
+                    end;
+                {error, Message} ->
+                    {usage, Message}
+            end;
+        {{error, Message}, _} -> {usage, Message};
+        {_, {error, Message}} -> {usage, Message}
+    end;
+run(_) ->
+    {usage, "two files are needed: weir load compare A.json B.json"}.
+
+read(File) ->
+    case file:read_file(File) of
+        {ok, Text} ->
+            case weir_load_json:decode(Text) of
+                {ok, Value} -> {ok, Value};
+                {error, {not_json, At}} -> {error, [File, " is no JSON, from byte ", integer_to_list(At), " on"]}
+            end;
+        {error, Reason} ->
+            {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
+    end.
+
+help() ->
+    "usage: weir load compare A.json B.json\n"
+    "\n"
+    "Compares two reports of `weir load --json', of a server before and after a change for instance: for each figure\n"
+    "the ratio of B to A and its 95 % confidence interval. Made with --repeat, runs are compared, and otherwise\n"
+    "seconds. Exit code 1: B is worse in something, 0: nothing says so.\n".

@@ -1,0 +1,32 @@
+%% @doc Runs of load that SIGTERM and Ctrl-C end, with what was measured until then.
+-module(weir_cli_load_job).
+
+-export([runs/3]).
+
+%% @doc So many runs of a plan, one after the other, and fewer if a signal ends one.
+-spec runs(pos_integer(), weir_load_run:plan(), fun((weir_load_run:news()) -> ok)) ->
+    {ok, [weir_load_run:outcome(), ...]} | {error, iodata()} | {unoffered, iodata()}.
+runs(Count, Plan, Show) ->
+    case run(Plan, Show) of
+        {ok, #{interrupted := false} = Outcome} when Count > 1 ->
+            case runs(Count - 1, Plan, Show) of
+                {ok, Outcomes} -> {ok, [Outcome | Outcomes]};
+                Failure -> Failure
+            end;
+        {ok, Outcome} ->
+            {ok, [Outcome]};
+        Failure ->
+            Failure
+    end.
+
+%% A run links to its drivers: it has a process of its own, which is the one that a signal goes to.
+run(Plan, Show) ->
+    Self = self(),
+    {Pid, Monitor} = spawn_monitor(fun() -> Self ! {run, self(), weir_load_run:run(Plan, Show)} end),
+    weir_cli_signal:report_to(Pid),
+    receive
+        {run, Pid, Result} ->
+            demonitor(Monitor, [flush]),
+            Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> {error, io_lib:format("the generator has failed: ~0tp", [Reason])}
+    end.

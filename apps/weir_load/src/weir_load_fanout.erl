@@ -1,0 +1,65 @@
+%% @doc Scenario `fanout': listeners, who take the messages that the server sends to all of them. How long one was under
+%% way follows from its first 8 bytes: nanoseconds of the system's monotonic clock when it was sent, big-endian. So
+%% the server is on the same machine, or, with `--clock system', one whose clock is right.
+-module(weir_load_fanout).
+-behaviour(weir_load_scenario).
+
+-export([describe/0]).
+-export([init/1]).
+-export([connect/2]).
+-export([request/2]).
+-export([response/2]).
+-export([done/1]).
+
+-record(listener, {size :: pos_integer(), clock :: monotonic | system, part = <<>> :: binary()}).
+
+-spec describe() -> weir_load_scenario:description().
+describe() ->
+    #{
+        summary => "listeners of what the server sends to all, its delay by a timestamp in the message",
+        arrivals => none,
+        options => [
+            #{name => size, type => {integer, 8, 1_000_000}, value => "BYTES", default => 128,
+                help => "bytes of a message (128)"},
+            #{name => clock, type => {choice, [monotonic, system]}, value => "C", default => monotonic,
+                help => "of its first 8 bytes: nanoseconds by CLOCK_MONOTONIC, or since 1970 (monotonic)"}
+        ],
+        defaults => [{connections, "100"}]
+    }.
+
+-spec init(#{size := pos_integer(), clock := monotonic | system, _ => _}) -> {ok, #listener{}}.
+init(#{size := Size, clock := Clock}) -> {ok, #listener{size = Size, clock = Clock}}.
+
+-spec connect(pos_integer(), #listener{}) -> {ok, #listener{}}.
+connect(_Number, Listener) -> {ok, Listener}.
+
+-spec request(pos_integer(), #listener{}) -> {ok, iodata(), #listener{}}.
+request(_Sequence, Listener) -> {ok, <<>>, Listener}.
+
+-spec response(binary(), #listener{}) -> {ok, [weir_load_scenario:event()], #listener{}} | {error, wrong_message}.
+response(Data, #listener{part = Part, clock = Clock} = Listener) ->
+    messages(<<Part/binary, Data/binary>>, now(Clock), Listener, []).
+
+messages(<<SentAt:64, _/binary>> = Bytes, Now, #listener{size = Size} = Listener, Events) when
+    byte_size(Bytes) >= Size
+->
+    %% A time to come, or none: the sizes differ, or the server is another one.
+    case SentAt > 0 andalso SentAt =< Now of
+        true ->
+            <<_:Size/binary, Rest/binary>> = Bytes,
+            messages(Rest, Now, Listener, [{pushed, Now - SentAt} | Events]);
+        false ->
+            {error, wrong_message}
+    end;
+messages(Bytes, _Now, Listener, Events) ->
+    {ok, Events, Listener#listener{part = binary:copy(Bytes)}}.
+
+now(system) ->
+    os:system_time(nanosecond);
+now(monotonic) ->
+    %% The VM's own monotonic time counts from elsewhere.
+    {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
+    erlang:convert_time_unit(Time, native, nanosecond).
+
+-spec done(#listener{}) -> ok.
+done(_Listener) -> ok.

@@ -1,0 +1,53 @@
+%% @doc Scenario `fast_connect': connections that come ever faster, each with one request of 26 bytes and one reply. It
+%% is that of the measurements of ranch against gen_tcp, with its ramp of 44.4 more connections a second every second.
+-module(weir_load_fast_connect).
+-behaviour(weir_load_scenario).
+
+-export([describe/0]).
+-export([reply_option/0]).
+-export([init/1]).
+-export([connect/2]).
+-export([request/2]).
+-export([response/2]).
+-export([done/1]).
+
+-define(REQUEST, <<"GET / HTTP/1.0\r\nHost:w\r\n\r\n">>).
+
+%% Bytes of a reply, and those that have come; or whatever comes at a time is one.
+-type replies() :: any | {Size :: pos_integer(), Received :: non_neg_integer()}.
+
+-spec describe() -> weir_load_scenario:description().
+describe() ->
+    #{
+        summary => "connect, a request of 26 bytes, a reply, reset; ever faster",
+        help => "Every arrival is a connection of its own. A response time counts from when its connect was due.\n",
+        arrivals => connection,
+        options => [reply_option()],
+        defaults => [{rate, "44.4t"}]
+    }.
+
+%% @doc The option that says what a reply is.
+-spec reply_option() -> weir_load_scenario:option().
+reply_option() ->
+    #{name => reply, type => {integer, 1, 1_000_000}, value => "BYTES",
+        help => "bytes of a reply (whatever comes first is one)"}.
+
+-spec init(#{reply => pos_integer(), _ => _}) -> {ok, replies()}.
+init(#{reply := Size}) -> {ok, {Size, 0}};
+init(#{}) -> {ok, any}.
+
+-spec connect(pos_integer(), replies()) -> {ok, replies()}.
+connect(_Number, Replies) -> {ok, Replies}.
+
+-spec request(pos_integer(), replies()) -> {ok, iodata(), replies()}.
+request(_Sequence, Replies) -> {ok, ?REQUEST, Replies}.
+
+-spec response(binary(), replies()) -> {ok, [weir_load_scenario:event()], replies()}.
+response(_Data, any) ->
+    {ok, [answered], any};
+response(Data, {Size, Received}) ->
+    Total = Received + byte_size(Data),
+    {ok, lists:duplicate(Total div Size, answered), {Size, Total rem Size}}.
+
+-spec done(replies()) -> ok.
+done(_Replies) -> ok.

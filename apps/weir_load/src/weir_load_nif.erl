@@ -1,0 +1,73 @@
+%% @doc The native boundary of the load generator: histograms and alarms. A wrong argument is a `badarg'.
+%%
+%% Internal: {@link weir_load_histogram} is what others use.
+-module(weir_load_nif).
+
+-on_load(load/0).
+
+%% Histograms of nanoseconds. They are mutable, and any process may use them.
+-export([new/0]).
+-export([record_some/2]).
+-export([merge/2]).
+-export([percentiles/2]).
+-export([summary/1]).
+-export([serialise/1]).
+-export([deserialise/1]).
+
+%% Alarms.
+-export([alarm_start/0]).
+-export([alarm_set/2]).
+
+-export_type([histogram/0, alarm/0]).
+
+-opaque histogram() :: reference().
+-opaque alarm() :: reference().
+
+-define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
+
+load() ->
+    erlang:load_nif(filename:join(priv_dir(), "weir_load_nif"), 0).
+
+priv_dir() ->
+    case code:priv_dir(weir_load) of
+        {error, bad_name} -> filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
+        Directory -> Directory
+    end.
+
+%% @doc An empty histogram.
+-spec new() -> histogram().
+new() -> ?NOT_LOADED.
+
+%% @doc Counts at most 4096 values. One past an hour counts as an hour.
+-spec record_some(histogram(), [non_neg_integer()]) -> ok.
+record_some(_Histogram, _Nanoseconds) -> ?NOT_LOADED.
+
+%% @doc Adds what the second has counted to the first.
+-spec merge(histogram(), histogram()) -> ok.
+merge(_Histogram, _Added) -> ?NOT_LOADED.
+
+%% @doc The values at percentiles, floats from 0.0 to 100.0; 0 for an empty histogram.
+-spec percentiles(histogram(), [float()]) -> [non_neg_integer()].
+percentiles(_Histogram, _Percentiles) -> ?NOT_LOADED.
+
+%% @doc Count, shortest, longest, mean and standard deviation.
+-spec summary(histogram()) ->
+    {non_neg_integer(), non_neg_integer(), non_neg_integer(), Mean :: float(), Deviation :: float()}.
+summary(_Histogram) -> ?NOT_LOADED.
+
+%% @doc HdrHistogram's V2 encoding, compressed.
+-spec serialise(histogram()) -> binary().
+serialise(_Histogram) -> ?NOT_LOADED.
+
+%% @doc The histogram that was serialised.
+-spec deserialise(binary()) -> histogram().
+deserialise(_Bytes) -> ?NOT_LOADED.
+
+%% @doc An alarm for the caller, with a thread behind it, until it is garbage.
+-spec alarm_start() -> alarm().
+alarm_start() -> ?NOT_LOADED.
+
+%% @doc The owner gets the message `weir_load_alarm' in so many nanoseconds, an hour at most. What was set before and
+%% has not gone off is forgotten.
+-spec alarm_set(alarm(), Nanoseconds :: non_neg_integer()) -> ok.
+alarm_set(_Alarm, _Nanoseconds) -> ?NOT_LOADED.

@@ -1,0 +1,125 @@
+%% @doc Nodes that load is offered from: readied, and their clocks compared with ours. By OTP's own distribution.
+-module(weir_load_nodes).
+
+-export([start_local/1]).
+-export([join/1]).
+-export([ready/2]).
+-export([prepare/1]).
+-export([offset/1]).
+
+-export_type([readiness/0]).
+
+%% The descriptors that a node may open, of which connections are some.
+-type readiness() :: #{descriptors := pos_integer()}.
+
+%% Clocks are compared so many times, and the shortest round trip counts: the error is half of it at most.
+-define(COMPARISONS, 25).
+
+%% For a node to load its code and to start Weir.
+-define(PATIENCE, 30_000).
+
+%% @doc Starts nodes on this machine, which end with the caller's.
+-spec start_local(pos_integer()) -> {ok, [node()]} | {error, iodata()}.
+start_local(Count) ->
+    %% These nodes talk to each other and to nobody else.
+    ok = application:set_env(kernel, inet_dist_use_interface, {127, 0, 0, 1}),
+    case distribute("localhost", shortnames) of
+        ok -> start_peers(Count, []);
+        {error, _} = Error -> Error
+    end.
+
+start_peers(0, Nodes) ->
+    {ok, Nodes};
+start_peers(Count, Nodes) ->
+    Quiet = ["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none"],
+    Local = ["-kernel", "inet_dist_use_interface", "{127,0,0,1}"],
+    Options = #{
+        name => peer:random_name(weir_load),
+        host => "localhost",
+        args => Quiet ++ Local ++ ["-setcookie", atom_to_list(erlang:get_cookie()), "-pa" | code:get_path()]
+    },
+    case peer:start_link(Options) of
+        {ok, _Peer, Node} -> start_peers(Count - 1, [Node | Nodes]);
+        {error, Reason} -> {error, io_lib:format("cannot start a node: ~0tp", [Reason])}
+    end.
+
+%% @doc Joins nodes by their names, which are all short or all long.
+-spec join([node(), ...]) -> ok | {error, iodata()}.
+join(Nodes) ->
+    Hosts = [Host || Node <- Nodes, [_, Host] <- [string:split(atom_to_list(Node), "@")]],
+    Domain =
+        case lists:any(fun(Host) -> lists:member($., Host) end, Hosts) of
+            true -> longnames;
+            false -> shortnames
+        end,
+    {ok, Hostname} = inet:gethostname(),
+    %% A node's long name needs its host's full name, which the system may not know.
+    Host = case Domain of longnames -> full_name(Hostname); shortnames -> Hostname end,
+    case distribute(Host, Domain) of
+        ok ->
+            case [Node || Node <- Nodes, net_kernel:connect_node(Node) =/= true] of
+                [] -> ok;
+                [Node | _] ->
+                    {error, ["cannot reach the node ", atom_to_list(Node), ": is it up, and has it our cookie?"]}
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+full_name(Hostname) ->
+    case inet:gethostbyname(Hostname) of
+        {ok, {hostent, Name, _, _, _, _}} -> Name;
+        {error, _} -> Hostname
+    end.
+
+distribute(_Host, _Domain) when node() =/= nonode@nohost ->
+    ok;
+distribute(Host, Domain) ->
+    %% The emulator starts its port mapper only when it is distributed from the start.
+    _ = os:cmd("epmd -daemon"),
+    Name = list_to_atom("weir_load_" ++ os:getpid() ++ "@" ++ Host),
+    case net_kernel:start(Name, #{name_domain => Domain, hidden => true}) of
+        {ok, _} -> ok;
+        {error, _} -> {error, ["cannot become the node ", atom_to_list(Name), ": is there an epmd?"]}
+    end.
+
+%% @doc Readies a node to drive connections.
+-spec ready(node(), weir | inet) -> {ok, readiness()} | {error, iodata()}.
+ready(Node, Sockets) when Node =:= node() ->
+    prepare(Sockets);
+ready(Node, Sockets) ->
+    try
+        erpc:call(Node, ?MODULE, prepare, [Sockets], ?PATIENCE)
+    catch
+        error:{exception, undef, _} ->
+            {error, ["the node ", atom_to_list(Node), " lacks Weir's load generator in its code path"]};
+        Class:Reason ->
+            {error, io_lib:format("the node ~s cannot be readied: ~0tp", [Node, {Class, Reason}])}
+    end.
+
+%% @doc What {@link ready/2} does on the node itself.
+-spec prepare(weir | inet) -> {ok, readiness()} | {error, iodata()}.
+prepare(Sockets) ->
+    %% All code now: when connections have taken all descriptors, no module can be loaded.
+    _ = application:load(weir_load),
+    {ok, Modules} = application:get_key(weir_load, modules),
+    ok = code:ensure_modules_loaded(Modules ++ [base64, calendar, io_lib_format, io_lib_pretty, queue, rand, string]),
+    {max_fds, Most} = lists:keyfind(max_fds, 1, lists:flatten(erlang:system_info(check_io))),
+    case Sockets =:= inet orelse application:ensure_all_started(weir) of
+        {error, Reason} -> {error, io_lib:format("cannot start weir on ~s: ~0tp", [node(), Reason])};
+        _ -> {ok, #{descriptors => Most}}
+    end.
+
+%% @doc Nanoseconds by which a node's monotonic clock is ahead of ours.
+-spec offset(node()) -> integer().
+offset(Node) when Node =:= node() ->
+    0;
+offset(Node) ->
+    {_RoundTrip, Offset} = lists:min([compare(Node) || _ <- lists:seq(1, ?COMPARISONS)]),
+    Offset.
+
+compare(Node) ->
+    Before = erlang:monotonic_time(nanosecond),
+    There = erpc:call(Node, erlang, monotonic_time, [nanosecond], ?PATIENCE),
+    After = erlang:monotonic_time(nanosecond),
+    {After - Before, There - (Before + After) div 2}.

@@ -1,0 +1,136 @@
+%% The report as a browser shows it.
+-module(weir_load_report_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([charts_are_drawn/1, what_was_pushed_is_drawn/1, no_text_ends_the_script/1]).
+
+suite() ->
+    [{timetrap, {minutes, 3}}].
+
+all() ->
+    [charts_are_drawn, what_was_pushed_is_drawn, no_text_ends_the_script].
+
+init_per_suite(Config) ->
+    Names = ["chromium", "chromium-browser", "google-chrome"],
+    case {[Browser || Name <- Names, Browser <- [os:find_executable(Name)], Browser =/= false], page(#{})} of
+        {[], _} -> {skip, "no Chromium here"};
+        {_, {error, _}} -> {skip, "built without npm"};
+        {[Browser | _], {ok, _}} -> [{browser, Browser} | Config]
+    end.
+
+end_per_suite(_Config) ->
+    ok.
+
+charts_are_drawn(Config) ->
+    Drawn = show(Config, "report", #{}),
+    ?assertEqual(
+        [
+            <<"Response time over time">>,
+            <<"Offered and achieved, per second">>,
+            <<"Latency spectrum to 99.999 %">>,
+            <<"Errors, per second">>,
+            <<"The server">>
+        ],
+        [Title || #{<<"title">> := Title} <- Drawn]
+    ),
+    [?assert(Coloured > 100, Title) || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Drawn].
+
+what_was_pushed_is_drawn(Config) ->
+    [#{<<"title">> := <<"Delay of messages over time">>} | _] = Drawn = show(Config, "pushed", #{measure => push}),
+    [?assert(Coloured > 100, Title) || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Drawn].
+
+no_text_ends_the_script(Config) ->
+    [_ | _] = show(Config, "hostile", #{target => <<"</script><script>throw 1</script>">>}).
+
+%% Shows a page, with a script that looks at what was drawn, and keeps a picture of it. Returns the charts.
+show(Config, Name, Changes) ->
+    {ok, Page} = page(Changes),
+    File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
+    Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
+    ok = file:write_file(File, [Page, looking()]),
+    Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1250,1500"],
+    _ = browse(Config, Common ++ ["--screenshot=" ++ Picture, "file://" ++ File]),
+    ?assert(filelib:file_size(Picture) > 10_000),
+    Output = browse(Config, Common ++ ["--virtual-time-budget=5000", "--dump-dom", "file://" ++ File]),
+    ?assertEqual(nomatch, re:run(Output, ":CONSOLE.*rror", [{capture, first, binary}])),
+    {match, [Seen]} = re:run(Output, "<pre id=\"seen\">(.*?)</pre>", [{capture, all_but_first, binary}, dotall]),
+    {ok, Drawn} = weir_load_json:decode(Seen),
+    Drawn.
+
+browse(Config, Arguments) ->
+    Port = open_port({spawn_executable, ?config(browser, Config)}, [
+        {args, Arguments}, exit_status, stderr_to_stdout, binary, hide
+    ]),
+    output(Port, <<>>).
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, <<Output/binary, Data/binary>>);
+        {Port, {exit_status, 0}} -> Output;
+        {Port, {exit_status, Status}} -> ct:fail({Status, Output})
+    end.
+
+%% Pixels that are not grey are those of a series.
+looking() ->
+    "<script>addEventListener('load', () => setTimeout(() => {"
+    "  const seen = [...document.querySelectorAll('figure')].map((figure) => {"
+    "    const canvas = figure.querySelector('canvas');"
+    "    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+    "    let coloured = 0;"
+    "    for (let i = 0; i < data.length; i += 4) {"
+    "      const rgb = [data[i], data[i + 1], data[i + 2]];"
+    "      if (data[i + 3] > 0 && Math.max(...rgb) - Math.min(...rgb) > 60) coloured++;"
+    "    }"
+    "    return { title: figure.querySelector('h2').textContent, coloured };"
+    "  });"
+    "  const pre = document.body.appendChild(document.createElement('pre'));"
+    "  pre.id = 'seen';"
+    "  pre.textContent = JSON.stringify(seen);"
+    "}, 100));</script>".
+
+%% Three seconds of made-up times.
+page(Changes) ->
+    Measure = maps:get(measure, Changes, response),
+    Outcome = #{
+        total => measured(Measure, 1, 3000),
+        seconds => [
+            weir_load_second:new(
+                Second, offered(Measure), #{cpu => 0.1 * Second, rss_bytes => 40_000_000 + Second * 1_000_000},
+                measured(Measure, Second + 1, 1000)
+            )
+         || Second <- [0, 1, 2]
+        ],
+        offered =>
+            case Measure of
+                response -> 3000;
+                push -> none
+            end,
+        window => 3_000_000_000,
+        elapsed => 3_000_000_000,
+        interrupted => false
+    },
+    About = #{
+        scenario => <<"echo">>, target => maps:get(target, Changes, <<"127.0.0.1:7000">>), loop => open,
+        rate => <<"1000">>, arrivals => even, seed => null, concurrency => null, connections => 50, depth => 1,
+        sockets => weir, nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
+        max_lag_ns => 10_000_000, started => <<"2026-01-01T00:00:00Z">>, promises => []
+    },
+    weir_load_report:page(weir_load_document:new(About, [Outcome])).
+
+offered(response) -> 1000;
+offered(push) -> none.
+
+measured(Measure, Factor, Count) ->
+    Counter = case Measure of response -> answered; push -> pushed end,
+    Times = fun(N, Sample) ->
+        lists:foldl(
+            fun({Name, Time}, Acc) -> weir_load_sample:time(Name, Time, Acc) end,
+            weir_load_sample:add(Counter, 1, Sample),
+            [{Measure, N * Factor * 1000}, {lag, 20_000}]
+        )
+    end,
+    Sample = lists:foldl(Times, weir_load_sample:error(reset, weir_load_sample:new()), lists:seq(1, Count)),
+    weir_load_sample:merge(weir_load_sample:pack(Sample), weir_load_sample:empty()).
