@@ -260,12 +260,7 @@ fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
     if let Some(mut group) = find(handle)
         && let Some(live) = &mut group.live
     {
-        let division = live.division(pollset);
-        division.leave(member);
-        if division.len() == 0 {
-            finished.extend(division.clear());
-            live.divisions.retain(|(index, _)| *index != pollset);
-        }
+        live.take_out(pollset, member, &mut finished);
     }
     tell(env, handle, finished);
 }
@@ -274,22 +269,26 @@ fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
 /// way on the old one: on the new one that may have been through.
 pub fn moved(env: Env, socket: &mut Socket, from: u16) {
     let handles: Vec<Handle> = socket.groups.iter().flat_map(|groups| groups.iter().map(|of| of.group)).collect();
+    let member = socket.handle();
     for handle in handles {
-        let member = socket.handle();
+        if socket.handle() != member {
+            return;
+        }
+        let mut finished = Vec::new();
         let Some((pending, settings)) = find(handle).and_then(|mut group| {
             let live = group.live.as_mut()?;
             let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
+            live.take_out(from, member, &mut finished);
             live.division(socket.pollset).join(member);
             Some((pending, live.settings))
         }) else {
             continue;
         };
-        take_out(env, handle, from, member);
         let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
         for broadcast in pending {
             // It may be the end of it.
             if socket.state != State::Connected {
-                return;
+                break;
             }
             give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
         }
@@ -299,6 +298,7 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
         {
             live.outcomes.add(&outcomes);
         }
+        tell(env, handle, finished);
     }
 }
 
@@ -398,6 +398,16 @@ impl Live {
             }
         };
         &mut self.divisions[at].1
+    }
+
+    /// Takes a member out. Messages that nobody on its pollset waits for any more go to `finished`.
+    fn take_out(&mut self, pollset: u16, member: Handle, finished: &mut Vec<Arc<Broadcast>>) {
+        let division = self.division(pollset);
+        division.leave(member);
+        if division.len() == 0 {
+            finished.extend(division.clear());
+            self.divisions.retain(|(index, _)| *index != pollset);
+        }
     }
 }
 
