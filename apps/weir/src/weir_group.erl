@@ -121,7 +121,7 @@ leave({weir_group, Group}, {'$inet', weir_tcp, Handle}) ->
     weir_nif:group_leave(Group, Handle).
 
 %% @doc The same as {@link broadcast/3} without options.
--spec broadcast(group(), iodata()) -> {ok, Members :: non_neg_integer()} | {error, busy | closed}.
+-spec broadcast(group(), iodata()) -> {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize}.
 broadcast(Group, Message) ->
     broadcast(Group, Message, #{}).
 
@@ -134,9 +134,9 @@ broadcast(Group, Message) ->
 %%   broadcast is as fast as the members' sockets</dd>
 %% </dl>
 %% `busy' says that as many broadcasts as may be are on their way (the group's `backlog'): it was not sent. `closed' says
-%% that the group is deleted.
+%% that the group is deleted, and `emsgsize' that the message has more than 1048576 bytes.
 -spec broadcast(group(), iodata(), broadcast_options()) ->
-    {ok, Members :: non_neg_integer()} | {error, busy | closed}.
+    {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize}.
 broadcast({weir_group, Group}, Message, Options) ->
     maps:foreach(fun check_broadcast/2, Options),
     weir_nif:group_broadcast(Group, flat(Message), except(Options), maps:get(notify, Options, undefined)).

@@ -507,7 +507,7 @@ group_leave(_Group, _Handle) -> ?NOT_LOADED.
 %% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
 %% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
 -spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
-    {ok, non_neg_integer()} | {error, busy | closed}.
+    {ok, non_neg_integer()} | {error, busy | closed | emsgsize}.
 group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
 
 %% @doc How many members there are; none if the group is deleted.

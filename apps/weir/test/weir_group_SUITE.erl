@@ -54,6 +54,7 @@ groups() ->
             disconnect,
             bounded_by_bytes,
             the_others_get_everything,
+            a_busy_group_leaves_the_others_their_turn,
             what_has_begun_goes_whole,
             more_broadcasts_than_the_backlog,
             slow_members_that_read_again
@@ -286,7 +287,7 @@ empty_messages(Config) ->
 large_messages(Config) ->
     Group = new(#{max_bytes => 1000}),
     Members = [member(Config, Group) || _ <- lists:seq(1, 5)],
-    Message = rand:bytes(3_000_000),
+    Message = rand:bytes(1_000_000),
     Readers = [
         begin
             Reader = async(fun() -> receive go -> ok end, recv_exactly(Peer, byte_size(Message)) end),
@@ -297,7 +298,8 @@ large_messages(Config) ->
      || {_, Peer} <- Members
     ],
     {5, _} = through(Group, Message),
-    [?assertEqual(Message, await(Reader)) || Reader <- Readers].
+    [?assertEqual(Message, await(Reader)) || Reader <- Readers],
+    ?assertEqual({error, emsgsize}, weir_group:broadcast(Group, <<0:(1_048_577 * 8)>>)).
 
 packets_have_their_length(Config) ->
     Group = new(),
@@ -439,6 +441,21 @@ the_others_get_everything(Config) ->
     ?assert(erlang:memory(binary) - Before < 1_000_000),
     [?assertEqual(lists:seq(1, 200), numbers(rest(Socket, Peer), 1000)) || {Socket, Peer} <- Fast],
     [?assert(length(numbers(rest(Socket, Peer), 1000)) < 200) || {Socket, Peer} <- Slow].
+
+a_busy_group_leaves_the_others_their_turn(_Config) ->
+    weir_test_peer:on_node(?MODULE, two_groups_on_one_pollset, "", ["+S", "1:1"]).
+
+two_groups_on_one_pollset(Config) ->
+    Busy = new(#{policy => drop_newest, max_messages => 1}),
+    Members = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 400)],
+    [ok = weir_group:join(Busy, Socket) || {Socket, _} <- Members],
+    Other = new(),
+    {_, Peer} = member(Config, Other),
+    fly(Busy, fun() ->
+        wait_until(fun() -> info(Busy, broadcasts) > 100 end),
+        [?assertMatch({1, #{sent := 1}}, through(Other, "turn")) || _ <- lists:seq(1, 20)]
+    end),
+    ?assertEqual(80, byte_size(recv_exactly(Peer, 80))).
 
 what_has_begun_goes_whole(Config) ->
     Group = new(#{policy => conflate}),

@@ -232,14 +232,27 @@ pub fn poll_into<'a>(
     let mut tally = Tally::default();
     // Beside that of the sockets, lest a long broadcast leaves them nothing.
     let mut groups = Work::of_groups(now);
+    let mut unfinished = Vec::new();
     for target in list {
         match target {
             Target::Socket(handle) => revisit(env, index, handle, work, batch),
             Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
-            Target::Group(handle) => group::serve(env, index, handle, &mut groups, &mut tally),
+            // Those that had no turn come before those that had one.
+            Target::Group(handle) if groups.is_over() => push_ready(env, index, Target::Group(handle)),
+            Target::Group(handle) => {
+                if group::serve(env, index, handle, &mut groups, &mut tally) {
+                    unfinished.push(handle);
+                }
+            }
         }
     }
-    for event in events {
+    for handle in unfinished {
+        push_ready(env, index, Target::Group(handle));
+    }
+    for (at, event) in events.iter().enumerate() {
+        if let Some(next) = events.get(at + table::AHEAD) {
+            prefetch(next.data.u64());
+        }
         match Target::from_raw(event.data.u64()) {
             Some(Target::Socket(handle)) => {
                 if let Some(mut socket) = table::find(handle) {
@@ -254,6 +267,15 @@ pub fn poll_into<'a>(
     tally.add_to(&pollset.counters);
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
+}
+
+/// Has the processor fetch what an event is for.
+fn prefetch(raw: u64) {
+    match Target::from_raw(raw) {
+        Some(Target::Socket(handle)) => table::prefetch(handle),
+        Some(Target::Relay(handle, _)) => relay::prefetch(handle),
+        Some(Target::Group(_)) | None => {}
+    }
 }
 
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.

@@ -10,7 +10,7 @@ use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 use crate::active::Active;
 use crate::gate::{Gate, Ticket};
-use crate::group::Membership;
+use crate::group::Memberships;
 use crate::handle::{Handle, Target};
 use crate::held::Held;
 use crate::input_buffer::InputBuffer;
@@ -270,8 +270,8 @@ pub struct Socket {
     pub output: Option<Box<Output>>,
     /// Who asked to be told when the kernel takes output again.
     pub writability: Option<Box<LocalPid>>,
-    pub groups: Option<Box<Vec<Membership>>>,
     pub statistics: Statistics,
+    pub groups: Memberships,
     watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
@@ -333,7 +333,7 @@ impl Socket {
             connector: None,
             watched: None,
             listener: None,
-            groups: None,
+            groups: Memberships::default(),
             ticket: None,
             netns: None,
             statistics: Statistics::default(),
@@ -490,7 +490,7 @@ impl Socket {
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
-        if self.groups.is_some() {
+        if !self.groups.is_empty() {
             group::moved(env, self, from_pollset);
         }
         // Registration reports anew whatever is ready.

@@ -46,6 +46,14 @@ pub fn find(handle: Handle) -> Option<MutexGuard<'static, Socket>> {
     }
 }
 
+/// How many sockets ahead of the one that is served are fetched.
+pub const AHEAD: usize = 3;
+
+/// Has the processor fetch a socket that is looked up soon.
+pub fn prefetch(handle: Handle) {
+    SOCKETS.prefetch(handle);
+}
+
 /// A vacant slot for a new socket, locked; none when all 16 million are taken. The slot counts as vacant for
 /// [`lookup`] until its state is set.
 pub fn allocate() -> Option<MutexGuard<'static, Socket>> {

@@ -17,13 +17,15 @@ pub struct Division<M> {
     cursor: usize,
     /// The pollset has been told.
     pub scheduled: bool,
+    /// A poller is at it. Its successor, which may begin before it has ended, is not to overtake it.
+    pub serving: bool,
 }
 
 impl<M: Clone> Division<M> {
     /// Nobody and nothing.
     pub fn new() -> Division<M> {
         let (members, places, messages) = (Vec::new(), HashMap::new(), VecDeque::new());
-        Division { members, places, messages, cursor: 0, scheduled: false }
+        Division { members, places, messages, cursor: 0, scheduled: false, serving: false }
     }
 
     /// How many members there are.
@@ -83,14 +85,15 @@ impl<M: Clone> Division<M> {
 
     /// Fills `slice` with the members that come next, and returns the message that is for them; nothing if all is done.
     /// Messages that have been through go to `finished`: the slice before has been delivered.
-    pub fn next(&mut self, slice: &mut Vec<Handle>, limit: usize, finished: &mut Vec<M>) -> Option<M> {
+    /// `limit` is how many members a slice of a message has.
+    pub fn next(&mut self, slice: &mut Vec<Handle>, limit: impl Fn(&M) -> usize, finished: &mut Vec<M>) -> Option<M> {
         slice.clear();
         while self.cursor >= self.members.len() {
             self.cursor = 0;
             finished.push(self.messages.pop_front()?);
         }
         let message = self.messages.front()?.clone();
-        let end = self.members.len().min(self.cursor + limit);
+        let end = self.members.len().min(self.cursor + limit(&message));
         slice.extend_from_slice(&self.members[self.cursor..end]);
         self.cursor = end;
         Some(message)
@@ -118,7 +121,7 @@ mod tests {
         mut meanwhile: impl FnMut(&mut Division<u32>),
     ) -> Vec<(u32, u32)> {
         let (mut slice, mut finished, mut got) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(message) = division.next(&mut slice, limit, &mut finished) {
+        while let Some(message) = division.next(&mut slice, |_| limit, &mut finished) {
             got.extend(slice.iter().map(|member| (message, member.slot())));
             meanwhile(division);
         }
@@ -168,9 +171,9 @@ mod tests {
         division.join(member(1));
         division.push(7);
         let (mut slice, mut finished) = (Vec::new(), Vec::new());
-        assert_eq!(division.next(&mut slice, 8, &mut finished), Some(7));
+        assert_eq!(division.next(&mut slice, |_| 8, &mut finished), Some(7));
         assert_eq!(division.pending().count(), 1);
-        assert_eq!(division.next(&mut slice, 8, &mut finished), None);
+        assert_eq!(division.next(&mut slice, |_| 8, &mut finished), None);
         assert_eq!((division.pending().count(), finished), (0, vec![7]));
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustler::Binary;
 
+use super::{SLICE, SLICE_BYTES};
 use crate::held::HeldBinary;
 use crate::packet::{self, Packet};
 
@@ -37,6 +38,11 @@ impl Message {
             Bytes::Copied(bytes) => bytes,
             Bytes::Held(held) => held.as_ref(),
         }
+    }
+
+    /// How many members it is written to in a row.
+    pub fn slice(&self) -> usize {
+        (SLICE_BYTES / self.body().len().max(1)).clamp(1, SLICE)
     }
 
     /// What a socket with this packet type sends. Nothing if the message is too long for it.

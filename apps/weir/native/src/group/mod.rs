@@ -5,6 +5,7 @@
 //! message twice or one from before he came. Locks are taken in the order socket, group, ready list of a pollset.
 
 mod division;
+mod membership;
 mod message;
 
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ use rustler::env::SavedTerm;
 use rustler::{Atom, Binary, Encoder, Env, LocalPid, Monitor, OwnedEnv, Resource, ResourceArc, Term};
 
 use self::division::Division;
+use self::membership::Membership;
+pub use self::membership::Memberships;
 use self::message::Message;
 pub use self::message::Rest;
 use crate::counters::Tally;
@@ -31,8 +34,12 @@ const CHUNK: usize = 256;
 
 static ALL: Slots<Group, { GROUPS / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
 
-/// Members that are written to before the group is looked at again: some tens of microseconds.
+/// The most bytes of a message: a call that puts a length in front of them stays well under a millisecond.
+const MESSAGE: usize = 1024 * 1024;
+
+/// Members, and bytes to them, that are written before the group is looked at again: some tens of microseconds.
 const SLICE: usize = 32;
+const SLICE_BYTES: usize = 256 * 1024;
 
 /// What a group is found as: locked; deleted; none ever.
 pub type Lookup = crate::slots::Lookup<'static, Group>;
@@ -140,13 +147,6 @@ struct Notice {
     outcomes: Outcomes,
 }
 
-/// A socket's part in a group.
-pub struct Membership {
-    group: Handle,
-    /// The last message that the member has had: older ones are not for it.
-    last: u64,
-}
-
 impl Occupant for Group {
     fn vacant(slot: u32, generation: u32) -> Group {
         Group { slot, generation, live: None }
@@ -225,24 +225,14 @@ pub fn join(socket: &mut Socket, handle: Handle) -> Result<(), Reason> {
     }
     let membership = Membership { group: handle, last: live.sequence };
     drop(group);
-    let groups = socket.groups.get_or_insert_default();
-    // Those of groups that have been deleted go when the list would grow over them.
-    if groups.len() == groups.capacity() {
-        groups.retain(|membership| find(membership.group).is_some());
-    }
-    groups.push(membership);
+    socket.groups.add(membership, |group| find(group).is_some());
     Ok(())
 }
 
 /// Ends a membership. What waits for the member still goes out. False if there is none.
 pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
-    let Some(groups) = &mut socket.groups else { return false };
-    let Some(at) = groups.iter().position(|membership| membership.group == handle) else {
+    if !socket.groups.remove(handle) {
         return false;
-    };
-    groups.swap_remove(at);
-    if groups.is_empty() {
-        socket.groups = None;
     }
     take_out(env, handle, socket.pollset, socket.handle());
     true
@@ -250,8 +240,11 @@ pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
 
 /// Ends all memberships of a socket that is no connection any more.
 pub fn leave_all(env: Env, socket: &mut Socket) {
-    for membership in socket.groups.take().into_iter().flat_map(|groups| *groups) {
-        take_out(env, membership.group, socket.pollset, socket.handle());
+    if socket.groups.is_empty() {
+        return;
+    }
+    for group in std::mem::take(&mut socket.groups).groups() {
+        take_out(env, group, socket.pollset, socket.handle());
     }
 }
 
@@ -268,7 +261,7 @@ fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
 /// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
 /// way on the old one: on the new one that may have been through.
 pub fn moved(env: Env, socket: &mut Socket, from: u16) {
-    let handles: Vec<Handle> = socket.groups.iter().flat_map(|groups| groups.iter().map(|of| of.group)).collect();
+    let handles: Vec<Handle> = socket.groups.groups().collect();
     let member = socket.handle();
     for handle in handles {
         if socket.handle() != member {
@@ -306,6 +299,7 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
 pub enum Refused {
     /// As many as may be are on their way already.
     Busy,
+    TooLarge,
     Closed,
 }
 
@@ -318,6 +312,9 @@ pub fn broadcast(
     except: Option<Handle>,
     reference: Option<Term>,
 ) -> Result<usize, Refused> {
+    if binary.len() > MESSAGE {
+        return Err(Refused::TooLarge);
+    }
     let message = Arc::new(Message::new(binary));
     let mut group = find(handle).ok_or(Refused::Closed)?;
     let live = group.live.as_mut().ok_or(Refused::Closed)?;
@@ -352,30 +349,39 @@ pub fn broadcast(
     Ok(members)
 }
 
-/// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough.
-pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut Tally) {
+/// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough: then there is more,
+/// and the group wants another turn.
+pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut Tally) -> bool {
     let (mut slice, mut finished) = (Vec::with_capacity(SLICE), Vec::new());
     let (mut outcomes, mut last): (Outcomes, Option<Arc<Broadcast>>) = (Outcomes::default(), None);
     loop {
-        let Some(mut group) = find(handle) else { return };
-        let Some(live) = &mut group.live else { return };
+        let Some(mut group) = find(handle) else { return false };
+        let Some(live) = &mut group.live else { return false };
         live.outcomes.add(&outcomes);
+        let begins = last.is_none();
         if let Some(broadcast) = last.take() {
             broadcast.count(&outcomes);
         }
         outcomes = Outcomes::default();
         let settings = live.settings;
         let division = live.division(index);
-        if work.is_over() {
-            pollset::push_ready(env, index, Target::Group(handle));
-            return;
+        if begins && division.serving {
+            return false;
         }
-        let next = division.next(&mut slice, SLICE, &mut finished);
+        if work.is_over() {
+            division.serving = false;
+            return true;
+        }
+        let next = division.next(&mut slice, |message| message.message.slice(), &mut finished);
+        division.serving = next.is_some();
         division.scheduled = next.is_some();
         drop(group);
         tell(env, handle, finished.drain(..));
-        let Some(broadcast) = next else { return };
-        for &member in &slice {
+        let Some(broadcast) = next else { return false };
+        for (at, &member) in slice.iter().enumerate() {
+            if let Some(&next) = slice.get(at + table::AHEAD) {
+                table::prefetch(next);
+            }
             if let Some(mut socket) = table::find(member)
                 && socket.pollset == index
             {
@@ -406,7 +412,7 @@ impl Live {
         division.leave(member);
         if division.len() == 0 {
             finished.extend(division.clear());
-            self.divisions.retain(|(index, _)| *index != pollset);
+            self.divisions.retain(|(index, division)| *index != pollset || division.serving);
         }
     }
 }
@@ -472,8 +478,7 @@ fn give(
     tally: &mut Tally,
     outcomes: &mut Outcomes,
 ) {
-    let membership = socket.groups.iter_mut().flat_map(|groups| groups.iter_mut()).find(|of| of.group == group);
-    let Some(membership) = membership else { return };
+    let Some(membership) = socket.groups.of(group) else { return };
     if broadcast.sequence <= membership.last {
         return;
     }

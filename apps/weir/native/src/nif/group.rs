@@ -85,6 +85,7 @@ fn group_broadcast<'a>(
     };
     Ok(match group::broadcast(env, group, &message, except, reference) {
         Ok(members) => (atoms::ok(), members).encode(env),
+        Err(Refused::TooLarge) => failed(env, atoms::emsgsize()),
         Err(Refused::Busy) => failed(env, atoms::busy()),
         Err(Refused::Closed) => failed(env, atoms::closed()),
     })

@@ -41,6 +41,11 @@ pub fn lookup(handle: Handle) -> Lookup {
     RELAYS.lookup(handle)
 }
 
+/// Has the processor fetch a relay that is looked up soon.
+pub fn prefetch(handle: Handle) {
+    RELAYS.prefetch(handle);
+}
+
 fn find(handle: Handle) -> Option<MutexGuard<'static, Relay>> {
     match lookup(handle) {
         Lookup::Open(relay) => Some(relay),
