@@ -47,6 +47,19 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Notes a read.
+    pub fn read(&mut self, n: usize) {
+        self.reads += 1;
+        self.read_bytes += n as u64;
+    }
+
+    /// Notes a write of which so many bytes were wanted.
+    pub fn wrote(&mut self, n: usize, wanted: usize) {
+        self.writes += 1;
+        self.written_bytes += n as u64;
+        self.short_writes += u64::from(n < wanted);
+    }
+
     /// Adds it all.
     pub fn add_to(&self, counters: &Counters) {
         if self.reads == 0 && self.writes == 0 {
@@ -61,6 +74,21 @@ impl Tally {
 }
 
 impl Counters {
+    /// Notes a read.
+    pub fn read(&self, n: usize) {
+        add(&self.reads, 1);
+        add(&self.read_bytes, n as u64);
+    }
+
+    /// Notes a write of which so many bytes were wanted.
+    pub fn wrote(&self, n: usize, wanted: usize) {
+        add(&self.writes, 1);
+        add(&self.written_bytes, n as u64);
+        if n < wanted {
+            add(&self.short_writes, 1);
+        }
+    }
+
     /// Notes a poll that gave `events`. Only the poller calls this, so minimum and maximum need no loop.
     pub fn polled(&self, events: u64) {
         add(&self.polls, 1);

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustler::{Encoder, Env, OwnedBinary, Term};
 
-use crate::counters::add;
 use crate::data::{self, Data, LARGE};
 use crate::packet::{self, Front, Packet};
 use crate::socket::{Reason, Receiver, Socket, State, Waiter};
@@ -345,9 +344,10 @@ fn receive_into(
         return match recv(fd.as_fd()) {
             Ok(0) => Read::End(None),
             Ok(n) => {
-                let counters = pollset::counters(socket.pollset);
-                add(&counters.reads, 1);
-                add(&counters.read_bytes, n as u64);
+                match &mut work.tally {
+                    Some(tally) => tally.read(n),
+                    None => pollset::counters(socket.pollset).read(n),
+                }
                 work.moved(n);
                 socket.bulk = n >= BULK;
                 // A short read means drained: whatever comes later is a new edge. Only the end of input may stand

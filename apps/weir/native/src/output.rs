@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use rustler::{Binary, Env};
 
-use crate::counters::{Tally, add};
+use crate::counters::Tally;
 use crate::held::{Held, HeldBinary};
 use crate::packet::{self, Packet};
 use crate::send_queue::SendQueue;
@@ -372,11 +372,9 @@ pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mu
         Err(Errno::AGAIN) => 0,
         result => result?,
     };
-    tally.writes += 1;
-    tally.written_bytes += n as u64;
+    tally.wrote(n, bytes.len());
     work.moved(n);
     if n < bytes.len() {
-        tally.short_writes += 1;
         socket.writable = false;
     }
     Ok(n)
@@ -395,12 +393,12 @@ fn written(
         Err(Errno::AGAIN) => 0,
         Err(errno) => return Err(errno),
     };
-    let counters = pollset::counters(socket.pollset);
-    add(&counters.writes, 1);
-    add(&counters.written_bytes, n as u64);
+    match &mut work.tally {
+        Some(tally) => tally.wrote(n, wanted),
+        None => pollset::counters(socket.pollset).wrote(n, wanted),
+    }
     work.moved(n);
     if n < wanted {
-        add(&counters.short_writes, 1);
         socket.writable = false;
     }
     Ok(n)

@@ -265,6 +265,9 @@ pub fn poll_into<'a>(
         }
     }
     tally.add_to(&pollset.counters);
+    if let Some(tally) = &mut work.tally {
+        std::mem::take(tally).add_to(&pollset.counters);
+    }
     pollset.ready.polled(if count == 0 { now } else { Instant::now() });
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
 }

@@ -22,7 +22,7 @@ use crate::{accept, atoms, connect, errno, input, output, pollset, table};
 
 /// Events of one batch. Between the reads of a batch and the writes of its replies, what the kernel holds of its sockets
 /// should stay in the processor's caches.
-pub const BATCH: usize = 128;
+pub const BATCH: usize = 64;
 
 /// Packets that are taken from a socket before it is another's turn.
 const PACKETS: usize = 16;

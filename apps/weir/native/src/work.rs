@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::counters::Tally;
+
 /// Bytes and time that a call may spend before it leaves the rest on the ready list. A NIF call must stay well under a
 /// millisecond.
 pub struct Work {
@@ -9,6 +11,8 @@ pub struct Work {
     visits: u32,
     until: Option<Instant>,
     over: bool,
+    /// What a poll has read and written; an operation of a process counts on the pollset itself.
+    pub tally: Option<Tally>,
 }
 
 const BYTES: usize = 1024 * 1024;
@@ -20,17 +24,17 @@ const CLOCK_EVERY: u32 = 32;
 impl Work {
     /// The bound of a poll that begins now.
     pub fn of_poll(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, until: Some(now + TIME), over: false }
+        Work { bytes: BYTES, visits: 0, until: Some(now + TIME), over: false, tally: Some(Tally::default()) }
     }
 
     /// The bound of the broadcasts of a poll that begins now.
     pub fn of_groups(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, until: Some(now + TIME / 2), over: false }
+        Work { bytes: BYTES, visits: 0, until: Some(now + TIME / 2), over: false, tally: None }
     }
 
     /// The bound of an operation on one socket, which its bytes bound well enough.
     pub fn of_caller() -> Work {
-        Work { bytes: BYTES, visits: 0, until: None, over: false }
+        Work { bytes: BYTES, visits: 0, until: None, over: false, tally: None }
     }
 
     /// Notes bytes that were moved.
