@@ -721,7 +721,7 @@ connect_errors_that_show_at_once(_Config) ->
     Client = client(#{}),
     ?assertEqual({error, eaddrnotavail}, weir_reactor:connect(Client, ?LOOPBACK, 1, [{ip, {192, 0, 2, 1}}])),
     ?assertEqual({error, noproc}, weir_reactor:connect(no_such_reactor, ?LOOPBACK, 1, [])),
-    ?assertExit(badarg, weir_reactor:connect(Client, ?LOOPBACK, 1, [{nodelay, maybe}])),
+    ?assertExit(badarg, weir_reactor:connect(Client, ?LOOPBACK, 1, [{nodelay, perhaps}])),
     ?assertExit(badarg, weir_reactor:connect(Client, "localhost", 1, [])),
     stop(Client),
     ?assertEqual({error, noproc}, weir_reactor:connect(Client, ?LOOPBACK, 1, [])).
