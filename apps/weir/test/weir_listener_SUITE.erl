@@ -595,8 +595,12 @@ with_few_descriptors(Config) ->
     ok = weir_event:attach_many(few, [[weir, listener, exhausted], [weir, listener, recover]], Tell, []),
     {ok, _} = weir:start_listener(few, #{ip => ?LOOPBACK}, handler(function), args),
     Port = weir:get_port(few),
-    %% The clients' descriptors are of the same node: both ends run out together.
-    Sockets = connect_all(Port, []),
+    %% The clients' descriptors are of the same node. When both ends have run out together one more is left for a client,
+    %% and none for its connection.
+    {ok, Spare} = file:open(code:which(?MODULE), [read, raw]),
+    First = connect_all(Port, []),
+    ok = file:close(Spare),
+    Sockets = connect_all(Port, First),
     receive {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason) after ?PATIENCE -> ct:fail(not_told) end,
     #{connections := Served} = weir:info(few),
     ?assert(Served < length(Sockets)),
