@@ -71,7 +71,7 @@
 -export([adopt/3]).
 -export([send/2]).
 
--export_type([option/0, options/0, result/0]).
+-export_type([option/0, options/0, result/0, result/1]).
 
 -type options() :: #{
     module := module(),

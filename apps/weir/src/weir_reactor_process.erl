@@ -118,6 +118,8 @@ spawn_reactor(Options) ->
     end.
 
 -dialyzer({nowarn_function, [spawn_reactor/1, loosen/1]}).
+%% Two words for two things, in every write.
+-dialyzer({no_improper_lists, [result/7, raised/6, hand_off/7, relay/7]}).
 
 -spec init(pid(), pos_integer(), weir_reactor:options()) -> no_return().
 init(Parent, Home, Options = #{module := Module}) ->

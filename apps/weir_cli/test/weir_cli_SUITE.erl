@@ -25,7 +25,6 @@
     proxy_carries_both_ways_in_every_mode/1,
     proxy_closes_the_client_when_the_backend_closes/1,
     proxy_closes_the_client_when_there_is_no_backend/1,
-    relay_carries_both_ways/1,
     relay_lets_in_whom_it_knows/1,
     ehttpd_answers_in_every_mode/1,
     ehttpd_refuses_an_endless_head/1,
