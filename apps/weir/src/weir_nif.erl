@@ -18,6 +18,7 @@
 -export([claim/1]).
 -export([lease/0]).
 -export([poll/2]).
+-export([stream/2]).
 -export([sleep/3]).
 -export([counters/1]).
 
@@ -202,6 +203,12 @@ lease() -> ?NOT_LOADED.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
     {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
+
+%% @doc Waits until something is ready and polls, again and again as long as there is nothing but relays that splice, for
+%% 10 milliseconds at most. Runs on a dirty I/O scheduler. Returns what the last poll did.
+-spec stream(pollset(), Token :: non_neg_integer()) ->
+    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
+stream(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
 %% already), and whoever puts a socket on the ready list send `weir_wake'. `busy': there is something to do already.
