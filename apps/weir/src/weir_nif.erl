@@ -467,9 +467,11 @@ reactor_of(_Handle) -> ?NOT_LOADED.
 abandoned() -> ?NOT_LOADED.
 
 %% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
-%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
+%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one. `badarg' if
+%% it is not among {@link abandoned/0}.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
+
 %% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
 %% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link

@@ -161,6 +161,11 @@ pub fn abandoned() -> Vec<u16> {
     ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// Whether a pollset is one of those.
+pub fn is_abandoned(index: u16) -> bool {
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
+}
+
 /// The pollset of a dead reactor, on which there is nothing left, is for whoever wants one.
 pub fn reaped(index: u16) {
     let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
