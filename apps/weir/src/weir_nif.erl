@@ -426,6 +426,7 @@ notify_writable(_Handle) -> ?NOT_LOADED.
 
 %% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
 %% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
+%% This and those that take a socket are `badarg' for a pollset that another process polls.
 -spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
 reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
 

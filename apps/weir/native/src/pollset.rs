@@ -136,6 +136,11 @@ pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
     Ok((index, token))
 }
 
+/// Whether the calling process is the poller of a pollset.
+pub fn is_polled_by_caller(env: Env, index: u16) -> bool {
+    pollset(index).ready.is_polled_by(env.pid())
+}
+
 /// Takes a private pollset back.
 fn give_back(index: u16) {
     VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
