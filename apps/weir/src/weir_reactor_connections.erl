@@ -305,7 +305,12 @@ hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{
 relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
     Partner = state(Other),
-    Sides = {Handle, Other, element(1, Partner) =:= state},
+    IsOurs =
+        case Partner of
+            {state, _} -> true;
+            _ -> false
+        end,
+    Sides = {Handle, Other, IsOurs},
     {Joined, NewEvents, NewWrites} = weir_reactor_departure:to_relay(Sides, Data, Home, Events, Writes),
     Reason = fun(With) ->
         case Joined of

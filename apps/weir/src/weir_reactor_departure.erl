@@ -53,7 +53,12 @@ to_relay({Handle, Other, IsOurs}, {Unread, Prefix}, Home, Events, Writes) ->
     end.
 
 join(ok, ok, Handle, Other, Prefix) ->
-    weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true});
+    try
+        weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true})
+    catch
+        %% A connection with itself.
+        error:Reason -> {error, Reason}
+    end;
 join({error, _} = Error, _, _Handle, _Other, _Prefix) ->
     Error;
 join(ok, {error, _} = Error, _Handle, _Other, _Prefix) ->
