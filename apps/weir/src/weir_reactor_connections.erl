@@ -42,19 +42,17 @@
 -record(pending, {what :: {connecting, Args :: term()} | {header, weir_reactor_header:header()}}).
 
 -record(connections, {
-    module :: module(),
-    %% The callback of every event.
+    callbacks :: weir_reactor_callbacks:callbacks(),
+    %% The callback of every event, and from what time of a batch on the others want to know of it.
     data :: fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()),
+    long :: non_neg_integer() | infinity,
     args :: term(),
-    optional :: #{atom() => boolean()},
     %% The pollset for those that leave.
     home :: weir_nif:pollset(),
     %% How long a PROXY header may take.
     header :: timeout() | none,
     count = 0 :: non_neg_integer(),
-    heap = ?HEAP_WORDS :: pos_integer(),
-    long :: non_neg_integer() | infinity,
-    timing :: weir_reactor_timing:timing()
+    heap = ?HEAP_WORDS :: pos_integer()
 }).
 
 -opaque connections() :: #connections{}.
@@ -71,29 +69,19 @@
 %% @doc No connections yet.
 -spec new(weir_reactor_options:normal(), Home :: weir_nif:pollset()) -> connections().
 new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Home) ->
-    Callbacks = [handle_writable, handle_info, handle_tick, terminate],
-    Timing = weir_reactor_timing:new(Module, Long),
+    Callbacks = weir_reactor_callbacks:new(Module, Long),
     Header =
         case Options of
             #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout;
             #{proxy_protocol := false} -> none
         end,
     #connections{
-        module = Module,
-        data = weir_reactor_timing:handle_data(Timing),
+        callbacks = Callbacks,
+        data = weir_reactor_callbacks:handle_data(Callbacks),
+        long = weir_reactor_callbacks:long(Callbacks),
         args = Args,
-        optional = maps:from_list([{Each, erlang:function_exported(Module, Each, 2)} || Each <- Callbacks]),
         home = Home,
-        header = Header,
-        long = weir_reactor_timing:long(Timing),
-        timing = Timing
-    }.
-
-time(Timing, Connections) ->
-    Connections#connections{
-        data = weir_reactor_timing:handle_data(Timing),
-        long = weir_reactor_timing:long(Timing),
-        timing = Timing
+        header = Header
     }.
 
 %%% Events.
@@ -107,8 +95,12 @@ events(Events, Connections) ->
         Took when Took < NewConnections#connections.long ->
             {Writes, NewConnections};
         Took ->
-            Timing = weir_reactor_timing:batch(Took, Events, NewConnections#connections.timing),
-            {Writes, time(Timing, NewConnections)}
+            Callbacks = weir_reactor_callbacks:batch(Took, Events, NewConnections#connections.callbacks),
+            {Writes, NewConnections#connections{
+                callbacks = Callbacks,
+                data = weir_reactor_callbacks:handle_data(Callbacks),
+                long = weir_reactor_callbacks:long(Callbacks)
+            }}
     end.
 
 events([[Handle | Data] | Events], Writes, Connections) ->
@@ -161,7 +153,7 @@ event({refused, Handle, Reason}, Events, Writes, Connections) ->
 event({closed, Handle, Reason}, Events, Writes, Connections) ->
     case take(Handle) of
         {state, State} ->
-            {Events, Writes, closed(Handle, Reason, State, forget(Connections))};
+            {Events, Writes, closed(Handle, Reason, State, Connections)};
         {pending, {connecting, Args}} ->
             {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
         {pending, {header, Header}} ->
@@ -186,11 +178,11 @@ unsent(Handle, Reason, IoData, Connections) ->
     Error = {error, {Reason, {send, IoData}}, []},
     case take(Handle) of
         {state, State} ->
-            report(Error, a_callback, Handle, State, Connections),
-            terminated({error, Error}, State, forget(Connections));
+            ok = report(Error, a_callback, Handle, State, Connections),
+            terminated({error, Error}, State, Connections);
         %% It was the last that it has sent.
         none ->
-            report(Error, a_callback, Handle, closed, Connections),
+            ok = report(Error, a_callback, Handle, closed, Connections),
             Connections
     end.
 
@@ -223,32 +215,24 @@ header_timeout(Handle, Writes, Connections) ->
             {Writes, Connections}
     end.
 
-begin_connection(Handle, Args, Events, Writes, Connections = #connections{module = Module, count = Count}) ->
+begin_connection(Handle, Args, Events, Writes, Connections = #connections{callbacks = Callbacks, count = Count}) ->
     Grown = grow(Connections#connections{count = Count + 1}),
-    Begin = erlang:monotonic_time(),
-    try Module:init(?SOCKET(Handle), Args) of
-        Result ->
-            ok = weir_reactor_timing:callback(init, ?SOCKET(Handle), Begin, Connections#connections.timing),
-            result(Result, Handle, [], none, Events, Writes, Grown)
-    catch
-        Class:Reason:Stack ->
-            {NewWrites, NewConnections} = failed({Class, Reason, Stack}, init, Handle, none, Writes, Grown),
+    case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
+        {ok, Result} ->
+            result(Result, Handle, [], none, Events, Writes, Grown);
+        {failed, Error} ->
+            {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Grown),
             {Events, NewWrites, NewConnections}
     end.
 
 %% Calls an optional callback about a connection, if both are there.
-on(Callback, Argument, Handle, Events, Writes, Connections = #connections{module = Module, optional = Optional}) ->
-    case state(Handle) of
-        {state, State} when map_get(Callback, Optional) ->
-            Begin = erlang:monotonic_time(),
-            try Module:Callback(Argument, State) of
-                Result ->
-                    Timing = Connections#connections.timing,
-                    ok = weir_reactor_timing:callback(Callback, ?SOCKET(Handle), Begin, Timing),
-                    result(Result, Handle, [], {state, State}, Events, Writes, Connections)
-            catch
-                Class:Reason:Stack ->
-                    Error = {Class, Reason, Stack},
+on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callbacks = Callbacks}) ->
+    case {weir_reactor_callbacks:has(Callback, Callbacks), state(Handle)} of
+        {true, {state, State}} ->
+            case weir_reactor_callbacks:optional(Callback, Argument, Handle, State, Callbacks) of
+                {ok, Result} ->
+                    result(Result, Handle, [], {state, State}, Events, Writes, Connections);
+                {failed, Error} ->
                     {NewWrites, NewConnections} = failed(Error, Callback, Handle, {state, State}, Writes, Connections),
                     {Events, NewWrites, NewConnections}
             end;
@@ -271,10 +255,10 @@ result({send, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections
     {Events, [[Handle | IoData] | Writes], Connections};
 result({close, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
-    {Events, [Handle | Writes], terminated(normal, State, forget(Connections))};
+    {Events, [Handle | Writes], terminated(normal, State, Connections)};
 result({close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
-    {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, forget(Connections))};
+    {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
 result({handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
     hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
 result({handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
@@ -300,7 +284,7 @@ hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{
             ok -> {handoff, Pid};
             {error, Why} -> {error, {error, {handoff, Why}, []}}
         end,
-    {NewEvents, NewWrites, terminated(Reason, State, forget(Connections))}.
+    {NewEvents, NewWrites, terminated(Reason, State, Connections)}.
 
 relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
@@ -318,11 +302,11 @@ relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{hom
             {error, Why} -> {error, {error, {relay, Why}, []}}
         end
     end,
-    Forgotten = terminated(Reason(Other), State, forget(Connections)),
+    Forgotten = terminated(Reason(Other), State, Connections),
     case Partner of
         {state, OtherState} ->
             _ = erase(Other),
-            {NewEvents, NewWrites, terminated(Reason(Handle), OtherState, forget(Forgotten))};
+            {NewEvents, NewWrites, terminated(Reason(Handle), OtherState, Forgotten)};
         _ ->
             {NewEvents, NewWrites, Forgotten}
     end.
@@ -330,62 +314,33 @@ relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{hom
 %% A callback has raised, or returned what it may not: its connection is closed, what it has sent before is not lost.
 failed(Error, Callback, Handle, Old, Writes, Connections) ->
     _ = erase(Handle),
-    Forgotten = forget(Connections),
     case Old of
         {state, State} ->
-            report(Error, Callback, Handle, State, Connections),
-            {[Handle | Writes], terminated({error, Error}, State, Forgotten)};
+            ok = report(Error, Callback, Handle, State, Connections),
+            {[Handle | Writes], terminated({error, Error}, State, Connections)};
         none ->
-            report(Error, Callback, Handle, none, Connections),
-            {[Handle | Writes], Forgotten}
+            ok = report(Error, Callback, Handle, none, Connections),
+            {[Handle | Writes], forget(Connections)}
     end.
 
-report({Class, Reason, Stack}, Callback, Handle, State, #connections{module = Module}) ->
-    ok = weir_reports:say(fun() ->
-        ?LOG_ERROR(
-            "weir: ~s:~s failed, and connection ~0p of reactor ~p is closed~n** ~s~n** State: ~0P",
-            [Module, Callback, Handle, self(), erl_error:format_exception(Class, Reason, Stack), State, 50]
-        )
-    end).
+report(Error, Callback, Handle, State, #connections{callbacks = Callbacks}) ->
+    weir_reactor_callbacks:report(Error, Callback, Handle, State, Callbacks).
 
-closed(Handle, Reason, State, Connections) ->
-    case handle_close(Handle, Reason, State, Connections) of
-        {ok, {ok, NewState}} -> terminated(Reason, NewState, Connections);
-        {ok, Bad} -> terminated({error, {error, {bad_return_value, Bad}, []}}, State, Connections);
-        {error, _} = Error -> terminated(Error, State, Connections)
+closed(Handle, Reason, State, Connections = #connections{callbacks = Callbacks}) ->
+    case weir_reactor_callbacks:handle_close(Handle, Reason, State, Callbacks) of
+        {ok, NewState} -> terminated(Reason, NewState, Connections);
+        {failed, Error} -> terminated({error, Error}, State, Connections)
     end.
 
-told_not_connected(Handle, Reason, Args, Connections) ->
+told_not_connected(Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
     %% There is no state that had to be terminated.
-    _ = handle_close(Handle, {connect, Reason}, Args, Connections),
+    _ = weir_reactor_callbacks:handle_close(Handle, {connect, Reason}, Args, Callbacks),
     Connections.
 
-handle_close(Handle, Reason, State, Connections = #connections{module = Module, timing = Timing}) ->
-    Begin = erlang:monotonic_time(),
-    try Module:handle_close(?SOCKET(Handle), Reason, State) of
-        Result ->
-            ok = weir_reactor_timing:callback(handle_close, ?SOCKET(Handle), Begin, Timing),
-            case Result of
-                {ok, _} -> ok;
-                Bad -> report({error, {bad_return_value, Bad}, []}, handle_close, Handle, State, Connections)
-            end,
-            {ok, Result}
-    catch
-        Class:Error:Stack ->
-            report({Class, Error, Stack}, handle_close, Handle, State, Connections),
-            {error, {Class, Error, Stack}}
-    end.
-
-terminated(Reason, State, Connections = #connections{module = Module, optional = #{terminate := true}}) ->
-    try Module:terminate(Reason, State) of
-        _ -> Connections
-    catch
-        Class:Error:Stack ->
-            report({Class, Error, Stack}, terminate, none, State, Connections),
-            Connections
-    end;
-terminated(_Reason, _State, Connections) ->
-    Connections.
+%% The reactor forgets a connection.
+terminated(Reason, State, Connections = #connections{callbacks = Callbacks}) ->
+    ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
+    forget(Connections).
 
 %%% What does not come from the kernel.
 
@@ -417,7 +372,7 @@ info(Message, Handle, Writes, Connections) ->
 
 %% @doc Whether the module wants to hear of ticks.
 -spec has_ticks(connections()) -> boolean().
-has_ticks(#connections{optional = #{handle_tick := Wanted}}) -> Wanted.
+has_ticks(#connections{callbacks = Callbacks}) -> weir_reactor_callbacks:has(handle_tick, Callbacks).
 
 %% @doc It is time for a connection.
 -spec tick(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
@@ -427,19 +382,20 @@ tick(Handle, Writes, Connections) ->
 
 %% @doc The reactor ends: `terminate/2' is called for each connection, until a time that is over.
 -spec terminate_all(Reason :: term(), Until :: integer(), connections()) -> ok.
-terminate_all(Reason, Until, Connections = #connections{optional = #{terminate := true}}) ->
-    terminate_each(states(), Reason, Until, Connections);
-terminate_all(_Reason, _Until, _Connections) ->
-    ok.
+terminate_all(Reason, Until, #connections{callbacks = Callbacks}) ->
+    case weir_reactor_callbacks:has(terminate, Callbacks) of
+        true -> terminate_each(states(), Reason, Until, Callbacks);
+        false -> ok
+    end.
 
-terminate_each([{Handle, State} | States], Reason, Until, Connections) ->
+terminate_each([{Handle, State} | States], Reason, Until, Callbacks) ->
     _ = erase(Handle),
-    _ = terminated(Reason, State, Connections),
+    ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
     case erlang:monotonic_time(millisecond) < Until of
-        true -> terminate_each(States, Reason, Until, Connections);
+        true -> terminate_each(States, Reason, Until, Callbacks);
         false -> ok
     end;
-terminate_each([], _Reason, _Until, _Connections) ->
+terminate_each([], _Reason, _Until, _Callbacks) ->
     ok.
 
 %%% States.

@@ -125,13 +125,13 @@ pause() ->
 with_reactor(Options, Fun) ->
     process_flag(trap_exit, true),
     %% What fails on purpose is not to fill the log.
-    ok = logger:set_module_level([weir_reactor_connections], none),
+    ok = logger:set_module_level([weir_reactor_callbacks], none),
     {ok, Reactor} = weir_reactor:start_link(Options),
     try
         Fun(Reactor)
     after
         ok = proc_lib:stop(Reactor),
-        ok = logger:unset_module_level(weir_reactor_connections)
+        ok = logger:unset_module_level(weir_reactor_callbacks)
     end.
 
 %% The stock end of a connection of the reactor, which is made in one of the ways that take arguments.

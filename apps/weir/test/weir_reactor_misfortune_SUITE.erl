@@ -82,11 +82,11 @@ end_per_testcase(_Case, Config) ->
 
 %% Each callback in each way: its connection is closed and terminated, and the one beside it notices nothing.
 each_callback_may_fail(_Config) ->
-    ok = logger:set_module_level([weir_reactor_connections], none),
+    ok = logger:set_module_level([weir_reactor_callbacks], none),
     try
         [fails(Callback, How) || Callback <- [init, data, writable, info, tick, close, terminate], How <- ways(Callback)]
     after
-        logger:unset_module_level(weir_reactor_connections)
+        logger:unset_module_level(weir_reactor_callbacks)
     end.
 
 ways(Callback) -> [raise, exit, throw] ++ [Way || Callback =/= terminate, Way <- [garbage, nothing, unsendable]].
