@@ -153,8 +153,9 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 %% The socket goes to that scheduler's pollset at once. The process that owns it goes with it only if it is the caller,
 %% since the VM moves no other; it stays where the VM puts it then, unless it is bound. To move another process's
 %% connection with its process, ask that process. Where the VM does not let a process choose (the way is not
-%% documented), and on a scheduler that is offline, the caller stays.
--spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | inet:posix()}.
+%% documented), and on a scheduler that is offline, the caller stays. `{error, reactor}': the connection is one of a reactor,
+%% which it does not leave: its state may hold what is the process's own, such as timers and monitors.
+-spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
 migrate({'$inet', weir_tcp, Handle}, Scheduler) ->
     Self = self(),
     case weir_nif:move(Handle, Scheduler) of

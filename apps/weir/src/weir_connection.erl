@@ -12,6 +12,7 @@
 -export([handshake_pending/3]).
 -export([read_proxy_header/2]).
 -export([proxy_header/0]).
+-export([with_proxy_header/2]).
 
 -export_type([terms/0, pending/0]).
 
@@ -131,6 +132,16 @@ proxy_header() ->
     case get(?HEADER) of
         undefined -> undefined;
         Header -> {ok, Header}
+    end.
+
+%% @doc Calls a fun with the PROXY header of one connection in place, in a process that serves many.
+-spec with_proxy_header(weir_proxy_header:header(), fun(() -> Result)) -> Result.
+with_proxy_header(Header, Fun) ->
+    _ = put(?HEADER, Header),
+    try
+        Fun()
+    after
+        erase(?HEADER)
     end.
 
 %% @doc What ranch sends to the process of a connection.

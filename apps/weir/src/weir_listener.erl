@@ -304,7 +304,7 @@ exhausted(Reason, State = #state{name = Name}) ->
 terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, sockets = Sockets}) ->
     ok = weir_listener_sockets:close(Sockets),
     Acceptors = [Pid || #worker{pid = Pid} <- maps:values(State#state.workers)] ++ State#state.retired,
-    ok = weir_shutdown:processes(Acceptors, infinity),
+    ok = weir_shutdown:processes(Acceptors, worker_shutdown(Options)),
     ok = weir_nif:gate_clear(Gate),
     Connections = gate_connections(Gate, 0),
     ok = weir_shutdown:processes([Pid || {_, Pid, _} <- Connections], maps:get(shutdown, Options)),
@@ -312,6 +312,10 @@ terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, s
     lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, gate_connections(Gate, 0)),
     ok = weir_listener_names:forget(Name),
     event(stop, State).
+
+%% A reactor is all of its connections, and may be in a callback that does not return.
+worker_shutdown(#{handler := {reactor, _}, shutdown := Shutdown}) -> Shutdown;
+worker_shutdown(_Options) -> infinity.
 
 gate_connections(Gate, Piece) ->
     case weir_nif:gate_connections(Gate, Piece) of
@@ -378,7 +382,7 @@ start_link_worker(_Name, Options = #{handler := {reactor, Module}, args := Args}
             anywhere -> Pollset;
             _ -> Home
         end,
-    Given = maps:get(reactor, Options),
+    Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout], Options)),
     weir_reactor:start_link(Given#{
         module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)
     });

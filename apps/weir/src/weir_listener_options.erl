@@ -52,13 +52,14 @@
 %% <dt>`allow', `deny' (`[]')</dt><dd>Whose connections are not reset. The longest prefix decides, and one that is on both
 %% lists denies. Who is on none is allowed, unless there is an `allow'.</dd>
 %% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
-%% sockets.</dd>
+%% sockets. Not for reactors.</dd>
 %% <dt>`affinity' (`soft')</dt><dd>The process of a connection begins on the scheduler of its socket, and is free to go;
 %% or is bound to it, and then stands still while that is offline.</dd>
 %% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>
 %% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds sockets go from the busiest pollset to the idlest, if the
-%% former does more than `threshold' percent more.</dd>
-%% <dt>`reactor' (`#{}')</dt><dd>Options of `weir_reactor:start_link/1', for a handler that is a reactor's.</dd>
+%% former does more than `threshold' percent more. Not for reactors.</dd>
+%% <dt>`reactor' (`#{}')</dt><dd>Options of `weir_reactor:start_link/1', for a handler that is a reactor's: `affinity',
+%% `tick', `long_callback_ms', `max_send_queue'.</dd>
 %% </dl>
 
 -type limits() :: #{
@@ -249,6 +250,11 @@ handler(Other) ->
     bad(handler, Other, "a fun of two arguments, or a module that exports start_link/3 or handle_data/3").
 
 %% What does not go together.
+together(Options = #{handler := {reactor, _}}) ->
+    for_reactor(Options),
+    apart(Options);
+together(#{reactor := Reactor}) when map_size(Reactor) > 0 ->
+    bad(reactor, Reactor, "nothing, unless the handler is a module with handle_data/3");
 together(Options = #{proxy_protocol := Proxy, tls := Tls, socket_opts := Socket}) when Proxy; Tls =/= undefined ->
     case [Option || {Name, Value} = Option <- Socket, Name =:= active orelse Name =:= packet, Value =/= false] of
         [] -> apart(Options);
@@ -257,12 +263,31 @@ together(Options = #{proxy_protocol := Proxy, tls := Tls, socket_opts := Socket}
 together(Options) ->
     apart(Options).
 
+%% What a reactor has no use for is refused rather than ignored.
+for_reactor(#{tls := Tls}) when Tls =/= undefined ->
+    bad(tls, Tls, "nothing for a reactor: a handshake needs a process for each connection");
+for_reactor(#{placement := least_loaded}) ->
+    bad(placement, least_loaded, "local for reactors: each takes the connections of its own listening socket");
+for_reactor(#{balance := Balance}) when Balance =/= off ->
+    bad(balance, Balance, "off for reactors: a connection's state may hold timers and monitors, and cannot leave its process");
+for_reactor(#{affinity := bound}) ->
+    bad(affinity, bound, "soft; reactors are bound by reactor => #{affinity => bound}");
+for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
+    case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout], Reactor)) of
+        [] -> ok;
+        [Ours | _] -> bad(reactor, Ours, "no such option here: the listener sees to it")
+    end,
+    case weir_reactor_options:new(Reactor#{module => Module}) of
+        {ok, _} -> ok;
+        {error, {bad_option, Bad}} -> bad(reactor, Bad, "an option of weir_reactor:start_link/1")
+    end,
+    case [Option || {active, Value} = Option <- Socket, not is_boolean(Value)] of
+        [] -> ok;
+        [Option | _] -> bad(socket_opts, Option, "true or false for reactors, whose connections begin active")
+    end.
+
 apart(#{affinity := bound, handler := {Kind, _}}) when Kind =/= function ->
     bad(affinity, bound, "soft: a module starts its processes itself; only those of a fun can be bound");
-apart(#{handler := {reactor, _}, tls := Tls}) when Tls =/= undefined ->
-    bad(tls, Tls, "nothing for a reactor: a handshake needs a process for each connection");
-apart(#{handler := {reactor, _}, proxy_protocol := true}) ->
-    bad(proxy_protocol, true, "false for a reactor: its connections have no process that could read the header");
 apart(#{fd := Fd, ip := IP}) when Fd =/= undefined, IP =/= any ->
     bad(ip, IP, "nothing beside fd: a descriptor is bound already");
 apart(#{fd := Fd, port := Port}) when Fd =/= undefined, Port =/= 0 ->

@@ -112,12 +112,14 @@
 -type event() ::
     nonempty_improper_list(handle(), Data :: term())
     | {accepted | connected | writable, handle()}
-    | {closed | refused | exhausted, handle(), Reason :: atom()}.
-%% What a reactor's batch consists of. `closed' and `refused' (by connect(2)) are the last of a socket. `exhausted' is of a
-%% listening one: it is not asked again before {@link reactor_resume/1}.
+    | {closed | refused | exhausted, handle(), Reason :: atom()}
+    | {unsent, handle(), badarg | emsgsize, term()}.
+%% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
+%% was to be written and is no iodata, or longer than a packet may be. `exhausted' is of a listening one: it is not asked
+%% again before {@link reactor_resume/1}.
 
--type write() :: nonempty_improper_list(handle(), iodata() | close).
-%% What a reactor has done with its sockets.
+-type write() :: nonempty_improper_list(handle(), iodata()) | handle().
+%% What a reactor has done with its sockets: a handle by itself is closed.
 
 -type operation() :: non_neg_integer().
 
@@ -346,8 +348,8 @@ monitor(_Handle, _Reference) -> ?NOT_LOADED.
 -spec demonitor(handle(), reference()) -> boolean().
 demonitor(_Handle, _Reference) -> ?NOT_LOADED.
 
-%% @doc Takes the socket to another pollset.
--spec move(handle(), pollset()) -> ok | {error, closed | inet:posix()}.
+%% @doc Takes the socket to another pollset; not a connection of a `reactor'.
+-spec move(handle(), pollset()) -> ok | {error, closed | reactor | inet:posix()}.
 move(_Handle, _Pollset) -> ?NOT_LOADED.
 
 %% @doc What is known of a socket.

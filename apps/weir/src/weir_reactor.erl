@@ -82,6 +82,8 @@
     tick => pos_integer() | infinity,
     long_callback_ms => pos_integer() | infinity,
     max_send_queue => pos_integer(),
+    proxy_protocol => boolean(),
+    handshake_timeout => timeout(),
     name => atom()
 }.
 %% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of

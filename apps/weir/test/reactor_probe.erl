@@ -1,5 +1,7 @@
 %% A reactor's callbacks that tell a process what they are called with and do what they are told. The state of a
 %% connection is a map: `tell' is the process, the other keys are funs in place of a callback's answer.
+%%
+%% Beside them, what the suites of reactors share.
 -module(reactor_probe).
 -behaviour(weir_reactor).
 
@@ -10,6 +12,28 @@
 -export([handle_info/2]).
 -export([handle_tick/2]).
 -export([terminate/2]).
+
+-export([prepare/0]).
+-export([start/1]).
+-export([start/2]).
+-export([start/3]).
+-export([start_on/3]).
+-export([listen/1]).
+-export([client/1]).
+-export([stop/1]).
+-export([kill_reactor/1]).
+-export([told/1]).
+-export([told/2]).
+-export([told_of/2]).
+-export([recv_all/1]).
+-export([exchange/2]).
+-export([reports/1]).
+-export([log/2]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 20000).
 
 init(Socket, Args = #{tell := Pid}) ->
     Pid ! {init, Socket},
@@ -23,7 +47,7 @@ handle_close(Socket, {connect, Reason}, #{tell := Pid}) ->
     {ok, none};
 handle_close(Socket, Reason, State = #{tell := Pid}) ->
     Pid ! {closed, Socket, Reason},
-    {ok, State}.
+    answer(close, [Reason], State).
 
 handle_writable(Socket, State = #{tell := Pid}) ->
     Pid ! {writable, Socket},
@@ -36,12 +60,111 @@ handle_info(Message, State = #{tell := Pid, socket := Socket}) ->
 handle_tick(Socket, State) ->
     answer(tick, [Socket], State).
 
-terminate(Reason, #{tell := Pid, socket := Socket}) ->
-    Pid ! {terminated, Socket, Reason}.
+terminate(Reason, State = #{tell := Pid, socket := Socket}) ->
+    Pid ! {terminated, Socket, Reason},
+    answer(terminate, [Reason], State).
 
 answer(Callback, Arguments, State) ->
     case State of
         #{Callback := Fun} -> apply(Fun, Arguments ++ [State]);
         #{} when Callback =:= data -> {send, lists:last(Arguments), State};
         #{} -> {ok, State}
+    end.
+
+%%% For the suites.
+
+%% A pollset once made is kept, with its descriptor: as many as a case needs are made before anything is counted.
+prepare() ->
+    {ok, _} = application:ensure_all_started(weir),
+    Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => ?MODULE})) || _ <- lists:seq(1, 4)],
+    lists:foreach(fun(Reactor) -> ok = proc_lib:stop(Reactor) end, Reactors),
+    weir_test_peer:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+%% A reactor that listens, and its port. What it tells comes to the caller.
+start(Args) ->
+    start(Args, []).
+
+start(Args, Listen) ->
+    start(Args, Listen, #{}).
+
+start(Args, Listen, Options) ->
+    {Socket, Port} = listen(Listen),
+    {start_on(Socket, Args, Options), Port}.
+
+start_on(Socket, Args, Options) ->
+    Full = maps:merge(#{module => ?MODULE, args => Args#{tell => self()}, listen => Socket}, Options),
+    {ok, Reactor} = weir_reactor:start_link(Full),
+    Reactor.
+
+listen(Options) ->
+    Ours = [{tcp_module, weir_tcp}, binary, {ip, ?LOOPBACK}, {nodelay, true}, {backlog, 1024}],
+    {ok, Socket} = weir_test_peer:keep(gen_tcp:listen(0, Ours ++ Options)),
+    {ok, Port} = inet:port(Socket),
+    {Socket, Port}.
+
+stop(Reactor) ->
+    ok = proc_lib:stop(Reactor).
+
+%% The next message of that kind from a callback.
+told(Kind) ->
+    receive
+        Message when element(1, Message) =:= Kind -> Message
+    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
+    end.
+
+told(Kind, Socket) ->
+    receive
+        {Kind, Socket, What} -> What
+    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
+    end.
+
+%% What comes before the end, whatever that is.
+recv_all(Socket) ->
+    {Bytes, _Reason} = weir_test_peer:recv_all(Socket),
+    Bytes.
+
+exchange(Peer, Bytes) ->
+    ok = gen_tcp:send(Peer, Bytes),
+    ?assertEqual(iolist_to_binary(Bytes), weir_test_peer:recv_exactly(Peer, iolist_size(Bytes))).
+
+%% What is logged meanwhile, as text.
+reports(Fun) ->
+    Self = self(),
+    Id = list_to_atom(lists:flatten(io_lib:format("~p", [make_ref()]))),
+    ok = logger:add_handler(Id, ?MODULE, #{config => #{pid => Self}}),
+    try
+        Fun()
+    after
+        %% The report may come a moment after its cause.
+        timer:sleep(200),
+        ok = logger:remove_handler(Id)
+    end,
+    reported().
+
+reported() ->
+    receive
+        {reported, Text} -> [Text | reported()]
+    after 0 -> []
+    end.
+
+log(#{msg := {Format, Arguments}}, #{config := #{pid := Pid}}) when is_list(Format) ->
+    Pid ! {reported, lists:flatten(io_lib:format(Format, Arguments))};
+log(_Event, _Config) ->
+    ok.
+
+client(Args) ->
+    {ok, Reactor} = weir_reactor:start_link(#{module => ?MODULE, args => Args#{tell => self()}}),
+    Reactor.
+
+told_of(Kind, Socket) ->
+    receive
+        {Kind, Socket} -> {Kind, Socket}
+    after ?PATIENCE -> ct:fail({not_told, Kind})
+    end.
+
+kill_reactor(Reactor) ->
+    Monitor = monitor(process, Reactor),
+    exit(Reactor, kill),
+    receive
+        {'DOWN', Monitor, process, Reactor, _} -> ok
     end.

@@ -34,13 +34,14 @@ groups() ->
         ipv6_is_served,
         a_unix_socket_is_served,
         an_inherited_descriptor_is_served,
-        least_loaded_spreads,
+        the_proxy_header_is_known,
+        no_proxy_header_is_no_connection,
         killed_workers_have_successors,
         a_killed_listener_goes_on,
         killed_processes_leave_nothing,
         a_storm_of_resets_leaves_nothing
     ],
-    Process = [the_proxy_header_is_known, no_proxy_header_is_no_connection, tls_is_spoken],
+    Process = [least_loaded_spreads, tls_is_spoken],
     [
         {function, [], Common ++ Process},
         {protocol, [], Common ++ Process},
@@ -316,13 +317,11 @@ an_inherited_descriptor_is_served(Config) ->
 least_loaded_spreads(Config) ->
     Port = start(Config, #{placement => least_loaded}),
     [is_served(connect(Port)) || _ <- lists:seq(1, 40)],
-    ?config(handler, Config) =:= reactor orelse
-        begin
-            Pollsets = [Pollset || {{_, _, Handle}, _} <- weir:connections(?config(name, Config)), {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]],
-            Counts = [length([P || P <- Pollsets, P =:= Pollset]) || Pollset <- weir_pollsets:all()],
-            %% Listening sockets and those of other cases count as well.
-            ?assert(lists:max(Counts) - lists:min(Counts) =< 6)
-        end.
+    Connections = weir:connections(?config(name, Config)),
+    Pollsets = [Pollset || {{_, _, Handle}, _} <- Connections, {ok, #{pollset := Pollset}} <- [weir_nif:info(Handle)]],
+    Counts = [length([P || P <- Pollsets, P =:= Pollset]) || Pollset <- weir_pollsets:all()],
+    %% Listening sockets and those of other cases count as well.
+    ?assert(lists:max(Counts) - lists:min(Counts) =< 6).
 
 %% Misfortune. Clients come all the time; processes are killed; those who were not served try again.
 
@@ -439,7 +438,7 @@ still_serves(Port) ->
         end
     end).
 
-%% Cases for handlers that are processes.
+%% PROXY headers, and TLS for handlers that are processes.
 
 the_proxy_header_is_known(Config) ->
     Port = start(Config, #{proxy_protocol => true}),

@@ -46,3 +46,21 @@ wrong_elements_are_named_test() ->
     ),
     ?assertMatch({error, {bad_option, port, 80, _}}, new(#{fd => 3, port => 80})),
     ?assertMatch({error, {bad_option, options, [], _}}, new([])).
+
+%% What a reactor cannot do is refused, and what is for reactors is for nobody else.
+reactors_test_() ->
+    New = fun(Options) -> weir_listener_options:new(Options, weir_listener_reactor, args) end,
+    [
+        ?_assertMatch({error, {bad_option, Name, _, [_ | _]}}, New(#{Name => Value}))
+     || {Name, Value} <- [
+            {tls, []}, {placement, least_loaded}, {balance, #{interval => 1, threshold => 1}}, {affinity, bound},
+            {reactor, #{tick => 0}}, {reactor, #{colour => red}}, {reactor, #{name => a_name}},
+            {reactor, #{listen => none}}, {socket_opts, [{active, once}]}
+        ]
+    ] ++
+        [
+            ?_assertMatch({ok, #{handler := {reactor, _}}}, New(#{
+                proxy_protocol => true, socket_opts => [{packet, line}], reactor => #{tick => 5, affinity => bound}
+            })),
+            ?_assertMatch({error, {bad_option, reactor, _, _}}, new(#{reactor => #{tick => 5}}))
+        ].

@@ -7,7 +7,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [active_counts, send_queue, delivery, packets, relays, groups_of_members, proxy_headers].
+    [active_counts, send_queue, delivery, packets, relays, groups_of_members, proxy_headers, reactors].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -42,6 +42,10 @@ groups_of_members(_Config) ->
 proxy_headers(_Config) ->
     check(prop_proxy_header:prop_proxy_header(), 1000),
     check(prop_proxy_header:prop_nonsense(), 1000).
+
+reactors(_Config) ->
+    check(prop_reactor:prop_echo(), 100),
+    check(prop_reactor:prop_packets(), 100).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],

@@ -5,8 +5,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, connect_raw/2, keep/1, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1,
-    recv_exactly/2, socket_pair/2]).
+-import(weir_test_peer, [connect_raw/1, connect_raw/2, async/1, await/1, kill/1, pid/1, wait_until/1, recv_exactly/2,
+    socket_pair/2, reset/1]).
+-import(reactor_probe, [start/1, start/2, start/3, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, told/2,
+    told_of/2, recv_all/1, exchange/2, reports/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 20000).
@@ -18,12 +20,10 @@ all() ->
     [
         {group, data},
         {group, ends},
-        {group, leaving},
         {group, messages},
         {group, flow},
         {group, connecting},
         {group, process},
-        {group, misfortune},
         {group, partial_sends}
     ].
 
@@ -54,13 +54,6 @@ groups() ->
             a_bad_result_closes_its_own_connection,
             the_end_is_told_to_monitors
         ]},
-        {leaving, [], [
-            handoff_keeps_all_bytes_in_order,
-            handoff_with_an_explicit_rest,
-            handoff_of_packets,
-            handoff_after_a_send,
-            handoff_to_a_dead_process_closes
-        ]},
         {messages, [], [
             send_reaches_handle_info,
             monitors_reach_handle_info,
@@ -89,15 +82,6 @@ groups() ->
             options_are_checked,
             a_name
         ]},
-        {misfortune, [], [
-            killed_reactor_closes_its_connections,
-            killed_reactor_leaves_the_backlog,
-            killed_while_data_flies,
-            killed_again_and_again,
-            other_reactors_and_pollers_are_not_touched,
-            storm_of_resets,
-            no_descriptors_left
-        ]},
         {partial_sends, [], [
             send_nowait_takes_what_the_kernel_takes,
             send_nowait_stays_behind_the_queue,
@@ -106,12 +90,8 @@ groups() ->
         ]}
     ].
 
-%% A pollset once made is kept, with its descriptor: as many as a case needs are made before anything is counted.
 init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir),
-    Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe})) || _ <- lists:seq(1, 4)],
-    lists:foreach(fun(Reactor) -> ok = proc_lib:stop(Reactor) end, Reactors),
-    wait_until(fun() -> weir_nif:abandoned() =:= [] end),
+    reactor_probe:prepare(),
     Config.
 
 end_per_suite(_Config) ->
@@ -129,53 +109,6 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, Config) ->
     weir_test_peer:end_case(Config).
-
-%% A reactor that listens, and its port. What it tells comes to the caller.
-start(Args) ->
-    start(Args, []).
-
-start(Args, Listen) ->
-    start(Args, Listen, #{}).
-
-start(Args, Listen, Options) ->
-    {Socket, Port} = listen(Listen),
-    {start_on(Socket, Args, Options), Port}.
-
-start_on(Socket, Args, Options) ->
-    Full = maps:merge(#{module => reactor_probe, args => Args#{tell => self()}, listen => Socket}, Options),
-    {ok, Reactor} = weir_reactor:start_link(Full),
-    Reactor.
-
-listen(Options) ->
-    Ours = [{tcp_module, weir_tcp}, binary, {ip, ?LOOPBACK}, {nodelay, true}, {backlog, 1024}],
-    {ok, Socket} = keep(gen_tcp:listen(0, Ours ++ Options)),
-    {ok, Port} = inet:port(Socket),
-    {Socket, Port}.
-
-stop(Reactor) ->
-    ok = proc_lib:stop(Reactor).
-
-%% The next message of that kind from a callback.
-told(Kind) ->
-    receive
-        Message when element(1, Message) =:= Kind -> Message
-    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
-    end.
-
-told(Kind, Socket) ->
-    receive
-        {Kind, Socket, What} -> What
-    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
-    end.
-
-%% What comes before the end, whatever that is.
-recv_all(Socket) ->
-    {Bytes, _Reason} = weir_test_peer:recv_all(Socket),
-    Bytes.
-
-exchange(Peer, Bytes) ->
-    ok = gen_tcp:send(Peer, Bytes),
-    ?assertEqual(iolist_to_binary(Bytes), recv_exactly(Peer, iolist_size(Bytes))).
 
 %%% Data.
 
@@ -433,109 +366,6 @@ the_end_is_told_to_monitors(_Config) ->
     end,
     stop(Reactor).
 
-%% What is logged meanwhile, as text.
-reports(Fun) ->
-    Self = self(),
-    Id = list_to_atom(lists:flatten(io_lib:format("~p", [make_ref()]))),
-    ok = logger:add_handler(Id, ?MODULE, #{config => #{pid => Self}}),
-    try
-        Fun()
-    after
-        %% The report may come a moment after its cause.
-        timer:sleep(200),
-        ok = logger:remove_handler(Id)
-    end,
-    reported().
-
-reported() ->
-    receive
-        {reported, Text} -> [Text | reported()]
-    after 0 -> []
-    end.
-
-log(#{msg := {Format, Arguments}}, #{config := #{pid := Pid}}) when is_list(Format) ->
-    Pid ! {reported, lists:flatten(io_lib:format(Format, Arguments))};
-log(_Event, _Config) ->
-    ok.
-
-%%% Connections that leave.
-
-handoff_keeps_all_bytes_in_order(_Config) ->
-    Self = self(),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {handoff, Self, State} end}),
-    Bytes = rand:bytes(3000000),
-    Peer = connect_raw(Port),
-    Sender = async(fun() -> ok = gen_tcp:send(Peer, Bytes), gen_tcp:shutdown(Peer, write) end),
-    Socket = handed_off(),
-    ?assertEqual({handoff, Self}, told(terminated, Socket)),
-    ?assertEqual({error, not_reactor}, weir_reactor:send(Socket, late)),
-    ?assert(Bytes =:= recv_all(Socket)),
-    ok = await(Sender),
-    ok = gen_tcp:close(Socket),
-    stop(Reactor).
-
-handed_off() ->
-    receive
-        {weir_reactor, handoff, Socket} -> Socket
-    after ?PATIENCE -> ct:fail(not_handed_off)
-    end.
-
-handoff_with_an_explicit_rest(_Config) ->
-    Self = self(),
-    {Reactor, Port} = start(#{data => fun(_Socket, <<_:4/binary, Rest/binary>>, State) ->
-        {handoff, Self, Rest, State}
-    end}),
-    Peer = connect_raw(Port),
-    ok = gen_tcp:send(Peer, "GET body"),
-    Socket = handed_off(),
-    ?assertEqual({ok, <<"body">>}, gen_tcp:recv(Socket, 4, ?PATIENCE)),
-    ok = gen_tcp:send(Socket, "reply"),
-    ?assertEqual(<<"reply">>, recv_exactly(Peer, 5)),
-    %% It does not end with the reactor.
-    kill_reactor(Reactor),
-    ok = gen_tcp:send(Peer, "more"),
-    ?assertEqual({ok, <<"more">>}, gen_tcp:recv(Socket, 4, ?PATIENCE)),
-    ok = gen_tcp:close(Socket).
-
-handoff_of_packets(_Config) ->
-    Self = self(),
-    {Reactor, Port} = start(#{data => fun
-        (_Socket, <<"3">>, State) -> {handoff, Self, State};
-        (_Socket, _Data, State) -> {ok, State}
-    end}, [{packet, 4}]),
-    Peer = connect_raw(Port),
-    ok = gen_tcp:send(Peer, [<<1:32, Digit>> || Digit <- "123456789"]),
-    Socket = handed_off(),
-    Digits = [element(2, {ok, _} = gen_tcp:recv(Socket, 0, ?PATIENCE)) || _ <- "3456789"],
-    ?assertEqual(<<"3456789">>, iolist_to_binary(Digits)),
-    ok = gen_tcp:close(Socket),
-    stop(Reactor).
-
-handoff_after_a_send(_Config) ->
-    Self = self(),
-    {Reactor, Port} = start(#{data => fun
-        (_Socket, <<"go\n">>, State) -> {handoff, Self, <<>>, State};
-        (_Socket, Data, State) -> {send, Data, State}
-    end}, [{packet, line}]),
-    Peer = connect_raw(Port),
-    ok = gen_tcp:send(Peer, "a\nb\ngo\nrest\n"),
-    Socket = handed_off(),
-    ok = gen_tcp:send(Socket, "c\n"),
-    ?assertEqual(<<"a\nb\nc\n">>, recv_exactly(Peer, 6)),
-    ?assertEqual({ok, <<"rest\n">>}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
-    ok = gen_tcp:close(Socket),
-    stop(Reactor).
-
-handoff_to_a_dead_process_closes(_Config) ->
-    Dead = async(fun() -> ok end),
-    kill(Dead),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {handoff, pid(Dead), State} end}),
-    Peer = connect_raw(Port),
-    ok = gen_tcp:send(Peer, "go"),
-    ?assertEqual(<<>>, recv_all(Peer)),
-    {terminated, _, {error, _}} = told(terminated),
-    stop(Reactor).
-
 %%% Messages.
 
 send_reaches_handle_info(_Config) ->
@@ -666,10 +496,6 @@ others_send_too(_Config) ->
 
 %%% Connecting.
 
-client(Args) ->
-    {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => Args#{tell => self()}}),
-    Reactor.
-
 connect_calls_init(_Config) ->
     {Server, Port} = start(#{}),
     Client = client(#{}),
@@ -680,12 +506,6 @@ connect_calls_init(_Config) ->
     ?assertEqual(<<"greetings">>, told(data, Socket)),
     stop(Client),
     stop(Server).
-
-told_of(Kind, Socket) ->
-    receive
-        {Kind, Socket} -> {Kind, Socket}
-    after ?PATIENCE -> ct:fail({not_told, Kind})
-    end.
 
 connect_is_refused(_Config) ->
     Client = client(#{}),
@@ -790,121 +610,6 @@ a_name(_Config) ->
     ?assertEqual(Reactor, whereis(?MODULE)),
     ?assertMatch({error, {already_started, Reactor}}, weir_reactor:start_link(#{module => reactor_probe, name => ?MODULE})),
     stop(Reactor).
-
-%%% Misfortune.
-
-kill_reactor(Reactor) ->
-    Monitor = monitor(process, Reactor),
-    exit(Reactor, kill),
-    receive
-        {'DOWN', Monitor, process, Reactor, _} -> ok
-    end.
-
-killed_reactor_closes_its_connections(_Config) ->
-    {Reactor, Port} = start(#{}),
-    Peers = [connect_raw(Port) || _ <- lists:seq(1, 300)],
-    [exchange(Peer, "there") || Peer <- Peers],
-    kill_reactor(Reactor),
-    [?assertEqual(<<>>, recv_all(Peer)) || Peer <- Peers],
-    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
-
-killed_reactor_leaves_the_backlog(_Config) ->
-    {Listen, Port} = listen([]),
-    First = start_on(Listen, #{}, #{}),
-    exchange(connect_raw(Port), "first"),
-    kill_reactor(First),
-    %% These wait for somebody.
-    Peers = [connect_raw(Port) || _ <- lists:seq(1, 20)],
-    [ok = gen_tcp:send(Peer, "waits") || Peer <- Peers],
-    Second = start_on(Listen, #{}, #{}),
-    [?assertEqual(<<"waits">>, recv_exactly(Peer, 5)) || Peer <- Peers],
-    exchange(connect_raw(Port), "second"),
-    stop(Second).
-
-killed_while_data_flies(_Config) ->
-    {Reactor, Port} = start(#{}),
-    Chatter = fun Chatter(Peer) ->
-        case gen_tcp:send(Peer, binary:copy(<<"x">>, 10000)) of
-            ok ->
-                _ = gen_tcp:recv(Peer, 10000, ?PATIENCE),
-                Chatter(Peer);
-            {error, _} ->
-                gen_tcp:close(Peer)
-        end
-    end,
-    Chatters = [async(fun() -> Chatter(connect_raw(Port)) end) || _ <- lists:seq(1, 20)],
-    timer:sleep(200),
-    kill_reactor(Reactor),
-    [ok = await(Each) || Each <- Chatters].
-
-killed_again_and_again(_Config) ->
-    {Listen, Port} = listen([]),
-    lists:foreach(fun(_) ->
-        Reactor = start_on(Listen, #{}, #{}),
-        Peers = [connect_raw(Port) || _ <- lists:seq(1, 5)],
-        [exchange(Peer, "there") || Peer <- Peers],
-        kill_reactor(Reactor),
-        wait_until(fun() -> weir_nif:abandoned() =:= [] end),
-        [gen_tcp:close(Peer) || Peer <- Peers]
-    end, lists:seq(1, 30)).
-
-other_reactors_and_pollers_are_not_touched(_Config) ->
-    {First, FirstPort} = start(#{}),
-    {Second, SecondPort} = start(#{}),
-    Peers = [connect_raw(SecondPort) || _ <- lists:seq(1, 20)],
-    _Others = [connect_raw(FirstPort) || _ <- lists:seq(1, 20)],
-    [exchange(Peer, "before") || Peer <- Peers],
-    #{1 := {Poller, _}} = weir_pollsets:pollers(),
-    exit(Poller, kill),
-    kill_reactor(First),
-    [exchange(Peer, "after") || Peer <- Peers],
-    stop(Second).
-
-storm_of_resets(_Config) ->
-    {Reactor, Port} = start(#{}),
-    Storm = fun() ->
-        lists:foreach(fun(_) ->
-            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
-            _ = gen_tcp:send(Peer, "bye"),
-            reset(Peer)
-        end, lists:seq(1, 200))
-    end,
-    Storms = [async(Storm) || _ <- lists:seq(1, 4)],
-    [ok = await(Each) || Each <- Storms],
-    exchange(connect_raw(Port), "calm"),
-    wait_until(fun() -> map_size(sys:get_state(Reactor)) =< 1 end),
-    stop(Reactor).
-
-no_descriptors_left(_Config) ->
-    Node = weir_test_peer:start_node("ulimit -n 200;", []),
-    try
-        _ = peer:call(Node, ?MODULE, init_per_suite, [[]]),
-        ok = peer:call(Node, weir_test_peer, run_case, [?MODULE, exhaust_descriptors], 60000)
-    after
-        peer:stop(Node)
-    end.
-
-exhaust_descriptors(_Config) ->
-    process_flag(trap_exit, true),
-    {Reactor, Port} = start(#{}),
-    Early = connect_raw(Port),
-    exchange(Early, "early"),
-    Peer = connect_raw(Port),
-    {ok, Hoard} = hoard([]),
-    %% The first two were accepted before: this one waits.
-    exchange(Early, "meanwhile"),
-    [ok = file:close(File) || File <- Hoard],
-    exchange(Peer, "late"),
-    Late = connect_raw(Port),
-    exchange(Late, "later"),
-    [gen_tcp:close(Each) || Each <- [Early, Peer, Late]],
-    stop(Reactor).
-
-hoard(Files) ->
-    case file:open("/dev/null", [read, raw]) of
-        {ok, File} -> hoard([File | Files]);
-        {error, emfile} -> {ok, Files}
-    end.
 
 %%% Partial sends, for sockets of processes.
 

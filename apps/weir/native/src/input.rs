@@ -368,6 +368,25 @@ fn receive_into(
     }
 }
 
+/// Throws away what comes for a socket that is only there until its queue is sent. Nobody will read it, and the peer may
+/// take the queue only when it has sent all of its own.
+pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
+    while socket.readable {
+        if work.is_over() {
+            return socket.enqueue(env);
+        }
+        let read =
+            BUFFER.with_borrow_mut(|buffer| receive_into(socket, SCRATCH, work, |fd| recv(fd, &mut buffer[..SCRATCH])));
+        match read {
+            Read::Some(_) => {}
+            Read::WouldBlock => return,
+            // It sends no more, and may read still.
+            Read::End(None) => socket.readable = false,
+            Read::End(Some(_)) => return socket.release(env),
+        }
+    }
+}
+
 /// Whether a socket in this state can be read from.
 pub fn is_readable(socket: &Socket) -> bool {
     socket.state == State::Connected

@@ -343,8 +343,12 @@ fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Bat
             if socket.writability.is_some() && socket.writable && socket.output.is_none() {
                 socket.tell_writable(env);
             }
+            // A failed write may have closed it.
             if input::is_readable(socket) {
-                input::serve(env, socket, work);
+                match socket.lingering {
+                    true => input::discard(env, socket, work),
+                    false => input::serve(env, socket, work),
+                }
             }
         }
         State::Free | State::Open | State::Connecting | State::Closed => {}

@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};
-use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
+use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
 
 use crate::accept::ForReactor;
 use crate::handle::Handle;
 use crate::input::Next;
-use crate::output::Flat;
+use crate::output::{Flat, Sent};
 use crate::pollset::Polled;
 use crate::socket::{Ended, Socket, State};
 use crate::work::Work;
@@ -80,6 +80,11 @@ impl<'a> Batch<'a> {
         self.events.push((what, handle.raw(), reason).encode(self.env).as_c_arg());
     }
 
+    /// `{unsent, Handle, Reason, IoData}`.
+    fn unsent(&mut self, handle: Handle, reason: Atom, data: Term<'a>) {
+        self.events.push((atoms::unsent(), handle.raw(), reason, data).encode(self.env).as_c_arg());
+    }
+
     /// The list of the events, in order.
     fn into_term(self) -> Term<'a> {
         let count = self.events.len() as u32;
@@ -95,15 +100,15 @@ impl<'a> Batch<'a> {
 pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
     let now = Instant::now();
     let mut work = Work::of_poll(now);
-    write_all(env, writes, &mut work)?;
     let mut batch = Batch::new(env);
+    write_all(env, writes, &mut work, &mut batch)?;
     let polled = pollset::poll_into(env, index, token, (now, BATCH), &mut work, &mut batch);
     Ok(polled.map(|polled| (batch.into_term(), polled)))
 }
 
-/// Makes the writes of a batch: a list of `[Handle | IoData]` and `[Handle | close]`, the last one first. When the call
-/// has done enough, the rest is queued. Writes to sockets that are closed have come too late, and are passed over.
-fn write_all(env: Env, writes: Term, work: &mut Work) -> NifResult<()> {
+/// Makes the writes of a batch: a list of `[Handle | IoData]`, and `Handle` to close, the last one first. When the call has
+/// done enough, the rest is queued. Writes to sockets that are closed have come too late, and are passed over.
+fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Batch<'a>) -> NifResult<()> {
     let mut list = Vec::with_capacity(BATCH);
     let mut rest = writes;
     while let Ok((write, tail)) = rest.list_get_cell() {
@@ -111,31 +116,40 @@ fn write_all(env: Env, writes: Term, work: &mut Work) -> NifResult<()> {
         rest = tail;
     }
     for write in list.into_iter().rev() {
-        let (handle, what) = write.list_get_cell()?;
-        if let Some(mut socket) = table::find(handle.decode()?) {
-            work.visited();
-            self::write(env, &mut socket, what, work)?;
+        let (handle, data) = match write.list_get_cell() {
+            Ok((handle, data)) => (handle, Some(data)),
+            Err(_) => (write, None),
+        };
+        let Some(mut socket) = table::find(handle.decode()?) else { continue };
+        work.visited();
+        let Some(data) = data else {
+            socket.leave(env);
+            continue;
+        };
+        if let Err(reason) = self::write(env, &mut socket, data, work) {
+            // What comes after a gap in the stream must not be sent.
+            batch.unsent(socket.handle(), reason, data);
+            socket.leave(env);
         }
     }
     Ok(())
 }
 
-fn write(env: Env, socket: &mut Socket, what: Term, work: &mut Work) -> NifResult<()> {
-    // How it went is told by an event, if it failed.
-    if let Ok(binary) = Binary::from_term(what) {
-        let _ = output::send(env, socket, &[binary], work);
-    } else if what.is_atom() {
-        if what.decode::<Atom>()? != atoms::close() {
-            return Err(Error::BadArg);
-        }
-        socket.leave(env);
-    } else if let Some(parts) = binaries(what) {
-        let _ = output::send(env, socket, &parts, work);
+/// Sends what a callback has returned. The error says why that cannot be sent; how the connection fares is told by an
+/// event.
+fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Result<(), Atom> {
+    let sent = if let Ok(binary) = Binary::from_term(data) {
+        output::send(env, socket, &[binary], work)
+    } else if let Some(parts) = binaries(data) {
+        output::send(env, socket, &parts, work)
     } else {
-        let flat = Binary::from_iolist(what)?;
-        let _ = output::send(env, socket, &[Flat(flat.as_slice())], work);
+        let flat = Binary::from_iolist(data).map_err(|_| atoms::badarg())?;
+        output::send(env, socket, &[Flat(flat.as_slice())], work)
+    };
+    match sent {
+        Sent::Failed(reason) if reason == atoms::emsgsize() => Err(reason),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// The elements of a list of binaries that one write can take.

@@ -388,6 +388,10 @@ impl Socket {
         if self.watched.as_ref().is_some_and(|watched| watched.subscribers.is_empty()) {
             self.watched = None;
         }
+        if let Some(output) = &mut self.output {
+            // A reactor does not wait at the queue.
+            output.full = false;
+        }
         self.reactor = true;
         self.options.active = Active::Always;
         self.enqueue(env);
@@ -626,6 +630,8 @@ impl Socket {
             // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
             let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
         }
+        // What has come is thrown away, for a peer that sends before it reads.
+        self.enqueue(env);
     }
 
     /// Answers a waiting operation of this socket. False if the process is dead.

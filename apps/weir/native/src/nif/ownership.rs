@@ -47,7 +47,7 @@ fn demonitor(env: Env, handle: Handle, reference: Term) -> bool {
 fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.reactor {
-        return Ok(failed(env, atoms::einval()));
+        return Ok(failed(env, atoms::reactor()));
     }
     Ok(plain(env, socket.move_to(env, index.0)))
 }

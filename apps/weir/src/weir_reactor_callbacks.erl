@@ -1,0 +1,124 @@
+%% @private
+%% @doc Calls of a reactor's module: which callbacks it has, what comes of one that raises, and which take too long.
+%%
+%% `handle_data/3' is not called here but as the fun of {@link handle_data/1}, once for every event.
+-module(weir_reactor_callbacks).
+
+-export([new/2]).
+-export([has/2]).
+-export([handle_data/1]).
+-export([long/1]).
+-export([batch/3]).
+-export([init/3]).
+-export([optional/5]).
+-export([handle_close/4]).
+-export([terminate/3]).
+-export([report/5]).
+
+-export_type([callbacks/0, error/0]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
+
+-record(callbacks, {
+    module :: module(),
+    optional :: #{atom() => boolean()},
+    timing :: weir_reactor_timing:timing()
+}).
+
+-opaque callbacks() :: #callbacks{}.
+
+-type error() :: {Class :: error | exit | throw, Reason :: term(), Stacktrace :: list()}.
+
+%% @doc The callbacks of a module, which is loaded, and may take so many milliseconds each.
+-spec new(module(), pos_integer() | infinity) -> callbacks().
+new(Module, Long) ->
+    Names = [handle_writable, handle_info, handle_tick, terminate],
+    #callbacks{
+        module = Module,
+        optional = maps:from_list([{Name, erlang:function_exported(Module, Name, 2)} || Name <- Names]),
+        timing = weir_reactor_timing:new(Module, Long)
+    }.
+
+%% @doc Whether the module has one of those that it need not have.
+-spec has(atom(), callbacks()) -> boolean().
+has(Callback, #callbacks{optional = Optional}) -> map_get(Callback, Optional).
+
+%% @doc See {@link weir_reactor_timing:handle_data/1}.
+-spec handle_data(callbacks()) -> fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()).
+handle_data(#callbacks{timing = Timing}) -> weir_reactor_timing:handle_data(Timing).
+
+%% @doc See {@link weir_reactor_timing:long/1}.
+-spec long(callbacks()) -> non_neg_integer() | infinity.
+long(#callbacks{timing = Timing}) -> weir_reactor_timing:long(Timing).
+
+%% @doc See {@link weir_reactor_timing:batch/3}.
+-spec batch(integer(), [weir_nif:event()], callbacks()) -> callbacks().
+batch(Took, Events, Callbacks = #callbacks{timing = Timing}) ->
+    Callbacks#callbacks{timing = weir_reactor_timing:batch(Took, Events, Timing)}.
+
+%% @doc Begins a connection. What the result means is the caller's matter.
+-spec init(weir_nif:handle(), term(), callbacks()) -> {ok, term()} | {failed, error()}.
+init(Handle, Args, #callbacks{module = Module, timing = Timing}) ->
+    Begin = erlang:monotonic_time(),
+    try Module:init(?SOCKET(Handle), Args) of
+        Result ->
+            ok = weir_reactor_timing:callback(init, ?SOCKET(Handle), Begin, Timing),
+            {ok, Result}
+    catch
+        Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
+    end.
+
+%% @doc Calls one that the module {@link has/2}, about a connection.
+-spec optional(atom(), Argument :: term(), weir_nif:handle(), State :: term(), callbacks()) ->
+    {ok, term()} | {failed, error()}.
+optional(Callback, Argument, Handle, State, #callbacks{module = Module, timing = Timing}) ->
+    Begin = erlang:monotonic_time(),
+    try Module:Callback(Argument, State) of
+        Result ->
+            ok = weir_reactor_timing:callback(Callback, ?SOCKET(Handle), Begin, Timing),
+            {ok, Result}
+    catch
+        Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
+    end.
+
+%% @doc Tells that a connection is closed. A failure is reported.
+-spec handle_close(weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
+handle_close(Handle, Reason, State, Callbacks = #callbacks{module = Module, timing = Timing}) ->
+    Begin = erlang:monotonic_time(),
+    try Module:handle_close(?SOCKET(Handle), Reason, State) of
+        Result ->
+            ok = weir_reactor_timing:callback(handle_close, ?SOCKET(Handle), Begin, Timing),
+            case Result of
+                {ok, _} -> Result;
+                Bad -> failed({error, {bad_return_value, Bad}, []}, handle_close, Handle, State, Callbacks)
+            end
+    catch
+        Class:Error:Stack -> failed({Class, Error, Stack}, handle_close, Handle, State, Callbacks)
+    end.
+
+failed(Error, Callback, Handle, State, Callbacks) ->
+    ok = report(Error, Callback, Handle, State, Callbacks),
+    {failed, Error}.
+
+%% @doc The last call about a connection. A failure is reported.
+-spec terminate(Reason :: term(), State :: term(), callbacks()) -> ok.
+terminate(Reason, State, Callbacks = #callbacks{module = Module, optional = #{terminate := true}}) ->
+    try Module:terminate(Reason, State) of
+        _ -> ok
+    catch
+        Class:Error:Stack -> report({Class, Error, Stack}, terminate, none, State, Callbacks)
+    end;
+terminate(_Reason, _State, _Callbacks) ->
+    ok.
+
+%% @doc Says that a callback has failed.
+-spec report(error(), Callback :: atom(), weir_nif:handle() | none, State :: term(), callbacks()) -> ok.
+report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Module}) ->
+    weir_reports:say(fun() ->
+        ?LOG_ERROR(
+            "weir: ~s:~s failed, and connection ~0p of reactor ~p is closed~n** ~s~n** State: ~0P",
+            [Module, Callback, Handle, self(), erl_error:format_exception(Class, Reason, Stack), State, 50]
+        )
+    end).

@@ -1,0 +1,445 @@
+%% @private
+%% @doc The connections of a reactor: their states, and what the callbacks make of events.
+%%
+%% The states are in the process dictionary, by the handles of their sockets: handles are small integers that differ in
+%% their lowest bits, so that finding a state costs one look into the table, and changing it no copy of anything. What else
+%% is there has other keys.
+-module(weir_reactor_connections).
+
+-export([new/2]).
+-export([events/2]).
+-export([connecting/3]).
+-export([not_connected/4]).
+-export([joined/4]).
+-export([info/4]).
+-export([tick/3]).
+-export([has_ticks/1]).
+-export([header_timeout/3]).
+-export([handles/0]).
+-export([states/0]).
+-export([replace/1]).
+-export([terminate_all/3]).
+
+-export_type([connections/0, args/0]).
+
+-include_lib("kernel/include/logger.hrl").
+
+-define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
+
+%% How the state `undefined' is kept, which no connection has.
+-define(UNDEFINED, '$weir_undefined').
+
+%% Events and states die young but for the states of now, which each collection has to look at, one by one. So the heap
+%% grows with the connections, up to 8 MiB, and collections stay rare; with few connections it stays in the caches.
+-define(HEAP_WORDS, 32768).
+-define(HEAP_WORDS_MAX, 1048576).
+-define(HEAP_WORDS_PER_CONNECTION, 32).
+
+%% When descriptors have run out: milliseconds until the backlog is looked at again.
+-define(PAUSE_MS, 100).
+
+%% In place of a state: `init/2' was not called yet.
+-record(pending, {what :: {connecting, Args :: term()} | {header, weir_reactor_header:header()}}).
+
+-record(connections, {
+    callbacks :: weir_reactor_callbacks:callbacks(),
+    %% The callback of every event, and from what time of a batch on the others want to know of it.
+    data :: fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()),
+    long :: non_neg_integer() | infinity,
+    args :: term(),
+    %% The pollset for those that leave.
+    home :: weir_nif:pollset(),
+    %% How long a PROXY header may take.
+    header :: timeout() | none,
+    count = 0 :: non_neg_integer(),
+    heap = ?HEAP_WORDS :: pos_integer()
+}).
+
+-opaque connections() :: #connections{}.
+
+-type args() :: {args, term()} | default.
+%% What `init/2' is called with: that, or what the reactor has for all.
+
+-type old() :: {state, term()} | none.
+%% The state that a callback was called with, if it was.
+
+%% Two words for two things, in every write.
+-dialyzer({no_improper_lists, [result/7]}).
+
+%% @doc No connections yet.
+-spec new(weir_reactor_options:normal(), Home :: weir_nif:pollset()) -> connections().
+new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Home) ->
+    Callbacks = weir_reactor_callbacks:new(Module, Long),
+    Header =
+        case Options of
+            #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout;
+            #{proxy_protocol := false} -> none
+        end,
+    #connections{
+        callbacks = Callbacks,
+        data = weir_reactor_callbacks:handle_data(Callbacks),
+        long = weir_reactor_callbacks:long(Callbacks),
+        args = Args,
+        home = Home,
+        header = Header
+    }.
+
+%%% Events.
+
+%% @doc Has the callbacks deal with a batch of events. Returns what they have sent, the last of it first.
+-spec events([weir_nif:event()], connections()) -> {[weir_nif:write()], connections()}.
+events(Events, Connections) ->
+    Begin = erlang:monotonic_time(),
+    {Writes, NewConnections} = events(Events, [], Connections),
+    case erlang:monotonic_time() - Begin of
+        Took when Took < NewConnections#connections.long ->
+            {Writes, NewConnections};
+        Took ->
+            Callbacks = weir_reactor_callbacks:batch(Took, Events, NewConnections#connections.callbacks),
+            {Writes, NewConnections#connections{
+                callbacks = Callbacks,
+                data = weir_reactor_callbacks:handle_data(Callbacks),
+                long = weir_reactor_callbacks:long(Callbacks)
+            }}
+    end.
+
+events([[Handle | Data] | Events], Writes, Connections) ->
+    case get(Handle) of
+        undefined -> events(Events, Writes, Connections);
+        ?UNDEFINED -> data(Handle, Data, undefined, Events, Writes, Connections);
+        #pending{what = {header, Header}} -> header(Handle, Data, Header, Events, Writes, Connections);
+        State -> data(Handle, Data, State, Events, Writes, Connections)
+    end;
+events([], Writes, Connections) ->
+    {Writes, Connections};
+events([Event | Events], Writes, Connections) ->
+    {NewEvents, NewWrites, NewConnections} = event(Event, Events, Writes, Connections),
+    events(NewEvents, NewWrites, NewConnections).
+
+data(Handle, Data, State, Events, Writes, Connections = #connections{data = HandleData}) ->
+    try HandleData(?SOCKET(Handle), Data, State) of
+        {send, IoData, State} ->
+            events(Events, [[Handle | IoData] | Writes], Connections);
+        {ok, State} ->
+            events(Events, Writes, Connections);
+        {send, IoData, NewState} ->
+            keep(Handle, NewState),
+            events(Events, [[Handle | IoData] | Writes], Connections);
+        {ok, NewState} ->
+            keep(Handle, NewState),
+            events(Events, Writes, Connections);
+        Result ->
+            {NewEvents, NewWrites, NewConnections} =
+                result(Result, Handle, [Data], {state, State}, Events, Writes, Connections),
+            events(NewEvents, NewWrites, NewConnections)
+    catch
+        Class:Reason:Stack ->
+            Error = {Class, Reason, Stack},
+            {NewWrites, NewConnections} = failed(Error, handle_data, Handle, {state, State}, Writes, Connections),
+            events(Events, NewWrites, NewConnections)
+    end.
+
+event({accepted, Handle}, Events, Writes, Connections = #connections{header = none, args = Args}) ->
+    begin_connection(Handle, Args, Events, Writes, Connections);
+event({accepted, Handle}, Events, Writes, Connections = #connections{header = Timeout}) ->
+    _ = put(Handle, #pending{what = {header, weir_reactor_header:begin_with(Handle, Timeout)}}),
+    {Events, Writes, Connections};
+event({connected, Handle}, Events, Writes, Connections) ->
+    #pending{what = {connecting, Args}} = erase(Handle),
+    begin_connection(Handle, Args, Events, Writes, Connections);
+event({refused, Handle, Reason}, Events, Writes, Connections) ->
+    #pending{what = {connecting, Args}} = erase(Handle),
+    {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
+event({closed, Handle, Reason}, Events, Writes, Connections) ->
+    case take(Handle) of
+        {state, State} ->
+            {Events, Writes, closed(Handle, Reason, State, Connections)};
+        {pending, {connecting, Args}} ->
+            {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
+        {pending, {header, Header}} ->
+            ok = weir_reactor_header:abandon(Header),
+            {Events, Writes, Connections};
+        none ->
+            {Events, Writes, Connections}
+    end;
+event({writable, Handle}, Events, Writes, Connections) ->
+    on(handle_writable, ?SOCKET(Handle), Handle, Events, Writes, Connections);
+event({unsent, Handle, Reason, IoData}, Events, Writes, Connections) ->
+    {Events, Writes, unsent(Handle, Reason, IoData, Connections)};
+event({exhausted, Handle, Reason}, Events, Writes, Connections) ->
+    _ = erlang:send_after(?PAUSE_MS, self(), {'$weir_reactor', {resume, Handle}}),
+    ok = weir_reports:say(fun() ->
+        ?LOG_WARNING("weir: connections cannot be accepted (~p) and wait in the backlog", [Reason])
+    end),
+    {Events, Writes, Connections}.
+
+%% A callback has returned what no peer can be sent, and its connection is closed already.
+unsent(Handle, Reason, IoData, Connections) ->
+    Error = {error, {Reason, {send, IoData}}, []},
+    case take(Handle) of
+        {state, State} ->
+            ok = report(Error, a_callback, Handle, State, Connections),
+            terminated({error, Error}, State, Connections);
+        %% It was the last that it has sent.
+        none ->
+            ok = report(Error, a_callback, Handle, closed, Connections),
+            Connections
+    end.
+
+header(Handle, Data, Header, Events, Writes, Connections = #connections{args = Args}) ->
+    _ = erase(Handle),
+    {NewEvents, NewWrites, NewConnections} =
+        case weir_reactor_header:data(Data, Header) of
+            {ok, Value} ->
+                weir_connection:with_proxy_header(Value, fun() ->
+                    begin_connection(Handle, Args, Events, Writes, Connections)
+                end);
+            {more, More} ->
+                _ = put(Handle, #pending{what = {header, More}}),
+                {Events, Writes, Connections};
+            %% As with a process for each connection: a peer that does not say what it has to is nobody's.
+            {error, _} ->
+                {Events, [Handle | Writes], Connections}
+        end,
+    events(NewEvents, NewWrites, NewConnections).
+
+%% @doc The time for the header of a connection is over.
+-spec header_timeout(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+header_timeout(Handle, Writes, Connections) ->
+    case state(Handle) of
+        {pending, {header, _}} ->
+            _ = erase(Handle),
+            {[Handle | Writes], Connections};
+        %% The last byte has been quicker.
+        _ ->
+            {Writes, Connections}
+    end.
+
+begin_connection(Handle, Args, Events, Writes, Connections = #connections{callbacks = Callbacks, count = Count}) ->
+    Grown = grow(Connections#connections{count = Count + 1}),
+    case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
+        {ok, Result} ->
+            result(Result, Handle, [], none, Events, Writes, Grown);
+        {failed, Error} ->
+            {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Grown),
+            {Events, NewWrites, NewConnections}
+    end.
+
+%% Calls an optional callback about a connection, if both are there.
+on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callbacks = Callbacks}) ->
+    case {weir_reactor_callbacks:has(Callback, Callbacks), state(Handle)} of
+        {true, {state, State}} ->
+            case weir_reactor_callbacks:optional(Callback, Argument, Handle, State, Callbacks) of
+                {ok, Result} ->
+                    result(Result, Handle, [], {state, State}, Events, Writes, Connections);
+                {failed, Error} ->
+                    {NewWrites, NewConnections} = failed(Error, Callback, Handle, {state, State}, Writes, Connections),
+                    {Events, NewWrites, NewConnections}
+            end;
+        _ ->
+            {Events, Writes, Connections}
+    end.
+
+%%% Results.
+
+%% Does what a callback has returned. Unread: what it was called with, if that was data.
+-spec result(term(), weir_nif:handle(), Unread :: [term()], old(), Events, Writes, connections()) ->
+    {Events, Writes, connections()}
+when
+    Events :: [weir_nif:event()], Writes :: [weir_nif:write()].
+result({ok, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+    keep(Handle, State),
+    {Events, Writes, Connections};
+result({send, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+    keep(Handle, State),
+    {Events, [[Handle | IoData] | Writes], Connections};
+result({close, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+    _ = erase(Handle),
+    {Events, [Handle | Writes], terminated(normal, State, Connections)};
+result({close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+    _ = erase(Handle),
+    {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
+result({handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
+    hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
+result({handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+    is_pid(Pid), Pid =/= self(), is_binary(Unread)
+->
+    hand_off(Handle, Pid, [Unread], State, Events, Writes, Connections);
+result({relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when is_integer(Other) ->
+    relay(Handle, Other, {Unread, <<>>}, State, Events, Writes, Connections);
+result({relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+    is_integer(Other), is_binary(Prefix)
+->
+    relay(Handle, Other, {[], Prefix}, State, Events, Writes, Connections);
+result(Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
+    Error = {error, {bad_return_value, Bad}, []},
+    {NewWrites, NewConnections} = failed(Error, a_callback, Handle, Old, Writes, Connections),
+    {Events, NewWrites, NewConnections}.
+
+hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{home = Home}) ->
+    _ = erase(Handle),
+    {Left, NewEvents, NewWrites} = weir_reactor_departure:to_process(Handle, Pid, Unread, Home, Events, Writes),
+    Reason =
+        case Left of
+            ok -> {handoff, Pid};
+            {error, Why} -> {error, {error, {handoff, Why}, []}}
+        end,
+    {NewEvents, NewWrites, terminated(Reason, State, Connections)}.
+
+relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{home = Home}) ->
+    _ = erase(Handle),
+    Partner = state(Other),
+    IsOurs =
+        case Partner of
+            {state, _} -> true;
+            _ -> false
+        end,
+    Sides = {Handle, Other, IsOurs},
+    {Joined, NewEvents, NewWrites} = weir_reactor_departure:to_relay(Sides, Data, Home, Events, Writes),
+    Reason = fun(With) ->
+        case Joined of
+            ok -> {relay, ?SOCKET(With)};
+            {error, Why} -> {error, {error, {relay, Why}, []}}
+        end
+    end,
+    Forgotten = terminated(Reason(Other), State, Connections),
+    case Partner of
+        {state, OtherState} ->
+            _ = erase(Other),
+            {NewEvents, NewWrites, terminated(Reason(Handle), OtherState, Forgotten)};
+        _ ->
+            {NewEvents, NewWrites, Forgotten}
+    end.
+
+%% A callback has raised, or returned what it may not: its connection is closed, what it has sent before is not lost.
+failed(Error, Callback, Handle, Old, Writes, Connections) ->
+    _ = erase(Handle),
+    case Old of
+        {state, State} ->
+            ok = report(Error, Callback, Handle, State, Connections),
+            {[Handle | Writes], terminated({error, Error}, State, Connections)};
+        none ->
+            ok = report(Error, Callback, Handle, none, Connections),
+            {[Handle | Writes], forget(Connections)}
+    end.
+
+report(Error, Callback, Handle, State, #connections{callbacks = Callbacks}) ->
+    weir_reactor_callbacks:report(Error, Callback, Handle, State, Callbacks).
+
+closed(Handle, Reason, State, Connections = #connections{callbacks = Callbacks}) ->
+    case weir_reactor_callbacks:handle_close(Handle, Reason, State, Callbacks) of
+        {ok, NewState} -> terminated(Reason, NewState, Connections);
+        {failed, Error} -> terminated({error, Error}, State, Connections)
+    end.
+
+told_not_connected(Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
+    %% There is no state that had to be terminated.
+    _ = weir_reactor_callbacks:handle_close(Handle, {connect, Reason}, Args, Callbacks),
+    Connections.
+
+%% The reactor forgets a connection.
+terminated(Reason, State, Connections = #connections{callbacks = Callbacks}) ->
+    ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
+    forget(Connections).
+
+%%% What does not come from the kernel.
+
+%% @doc A connection is being made.
+-spec connecting(weir_nif:handle(), args(), connections()) -> connections().
+connecting(Handle, Args, Connections) ->
+    _ = put(Handle, #pending{what = {connecting, args(Args, Connections)}}),
+    Connections.
+
+%% @doc A connection could not even be begun.
+-spec not_connected(weir_nif:handle(), term(), args(), connections()) -> connections().
+not_connected(Handle, Reason, Args, Connections) ->
+    told_not_connected(Handle, Reason, args(Args, Connections), Connections).
+
+%% @doc A connection was given to the reactor.
+-spec joined(weir_nif:handle(), args(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+joined(Handle, Args, Writes, Connections) ->
+    {[], NewWrites, NewConnections} = begin_connection(Handle, args(Args, Connections), [], Writes, Connections),
+    {NewWrites, NewConnections}.
+
+args({args, Args}, _Connections) -> Args;
+args(default, #connections{args = Args}) -> Args.
+
+%% @doc There is a message for a connection.
+-spec info(term(), weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+info(Message, Handle, Writes, Connections) ->
+    {[], NewWrites, NewConnections} = on(handle_info, Message, Handle, [], Writes, Connections),
+    {NewWrites, NewConnections}.
+
+%% @doc Whether the module wants to hear of ticks.
+-spec has_ticks(connections()) -> boolean().
+has_ticks(#connections{callbacks = Callbacks}) -> weir_reactor_callbacks:has(handle_tick, Callbacks).
+
+%% @doc It is time for a connection.
+-spec tick(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+tick(Handle, Writes, Connections) ->
+    {[], NewWrites, NewConnections} = on(handle_tick, ?SOCKET(Handle), Handle, [], Writes, Connections),
+    {NewWrites, NewConnections}.
+
+%% @doc The reactor ends: `terminate/2' is called for each connection, until a time that is over.
+-spec terminate_all(Reason :: term(), Until :: integer(), connections()) -> ok.
+terminate_all(Reason, Until, #connections{callbacks = Callbacks}) ->
+    case weir_reactor_callbacks:has(terminate, Callbacks) of
+        true -> terminate_each(states(), Reason, Until, Callbacks);
+        false -> ok
+    end.
+
+terminate_each([{Handle, State} | States], Reason, Until, Callbacks) ->
+    _ = erase(Handle),
+    ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> terminate_each(States, Reason, Until, Callbacks);
+        false -> ok
+    end;
+terminate_each([], _Reason, _Until, _Callbacks) ->
+    ok.
+
+%%% States.
+
+state(Handle) ->
+    case get(Handle) of
+        undefined -> none;
+        ?UNDEFINED -> {state, undefined};
+        #pending{what = What} -> {pending, What};
+        State -> {state, State}
+    end.
+
+take(Handle) ->
+    State = state(Handle),
+    _ = erase(Handle),
+    State.
+
+keep(Handle, undefined) -> put(Handle, ?UNDEFINED);
+keep(Handle, State) -> put(Handle, State).
+
+forget(Connections = #connections{count = Count}) ->
+    Connections#connections{count = Count - 1}.
+
+grow(Connections = #connections{count = Count, heap = Heap}) when
+    Count * ?HEAP_WORDS_PER_CONNECTION =< Heap; Heap >= ?HEAP_WORDS_MAX
+->
+    Connections;
+grow(Connections = #connections{heap = Heap}) ->
+    _ = process_flag(min_heap_size, Heap * 2),
+    %% A collection is when the heap becomes that large.
+    erlang:garbage_collect(),
+    Connections#connections{heap = Heap * 2}.
+
+%% @doc All connections of the calling reactor, and those that are not begun.
+-spec handles() -> [weir_nif:handle()].
+handles() -> [Handle || Handle <- get_keys(), is_integer(Handle)].
+
+%% @doc The connections of the calling reactor with their states.
+-spec states() -> [{weir_nif:handle(), State :: term()}].
+states() -> [{Handle, State} || Handle <- handles(), {state, State} <- [state(Handle)]].
+
+%% @doc Gives each connection of the calling reactor another state.
+-spec replace(fun((State) -> State)) -> ok.
+replace(Replace) ->
+    %% All are there before any is kept: the fun may raise.
+    New = [{Handle, Replace(State)} || {Handle, State} <- states()],
+    lists:foreach(fun({Handle, State}) -> keep(Handle, State) end, New).

@@ -1,0 +1,67 @@
+%% @private
+%% @doc The PROXY header in front of a reactor's connection, which is read before the reactor's module hears of it.
+%%
+%% While it is read the connection delivers what has come and stops: what stands behind the header in the same segment is
+%% put back, and framed as the connection's options say by then.
+-module(weir_reactor_header).
+
+-export([begin_with/2]).
+-export([data/2]).
+-export([abandon/1]).
+
+-export_type([header/0]).
+
+-record(header, {
+    handle :: weir_nif:handle(),
+    %% The type of packets that follow.
+    packet :: term(),
+    timer :: reference() | none,
+    read = <<>> :: binary()
+}).
+
+-opaque header() :: #header{}.
+
+%% @doc Begins to read the header of a connection of the calling reactor, which is sent `{'$weir_reactor', {header_timeout,
+%% Handle}}' when the time is over.
+-spec begin_with(weir_nif:handle(), timeout()) -> header().
+begin_with(Handle, Timeout) ->
+    %% A connection that is closed meanwhile has no options, and its end is the next event.
+    Packet =
+        case weir_nif:getopts(Handle, [packet]) of
+            {ok, [{packet, Type}]} -> Type;
+            _ -> raw
+        end,
+    Timer =
+        case Timeout of
+            infinity -> none;
+            _ -> erlang:send_after(Timeout, self(), {'$weir_reactor', {header_timeout, Handle}})
+        end,
+    _ = weir_nif:setopts(Handle, [{packet, raw}, {active, once}]),
+    #header{handle = Handle, packet = Packet, timer = Timer}.
+
+%% @doc Bytes have come. After `ok' they are delivered as for any connection.
+-spec data(iodata(), header()) ->
+    {ok, weir_proxy_header:header()} | {more, header()} | {error, weir_proxy_header:reason()}.
+data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
+    Read = iolist_to_binary([Before, Data]),
+    case weir_proxy_header:parse(Read) of
+        {ok, Value, Rest} ->
+            ok = abandon(Header),
+            _ = weir_nif:unrecv(Handle, Rest),
+            _ = weir_nif:setopts(Handle, [{packet, Packet}, {active, true}]),
+            {ok, Value};
+        more ->
+            _ = weir_nif:activate_once(Handle),
+            {more, Header#header{read = Read}};
+        {error, _} = Error ->
+            ok = abandon(Header),
+            Error
+    end.
+
+%% @doc Nobody waits for the header any more.
+-spec abandon(header()) -> ok.
+abandon(#header{timer = none}) ->
+    ok;
+abandon(#header{timer = Timer}) ->
+    _ = erlang:cancel_timer(Timer),
+    ok.

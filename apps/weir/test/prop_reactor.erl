@@ -1,0 +1,282 @@
+%% What a reactor is for each of its connections, whatever happens on the others: a reactor that sends back what comes is
+%% the identity on the stream, by all the ways of sending; with packets, each comes once and in order.
+-module(prop_reactor).
+-behaviour(weir_reactor).
+
+-include_lib("proper/include/proper.hrl").
+
+-export([prop_echo/0]).
+-export([prop_packets/0]).
+
+-export([init/2, handle_data/3, handle_close/3, handle_writable/2, handle_info/2, handle_tick/2]).
+
+-define(PATIENCE, 30000).
+
+%% Streams: some connections, each with its way of sending back, its chunks and its pauses, and a fate. Those whose
+%% fate is `good' get back all that they have sent, and nothing else; the others a beginning of it.
+prop_echo() ->
+    ?FORALL({Connections, Tick}, {resize(6, non_empty(list(connection()))), oneof([1, 5])}, begin
+        Options = #{module => ?MODULE, tick => Tick, max_send_queue => 100_000_000},
+        Results = with_reactor(Options, fun(Reactor) ->
+            Peers = [{open(Reactor, Connection), Connection} || Connection <- Connections],
+            Clients = [client(Peer, Connection) || {Peer, Connection} <- Peers],
+            [result(Client) || Client <- Clients]
+        end),
+        ?WHENFAIL(
+            io:format("~p~n", [[{byte_size(Sent), byte_size(Got), End} || {Sent, Got, End} <- Results]]),
+            lists:all(fun is_right/1, lists:zip(Connections, Results))
+        )
+    end).
+
+is_right({#{fate := good}, {Sent, Got, End}}) -> Got =:= Sent andalso End =:= closed;
+is_right({_, {Sent, Got, _End}}) -> Got =:= binary:part(Sent, 0, min(byte_size(Got), byte_size(Sent))).
+
+%% Packets: each is delivered once, in order, and sent back with its frame.
+prop_packets() ->
+    ?FORALL({Type, Streams}, {oneof([1, 2, 4, line]), resize(4, non_empty(list(stream())))}, begin
+        Self = self(),
+        Results = with_reactor(#{module => ?MODULE}, fun(Reactor) ->
+            Clients = [
+                begin
+                    Packets = [packet(Type, Size) || Size <- Sizes],
+                    Connection = #{
+                        way => {tell, Self, Index},
+                        fate => good,
+                        through => Through,
+                        options => [{packet, Type}],
+                        buffers => default,
+                        chunks => chunks(iolist_to_binary([frame(Type, Packet) || Packet <- Packets]), Cuts),
+                        slow => Slow
+                    },
+                    {Packets, client(open(Reactor, Connection), Connection)}
+                end
+             || {Index, #{sizes := Sizes, cuts := Cuts, slow := Slow, through := Through}} <-
+                    lists:zip(lists:seq(1, length(Streams)), Streams)
+            ],
+            [{Packets, result(Client)} || {Packets, Client} <- Clients]
+        end),
+        Delivered = delivered(),
+        Expected = [{Index, Packet} || {Index, {Packets, _}} <- lists:zip(lists:seq(1, length(Results)), Results), Packet <- Packets],
+        ?WHENFAIL(
+            io:format("delivered: ~P~nexpected: ~P~n", [lists:sort(Delivered), 50, lists:sort(Expected), 50]),
+            lists:all(fun({_, {Sent, Got, End}}) -> Sent =:= Got andalso End =:= closed end, Results) andalso
+                %% In order for each connection.
+                [[P || {I, P} <- Delivered, I =:= Index] || Index <- lists:seq(1, length(Results))] =:=
+                    [Packets || {Packets, _} <- Results]
+        )
+    end).
+
+packet(line, Size) -> <<(binary:copy(<<"x">>, Size))/binary, "\n">>;
+packet(1, Size) -> rand:bytes(Size rem 256);
+packet(_, Size) -> rand:bytes(Size).
+
+frame(line, Packet) -> Packet;
+frame(Type, Packet) -> <<(byte_size(Packet)):Type/unit:8, Packet/binary>>.
+
+chunks(Bytes, [{Size, Pause} | Cuts]) when byte_size(Bytes) > Size ->
+    <<Chunk:Size/binary, Rest/binary>> = Bytes,
+    [{Chunk, Pause} | chunks(Rest, Cuts)];
+chunks(Bytes, _Cuts) ->
+    [{Bytes, 0}].
+
+delivered() ->
+    receive
+        {delivered, Index, Packet} -> [{Index, Packet} | delivered()]
+    after 0 -> []
+    end.
+
+%%% Cases.
+
+connection() ->
+    ?LET(
+        {Way, Fate, Through, Sizes, Buffers, Slow},
+        {
+            oneof([send, parts, nowait, tick, info]),
+            frequency([{3, good}, {1, {oneof([error, exit, throw, garbage, unsendable, close, slow]), integer(0, 5)}}]),
+            oneof([connect, adopt]),
+            list({frequency([{5, integer(1, 500)}, {3, integer(500, 20000)}, {1, integer(20000, 300000)}]), pause()}),
+            oneof([default, 16384]),
+            pause()
+        },
+        #{
+            way => Way,
+            fate => Fate,
+            through => Through,
+            options => [],
+            chunks => [{rand:bytes(Size), Pause} || {Size, Pause} <- Sizes],
+            buffers => Buffers,
+            slow => Slow
+        }
+    ).
+
+stream() ->
+    ?LET(
+        {Sizes, Cuts, Slow, Through},
+        {list(frequency([{5, integer(0, 300)}, {1, integer(300, 30000)}])), list({integer(1, 5000), pause()}), pause(),
+            oneof([connect, adopt])},
+        #{sizes => Sizes, cuts => Cuts, slow => Slow, through => Through}
+    ).
+
+pause() ->
+    frequency([{15, 0}, {1, 1}, {1, 3}]).
+
+%%% A reactor and its peers.
+
+with_reactor(Options, Fun) ->
+    process_flag(trap_exit, true),
+    %% What fails on purpose is not to fill the log.
+    ok = logger:set_module_level([weir_reactor_callbacks], none),
+    {ok, Reactor} = weir_reactor:start_link(Options),
+    try
+        Fun(Reactor)
+    after
+        ok = proc_lib:stop(Reactor),
+        ok = logger:unset_module_level(weir_reactor_callbacks)
+    end.
+
+%% The stock end of a connection of the reactor, which is made in one of the ways that take arguments.
+open(Reactor, Connection = #{through := Through, options := Options, buffers := Buffers}) ->
+    Sizes =
+        case Buffers of
+            default -> [];
+            Size -> [{recbuf, Size}, {sndbuf, Size}]
+        end,
+    Common = [binary, {active, false}, {nodelay, true} | Sizes],
+    {ok, Listener} = gen_tcp:listen(0, [{ip, loopback} | Common]),
+    {ok, Port} = inet:port(Listener),
+    case Through of
+        connect ->
+            {ok, _} = weir_reactor:connect(Reactor, {127, 0, 0, 1}, Port, [{args, Connection} | Options ++ Sizes]);
+        adopt ->
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [{tcp_module, weir_tcp} | Options ++ Common]),
+            {ok, Socket} = weir_reactor:adopt(Reactor, Socket, Connection)
+    end,
+    {ok, Peer} = gen_tcp:accept(Listener, ?PATIENCE),
+    ok = gen_tcp:close(Listener),
+    Peer.
+
+%% Sends all from one process and receives as much in another.
+client(Peer, #{chunks := Chunks, slow := Slow}) ->
+    Self = self(),
+    Reference = make_ref(),
+    Sent = iolist_to_binary([Chunk || {Chunk, _} <- Chunks]),
+    Receiver = spawn_link(fun() ->
+        receive
+            go -> ok
+        end,
+        {Got, End} = receive_all(Peer, byte_size(Sent), Slow, []),
+        Self ! {Reference, Got, End},
+        ok = gen_tcp:close(Peer)
+    end),
+    ok = gen_tcp:controlling_process(Peer, Receiver),
+    _ = spawn_link(fun() ->
+        %% A connection that has closed takes no more.
+        lists:foreach(
+            fun({Chunk, Pause}) ->
+                _ = gen_tcp:send(Peer, Chunk),
+                wait(Pause)
+            end,
+            Chunks
+        )
+    end),
+    Receiver ! go,
+    {Reference, Sent}.
+
+result({Reference, Sent}) ->
+    receive
+        {Reference, Got, End} -> {Sent, Got, End}
+    after ?PATIENCE -> exit({nothing_back_of, byte_size(Sent)})
+    end.
+
+%% When all is there, the peer ends the stream, and nothing may come before the other's end.
+receive_all(Peer, Missing, _Slow, Got) when Missing =< 0 ->
+    _ = gen_tcp:shutdown(Peer, write),
+    case gen_tcp:recv(Peer, 0, ?PATIENCE) of
+        {ok, Data} -> receive_all(Peer, Missing, 0, [Data | Got]);
+        {error, End} -> {iolist_to_binary(lists:reverse(Got)), End}
+    end;
+receive_all(Peer, Missing, Slow, Got) ->
+    case gen_tcp:recv(Peer, 0, ?PATIENCE) of
+        {ok, Data} ->
+            wait(Slow),
+            receive_all(Peer, Missing - byte_size(Data), Slow, [Data | Got]);
+        {error, End} ->
+            {iolist_to_binary(lists:reverse(Got)), End}
+    end.
+
+wait(0) -> ok;
+wait(Milliseconds) -> timer:sleep(Milliseconds).
+
+%%% The reactor: sends back what comes.
+
+%% `waiting': what has come and was not sent yet, the last first.
+init(Socket, #{way := Way, fate := Fate}) ->
+    {ok, #{socket => Socket, way => Way, fate => Fate, waiting => []}}.
+
+handle_data(Socket, Data, State = #{fate := {Fate, 0}}) ->
+    fail(Fate, Socket, Data, State);
+handle_data(Socket, Data, State = #{fate := {Fate, Left}}) ->
+    echo(Socket, Data, State#{fate := {Fate, Left - 1}});
+handle_data(Socket, Data, State) ->
+    echo(Socket, Data, State).
+
+fail(error, _Socket, _Data, _State) ->
+    error(on_purpose);
+fail(exit, _Socket, _Data, _State) ->
+    exit(on_purpose);
+fail(throw, _Socket, _Data, _State) ->
+    throw(on_purpose);
+fail(garbage, _Socket, _Data, _State) ->
+    garbage;
+fail(unsendable, _Socket, Data, State) ->
+    {send, [Data | 256], State};
+fail(close, _Socket, _Data, State) ->
+    {close, State};
+fail(slow, Socket, Data, State) ->
+    timer:sleep(10),
+    echo(Socket, Data, State#{fate := good}).
+
+echo(_Socket, Data, State = #{way := send}) ->
+    {send, Data, State};
+echo(_Socket, Data, State = #{way := {tell, Pid, Index}}) ->
+    Pid ! {delivered, Index, Data},
+    {send, Data, State};
+echo(_Socket, Data, State = #{way := parts}) ->
+    Half = byte_size(Data) div 2,
+    <<Front:Half/binary, Byte, Back/binary>> = Data,
+    {send, [[Front], [Byte | Back]], State};
+echo(Socket, Data, State = #{way := info}) ->
+    ok = weir_reactor:send(Socket, {echo, Data}),
+    {ok, State};
+echo(_Socket, Data, State = #{way := tick, waiting := Waiting}) ->
+    {ok, State#{waiting := [Data | Waiting]}};
+echo(Socket, Data, State = #{way := nowait, waiting := Waiting}) ->
+    send_nowait(Socket, iolist_to_binary(lists:reverse([Data | Waiting])), State).
+
+send_nowait(Socket, Data, State) ->
+    case weir:send_nowait(Socket, Data) of
+        {ok, Taken} when Taken =:= byte_size(Data) ->
+            {ok, State#{waiting := []}};
+        {ok, Taken} ->
+            <<_:Taken/binary, Rest/binary>> = Data,
+            ok = weir:notify_writable(Socket),
+            {ok, State#{waiting := [Rest]}};
+        {error, _} ->
+            {ok, State}
+    end.
+
+handle_writable(Socket, State = #{way := nowait, waiting := [_ | _] = Waiting}) ->
+    send_nowait(Socket, iolist_to_binary(lists:reverse(Waiting)), State);
+handle_writable(_Socket, State) ->
+    {ok, State}.
+
+handle_info({echo, Data}, State) ->
+    {send, Data, State}.
+
+handle_tick(_Socket, State = #{way := tick, waiting := [_ | _] = Waiting}) ->
+    {send, lists:reverse(Waiting), State#{waiting := []}};
+handle_tick(_Socket, State) ->
+    {ok, State}.
+
+handle_close(_Socket, _Reason, State) ->
+    {ok, State}.

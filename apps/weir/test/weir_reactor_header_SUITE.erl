@@ -1,0 +1,242 @@
+%% PROXY headers in front of reactors' connections. What a listener makes of them for every kind of handler is in
+%% weir_listener_SUITE, what a header is in weir_proxy_header_tests.
+-module(weir_reactor_header_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1, wait_until/1, recv_exactly/2]).
+-import(reactor_probe, [stop/1, kill_reactor/1, told/1, told/2, recv_all/1]).
+
+-define(HEADER, #{
+    version => 2,
+    command => proxy,
+    transport_family => ipv4,
+    transport_protocol => stream,
+    src_address => {192, 0, 2, 1},
+    src_port => 1,
+    dest_address => {192, 0, 2, 2},
+    dest_port => 2
+}).
+
+suite() ->
+    [{timetrap, {seconds, 90}}].
+
+all() ->
+    [
+        {group, headers}
+    ].
+
+groups() ->
+    [
+        {headers, [], [
+            init_knows_the_header,
+            a_header_comes_byte_by_byte,
+            what_is_behind_it_is_framed,
+            init_may_choose_the_frame,
+            init_may_hand_off,
+            every_connection_has_its_own,
+            who_says_nothing_is_closed,
+            who_says_something_else_is_closed,
+            the_end_in_a_header_is_no_connection,
+            ticks_and_messages_wait_for_init,
+            resets_in_headers,
+            killed_in_headers
+        ]}
+    ].
+
+init_per_suite(Config) ->
+    reactor_probe:prepare(),
+    Config.
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_group(_Group, Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    process_flag(trap_exit, true),
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+start(Args) -> start(Args, [], #{}).
+
+%% Connections say whence they come before anything else.
+start(Args, Listen, Options) ->
+    Address = fun(_Socket, State) ->
+        {ok, #{src_port := Port}} = weir:proxy_header(),
+        {send, <<Port:16>>, State}
+    end,
+    reactor_probe:start(maps:merge(#{init => Address}, Args), Listen, Options#{proxy_protocol => true}).
+
+header() -> header(1).
+
+header(Port) -> weir_proxy_header:build(?HEADER#{src_port := Port}).
+
+init_knows_the_header(_Config) ->
+    Self = self(),
+    {Reactor, Port} = start(#{
+        init => fun(_Socket, State) -> Self ! {header, weir:proxy_header()}, {ok, State} end,
+        data => fun(_Socket, Data, State) -> Self ! {later, weir:proxy_header()}, {send, Data, State} end
+    }),
+    Line = (maps:remove(version, ?HEADER))#{version => 1},
+    lists:foreach(fun(Header) ->
+        Peer = connect_raw(Port),
+        ok = gen_tcp:send(Peer, [weir_proxy_header:build(Header), "hello"]),
+        ?assertEqual(<<"hello">>, recv_exactly(Peer, 5)),
+        ?assertEqual({header, {ok, Header}}, told(header)),
+        ?assertEqual({later, undefined}, told(later))
+    end, [?HEADER, Line, #{version => 2, command => local}, (?HEADER)#{alpn => <<"h2">>}]),
+    stop(Reactor).
+
+a_header_comes_byte_by_byte(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peer = connect_raw(Port),
+    lists:foreach(fun(Byte) -> ok = gen_tcp:send(Peer, [Byte]), timer:sleep(1) end, binary_to_list(<<(header())/binary, "x">>)),
+    ?assertEqual(<<1:16, "x">>, recv_exactly(Peer, 3)),
+    stop(Reactor).
+
+%% The frame of the connection's options counts behind the header and not for it.
+what_is_behind_it_is_framed(_Config) ->
+    {Reactor, Port} = start(#{init => fun(_Socket, State) -> {ok, State} end, data => fun(Socket, Data, State = #{tell := Pid}) ->
+        Pid ! {data, Socket, Data},
+        {ok, State}
+    end}, [{packet, 4}], #{}),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, [header(), <<3:32, "one", 3:32, "t">>]),
+    {init, Socket} = told(init),
+    ?assertEqual(<<"one">>, told(data, Socket)),
+    ok = gen_tcp:send(Peer, <<"wo", 0:32>>),
+    ?assertEqual(<<"two">>, told(data, Socket)),
+    ?assertEqual(<<>>, told(data, Socket)),
+    stop(Reactor).
+
+init_may_choose_the_frame(_Config) ->
+    {Reactor, Port} = start(#{
+        init => fun(Socket, State) -> ok = inet:setopts(Socket, [{packet, line}]), {ok, State} end,
+        data => fun(Socket, Data, State = #{tell := Pid}) -> Pid ! {data, Socket, Data}, {ok, State} end
+    }),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, [header(), "a\nb\nc"]),
+    {init, Socket} = told(init),
+    ?assertEqual([<<"a\n">>, <<"b\n">>], [told(data, Socket), told(data, Socket)]),
+    stop(Reactor).
+
+init_may_hand_off(_Config) ->
+    Self = self(),
+    {Reactor, Port} = start(#{init => fun(_Socket, State) -> {handoff, Self, State} end}),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, [header(), "for the process"]),
+    receive
+        {weir_reactor, handoff, Socket} ->
+            ?assertEqual(<<"for the process">>, recv_exactly(Socket, 15)),
+            ok = gen_tcp:close(Socket)
+    end,
+    stop(Reactor).
+
+every_connection_has_its_own(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peers = [{N, connect_raw(Port)} || N <- lists:seq(1, 100)],
+    <<_/binary>> = Front = binary:part(header(), 0, 10),
+    lists:foreach(fun({_, Peer}) -> ok = gen_tcp:send(Peer, Front) end, Peers),
+    lists:foreach(fun({N, Peer}) ->
+        <<_:10/binary, Rest/binary>> = header(N),
+        ok = gen_tcp:send(Peer, [Rest, <<N:32>>])
+    end, Peers),
+    lists:foreach(fun({N, Peer}) -> ?assertEqual(<<N:16, N:32>>, recv_exactly(Peer, 6)) end, Peers),
+    stop(Reactor).
+
+who_says_nothing_is_closed(_Config) ->
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 100}),
+    Silent = connect_raw(Port),
+    Slow = connect_raw(Port),
+    ok = gen_tcp:send(Slow, binary:part(header(), 0, 20)),
+    Good = connect_raw(Port),
+    ok = gen_tcp:send(Good, header()),
+    ?assertEqual(<<1:16>>, recv_exactly(Good, 2)),
+    [?assertEqual(<<>>, recv_all(Peer)) || Peer <- [Silent, Slow]],
+    %% The time is for the header alone.
+    timer:sleep(150),
+    ok = gen_tcp:send(Good, "still there"),
+    ?assertEqual(<<"still there">>, recv_exactly(Good, 11)),
+    ?assertEqual(1, map_size(sys:get_state(Reactor))),
+    stop(Reactor).
+
+who_says_something_else_is_closed(_Config) ->
+    {Reactor, Port} = start(#{}),
+    lists:foreach(fun(Wrong) ->
+        Peer = connect_raw(Port),
+        ok = gen_tcp:send(Peer, Wrong),
+        ?assertEqual({Wrong, <<>>}, {Wrong, recv_all(Peer)})
+    end, ["GET / HTTP/1.1\r\n", "PROXY TCP5 \r\n", binary:copy(<<"PROXY ">>, 30), "\r\n\r\n\0\r\nQUIT\n\x31\0\0\0"]),
+    receive
+        {init, _} -> ct:fail(begun)
+    after 0 -> ok
+    end,
+    ?assertEqual(#{}, sys:get_state(Reactor)),
+    stop(Reactor).
+
+the_end_in_a_header_is_no_connection(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 20)],
+    lists:foreach(fun(Peer) ->
+        ok = gen_tcp:send(Peer, binary:part(header(), 0, rand:uniform(15))),
+        ok = gen_tcp:shutdown(Peer, write),
+        ?assertEqual(<<>>, recv_all(Peer))
+    end, Peers),
+    receive
+        {Kind, _, _} -> ct:fail({told, Kind})
+    after 0 -> ok
+    end,
+    stop(Reactor).
+
+ticks_and_messages_wait_for_init(_Config) ->
+    {Reactor, Port} = start(#{tick => fun(_Socket, State = #{tell := Pid}) -> Pid ! ticked, {ok, State} end}, [], #{tick => 10}),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, binary:part(header(), 0, 14)),
+    timer:sleep(50),
+    receive
+        ticked -> ct:fail(ticked)
+    after 0 -> ok
+    end,
+    <<_:14/binary, Rest/binary>> = header(),
+    ok = gen_tcp:send(Peer, Rest),
+    {init, Socket} = told(init),
+    ok = weir_reactor:send(Socket, now),
+    ?assertEqual(now, told(info, Socket)),
+    receive
+        ticked -> ok
+    end,
+    stop(Reactor).
+
+resets_in_headers(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Storm = fun() ->
+        lists:foreach(fun(N) ->
+            {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            ok = gen_tcp:send(Peer, binary:part(header(), 0, N rem byte_size(header()))),
+            reset(Peer)
+        end, lists:seq(1, 100))
+    end,
+    [ok = await(Each) || Each <- [async(Storm) || _ <- lists:seq(1, 3)]],
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, header()),
+    ?assertEqual(<<1:16>>, recv_exactly(Peer, 2)),
+    wait_until(fun() -> map_size(sys:get_state(Reactor)) =:= 1 end),
+    stop(Reactor).
+
+killed_in_headers(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 20)],
+    lists:foreach(fun(Peer) -> ok = gen_tcp:send(Peer, binary:part(header(), 0, 10)) end, Peers),
+    #{} = sys:get_state(Reactor),
+    kill_reactor(Reactor),
+    [gen_tcp:close(Peer) || Peer <- Peers],
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).

@@ -1,0 +1,109 @@
+%% Reactors and the schedulers that they run on: bound ones, and schedulers that go offline. Each case is a machine of its
+%% own with four schedulers.
+-module(weir_reactor_schedulers_SUITE).
+-behaviour(weir_reactor).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [connect_raw/1, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1,
+    recv_exactly/2]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [
+        bound_reactors_are_bound,
+        soft_reactors_serve_while_schedulers_go_offline,
+        bound_reactors_stand_still_and_go_on
+    ].
+
+init_per_suite(Config) ->
+    Config.
+
+end_per_suite(_Config) ->
+    ok.
+
+%%% A reactor that sends back what comes, and says where it runs.
+
+init(_Socket, _Args) -> {ok, no_state}.
+
+handle_data(_Socket, <<"where?">>, State) -> {send, <<(erlang:system_info(scheduler_id)):8>>, State};
+handle_data(_Socket, Data, State) -> {send, Data, State}.
+
+handle_close(_Socket, _Reason, State) -> {ok, State}.
+
+%% Descriptors of `enif_select' are polled by threads of their own, lest the pollers of an older VM's schedulers have them.
+machine(Case) -> on_node(?MODULE, Case, "", ["+S", "4:4", "+IOs", "false"]).
+
+start(Affinity) ->
+    Options = #{ip => ?LOOPBACK, reactor => #{affinity => Affinity}},
+    {ok, _} = weir:start_listener(?MODULE, Options, ?MODULE, no_args),
+    weir:get_port(?MODULE).
+
+stop() ->
+    ok = weir:stop_listener(?MODULE),
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+%% Connections until each scheduler has one, each asked where it is served.
+one_on_each(Port, Found) when map_size(Found) < 4 ->
+    Peer = connect_raw(Port),
+    one_on_each(Port, Found#{where(Peer) => Peer});
+one_on_each(_Port, Found) ->
+    Found.
+
+where(Peer) ->
+    ok = gen_tcp:send(Peer, "where?"),
+    <<Scheduler>> = recv_exactly(Peer, 1),
+    Scheduler.
+
+bound_reactors_are_bound(_Config) ->
+    machine(ask_bound_reactors).
+
+ask_bound_reactors(_Config) ->
+    Port = start(bound),
+    Peers = one_on_each(Port, #{}),
+    Busy = [spawn_link(fun Spin() -> Spin() end) || _ <- lists:seq(1, 4)],
+    [?assertEqual(Scheduler, where(Peer)) || _ <- lists:seq(1, 50), {Scheduler, Peer} <- maps:to_list(Peers)],
+    process_flag(trap_exit, true),
+    [exit(Pid, kill) || Pid <- Busy],
+    stop().
+
+%% They are taken to schedulers that are online, with all of their connections and with new ones.
+soft_reactors_serve_while_schedulers_go_offline(_Config) ->
+    machine(change_schedulers_under_soft_reactors).
+
+change_schedulers_under_soft_reactors(_Config) ->
+    Port = start(soft),
+    Streams = start_streams(Port, 12),
+    lists:foreach(fun(Online) ->
+        _ = erlang:system_flag(schedulers_online, Online),
+        assert_streams_go_on(Streams),
+        New = start_streams(Port, 8),
+        assert_streams_go_on(New),
+        stop_streams(New)
+    end, [2, 1, 4, 1, 3, 4]),
+    stop_streams(Streams),
+    stop().
+
+%% As documented: no byte is lost, and none moves meanwhile.
+bound_reactors_stand_still_and_go_on(_Config) ->
+    machine(change_schedulers_under_bound_reactors).
+
+change_schedulers_under_bound_reactors(_Config) ->
+    Port = start(bound),
+    #{1 := First, 4 := Last} = one_on_each(Port, #{}),
+    _ = erlang:system_flag(schedulers_online, 2),
+    lists:foreach(fun(N) ->
+        ok = gen_tcp:send(First, <<N:32>>),
+        <<N:32>> = recv_exactly(First, 4),
+        ok = gen_tcp:send(Last, <<N:32>>)
+    end, lists:seq(1, 100)),
+    ?assertEqual({error, timeout}, gen_tcp:recv(Last, 4, 200)),
+    _ = erlang:system_flag(schedulers_online, 4),
+    ?assertEqual(<<<<N:32>> || N <- lists:seq(1, 100)>>, recv_exactly(Last, 400)),
+    stop().
