@@ -146,13 +146,16 @@ fn abandoned() -> Vec<u16> {
 }
 
 #[rustler::nif]
-fn reap(env: Env, index: PollsetIndex, piece: usize) -> Atom {
-    match reactor::reap(env, index.0, piece) {
+fn reap(env: Env, index: PollsetIndex, piece: usize) -> NifResult<Atom> {
+    if !pollset::is_abandoned(index.0) {
+        return Err(Error::BadArg);
+    }
+    Ok(match reactor::reap(env, index.0, piece) {
         Some(true) => atoms::ok(),
         Some(false) => atoms::more(),
         None => {
             pollset::reaped(index.0);
             atoms::done()
         }
-    }
+    })
 }
