@@ -9,7 +9,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    connect_raw/1, connect_raw/2, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1,
+    connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1,
     wait_until/1, recv_all/1, recv_exactly/2
 ]).
 

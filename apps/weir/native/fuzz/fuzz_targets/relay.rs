@@ -107,7 +107,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 fn connection(socket: UnixStream) -> Connection {
-    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true }
+    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false }
 }
 
 impl Bench {
