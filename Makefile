@@ -33,7 +33,7 @@ bench: build ## the full matrix of measurements, into bench/results
 	@scripts/setup bench
 	bin/weir bench
 
-soak: build ## ten minutes of random mixtures, every byte checked
+soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections
 	@scripts/setup test
 	rebar3 ct --dir apps/weir/soak
 

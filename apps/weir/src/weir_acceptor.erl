@@ -67,6 +67,8 @@ start_of(Name, Options = #{handler := {protocol, Module}, args := Args}, _Gate, 
 init(State = #state{gate = Gate, intake = Intake}) ->
     process_flag(trap_exit, true),
     Waiting = weir_nif:gate_attend(Gate, Intake),
+    %% They came when nobody was there to be told. Behind one that was killed some are told of twice.
+    _ = Waiting > 0 andalso event(Waiting, State),
     loop(start(Waiting, State), left_over_timeout(Waiting)).
 
 left_over_timeout(0) -> infinity;

@@ -6,9 +6,12 @@
 %% The gate of a listener is kept here when the listener dies: it counts the connections that are still there, which
 %% the next listener of that name inherits together with the port and the connections that nobody has taken yet. It is
 %% forgotten when the listener is stopped, or has no successor after a while.
+%%
+%% This process may be killed: the table is the supervisor's, and a successor finds the listeners in it.
 -module(weir_listener_names).
 -behaviour(gen_server).
 
+-export([new_table/0]).
 -export([start_link/0]).
 -export([all/0]).
 -export([keep/2]).
@@ -31,6 +34,12 @@
 
 %% How long a listener that died has a successor expected: a supervisor starts it at once.
 -define(SUCCESSOR_MS, 5000).
+
+%% @doc Makes the table of the names, which lives as long as the caller.
+-spec new_table() -> ok.
+new_table() ->
+    _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
+    ok.
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -98,8 +107,9 @@ send(Name, Message) ->
 %% The state is who is monitored.
 -spec init([]) -> {ok, #{reference() => {term(), pid()}}}.
 init([]) ->
-    _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
-    {ok, #{}}.
+    %% Those who have died meanwhile are told of at once.
+    Running = [{Name, Pid} || [Name, Pid] <- ets:match(?TABLE, {{pid, '$1'}, '$2'})],
+    {ok, maps:from_list([{monitor(process, Pid), Entry} || Entry = {_, Pid} <- Running])}.
 
 -spec handle_call(term(), gen_server:from(), Names) -> {reply, term(), Names} when Names :: #{}.
 handle_call({register, Name, Pid}, _From, Names) ->

@@ -11,6 +11,7 @@ start_link() ->
 
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
+    ok = weir_listener_names:new_table(),
     Pollsets = #{id => weir_pollsets, start => {weir_pollsets, start_link, []}},
     Reaper = #{id => weir_reaper, start => {weir_reaper, start_link, []}},
     RelayTimer = #{id => weir_relay_timer, start => {weir_relay_timer, start_link, []}},

@@ -51,6 +51,92 @@ a_handler_that_raises_is_detached() ->
     ?assertMatch([#{id := good}], weir_event:list_handlers([a])),
     ?assertMatch([{[a], _, _}], messages()).
 
+%% Where the application has the library `telemetry'. It is not among our dependencies: a stand-in has its functions.
+
+telemetry_test_() ->
+    {foreach, fun load_telemetry/0, fun(_) -> unload_telemetry() end, [
+        fun its_handlers_get_the_events/0,
+        fun it_says_what_is_attached/0,
+        fun ours_are_back_without_it/0
+    ]}.
+
+its_handlers_get_the_events() ->
+    %% A handler of the application, which knows nothing of us.
+    ok = (telemetry()):attach_many(theirs, [[a, b]], fun ?MODULE:tell/4, self()),
+    ok = weir_event:attach(one, [a, b], {?MODULE, tell}, self()),
+    ?assert(weir_event:is_attached([nobody, listens])),
+    ok = weir_event:execute([a, b], #{count => 1}, #{x => y}),
+    ok = weir_event:execute([nobody, listens], #{}, #{}),
+    Expected = {[a, b], #{count => 1}, #{x => y}},
+    ?assertEqual([Expected, Expected], messages()),
+    ok = weir_event:detach(one),
+    ok = weir_event:detach(theirs),
+    ok = weir_event:execute([a, b], #{count => 2}, #{}),
+    ?assertEqual([], messages()).
+
+it_says_what_is_attached() ->
+    ok = weir_event:attach_many(one, [[a, b], [a, c]], {?MODULE, tell}, x),
+    ?assertEqual({error, already_exists}, weir_event:attach(one, [d], {?MODULE, tell}, x)),
+    ?assertError(badarg, weir_event:attach(two, [a], fun() -> ok end, x)),
+    Listed = [#{id => one, event_name => [a, What], function => fun ?MODULE:tell/4, config => x} || What <- [b, c]],
+    ?assertEqual(Listed, weir_event:list_handlers([a])),
+    ?assertEqual((telemetry()):list_handlers([]), weir_event:list_handlers([])),
+    ok = weir_event:detach(one),
+    ?assertEqual({error, not_found}, weir_event:detach(one)),
+    ?assertEqual([], weir_event:list_handlers([])).
+
+ours_are_back_without_it() ->
+    unload_telemetry(),
+    ?assertNot(weir_event:is_attached([a])),
+    ok = weir_event:attach(one, [a], {?MODULE, tell}, self()),
+    ok = weir_event:execute([a], #{}, #{}),
+    ?assertEqual([{[a], #{}, #{}}], messages()),
+    ok = weir_event:detach(one).
+
+%% For the compiler, which does not know it.
+telemetry() -> telemetry.
+
+load_telemetry() ->
+    Source =
+        "-module(telemetry).\n"
+        "-export([attach_many/4, detach/1, list_handlers/1, execute/3]).\n"
+        "attach_many(Id, Events, Function, Config) when is_function(Function, 4) ->"
+        "    case lists:any(fun(#{id := Taken}) -> Taken =:= Id end, all()) of"
+        "        true -> {error, already_exists};"
+        "        false -> put_all(all() ++ [#{id => Id, event_name => Event, function => Function, config => Config}"
+        "            || Event <- Events])"
+        "    end.\n"
+        "detach(Id) ->"
+        "    case lists:partition(fun(#{id := Of}) -> Of =:= Id end, all()) of"
+        "        {[], _} -> {error, not_found};"
+        "        {_, Others} -> put_all(Others)"
+        "    end.\n"
+        "list_handlers(Prefix) -> [Handler || Handler = #{event_name := Event} <- all(), lists:prefix(Prefix, Event)].\n"
+        "execute(Event, Measurements, Metadata) when is_map(Measurements), is_map(Metadata) ->"
+        "    lists:foreach(fun(#{function := Function, config := Config}) ->"
+        "        Function(Event, Measurements, Metadata, Config)"
+        "    end, [Handler || Handler = #{event_name := Of} <- all(), Of =:= Event]).\n"
+        "all() -> persistent_term:get(telemetry, []).\n"
+        "put_all(Handlers) -> persistent_term:put(telemetry, Handlers).",
+    {ok, Tokens, _} = erl_scan:string(Source),
+    {ok, telemetry, Binary} = compile:forms(forms(Tokens, []), []),
+    {module, telemetry} = code:load_binary(telemetry, "telemetry", Binary).
+
+%% A form ends with its dot.
+forms([], []) ->
+    [];
+forms([Dot = {dot, _} | Tokens], Form) ->
+    {ok, Parsed} = erl_parse:parse_form(lists:reverse(Form, [Dot])),
+    [Parsed | forms(Tokens, [])];
+forms([Token | Tokens], Form) ->
+    forms(Tokens, [Token | Form]).
+
+unload_telemetry() ->
+    _ = code:delete(telemetry),
+    _ = code:purge(telemetry),
+    _ = persistent_term:erase(telemetry),
+    ok.
+
 messages() ->
     receive
         Message -> [Message | messages()]

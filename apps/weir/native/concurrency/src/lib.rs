@@ -1,6 +1,9 @@
 //! The modules of the engine that several threads use at once, as they are in `../src`, with something to put into them:
 //! sockets that are numbers where the engine's need a kernel and a VM.
 
+#[path = "../../src/group/division.rs"]
+pub mod division;
+pub mod group;
 #[path = "../../src/handle.rs"]
 pub mod handle;
 #[path = "../../src/ready.rs"]

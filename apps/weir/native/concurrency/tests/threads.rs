@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use weir_concurrency::group::Group;
 use weir_concurrency::handle::Handle;
 use weir_concurrency::ready::{Ready, Sleep};
 use weir_concurrency::slots::{Slots, Vacant};
@@ -115,4 +116,51 @@ fn pollers_take_over_from_each_other() {
     let token = pollset[0].claim(0);
     visits.fetch_add(poll(&table, &pollset, 0, token).expect("nobody else claims"), SeqCst);
     assert_eq!(find(&table, handle).expect("nobody closes it").visits, visits.load(SeqCst));
+}
+
+/// Members of a group stay, move, and come and go, while it is broadcast to.
+#[test]
+fn members_move_while_messages_are_on_their_way() {
+    const MESSAGES: u32 = 20_000;
+    const MEMBERS: usize = 9;
+    let group = Group::new(MEMBERS);
+    let joined: Vec<u32> = (0..MEMBERS).map(|member| group.join(member)).collect();
+    assert!(joined.iter().all(|&before| before == 0));
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (group, done) = (&group, &done);
+        let go_on = move || done.load(SeqCst) == 0;
+        scope.spawn(move || {
+            (0..MESSAGES).for_each(|_| group.broadcast());
+            done.store(1, SeqCst);
+        });
+        for pollset in [0, 1, 0] {
+            scope.spawn(move || {
+                while go_on() {
+                    group.serve(pollset);
+                }
+            });
+        }
+        scope.spawn(move || {
+            while go_on() {
+                (3..6).for_each(|member| group.move_over(member));
+            }
+        });
+        scope.spawn(move || {
+            while go_on() {
+                for member in 6..MEMBERS {
+                    group.leave(member);
+                    group.join(member);
+                }
+            }
+        });
+    });
+    [0, 1].into_iter().for_each(|pollset| group.serve(pollset));
+    for member in 0..MEMBERS {
+        let got = &group.member(member).got;
+        match member {
+            0..6 => assert!((1..=MESSAGES).eq(got.iter().copied()), "member {member} got {} messages", got.len()),
+            _ => assert!(got.is_sorted_by(|one, next| one < next), "member {member}"),
+        }
+    }
 }

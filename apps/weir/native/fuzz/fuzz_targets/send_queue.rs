@@ -1,7 +1,8 @@
-//! Bytes leave the queue as they came, in whatever pieces, and a piece that is held is held once.
+//! Bytes leave the queue as they came, in whatever pieces, and a piece that is held is held once. Messages of groups leave it
+//! whole or, as long as none of it is gone, not at all.
 #![no_main]
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::IoSlice;
 use std::rc::Rc;
 
@@ -22,6 +23,15 @@ enum Step<'a> {
         count: u16,
     },
     PushCopy(&'a [u8]),
+    /// A message of one of two groups, or what is left of one.
+    PushMessage {
+        group: bool,
+        begun: bool,
+        bytes: &'a [u8],
+    },
+    DropOldest {
+        group: bool,
+    },
     /// As a write does: so many slices, at most so many bytes, of which the kernel takes a part.
     Write {
         slices: u8,
@@ -47,23 +57,53 @@ fn push(queue: &mut SendQueue<Held>, held: &mut Vec<Rc<[u8]>>, bytes: &[u8]) {
     });
 }
 
+/// Where a byte in the queue is from: nobody, or the message with a number, and the group that may take it back.
+type Source = Option<(usize, Option<bool>)>;
+
+fn own(bytes: &[u8]) -> impl Iterator<Item = (u8, Source)> {
+    bytes.iter().map(|&byte| (byte, None))
+}
+
 fuzz_target!(|steps: Vec<Step>| {
     let mut queue = SendQueue::new();
-    let (mut model, mut held) = (VecDeque::new(), Vec::new());
+    let (mut model, mut held) = (VecDeque::<(u8, Source)>::new(), Vec::new());
+    let (mut messages, mut begun) = (0, HashSet::new());
     for step in steps {
         match step {
             Step::Push(bytes) => {
                 push(&mut queue, &mut held, bytes);
-                model.extend(bytes);
+                model.extend(own(bytes));
             }
             Step::PushMany { byte, count } => {
                 let bytes = vec![byte; count.into()];
                 push(&mut queue, &mut held, &bytes);
-                model.extend(bytes);
+                model.extend(own(&bytes));
             }
             Step::PushCopy(bytes) => {
                 queue.push_copy(bytes);
-                model.extend(bytes);
+                model.extend(own(bytes));
+            }
+            // The engine sends an empty message at once.
+            Step::PushMessage { bytes: [], .. } => {}
+            Step::PushMessage { group, begun, bytes } => {
+                let shared: Rc<[u8]> = bytes.into();
+                held.push(shared.clone());
+                match begun {
+                    true => queue.push_held(Held(shared)),
+                    false => queue.push_droppable(Held(shared), group.into()),
+                }
+                messages += 1;
+                model.extend(bytes.iter().map(|&byte| (byte, Some((messages, (!begun).then_some(group))))));
+            }
+            Step::DropOldest { group } => {
+                let oldest = model.iter().find_map(|(_, source)| match source {
+                    Some((number, Some(of))) if *of == group && !begun.contains(number) => Some(*number),
+                    _ => None,
+                });
+                if let Some(oldest) = oldest {
+                    model.retain(|(_, source)| source.is_none_or(|(number, _)| number != oldest));
+                }
+                assert_eq!(queue.drop_oldest(group.into()), oldest.is_some());
             }
             Step::Write { slices, limit, taken } => {
                 let (slices, limit) = (1 + usize::from(slices) % 64, 1 + limit as usize % (256 * 1024));
@@ -73,11 +113,22 @@ fuzz_target!(|steps: Vec<Step>| {
                 assert!(count <= slices && total <= limit && total <= model.len());
                 assert!(total > 0 || model.is_empty());
                 assert_eq!(front().count(), total);
-                assert!(model.iter().take(total).eq(front()));
+                assert!(model.iter().take(total).map(|(byte, _)| byte).eq(front()));
                 let taken = taken as usize % (total + 1);
                 queue.advance(taken);
-                model.drain(..taken);
+                begun.extend(model.drain(..taken).filter_map(|(_, source)| source.map(|(number, _)| number)));
             }
+        }
+        for group in [false, true] {
+            let of_group: Vec<usize> = model
+                .iter()
+                .filter_map(|(_, source)| match source {
+                    Some((number, Some(of))) if *of == group && !begun.contains(number) => Some(*number),
+                    _ => None,
+                })
+                .collect();
+            let numbers: HashSet<usize> = of_group.iter().copied().collect();
+            assert_eq!(queue.droppable(group.into()), (numbers.len(), of_group.len()));
         }
         assert_eq!((queue.len(), queue.is_empty()), (model.len(), model.is_empty()));
         if queue.is_empty() {

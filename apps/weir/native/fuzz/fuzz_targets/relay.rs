@@ -1,0 +1,194 @@
+//! One direction of a relay is the identity, whatever comes and is taken in whatever pieces, spliced or copied: no byte lost,
+//! changed or in another place, the end behind the last of them, and no more kept than its buffer.
+#![no_main]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code)]
+#[path = "../../src/counters.rs"]
+mod counters;
+#[allow(dead_code)]
+#[path = "../../src/relay/flow.rs"]
+mod flow;
+#[allow(dead_code)]
+#[path = "../../src/handle.rs"]
+mod handle;
+#[allow(dead_code)]
+#[path = "../../src/input_buffer.rs"]
+mod input_buffer;
+#[allow(dead_code)]
+#[path = "../../src/relay/pipe.rs"]
+mod pipe;
+#[allow(dead_code)]
+#[path = "../../src/send_queue.rs"]
+mod send_queue;
+#[allow(dead_code)]
+#[path = "../../src/work.rs"]
+mod work;
+
+/// Where the engine's counts for a VM.
+mod statistics {
+    use crate::handle::Side;
+
+    pub struct Nanos;
+
+    impl Nanos {
+        pub fn now() -> Nanos {
+            Nanos
+        }
+    }
+
+    pub struct Statistics;
+
+    impl Statistics {
+        pub fn read(&mut self, _source: Side, _n: usize, _now: Nanos) {}
+
+        pub fn wrote(&mut self, _now: Nanos) {}
+    }
+}
+
+mod output {
+    pub const SLICES: usize = 64;
+}
+
+use counters::Tally;
+use flow::{Connection, Flow, Visit};
+use handle::Side;
+use input_buffer::InputBuffer;
+use pipe::Splice;
+use send_queue::SendQueue;
+use statistics::Statistics;
+use work::Work;
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    buffer: u32,
+    splice: u8,
+    /// What is sent before anything that comes.
+    queued: &'a [u8],
+    read: &'a [u8],
+    steps: Vec<Step>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    Send(u32),
+    End,
+    Carry,
+    Receive(u32),
+}
+
+/// The most that is sent in a step.
+const MOST: usize = 256 * 1024;
+
+struct Bench {
+    sender: UnixStream,
+    from: Connection,
+    to: Connection,
+    receiver: UnixStream,
+    flow: Flow<Vec<u8>>,
+    tally: Tally,
+    expected: Vec<u8>,
+    received: usize,
+    space: Vec<u8>,
+}
+
+fn pair() -> (UnixStream, UnixStream) {
+    let (one, other) = UnixStream::pair().expect("sockets");
+    for socket in [&one, &other] {
+        socket.set_nonblocking(true).expect("a socket");
+    }
+    (one, other)
+}
+
+fn connection(socket: UnixStream) -> Connection {
+    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false }
+}
+
+impl Bench {
+    fn send(&mut self, size: usize) {
+        let first = self.expected.len();
+        // No two parts of it are alike.
+        let bytes: Vec<u8> = (first..first + size).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect();
+        match self.sender.write(&bytes) {
+            Ok(n) => self.expected.extend_from_slice(&bytes[..n]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+
+    /// As if every event came at once.
+    fn carry(&mut self) {
+        (self.from.readable, self.to.writable) = (true, true);
+        let (mut work, mut statistics) = (Work::of_caller(), Statistics);
+        let mut visit = Visit { work: &mut work, tally: &mut self.tally, statistics: &mut statistics };
+        self.flow.carry(&mut self.from, &mut self.to, &mut visit).expect("both connections are there");
+    }
+
+    /// False at the end.
+    fn receive(&mut self, size: usize) -> bool {
+        match self.receiver.read(&mut self.space[..size]) {
+            Ok(0) => false,
+            Ok(n) => {
+                let wanted = self.expected.get(self.received..self.received + n).expect("no byte is made up");
+                assert!(self.space[..n] == *wanted, "other bytes behind {}", self.received);
+                self.received += n;
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                true
+            }
+        }
+    }
+}
+
+fuzz_target!(|input: Input| {
+    let ((sender, from), (to, receiver)) = (pair(), pair());
+    let splice = [Splice::Auto, Splice::Always, Splice::Never][usize::from(input.splice) % 3];
+    let buffer = 1 + input.buffer as usize % (1024 * 1024);
+    let mut flow = Flow::new(Side::Left, buffer, splice, buffer);
+    let mut queued = SendQueue::new();
+    queued.push(input.queued, || Some(input.queued.to_vec()));
+    let mut read = InputBuffer::default();
+    read.push(input.read);
+    flow.begin_with(queued, read);
+    let mut bench = Bench {
+        sender,
+        from: connection(from),
+        to: connection(to),
+        receiver,
+        flow,
+        tally: Tally::default(),
+        expected: [input.queued, input.read].concat(),
+        received: 0,
+        space: vec![0; MOST],
+    };
+    let mut ended = false;
+    for step in input.steps {
+        match step {
+            Step::Send(size) if !ended => bench.send(size as usize % MOST),
+            Step::Send(_) => {}
+            Step::End => {
+                let _ = bench.sender.shutdown(Shutdown::Write);
+                ended = true;
+            }
+            Step::Carry => bench.carry(),
+            Step::Receive(size) => {
+                let all = bench.receive(1 + size as usize % MOST);
+                assert!(all || bench.flow.is_finished());
+            }
+        }
+        assert!(ended || !bench.flow.is_finished());
+    }
+    let _ = bench.sender.shutdown(Shutdown::Write);
+    while bench.receive(MOST) {
+        bench.carry();
+    }
+    assert!(bench.flow.is_finished() && !bench.flow.is_waiting());
+    assert_eq!(bench.received, bench.expected.len());
+});

@@ -1,0 +1,27 @@
+%% Two thousand connections at once, and nothing left of them. `make soak' does the same with a hundred thousand.
+-module(weir_connections_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-define(CONNECTIONS, 2000).
+
+%% Too few to tell what their memory is; it is looked whether they are idle.
+-define(LOOK_MS, 300).
+
+suite() ->
+    [{timetrap, {minutes, 10}}].
+
+all() ->
+    [opened_idle_used_and_closed].
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case([{backend, []} | Config]).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+%% Twice: what the first round needs for good is there for the second.
+opened_idle_used_and_closed(_Config) ->
+    Fleet = weir_test_fleet:start(?CONNECTIONS),
+    [ct:pal("~p", [weir_test_fleet:round(Fleet, ?LOOK_MS)]) || _ <- [1, 2]],
+    weir_test_fleet:stop(Fleet).
