@@ -281,7 +281,8 @@ document(Outcomes) ->
     weir_load_document:new(
         #{
             scenario => <<"echo">>, target => <<"test">>, loop => open, rate => null, arrivals => null, seed => null,
-            concurrency => null, connections => 10, depth => 1, sockets => weir, nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0,
+            concurrency => null, connections => 10, depth => 1, sockets => weir, tls => false,
+            observe => null, nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0,
             timeout_ns => ?SECOND, max_lag_ns => 10 * ?MS, started => <<>>, promises => []
         },
         Outcomes
