@@ -127,7 +127,7 @@ fn failure(error: &rustls::Error) -> (Atom, String) {
         "tls_alert" => atoms::tls_alert(),
         _ => atoms::tls_error(),
     };
-    (kind, error.to_string())
+    (kind, tls::text(error))
 }
 
 #[rustler::nif(schedule = "DirtyCpu")]

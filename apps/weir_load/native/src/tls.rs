@@ -11,7 +11,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
 };
 
 /// Whom to believe that a server is who it says.
@@ -130,6 +131,21 @@ pub fn kind(error: &Error) -> &'static str {
         Error::AlertReceived(_) => "tls_alert",
         _ => "tls_error",
     }
+}
+
+/// An error in words.
+pub fn text(error: &Error) -> String {
+    let plain = match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "nobody who is trusted has signed it",
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "it has expired"
+        }
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "it is for another name",
+        _ => return error.to_string(),
+    };
+    plain.into()
 }
 
 /// Checks that a server has the key of the certificate that it shows, and nothing else.
