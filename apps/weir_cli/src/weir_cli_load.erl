@@ -295,7 +295,7 @@ joined(Others, Cookie, Nodes) ->
     end.
 
 measure(#{load := {open, [{constant, Start, _}], Pattern}} = Plan, About, #{search := {Text, Promise}} = Outputs) ->
-    Search = (maps:with([json], Outputs))#{start => Start, pattern => Pattern, text => Text},
+    Search = (maps:with([json, repeat], Outputs))#{start => Start, pattern => Pattern, text => Text},
     weir_cli_load_search:run(Plan, About, Search, Promise);
 measure(_Plan, _About, #{search := _}) ->
     {usage, "--search begins with a --rate that is constant"};
@@ -375,7 +375,7 @@ options() ->
         #{name => timeout, type => {text, fun positive_time/1}, value => "TIME", default => 5 * ?SECOND,
             help => "longest wait for an answer, from when it was due, or for a connection (5s)"},
         #{name => repeat, type => {integer, 1, 100}, value => "N", default => 1,
-            help => "the same again, for compare to know the noise (1)"},
+            help => "the same again, for compare to know the noise; searches, with --search (1)"},
         #{name => assert, type => {texts, fun weir_load_promise:parse/1}, value => "PROMISE", default => [],
             help => "such as p99<10ms or errors=0; may be given several times"},
         #{name => search, type => {text, fun search/1}, value => "PROMISE",
