@@ -17,7 +17,11 @@
   };
   const count = (number) => (number == null ? "–" : number.toLocaleString("en"));
   const rate = (number) => (number == null ? "–" : `${count(+number.toPrecision(5))}/s`);
-  const bytes = (number) => (number == null ? "–" : `${+(number / 2 ** 20).toPrecision(4)} MiB`);
+  const bytes = (number) => {
+    if (number == null) return "–";
+    const power = Math.min(3, Math.floor(Math.log2(Math.max(1, number)) / 10));
+    return `${+(number / 2 ** (10 * power)).toPrecision(4)} ${["B", "KiB", "MiB", "GiB"][power]}`;
+  };
   const share = (part) => (part == null ? "–" : `${+(100 * part).toFixed(1)} %`);
   const cores = (number) => (number == null ? "–" : `${+number.toFixed(2)} cores`);
 
@@ -58,7 +62,8 @@
   if (total.answered > 0 || total.offered != null)
     rates.push({ label: "answered", values: inside((second) => second.answered), dash: total.offered != null && [6, 3] });
   if (total.pushed > 0) rates.push({ label: "pushed", values: inside((second) => second.pushed) });
-  if (rates.length > 0) chart("Offered and achieved, per second", xs, perSecond, rates, { y: rate });
+  const ofRates = total.offered != null ? "Offered and achieved" : total.pushed > 0 ? "Messages" : "Answers";
+  if (rates.length > 0) chart(`${ofRates}, per second`, xs, perSecond, rates, { y: rate });
 
   const spectra = measures
     .map(([label, name]) => [label, data.spectrum[name.replace("_us", "")]])
@@ -153,7 +158,7 @@
         ...series.map(({ label, scale = "y", dash }, index) => ({
           label, scale, dash: dash || undefined, stroke: colourOf(index + 1), width: 1.75,
           value: (_, value) => (value == null ? "" : values[scale](value)),
-          points: { show: x.length < 2, fill: colour("--card") },
+          points: { show: x === xs && Math.min(x.length, data.duration_s) < 2, fill: colour("--card") },
         })),
       ],
     }, [x, ...series.map((one) => one.values)], place);
@@ -214,8 +219,9 @@
     if (latency) row([label, ...figures.map(([, f]) => (f === "count" ? count(latency[f]) : time(latency[f])))], "td");
   }
   const sentence = [
-    ...(total.offered == null ? [] : [`offered ${count(total.offered)}`]), `sent ${count(total.sent)}`,
-    `answered ${count(total.answered)}`, ...(total.pushed > 0 ? [`pushed ${count(total.pushed)}`] : []),
+    ...(total.offered == null ? [] : [`offered ${count(total.offered)}`]), 
+    ...(total.sent > 0 ? [`sent ${count(total.sent)}`, `answered ${count(total.answered)}`] : []),
+    ...(total.pushed > 0 ? [`pushed ${count(total.pushed)}`] : []),
     `${bytes(total.bytes_sent)} out`, `${bytes(total.bytes_received)} in`,
   ].join(", ");
   element("p", document.getElementById("figures"), `In ${+total.elapsed_s.toFixed(2)} s: ${sentence}.`);
