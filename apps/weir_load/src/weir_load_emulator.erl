@@ -18,16 +18,24 @@
 ").
 
 %% Dirty schedulers come after the others in the list. Weir is not asked where it has not been started, since to ask
-%% would be to start it.
+%% would be to start it. Reactors' own pollsets have numbers from 1025 on, in the order in which they were first taken.
 -define(READ, "
     Online = erlang:system_info(schedulers_online),
     Times = case erlang:statistics(scheduler_wall_time) of
         undefined -> [];
         All -> [{Busy, Time} || {Number, Busy, Time} <- lists:sort(All), Number =< Online]
     end,
+    Leased = fun Leased(Number) ->
+        try weir_nif:counters(Number) of
+            #{polls := 0} -> [];
+            Counters -> [Counters#{pollset => Number} | Leased(Number + 1)]
+        catch
+            error:badarg -> []
+        end
+    end,
     Pollsets = case erlang:whereis(weir_pollsets) of
         undefined -> none;
-        _ -> weir:pollsets()
+        _ -> weir:pollsets() ++ Leased(1025)
     end,
     {
         erlang:monotonic_time(nanosecond),

@@ -11,7 +11,7 @@
 
 %% What has been used until a moment. `at' is of any clock of nanoseconds that does not jump. The last two are of
 %% nodes: `schedulers' has the time in which each was at work, and all its time; `pollsets' are those of Weir, as
-%% {@link weir:pollsets/0} gives them.
+%% {@link weir:pollsets/0} gives them, and those of reactors.
 -type reading() :: #{
     at := integer(),
     cpu_ns := non_neg_integer(),

@@ -330,7 +330,8 @@ with_nodes(Test) ->
     try
         Test(Us, Other, Them)
     after
-        [catch peer:stop(Peer) || Peer <- [Other, Us]]
+        %% The test may have stopped the other.
+        [peer:stop(Peer) || Peer <- [Us, Other], is_process_alive(Peer)]
     end.
 
 an_overloaded_generator_is_noticed(Config) ->

@@ -93,11 +93,13 @@
     ], { y: cores, bytes });
   }
   // Of many, the mean and the most.
-  const each = (name, numbers, value) => {
-    const first = seconds.find((second) => second.server?.[name])?.server[name];
-    if (first === undefined) return [];
-    if (first.length <= 8)
-      return first.map((one, index) => ({ label: numbers(one, index), values: server((seen) => value(seen[name]?.[index])) }));
+  const each = (name, label, value) => {
+    const latest = seconds.findLast((second) => second.server?.[name])?.server[name];
+    if (latest === undefined) return [];
+    const all = latest.map((one, index) => ({ label: label(one, index), values: server((seen) => value(seen[name]?.[index])) }));
+    // A pollset that nothing happens on is one too many to look at, as where reactors have their own.
+    const alive = name === "pollsets" ? all.filter(({ values }) => values.some((events) => events > 0)) : all;
+    if (alive.length > 0 && alive.length <= 8) return alive;
     const of = (sum) => server((seen) => seen[name] && sum(seen[name].map(value)));
     return [
       { label: "mean", values: of((all) => all.reduce((sum, one) => sum + one, 0) / all.length) },
@@ -107,7 +109,8 @@
   const schedulers = each("schedulers", (_, index) => `scheduler ${index + 1}`, (part) => part);
   if (schedulers.length > 0)
     chart("Server: time in which schedulers are at work", xs, perSecond, schedulers, { y: share }, { range: [0, 1] });
-  const pollsets = each("pollsets", (one) => `pollset ${one.pollset}`, (one) => one?.events);
+  const pollsets = each("pollsets",
+    ({ pollset }) => (pollset > 1024 ? `reactor ${pollset - 1024}` : `pollset ${pollset}`), (one) => one?.events);
   if (pollsets.length > 0) {
     chart("Server: events of pollsets, per second", xs, perSecond, pollsets, { y: rate });
     const sum = (name) => server((seen) => seen.pollsets?.reduce((all, one) => all + one[name], 0));
