@@ -293,11 +293,12 @@ a_node_is_observed(Config) ->
     ?assert(Rss > 1_000_000),
     ?assertEqual(erlang:system_info(schedulers_online), length(Schedulers)),
     [?assert(Busy >= 0 andalso Busy =< 1) || Busy <- Schedulers],
-    ?assertEqual(length(weir:pollsets()), length(Pollsets)),
+    %% Those of the schedulers, and of reactors if there are any.
+    ?assert(length(Pollsets) >= length(weir:pollsets())),
     [?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset) || Pollset <- Pollsets],
     Events = lists:sum([maps:get(events, Pollset) || Pollset <- Pollsets]),
-    %% The server's sockets are OTP's; Weir's are the generator's, in one of the groups.
-    ?assertEqual(proplists:get_value(sockets, Config) =:= weir, Events > 0).
+    %% The server's sockets are OTP's; Weir's are the generator's.
+    ?assert(Events > 0 orelse proplists:get_value(sockets, Config) =:= inet).
 
 a_node_without_weir_is_observed(_Config) ->
     with_nodes(fun(Us, _Other, Them) ->
