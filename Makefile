@@ -33,9 +33,9 @@ bench: build ## the full matrix of measurements, into bench/results
 	@scripts/setup bench
 	bin/weir bench
 
-soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections
-	@scripts/setup test
-	rebar3 ct --dir apps/weir/soak
+soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections; the load generator beside wrk
+	@scripts/setup test soak
+	rebar3 ct --dir apps/weir/soak,apps/weir_load/soak
 
 conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP)
 	@scripts/setup build conformance

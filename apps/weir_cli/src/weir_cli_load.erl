@@ -106,14 +106,16 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
             {error, [Target, ": ", Needed]};
         {_, {error, Message}} ->
             {error, Message};
-        {{ok, Host, Port, Paths}, {ok, Load, Connections}} ->
-            case address(Host) of
-                {ok, Address} ->
+        {{ok, Url, Host, Port, Paths}, {ok, Load, Connections}} ->
+            case {address(Host), transport(Url, Scenario, Values)} of
+                {_, {error, Message}} ->
+                    {error, Message};
+                {{ok, Address}, {ok, Outer, OfTransport}} ->
                     #{duration := Duration, warmup := Warmup, timeout := Timeout, 'max-lag' := MaxLag} = Values,
                     OfUrl = maps:from_list([{path, Path} || Path <- Paths]),
-                    Given = (maps:merge(OfUrl, Values))#{host => Host, port => Port},
+                    Given = maps:merge((maps:merge(OfUrl, Values))#{host => Host, address => Address, port => Port}, OfTransport),
                     Plan = #{
-                        scenario => Scenario,
+                        scenario => Outer,
                         options => Given,
                         address => Address,
                         port => Port,
@@ -130,10 +132,31 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         observe => maps:get(observe, Values, none)
                     },
                     About = about(Name, Target, Plan, Values, MaxLag),
-                    {ok, Plan, About, maps:with([json, html, search, repeat, nodes, 'local-nodes'], Values)};
-                {error, Reason} ->
+                    {ok, Plan, About, maps:with([json, html, search, repeat, nodes, 'local-nodes', observe, cookie], Values)};
+                {{error, Reason}, _} ->
                     {error, ["the host ", Host, " is not known: ", inet:format_error(Reason)]}
             end
+    end.
+
+%% The scenario as it is, or within TLS.
+transport("http", _Scenario, #{tls := true}) ->
+    {error, "--tls and http:// exclude each other: https:// is needed"};
+transport(Url, Scenario, Values) when Url =:= "https"; is_map_key(tls, Values) ->
+    Trust =
+        case Values of
+            #{insecure := true, cacert := _} -> {error, "--insecure and --cacert exclude each other"};
+            #{insecure := true} -> anybody;
+            #{cacert := File} -> {file, File};
+            #{} -> system
+        end,
+    case Trust of
+        {error, _} = Error -> Error;
+        _ -> {ok, weir_load_tls, #{tls => true, within_tls => Scenario, trust => Trust}}
+    end;
+transport(_Url, Scenario, Values) ->
+    case [Option || Option <- [cacert, insecure], is_map_key(Option, Values)] of
+        [Option | _] -> {error, ["--", atom_to_list(Option), " is for TLS: --tls or a URL with https:// is needed"]};
+        [] -> {ok, Scenario, #{}}
     end.
 
 %% Nodes of this machine share its cores.
@@ -150,6 +173,8 @@ about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
         end,
     (maps:with([connections, depth, sockets], Plan))#{
         scenario => list_to_binary(Name),
+        tls => maps:get(scenario, Plan) =:= weir_load_tls,
+        observe => maps:get(observe, Values, null),
         target => unicode:characters_to_binary(Target),
         loop => Loop,
         rate => Rate,
@@ -195,27 +220,24 @@ load(_Name, Arrivals, Values) ->
 pool(connection, _Connections) -> 0;
 pool(_Arrivals, Connections) -> Connections.
 
-target("http://" ++ Url) ->
+target("http://" ++ Url) -> url("http", 80, Url);
+target("https://" ++ Url) -> url("https", 443, Url);
+target(Text) ->
+    case host_and_port(Text) of
+        {ok, Host, Port} -> {ok, none, Host, Port, []};
+        error -> {error, needed_target()}
+    end.
+
+url(Scheme, DefaultPort, Url) ->
     {Authority, Path} =
         case string:split(Url, "/") of
             [Before, After] -> {Before, ["/" ++ After]};
             [Before] -> {Before, ["/"]}
         end,
-    case {host_and_port(Authority), Authority} of
-        {{ok, Host, Port}, _} -> {ok, Host, Port, Path};
-        {error, [_ | _]} ->
-            case lists:member($:, Authority) of
-                false -> {ok, Authority, 80, Path};
-                true -> {error, needed_target()}
-            end;
-        _ -> {error, needed_target()}
-    end;
-target("https://" ++ _) ->
-    {error, "http:// is needed, TLS is not spoken"};
-target(Text) ->
-    case host_and_port(Text) of
-        {ok, Host, Port} -> {ok, Host, Port, []};
-        error -> {error, needed_target()}
+    case {host_and_port(Authority), re:run(Authority, "^([^:\\[\\]]+|\\[.+\\])$")} of
+        {{ok, Host, Port}, nomatch} -> {ok, Scheme, Host, Port, Path};
+        {_, {match, _}} -> {ok, Scheme, string:trim(Authority, both, "[]"), DefaultPort, Path};
+        {error, nomatch} -> {error, needed_target()}
     end.
 
 host_and_port(Text) ->
@@ -249,18 +271,31 @@ offer(Plan, About, Outputs) ->
         {error, Message} -> {failed, Message}
     end.
 
-nodes_of(#{nodes := Nodes}) ->
-    case weir_load_nodes:join(Nodes) of
+%% The nodes that the load comes from. One that is observed is joined with them, as names are all short or all long.
+nodes_of(Outputs) ->
+    Observed = [Node || #{observe := Node} <- [Outputs], is_atom(Node)],
+    Cookie = maps:get(cookie, Outputs, none),
+    case Outputs of
+        #{nodes := Nodes} ->
+            joined(Nodes ++ Observed, Cookie, Nodes);
+        #{'local-nodes' := Count} ->
+            case weir_load_nodes:start_local(Count) of
+                {ok, Nodes} -> joined(Observed, Cookie, Nodes);
+                {error, _} = Error -> Error
+            end;
+        #{} ->
+            joined(Observed, Cookie, [node()])
+    end.
+
+joined(Others, Cookie, Nodes) ->
+    case weir_load_nodes:join(Others, Cookie) of
+        ok when Nodes =:= [nonode@nohost] -> {ok, [node()]};
         ok -> {ok, Nodes};
         {error, _} = Error -> Error
-    end;
-nodes_of(#{'local-nodes' := Count}) ->
-    weir_load_nodes:start_local(Count);
-nodes_of(#{}) ->
-    {ok, [node()]}.
+    end.
 
 measure(#{load := {open, [{constant, Start, _}], Pattern}} = Plan, About, #{search := {Text, Promise}} = Outputs) ->
-    Search = (maps:with([json], Outputs))#{start => Start, pattern => Pattern, text => Text},
+    Search = (maps:with([json, repeat], Outputs))#{start => Start, pattern => Pattern, text => Text},
     weir_cli_load_search:run(Plan, About, Search, Promise);
 measure(_Plan, _About, #{search := _}) ->
     {usage, "--search begins with a --rate that is constant"};
@@ -340,15 +375,21 @@ options() ->
         #{name => timeout, type => {text, fun positive_time/1}, value => "TIME", default => 5 * ?SECOND,
             help => "longest wait for an answer, from when it was due, or for a connection (5s)"},
         #{name => repeat, type => {integer, 1, 100}, value => "N", default => 1,
-            help => "the same again, for compare to know the noise (1)"},
+            help => "the same again, for compare to know the noise; searches, with --search (1)"},
         #{name => assert, type => {texts, fun weir_load_promise:parse/1}, value => "PROMISE", default => [],
             help => "such as p99<10ms or errors=0; may be given several times"},
         #{name => search, type => {text, fun search/1}, value => "PROMISE",
             help => "find the highest rate that keeps it, from --rate on (1000)"},
         #{name => 'max-lag', type => {text, fun positive_time/1}, value => "TIME", default => ?SECOND div 100,
             help => "a run is invalid if the p99 of the generator's own lag is more (10ms)"},
-        #{name => observe, type => {integer, 1, 1 bsl 22}, value => "PID",
-            help => "CPU and memory of this process, the server, on the same time axis"},
+        #{name => tls, type => flag, help => "within TLS; so is a URL that begins with https://"},
+        #{name => cacert, type => File, value => "FILE",
+            help => "certificates in PEM of those who may sign for the server (the system's)"},
+        #{name => insecure, type => flag, help => "take any certificate"},
+        #{name => observe, type => {text, fun observed/1}, value => "PID|NODE",
+            help => "CPU and memory of the server, a process here or an Erlang node, on the same time axis"},
+        #{name => cookie, type => {text, fun cookie/1}, value => "COOKIE",
+            help => "of the Erlang nodes (that in ~/.erlang.cookie)"},
         #{name => json, type => File, value => "FILE", help => "write everything to FILE, as JSON"},
         #{name => html, type => File, value => "FILE", help => "write a report with charts to FILE"},
         #{name => sockets, type => {choice, [weir, inet]}, value => "S", default => weir,
@@ -368,6 +409,17 @@ node_names(Text) ->
         true -> {ok, [list_to_atom(Name) || Name <- Names]};
         false -> {error, "names of nodes are needed, such as a@host1,b@host2"}
     end.
+
+observed(Text) ->
+    case {string:to_integer(Text), node_names(Text)} of
+        {{Pid, ""}, _} when Pid >= 1, Pid =< 1 bsl 22 -> {ok, Pid};
+        {_, {ok, [Node]}} -> {ok, Node};
+        _ -> {error, "a process id or the name of an Erlang node, such as server@host1, is needed"}
+    end.
+
+cookie("") -> {error, "a cookie is needed"};
+cookie(Text) when length(Text) > 255 -> {error, "a cookie of at most 255 characters is needed"};
+cookie(Text) -> {ok, list_to_atom(Text)}.
 
 rate(Text) ->
     case weir_load_units:rate(Text) of

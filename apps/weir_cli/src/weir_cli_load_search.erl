@@ -1,4 +1,5 @@
-%% @doc `weir load --search': runs at many rates, and the highest that keeps a promise.
+%% @doc `weir load --search': runs at many rates, and the highest that keeps a promise. With `--repeat' it searches
+%% several times, and tells the median and how far the others are from it.
 -module(weir_cli_load_search).
 
 -export([run/4]).
@@ -9,38 +10,17 @@
 when
     Search :: #{
         start := number(),
+        repeat := pos_integer(),
         pattern := weir_load_schedule:pattern(),
         text := string(),
         json => file:filename()
     }.
-run(#{duration := Duration} = Plan, About, #{start := Start, pattern := Pattern, text := Text} = Search, Promise) ->
-    Try = fun(Rate) ->
-        Load = {open, [{constant, Rate, Duration}], Pattern},
-        case weir_cli_load_job:runs(1, Plan#{load => Load}, fun(_News) -> ok end) of
-            {ok, [#{interrupted := true}]} ->
-                stopped;
-            {ok, Outcomes} ->
-                Document = weir_load_document:new(About#{promises => [Promise]}, Outcomes),
-                #{valid := Valid, promises := [#{kept := Kept, value := Value}]} = Document,
-                Outcome =
-                    case {Valid, Kept} of
-                        {false, _} -> unoffered;
-                        {true, true} -> kept;
-                        {true, false} -> broken
-                    end,
-                io:format(standard_error, "~12.1f/s  ~s: ~s (~w)~n", [float(Rate), Text, Outcome, Value]),
-                Outcome;
-            {error, Message} ->
-                throw({failed, Message});
-            {unoffered, Message} ->
-                throw({unoffered, Message})
-        end
-    end,
-    try weir_load_search:search(Try, Start) of
-        {End, Result} ->
-            Document = document(About, Text, Result),
+run(Plan, About, #{start := Start, repeat := Repeat, text := Text} = Search, Promise) ->
+    try search(Repeat, Start, fun(Rate) -> try_rate(Rate, Plan, About, Search, Promise) end) of
+        {End, Results} ->
+            Document = document(About, Text, Results),
             case written(Search, Document) of
-                ok -> outcome(End, Text, Result);
+                ok -> outcome(End, Text, Results);
                 {failed, _} = Failed -> Failed
             end
     catch
@@ -48,8 +28,50 @@ run(#{duration := Duration} = Plan, About, #{start := Start, pattern := Pattern,
         throw:{unoffered, _} = Unoffered -> Unoffered
     end.
 
-document(#{scenario := Scenario, target := Target, started := Started}, Text, Result) ->
-    #{kept := Kept, broken := Broken, limit := Limit, tries := Tries} = Result,
+%% A search begins where the one before has ended, which saves it the way there.
+search(Count, Start, Try) ->
+    case weir_load_search:search(Try, Start) of
+        {ok, #{kept := Kept} = Result} when Count > 1, Kept =/= none ->
+            io:format(standard_error, "kept at ~.1f/s; again, from there~n", [float(Kept)]),
+            {End, Results} = search(Count - 1, Kept, Try),
+            {End, [Result | Results]};
+        {End, Result} ->
+            {End, [Result]}
+    end.
+
+try_rate(Rate, #{duration := Duration} = Plan, About, #{pattern := Pattern, text := Text}, Promise) ->
+    Load = {open, [{constant, Rate, Duration}], Pattern},
+    case weir_cli_load_job:runs(1, Plan#{load => Load}, fun(_News) -> ok end) of
+        {ok, [#{interrupted := true}]} ->
+            stopped;
+        {ok, Outcomes} ->
+            Document = weir_load_document:new(About#{promises => [Promise]}, Outcomes),
+            #{valid := Valid, promises := [#{kept := Kept, value := Value}]} = Document,
+            Outcome =
+                case {Valid, Kept} of
+                    {false, _} -> unoffered;
+                    {true, true} -> kept;
+                    {true, false} -> broken
+                end,
+            io:format(standard_error, "~12.1f/s  ~s: ~s (~w)~n", [float(Rate), Text, Outcome, Value]),
+            Outcome;
+        {error, Message} ->
+            throw({failed, Message});
+        {unoffered, Message} ->
+            throw({unoffered, Message})
+    end.
+
+document(#{scenario := Scenario, target := Target, started := Started}, Text, Results) ->
+    Searches = [
+        #{
+            kept_rate => null(Kept),
+            broken_rate => null(Broken),
+            limit => Limit,
+            tries => [#{rate => Rate, outcome => Outcome} || {Rate, Outcome} <- Tries]
+        }
+     || #{kept := Kept, broken := Broken, limit := Limit, tries := Tries} <- Results
+    ],
+    #{kept := Kept, broken := Broken, limit := Limit} = median(Results),
     #{
         schema => 1,
         scenario => Scenario,
@@ -60,9 +82,22 @@ document(#{scenario := Scenario, target := Target, started := Started}, Text, Re
             kept_rate => null(Kept),
             broken_rate => null(Broken),
             limit => Limit,
-            tries => [#{rate => Rate, outcome => Outcome} || {Rate, Outcome} <- Tries]
+            spread => [null(Rate) || Rate <- spread(Results)],
+            searches => Searches
         }
     }.
+
+%% The search in the middle. One that has found no rate is the lowest.
+median(Results) ->
+    Ordered = lists:sort(fun(#{kept := A}, #{kept := B}) -> rank(A) =< rank(B) end, Results),
+    lists:nth((length(Ordered) + 1) div 2, Ordered).
+
+spread(Results) ->
+    Kept = lists:sort(fun(A, B) -> rank(A) =< rank(B) end, [Rate || #{kept := Rate} <- Results]),
+    [hd(Kept), lists:last(Kept)].
+
+rank(none) -> 0;
+rank(Rate) -> Rate.
 
 null(none) -> null;
 null(Rate) -> Rate.
@@ -75,15 +110,25 @@ written(#{json := File}, Document) ->
 written(#{}, _Document) ->
     ok.
 
-outcome(stopped, _Text, #{kept := none}) -> interrupted;
-outcome(stopped, Text, Result) -> tell(Text, Result), interrupted;
-outcome(ok, Text, #{kept := none, limit := generator}) -> {unoffered, ["the generator keeps no rate, ", Text]};
-outcome(ok, Text, #{kept := none}) -> {failed, ["no rate keeps ", Text]};
-outcome(ok, Text, Result) -> tell(Text, Result).
+outcome(End, Text, Results) ->
+    case {End, median(Results)} of
+        {stopped, #{kept := none}} -> interrupted;
+        {stopped, Middle} -> tell(Text, Middle, Results), interrupted;
+        {ok, #{kept := none, limit := generator}} -> {unoffered, ["the generator keeps no rate, ", Text]};
+        {ok, #{kept := none}} -> {failed, ["no rate keeps ", Text]};
+        {ok, Middle} -> tell(Text, Middle, Results)
+    end.
 
-tell(Text, #{kept := Kept, broken := none}) ->
-    io:format("~s holds at ~.1f/s, and no rate was found that breaks it~n", [Text, float(Kept)]);
-tell(Text, #{kept := Kept, broken := Broken, limit := server}) ->
-    io:format("~s holds at ~.1f/s and is broken at ~.1f/s~n", [Text, float(Kept), float(Broken)]);
-tell(Text, #{kept := Kept, broken := Broken, limit := generator}) ->
-    io:format("~s holds at ~.1f/s; the generator could not offer ~.1f/s~n", [Text, float(Kept), float(Broken)]).
+tell(Text, #{kept := Kept} = Middle, Results) ->
+    io:format("~s holds at ~.1f/s~s~n", [Text, float(Kept), above(Middle)]),
+    case {Results, spread(Results)} of
+        {[_], _} -> ok;
+        {_, [none, Most]} -> io:format("in ~b searches: at none to ~.1f/s~n", [length(Results), float(Most)]);
+        {_, [Least, Most]} ->
+            Format = "in ~b searches: at ~.1f/s to ~.1f/s, a spread of ~.1f % of the median~n",
+            io:format(Format, [length(Results), float(Least), float(Most), 100 * (Most - Least) / Kept])
+    end.
+
+above(#{broken := none}) -> ", and no rate was found that breaks it";
+above(#{broken := Broken, limit := server}) -> io_lib:format(" and is broken at ~.1f/s", [float(Broken)]);
+above(#{broken := Broken, limit := generator}) -> io_lib:format("; the generator could not offer ~.1f/s", [float(Broken)]).

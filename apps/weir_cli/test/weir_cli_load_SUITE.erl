@@ -20,7 +20,11 @@
     runs_are_compared/1,
     a_rate_is_searched/1,
     a_scenario_of_ones_own/1,
-    load_comes_from_several_nodes/1
+    load_comes_from_several_nodes/1,
+    a_search_is_repeated/1,
+    a_scenario_within_tls/1,
+    nodes_are_joined_and_observed/1,
+    an_overloaded_generator_is_exit_code_3/1
 ]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2]).
@@ -44,7 +48,11 @@ all() ->
         runs_are_compared,
         a_rate_is_searched,
         a_scenario_of_ones_own,
-        load_comes_from_several_nodes
+        load_comes_from_several_nodes,
+        a_search_is_repeated,
+        a_scenario_within_tls,
+        nodes_are_joined_and_observed,
+        an_overloaded_generator_is_exit_code_3
     ].
 
 init_per_suite(Config) ->
@@ -93,7 +101,13 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"game 127.0.0.1:1 --rate 5", "--rate"},
             {"echo 127.0.0.1:1 --nodes here", "--nodes here"},
             {"echo 127.0.0.1:1 --nodes a@b --local-nodes 2", "--local-nodes"},
-            {"http https://127.0.0.1/", "https"},
+            {"http https://127.0.0.1:/", "https"},
+            {"http http://127.0.0.1/ --tls", "https://"},
+            {"echo 127.0.0.1:1 --insecure", "--insecure"},
+            {"http http://127.0.0.1/ --cacert file", "--cacert"},
+            {"echo 127.0.0.1:1 --tls --insecure --cacert file", "--cacert"},
+            {"echo 127.0.0.1:1 --observe here", "--observe here"},
+            {"echo 127.0.0.1:1 --observe 0", "--observe 0"},
             {"compare one.json", "two files"},
             {"compare no.json no.json", "no.json"}
         ]
@@ -163,7 +177,7 @@ a_load_that_cannot_be_offered_is_exit_code_3(Config) ->
 
 a_signal_ends_with_the_report(Config) ->
     served(Config, "echo", fun(Target, _Pid) ->
-        Program = start(Config, ["load", "echo", Target, "--rate", "100", "--duration", "100s"]),
+        Program = start(Config, ["load", "echo", Target, "--rate", "100", "--duration", "100s", "--max-lag", "60s"]),
         wait_for_second(Program),
         kill("INT", shell(Program)),
         0 = exit_status(Program),
@@ -197,6 +211,65 @@ a_rate_is_searched(Config) ->
         {ok, Text} = file:read_file(File),
         {ok, #{<<"search">> := #{<<"kept_rate">> := Kept, <<"broken_rate">> := Broken}}} = weir_load_json:decode(Text),
         ?assert(Kept =< 335 andalso Broken > 330)
+    end).
+
+a_search_is_repeated(Config) ->
+    served(Config, "echo", fun(Target, _Pid) ->
+        File = file(Config, "searches.json"),
+        {0, Lines} = load(Config, ["echo", Target, "--rate", "300", "--duration", "300ms", "--search", "answered<=100",
+            "--repeat", "3", "--max-lag", "10s", "--json", File]),
+        ?assert(mentions("in 3 searches: at ", Lines)),
+        {ok, Text} = file:read_file(File),
+        {ok, #{<<"search">> := Search}} = weir_load_json:decode(Text),
+        #{<<"kept_rate">> := Kept, <<"spread">> := [Least, Most], <<"searches">> := [_, _, _]} = Search,
+        ?assert(Least =< Kept andalso Kept =< Most)
+    end).
+
+a_scenario_within_tls(Config) ->
+    served(Config, "tls_echo", fun(Target, _Pid) ->
+        Load = ["echo", Target, "--tls", "--rate", "100", "--duration", "500ms", "--assert", "answered=50"],
+        File = file(Config, "tls.json"),
+        {0, _} = load(Config, Load ++ ["--insecure", "--json", File]),
+        {ok, Text} = file:read_file(File),
+        ?assertMatch({ok, #{<<"tls">> := true}}, weir_load_json:decode(Text)),
+        {1, Lines} = load(Config, Load),
+        ?assert(mentions("is not trusted", Lines)),
+        {1, _} = load(Config, Load ++ ["--cacert", "/no/such/file"])
+    end).
+
+%% Two nodes as if they were elsewhere: only their names and their cookie are known.
+nodes_are_joined_and_observed(Config) ->
+    served(Config, "echo", fun(Target, _Pid) ->
+        Start = fun() ->
+            {ok, Peer, Node} = peer:start(#{
+                name => peer:random_name(joined), host => "localhost", connection => standard_io,
+                args => ["-setcookie", "joined", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-pa" | code:get_path()]
+            }),
+            {Peer, atom_to_list(Node)}
+        end,
+        {PeerA, A} = Start(),
+        {PeerB, B} = Start(),
+        File = file(Config, "joined.json"),
+        Load = ["echo", Target, "--nodes", A ++ "," ++ B, "--rate", "200", "--connections", "10", "--duration", "2s",
+            "--observe", A, "--assert", "answered=400", "--assert", "connected=10"],
+        {0, _} = load(Config, Load ++ ["--cookie", "joined", "--json", File]),
+        {ok, Text} = file:read_file(File),
+        {ok, #{<<"nodes">> := Nodes, <<"observe">> := Observed, <<"seconds">> := [First | _]}} = weir_load_json:decode(Text),
+        ?assertEqual(lists:sort([list_to_binary(A), list_to_binary(B)]), lists:sort(Nodes)),
+        ?assertEqual(list_to_binary(A), Observed),
+        ?assertMatch(#{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First),
+        %% What is wrong is told.
+        {1, Refused} = load(Config, Load ++ ["--cookie", "another"]),
+        ?assert(mentions("it refuses us", Refused)),
+        {1, Absent} = load(Config, ["echo", Target, "--observe", "nobody@localhost"]),
+        ?assert(mentions("cannot reach the node nobody@localhost: on localhost there is", Absent)),
+        [ok = peer:stop(Peer) || Peer <- [PeerA, PeerB]]
+    end).
+
+an_overloaded_generator_is_exit_code_3(Config) ->
+    served(Config, "echo", fun(Target, _Pid) ->
+        {3, Lines} = run(Config, ["load", "echo", Target, "--rate", "10000000", "--duration", "100ms", "--timeout", "1s"]),
+        ?assert(mentions("invalid: the generator", Lines))
     end).
 
 a_scenario_of_ones_own(Config) ->

@@ -161,7 +161,7 @@ series(N, Last, Cos, Term) -> Term + series(N + 2, Last, Cos, Term * N / (N + 1)
 notes(A, B) ->
     Different = [
         [Key, " differs: ", show(maps:get(Key, A, null)), " and ", show(maps:get(Key, B, null))]
-     || Key <- [<<"scenario">>, <<"loop">>, <<"rate">>, <<"concurrency">>, <<"connections">>, <<"depth">>],
+     || Key <- [<<"scenario">>, <<"tls">>, <<"loop">>, <<"rate">>, <<"concurrency">>, <<"connections">>, <<"depth">>],
         maps:get(Key, A, null) =/= maps:get(Key, B, null)
     ],
     Invalid = [

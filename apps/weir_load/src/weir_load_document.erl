@@ -19,6 +19,8 @@
     connections := non_neg_integer(),
     depth := pos_integer(),
     sockets := weir | inet,
+    tls := boolean(),
+    observe := pos_integer() | node() | null,
     nodes := [node(), ...],
     duration_ns := pos_integer(),
     warmup_ns := non_neg_integer(),
@@ -42,7 +44,7 @@
 %% there are several, `runs' has that of each.
 -spec new(about(), [weir_load_run:outcome(), ...]) -> document().
 new(About, Outcomes) ->
-    Totals = [total(Outcome) || Outcome <- Outcomes],
+    Totals = [total(Outcome, achieved(About, Outcome)) || Outcome <- Outcomes],
     Document = maps:merge(described(About), together(About, Outcomes, Totals)),
     case Totals of
         [_] -> Document;
@@ -51,7 +53,8 @@ new(About, Outcomes) ->
 
 described(About) ->
     Kept = maps:with(
-        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, nodes, started], About
+        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, tls, observe,
+            nodes, started], About
     ),
     #{duration_ns := Duration, warmup_ns := Warmup, timeout_ns := Timeout, max_lag_ns := MaxLag} = About,
     Kept#{
@@ -63,17 +66,22 @@ described(About) ->
         otp => list_to_binary(erlang:system_info(otp_release))
     }.
 
-total(#{total := Sum, offered := Offered, elapsed := Elapsed} = Outcome) ->
+total(#{total := Sum, offered := Offered, elapsed := Elapsed, window := Window}, {Answers, AnswersTook}) ->
     (weir_load_second:figures(Sum))#{
         elapsed_s => Elapsed / ?SECOND,
         offered => null(Offered),
-        %% What was offered was offered in the window; what was achieved took until the last answer.
-        offered_rate => null(rate(Offered, window(Outcome))),
-        achieved_rate => rate(weir_load_sample:counter(answered, Sum), Elapsed),
+        offered_rate => null(rate(Offered, Window)),
+        achieved_rate => rate(Answers, AnswersTook),
         pushed_rate => rate(weir_load_sample:counter(pushed, Sum), Elapsed)
     }.
 
-window(#{window := Window}) -> Window.
+%% Answers, and in what time. What was offered in the window may have taken until after it. A closed loop stops asking at
+%% its end, and its last answers come ever slower: where the window has whole seconds, these count.
+achieved(#{loop := closed}, #{window := Window, seconds := Seconds}) when Window rem ?SECOND =:= 0 ->
+    Until = Window div ?SECOND,
+    {lists:sum([Answered || #{second := Second, answered := Answered} <- Seconds, Second < Until]), Window};
+achieved(_About, #{total := Sum, elapsed := Elapsed}) ->
+    {weir_load_sample:counter(answered, Sum), Elapsed}.
 
 null(none) -> null;
 null(Value) -> Value.
@@ -81,16 +89,20 @@ null(Value) -> Value.
 rate(none, _Time) -> none;
 rate(Count, Time) -> round(Count * ?SECOND / Time * 100) / 100.
 
-together(#{promises := Promises, max_lag_ns := MaxLag}, Outcomes, Totals) ->
+together(#{promises := Promises, max_lag_ns := MaxLag} = About, Outcomes, Totals) ->
     Sum = lists:foldl(
         fun(#{total := One}, All) -> weir_load_sample:add_up(One, All) end, weir_load_sample:empty(), Outcomes
     ),
-    Total = total(#{
-        total => Sum,
-        offered => add([Offered || #{offered := Offered} <- Outcomes]),
-        elapsed => add([Elapsed || #{elapsed := Elapsed} <- Outcomes]),
-        window => add([Window || #{window := Window} <- Outcomes])
-    }),
+    {Answers, Times} = lists:unzip([achieved(About, Outcome) || Outcome <- Outcomes]),
+    Total = total(
+        #{
+            total => Sum,
+            offered => add([Offered || #{offered := Offered} <- Outcomes]),
+            elapsed => add([Elapsed || #{elapsed := Elapsed} <- Outcomes]),
+            window => add([Window || #{window := Window} <- Outcomes])
+        },
+        {lists:sum(Answers), lists:sum(Times)}
+    ),
     %% One run that could not offer its load spoils the sum.
     Invalid = lists:usort(lists:append([invalid(One, MaxLag) || One <- Totals])),
     #{

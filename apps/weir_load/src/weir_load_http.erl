@@ -29,8 +29,9 @@ describe() ->
     Text = fun(Text) -> {ok, Text} end,
     #{
         summary => "HTTP requests over connections that are kept alive",
-        help => "The target is HOST:PORT or a URL, http://HOST:PORT/PATH.\n",
+        help => "The target is HOST:PORT or a URL, http://HOST:PORT/PATH or https://HOST:PORT/PATH.\n",
         held => false,
+        alpn => [<<"http/1.1">>],
         options => [
             #{name => path, type => {text, fun path/1}, value => "PATH",
                 help => "what to ask for (that of the URL, or /)"},
@@ -64,12 +65,22 @@ init(#{host := Host, port := Port, method := Method, header := Headers, body := 
     Body = unicode:characters_to_binary(Text),
     Own = [string:lowercase(Name) || {Name, _} <- Headers],
     Defaults =
-        [{"Host", [Host, [[":", integer_to_list(Port)] || Port =/= 80]]}] ++
+        [{"Host", [host(Host), [[":", integer_to_list(Port)] || Port =/= default_port(Options)]]}] ++
             [{"Content-Length", integer_to_list(byte_size(Body))} || Body =/= <<>>],
     All = [Header || {Name, _} = Header <- Defaults, not lists:member(string:lowercase(Name), Own)] ++ Headers,
     Lines = [[Name, ": ", Value, "\r\n"] || {Name, Value} <- All],
     Request = unicode:characters_to_binary([Method, " ", Path, " HTTP/1.1\r\n", Lines, "\r\n", Body]),
     {ok, #http{request = Request, has_body = Method =/= "HEAD"}}.
+
+%% An address of IPv6 is in brackets.
+host(Host) ->
+    case lists:member($:, Host) of
+        true -> ["[", Host, "]"];
+        false -> Host
+    end.
+
+default_port(#{tls := true}) -> 443;
+default_port(_Options) -> 80.
 
 -spec connect(pos_integer(), #http{}) -> {ok, #http{}}.
 connect(_Number, Http) -> {ok, Http}.

@@ -1,6 +1,6 @@
-%% @doc The native boundary of the load generator: histograms and alarms. A wrong argument is a `badarg'.
+%% @doc The native boundary of the load generator: histograms, alarms and TLS. A wrong argument is a `badarg'.
 %%
-%% Internal: {@link weir_load_histogram} is what others use.
+%% Internal: {@link weir_load_histogram} and {@link weir_load_tls} are what others use.
 -module(weir_load_nif).
 
 -on_load(load/0).
@@ -18,10 +18,23 @@
 -export([alarm_start/0]).
 -export([alarm_set/2]).
 
--export_type([histogram/0, alarm/0]).
+%% TLS as a client, from bytes to bytes.
+-export([tls_settings/2]).
+-export([tls_connect/2]).
+-export([tls_is_handshaking/1]).
+-export([tls_send/2]).
+-export([tls_received/2]).
+
+-export_type([histogram/0, alarm/0, tls_settings/0, tls_session/0, tls_failure/0]).
 
 -opaque histogram() :: reference().
 -opaque alarm() :: reference().
+-opaque tls_settings() :: reference().
+-opaque tls_session() :: reference().
+
+%% `tls_certificate' if the server is not who it should be, `tls_alert' if it has refused, and `tls_error' for the
+%% rest; and a line about it.
+-type tls_failure() :: {tls_certificate | tls_alert | tls_error, Text :: string()}.
 
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
@@ -71,3 +84,26 @@ alarm_start() -> ?NOT_LOADED.
 %% has not gone off is forgotten.
 -spec alarm_set(alarm(), Nanoseconds :: non_neg_integer()) -> ok.
 alarm_set(_Alarm, _Nanoseconds) -> ?NOT_LOADED.
+
+%% @doc What connections share: the certificates, in DER, of those who sign for servers, or `anybody' where any server
+%% will do; and application protocols to offer.
+-spec tls_settings([binary()] | anybody, Protocols :: [binary()]) -> {ok, tls_settings()} | {error, tls_failure()}.
+tls_settings(_Trust, _Protocols) -> ?NOT_LOADED.
+
+%% @doc A connection to a server of this name or address, and the first bytes to send.
+-spec tls_connect(tls_settings(), Server :: binary()) -> {ok, {tls_session(), binary()}} | {error, tls_failure()}.
+tls_connect(_Settings, _Server) -> ?NOT_LOADED.
+
+%% @doc Whether the handshake is still going on.
+-spec tls_is_handshaking(tls_session()) -> boolean().
+tls_is_handshaking(_Session) -> ?NOT_LOADED.
+
+%% @doc The bytes to send for these. During the handshake there are none; they are among what {@link tls_received/2}
+%% wants sent when it is over.
+-spec tls_send(tls_session(), binary()) -> {ok, binary()} | {error, tls_failure()}.
+tls_send(_Session, _Plain) -> ?NOT_LOADED.
+
+%% @doc Takes bytes that have come: what the server has said, and what has to be sent.
+-spec tls_received(tls_session(), binary()) ->
+    {ok, {Plain :: binary(), Reply :: binary()}} | {error, tls_failure()}.
+tls_received(_Session, _Cipher) -> ?NOT_LOADED.

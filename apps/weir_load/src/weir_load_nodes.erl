@@ -2,7 +2,7 @@
 -module(weir_load_nodes).
 
 -export([start_local/1]).
--export([join/1]).
+-export([join/2]).
 -export([ready/2]).
 -export([prepare/1]).
 -export([offset/1]).
@@ -43,28 +43,60 @@ start_peers(Count, Nodes) ->
         {error, Reason} -> {error, io_lib:format("cannot start a node: ~0tp", [Reason])}
     end.
 
-%% @doc Joins nodes by their names, which are all short or all long.
--spec join([node(), ...]) -> ok | {error, iodata()}.
-join(Nodes) ->
-    Hosts = [Host || Node <- Nodes, [_, Host] <- [string:split(atom_to_list(Node), "@")]],
+%% @doc Joins nodes by their names, which are all short or all long, with a cookie or, for `none', our own.
+-spec join([node()], Cookie :: atom()) -> ok | {error, iodata()}.
+join([], _Cookie) ->
+    ok;
+join(Nodes, Cookie) ->
     Domain =
-        case lists:any(fun(Host) -> lists:member($., Host) end, Hosts) of
-            true -> longnames;
-            false -> shortnames
+        case [Node || Node <- Nodes, has_long_name(Node)] of
+            [_ | _] -> longnames;
+            [] -> shortnames
         end,
     {ok, Hostname} = inet:gethostname(),
     %% A node's long name needs its host's full name, which the system may not know.
     Host = case Domain of longnames -> full_name(Hostname); shortnames -> Hostname end,
     case distribute(Host, Domain) of
-        ok ->
-            case [Node || Node <- Nodes, net_kernel:connect_node(Node) =/= true] of
-                [] -> ok;
-                [Node | _] ->
-                    {error, ["cannot reach the node ", atom_to_list(Node), ": is it up, and has it our cookie?"]}
-            end;
-        {error, _} = Error ->
-            Error
+        ok -> connect(Nodes, Cookie, net_kernel:longnames());
+        {error, _} = Error -> Error
     end.
+
+connect([], _Cookie, _LongNames) ->
+    ok;
+connect([Node | Nodes], Cookie, LongNames) ->
+    _ = Cookie =:= none orelse erlang:set_cookie(Node, Cookie),
+    case has_long_name(Node) =:= LongNames andalso net_kernel:connect_node(Node) of
+        true -> connect(Nodes, Cookie, LongNames);
+        _ -> {error, ["cannot reach the node ", atom_to_list(Node), ": ", unreachable(Node, LongNames)]}
+    end.
+
+unreachable(Node, LongNames) ->
+    [Name, Host] = string:split(atom_to_list(Node), "@"),
+    case has_long_name(Node) of
+        LongNames ->
+            case erl_epmd:names(Host) of
+                {ok, All} ->
+                    [Own, _] = string:split(atom_to_list(node()), "@"),
+                    Known = lists:keydelete(Own, 1, All),
+                    case {lists:keymember(Name, 1, Known), Known} of
+                        {true, _} -> "it refuses us. Has it another cookie (--cookie)?";
+                        {false, []} -> ["no node is up on ", Host];
+                        {false, _} -> ["on ", Host, " there is ", lists:join(", ", [Other || {Other, _} <- Known])]
+                    end;
+                {error, address} ->
+                    ["no port mapper (epmd) answers on ", Host];
+                {error, Reason} ->
+                    inet:format_error(Reason)
+            end;
+        true ->
+            "its name is long (has a dot in its host), and others' are short";
+        false ->
+            "its name is short (has no dot in its host), and others' are long"
+    end.
+
+has_long_name(Node) ->
+    [_, Host] = string:split(atom_to_list(Node), "@"),
+    lists:member($., Host).
 
 full_name(Hostname) ->
     case inet:gethostbyname(Hostname) of

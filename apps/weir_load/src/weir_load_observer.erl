@@ -1,60 +1,102 @@
-%% @doc What a server uses meanwhile: CPU time and memory of a process of this machine, from /proc.
+%% @doc What a server uses meanwhile: a process of this machine, by /proc, or an Erlang node, which is asked itself.
 -module(weir_load_observer).
 
 -export([new/1]).
 -export([observe/1]).
 
--export_type([target/0, observer/0, observation/0]).
+-export_type([target/0, observer/0, observation/0, reading/0, pollset/0]).
 
-%% A process of the operating system.
--type target() :: pos_integer().
+%% A process of the operating system, or a node.
+-type target() :: pos_integer() | node().
 
-%% `cpu' is how many cores were busy since the last observation, on average.
--type observation() :: #{cpu := float(), rss_bytes := non_neg_integer()}.
+%% What has been used until a moment. `at' is of any clock of nanoseconds that does not jump. The last two are of
+%% nodes: `schedulers' has the time in which each was at work, and all its time; `pollsets' are those of Weir, as
+%% {@link weir:pollsets/0} gives them, and those of reactors.
+-type reading() :: #{
+    at := integer(),
+    cpu_ns := non_neg_integer(),
+    rss_bytes := non_neg_integer(),
+    schedulers => [{Busy :: non_neg_integer(), All :: non_neg_integer()}],
+    pollsets => [#{atom() => term()}]
+}.
 
--record(observer, {pid :: target(), at :: integer(), cpu :: non_neg_integer()}).
+%% Since the last observation: `cpu' is how many cores were busy, on average, and `schedulers' how much of its time each
+%% scheduler was at work, from 0 to 1.
+-type observation() :: #{
+    cpu := float(),
+    rss_bytes := non_neg_integer(),
+    schedulers => [float()],
+    pollsets => [pollset()]
+}.
+
+%% `sockets' is their number; `asleep' a part of the time, from 0 to 1; the others are a second.
+-type pollset() :: #{atom() => number()}.
+
+-record(observer, {target :: target(), last :: reading()}).
 -opaque observer() :: #observer{}.
-
-%% USER_HZ: the unit of times in /proc, 100 to the second on every architecture that Erlang runs on.
--define(TICKS, 100).
 
 -define(SECOND, 1_000_000_000).
 
-%% @doc Begins to observe. The error says what is wrong.
+%% @doc Begins to observe, on behalf of the caller, with whom it ends. The error says what is wrong.
 -spec new(target()) -> {ok, observer()} | {error, iodata()}.
-new(Pid) ->
-    case read(Pid) of
-        {ok, Cpu, _Rss} -> {ok, #observer{pid = Pid, at = erlang:monotonic_time(nanosecond), cpu = Cpu}};
+new(Pid) when is_integer(Pid) ->
+    case weir_load_proc:read(Pid) of
+        {ok, Reading} -> {ok, #observer{target = Pid, last = Reading}};
         error -> {error, ["no process ", integer_to_list(Pid), " to observe"]}
+    end;
+new(Node) ->
+    case weir_load_emulator:attach(Node) of
+        {ok, Reading} -> {ok, #observer{target = Node, last = Reading}};
+        {error, _} = Error -> Error
     end.
 
 %% @doc What was used since the last time.
 -spec observe(observer()) -> {ok, observation(), observer()} | {gone, observer()}.
-observe(#observer{pid = Pid, at = Before, cpu = CpuBefore} = Observer) ->
-    case read(Pid) of
-        {ok, Cpu, Rss} ->
-            Now = erlang:monotonic_time(nanosecond),
-            Cores = (Cpu - CpuBefore) / ?TICKS / (max(1, Now - Before) / ?SECOND),
-            {ok, #{cpu => round(Cores * 1000) / 1000, rss_bytes => Rss}, Observer#observer{at = Now, cpu = Cpu}};
-        error ->
-            {gone, Observer}
+observe(#observer{target = Target, last = Before} = Observer) ->
+    Answer =
+        case is_integer(Target) of
+            true -> weir_load_proc:read(Target);
+            false -> weir_load_emulator:read(Target)
+        end,
+    case Answer of
+        {ok, Now} -> {ok, observation(Before, Now), Observer#observer{last = Now}};
+        error -> {gone, Observer}
     end.
 
-read(Pid) ->
-    Directory = "/proc/" ++ integer_to_list(Pid),
-    case {file:read_file(Directory ++ "/stat"), file:read_file(Directory ++ "/status")} of
-        {{ok, Stat}, {ok, Status}} ->
-            %% The name may hold spaces and parentheses: fields are counted from behind the last of them. User and
-            %% system time are the 14th and 15th, and the state behind the name is the third.
-            Fields = string:lexemes(lists:last(string:split(Stat, ")", all)), " "),
-            Cpu = binary_to_integer(lists:nth(12, Fields)) + binary_to_integer(lists:nth(13, Fields)),
-            Rss =
-                case re:run(Status, "VmRSS:\\s*([0-9]+) kB", [{capture, all_but_first, binary}]) of
-                    {match, [Kib]} -> binary_to_integer(Kib) * 1024;
-                    %% A process that has just ended has none.
-                    nomatch -> 0
-                end,
-            {ok, Cpu, Rss};
-        _ ->
-            error
-    end.
+observation(#{at := AtBefore, cpu_ns := CpuBefore} = Before, #{at := At, cpu_ns := Cpu, rss_bytes := Rss} = Now) ->
+    Time = max(1, At - AtBefore),
+    maps:merge(
+        #{cpu => thousandths((Cpu - CpuBefore) / Time), rss_bytes => Rss},
+        maps:from_list(schedulers(Before, Now) ++ pollsets(Time, Before, Now))
+    ).
+
+schedulers(#{schedulers := Before}, #{schedulers := Now}) when length(Before) =:= length(Now) ->
+    Share = fun({BusyBefore, AllBefore}, {Busy, All}) -> thousandths((Busy - BusyBefore) / max(1, All - AllBefore)) end,
+    [{schedulers, lists:zipwith(Share, Before, Now)}];
+schedulers(_Before, _Now) ->
+    [].
+
+pollsets(Time, #{pollsets := Before}, #{pollsets := Now}) ->
+    [{pollsets, [
+        pollset(Time, Old, Pollset)
+     || #{pollset := Number} = Pollset <- Now, #{pollset := Same} = Old <- Before, Same =:= Number
+    ]}];
+pollsets(_Time, _Before, _Now) ->
+    [].
+
+pollset(Time, Before, #{pollset := Number, sockets := Sockets} = Now) ->
+    Since = fun(Key) -> maps:get(Key, Now) - maps:get(Key, Before) end,
+    Counters = [
+        polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, short_writes, accepts, moved_in,
+        moved_out
+    ],
+    Rates = maps:from_list([{Key, round(Since(Key) * ?SECOND / Time)} || Key <- Counters, is_map_key(Key, Now)]),
+    %% A sleep counts when it ends: one that has not polled at all has slept.
+    Asleep =
+        case Since(polls) of
+            0 -> 1.0;
+            _ -> thousandths(min(1, Since(asleep_ns) / Time))
+        end,
+    Rates#{pollset => Number, sockets => Sockets, asleep => Asleep}.
+
+thousandths(Number) -> round(Number * 1000) / 1000.

@@ -145,7 +145,7 @@ cannot_connect(#{address := Address, port := Port}, Reason) ->
 start_drivers(Plan, Config) ->
     #{drivers := EachNode, nodes := Nodes, connections := Connections, scenario := Scenario} = Plan,
     Wanted = EachNode * length(Nodes),
-    #{arrivals := Arrivals, held := Held} = weir_load_scenario:describe(Scenario),
+    #{arrivals := Arrivals, held := Held} = weir_load_scenario:describe(Scenario, maps:get(options, Plan)),
     {Loop, Total} =
         case Plan of
             #{load := {closed, Concurrency}} when Arrivals =:= connection -> {closed, Concurrency};

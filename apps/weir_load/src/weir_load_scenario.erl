@@ -14,6 +14,7 @@
 -module(weir_load_scenario).
 
 -export([describe/1]).
+-export([describe/2]).
 
 -export_type([description/0, option/0, config/0, connection/0, event/0, error/0]).
 
@@ -27,6 +28,8 @@
     arrivals => request | connection | none,
     %% Whether connections that have nothing to wait for ought to be there (`true'), or the server may end them.
     held => boolean(),
+    %% What to say in TLS that the protocol is, by its names in the registry for ALPN; nothing by default.
+    alpn => [binary()],
     %% The scenario's own options, and other defaults of the general ones, as texts of the command line.
     options => [option()],
     defaults => [{Name :: atom(), Text :: string()}]
@@ -56,6 +59,9 @@
 %% What `--help' tells and the engine has to know. Optional.
 -callback describe() -> description().
 
+%% The same for a scenario that is made of another, by the options that tell which. Optional.
+-callback describe(Options :: #{atom() => term()}) -> description().
+
 %% The options are the values of the scenario's own, and `host', `port' and, for a URL, `path' of the target. The error
 %% is a line: what is wrong, with which value, and what is needed. Runs in a process that lives as long as the load.
 -callback init(Options :: #{atom() => term()}) -> {ok, config()} | {error, iodata()}.
@@ -71,7 +77,7 @@
 
 -callback done(connection()) -> ok.
 
--optional_callbacks([describe/0]).
+-optional_callbacks([describe/0, describe/1]).
 
 %% @doc The description of a scenario, with what it leaves out.
 -spec describe(module()) -> #{
@@ -79,23 +85,37 @@
     help := iodata(),
     arrivals := request | connection | none,
     held := boolean(),
+    alpn := [binary()],
     options := [option()],
     defaults := [{atom(), string()}]
 }.
 describe(Module) ->
-    Own =
+    complete(
+        Module,
         case erlang:function_exported(Module, describe, 0) of
             true -> Module:describe();
             false -> #{}
-        end,
-    maps:merge(
-        #{
-            summary => atom_to_list(Module),
-            help => "",
-            arrivals => request,
-            held => true,
-            options => [],
-            defaults => []
-        },
-        Own
+        end
     ).
+
+%% @doc The description of a scenario that is run with these options.
+-spec describe(module(), Options :: #{atom() => term()}) -> #{
+    arrivals := request | connection | none, held := boolean(), alpn := [binary()], atom() => term()
+}.
+describe(Module, Options) ->
+    case erlang:function_exported(Module, describe, 1) of
+        true -> complete(Module, Module:describe(Options));
+        false -> describe(Module)
+    end.
+
+complete(Module, Own) ->
+    Defaults = #{
+        summary => atom_to_list(Module),
+        help => "",
+        arrivals => request,
+        held => true,
+        alpn => [],
+        options => [],
+        defaults => []
+    },
+    maps:merge(Defaults, Own).

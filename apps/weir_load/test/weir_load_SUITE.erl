@@ -8,6 +8,7 @@
 -export([
     every_request_of_an_open_loop_is_counted/1,
     random_arrivals_are_as_many/1,
+    every_kind_of_rate_is_offered/1,
     seconds_add_up_to_the_total/1,
     a_fixed_delay_is_measured/1,
     two_delays_are_told_apart/1,
@@ -25,6 +26,9 @@
     connections_are_opened_at_a_rate/1,
     requests_are_pipelined/1,
     a_process_is_observed/1,
+    a_node_is_observed/1,
+    a_node_without_weir_is_observed/1,
+    a_node_that_goes_is_observed_no_more/1,
     an_overloaded_generator_is_noticed/1
 ]).
 
@@ -41,6 +45,7 @@ groups() ->
     Cases = [
         every_request_of_an_open_loop_is_counted,
         random_arrivals_are_as_many,
+        every_kind_of_rate_is_offered,
         seconds_add_up_to_the_total,
         a_fixed_delay_is_measured,
         two_delays_are_told_apart,
@@ -58,6 +63,9 @@ groups() ->
         connections_are_opened_at_a_rate,
         requests_are_pipelined,
         a_process_is_observed,
+        a_node_is_observed,
+        a_node_without_weir_is_observed,
+        a_node_that_goes_is_observed_no_more,
         an_overloaded_generator_is_noticed
     ],
     [{weir, [], Cases}, {inet, [], Cases}].
@@ -90,6 +98,34 @@ random_arrivals_are_as_many(Config) ->
     Load = {open, [{ramp, 0, 1000, 2 * ?SECOND}], {poisson, 3}},
     #{total := Total} = measure(Config, at_once(), #{load => Load, duration => 2 * ?SECOND}),
     ?assertMatch(#{offered := 1000, sent := 1000, answered := 1000}, Total).
+
+%% What was due is the integral of the rate, in each second and in the whole, and all of it is sent.
+every_kind_of_rate_is_offered(Config) ->
+    Server = weir_load_server:start(at_once()),
+    [
+        begin
+            {ok, Rate} = weir_load_units:rate(Text),
+            Load = {open, weir_load_units:segments(Rate, 2 * ?SECOND), Pattern},
+            #{total := Total, seconds := [A, B | _]} = run(Config, Server, #{load => Load, duration => 2 * ?SECOND}),
+            #{offered := Offered, sent := Sent, answered := Answered} = Total,
+            [?assert(abs(Count - Due) =< 0.005 * Due, {Text, Count}) || Count <- [Offered, Sent, Answered]],
+            [
+                ?assert(abs(maps:get(offered, Second) - DueThen) =< Allowed, {Text, Second})
+             || {Second, DueThen, Allowed} <- [{A, First, 1 + Spread}, {B, Due - First, 1 + Spread}]
+            ]
+        end
+     || {Text, Pattern, Due, First, Spread} <- [
+            {"400", even, 800, 400, 0},
+            {"100,300", even, 400, 100, 0},
+            {"0..400", even, 400, 100, 0},
+            {"200t", even, 400, 100, 0},
+            %% The integral of 600 (t/2)^2 is 50 t^3.
+            {"pow:600:2", even, 400, 50, 0},
+            %% Counts at random: five times their deviation, which one seed keeps for good.
+            {"400", {poisson, 7}, 800, 400, 100}
+        ]
+    ],
+    ok = weir_load_server:stop(Server).
 
 seconds_add_up_to_the_total(Config) ->
     #{total := Total, seconds := Seconds} = open_loop(Config, at_once(), [{constant, 300, 3 * ?SECOND}], #{}),
@@ -249,6 +285,56 @@ a_process_is_observed(Config) ->
     %% Process ids end before 2^22.
     ?assertMatch({error, _}, weir_load_observer:new(1 bsl 23)).
 
+%% This node serves, and is as good as another.
+a_node_is_observed(Config) ->
+    #{seconds := [First | _]} = open_loop(Config, at_once(), [{constant, 200, 2 * ?SECOND}], #{observe => node()}),
+    #{server := #{cpu := Cpu, rss_bytes := Rss, schedulers := Schedulers, pollsets := [_ | _] = Pollsets}} = First,
+    ?assert(Cpu >= 0),
+    ?assert(Rss > 1_000_000),
+    ?assertEqual(erlang:system_info(schedulers_online), length(Schedulers)),
+    [?assert(Busy >= 0 andalso Busy =< 1) || Busy <- Schedulers],
+    %% Those of the schedulers, and of reactors if there are any.
+    ?assert(length(Pollsets) >= length(weir:pollsets())),
+    [?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset) || Pollset <- Pollsets],
+    Events = lists:sum([maps:get(events, Pollset) || Pollset <- Pollsets]),
+    %% The server's sockets are OTP's; Weir's are the generator's.
+    ?assert(Events > 0 orelse proplists:get_value(sockets, Config) =:= inet).
+
+a_node_without_weir_is_observed(_Config) ->
+    with_nodes(fun(Us, _Other, Them) ->
+        {ok, Observer} = peer:call(Us, weir_load_observer, new, [Them]),
+        {ok, Observation, _} = peer:call(Us, weir_load_observer, observe, [Observer]),
+        ?assertMatch(#{cpu := _, rss_bytes := Rss} when Rss > 1_000_000, Observation),
+        ?assertNot(is_map_key(pollsets, Observation))
+    end).
+
+a_node_that_goes_is_observed_no_more(_Config) ->
+    with_nodes(fun(Us, Other, Them) ->
+        {ok, Observer} = peer:call(Us, weir_load_observer, new, [Them]),
+        ok = peer:stop(Other),
+        ?assertMatch({gone, _}, peer:call(Us, weir_load_observer, observe, [Observer])),
+        ?assertMatch({error, _}, peer:call(Us, weir_load_observer, new, [Them]))
+    end).
+
+%% Two nodes that know each other, the first of which has our code.
+with_nodes(Test) ->
+    Start = fun(Arguments) ->
+        {ok, Peer, Node} = peer:start(#{
+            name => peer:random_name(observed), host => "localhost", connection => standard_io,
+            args => ["-setcookie", "observed", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Arguments]
+        }),
+        {Peer, Node}
+    end,
+    {Us, _} = Start(["-pa" | code:get_path()]),
+    {Other, Them} = Start([]),
+    true = peer:call(Us, net_kernel, connect_node, [Them]),
+    try
+        Test(Us, Other, Them)
+    after
+        %% The test may have stopped the other.
+        [peer:stop(Peer) || Peer <- [Us, Other], is_process_alive(Peer)]
+    end.
+
 an_overloaded_generator_is_noticed(Config) ->
     %% Two million in a tenth of a second are more than one process can come to.
     Duration = ?SECOND div 10,
@@ -281,7 +367,8 @@ document(Outcomes) ->
     weir_load_document:new(
         #{
             scenario => <<"echo">>, target => <<"test">>, loop => open, rate => null, arrivals => null, seed => null,
-            concurrency => null, connections => 10, depth => 1, sockets => weir, nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0,
+            concurrency => null, connections => 10, depth => 1, sockets => weir, tls => false,
+            observe => null, nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0,
             timeout_ns => ?SECOND, max_lag_ns => 10 * ?MS, started => <<>>, promises => []
         },
         Outcomes

@@ -5,13 +5,27 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([charts_are_drawn/1, what_was_pushed_is_drawn/1, no_text_ends_the_script/1]).
+-export([
+    charts_are_drawn/1,
+    a_node_that_was_observed_is_drawn/1,
+    charts_are_drawn_on_a_dark_page/1,
+    many_schedulers_are_summed_up/1,
+    what_was_pushed_is_drawn/1,
+    no_text_ends_the_script/1
+]).
 
 suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [charts_are_drawn, what_was_pushed_is_drawn, no_text_ends_the_script].
+    [
+        charts_are_drawn,
+        a_node_that_was_observed_is_drawn,
+        charts_are_drawn_on_a_dark_page,
+        many_schedulers_are_summed_up,
+        what_was_pushed_is_drawn,
+        no_text_ends_the_script
+    ].
 
 init_per_suite(Config) ->
     Names = ["chromium", "chromium-browser", "google-chrome"],
@@ -32,26 +46,60 @@ charts_are_drawn(Config) ->
             <<"Offered and achieved, per second">>,
             <<"Latency spectrum to 99.999 %">>,
             <<"Errors, per second">>,
-            <<"The server">>
+            <<"Server: CPU and memory">>
         ],
-        [Title || #{<<"title">> := Title} <- Drawn]
+        titles(Drawn)
     ),
+    all_are_coloured(Drawn).
+
+a_node_that_was_observed_is_drawn(Config) ->
+    Drawn = show(Config, "node", #{schedulers => 2}),
+    ?assertEqual(
+        [
+            <<"Server: CPU and memory">>,
+            <<"Server: time in which schedulers are at work">>,
+            <<"Server: events of pollsets, per second">>,
+            <<"Server: polls, per second">>
+        ],
+        lists:nthtail(4, titles(Drawn))
+    ),
+    [#{<<"legend">> := Legend}] = [Chart || #{<<"title">> := <<"Server: time", _/binary>>} = Chart <- Drawn],
+    ?assertEqual([<<"second">>, <<"scheduler 1">>, <<"scheduler 2">>], Legend),
+    all_are_coloured(Drawn).
+
+many_schedulers_are_summed_up(Config) ->
+    Drawn = show(Config, "schedulers", #{schedulers => 64}),
+    [
+        ?assertEqual([<<"second">>, <<"mean">>, <<"most">>], Legend)
+     || #{<<"title">> := Title, <<"legend">> := Legend} <- Drawn,
+        lists:member(Title, [<<"Server: time in which schedulers are at work">>, <<"Server: events of pollsets, per second">>])
+    ],
+    all_are_coloured(Drawn).
+
+charts_are_drawn_on_a_dark_page(Config) ->
+    all_are_coloured(show(Config, "dark", #{schedulers => 2}, ["--blink-settings=preferredColorScheme=0"])).
+
+titles(Drawn) -> [Title || #{<<"title">> := Title} <- Drawn].
+
+all_are_coloured(Drawn) ->
     [?assert(Coloured > 100, Title) || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Drawn].
 
 what_was_pushed_is_drawn(Config) ->
     [#{<<"title">> := <<"Delay of messages over time">>} | _] = Drawn = show(Config, "pushed", #{measure => push}),
-    [?assert(Coloured > 100, Title) || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Drawn].
+    all_are_coloured(Drawn).
 
 no_text_ends_the_script(Config) ->
     [_ | _] = show(Config, "hostile", #{target => <<"</script><script>throw 1</script>">>}).
 
 %% Shows a page, with a script that looks at what was drawn, and keeps a picture of it. Returns the charts.
-show(Config, Name, Changes) ->
+show(Config, Name, Changes) -> show(Config, Name, Changes, []).
+
+show(Config, Name, Changes, Settings) ->
     {ok, Page} = page(Changes),
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
     ok = file:write_file(File, [Page, looking()]),
-    Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1250,1500"],
+    Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1250,2000" | Settings],
     _ = browse(Config, Common ++ ["--screenshot=" ++ Picture, "file://" ++ File]),
     ?assert(filelib:file_size(Picture) > 10_000),
     Output = browse(Config, Common ++ ["--virtual-time-budget=5000", "--dump-dom", "file://" ++ File]),
@@ -84,7 +132,8 @@ looking() ->
     "      const rgb = [data[i], data[i + 1], data[i + 2]];"
     "      if (data[i + 3] > 0 && Math.max(...rgb) - Math.min(...rgb) > 60) coloured++;"
     "    }"
-    "    return { title: figure.querySelector('h2').textContent, coloured };"
+    "    const legend = [...figure.querySelectorAll('.u-label')].map((label) => label.textContent);"
+    "    return { title: figure.querySelector('h2').textContent, coloured, legend };"
     "  });"
     "  const pre = document.body.appendChild(document.createElement('pre'));"
     "  pre.id = 'seen';"
@@ -98,7 +147,7 @@ page(Changes) ->
         total => measured(Measure, 1, 3000),
         seconds => [
             weir_load_second:new(
-                Second, offered(Measure), #{cpu => 0.1 * Second, rss_bytes => 40_000_000 + Second * 1_000_000},
+                Second, offered(Measure), observed(Second, Changes),
                 measured(Measure, Second + 1, 1000)
             )
          || Second <- [0, 1, 2]
@@ -115,10 +164,19 @@ page(Changes) ->
     About = #{
         scenario => <<"echo">>, target => maps:get(target, Changes, <<"127.0.0.1:7000">>), loop => open,
         rate => <<"1000">>, arrivals => even, seed => null, concurrency => null, connections => 50, depth => 1,
-        sockets => weir, nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
+        sockets => weir, tls => false, observe => 'server@localhost', nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
         max_lag_ns => 10_000_000, started => <<"2026-01-01T00:00:00Z">>, promises => []
     },
     weir_load_report:page(weir_load_document:new(About, [Outcome])).
+
+observed(Second, #{schedulers := Count}) ->
+    Pollset = #{polls => 900 + Second, empty_polls => 400, events => 600 * (Second + 1), sleeps => 300, sockets => 50},
+    (observed(Second, #{}))#{
+        schedulers => [Number / (Count + Second) || Number <- lists:seq(1, Count)],
+        pollsets => [Pollset#{pollset => Number} || Number <- lists:seq(1, Count)]
+    };
+observed(Second, _Changes) ->
+    #{cpu => 0.1 * Second, rss_bytes => 40_000_000 + Second * 1_000_000}.
 
 offered(response) -> 1000;
 offered(push) -> none.
