@@ -2,9 +2,15 @@
 -module(weir_bench_sample).
 
 -export([from_report/1]).
+-export([from_load/1]).
 -export([sum/1]).
+-export([side_by_side/1]).
+-export([note/2]).
+-export([metrics/0]).
 -export([summary/1]).
 -export([median/1]).
+-export([median_seconds/1]).
+-export([better/1]).
 -export([title/1]).
 -export([format/2]).
 
@@ -12,6 +18,7 @@
 
 -type metric() ::
     requests_per_s
+    | held_per_s
     | ticks_per_s
     | p50_us
     | p99_us
@@ -22,10 +29,23 @@
     | bytes_per_s
     | bytes_per_cpu_s
     | connections
+    | servers
     | memory_kib.
 
 %% One measurement. A metric that the load does not have is absent.
--type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
+-type sample() :: #{
+    metrics := #{metric() => number()},
+    errors := non_neg_integer(),
+    %% What has to be known about it.
+    notes => [binary()],
+    %% Of a load that grows: its seconds.
+    seconds => [#{offered := number(), p50_us := number(), p99_us := number()}]
+}.
+
+%% A load that grows is held as long as 99 of 100 requests of a second are answered in this time, and none fails.
+-define(HELD_P99_US, 100000).
+%% The generator is behind when it turns to requests so much later than they are due.
+-define(BEHIND_P99_US, 10000).
 
 %% Several of the same.
 -type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
@@ -38,6 +58,72 @@ from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">>
         metrics => Told#{core_percent => 100 * Cpu / Duration},
         errors => lists:sum(maps:values(Errors))
     }.
+
+%% @doc The figures of a run of `weir load'.
+-spec from_load(weir_load_json:value()) -> sample().
+from_load(#{<<"total">> := Total, <<"seconds">> := Seconds, <<"invalid">> := Invalid} = Document) ->
+    #{<<"answered">> := Answered, <<"pushed">> := Pushed, <<"error_count">> := Errors} = Total,
+    {Subject, Rate, Count} =
+        case Document of
+            #{<<"loop">> := <<"none">>} -> {<<"push_us">>, <<"pushed_rate">>, Pushed};
+            #{} -> {<<"response_us">>, <<"achieved_rate">>, Answered}
+        end,
+    Cpu = [Busy || #{<<"server">> := #{<<"cpu">> := Busy}} <- Seconds, is_number(Busy)],
+    Ramp = is_ramp(Document),
+    {Held, Limits} = held(Ramp, Seconds),
+    #{
+        metrics => maps:from_list(
+            [{requests_per_s, map_get(Rate, Total)}] ++
+                [{connections, Open} || #{<<"connections">> := Open} <- [Document], Open > 0] ++
+                %% Of a load that grows past what can be done, the time of most requests says how far past.
+                [
+                    {Metric, Value}
+                 || not Ramp, {Metric, Key} <- [{p50_us, <<"p50">>}, {p99_us, <<"p99">>}],
+                    {ok, Value} <- [at([Subject, Key], Total)]
+                ] ++
+                [{core_percent, 100 * lists:sum(Cpu) / length(Cpu)} || Cpu =/= []] ++
+                [{cpu_us_per_request, 1.0e6 * lists:sum(Cpu) / Count} || Count > 0, Cpu =/= []] ++
+                [{held_per_s, Held} || Ramp]
+        ),
+        %% What is not answered past the limit of a server is no error of the measurement.
+        errors => case Ramp of true -> 0; false -> Errors end,
+        notes => Limits ++ [<<"not valid: ", Reason/binary>> || not Ramp, Reason <- Invalid],
+        seconds => [
+            #{offered => Offered, p50_us => P50, p99_us => P99}
+         || Ramp,
+            #{<<"offered">> := Offered, <<"response_us">> := #{<<"p50">> := P50, <<"p99">> := P99}} <- Seconds,
+            Offered > 0
+        ]
+    }.
+
+is_ramp(#{<<"rate">> := Rate}) when is_binary(Rate) -> binary:match(Rate, <<"..">>) =/= nomatch;
+is_ramp(_) -> false.
+
+%% The highest rate of a second that was held, and who ended it.
+held(false, _Seconds) ->
+    {0, []};
+held(true, Seconds) ->
+    Due = [Second || #{<<"offered">> := Offered} = Second <- Seconds, Offered > 0],
+    case [Second || Second <- Due, is_held(Second)] of
+        [] ->
+            {0, []};
+        Kept ->
+            #{<<"offered">> := Held} = Last = lists:last(Kept),
+            {Held, limit(lists:nthtail(seconds_until(Last, Due), Due))}
+    end.
+
+seconds_until(Last, Due) ->
+    length(lists:takewhile(fun(Second) -> Second =/= Last end, Due)) + 1.
+
+is_held(#{<<"error_count">> := 0, <<"response_us">> := #{<<"p99">> := P99}}) -> P99 < ?HELD_P99_US;
+is_held(_) -> false.
+
+limit([]) ->
+    [<<"held to the end: it may hold more">>];
+limit([#{<<"lag_us">> := #{<<"p99">> := Lag}} | _]) when Lag > ?BEHIND_P99_US ->
+    [<<"the generator fell behind first: the server may hold more">>];
+limit(_) ->
+    [].
 
 paths() ->
     [
@@ -78,6 +164,36 @@ sum(Samples) ->
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
 
+%% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections.
+-spec side_by_side([sample(), ...]) -> sample().
+side_by_side(Samples) ->
+    Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
+    Connections = lists:sum(Of(connections)),
+    #{
+        metrics => #{
+            connections => Connections,
+            servers => length(Samples),
+            core_percent => lists:sum(Of(core_percent)),
+            bytes_per_connection =>
+                lists:sum(lists:zipwith(fun(Bytes, Count) -> Bytes * Count end, Of(bytes_per_connection), Of(connections)))
+                    / Connections
+        },
+        errors => lists:sum([Errors || #{errors := Errors} <- Samples])
+    }.
+
+%% @doc Adds something that has to be known about a measurement.
+-spec note(binary(), sample()) -> sample().
+note(Note, Sample) ->
+    Sample#{notes => maps:get(notes, Sample, []) ++ [Note]}.
+
+%% @doc The metrics that are known.
+-spec metrics() -> [metric(), ...].
+metrics() ->
+    [
+        requests_per_s, held_per_s, ticks_per_s, p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute,
+        bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+    ].
+
 %% @doc The median and the spread of each metric.
 -spec summary([sample()]) -> summary().
 summary(Samples) ->
@@ -100,9 +216,33 @@ median(Values) ->
         0 -> (lists:nth(Count div 2, Sorted) + lists:nth(Count div 2 + 1, Sorted)) / 2
     end.
 
+%% @doc The medians of the seconds of several runs of a load that grows, as far as all of them have come.
+-spec median_seconds([sample()]) -> [#{offered := number(), p50_us := number(), p99_us := number()}].
+median_seconds(Samples) ->
+    case [Seconds || #{seconds := [_ | _] = Seconds} <- Samples] of
+        [] ->
+            [];
+        Runs ->
+            Shortest = lists:min([length(Seconds) || Seconds <- Runs]),
+            [
+                maps:map(fun(Key, _) -> median([map_get(Key, lists:nth(At, Run)) || Run <- Runs]) end, hd(hd(Runs)))
+             || At <- lists:seq(1, Shortest)
+            ]
+    end.
+
+%% @doc Whether more or less of a metric is better.
+-spec better(metric()) -> more | less.
+better(Metric) ->
+    Less = [p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, servers, memory_kib],
+    case lists:member(Metric, Less) of
+        true -> less;
+        false -> more
+    end.
+
 %% @doc The name of a metric with its unit.
 -spec title(metric()) -> binary().
 title(requests_per_s) -> <<"requests/s">>;
+title(held_per_s) -> <<"requests/s held">>;
 title(ticks_per_s) -> <<"ticks/s">>;
 title(p50_us) -> <<"p50 µs"/utf8>>;
 title(p99_us) -> <<"p99 µs"/utf8>>;
@@ -113,6 +253,7 @@ title(core_percent) -> <<"% of a core">>;
 title(bytes_per_s) -> <<"GB/s">>;
 title(bytes_per_cpu_s) -> <<"GB/CPU s">>;
 title(connections) -> <<"connections">>;
+title(servers) -> <<"servers">>;
 title(memory_kib) -> <<"server MiB">>.
 
 %% @doc A value of a metric, to the digit that means something.
