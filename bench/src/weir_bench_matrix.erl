@@ -68,19 +68,20 @@ shortened(Scenario, true) -> weir_bench_scenario:quick(Scenario);
 shortened(Scenario, false) -> Scenario.
 
 measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) ->
-    Minutes = Rounds * lists:sum([weir_bench_scenario:seconds(Scenario) || Scenario <- Scenarios]) / 60,
+    Seconds = [weir_bench_scenario:rounds(Rounds, Of) * weir_bench_scenario:seconds(Of) || Of <- Scenarios],
     io:format("~ts~n~b scenarios, ~b rounds: about ~b minutes~n", [
-        Pinning, length(Scenarios), Rounds, ceil(Minutes)
+        Pinning, length(Scenarios), Rounds, ceil(lists:sum(Seconds) / 60)
     ]),
     io:format("results come to ~ts.json, .md and .html~n", [Stem]),
     Cores = weir_bench_machine:cores(),
     #{scenarios := Measured} = Whole = lists:foldl(
         fun(Scenario, #{scenarios := Before} = SoFar) ->
             Add = fun(Results) -> SoFar#{scenarios := Before ++ [{Scenario, Results}]} end,
+            OfThis = weir_bench_scenario:rounds(Rounds, Scenario),
             Results = weir_bench_rounds:run(
-                Scenario, Rounds, Cores,
+                Scenario, OfThis, Cores,
                 fun(Contestant, Round) ->
-                    progress(Scenario, Contestant, Round, Rounds, length(Before), length(Scenarios))
+                    progress(Scenario, Contestant, Round, OfThis, length(Before), length(Scenarios))
                 end,
                 fun(Results) -> ok = write(Add(Results), Stem) end
             ),

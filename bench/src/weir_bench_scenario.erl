@@ -7,6 +7,7 @@
 -export([complete/1]).
 -export([run/2]).
 -export([quick/1]).
+-export([rounds/2]).
 -export([seconds/1]).
 
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
@@ -56,6 +57,8 @@
     %% Milliseconds.
     warmup := non_neg_integer(),
     duration := pos_integer(),
+    %% So many at most, of a scenario that takes long or whose figures do not move.
+    rounds => pos_integer(),
     %% What is told, the first in a chart.
     metrics := [weir_bench_sample:metric(), ...],
     contestants := [contestant(), ...]
@@ -162,6 +165,7 @@ setting(schedulers, Value) -> one_of(Value, [1, 2]);
 setting(busy, Value) -> positive(Value);
 setting(warmup, Value) -> at_least_0(Value);
 setting(duration, Value) -> positive(Value);
+setting(rounds, Value) -> positive(Value);
 setting(_, _) -> unknown.
 
 title(Value) ->
@@ -219,6 +223,11 @@ quick(#{rate := {_, _}, duration := Duration} = Scenario) ->
 quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
     Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
 
+%% @doc How many rounds a scenario has where so many are asked for.
+-spec rounds(pos_integer(), scenario()) -> pos_integer().
+rounds(Asked, #{rounds := AtMost}) -> min(Asked, AtMost);
+rounds(Asked, _Scenario) -> Asked.
+
 %% @doc About how long one round of a scenario takes: start, connect, warm up, measure, stop; for each contestant that
 %% is not skipped.
 -spec seconds(scenario()) -> float().
@@ -226,6 +235,9 @@ seconds(#{contestants := Contestants} = Scenario) ->
     Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
     lists:sum([seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []]).
 
+%% A stream of so many bytes is over before its duration.
+seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
+    1 + Warmup / 1000 + Bytes / 5.0e8;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
     %% Two emulators start where the load comes from one.
     Start = case Run of #{driver := weir_load} -> 2.0; _ -> 1.0 end,
