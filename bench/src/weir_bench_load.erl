@@ -3,20 +3,22 @@
 
 -export([measure/1]).
 
-%% Beyond warming up and measuring: starting, connecting, waiting for the last answers.
--define(MARGIN, 60000).
+%% Beyond connecting, warming up and measuring: starting, waiting for the last answers. A generator that is behind by
+%% more is told to end, and tells what it has.
+-define(MARGIN, 8000).
 %% An answer that takes longer is an error.
 -define(TIMEOUT, "2s").
 
 %% @doc Has a generator load a server: a run, its server and the generator's pin.
 -spec measure({weir_bench_scenario:run(), weir_bench_server:server(), weir_bench_machine:pin()}) ->
     {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}.
-measure({#{warmup := Warmup, duration := Duration} = Run, Server, Pin}) ->
+measure({Run, Server, Pin}) ->
     File = weir_bench_tree:scratch("load.json"),
     %% The measurer's own flags are not the generator's.
     Environment = [{Name, false} || Name <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
     Program = weir_bench_program:start(Pin ++ command(Run, Server, File), Environment),
-    Ended = weir_bench_program:await_exit(Program, Warmup + Duration + ?MARGIN),
+    Ended = weir_bench_program:await_exit(Program, longest(Run)),
+    ok = weir_bench_program:stop(Program),
     %% It has its own exit code for a load that it could not offer in full, which is told of like any other.
     Document = file:read_file(File),
     _ = file:delete(File),
@@ -24,9 +26,16 @@ measure({#{warmup := Warmup, duration := Duration} = Run, Server, Pin}) ->
         {{ok, Json}, {_, _}} -> sample(Json);
         {{error, _}, {ok, _}} -> {error, <<"the generator wrote no results">>};
         {{error, _}, {error, Failure}} ->
-            ok = weir_bench_program:stop(Program),
             {error, <<"generator ", (weir_bench_program:explain(Failure))/binary>>}
     end.
+
+longest(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
+    Connecting =
+        case Run of
+            #{connect_rate := Rate} -> 2 * 1000 * Connections div Rate;
+            #{} -> 0
+        end,
+    Connecting + Warmup + Duration + ?MARGIN.
 
 sample(Json) ->
     case weir_load_json:decode(Json) of

@@ -115,7 +115,11 @@ block(<<"results">>, Results, _Known) ->
         [
             [
                 "- [", Name, "](../bench/results/", Name, ".md): ",
-                lists:join("; ", [[What, " ", Value] || {What, Value} <- weir_bench_report:machine(Document)]), "\n"
+                lists:join("; ", [
+                    [What, " ", Value]
+                 || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"
+                ]),
+                "\n"
             ]
          || {Name, Document} <- Results
         ],

@@ -106,7 +106,8 @@ table(#{<<"metrics">> := Names, <<"contestants">> := Contestants}) ->
     Metrics = [binary_to_existing_atom(Name) || Name <- Names],
     {["" | [weir_bench_sample:title(Metric) || Metric <- Metrics]], [
         [Title | [cell(Metric, Summary) || Metric <- Metrics]]
-     || #{<<"title">> := Title, <<"metrics">> := Summary, <<"skipped">> := []} <- Contestants
+     || #{<<"title">> := Title, <<"metrics">> := Summary} = Contestant <- Contestants,
+        maps:get(<<"skipped">>, Contestant, []) =:= []
     ]}.
 
 cell(Metric, Summary) ->

@@ -59,70 +59,77 @@ from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">>
         errors => lists:sum(maps:values(Errors))
     }.
 
-%% @doc The figures of a run of `weir load'.
+%% @doc The figures of a run of `weir load': of all of it, or of a load that grows until the server held it no more.
 -spec from_load(weir_load_json:value()) -> sample().
-from_load(#{<<"total">> := Total, <<"seconds">> := Seconds, <<"invalid">> := Invalid} = Document) ->
-    #{<<"answered">> := Answered, <<"pushed">> := Pushed, <<"error_count">> := Errors} = Total,
-    {Subject, Rate, Count} =
-        case Document of
-            #{<<"loop">> := <<"none">>} -> {<<"push_us">>, <<"pushed_rate">>, Pushed};
-            #{} -> {<<"response_us">>, <<"achieved_rate">>, Answered}
+from_load(#{<<"rate">> := Rate} = Document) ->
+    case is_binary(Rate) andalso binary:match(Rate, <<"..">>) of
+        {_, _} -> of_ramp(Document);
+        _ -> of_load(Document)
+    end.
+
+of_load(#{<<"total">> := Total, <<"seconds">> := Seconds, <<"loop">> := Loop, <<"invalid">> := Invalid}) ->
+    {Times, Rate, Counter} =
+        case Loop of
+            <<"none">> -> {<<"push_us">>, <<"pushed_rate">>, <<"pushed">>};
+            _ -> {<<"response_us">>, <<"achieved_rate">>, <<"answered">>}
         end,
-    Cpu = [Busy || #{<<"server">> := #{<<"cpu">> := Busy}} <- Seconds, is_number(Busy)],
-    Ramp = is_ramp(Document),
-    {Held, Limits} = held(Ramp, Seconds),
+    Percentiles = [
+        {Metric, Value}
+     || {Metric, Key} <- [{p50_us, <<"p50">>}, {p99_us, <<"p99">>}], {ok, Value} <- [at([Times, Key], Total)]
+    ],
+    #{
+        metrics => maps:from_list([{requests_per_s, map_get(Rate, Total)} | Percentiles ++ cpu(Seconds, Counter)]),
+        errors => map_get(<<"error_count">>, Total),
+        notes => [<<"not valid, ", Reason/binary>> || Reason <- Invalid]
+    }.
+
+of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections}) ->
+    Seconds = [Second || #{<<"offered">> := Offered} = Second <- All, Offered > 0],
+    {Until, After} = lists:split(held_until(Seconds), Seconds),
+    Held = case Until of [] -> 0; _ -> map_get(<<"offered">>, lists:last(Until)) end,
     #{
         metrics => maps:from_list(
-            [{requests_per_s, map_get(Rate, Total)}] ++
-                [{connections, Open} || #{<<"connections">> := Open} <- [Document], Open > 0] ++
-                %% Of a load that grows past what can be done, the time of most requests says how far past.
-                [
-                    {Metric, Value}
-                 || not Ramp, {Metric, Key} <- [{p50_us, <<"p50">>}, {p99_us, <<"p99">>}],
-                    {ok, Value} <- [at([Subject, Key], Total)]
-                ] ++
-                [{core_percent, 100 * lists:sum(Cpu) / length(Cpu)} || Cpu =/= []] ++
-                [{cpu_us_per_request, 1.0e6 * lists:sum(Cpu) / Count} || Count > 0, Cpu =/= []] ++
-                [{held_per_s, Held} || Ramp]
+            [{held_per_s, Held}] ++
+                [{connections, Connections} || Connections > 0] ++
+                cpu(Until, <<"answered">>)
         ),
         %% What is not answered past the limit of a server is no error of the measurement.
-        errors => case Ramp of true -> 0; false -> Errors end,
-        notes => Limits ++ [<<"not valid: ", Reason/binary>> || not Ramp, Reason <- Invalid],
+        errors => 0,
+        notes => ended_by(After),
         seconds => [
             #{offered => Offered, p50_us => P50, p99_us => P99}
-         || Ramp,
-            #{<<"offered">> := Offered, <<"response_us">> := #{<<"p50">> := P50, <<"p99">> := P99}} <- Seconds,
-            Offered > 0
+         || #{<<"offered">> := Offered, <<"response_us">> := #{<<"p50">> := P50, <<"p99">> := P99}} <- Seconds
         ]
     }.
 
-is_ramp(#{<<"rate">> := Rate}) when is_binary(Rate) -> binary:match(Rate, <<"..">>) =/= nomatch;
-is_ramp(_) -> false.
+%% What the server used in some seconds.
+cpu(Seconds, Counter) ->
+    Seen = [
+        {Cores, Count}
+     || #{<<"server">> := #{<<"cpu">> := Cores}, Counter := Count} <- Seconds, is_number(Cores), Count > 0
+    ],
+    {Cores, Counts} = lists:unzip(Seen),
+    [
+        Metric
+     || Seen =/= [],
+        Metric <- [
+            {core_percent, 100 * lists:sum(Cores) / length(Cores)},
+            {cpu_us_per_request, 1.0e6 * lists:sum(Cores) / lists:sum(Counts)}
+        ]
+    ].
 
-%% The highest rate of a second that was held, and who ended it.
-held(false, _Seconds) ->
-    {0, []};
-held(true, Seconds) ->
-    Due = [Second || #{<<"offered">> := Offered} = Second <- Seconds, Offered > 0],
-    case [Second || Second <- Due, is_held(Second)] of
-        [] ->
-            {0, []};
-        Kept ->
-            #{<<"offered">> := Held} = Last = lists:last(Kept),
-            {Held, limit(lists:nthtail(seconds_until(Last, Due), Due))}
-    end.
-
-seconds_until(Last, Due) ->
-    length(lists:takewhile(fun(Second) -> Second =/= Last end, Due)) + 1.
+%% The last second that was held. An earlier one that was not is somebody else's doing: the server has held more since.
+held_until(Seconds) ->
+    lists:max([0 | [Number || {Number, Second} <- lists:zip(lists:seq(1, length(Seconds)), Seconds), is_held(Second)]]).
 
 is_held(#{<<"error_count">> := 0, <<"response_us">> := #{<<"p99">> := P99}}) -> P99 < ?HELD_P99_US;
 is_held(_) -> false.
 
-limit([]) ->
-    [<<"held to the end: it may hold more">>];
-limit([#{<<"lag_us">> := #{<<"p99">> := Lag}} | _]) when Lag > ?BEHIND_P99_US ->
-    [<<"the generator fell behind first: the server may hold more">>];
-limit(_) ->
+ended_by([]) ->
+    [<<"held to the end, it may hold more">>];
+ended_by([#{<<"lag_us">> := #{<<"p99">> := Lag}} | _]) when Lag > ?BEHIND_P99_US ->
+    [<<"the generator fell behind first, the server may hold more">>];
+ended_by(_) ->
     [].
 
 paths() ->
