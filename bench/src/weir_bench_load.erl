@@ -5,7 +5,7 @@
 
 %% Beyond connecting, warming up and measuring: starting, waiting for the last answers. A generator that is behind by
 %% more is told to end, and tells what it has.
--define(MARGIN, 8000).
+-define(MARGIN, 30000).
 %% An answer that takes longer is an error.
 -define(TIMEOUT, "2s").
 
