@@ -1,10 +1,10 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test matrix check bench soak conformance sanitize fuzz clean
+.PHONY: help build demo test matrix check bench bench-quick soak conformance sanitize fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## compile everything
 	@scripts/setup build
@@ -29,9 +29,13 @@ check: ## formatting, lints, compiler warnings, xref, dialyzer
 	@scripts/setup build check
 	@scripts/check
 
-bench: build ## the full matrix of measurements, into bench/results
+bench: build ## all that is measured, into bench/results, in ninety minutes; BENCH="--only seeds" for less
 	@scripts/setup bench
-	bin/weir bench
+	bench/peers/build
+	bin/weir bench $(BENCH)
+
+bench-quick: ## of that what tells most, in five minutes
+	@$(MAKE) --no-print-directory bench BENCH="--only quick --quick"
 
 soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections; the load generator beside wrk
 	@scripts/setup test soak
@@ -50,5 +54,5 @@ fuzz: ## each fuzz target for WEIR_FUZZ_SECONDS (300)
 	@scripts/fuzz
 
 clean: ## remove what was built
-	rm -rf _build apps/weir/native/target apps/weir_load/native/target bench/native/target
+	rm -rf _build apps/weir/native/target apps/weir_load/native/target bench/native/target bench/peers/target
 	rm -f apps/weir/priv/weir_nif.so apps/weir_load/priv/weir_load_nif.so apps/weir_load/priv/report/uplot.*

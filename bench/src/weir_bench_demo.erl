@@ -8,11 +8,29 @@
 %% @doc Runs the demo and prints its table; `json' is a file to write it to as well. Fails if a measurement did.
 -spec run(#{quick := boolean(), json => file:filename(), _ => _}) -> ok | {failed, iodata()}.
 run(Options) ->
-    case {weir_bench_tree:missing(), writable(Options)} of
-        {[], ok} -> measure(Options);
-        {[], {error, Message}} -> {failed, Message};
-        {Missing, _} -> {failed, Missing}
+    case {weir_bench_tree:missing(), writable(Options), weir_bench_suite:read()} of
+        {[], ok, {ok, Suite}} -> measure(scenarios(Suite), Options);
+        {[], ok, {error, Message}} -> {failed, Message};
+        {[], {error, Message}, _} -> {failed, Message};
+        {Missing, _, _} -> {failed, Missing}
     end.
+
+%% Stock as most servers use it, Weir, and the limit.
+scenarios(Suite) ->
+    [
+        Scenario#{
+            warmup := 500,
+            duration := 1500,
+            contestants := [
+                Contestant#{title := Title}
+             || {Known, Title} <- [
+                    {<<"inet once">>, <<"gen_tcp">>}, {<<"weir once">>, <<"Weir">>}, {<<"native">>, <<"native">>}
+                ],
+                #{title := Name} = Contestant <- Contestants, Name =:= Known
+            ]
+        }
+     || #{contestants := Contestants} = Scenario <- weir_bench_suite:in_set(demo, Suite)
+    ].
 
 %% Two minutes are long to wait for an error that can be known before.
 writable(#{json := File}) ->
@@ -23,10 +41,10 @@ writable(#{json := File}) ->
 writable(_) ->
     ok.
 
-measure(#{quick := Quick} = Options) ->
+measure(OfSuite, #{quick := Quick} = Options) ->
     Scenarios = [
-        case Quick of true -> weir_bench_scenarios:quick(Scenario); false -> Scenario end
-     || Scenario <- weir_bench_scenarios:demo()
+        case Quick of true -> weir_bench_scenario:quick(Scenario); false -> Scenario end
+     || Scenario <- OfSuite
     ],
     Machine = weir_bench_machine:description(),
     #{otp := Otp, processor := Processor, cores := Count, pinning := Pinning} = Machine,
@@ -62,7 +80,7 @@ outcome(Failures) -> {failed, ["failed: ", lists:join("; ", lists:usort(Failures
 rows(Work, Results) ->
     Median = fun(Metric, Title) ->
         [Measurements] = [Of || {#{title := Name}, Of} <- Results, Name =:= Title],
-        weir_bench_report:median(Metric, Measurements)
+        weir_bench_results:median(Metric, Measurements)
     end,
     [
         maps:from_list(
@@ -115,6 +133,6 @@ explanation() ->
 
 write(#{json := File, quick := Quick}, Machine, Rows) ->
     Table = #{machine => Machine, rounds => ?ROUNDS, quick => Quick, rows => Rows},
-    weir_bench_report:write(File, weir_load_json:encode(Table));
+    weir_bench_tree:replace(File, iolist_to_binary(weir_load_json:encode(Table)));
 write(_, _Machine, _Rows) ->
     ok.

@@ -1,23 +1,24 @@
 %% @doc The load driver, a program in native code: runs it against a server and reads its report.
 -module(weir_bench_driver).
 
--export([measure/4]).
+-export([measure/2]).
 -export([report/1]).
 
 %% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
 -define(MARGIN, 60000).
 
-%% @doc Measures a server, by as many drivers as there are pins, all at the same time; their reports in that order.
-%% `Backend' is the port that the driver, too, serves at as the backend of a proxy.
--spec measure(
-    weir_bench_scenarios:run(), weir_bench_server:server(), [weir_bench_machine:pin(), ...],
-    Backend :: inet:port_number()
-) -> {ok, [weir_load_json:value(), ...]} | {error, binary()}.
-measure(#{warmup := Warmup, duration := Duration} = Run, Server, Pins, Backend) ->
-    Programs = [weir_bench_program:start(Pin ++ command(Run, Server, Backend), []) || Pin <- Pins],
+%% @doc Has drivers load servers, all at the same time; a sample for each, in their order. Each has a run, which says
+%% how many connections it opens, its server and its pin. `Backend' is the port that a driver, too, serves at as the
+%% backend of a proxy.
+-spec measure([{weir_bench_scenario:run(), weir_bench_server:server(), weir_bench_machine:pin()}, ...], Backend) ->
+    {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}
+when
+    Backend :: inet:port_number().
+measure([{#{warmup := Warmup, duration := Duration}, _, _} | _] = Loads, Backend) ->
+    Programs = [weir_bench_program:start(Pin ++ command(Run, Server, Backend), []) || {Run, Server, Pin} <- Loads],
     Reports = [await(Program, Warmup + Duration + ?MARGIN) || Program <- Programs],
     case [Reason || {error, Reason} <- Reports] of
-        [] -> {ok, [Report || {ok, Report} <- Reports]};
+        [] -> {ok, [weir_bench_sample:from_report(Report) || {ok, Report} <- Reports]};
         [Reason | _] -> {error, Reason}
     end.
 
@@ -35,7 +36,7 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
     [
         weir_bench_tree:driver(), atom_to_list(Load), "127.0.0.1:" ++ integer_to_list(Port),
         at_a_time(Load), integer_to_list(Connections),
-        "--warmup", milliseconds(Warmup), "--duration", milliseconds(Duration),
+        "--warmup", milliseconds(max(1, Warmup)), "--duration", milliseconds(Duration),
         "--observe", Pid
     ] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++

@@ -4,7 +4,7 @@
 -export([description/0]).
 -export([cores/0]).
 -export([placement/2]).
--export([connections/1]).
+-export([shares/2]).
 -export([free_port/0]).
 
 -export_type([cores/0, pin/0]).
@@ -18,8 +18,8 @@
 %% What a server has open besides its connections, and then some.
 -define(OTHER_DESCRIPTORS, 256).
 
-%% @doc Processor, cores, kernel, OTP, commit and pinning, for people.
--spec description() -> #{atom() => binary() | integer()}.
+%% @doc Processor, cores, kernel, OTP, commit, versions of the peers and pinning, for people.
+-spec description() -> #{atom() => binary() | integer() | #{atom() => binary()}}.
 description() ->
     #{
         processor => processor(),
@@ -28,6 +28,7 @@ description() ->
         otp => otp_version(),
         erts => list_to_binary(erlang:system_info(version)),
         commit => weir_bench_tree:commit(),
+        peers => weir_bench_peers:versions(),
         pinning =>
             case cores() of
                 #{note := none, pinned := [Server, Driver]} ->
@@ -63,14 +64,24 @@ placement({together, Count}, #{pinned := Cores}) -> {pin(lists:sublist(Cores, Co
 pin(Cores) ->
     ["taskset", "-c", lists:flatten(lists:join(",", [integer_to_list(Core) || Core <- Cores]))].
 
-%% @doc How many connections a server here may have at the same time, `Most' at the most: each is a descriptor, and what
-%% we start has our limit of them.
--spec connections(Most :: pos_integer()) -> pos_integer().
-connections(Most) ->
+%% @doc How many connections each of some servers here gets, when there are to be so many. Each is a descriptor, and
+%% what we start has our limit of them: one server has as many as that allows, and `Spread' has as many servers as it
+%% takes.
+-spec shares(Connections :: non_neg_integer(), Spread :: boolean()) -> [non_neg_integer(), ...].
+shares(Connections, Spread) ->
+    case limit() of
+        Limit when Connections =< Limit -> [Connections];
+        Limit when not Spread -> [Limit];
+        Limit ->
+            Servers = (Connections + Limit - 1) div Limit,
+            [(Connections + Number) div Servers || Number <- lists:seq(0, Servers - 1)]
+    end.
+
+limit() ->
     {ok, Limits} = file:read_file("/proc/self/limits"),
     case re:run(Limits, "^Max open files\\s+([0-9]+)", [multiline, {capture, all_but_first, binary}]) of
-        {match, [Limit]} -> max(1, min(Most, binary_to_integer(Limit) - ?OTHER_DESCRIPTORS));
-        nomatch -> Most
+        {match, [Limit]} -> max(1, binary_to_integer(Limit) - ?OTHER_DESCRIPTORS);
+        nomatch -> infinity
     end.
 
 %% proc(5): "Cpus_allowed_list: 0-3,8".

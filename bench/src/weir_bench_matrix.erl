@@ -1,37 +1,48 @@
 %% @doc The full matrix: runs the scenarios and records what comes out.
 -module(weir_bench_matrix).
 
--export([list/0]).
--export([run/1]).
+-export([list/1]).
+-export([run/2]).
 
-%% @doc The scenarios, a line each.
--spec list() -> iodata().
-list() ->
-    Scenarios = weir_bench_scenarios:all(),
+%% @doc The scenarios by chapter, a line each, and the sets.
+-spec list(weir_bench_suite:suite()) -> unicode:chardata().
+list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}) ->
     Width = lists:max([length(atom_to_list(Name)) || #{name := Name} <- Scenarios]),
     [
-        io_lib:format("  ~s   ~ts; ~b contestants~n", [
-            string:pad(atom_to_list(Name), Width), Title, length(Contestants)
-        ])
-     || #{name := Name, title := Title, contestants := Contestants} <- Scenarios
-    ].
+        [
+            [Title, io_lib:format(" (~s)~n", [Chapter])],
+            [
+                io_lib:format("  ~s   ~ts; ~b contestants~n", [
+                    string:pad(atom_to_list(Name), Width), About, length(Contestants)
+                ])
+             || #{name := Name, chapter := In, title := About, contestants := Contestants} <- Scenarios, In =:= Chapter
+            ],
+            "\n"
+        ]
+     || {Chapter, Title} <- Chapters
+    ] ++
+        [
+            io_lib:format("~s: ~ts~n", [Set, lists:join(", ", [atom_to_list(Name) || Name <- Names])])
+         || {Set, Names} <- Sets, not lists:keymember(Set, 1, Chapters)
+        ].
 
-%% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json and .md to `results'
-%% after every measurement. A measurement that fails is recorded and does not stop the others, but fails the run.
--spec run(#{
+%% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json, .md and .html to
+%% `results' after every measurement. A measurement that fails is recorded and does not stop the others, but fails the run.
+-spec run(weir_bench_suite:suite(), #{
     repeat := pos_integer(),
     quick := boolean(),
-    only => [weir_bench_scenarios:name()],
+    only => [weir_bench_scenario:name()],
     results => file:filename(),
     _ => _
 }) -> ok | {failed, iodata()}.
-run(#{repeat := Rounds, quick := Quick} = Options) ->
-    Scenarios = [shortened(Scenario, Quick) || Scenario <- chosen(Options)],
+run(Suite, #{repeat := Rounds, quick := Quick} = Options) ->
+    Scenarios = [shortened(Scenario, Quick) || Scenario <- chosen(Suite, Options)],
     Directory = maps:get(results, Options, weir_bench_tree:results()),
     case weir_bench_tree:missing() of
         [] ->
-            Files = files(Directory),
+            Stem = stem(Directory),
             Record = #{
+                suite => Suite,
                 machine => weir_bench_machine:description(),
                 started => list_to_binary(calendar:system_time_to_rfc3339(erlang:system_time(second))),
                 rounds => Rounds,
@@ -40,47 +51,48 @@ run(#{repeat := Rounds, quick := Quick} = Options) ->
                 scenarios => []
             },
             %% The emptiest record first: where it cannot go, the others could not either.
-            case create(Record, Files) of
-                ok -> measure(Scenarios, Rounds, Record, Files);
+            case create(Record, Stem) of
+                ok -> measure(Scenarios, Rounds, Record, Stem);
                 {error, Reason} -> {failed, ["cannot write to ", Directory, ": ", file:format_error(Reason)]}
             end;
         Missing ->
             {failed, Missing}
     end.
 
-chosen(#{only := Names}) ->
-    [Scenario || #{name := Name} = Scenario <- weir_bench_scenarios:all(), lists:member(Name, Names)];
-chosen(_) ->
-    weir_bench_scenarios:all().
+chosen(#{scenarios := Scenarios}, #{only := Names}) ->
+    [Scenario || #{name := Name} = Scenario <- Scenarios, lists:member(Name, Names)];
+chosen(#{scenarios := Scenarios}, _) ->
+    Scenarios.
 
-shortened(Scenario, true) -> weir_bench_scenarios:quick(Scenario);
+shortened(Scenario, true) -> weir_bench_scenario:quick(Scenario);
 shortened(Scenario, false) -> Scenario.
 
-measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, {Json, Markdown} = Files) ->
-    Minutes = Rounds * lists:sum([weir_bench_scenarios:seconds(Scenario) || Scenario <- Scenarios]) / 60,
+measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) ->
+    Seconds = [weir_bench_scenario:rounds(Rounds, Of) * weir_bench_scenario:seconds(Of) || Of <- Scenarios],
     io:format("~ts~n~b scenarios, ~b rounds: about ~b minutes~n", [
-        Pinning, length(Scenarios), Rounds, ceil(Minutes)
+        Pinning, length(Scenarios), Rounds, ceil(lists:sum(Seconds) / 60)
     ]),
-    io:format("results come to ~ts and ~ts~n", [Json, Markdown]),
+    io:format("results come to ~ts.json, .md and .html~n", [Stem]),
     Cores = weir_bench_machine:cores(),
     #{scenarios := Measured} = Whole = lists:foldl(
         fun(Scenario, #{scenarios := Before} = SoFar) ->
             Add = fun(Results) -> SoFar#{scenarios := Before ++ [{Scenario, Results}]} end,
+            OfThis = weir_bench_scenario:rounds(Rounds, Scenario),
             Results = weir_bench_rounds:run(
-                Scenario, Rounds, Cores,
+                Scenario, OfThis, Cores,
                 fun(Contestant, Round) ->
-                    progress(Scenario, Contestant, Round, Rounds, length(Before), length(Scenarios))
+                    progress(Scenario, Contestant, Round, OfThis, length(Before), length(Scenarios))
                 end,
-                fun(Results) -> ok = write(Add(Results), Files) end
+                fun(Results) -> ok = write(Add(Results), Stem) end
             ),
             Add(Results)
         end,
         Record,
         Scenarios
     ),
-    ok = write(Whole#{complete := true}, Files),
+    ok = write(Whole#{complete := true}, Stem),
     weir_bench_progress:clear(),
-    io:format("done: ~ts~n", [Markdown]),
+    io:format("done: ~ts.html~n", [Stem]),
     case [Reason || {_, Results} <- Measured, {_, Measurements} <- Results, {error, Reason} <- Measurements] of
         [] -> ok;
         [First | _] = Failures ->
@@ -90,27 +102,36 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, {Json, 
 progress(#{title := Title}, #{title := Contestant}, Round, Rounds, Done, All) ->
     weir_bench_progress:show("~b/~b ~ts: round ~b of ~b, ~ts", [Done + 1, All, Title, Round, Rounds, Contestant]).
 
-create(Record, {Json, _} = Files) ->
-    case filelib:ensure_dir(Json) of
-        ok -> write(Record, Files);
+create(Record, Stem) ->
+    case filelib:ensure_dir(Stem) of
+        ok -> write(Record, Stem);
         {error, _} = Error -> Error
     end.
 
-write(Record, {Json, Markdown}) ->
-    case weir_bench_report:write(Json, weir_bench_report:json(Record)) of
-        ok -> weir_bench_report:write(Markdown, unicode:characters_to_binary(weir_bench_report:markdown(Record)));
+write(Record, Stem) ->
+    Document = weir_bench_results:document(Record),
+    written([
+        {Stem ++ ".json", weir_load_json:encode(Document)},
+        {Stem ++ ".md", weir_bench_report:markdown(Document)},
+        {Stem ++ ".html", weir_bench_page:html(Document)}
+    ]).
+
+written([]) -> ok;
+written([{File, Text} | Files]) ->
+    case weir_bench_tree:replace(File, unicode:characters_to_binary(Text)) of
+        ok -> written(Files);
         {error, _} = Error -> Error
     end.
 
 %% Of today and this release; with a number if there are some already, which stay.
-files(Directory) ->
+stem(Directory) ->
     {{Year, Month, Day}, _} = calendar:local_time(),
     Base = io_lib:format("~4..0b-~2..0b-~2..0b-otp~s", [Year, Month, Day, erlang:system_info(otp_release)]),
-    files(filename:join(Directory, Base), 1).
+    stem(filename:join(Directory, Base), 1).
 
-files(Base, Number) ->
+stem(Base, Number) ->
     Stem = case Number of 1 -> Base; _ -> Base ++ "-" ++ integer_to_list(Number) end,
     case filelib:is_file(Stem ++ ".json") of
-        true -> files(Base, Number + 1);
-        false -> {Stem ++ ".json", Stem ++ ".md"}
+        true -> stem(Base, Number + 1);
+        false -> Stem
     end.

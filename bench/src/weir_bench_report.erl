@@ -1,183 +1,134 @@
-%% @doc The record of a run of the matrix: as JSON for programs and as Markdown for people.
+%% @doc Results for people: tables, as values and in Markdown.
 -module(weir_bench_report).
 
--export([json/1]).
 -export([markdown/1]).
--export([write/2]).
--export([median/2]).
+-export([machine/1]).
+-export([targets/1]).
+-export([table/1]).
+-export([notes/1]).
 
--export_type([record/0]).
+-type document() :: weir_bench_results:document().
 
--type record() :: #{
-    machine := #{atom() => binary() | integer()},
-    %% Of the beginning, as in 2026-11-21T10:30:00+00:00.
-    started := binary(),
-    rounds := pos_integer(),
-    quick := boolean(),
-    %% False while the run is under way, and for ever if it was interrupted.
-    complete := boolean(),
-    %% In the order in which they were measured.
-    scenarios := [{weir_bench_scenarios:scenario(), weir_bench_rounds:results()}]
-}.
-
-%% @doc Writes a file whole or not at all: a reader, or an interruption, never meets a half.
--spec write(file:filename(), iodata()) -> ok | {error, file:posix() | badarg | terminated | system_limit}.
-write(File, Content) ->
-    Beside = File ++ ".new",
-    case file:write_file(Beside, Content) of
-        ok -> file:rename(Beside, File);
-        {error, _} = Error -> Error
-    end.
-
-%% @doc The record as a JSON document, with every single measurement.
--spec json(record()) -> iodata().
-json(#{scenarios := Scenarios} = Record) ->
-    weir_load_json:encode(
-        (maps:with([machine, started, rounds, quick, complete], Record))#{
-            targets => [json_verdict(Verdict) || Verdict <- verdicts(Record)],
-            scenarios => [json_scenario(Scenario, Results) || {Scenario, Results} <- Scenarios]
-        }
-    ).
-
-json_verdict(#{rival := {best_of, Titles}} = Verdict) -> Verdict#{rival := Titles};
-json_verdict(Verdict) -> Verdict.
-
-json_scenario(Scenario, Results) ->
-    Settings = [
-        name, title, server, load, connections, packet, tls, rate, size, sndbuf, bytes, together, busy, warmup, duration
-    ],
-    (maps:with(Settings, Scenario))#{
-        contestants => [
-            (maps:with([title, backend, server, active, connections, slow, schedulers], Contestant))#{
-                metrics => weir_bench_sample:summary(samples(Measurements)),
-                errors => errors(Measurements),
-                failures => failures(Measurements),
-                skipped => skipped(Measurements)
-            }
-         || {Contestant, Measurements} <- Results
-        ]
-    }.
-
-%% @doc The record as Markdown: what it was measured on, the targets, a table for each scenario.
--spec markdown(record()) -> unicode:chardata().
-markdown(#{machine := Machine, started := Started, rounds := Rounds, scenarios := Scenarios} = Record) ->
-    #{otp := Otp, erts := Erts, kernel := Kernel, processor := Processor, cores := Cores, commit := Commit} = Machine,
+%% @doc A document as Markdown: what it was measured on, the targets, a table for each scenario.
+-spec markdown(document()) -> unicode:chardata().
+markdown(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Document) ->
     [
         "# Measured on OTP ", Otp, "\n\n",
         "| | |\n| --- | --- |\n",
-        [["| ", Name, " | ", Value, " |\n"] || {Name, Value} <- [
-            {"started", Started},
-            {"processor", io_lib:format("~ts, ~b cores", [Processor, Cores])},
-            {"kernel", Kernel},
-            {"OTP", io_lib:format("~ts, erts ~ts", [Otp, Erts])},
-            {"commit", Commit},
-            {"cores", map_get(pinning, Machine)},
-            {"rounds", io_lib:format("~b~ts~ts", [Rounds, quick(Record), complete(Record)])}
-        ]],
+        [["| ", Name, " | ", Value, " |\n"] || {Name, Value} <- machine(Document)],
         "\nContestants take turns; figures are medians, with the lowest and the highest in brackets.\n",
-        targets(verdicts(Record)),
-        [scenario(Scenario, Results) || {Scenario, Results} <- Scenarios]
+        case targets(Document) of
+            {_, []} -> "";
+            {Header, Rows} -> ["\n## Targets\n\n", weir_bench_table:markdown(Header, Rows)]
+        end,
+        [
+            begin
+                {Header, Rows} = table(Scenario),
+                [
+                    "\n## ", Title, "\n\n",
+                    "`bin/weir bench --only ", Name, "`\n\n",
+                    weir_bench_table:markdown(Header, Rows),
+                    [["\n", Note, "\n"] || Note <- notes(Scenario)]
+                ]
+            end
+         || #{<<"title">> := Title, <<"name">> := Name} = Scenario <- Scenarios
+        ]
     ].
 
-quick(#{quick := true}) -> ", short ones";
+%% @doc What stands beside figures.
+-spec machine(document()) -> [{string(), unicode:chardata()}].
+machine(#{<<"machine">> := Machine, <<"started">> := Started, <<"rounds">> := Rounds} = Document) ->
+    #{
+        <<"otp">> := Otp, <<"erts">> := Erts, <<"kernel">> := Kernel, <<"processor">> := Processor,
+        <<"cores">> := Cores, <<"commit">> := Commit, <<"pinning">> := Pinning
+    } = Machine,
+    Peers = maps:get(<<"peers">>, Machine, #{}),
+    [
+        {"started", Started},
+        {"processor", io_lib:format("~ts, ~b cores", [Processor, Cores])},
+        {"kernel", Kernel},
+        {"OTP", io_lib:format("~ts, erts ~ts", [Otp, Erts])},
+        {"commit", Commit}
+    ] ++
+        [
+            {"peers", lists:join(", ", [[Name, " ", Version] || {Name, Version} <- lists:sort(maps:to_list(Peers))])}
+         || map_size(Peers) > 0
+        ] ++
+        [
+            {"cores", Pinning},
+            {"rounds", io_lib:format("~b~ts~ts", [Rounds, quick(Document), complete(Document)])}
+        ].
+
+quick(#{<<"quick">> := true}) -> ", short ones";
 quick(_) -> "".
 
-complete(#{complete := true}) -> "";
+complete(#{<<"complete">> := true}) -> "";
 complete(_) -> "; interrupted or under way: not all is here".
 
-targets([]) ->
-    "";
-targets(Verdicts) ->
-    [
-        "\n## Targets\n\n",
-        weir_bench_table:markdown(["", "target", "measured", "met"], [
-            [Title, limit(Verdict), measured(Verdict), met(Verdict)] || #{title := Title} = Verdict <- Verdicts
-        ])
-    ].
+%% @doc The targets and what was measured, header and rows; those that were not measured are left out.
+-spec targets(document()) -> {[unicode:chardata()], [[unicode:chardata()]]}.
+targets(#{<<"targets">> := Verdicts}) ->
+    {["", "target", "measured", "met"], [
+        [Title, limit(Verdict), measured(Verdict), met(Verdict)]
+     || #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
+    ]}.
 
-limit(#{relation := at_most, limit := Limit}) ->
+limit(#{<<"relation">> := <<"at_most">>, <<"limit">> := Limit}) ->
     io_lib:format("≤ ~p", [Limit]);
-limit(#{relation := Relation, limit := Limit, rival := Rival}) ->
+limit(#{<<"relation">> := Relation, <<"limit">> := Limit} = Verdict) ->
     Format =
         case Relation of
-            ratio_at_least -> "≥ ~p× ~ts";
-            ratio_at_most -> "≤ ~p× ~ts";
-            difference_at_most -> "≤ ~p more than ~ts"
+            <<"ratio_at_least">> -> "≥ ~p× ~ts";
+            <<"ratio_at_most">> -> "≤ ~p× ~ts";
+            <<"difference_at_most">> -> "≤ ~p more than ~ts"
         end,
-    io_lib:format(Format, [Limit, rival(Rival)]).
+    io_lib:format(Format, [Limit, rival(Verdict)]).
 
-rival({best_of, Titles}) -> ["the best of ", lists:join(", ", Titles)];
-rival(Title) -> Title.
+rival(#{<<"rival">> := Titles}) when is_list(Titles) -> ["the best of ", lists:join(", ", Titles)];
+rival(#{<<"rival">> := Title}) -> Title;
+%% Of results from before there were other rivals.
+rival(_) -> "stock".
 
-measured(#{relation := at_most, measured := Measured}) -> weir_bench_table:number(round(Measured));
-measured(#{relation := difference_at_most, measured := Measured}) -> io_lib:format("~.3f", [float(Measured)]);
-measured(#{measured := Measured}) -> io_lib:format("~.2f×", [Measured]);
-measured(_) -> "not measured".
+measured(#{<<"relation">> := <<"at_most">>, <<"measured">> := Measured}) ->
+    weir_bench_table:number(round(Measured));
+measured(#{<<"relation">> := <<"difference_at_most">>, <<"measured">> := Measured}) ->
+    io_lib:format("~.3f", [float(Measured)]);
+measured(#{<<"measured">> := Measured}) ->
+    io_lib:format("~.2f×", [float(Measured)]).
 
-met(#{met := true}) -> "yes";
-met(#{met := false}) -> "**no**";
-met(_) -> "".
+met(#{<<"met">> := true}) -> "yes";
+met(#{<<"met">> := false}) -> "**no**".
 
-scenario(#{title := Title, metrics := Metrics}, Results) ->
-    [
-        "\n## ", Title, "\n\n",
-        weir_bench_table:markdown(["" | [weir_bench_sample:title(Metric) || Metric <- Metrics]], [
-            [Name | cells(Metrics, weir_bench_sample:summary(samples(Measurements)))]
-         || {#{title := Name}, Measurements} <- Results
-        ]),
-        [note(Name, Measurements) || {#{title := Name}, Measurements} <- Results]
-    ].
+%% @doc The table of a scenario, header and rows: a contestant in each, with the median and the spread of what the
+%% scenario is to show.
+-spec table(document()) -> {[unicode:chardata()], [[unicode:chardata()]]}.
+table(#{<<"metrics">> := Names, <<"contestants">> := Contestants}) ->
+    Metrics = [binary_to_existing_atom(Name) || Name <- Names],
+    {["" | [weir_bench_sample:title(Metric) || Metric <- Metrics]], [
+        [Title | [cell(Metric, Summary) || Metric <- Metrics]]
+     || #{<<"title">> := Title, <<"metrics">> := Summary} = Contestant <- Contestants,
+        maps:get(<<"skipped">>, Contestant, []) =:= []
+    ]}.
 
-cells(Metrics, Summary) ->
-    [
-        case Summary of
-            #{Metric := #{median := Median, min := Min, max := Max}} ->
-                [
-                    weir_bench_sample:format(Metric, Median),
-                    " (", weir_bench_sample:format(Metric, Min), "–", weir_bench_sample:format(Metric, Max), ")"
-                ];
-            #{} ->
-                ""
-        end
-     || Metric <- Metrics
-    ].
-
-note(Name, Measurements) ->
-    [
-        case errors(Measurements) of
-            0 -> "";
-            Errors -> ["\n", Name, ": ", weir_bench_table:number(Errors), " errors.\n"]
-        end,
-        [["\n", Name, ": failed, ", Failure, "\n"] || Failure <- lists:usort(failures(Measurements))],
-        [["\n", Name, ": skipped, ", Reason, "\n"] || Reason <- lists:usort(skipped(Measurements))]
-    ].
-
-verdicts(#{scenarios := Scenarios}) ->
-    weir_bench_targets:check(erlang:system_info(otp_release), fun(Scenario, Contestant, Metric) ->
-        case [Results || {#{name := Name}, Results} <- Scenarios, Name =:= Scenario] of
-            [Results] ->
-                case [Measured || {#{title := Title}, Measured} <- Results, Title =:= Contestant] of
-                    [Measurements] -> median(Metric, Measurements);
-                    [] -> unknown
-                end;
-            [] ->
-                unknown
-        end
-    end).
-
-%% @doc The median of a metric over some measurements of the same, or `unknown' if none has it.
--spec median(weir_bench_sample:metric(), [{ok, weir_bench_sample:sample()} | {skipped | error, binary()}]) ->
-    {ok, number()} | unknown.
-median(Metric, Measurements) ->
-    case weir_bench_sample:summary(samples(Measurements)) of
-        #{Metric := #{median := Median}} -> {ok, Median};
-        #{} -> unknown
+cell(Metric, Summary) ->
+    Key = atom_to_binary(Metric),
+    case Summary of
+        #{Key := #{<<"median">> := Median, <<"min">> := Min, <<"max">> := Max}} ->
+            [
+                weir_bench_sample:format(Metric, Median),
+                " (", weir_bench_sample:format(Metric, Min), "–", weir_bench_sample:format(Metric, Max), ")"
+            ];
+        #{} ->
+            ""
     end.
 
-samples(Measurements) -> [Sample || {ok, Sample} <- Measurements].
+%% @doc What has to be known about the figures of a scenario, a line each.
+-spec notes(document()) -> [unicode:chardata()].
+notes(#{<<"contestants">> := Contestants}) ->
+    lists:flatmap(fun notes_of/1, Contestants).
 
-errors(Measurements) -> lists:sum([Errors || #{errors := Errors} <- samples(Measurements)]).
-
-failures(Measurements) -> [Reason || {error, Reason} <- Measurements].
-
-skipped(Measurements) -> [Reason || {skipped, Reason} <- Measurements].
+notes_of(#{<<"title">> := Title, <<"errors">> := Errors, <<"failures">> := Failures} = Contestant) ->
+    [[Title, ": ", weir_bench_table:number(Errors), " errors."] || Errors > 0] ++
+        [[Title, ": ", Note, "."] || Note <- maps:get(<<"notes">>, Contestant, [])] ++
+        [[Title, ": failed, ", Failure] || Failure <- lists:usort(Failures)] ++
+        [[Title, ": skipped, ", Reason, "."] || Reason <- lists:usort(maps:get(<<"skipped">>, Contestant, []))].

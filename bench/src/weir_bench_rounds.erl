@@ -7,22 +7,22 @@
 -export_type([results/0]).
 
 %% For each contestant of a scenario, in its order: what was measured, or why not, the first round first.
--type results() :: [{weir_bench_scenarios:contestant(), [result()]}].
+-type results() :: [{weir_bench_scenario:contestant(), [result()]}].
 -type result() :: {ok, weir_bench_sample:sample()} | {skipped | error, binary()}.
 
 %% @doc Runs a scenario. `Before' is told each measurement before it is taken: the contestant and the round, from 1.
 %% `After' is given the results so far after each.
--spec run(weir_bench_scenarios:scenario(), Rounds :: pos_integer(), weir_bench_machine:cores(), Before, After) ->
+-spec run(weir_bench_scenario:scenario(), Rounds :: pos_integer(), weir_bench_machine:cores(), Before, After) ->
     results()
 when
-    Before :: fun((weir_bench_scenarios:contestant(), Round :: pos_integer()) -> term()),
+    Before :: fun((weir_bench_scenario:contestant(), Round :: pos_integer()) -> term()),
     After :: fun((results()) -> term()).
 run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
     Turns = [{Round, Contestant} || Round <- lists:seq(1, Rounds), Contestant <- Contestants],
     lists:foldl(
         fun({Round, Contestant}, Results) ->
             Before(Contestant, Round),
-            Result = measure(maps:merge(maps:remove(contestants, Scenario), Contestant), Cores),
+            Result = measure(weir_bench_scenario:run(Scenario, Contestant), Cores),
             {Contestant, Earlier} = lists:keyfind(Contestant, 1, Results),
             Now = lists:keyreplace(Contestant, 1, Results, {Contestant, Earlier ++ [Result]}),
             After(Now),
@@ -32,32 +32,55 @@ run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
         Turns
     ).
 
-measure(#{needs := What} = Run, Cores) ->
-    case is_installed(What) of
-        true -> measure(maps:remove(needs, Run), Cores);
-        false -> {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
-    end;
-measure(Run, Cores) ->
+measure(#{needs := Needs, connections := Connections} = Run, Cores) ->
+    case weir_bench_peers:missing(Needs) of
+        [] ->
+            Shares = weir_bench_machine:shares(Connections, maps:get(spread, Run, false)),
+            told_of_shares(Connections, Shares, measure(Run, Shares, Cores));
+        [What | _] ->
+            {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
+    end.
+
+measure(Run, Shares, Cores) ->
     %% A proxy is told its backend's port before the backend listens.
     Backend = weir_bench_machine:free_port(),
     {ServerPin, DriverPins} = weir_bench_machine:placement(placement(Run), Cores),
-    case weir_bench_server:start(Run, ServerPin, Backend) of
-        {ok, Server} ->
-            Measured = weir_bench_driver:measure(Run, Server, DriverPins, Backend),
-            ok = weir_bench_server:stop(Server),
-            case Measured of
-                {ok, Reports} -> {ok, weir_bench_sample:sum([weir_bench_sample:from_report(Of) || Of <- Reports])};
-                {error, _} = Error -> Error
-            end;
-        {error, _} = Error ->
-            Error
+    Started = [weir_bench_server:start(Run, ServerPin, Backend) || _ <- Shares],
+    Servers = [Server || {ok, Server} <- Started],
+    Result =
+        case [Reason || {error, Reason} <- Started] of
+            [] ->
+                load(
+                    [
+                        {Run#{connections := Share}, Server, Pin}
+                     || {Share, Server} <- lists:zip(Shares, Servers), Pin <- DriverPins
+                    ],
+                    Backend
+                );
+            [Reason | _] ->
+                {error, Reason}
+        end,
+    lists:foreach(fun weir_bench_server:stop/1, Servers),
+    case Result of
+        {ok, Samples} when length(Servers) > 1 -> {ok, weir_bench_sample:side_by_side(Samples)};
+        {ok, Samples} -> {ok, weir_bench_sample:sum(Samples)};
+        {error, _} = Error -> Error
     end.
+
+load([{#{driver := weir_load}, _, _} = Load], _Backend) -> weir_bench_load:measure(Load);
+load(Loads, Backend) -> weir_bench_driver:measure(Loads, Backend).
+
+%% It is said where less was measured than was asked for, or in another way.
+told_of_shares(Connections, [Fewer], {ok, Sample}) when Fewer < Connections ->
+    Note = io_lib:format("~ts of ~ts connections, the limit of descriptors allows no more", [
+        weir_bench_table:number(Fewer), weir_bench_table:number(Connections)
+    ]),
+    {ok, weir_bench_sample:note(iolist_to_binary(Note), Sample)};
+told_of_shares(_Connections, [_, _ | _] = Shares, {ok, Sample}) ->
+    Note = io_lib:format("spread over ~b servers, as the limit of descriptors needs it", [length(Shares)]),
+    {ok, weir_bench_sample:note(iolist_to_binary(Note), Sample)};
+told_of_shares(_Connections, _Shares, Result) ->
+    Result.
 
 placement(#{together := true, schedulers := Schedulers}) -> {together, Schedulers};
 placement(_) -> apart.
-
-is_installed(haproxy) ->
-    weir_bench_haproxy:executable() =/= false;
-is_installed(Application) ->
-    %% The servers run on our own emulator, and find what we find.
-    code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing.

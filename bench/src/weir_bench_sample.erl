@@ -2,9 +2,15 @@
 -module(weir_bench_sample).
 
 -export([from_report/1]).
+-export([from_load/1]).
 -export([sum/1]).
+-export([side_by_side/1]).
+-export([note/2]).
+-export([metrics/0]).
 -export([summary/1]).
 -export([median/1]).
+-export([median_seconds/1]).
+-export([better/1]).
 -export([title/1]).
 -export([format/2]).
 
@@ -12,6 +18,7 @@
 
 -type metric() ::
     requests_per_s
+    | held_per_s
     | ticks_per_s
     | p50_us
     | p99_us
@@ -22,10 +29,23 @@
     | bytes_per_s
     | bytes_per_cpu_s
     | connections
+    | servers
     | memory_kib.
 
 %% One measurement. A metric that the load does not have is absent.
--type sample() :: #{metrics := #{metric() => number()}, errors := non_neg_integer()}.
+-type sample() :: #{
+    metrics := #{metric() => number()},
+    errors := non_neg_integer(),
+    %% What has to be known about it.
+    notes => [binary()],
+    %% Of a load that grows: its seconds.
+    seconds => [#{offered := number(), p50_us := number(), p99_us := number()}]
+}.
+
+%% A load that grows is held as long as 99 of 100 requests of a second are answered in this time, and none fails.
+-define(HELD_P99_US, 100000).
+%% The generator is behind when it turns to requests so much later than they are due.
+-define(BEHIND_P99_US, 10000).
 
 %% Several of the same.
 -type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
@@ -38,6 +58,79 @@ from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">>
         metrics => Told#{core_percent => 100 * Cpu / Duration},
         errors => lists:sum(maps:values(Errors))
     }.
+
+%% @doc The figures of a run of `weir load': of all of it, or of a load that grows until the server held it no more.
+-spec from_load(weir_load_json:value()) -> sample().
+from_load(#{<<"rate">> := Rate} = Document) ->
+    case is_binary(Rate) andalso binary:match(Rate, <<"..">>) of
+        {_, _} -> of_ramp(Document);
+        _ -> of_load(Document)
+    end.
+
+of_load(#{<<"total">> := Total, <<"seconds">> := Seconds, <<"loop">> := Loop, <<"invalid">> := Invalid}) ->
+    {Times, Rate, Counter} =
+        case Loop of
+            <<"none">> -> {<<"push_us">>, <<"pushed_rate">>, <<"pushed">>};
+            _ -> {<<"response_us">>, <<"achieved_rate">>, <<"answered">>}
+        end,
+    Percentiles = [
+        {Metric, Value}
+     || {Metric, Key} <- [{p50_us, <<"p50">>}, {p99_us, <<"p99">>}], {ok, Value} <- [at([Times, Key], Total)]
+    ],
+    #{
+        metrics => maps:from_list([{requests_per_s, map_get(Rate, Total)} | Percentiles ++ cpu(Seconds, Counter)]),
+        errors => map_get(<<"error_count">>, Total),
+        notes => [<<"not valid, ", Reason/binary>> || Reason <- Invalid]
+    }.
+
+of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections}) ->
+    Seconds = [Second || #{<<"offered">> := Offered} = Second <- All, Offered > 0],
+    {Until, After} = lists:split(held_until(Seconds), Seconds),
+    Held = case Until of [] -> 0; _ -> map_get(<<"offered">>, lists:last(Until)) end,
+    #{
+        metrics => maps:from_list(
+            [{held_per_s, Held}] ++
+                [{connections, Connections} || Connections > 0] ++
+                cpu(Until, <<"answered">>)
+        ),
+        %% What is not answered past the limit of a server is no error of the measurement.
+        errors => 0,
+        notes => ended_by(After),
+        seconds => [
+            #{offered => Offered, p50_us => P50, p99_us => P99}
+         || #{<<"offered">> := Offered, <<"response_us">> := #{<<"p50">> := P50, <<"p99">> := P99}} <- Seconds
+        ]
+    }.
+
+%% What the server used in some seconds.
+cpu(Seconds, Counter) ->
+    Seen = [
+        {Cores, Count}
+     || #{<<"server">> := #{<<"cpu">> := Cores}, Counter := Count} <- Seconds, is_number(Cores), Count > 0
+    ],
+    {Cores, Counts} = lists:unzip(Seen),
+    [
+        Metric
+     || Seen =/= [],
+        Metric <- [
+            {core_percent, 100 * lists:sum(Cores) / length(Cores)},
+            {cpu_us_per_request, 1.0e6 * lists:sum(Cores) / lists:sum(Counts)}
+        ]
+    ].
+
+%% The last second that was held. An earlier one that was not is somebody else's doing: the server has held more since.
+held_until(Seconds) ->
+    lists:max([0 | [Number || {Number, Second} <- lists:zip(lists:seq(1, length(Seconds)), Seconds), is_held(Second)]]).
+
+is_held(#{<<"error_count">> := 0, <<"response_us">> := #{<<"p99">> := P99}}) -> P99 < ?HELD_P99_US;
+is_held(_) -> false.
+
+ended_by([]) ->
+    [<<"held to the end, it may hold more">>];
+ended_by([#{<<"lag_us">> := #{<<"p99">> := Lag}} | _]) when Lag > ?BEHIND_P99_US ->
+    [<<"the generator fell behind first, the server may hold more">>];
+ended_by(_) ->
+    [].
 
 paths() ->
     [
@@ -78,6 +171,36 @@ sum(Samples) ->
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
 
+%% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections.
+-spec side_by_side([sample(), ...]) -> sample().
+side_by_side(Samples) ->
+    Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
+    Connections = lists:sum(Of(connections)),
+    #{
+        metrics => #{
+            connections => Connections,
+            servers => length(Samples),
+            core_percent => lists:sum(Of(core_percent)),
+            bytes_per_connection =>
+                lists:sum(lists:zipwith(fun(Bytes, Count) -> Bytes * Count end, Of(bytes_per_connection), Of(connections)))
+                    / Connections
+        },
+        errors => lists:sum([Errors || #{errors := Errors} <- Samples])
+    }.
+
+%% @doc Adds something that has to be known about a measurement.
+-spec note(binary(), sample()) -> sample().
+note(Note, Sample) ->
+    Sample#{notes => maps:get(notes, Sample, []) ++ [Note]}.
+
+%% @doc The metrics that are known.
+-spec metrics() -> [metric(), ...].
+metrics() ->
+    [
+        requests_per_s, held_per_s, ticks_per_s, p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute,
+        bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+    ].
+
 %% @doc The median and the spread of each metric.
 -spec summary([sample()]) -> summary().
 summary(Samples) ->
@@ -100,9 +223,33 @@ median(Values) ->
         0 -> (lists:nth(Count div 2, Sorted) + lists:nth(Count div 2 + 1, Sorted)) / 2
     end.
 
+%% @doc The medians of the seconds of several runs of a load that grows, as far as all of them have come.
+-spec median_seconds([sample()]) -> [#{offered := number(), p50_us := number(), p99_us := number()}].
+median_seconds(Samples) ->
+    case [Seconds || #{seconds := [_ | _] = Seconds} <- Samples] of
+        [] ->
+            [];
+        Runs ->
+            Shortest = lists:min([length(Seconds) || Seconds <- Runs]),
+            [
+                maps:map(fun(Key, _) -> median([map_get(Key, lists:nth(At, Run)) || Run <- Runs]) end, hd(hd(Runs)))
+             || At <- lists:seq(1, Shortest)
+            ]
+    end.
+
+%% @doc Whether more or less of a metric is better.
+-spec better(metric()) -> more | less.
+better(Metric) ->
+    Less = [p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, servers, memory_kib],
+    case lists:member(Metric, Less) of
+        true -> less;
+        false -> more
+    end.
+
 %% @doc The name of a metric with its unit.
 -spec title(metric()) -> binary().
 title(requests_per_s) -> <<"requests/s">>;
+title(held_per_s) -> <<"requests/s held">>;
 title(ticks_per_s) -> <<"ticks/s">>;
 title(p50_us) -> <<"p50 µs"/utf8>>;
 title(p99_us) -> <<"p99 µs"/utf8>>;
@@ -113,6 +260,7 @@ title(core_percent) -> <<"% of a core">>;
 title(bytes_per_s) -> <<"GB/s">>;
 title(bytes_per_cpu_s) -> <<"GB/CPU s">>;
 title(connections) -> <<"connections">>;
+title(servers) -> <<"servers">>;
 title(memory_kib) -> <<"server MiB">>.
 
 %% @doc A value of a metric, to the digit that means something.

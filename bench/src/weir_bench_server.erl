@@ -1,4 +1,4 @@
-%% @doc A server that is measured: an example on one of the backends, a reference server or HAProxy.
+%% @doc A server that is measured: an example on one of the backends, a reference server or a peer.
 -module(weir_bench_server).
 
 -export([start/3]).
@@ -14,24 +14,30 @@
 -define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
 
 %% @doc Starts the server of a scenario and waits until it listens. `Backend' is where a proxy connects to.
--spec start(weir_bench_scenarios:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
+-spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, server()} | {error, binary()}.
 start(#{backend := haproxy} = Run, Pin, Backend) ->
-    case weir_bench_haproxy:start(Run, Pin, Backend) of
-        {ok, _} = Started -> Started;
-        {error, Reason} -> {error, <<"server ", Reason/binary>>}
-    end;
+    explained(weir_bench_haproxy:start(Run, Pin, Backend));
+start(#{backend := nginx} = Run, Pin, Backend) ->
+    explained(weir_bench_nginx:start(Run, Pin, Backend));
 start(#{backend := Kind} = Run, Pin, Backend) ->
-    %% The measurer's own flags are not the server's.
-    Environment = [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}],
-    Program = weir_bench_program:start(Pin ++ command(Run, Backend), Environment),
+    Program = weir_bench_program:start(Pin ++ command(Run, Backend), environment(Kind)),
     case listening(Program, Kind) of
         {ok, Port, Pid} ->
             {ok, #{program => Program, port => Port, pid => Pid}};
         {error, Failure} ->
             ok = weir_bench_program:stop(Program),
-            {error, <<"server ", (weir_bench_program:explain(Failure))/binary>>}
+            explained({error, Failure})
     end.
+
+explained({ok, _} = Started) -> Started;
+explained({error, Failure}) -> {error, <<"server ", (weir_bench_program:explain(Failure))/binary>>}.
+
+%% The measurer's own flags are not the server's.
+environment(Kind) when Kind =:= inet; Kind =:= socket; Kind =:= weir ->
+    [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}];
+environment(_Native) ->
+    [{"GOMAXPROCS", "1"}].
 
 %% @doc Ends the server and waits until it is gone.
 -spec stop(server()) -> ok.
@@ -39,31 +45,36 @@ stop(#{program := Program}) ->
     weir_bench_program:stop(Program).
 
 %% @doc Bytes of a message, where the load has messages of a size that can be chosen.
--spec message_size(weir_bench_scenarios:run()) -> {ok, pos_integer()} | none.
+-spec message_size(weir_bench_scenario:run()) -> {ok, pos_integer()} | none.
 message_size(#{size := Size}) -> {ok, Size};
-message_size(#{load := fanout}) -> {ok, 128};
 message_size(#{load := Load}) when Load =:= echo; Load =:= proxy -> {ok, 64};
 message_size(_) -> none.
 
 command(#{backend := reference, server := Server} = Run, Backend) ->
     [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Run, Backend)];
+command(#{backend := Peer, server := Server}, _Backend) when Peer =:= go; Peer =:= tokio ->
+    [weir_bench_peers:executable(Peer), of_peer(Server), "--port", "0"];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
     Schedulers = maps:get(schedulers, Run, 1),
     [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(Schedulers)] ++
         ["--backend", atom_to_list(Kind)] ++
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
-        ["--busy=" ++ integer_to_list(Busy) || #{busy := Busy} <- [Run]] ++
-        [lists:concat(["--packet=", Packet]) || #{packet := Packet} <- [Run]] ++
+        [
+            lists:concat(["--", Option, "=", map_get(Option, Run)])
+         || Option <- [acceptors, busy, packet, sleep], is_map_key(Option, Run)
+        ] ++
         works_on(Run, Backend).
 
 reference(proxy) -> relay;
 reference(ehttpd) -> http;
 reference(cowboy_hello) -> http;
 reference(file_httpd) -> file;
-reference(echo_listener) -> echo;
-reference(echo_reactor) -> echo;
 reference(fanout_processes) -> fanout;
 reference(Same) -> Same.
+
+of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello -> "http";
+%% To a client that closes it is all the same.
+of_peer(Server) when Server =:= echo; Server =:= accept -> "echo".
 
 works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay ->
     ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
@@ -72,7 +83,7 @@ works_on(#{server := file_httpd}, _Backend) ->
 works_on(#{load := fanout} = Run, _Backend) ->
     %% Rate 0: the server is the limit.
     {ok, Size} = message_size(Run),
-    ["--size", integer_to_list(Size), "--per-second", "0"] ++
+    ["--size", integer_to_list(Size), "--per-second", integer_to_list(maps:get(per_second, Run, 0))] ++
         ["--sndbuf=" ++ integer_to_list(Bytes) || #{sndbuf := Bytes} <- [Run]];
 works_on(_, _Backend) ->
     [].
@@ -83,8 +94,10 @@ listening(Program, Backend) ->
     case await_number(Program, <<"pid ">>) of
         {ok, Pid} ->
             case await_number(Program, <<"ready ">>) of
-                {ok, Port} when Backend =:= reference -> {ok, list_to_integer(Port), Pid};
-                {ok, Port} -> with_port(await_number(Program, <<"pid ">>), list_to_integer(Port));
+                {ok, Port} when Backend =:= inet; Backend =:= socket; Backend =:= weir ->
+                    with_port(await_number(Program, <<"pid ">>), list_to_integer(Port));
+                {ok, Port} ->
+                    {ok, list_to_integer(Port), Pid};
                 {error, _} = Error -> Error
             end;
         {error, _} = Error ->

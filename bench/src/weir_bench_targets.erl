@@ -1,9 +1,21 @@
 %% @doc What Weir is to reach, against stock gen_tcp on the same OTP, native code and other peers, and whether it did.
 -module(weir_bench_targets).
 
--export([check/2]).
+-export([target/2]).
+-export([check/3]).
 
--export_type([verdict/0, rival/0]).
+-export_type([target/0, verdict/0, rival/0]).
+
+-type target() :: #{
+    title := binary(),
+    scenario := weir_bench_scenario:name(),
+    metric := weir_bench_sample:metric(),
+    contestant := binary(),
+    rival := rival(),
+    relation := relation(),
+    %% By OTP release. For a release that is not there, there is no target.
+    limits := #{pos_integer() => number()}
+}.
 
 %% `measured' is absent if the scenario was not measured on both.
 -type verdict() :: #{
@@ -23,31 +35,77 @@
 %% passed.
 -type relation() :: ratio_at_least | ratio_at_most | difference_at_most | at_most.
 
+-define(RELATIONS, [ratio_at_least, ratio_at_most, difference_at_most, at_most]).
+
+%% @doc A target as it is written, with strings for titles; or what is wrong. One of a scenario or a contestant that is
+%% not there would never be met nor missed.
+-spec target(#{atom() => term()}, [weir_bench_scenario:scenario()]) -> {ok, target()} | {error, iodata()}.
+target(
+    #{
+        title := Title, scenario := Name, metric := Metric, contestant := Contestant, rival := Rival,
+        relation := Relation, limits := Limits
+    } = Settings,
+    Scenarios
+) when map_size(Settings) =:= 7 ->
+    Known = [Of || #{name := Known} = Of <- Scenarios, Known =:= Name],
+    Titles = [Of || #{contestants := Contestants} <- Known, #{title := Of} <- Contestants],
+    Named = [unicode:characters_to_binary(One) || One <- [Contestant | titles(Rival)]],
+    Checks = [
+        {Known =/= [], {"there is no scenario ~tp above it", Name}},
+        {lists:member(Metric, weir_bench_sample:metrics()), {"~tp is no metric", Metric}},
+        {lists:member(Relation, ?RELATIONS), {"~tp is no relation", Relation}},
+        {Named -- Titles =:= [], {"its scenario has no contestant ~ts", lists:join(", ", Named -- Titles)}},
+        {are_limits(Limits), {"limits are ~tp, and numbers by OTP release are needed", Limits}}
+    ],
+    case [Wrong || {false, Wrong} <- Checks] of
+        [{Format, Value} | _] ->
+            {error, io_lib:format(Format, [Value])};
+        [] ->
+            [Of | _] = Named,
+            {ok, Settings#{title := unicode:characters_to_binary(Title), contestant := Of, rival := rival(Rival)}}
+    end;
+target(_Settings, _Scenarios) ->
+    {error, "title, scenario, metric, contestant, rival, relation and limits are needed, and no others"}.
+
+titles(nobody) -> [];
+titles({best_of, Titles}) -> Titles;
+titles(Title) -> [Title].
+
+rival(nobody) -> nobody;
+rival({best_of, Titles}) -> {best_of, [unicode:characters_to_binary(Title) || Title <- Titles]};
+rival(Title) -> unicode:characters_to_binary(Title).
+
+are_limits(Limits) when is_map(Limits) ->
+    lists:all(fun({Release, Limit}) -> is_integer(Release) andalso is_number(Limit) end, maps:to_list(Limits));
+are_limits(_) ->
+    false.
+
 %% @doc The targets of an OTP release, beside what was measured: `Median' tells the median of a metric for a contestant,
-%% by its title, in a scenario. Targets are set for releases 25 and 29, some for one of them;
-%% for others there is none.
--spec check(Release :: string(), Median) -> [verdict()] when
+%% by its title, in a scenario.
+-spec check(Release :: pos_integer(), [target()], Median) -> [verdict()] when
     Median :: fun(
-        (weir_bench_scenarios:name(), Contestant :: binary(), weir_bench_sample:metric()) -> {ok, number()} | unknown
+        (weir_bench_scenario:name(), Contestant :: binary(), weir_bench_sample:metric()) -> {ok, number()} | unknown
     ).
-check(Release, Median) ->
+check(Release, Targets, Median) ->
     [
         verdict(#{title => Title, rival => Rival, relation => Relation, limit => Limit},
-            Of(Weir), rival(Rival, Relation, Of))
-     || {Title, Scenario, Metric, Weir, Rival, Relation, Limits} <- targets(),
-        {For, Limit} <- Limits, For =:= Release, Limit =/= none,
-        Of <- [fun(Contestant) -> Median(Scenario, Contestant, Metric) end]
+            Of(Contestant), figure(Rival, Relation, Of))
+     || #{
+            title := Title, scenario := Scenario, metric := Metric, contestant := Contestant, rival := Rival,
+            relation := Relation, limits := #{Release := Limit}
+        } <- Targets,
+        Of <- [fun(Named) -> Median(Scenario, Named, Metric) end]
     ].
 
-rival(nobody, _Relation, _Of) ->
+figure(nobody, _Relation, _Of) ->
     {ok, 0};
-rival({best_of, Titles}, Relation, Of) ->
+figure({best_of, Titles}, Relation, Of) ->
     case [Value || {ok, Value} <- lists:map(Of, Titles)] of
         Values when length(Values) < length(Titles) -> unknown;
         Values when Relation =:= ratio_at_least -> {ok, lists:max(Values)};
         Values -> {ok, lists:min(Values)}
     end;
-rival(Title, _Relation, Of) ->
+figure(Title, _Relation, Of) ->
     Of(Title).
 
 verdict(#{relation := Relation, limit := Limit} = Target, {ok, Weir}, {ok, Rival}) when
@@ -66,117 +124,3 @@ verdict(Target, _, _) ->
 measured(difference_at_most, Weir, Rival) -> Weir - Rival;
 measured(at_most, Weir, _Nobody) -> Weir;
 measured(_Ratio, Weir, Rival) -> Weir / Rival.
-
-targets() ->
-    against_stock() ++ fast_paths().
-
-against_stock() ->
-    Once = {<<"weir once">>, <<"inet once">>},
-    Passive = {<<"weir passive">>, <<"inet passive">>},
-    Plainly = {<<"weir">>, <<"inet">>},
-    [
-        target(<<"echo, 100 connections: requests/s">>, 'echo-100', requests_per_s, Once, ratio_at_least, 2.2, 1.4),
-        target(<<"echo, 1,000 connections: requests/s">>, 'echo-1000', requests_per_s, Once, ratio_at_least, 2.4, 1.5),
-        target(<<"echo, 8 connections: median latency">>, 'echo-8', p50_us, Once, ratio_at_most, 0.4, 0.6),
-        target(<<"echo, 1 connection: median latency">>, 'echo-1', p50_us, Once, ratio_at_most, 1.0, 1.0),
-        target(<<"echo beside 200 processes: median latency">>, busy, p50_us, Once, ratio_at_most, 1.1, 1.1),
-        target(<<"proxy, 100 connections: requests/s">>, 'proxy-100', requests_per_s, Once, ratio_at_least, 2.0, 2.5),
-        target(
-            <<"ehttpd, 100 connections: requests/s">>, 'ehttpd-100', requests_per_s, Once, ratio_at_least, 2.0, 1.35
-        ),
-        target(
-            <<"accept: server CPU per connection">>, accept, cpu_us_per_request,
-            Passive, ratio_at_most, 0.5, 0.6
-        ),
-        target(
-            <<"game, 10,000 connections: server CPU">>, game, cpu_s_per_minute,
-            {<<"weir true">>, <<"inet true">>}, ratio_at_most, 0.7, 0.5
-        ),
-        target(<<"memory per idle connection">>, idle, bytes_per_connection, Once, ratio_at_most, 0.6, 0.5),
-        target(
-            <<"10,000 idle connections: CPU over an empty stock node, % of a core">>, idle, core_percent,
-            {<<"weir once">>, <<"inet, 1 connection">>}, difference_at_most, 0.2, 0.2
-        ),
-        target(
-            <<"{packet, 4}, 100 connections: requests/s">>, 'packet-4', requests_per_s, Once, ratio_at_least, 2.0, 1.5
-        ),
-        target(
-            <<"{packet, line}, 100 connections: requests/s">>, 'packet-line', requests_per_s, Once, ratio_at_least,
-            2.0, 1.5
-        ),
-        target(
-            <<"Cowboy, 100 connections: requests/s">>, 'cowboy-100', requests_per_s, Plainly, ratio_at_least, none, 1.9
-        ),
-        target(
-            <<"Cowboy, 1,000 connections: requests/s">>, 'cowboy-1000', requests_per_s, Plainly, ratio_at_least,
-            none, 1.75
-        ),
-        target(<<"TLS, 100 connections: requests/s">>, 'tls-100', requests_per_s, Once, ratio_at_least, 1.0, 1.0),
-        target(<<"sendfile of 1 MiB: requests/s">>, sendfile, requests_per_s, Plainly, ratio_at_least, 1.0, 1.0)
-    ] ++
-        [
-            target(
-                <<Way/binary, ": ", (weir_bench_sample:title(Metric))/binary>>, Scenario, Metric, Contestants,
-                ratio_at_least, 1.0, 1.0
-            )
-         || {Way, Scenario, Contestants} <- [
-                {<<"the server sends 64 KiB at a time">>, download, Plainly},
-                {<<"the server receives, {active, once}">>, upload, Once},
-                {<<"the server receives, passive">>, upload, Passive}
-            ],
-            Metric <- [bytes_per_s, bytes_per_cpu_s]
-        ].
-
-%% What is written for Weir. What it costs on either OTP is Weir's own, so the targets are the same.
-fast_paths() ->
-    Reactor = <<"weir reactor">>,
-    Relay = <<"weir relay">>,
-    Group = <<"weir group">>,
-    [
-        {Title, Scenario, Metric, Weir, Rival, Relation, [{"25", Limit}, {"29", Limit}]}
-     || {Title, Scenario, Metric, Weir, Rival, Relation, Limit} <- [
-            {<<"reactor, 100 connections: requests/s">>, 'reactor-100', requests_per_s, Reactor, <<"native">>,
-                ratio_at_least, 0.97},
-            {<<"reactor, 1,000 connections: requests/s">>, 'reactor-1000', requests_per_s, Reactor, <<"native">>,
-                ratio_at_least, 0.95},
-            {<<"reactor, 10,000 connections: requests/s">>, 'reactor-10000', requests_per_s, Reactor, <<"native">>,
-                ratio_at_least, 0.95},
-            {<<"listener, 1,000 connections: requests/s">>, 'listener-1000', requests_per_s, <<"weir listener">>,
-                <<"weir once">>, ratio_at_least, 1.1},
-            {<<"accept by a listener: server CPU per connection">>, accept, cpu_us_per_request, <<"weir listener">>,
-                <<"native">>, ratio_at_most, 1.6},
-            {<<"accept by a listener: server CPU per connection">>, accept, cpu_us_per_request, <<"weir listener">>,
-                <<"inet passive">>, ratio_at_most, 0.4},
-            {<<"game by a reactor: server CPU">>, game, cpu_s_per_minute, Reactor, <<"inet true">>,
-                ratio_at_most, 0.35},
-            {<<"game by a reactor: server CPU">>, game, cpu_s_per_minute, Reactor, <<"native">>, ratio_at_most, 1.3},
-            {<<"memory per idle connection of a reactor, bytes">>, 'idle-most', bytes_per_connection, Reactor, nobody,
-                at_most, 1024},
-            {<<"a reactor's request: server CPU on two schedulers">>, schedulers, cpu_us_per_request,
-                <<"weir reactor, 2 schedulers">>, <<"weir reactor, 1 scheduler">>, ratio_at_most, 1.05},
-            {<<"relay of 1 GiB: bytes/CPU s">>, 'relay-bulk', bytes_per_cpu_s, Relay,
-                <<"haproxy splicing">>, ratio_at_least, 1.0},
-            {<<"broadcast beside 1,000 slow members: deliveries/s">>, 'broadcast-slow', requests_per_s,
-                <<"weir group, 1,000 slow">>, <<"weir group, 9,000">>, ratio_at_least, 0.95},
-            %% A queue of 64 KiB for each, were nothing of it shared.
-            {<<"broadcast beside 1,000 slow members: KiB of memory more">>, 'broadcast-slow', memory_kib,
-                <<"weir group, 1,000 slow">>, <<"weir group, 9,000">>, difference_at_most, 65536}
-        ] ++
-            [
-                {<<"relay, ", Count/binary, " connections: requests/s">>, Scenario, requests_per_s, Relay, Rival,
-                    ratio_at_least, AtLeast}
-             || {Count, Scenario} <- [{<<"100">>, 'relay-100'}, {<<"500">>, 'relay-500'}],
-                {Rival, AtLeast} <- [{<<"native">>, 0.97}, {<<"haproxy">>, 1.1}, {<<"inet once">>, 3.8}]
-            ] ++
-            [
-                {<<"broadcast, ", Count/binary, " members: deliveries/s">>, Scenario, requests_per_s, Group, Rival,
-                    ratio_at_least, AtLeast}
-             || {Count, Scenario} <- [{<<"1,000">>, 'broadcast-1000'}, {<<"10,000">>, 'broadcast-10000'}],
-                {Rival, AtLeast} <- [
-                    {<<"native">>, 0.95}, {{best_of, [<<"inet processes">>, <<"socket processes">>]}, 1.6}
-                ]
-            ]
-    ].
-
-target(Title, Scenario, Metric, {Weir, Stock}, Relation, On25, On29) ->
-    {Title, Scenario, Metric, Weir, Stock, Relation, [{"25", On25}, {"29", On29}]}.

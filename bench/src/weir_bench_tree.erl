@@ -1,8 +1,12 @@
-%% @doc Where things are in the source tree. `bin/weir' tells its root in the environment.
+%% @doc Where things are in the source tree, and how they come there. `bin/weir' tells its root in the environment.
 -module(weir_bench_tree).
 
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
+-export([suite/0, page/0, charts/0, measurements/0]).
+-export([peer/1, lock_of_tokio/0]).
 -export([mebibyte/0]).
+-export([scratch/1]).
+-export([replace/2]).
 -export([missing/0]).
 -export([commit/0]).
 
@@ -27,6 +31,50 @@ driver() -> native("weir-drive").
 %% @doc Where measurements are recorded.
 -spec results() -> file:filename().
 results() -> path(["bench", "results"]).
+
+%% @doc What is measured.
+-spec suite() -> file:filename().
+suite() -> priv(weir_bench, "suite.config").
+
+%% @doc The parts of the page of results, but for the chart library.
+-spec page() -> file:filename().
+page() -> priv(weir_bench, "page").
+
+%% @doc The chart library, style and script; they are there where there was npm when Weir was built.
+-spec charts() -> {Style :: file:filename(), Script :: file:filename()}.
+charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.js")}.
+
+%% @doc The document that tells of results.
+-spec measurements() -> file:filename().
+measurements() -> path(["docs", "measurements.md"]).
+
+%% @doc A peer that `bench/peers/build' builds.
+-spec peer(go | tokio) -> file:filename().
+peer(go) -> path(["bench", "peers", "target", "weir-go"]);
+peer(tokio) -> path(["bench", "peers", "target", "tokio", "release", "weir-tokio"]).
+
+%% @doc Where the version of tokio is written down.
+-spec lock_of_tokio() -> file:filename().
+lock_of_tokio() -> path(["bench", "peers", "tokio", "Cargo.lock"]).
+
+%% @doc A place for a file of this process's own that is needed for a while.
+-spec scratch(iodata()) -> file:filename().
+scratch(Name) ->
+    File = path(["_build", "bench", lists:flatten(io_lib:format("~s-~ts", [os:getpid(), Name]))]),
+    ok = filelib:ensure_dir(File),
+    File.
+
+%% @doc Writes a file whole or not at all: a reader, or an interruption, never meets a half.
+-spec replace(file:filename(), binary()) -> ok | {error, file:posix() | badarg | terminated | system_limit}.
+replace(File, Content) ->
+    Beside = File ++ ".new",
+    case file:write_file(Beside, Content) of
+        ok -> file:rename(Beside, File);
+        {error, _} = Error -> Error
+    end.
+
+priv(Application, Name) ->
+    filename:join(code:priv_dir(Application), Name).
 
 %% @doc A file of 1 MiB, made when it is first asked for, beside what is built.
 -spec mebibyte() -> file:filename().

@@ -20,5 +20,14 @@ where_nothing_can_be_pinned_there_are_as_many_drivers_test() ->
     ?assertEqual({[], [[], []]}, weir_bench_machine:placement({together, 1}, Cores)).
 
 connections_are_as_many_as_wanted_or_fewer_test() ->
-    ?assertEqual(1, weir_bench_machine:connections(1)),
-    ?assert(weir_bench_machine:connections(100000) =< 100000).
+    ?assertEqual([1], weir_bench_machine:shares(1, false)),
+    [Fewer] = weir_bench_machine:shares(100_000_000, false),
+    ?assert(Fewer < 100_000_000).
+
+connections_are_spread_over_as_many_servers_as_it_takes_test() ->
+    Shares = weir_bench_machine:shares(10_000_000, true),
+    ?assertEqual(10_000_000, lists:sum(Shares)),
+    ?assert(lists:max(Shares) - lists:min(Shares) =< 1),
+    [Limit] = weir_bench_machine:shares(100_000_000, false),
+    ?assert(lists:max(Shares) =< Limit),
+    ?assertEqual([1], weir_bench_machine:shares(1, true)).

@@ -63,6 +63,73 @@ what_two_drivers_have_measured_of_one_server_test() ->
     ?assertMatch(#{requests_per_s := 4000, p50_us := 10, p99_us := 99, core_percent := 42.0}, Sum),
     ?assertEqual(105, round(map_get(cpu_us_per_request, Sum))).
 
+what_is_measured_of_several_servers_side_by_side_test() ->
+    Sample = fun(Connections, Bytes) ->
+        #{metrics => #{connections => Connections, bytes_per_connection => Bytes, core_percent => 0.5}, errors => 1}
+    end,
+    #{metrics := Metrics, errors := 2} = weir_bench_sample:side_by_side([Sample(100, 1000.0), Sample(300, 2000.0)]),
+    ?assertEqual(
+        #{connections => 400, servers => 2, bytes_per_connection => 1750.0, core_percent => 1.0}, Metrics
+    ).
+
+the_figures_of_an_open_loop_test() ->
+    Document = load(<<"100">>, [second(100, 5_000, 0, 20), second(100, 7_000, 0, 20)]),
+    #{metrics := Metrics, errors := 3, notes := [<<"not valid, ", _/binary>>]} = weir_bench_sample:from_load(
+        Document#{<<"invalid">> := [<<"it was late">>]}
+    ),
+    ?assertEqual(
+        #{requests_per_s => 99.5, p50_us => 10.0, p99_us => 20.0, core_percent => 50.0, cpu_us_per_request => 5000.0},
+        Metrics
+    ).
+
+a_load_that_grows_is_held_until_its_answers_come_late_or_not_at_all_test_() ->
+    [
+        ?_assertMatch(
+            {What, #{metrics := #{held_per_s := Held}, errors := 0, notes := Notes}},
+            {What, weir_bench_sample:from_load(load(<<"0..400">>, Seconds))}
+        )
+     || {What, Held, Notes, Seconds} <- [
+            {late, 200, [], [second(100, 5_000, 0, 20), second(200, 5_000, 0, 20), second(300, 500_000, 0, 20)]},
+            {failing, 100, [], [second(100, 5_000, 0, 20), second(200, 5_000, 1, 20)]},
+            %% Once late, and in time again at a higher rate: it was somebody else.
+            {noise, 300, [], [
+                second(100, 5_000, 0, 20), second(200, 900_000, 0, 20), second(300, 5_000, 0, 20),
+                second(400, 900_000, 0, 20)
+            ]},
+            {to_the_end, 100, [<<"held to the end, it may hold more">>], [second(100, 5_000, 0, 20)]},
+            {the_generator, 100, [<<"the generator fell behind first, the server may hold more">>], [
+                second(100, 5_000, 0, 20), second(200, 500_000, 0, 50_000)
+            ]},
+            {nothing, 0, [], [second(100, 900_000, 0, 20)]}
+        ]
+    ].
+
+seconds_of_rounds_become_one_line_test() ->
+    Run = fun(Values) -> #{seconds => [#{offered => 1, p50_us => V, p99_us => 2 * V} || V <- Values]} end,
+    ?assertEqual(
+        [#{offered => 1, p50_us => 2, p99_us => 4}],
+        weir_bench_sample:median_seconds([Run([1, 9]), Run([2]), Run([3, 9]), #{}])
+    ),
+    ?assertEqual([], weir_bench_sample:median_seconds([#{}])).
+
+%% What `weir load' writes, as far as it is looked at.
+load(Rate, Seconds) ->
+    #{
+        <<"rate">> => Rate, <<"loop">> => <<"open">>, <<"connections">> => 0, <<"invalid">> => [],
+        <<"seconds">> => Seconds,
+        <<"total">> => #{
+            <<"achieved_rate">> => 99.5, <<"pushed_rate">> => 0.0, <<"error_count">> => 3,
+            <<"response_us">> => #{<<"p50">> => 10.0, <<"p99">> => 20.0}
+        }
+    }.
+
+second(Offered, P99, Errors, Lag) ->
+    #{
+        <<"offered">> => Offered, <<"answered">> => 100, <<"error_count">> => Errors,
+        <<"response_us">> => #{<<"p50">> => 10.0, <<"p99">> => P99}, <<"lag_us">> => #{<<"p99">> => Lag},
+        <<"server">> => #{<<"cpu">> => 0.5, <<"rss_bytes">> => 1}
+    }.
+
 a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
     Metrics = [#{p50_us => 3}, #{p50_us => 1, p99_us => 9}, #{p50_us => 2}],
     Samples = [#{metrics => Of, errors => 0} || Of <- Metrics],
@@ -74,6 +141,16 @@ a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
         weir_bench_sample:summary(Samples)
     ),
     ?assertEqual(#{}, weir_bench_sample:summary([])).
+
+every_metric_has_a_title_and_a_better_side_test() ->
+    [
+        begin
+            ?assertNotEqual(<<>>, weir_bench_sample:title(Metric)),
+            ?assert(lists:member(weir_bench_sample:better(Metric), [more, less])),
+            ?assertNotEqual("", lists:flatten(weir_bench_sample:format(Metric, 1.5)))
+        end
+     || Metric <- weir_bench_sample:metrics()
+    ].
 
 formats_test_() ->
     [

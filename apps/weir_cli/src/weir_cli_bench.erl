@@ -1,22 +1,36 @@
-%% @doc `weir bench': the full matrix of measurements.
+%% @doc `weir bench': measures what the suite says, and writes documents from it.
 -module(weir_cli_bench).
 
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
-    case weir_cli_options:parse(options(), Arguments) of
-        {ok, #{help := true}, _} -> {help, help()};
-        {ok, #{list := true}, []} -> {help, weir_bench_matrix:list()};
-        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Values) end);
-        {ok, _, [Operand | _]} -> {usage, ["weir bench takes options only, and what is ", Operand, "?"]};
+    case weir_bench_suite:read() of
+        {ok, Suite} -> run(Arguments, Suite);
+        {error, Message} -> {failed, Message}
+    end.
+
+run(Arguments, Suite) ->
+    case weir_cli_options:parse(options(Suite), Arguments) of
+        {ok, #{help := true}, _} -> {help, help(Suite)};
+        {ok, #{list := true}, []} -> {help, weir_bench_matrix:list(Suite)};
+        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
+        {ok, _, ["document"]} -> {usage, "files of results are needed: weir bench document RESULTS.json..."};
+        {ok, _, ["document" | Files]} -> document(Files);
+        {ok, _, [Operand | _]} -> {usage, ["weir bench takes options, or document RESULTS..., and what is ", Operand, "?"]};
         {error, Message} -> {usage, [Message, " (weir bench --help)"]}
     end.
 
-options() ->
+document(Files) ->
+    case weir_bench_measurements:update(Files) of
+        {ok, Written} -> io:put_chars([[File, "\n"] || File <- Written]);
+        {error, Message} -> {failed, Message}
+    end.
+
+options(Suite) ->
     [
-        #{name => only, type => {text, fun scenarios/1}, value => "NAME,...",
-            help => "these scenarios only (all)"},
+        #{name => only, type => {text, fun(Text) -> weir_bench_suite:chosen(string:lexemes(Text, ","), Suite) end},
+            value => "NAME,...", help => "these scenarios, chapters or sets only (all)"},
         #{name => repeat, type => {integer, 1, 1000}, value => "N", default => 5,
             help => "measurements of each, in turn (5)"},
         #{name => quick, type => flag, default => false,
@@ -29,16 +43,18 @@ options() ->
             help => "this text"}
     ].
 
-scenarios(Text) ->
-    weir_bench_scenarios:select(string:lexemes(Text, ",")).
-
-help() ->
+help(Suite) ->
     [
         "usage: weir bench [OPTION...]\n"
+        "       weir bench document RESULTS.json...\n"
         "\n"
-        "Measures every scenario on stock gen_tcp, on Weir and, as the limit, on a server in native code. The server\n"
-        "runs on one core, the client on another; backends take turns. Results are written as they come, as JSON and\n"
-        "as tables in Markdown: what an interrupted run has measured is there.\n"
+        "Measures every scenario on stock gen_tcp, on Weir, on peers and, as the limit, on a server in native code. The\n"
+        "server runs on one core, the client on another; contestants take turns. Results are written as they come, as\n"
+        "JSON, as tables in Markdown and as a page with charts: what an interrupted run has measured is there. A peer\n"
+        "that is not installed is skipped.\n"
+        "\n"
+        "What is measured stands in bench/priv/suite.config. With `document', tables and charts of results are written\n"
+        "into docs/measurements.md; of two with the same scenario and OTP release the later counts.\n"
         "\n",
-        weir_cli_options:help(options())
+        weir_cli_options:help(options(Suite))
     ].

@@ -84,7 +84,7 @@ example_options(#{backend := Backend, ip := Ip} = Values) ->
     Sockets = socket_options(Backend),
     Listen = Sockets ++ [{ip, Ip}] ++ maps:to_list(maps:with([sndbuf], Values)),
     Rate = maps:from_list([{rate, PerSecond} || #{'per-second' := PerSecond} <- [Values]]),
-    maps:merge(maps:with([active, file, packet, port, size, to], Values), Rate#{listen => Listen, connect => Sockets}).
+    maps:merge(maps:with([acceptors, active, file, packet, port, size, sleep, to], Values), Rate#{listen => Listen, connect => Sockets}).
 
 start_backend(weir) ->
     case application:ensure_all_started(weir) of
@@ -122,6 +122,11 @@ examples() ->
         example(fanout_processes, [size, 'per-second'],
             "one message to all connections, again and again; a process for each"),
         example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
+        example(ranch_echo, [active], "echo behind ranch, where ranch is installed; --active once"),
+        example(ranch_simple, [acceptors, sleep], "simple behind ranch, where ranch is installed; --acceptors 100"),
+        example(simple, [acceptors, sleep], "answers whatever comes with ok, recv with a timeout; --acceptors 1"),
+        example(simple_readers, [], "simple, with 100 processes for all connections"),
+        example(simple_responders, [], "simple, with 200 processes that send the answers"),
         of_weir(echo_listener, [active], "echo behind weir:start_listener; --active once"),
         of_weir(accept_listener, [active], "accept behind weir:start_listener; --active false"),
         of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
@@ -161,6 +166,10 @@ options() ->
             help => "fanout's broadcasts, 0 is as fast as the connections take them (10)"},
         #{name => sndbuf, type => {integer, 1, 1 bsl 30}, value => "BYTES",
             help => "bounds the kernel's send buffer of each connection (its own choice)"},
+        #{name => acceptors, type => {integer, 1, 10000}, value => "N",
+            help => "processes that accept (the example's own, above)"},
+        #{name => sleep, type => {integer, 1, 10000}, value => "MS",
+            help => "connections ask whether something came, and sleep if not (they wait in recv)"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,

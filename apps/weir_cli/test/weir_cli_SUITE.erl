@@ -129,11 +129,12 @@ help_of_run_names_examples_and_options(Config) ->
     {0, Lines} = run(Config, ["run", "--help"]),
     Examples = [
         "echo", "proxy", "ehttpd", "accept", "game", "tls_echo", "file_httpd", "discard", "chargen", "cowboy_hello",
-        "fanout_processes", "fanout", "echo_listener", "accept_listener", "echo_reactor", "game_reactor", "relay"
+        "fanout_processes", "fanout", "echo_listener", "accept_listener", "echo_reactor", "game_reactor", "relay",
+        "ranch_echo", "ranch_simple", "simple", "simple_readers", "simple_responders"
     ],
     Options = [
         "--port", "--backend", "--active", "--packet", "--file", "--to", "--schedulers", "--ip", "--size",
-        "--per-second", "--sndbuf"
+        "--per-second", "--sndbuf", "--acceptors", "--sleep"
     ],
     [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
     [{0, [_ | _]} = run(Config, [Command, "--help"]) || Command <- ["demo", "bench"]].

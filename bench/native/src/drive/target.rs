@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Result;
 use rustix::net::{bind, sockopt};
@@ -30,7 +31,8 @@ impl Target {
         }
     }
 
-    /// Begins the connection of this index. The caller sees the outcome as the socket's first event.
+    /// Begins the connection of this index. The caller sees the outcome as the socket's first event. It ends in a reset
+    /// when it is closed: neither side keeps a TIME_WAIT, of which the next measurements would meet tens of thousands.
     pub fn dial(&self, index: u32) -> Result<OwnedFd> {
         let socket = socket::stream(&self.address)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
@@ -46,15 +48,8 @@ impl Target {
         Ok(socket)
     }
 
-    /// As [`dial`](Self::dial), for a connection that ends in a reset: when it closes, neither side keeps a TIME_WAIT.
-    pub fn dial_to_reset(&self, index: u32) -> Result<OwnedFd> {
-        let socket = socket::stream(&self.address)?;
-        sockopt::set_socket_linger(&socket, Some(std::time::Duration::ZERO))?;
-        self.connect(&socket, index)?;
-        Ok(socket)
-    }
-
     fn connect(&self, socket: &OwnedFd, index: u32) -> Result<()> {
+        sockopt::set_socket_linger(socket, Some(Duration::ZERO))?;
         if let Some(source) = self.source(index) {
             bind(socket, &SocketAddr::from((source, 0)))?;
         }

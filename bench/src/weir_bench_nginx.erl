@@ -1,0 +1,90 @@
+%% @doc nginx as a server that is measured: one process without a master, on a configuration of its own; a web server
+%% that says hello world!, or a proxy of streams.
+-module(weir_bench_nginx).
+
+-export([start/3]).
+-export([configuration/3]).
+-export([stream_module/0]).
+
+%% It sizes its tables by it. A connection through a proxy is two.
+-define(MOST_CONNECTIONS, 16384).
+
+%% @doc Starts it and waits until it listens; as a proxy in front of 127.0.0.1:`Backend'. `Pin' is what goes before the
+%% command.
+-spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
+    {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
+start(#{server := Server}, Pin, Backend) ->
+    Serves = case Server of proxy -> {proxy, Backend}; _ -> http end,
+    weir_bench_daemon:start(
+        fun(Port, Directory) -> configuration(Port, Serves, Directory) end,
+        %% What it says before it has read its configuration.
+        fun(File) -> [weir_bench_peers:executable(nginx), "-e", "stderr", "-p", filename:dirname(File), "-c", File] end,
+        Pin
+    ).
+
+%% @doc The configuration: what it comes with, but no log and no limit that a run meets. `Directory' is where it keeps
+%% what it writes, which is nothing but the file with its pid.
+-spec configuration(inet:port_number(), http | {proxy, Backend :: inet:port_number()}, file:filename()) -> iodata().
+configuration(Port, Serves, Directory) ->
+    [
+        case Serves of {proxy, _} -> load_module(stream_module()); http -> "" end,
+        "daemon off;\n"
+        "master_process off;\n"
+        "worker_processes 1;\n"
+        "error_log stderr crit;\n",
+        io_lib:format("pid ~ts/nginx-~b.pid;\n", [Directory, Port]),
+        io_lib:format("events { worker_connections ~b; }\n", [?MOST_CONNECTIONS]),
+        serves(Serves, Port)
+    ].
+
+serves({proxy, Backend}, Port) ->
+    io_lib:format(
+        "stream {\n"
+        "    server {\n"
+        "        listen 127.0.0.1:~b backlog=1024;\n"
+        "        proxy_pass 127.0.0.1:~b;\n"
+        "        tcp_nodelay on;\n"
+        "    }\n"
+        "}\n",
+        [Port, Backend]
+    );
+serves(http, Port) ->
+    io_lib:format(
+        "http {\n"
+        "    access_log off;\n"
+        "    keepalive_requests 1000000000;\n"
+        "    client_body_temp_path temporary;\n"
+        "    proxy_temp_path temporary;\n"
+        "    fastcgi_temp_path temporary;\n"
+        "    uwsgi_temp_path temporary;\n"
+        "    scgi_temp_path temporary;\n"
+        "    server {\n"
+        "        listen 127.0.0.1:~b backlog=1024;\n"
+        "        location / { return 200 \"hello world!\"; }\n"
+        "    }\n"
+        "}\n",
+        [Port]
+    ).
+
+load_module(built_in) -> "";
+load_module(File) -> ["load_module ", File, ";\n"].
+
+%% @doc Where its module for streams is: a file, or in the program itself, or `false'.
+-spec stream_module() -> file:filename() | built_in | false.
+stream_module() ->
+    File = "/usr/lib/nginx/modules/ngx_stream_module.so",
+    case filelib:is_regular(File) of
+        true -> File;
+        false ->
+            Program = weir_bench_program:start([weir_bench_peers:executable(nginx), "-V"], []),
+            case weir_bench_program:await_exit(Program, 5000) of
+                {ok, Told} ->
+                    case re:run(Told, "--with-stream( |$)", [{capture, none}]) of
+                        match -> built_in;
+                        nomatch -> false
+                    end;
+                {error, _} ->
+                    ok = weir_bench_program:stop(Program),
+                    false
+            end
+    end.

@@ -1,0 +1,122 @@
+%% @doc Results as one HTML page that holds all it needs: bars for every scenario, lines for loads that grow, the latter
+%% by uPlot where that was there when Weir was built.
+-module(weir_bench_page).
+
+-export([html/1]).
+
+%% @doc The page of a document.
+-spec html(weir_bench_results:document()) -> unicode:chardata().
+html(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Document) ->
+    Chapters = [
+        {Title, Of}
+     || #{<<"name">> := Name, <<"title">> := Title} <- map_get(<<"chapters">>, Document),
+        [_ | _] = Of <- [[Scenario || #{<<"chapter">> := In} = Scenario <- Scenarios, In =:= Name]]
+    ],
+    {ChartStyle, ChartScript} = charts(),
+    fill(part("page.html"), [
+        {<<"{{title}}">>, ["Weir, measured on OTP ", Otp]},
+        {<<"{{style}}">>, [ChartStyle, "\n", part("page.css")]},
+        {<<"{{title}}">>, ["Weir, measured on OTP ", Otp]},
+        {<<"{{machine}}">>, machine(Document)},
+        {<<"{{contents}}">>, [contents(Title, Of) || {Title, Of} <- Chapters]},
+        {<<"{{chapters}}">>, [chapter(Title, Of) || {Title, Of} <- Chapters]},
+        {<<"{{targets}}">>, targets(Document)},
+        {<<"{{ramps}}">>, ramps(Scenarios)},
+        {<<"{{script}}">>, [ChartScript, "\n", part("page.js")]}
+    ]).
+
+part(Name) ->
+    {ok, Part} = file:read_file(filename:join(weir_bench_tree:page(), Name)),
+    Part.
+
+charts() ->
+    {Style, Script} = weir_bench_tree:charts(),
+    case {file:read_file(Style), file:read_file(Script)} of
+        {{ok, Css}, {ok, Js}} -> {Css, Js};
+        _ -> {"", ""}
+    end.
+
+fill(Html, []) ->
+    [Html];
+fill(Html, [{Place, Text} | Places]) ->
+    [Before, After] = binary:split(Html, Place),
+    [Before, Text | fill(After, Places)].
+
+machine(Document) ->
+    [
+        "<table class=\"machine\">",
+        [["<tr><td>", Name, "</td><td>", escape(Value), "</td></tr>"] || {Name, Value} <- weir_bench_report:machine(Document)],
+        "</table>"
+    ].
+
+contents(Title, Scenarios) ->
+    [
+        "<div><b>", escape(Title), "</b>",
+        [["<a href=\"#", Name, "\">", Name, "</a>"] || #{<<"name">> := Name} <- Scenarios],
+        "</div>\n"
+    ].
+
+chapter(Title, Scenarios) ->
+    ["<h2>", escape(Title), "</h2>\n", [scenario(Scenario) || Scenario <- Scenarios]].
+
+scenario(#{<<"name">> := Name, <<"title">> := Title} = Scenario) ->
+    [
+        "<section id=\"", Name, "\"><h3>", escape(Title), "</h3>\n",
+        "<code>bin/weir bench --only ", Name, "</code>\n",
+        case weir_bench_chart:svg(Scenario) of
+            {ok, Svg} -> ["<figure>", Svg, "</figure>\n"];
+            none -> "<p>Nothing was measured.</p>\n"
+        end,
+        case lines_of(Scenario) of
+            [] -> "";
+            _ -> ["<figure class=\"ramp\" data-scenario=\"", Name, "\"></figure>\n"]
+        end,
+        "<details><summary>In figures</summary>", table(weir_bench_report:table(Scenario)), "</details>\n",
+        case weir_bench_report:notes(Scenario) of
+            [] -> "";
+            Notes -> ["<p class=\"notes\">", lists:join("<br>", [escape(Note) || Note <- Notes]), "</p>\n"]
+        end,
+        "</section>\n"
+    ].
+
+table({Header, Rows}) ->
+    [
+        "<div class=\"tables\"><table><tr>",
+        [["<th>", escape(Cell), "</th>"] || Cell <- Header],
+        "</tr>",
+        [["<tr>", [["<td>", escape(Cell), "</td>"] || Cell <- Row], "</tr>\n"] || Row <- Rows],
+        "</table></div>"
+    ].
+
+targets(Document) ->
+    case weir_bench_report:targets(Document) of
+        {_, []} ->
+            "";
+        {Header, Rows} ->
+            Html = unicode:characters_to_binary(table({Header, Rows})),
+            %% In Markdown what was missed stands out by asterisks.
+            ["<h2>Targets</h2>", binary:replace(Html, <<"**no**">>, <<"<span class=\"missed\">no</span>">>, [global])]
+    end.
+
+%% By scenario, a line for each contestant.
+ramps(Scenarios) ->
+    Json = weir_load_json:encode(
+        maps:from_list([
+            {Name, Lines} || #{<<"name">> := Name} = Scenario <- Scenarios, [_ | _] = Lines <- [lines_of(Scenario)]
+        ])
+    ),
+    %% No text ends the script element that it stands in.
+    binary:replace(iolist_to_binary(Json), <<"<">>, <<"\\u003c">>, [global]).
+
+lines_of(#{<<"contestants">> := Contestants}) ->
+    [
+        #{title => Title, seconds => Seconds}
+     || #{<<"title">> := Title, <<"seconds">> := [_ | _] = Seconds} <- Contestants
+    ].
+
+escape(Text) ->
+    lists:foldl(
+        fun({Character, Entity}, Escaped) -> binary:replace(Escaped, Character, Entity, [global]) end,
+        unicode:characters_to_binary(Text),
+        [{<<"&">>, <<"&amp;">>}, {<<"<">>, <<"&lt;">>}, {<<">">>, <<"&gt;">>}]
+    ).

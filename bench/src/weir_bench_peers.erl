@@ -1,0 +1,80 @@
+%% @doc What Weir is measured against that is not everywhere: programs and applications, whether they are here and in
+%% which version.
+-module(weir_bench_peers).
+
+-export([all/0]).
+-export([missing/1]).
+-export([executable/1]).
+-export([versions/0]).
+
+-export_type([peer/0, program/0]).
+
+-type program() :: haproxy | nginx | go | tokio.
+-type peer() :: program() | nginx_stream | ranch | cowboy.
+
+%% @doc The peers that are known.
+-spec all() -> [peer()].
+all() -> [haproxy, nginx, nginx_stream, go, tokio, ranch, cowboy].
+
+%% @doc Those of some that are not here.
+-spec missing([peer()]) -> [peer()].
+missing(Peers) ->
+    [Peer || Peer <- Peers, not is_installed(Peer)].
+
+is_installed(nginx_stream) ->
+    executable(nginx) =/= false andalso weir_bench_nginx:stream_module() =/= false;
+is_installed(Application) when Application =:= ranch; Application =:= cowboy ->
+    %% The servers run on our own emulator, and find what we find.
+    code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing;
+is_installed(Program) ->
+    executable(Program) =/= false.
+
+%% @doc Where a program is, or `false'.
+-spec executable(program()) -> file:filename() | false.
+executable(Program) when Program =:= haproxy; Program =:= nginx ->
+    %% Debian keeps them where only root looks.
+    os:find_executable(atom_to_list(Program), os:getenv("PATH", "") ++ ":/usr/sbin:/usr/local/sbin");
+executable(Built) ->
+    File = weir_bench_tree:peer(Built),
+    case filelib:is_regular(File) of
+        true -> File;
+        false -> false
+    end.
+
+%% @doc The versions of those that are here, for people.
+-spec versions() -> #{peer() => binary()}.
+versions() ->
+    maps:from_list([{Peer, version(Peer)} || Peer <- all(), Peer =/= nginx_stream, is_installed(Peer)]).
+
+version(haproxy) -> told(executable(haproxy), "-v", "version ([0-9][0-9.]*)");
+version(nginx) -> told(executable(nginx), "-v", "nginx/([0-9.]+)");
+version(go) -> told(executable(go), "version", "go([0-9.]+)");
+version(tokio) -> locked(<<"tokio">>);
+version(Application) -> of_application(Application).
+
+told(Executable, Argument, Pattern) ->
+    Program = weir_bench_program:start([Executable, Argument], []),
+    case weir_bench_program:await_exit(Program, 5000) of
+        {ok, Output} -> matched(Output, Pattern);
+        {error, {_, Output}} -> ok = weir_bench_program:stop(Program), matched(Output, Pattern)
+    end.
+
+%% What was built is what cargo has written down.
+locked(Crate) ->
+    case file:read_file(weir_bench_tree:lock_of_tokio()) of
+        {ok, Lock} -> matched(Lock, <<"name = \"", Crate/binary, "\"\nversion = \"([^\"]+)\"">>);
+        {error, _} -> <<"unknown">>
+    end.
+
+of_application(Application) ->
+    _ = application:load(Application),
+    case application:get_key(Application, vsn) of
+        {ok, Version} -> list_to_binary(Version);
+        undefined -> <<"unknown">>
+    end.
+
+matched(Text, Pattern) ->
+    case re:run(Text, Pattern, [{capture, all_but_first, binary}]) of
+        {match, [Version]} -> Version;
+        nomatch -> <<"unknown">>
+    end.

@@ -1,0 +1,119 @@
+%% @doc What a run of the suite has measured: a record while it grows, and a document for whoever reads it, in the same
+%% form in which it is kept as JSON.
+-module(weir_bench_results).
+
+-export([document/1]).
+-export([read/1]).
+-export([release/1]).
+-export([median/2]).
+
+-export_type([record/0, document/0]).
+
+-type record() :: #{
+    suite := weir_bench_suite:suite(),
+    machine := #{atom() => term()},
+    %% Of the beginning, as in 2026-11-21T10:30:00+00:00.
+    started := binary(),
+    rounds := pos_integer(),
+    quick := boolean(),
+    %% False while the run is under way, and for ever if it was interrupted.
+    complete := boolean(),
+    %% In the order in which they were measured.
+    scenarios := [{weir_bench_scenario:scenario(), weir_bench_rounds:results()}]
+}.
+
+%% The members of the JSON file, with keys and texts as binaries.
+-type document() :: weir_load_json:value().
+
+%% @doc The document of a record, with every single measurement.
+-spec document(record()) -> document().
+document(#{suite := #{chapters := Chapters}, scenarios := Scenarios} = Record) ->
+    {ok, Document} = weir_load_json:decode(
+        iolist_to_binary(
+            weir_load_json:encode(
+                (maps:with([machine, started, rounds, quick, complete], Record))#{
+                    chapters => [#{name => Name, title => Title} || {Name, Title} <- Chapters],
+                    targets => [verdict(Verdict) || Verdict <- verdicts(Record)],
+                    scenarios => [scenario(Scenario, Results) || {Scenario, Results} <- Scenarios]
+                }
+            )
+        )
+    ),
+    Document.
+
+verdict(#{rival := {best_of, Titles}} = Verdict) -> Verdict#{rival := Titles};
+verdict(Verdict) -> Verdict.
+
+scenario(Scenario, Results) ->
+    (settings(maps:without([contestants], Scenario)))#{
+        contestants => [
+            (settings(maps:without([needs], Contestant)))#{
+                metrics => weir_bench_sample:summary(samples(Measurements)),
+                errors => lists:sum([Errors || #{errors := Errors} <- samples(Measurements)]),
+                seconds => weir_bench_sample:median_seconds(samples(Measurements)),
+                notes => counted([Note || #{notes := Notes} <- samples(Measurements), Note <- Notes]),
+                failures => [Reason || {error, Reason} <- Measurements],
+                skipped => [Reason || {skipped, Reason} <- Measurements]
+            }
+         || {Contestant, Measurements} <- Results
+        ]
+    }.
+
+settings(Settings) ->
+    maps:map(
+        fun
+            (rate, {From, To}) -> [From, To];
+            (_Key, Value) -> Value
+        end,
+        Settings
+    ).
+
+%% Rounds often say the same.
+counted(Notes) ->
+    [
+        iolist_to_binary([Note, case Count of 1 -> ""; _ -> io_lib:format(" (~b times)", [Count]) end])
+     || Note <- lists:usort(Notes), Count <- [length([Same || Same <- Notes, Same =:= Note])]
+    ].
+
+verdicts(#{suite := #{targets := Targets}, scenarios := Scenarios}) ->
+    Release = list_to_integer(erlang:system_info(otp_release)),
+    weir_bench_targets:check(Release, Targets, fun(Scenario, Contestant, Metric) ->
+        case [Results || {#{name := Name}, Results} <- Scenarios, Name =:= Scenario] of
+            [Results] ->
+                case [Measured || {#{title := Title}, Measured} <- Results, Title =:= Contestant] of
+                    [Measurements] -> median(Metric, Measurements);
+                    [] -> unknown
+                end;
+            [] ->
+                unknown
+        end
+    end).
+
+%% @doc The document in a file; an error is one line that names it.
+-spec read(file:filename()) -> {ok, document()} | {error, iodata()}.
+read(File) ->
+    case file:read_file(File) of
+        {ok, Json} ->
+            case weir_load_json:decode(Json) of
+                {ok, #{<<"scenarios">> := _, <<"machine">> := #{<<"otp">> := _}} = Document} -> {ok, Document};
+                _ -> {error, [File, " holds no results of weir bench"]}
+            end;
+        {error, Reason} ->
+            {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
+    end.
+
+%% @doc The OTP release that a document was measured on.
+-spec release(document()) -> binary().
+release(#{<<"machine">> := #{<<"otp">> := Version}}) ->
+    hd(binary:split(Version, <<".">>)).
+
+%% @doc The median of a metric over some measurements of the same, or `unknown' if none has it.
+-spec median(weir_bench_sample:metric(), [{ok, weir_bench_sample:sample()} | {skipped | error, binary()}]) ->
+    {ok, number()} | unknown.
+median(Metric, Measurements) ->
+    case weir_bench_sample:summary(samples(Measurements)) of
+        #{Metric := #{median := Median}} -> {ok, Median};
+        #{} -> unknown
+    end.
+
+samples(Measurements) -> [Sample || {ok, Sample} <- Measurements].

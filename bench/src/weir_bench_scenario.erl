@@ -1,0 +1,244 @@
+%% @doc A scenario: a server, the load on it, and the contestants that serve it in turn. A value, with its settings
+%% checked.
+-module(weir_bench_scenario).
+
+-export([check/1]).
+-export([check_contestant/1]).
+-export([complete/1]).
+-export([run/2]).
+-export([quick/1]).
+-export([rounds/2]).
+-export([seconds/1]).
+
+-export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
+
+-type name() :: atom().
+%% The last is the server in native code; those before it are programs of others.
+-type backend() :: inet | socket | weir | haproxy | nginx | go | tokio | reference.
+
+-type scenario() :: #{
+    name := name(),
+    chapter := atom(),
+    title := binary(),
+    %% An example of `weir run', or what others have that does the same.
+    server := atom(),
+    %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can do;
+    %% or `weir_load', an open loop, for what happens while it is asked for so much.
+    driver => weir_drive | weir_load,
+    %% The command of that program.
+    load := atom(),
+    %% Of the load `accept': how many are in the making at a time. 0 where each request has its own.
+    connections := non_neg_integer(),
+    %% More connections than a process may have are spread over several servers, with a driver each.
+    spread => boolean(),
+    %% Connections opened a second.
+    connect_rate => pos_integer(),
+    %% Requests a second in all, at random moments; or from one number to another over the duration. As fast as replies
+    %% come unless given.
+    rate => pos_integer() | {non_neg_integer(), pos_integer()},
+    %% Messages are packets; or go through TLS.
+    packet => 4 | line,
+    tls => boolean(),
+    %% Bytes of a message, of the answer where it is another, and after how many the window of a stream ends.
+    size => pos_integer(),
+    reply => pos_integer(),
+    bytes => pos_integer(),
+    %% Of fanout: broadcasts a second (0, as many as are taken); connections that never read; the send buffer of all.
+    per_second => non_neg_integer(),
+    slow => pos_integer(),
+    sndbuf => pos_integer(),
+    %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
+    needs => weir_bench_peers:peer(),
+    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers.
+    schedulers => 1 | 2,
+    together => boolean(),
+    %% Processes that compute for ever beside the server.
+    busy => pos_integer(),
+    %% Milliseconds.
+    warmup := non_neg_integer(),
+    duration := pos_integer(),
+    %% So many at most, of a scenario that takes long or whose figures do not move.
+    rounds => pos_integer(),
+    %% What is told, the first in a chart.
+    metrics := [weir_bench_sample:metric(), ...],
+    contestants := [contestant(), ...]
+}.
+
+%% With whatever settings of its scenario it has of its own.
+-type contestant() :: #{
+    title := binary(),
+    backend := backend(),
+    %% How its connections receive.
+    active => once | true | false | pos_integer(),
+    %% How many processes accept, and how long connections sleep between two questions whether something has come.
+    acceptors => pos_integer(),
+    sleep => pos_integer(),
+    %% Of HAProxy: it moves bytes within the kernel.
+    splice => boolean(),
+    atom() => term()
+}.
+
+%% A scenario with the settings of one of its contestants.
+-type run() :: #{
+    name := name(),
+    title := binary(),
+    needs := [weir_bench_peers:peer()],
+    backend := backend(),
+    server := atom(),
+    load := atom(),
+    connections := non_neg_integer(),
+    warmup := non_neg_integer(),
+    duration := pos_integer(),
+    atom() => term()
+}.
+
+%% @doc The settings of a scenario as they are written, with strings for titles; or what is wrong with one.
+-spec check(#{atom() => term()}) -> {ok, #{atom() => term()}} | {error, iodata()}.
+check(Settings) ->
+    each(fun scenario_setting/2, Settings).
+
+%% @doc The same for settings of a contestant.
+-spec check_contestant(#{atom() => term()}) -> {ok, #{atom() => term()}} | {error, iodata()}.
+check_contestant(Settings) ->
+    each(fun contestant_setting/2, Settings).
+
+each(Check, Settings) ->
+    maps:fold(
+        fun
+            (Key, Value, {ok, Checked}) ->
+                case Check(Key, Value) of
+                    ok -> {ok, Checked#{Key => Value}};
+                    {ok, Other} -> {ok, Checked#{Key => Other}};
+                    unknown -> {error, io_lib:format("~tp is no setting", [Key])};
+                    Needed -> {error, io_lib:format("~tp is ~0tp, ~ts is needed", [Key, Value, Needed])}
+                end;
+            (_Key, _Value, Error) ->
+                Error
+        end,
+        {ok, #{}},
+        Settings
+    ).
+
+%% What only one of both has.
+scenario_setting(metrics, [_ | _] = Metrics) ->
+    case [Metric || Metric <- Metrics, not lists:member(Metric, weir_bench_sample:metrics())] of
+        [] -> ok;
+        _ -> ["a list of ", lists:join(", ", [atom_to_list(Metric) || Metric <- weir_bench_sample:metrics()])]
+    end;
+scenario_setting(metrics, _) -> "a list of metrics";
+scenario_setting(together, Value) -> boolean(Value);
+scenario_setting(spread, Value) -> boolean(Value);
+scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load]);
+scenario_setting(load, Value) -> name(Value);
+scenario_setting(Key, Value) -> setting(Key, Value).
+
+contestant_setting(backend, Value) ->
+    one_of(Value, [inet, socket, weir, haproxy, nginx, go, tokio, reference]);
+contestant_setting(active, N) when is_integer(N), N >= 1, N =< 32767 -> ok;
+contestant_setting(active, Value) ->
+    case lists:member(Value, [once, true, false]) of
+        true -> ok;
+        false -> "once, true, false or a whole number from 1 to 32767"
+    end;
+contestant_setting(acceptors, Value) -> positive(Value);
+contestant_setting(sleep, Value) -> positive(Value);
+contestant_setting(splice, Value) -> boolean(Value);
+contestant_setting(Key, Value) -> setting(Key, Value).
+
+setting(title, Value) -> title(Value);
+setting(server, Value) -> name(Value);
+setting(connections, Value) -> at_least_0(Value);
+setting(connect_rate, Value) -> positive(Value);
+setting(rate, {From, To}) when is_integer(From), From >= 0, is_integer(To), To > From -> ok;
+setting(rate, Value) when is_integer(Value), Value > 0 -> ok;
+setting(rate, _) -> "a whole number of 1 or more, or {From, To}";
+setting(packet, Value) -> one_of(Value, [4, line]);
+setting(tls, Value) -> boolean(Value);
+setting(size, Value) -> positive(Value);
+setting(reply, Value) -> positive(Value);
+setting(bytes, Value) -> positive(Value);
+setting(per_second, Value) -> at_least_0(Value);
+setting(slow, Value) -> positive(Value);
+setting(sndbuf, Value) -> positive(Value);
+setting(needs, Value) -> one_of(Value, weir_bench_peers:all());
+setting(schedulers, Value) -> one_of(Value, [1, 2]);
+setting(busy, Value) -> positive(Value);
+setting(warmup, Value) -> at_least_0(Value);
+setting(duration, Value) -> positive(Value);
+setting(rounds, Value) -> positive(Value);
+setting(_, _) -> unknown.
+
+title(Value) ->
+    case io_lib:printable_unicode_list(Value) andalso Value =/= "" of
+        true -> {ok, unicode:characters_to_binary(Value)};
+        false -> "a text in double quotes"
+    end.
+
+name(Value) when is_atom(Value) -> ok;
+name(_) -> "a name".
+
+boolean(Value) when is_boolean(Value) -> ok;
+boolean(_) -> "true or false".
+
+positive(Value) when is_integer(Value), Value > 0 -> ok;
+positive(_) -> "a whole number of 1 or more".
+
+at_least_0(Value) when is_integer(Value), Value >= 0 -> ok;
+at_least_0(_) -> "a whole number of 0 or more".
+
+one_of(Value, Allowed) ->
+    case lists:member(Value, Allowed) of
+        true -> ok;
+        false -> ["one of ", lists:join(", ", [io_lib:format("~tp", [One]) || One <- Allowed])]
+    end.
+
+%% @doc Whether a scenario has all that it cannot do without, and each of its contestants a backend and a title that no
+%% other has.
+-spec complete(#{atom() => term()}) -> ok | {error, iodata()}.
+complete(#{contestants := Contestants} = Scenario) ->
+    Needed = [title, server, load, connections, warmup, duration, metrics],
+    Titles = [Title || #{title := Title} <- Contestants],
+    case {[Key || Key <- Needed, not is_map_key(Key, Scenario)], Titles -- lists:usort(Titles)} of
+        {[Key | _], _} -> {error, [atom_to_list(Key), " is missing"]};
+        {[], [Twice | _]} -> {error, ["two contestants are called ", Twice]};
+        {[], []} when Titles =:= [] -> {error, "there are no contestants"};
+        {[], []} -> ok
+    end;
+complete(_Scenario) ->
+    {error, "contestants is missing"}.
+
+%% @doc What is measured when it is a contestant's turn.
+-spec run(scenario(), contestant()) -> run().
+run(Scenario, Contestant) ->
+    %% What either needs, both need.
+    Needs = lists:usort([Peer || #{needs := Peer} <- [Scenario, Contestant]]),
+    (maps:merge(maps:without([contestants, metrics, chapter], Scenario), Contestant))#{needs => Needs}.
+
+%% @doc The same in less time: a third of it, but a ramp in half, since its seconds are its figures.
+-spec quick(scenario()) -> scenario().
+quick(#{bytes := Bytes} = Scenario) ->
+    (quick(maps:remove(bytes, Scenario)))#{bytes => Bytes div 3};
+quick(#{rate := {_, _}, duration := Duration} = Scenario) ->
+    Scenario#{duration => Duration div 2};
+quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
+    Scenario#{warmup => Warmup div 3, duration => Duration div 3}.
+
+%% @doc How many rounds a scenario has where so many are asked for.
+-spec rounds(pos_integer(), scenario()) -> pos_integer().
+rounds(Asked, #{rounds := AtMost}) -> min(Asked, AtMost);
+rounds(Asked, _Scenario) -> Asked.
+
+%% @doc About how long one round of a scenario takes: start, connect, warm up, measure, stop; for each contestant that
+%% is not skipped.
+-spec seconds(scenario()) -> float().
+seconds(#{contestants := Contestants} = Scenario) ->
+    Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
+    lists:sum([seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []]).
+
+%% A stream of so many bytes is over before its duration.
+seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
+    1 + Warmup / 1000 + Bytes / 5.0e8;
+seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
+    %% Two emulators start where the load comes from one.
+    Start = case Run of #{driver := weir_load} -> 2.0; _ -> 1.0 end,
+    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Duration) / 1000.

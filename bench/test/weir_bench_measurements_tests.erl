@@ -1,0 +1,60 @@
+-module(weir_bench_measurements_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+what_people_wrote_stays_test() ->
+    Text = <<"# Title\n\n<!-- echo-100 -->\nold\n<!-- /echo-100 -->\n\nOur words.\n">>,
+    {ok, Filled, [{"echo-100-otp25.svg", Svg}]} = fill(Text),
+    ?assertMatch({0, _}, binary:match(Filled, <<"# Title\n\n<!-- echo-100 -->\n### echo, 64 bytes">>)),
+    [
+        ?assertNotEqual({Part, nomatch}, {Part, binary:match(Filled, Part)})
+     || Part <- [
+            <<"<!-- /echo-100 -->\n\nOur words.\n">>,
+            <<"bin/weir bench --only echo-100\n">>,
+            <<"](measurements/echo-100-otp25.svg)">>,
+            <<"| OTP 25 | requests/s |">>,
+            <<"| inet once | 100 (90">>
+        ]
+    ],
+    ?assertEqual(nomatch, binary:match(Filled, <<"old">>)),
+    ?assertMatch(<<"<svg ", _/binary>>, Svg),
+    %% The same again changes nothing.
+    ?assertMatch({ok, Filled, _}, fill(Filled)).
+
+what_was_not_measured_stays_test() ->
+    Text = <<"<!-- echo-1000 -->\nas it was\n<!-- /echo-1000 -->\n">>,
+    ?assertEqual({ok, Text, []}, fill(Text)).
+
+results_are_named_test() ->
+    {ok, Filled, []} = fill(<<"<!-- results -->\n<!-- /results -->\n">>),
+    ?assertNotEqual(nomatch, binary:match(Filled, <<"- [a-file](../bench/results/a-file.md): started 2026">>)).
+
+of_two_results_of_a_release_the_later_counts_test() ->
+    #{scenarios := [{Scenario, [{Inet, _} | _]} | _]} = Record = weir_bench_record:record(),
+    Later = Record#{scenarios := [{Scenario, [{Inet, [{ok, #{metrics => #{requests_per_s => 777}, errors => 0}}]}]}]},
+    Documents = [{"a", weir_bench_results:document(Record)}, {"b", weir_bench_results:document(Later)}],
+    {ok, Suite} = weir_bench_suite:read(),
+    Text = <<"<!-- echo-100 -->\n<!-- /echo-100 -->\n">>,
+    {ok, Filled, [_]} = weir_bench_measurements:fill(Text, Documents, Suite),
+    ?assertNotEqual(nomatch, binary:match(Filled, <<"777">>)),
+    ?assertEqual(nomatch, binary:match(Filled, <<"90">>)).
+
+a_place_that_is_wrong_is_named_test_() ->
+    [
+        ?_assertMatch({Text, {error, _}}, {Text, fill(Text)})
+     || Text <- [
+            <<"<!-- echo-9 -->\n<!-- /echo-9 -->\n">>,
+            <<"<!-- echo-100 -->\n">>,
+            <<"<!-- echo-100 -->\n<!-- echo-1000 -->\n<!-- /echo-100 -->\n<!-- /echo-1000 -->\n">>
+        ]
+    ].
+
+every_scenario_has_a_place_in_the_document_test() ->
+    {ok, Text} = file:read_file("docs/measurements.md"),
+    {ok, Places} = weir_bench_measurements:places(Text),
+    {ok, #{scenarios := Scenarios}} = weir_bench_suite:read(),
+    ?assertEqual([], [Name || #{name := Name} <- Scenarios] -- [binary_to_atom(Place) || Place <- Places]).
+
+fill(Text) ->
+    {ok, Suite} = weir_bench_suite:read(),
+    weir_bench_measurements:fill(Text, [{"a-file", weir_bench_results:document(weir_bench_record:record())}], Suite).

@@ -1,0 +1,19 @@
+-module(weir_bench_nginx_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+one_process_serves_or_relays_test() ->
+    Web = configuration(http),
+    [?assert(has(Part, Web)) || Part <- ["master_process off", "listen 127.0.0.1:8080", "return 200", "access_log off"]],
+    case weir_bench_peers:missing([nginx, nginx_stream]) of
+        [] ->
+            Proxy = configuration({proxy, 8081}),
+            [?assert(has(Part, Proxy)) || Part <- ["master_process off", "proxy_pass 127.0.0.1:8081;"]];
+        _ ->
+            ok
+    end.
+
+configuration(Serves) ->
+    iolist_to_binary(weir_bench_nginx:configuration(8080, Serves, "/tmp")).
+
+has(Part, Text) -> binary:match(Text, list_to_binary(Part)) =/= nomatch.

@@ -1,0 +1,100 @@
+%% The page of results as a browser shows it.
+-module(weir_bench_page_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([bars_and_lines_are_drawn/1, it_can_be_read_in_the_dark/1]).
+
+suite() ->
+    [{timetrap, {minutes, 3}}].
+
+all() ->
+    [bars_and_lines_are_drawn, it_can_be_read_in_the_dark].
+
+init_per_suite(Config) ->
+    Names = ["chromium", "chromium-browser", "google-chrome"],
+    case [Browser || Name <- Names, Browser <- [os:find_executable(Name)], Browser =/= false] of
+        [] -> {skip, "no Chromium here"};
+        [Browser | _] -> [{browser, Browser} | Config]
+    end.
+
+end_per_suite(_Config) ->
+    ok.
+
+bars_and_lines_are_drawn(Config) ->
+    #{<<"bars">> := Bars, <<"whiskers">> := Whiskers, <<"lines">> := Lines, <<"sections">> := Sections} = show(
+        Config, "light", []
+    ),
+    ?assertEqual([<<"echo-100">>, <<"fast-connect">>], Sections),
+    %% Of two contestants each; the others have no figures.
+    ?assertEqual(4, length(Bars)),
+    ?assertEqual(4, Whiskers),
+    [Inet, Weir | _] = Bars,
+    ?assert(abs(Weir / Inet - 2.4) < 0.1),
+    {_, Charts} = weir_bench_tree:charts(),
+    case filelib:is_regular(Charts) of
+        true -> ?assertMatch([Coloured] when Coloured > 100, Lines);
+        false -> ?assertEqual([], Lines)
+    end.
+
+it_can_be_read_in_the_dark(Config) ->
+    #{<<"ink">> := Ink, <<"paper">> := Paper} = show(Config, "dark", ["--blink-settings=preferredColorScheme=0"]),
+    ?assertNotEqual(Ink, Paper),
+    #{<<"ink">> := LightInk, <<"paper">> := LightPaper} = show(Config, "light", []),
+    ?assertNotEqual({LightInk, LightPaper}, {Ink, Paper}).
+
+%% Shows a page, with a script that looks at what was drawn, and keeps a picture of it.
+show(Config, Name, Options) ->
+    Page = weir_bench_page:html(weir_bench_results:document(weir_bench_record:record())),
+    File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
+    Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
+    ok = file:write_file(File, [unicode:characters_to_binary(Page), looking()]),
+    Common = Options ++
+        ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1100,1500"],
+    _ = browse(Config, Common ++ ["--screenshot=" ++ Picture, "file://" ++ File]),
+    ?assert(filelib:file_size(Picture) > 10_000),
+    Output = browse(Config, Common ++ ["--virtual-time-budget=5000", "--dump-dom", "file://" ++ File]),
+    ?assertEqual(nomatch, re:run(Output, ":CONSOLE.*rror", [{capture, first, binary}])),
+    {match, [Seen]} = re:run(Output, "<pre id=\"seen\">(.*?)</pre>", [{capture, all_but_first, binary}, dotall]),
+    {ok, Drawn} = weir_load_json:decode(Seen),
+    Drawn.
+
+browse(Config, Arguments) ->
+    Port = open_port({spawn_executable, ?config(browser, Config)}, [
+        {args, Arguments}, exit_status, stderr_to_stdout, binary, hide
+    ]),
+    output(Port, <<>>).
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, <<Output/binary, Data/binary>>);
+        {Port, {exit_status, 0}} -> Output;
+        {Port, {exit_status, Status}} -> ct:fail({Status, Output})
+    end.
+
+%% Pixels that are not grey are those of a series.
+looking() ->
+    "<script>addEventListener('load', () => setTimeout(() => {"
+    "  const lines = [...document.querySelectorAll('.ramp canvas')].map((canvas) => {"
+    "    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+    "    let coloured = 0;"
+    "    for (let i = 0; i < data.length; i += 4) {"
+    "      const rgb = [data[i], data[i + 1], data[i + 2]];"
+    "      if (data[i + 3] > 0 && Math.max(...rgb) - Math.min(...rgb) > 60) coloured++;"
+    "    }"
+    "    return coloured;"
+    "  });"
+    "  const style = getComputedStyle(document.body);"
+    "  const pre = document.createElement('pre');"
+    "  pre.id = 'seen';"
+    "  pre.textContent = JSON.stringify({"
+    "    lines,"
+    "    sections: [...document.querySelectorAll('section')].map((section) => section.id),"
+    "    bars: [...document.querySelectorAll('svg rect')].map((bar) => bar.getBoundingClientRect().width),"
+    "    whiskers: document.querySelectorAll('svg .whisker').length,"
+    "    ink: style.color, paper: style.backgroundColor"
+    "  });"
+    "  document.body.appendChild(pre);"
+    "}, 100));</script>".

@@ -1,0 +1,78 @@
+%% The peers that are here serve: a connection each, and they are gone when they are stopped.
+-module(weir_bench_peers_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([haproxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, tokio_echoes/1]).
+
+suite() ->
+    [{timetrap, {minutes, 3}}].
+
+all() ->
+    [haproxy_listens, nginx_listens_as_proxy, nginx_answers, go_echoes, go_answers, tokio_echoes].
+
+init_per_suite(Config) ->
+    case os:getenv("WEIR_ROOT") of
+        false ->
+            %% As bin/weir tells it.
+            true = os:putenv("WEIR_ROOT", root(filename:absname(code:which(?MODULE)))),
+            [{put, true} | Config];
+        _ ->
+            Config
+    end.
+
+end_per_suite(Config) ->
+    proplists:get_bool(put, Config) andalso os:unsetenv("WEIR_ROOT"),
+    ok.
+
+%% Above what was built, wherever that is.
+root("/") -> error(no_root);
+root(Below) ->
+    case filelib:is_regular(filename:join(Below, "bin/weir")) of
+        true -> Below;
+        false -> root(filename:dirname(Below))
+    end.
+
+haproxy_listens(_Config) -> serves(haproxy, [haproxy], proxy, none).
+nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
+nginx_answers(_Config) -> serves(nginx, [nginx], ehttpd, http).
+go_echoes(_Config) -> serves(go, [go], echo, echo).
+go_answers(_Config) -> serves(go, [go], ehttpd, http).
+tokio_echoes(_Config) -> serves(tokio, [tokio], echo, echo).
+
+serves(Backend, Needs, Example, Asked) ->
+    case weir_bench_peers:missing(Needs) of
+        [] ->
+            ?assertNotEqual(<<"unknown">>, map_get(Backend, weir_bench_peers:versions())),
+            Run = #{
+                name => peer, title => <<"peer">>, needs => Needs, backend => Backend, server => Example, load => echo,
+                connections => 1, warmup => 1, duration => 1
+            },
+            {ok, #{port := Port} = Server} = weir_bench_server:start(Run, [], weir_bench_machine:free_port()),
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            ok = ask(Asked, Socket),
+            ok = gen_tcp:close(Socket),
+            ok = weir_bench_server:stop(Server),
+            ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Port, []));
+        [What | _] ->
+            {skip, atom_to_list(What) ++ " is not here"}
+    end.
+
+ask(none, _Socket) ->
+    ok;
+ask(echo, Socket) ->
+    ok = gen_tcp:send(Socket, <<"hello">>),
+    {ok, <<"hello">>} = gen_tcp:recv(Socket, 5, 30_000),
+    ok;
+ask(http, Socket) ->
+    ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n">>),
+    Answer = until_closed(Socket, <<>>),
+    ?assertMatch(<<"HTTP/1.1 200 ", _/binary>>, Answer),
+    ?assertNotEqual(nomatch, binary:match(Answer, <<"\r\n\r\nhello world!">>)).
+
+until_closed(Socket, Got) ->
+    case gen_tcp:recv(Socket, 0, 30_000) of
+        {ok, More} -> until_closed(Socket, <<Got/binary, More/binary>>);
+        {error, closed} -> Got
+    end.

@@ -1,0 +1,40 @@
+%% @doc Sends back what comes, as `echo' does, behind ranch.
+-module(ranch_echo).
+
+-export([start/1]).
+-export([start_link/3]).
+
+-define(ACCEPTORS, 10).
+
+%% @doc Starts the server. `active' says how connections receive: `once' (the default), `true' or a number. The rest is
+%% for {@link ranch_servers:start/4}.
+-spec start(#{active => once | true | 1..32767, atom() => term()}) ->
+    {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
+start(Options) ->
+    ranch_servers:start(Options, ?ACCEPTORS, ?MODULE, maps:get(active, Options, once)).
+
+%% @private
+-spec start_link(term(), module(), once | true | 1..32767) -> {ok, pid()}.
+start_link(Listener, Transport, Active) ->
+    {ok, spawn_link(fun() ->
+        {ok, Socket} = ranch:handshake(Listener),
+        serve(Socket, Transport, Active)
+    end)}.
+
+serve(Socket, Transport, Active) ->
+    _ = Transport:setopts(Socket, [{active, Active}]),
+    loop(Socket, Transport, Active).
+
+loop(Socket, Transport, Active) ->
+    receive
+        {tcp, Socket, Data} ->
+            _ = Transport:send(Socket, Data),
+            case Active of
+                once -> serve(Socket, Transport, Active);
+                _ -> loop(Socket, Transport, Active)
+            end;
+        {tcp_passive, Socket} ->
+            serve(Socket, Transport, Active);
+        _ClosedOrFailed ->
+            Transport:close(Socket)
+    end.

@@ -1,0 +1,26 @@
+%% @doc What the examples on ranch share: a listener of it. Nothing here knows of Weir: `{tcp_module, weir_tcp}' comes as
+%% one of `listen' and goes to ranch among its socket options.
+-module(ranch_servers).
+
+-export([start/4]).
+
+%% @doc Starts ranch with `Acceptors' acceptors, and `Serve' with each connection in a process of its own. `port' is the
+%% port to listen on, 0 (the default) takes a free one; `listen' are socket options for it. Errors are those of
+%% `ranch:start_listener/5', or `{not_installed, ranch}'.
+-spec start(Options, Acceptors :: pos_integer(), Protocol :: module(), term()) ->
+    {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}
+when
+    Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
+start(Options, Acceptors, Protocol, Settings) ->
+    case code:where_is_file("ranch.app") of
+        non_existing ->
+            {error, {not_installed, ranch}};
+        _ ->
+            {ok, _} = application:ensure_all_started(ranch),
+            Sockets = maps:get(listen, Options, []) ++ [{port, maps:get(port, Options, 0)}],
+            Transport = #{socket_opts => Sockets, num_acceptors => Acceptors, max_connections => infinity},
+            case ranch:start_listener(Protocol, ranch_tcp, Transport, Protocol, Settings) of
+                {ok, _} -> {ok, #{port => ranch:get_port(Protocol), stop => fun() -> ranch:stop_listener(Protocol) end}};
+                {error, _} = Error -> Error
+            end
+    end.

@@ -1,0 +1,33 @@
+%% @doc What the examples share that receive by asking: a listening socket, and processes that accept on it and give
+%% the connections to others, which need not own them to receive and send.
+-module(passive_connections).
+
+-export([start/3]).
+
+%% @doc Listens, and has so many acceptors call what `Give' returned to each, with each connection. `port' is the port to
+%% listen on, 0 (the default) takes a free one; `listen' are options that come before our own. Connections belong to
+%% their acceptors, which live as long as the caller, or until `stop'. Errors are those of `gen_tcp:listen/2'.
+-spec start(Options, Acceptors :: pos_integer(), Give) -> {ok, acceptors:server()} | {error, term()} when
+    Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},
+    Give :: fun(() -> fun((gen_tcp:socket()) -> ok)).
+start(Options, Acceptors, Give) ->
+    Ours = [binary, {active, false}, {backlog, 128}, {buffer, 65536}, {keepalive, true}, {reuseaddr, true}],
+    case gen_tcp:listen(maps:get(port, Options, 0), maps:get(listen, Options, []) ++ Ours) of
+        {ok, Socket} ->
+            {ok, Port} = inet:port(Socket),
+            _ = [spawn_link(fun() -> accept(Socket, Give()) end) || _ <- lists:seq(1, Acceptors)],
+            {ok, #{port => Port, stop => fun() -> gen_tcp:close(Socket) end}};
+        {error, _} = Error ->
+            Error
+    end.
+
+accept(Listen, Give) ->
+    case gen_tcp:accept(Listen) of
+        {ok, Socket} ->
+            Give(Socket),
+            accept(Listen, Give);
+        {error, econnaborted} ->
+            accept(Listen, Give);
+        {error, closed} ->
+            ok
+    end.

@@ -1,0 +1,45 @@
+%% @doc Whatever comes is answered with `ok'. How one writes a server on gen_tcp at first, with the two changes that
+%% are tried next: more processes that accept, and no timeout in the receive.
+-module(simple).
+
+-export([start/1]).
+
+-define(TIMEOUT, 5000).
+
+%% @doc Starts the server. `acceptors' is how many processes accept (1). With `sleep' connections do not wait in
+%% `gen_tcp:recv/3', which sets a timer for each message: they ask whether there is something, and sleep for so many
+%% milliseconds if not. The rest is for {@link passive_connections:start/3}.
+-spec start(#{
+    acceptors => pos_integer(), sleep => pos_integer(),
+    port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+}) -> {ok, acceptors:server()} | {error, term()}.
+start(Options) ->
+    Serve =
+        case Options of
+            #{sleep := Pause} -> fun(Socket) -> poll(Socket, Pause) end;
+            #{} -> fun wait/1
+        end,
+    passive_connections:start(Options, maps:get(acceptors, Options, 1), fun() ->
+        fun(Socket) -> _ = spawn(fun() -> Serve(Socket) end), ok end
+    end).
+
+wait(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
+        {ok, _Request} ->
+            _ = gen_tcp:send(Socket, <<"ok">>),
+            wait(Socket);
+        {error, _} ->
+            gen_tcp:close(Socket)
+    end.
+
+poll(Socket, Pause) ->
+    case gen_tcp:recv(Socket, 0, 0) of
+        {ok, _Request} ->
+            _ = gen_tcp:send(Socket, <<"ok">>),
+            poll(Socket, Pause);
+        {error, timeout} ->
+            timer:sleep(Pause),
+            poll(Socket, Pause);
+        {error, _} ->
+            gen_tcp:close(Socket)
+    end.
