@@ -28,14 +28,15 @@
 %% `gen_tcp:close/1' on the socket. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes wait for
 %% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet. For a connection of
 %% {@link connect/4} that was not made, Reason is `{connect, Posix}' and in place of a state there are the Args that
-%% `init/2' was not called with.</li>
+%% `init/2' was not called with. There is nothing to send to any more: the only result is `{ok, State}'.</li>
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
 %% when a connection that was not read because of its send queue is read again.</li>
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2}.</li>
 %% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds.</li>
 %% <li>`terminate(Reason, State)': the reactor forgets the connection: the last call, exactly one for each `init/2' that
 %% returned a state. Reason is the one of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or
-%% `{relay, Socket}'; `{error, {Class, Reason, Stacktrace}}' after a callback that raised; or why the reactor ends.</li>
+%% `{relay, Socket}'; `{error, {Class, Reason, Stacktrace}}' after a callback that raised, returned what it may not, or named
+%% a process or socket that the connection cannot go to; or why the reactor ends.</li>
 %% </ul>
 %%
 %% <h2>Results</h2>
@@ -45,14 +46,22 @@
 %% it is. Nothing waits: what the kernel does not take is queued, see below.</li>
 %% <li>`{close, State}' and `{close, IoData, State}': what was sent goes out first. `handle_close/3' is not called.</li>
 %% <li>`{relay, Socket2, State}': {@link weir:relay/3} joins the two connections, Data of this callback first;
-%% `{relay, Socket2, Prefix, State}': Prefix in place of Data. Socket2 may be a connection of this reactor, which forgets
-%% it too.</li>
+%% `{relay, Socket2, Prefix, State}': Prefix in place of Data, as it is. Data of packets goes with its frame. Socket2 may be
+%% a connection of this reactor, which forgets it too, or a socket of the reactor's process. If they cannot be joined both
+%% are closed, but not a Socket2 of another process.</li>
 %% <li>`{handoff, Pid, State}': the connection becomes an ordinary passive socket of that process, which gets
 %% `{weir_reactor, handoff, Socket}'. Data of this callback, and whatever was read after it, is still to be received;
-%% `{handoff, Pid, Unread, State}': Unread in place of Data.</li>
+%% `{handoff, Pid, Unread, State}': Unread in place of Data. If the process is dead the connection is closed.</li>
 %% </ul>
-%% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. A callback
-%% that raises, or returns something else, closes its own connection, with a report in the log.
+%% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. Packets of
+%% HTTP are terms and no bytes, and cannot be put back: a connection leaves before it is framed so. A callback that raises,
+%% or returns something else, closes its own connection, with a report in the log; so does one that sends what is no iodata
+%% or is longer than its packets may be. What it had sent before goes out.
+%%
+%% <h2>PROXY headers</h2>
+%% With `proxy_protocol' a connection begins with such a header, of version 1 or 2. `init/2' is called when it has come, and
+%% gets it from {@link weir:proxy_header/0}; what is behind it is framed by the options of the connection. One that does not
+%% begin so, or not within `handshake_timeout', is closed, and no callback hears of it.
 %%
 %% <h2>Slow readers</h2>
 %% While more than `high_watermark' bytes wait for a peer, its own requests are not read; down at `low_watermark' they are
@@ -62,7 +71,9 @@
 %%
 %% <h2>Scheduler</h2>
 %% A reactor starts on the scheduler it is told. With `affinity' `soft' the VM may take it elsewhere when schedulers are
-%% uneven; `bound' keeps it there, and <em>its connections stand still</em> when that scheduler goes offline.
+%% uneven; `bound' keeps it there, and <em>its connections stand still</em> when that scheduler goes offline, those in the
+%% backlog of its listening socket too. No connection goes to another reactor: its state may hold what is the process's own,
+%% such as timers and monitors.
 -module(weir_reactor).
 
 -export([start_link/1]).
@@ -89,7 +100,9 @@
 %% `module' is the callback module. `args' (`undefined') is for its `init/2'. `listen' (`none') is a listening socket of
 %% Weir's, whose connections the reactor takes, with its options; it stays its owner's, and survives the reactor.
 %% `scheduler' is where it runs, that of the caller unless told otherwise, `affinity' (`soft') how firmly. `tick'
-%% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `name' registers the process.
+%% (`infinity') and `long_callback_ms' (100) are milliseconds, `max_send_queue' (1 MiB) bytes. `proxy_protocol' (`false') has
+%% accepted connections begin with a PROXY header, for which there are `handshake_timeout' (5000) milliseconds. `name'
+%% registers the process.
 
 -type option() :: {args, term()} | gen_tcp:connect_option().
 

@@ -365,7 +365,7 @@ handoffs_to_processes_that_die(_Config) ->
     end,
     [ok = await(Each) || Each <- [async(Ask) || _ <- lists:seq(1, 4)]],
     exit(Keeper, kill),
-    catch exit(whereis(?MODULE), kill),
+    kill_named(whereis(?MODULE)),
     stop(Reactor).
 
 keep_alive(_Taker, 0) ->
@@ -403,17 +403,25 @@ anything_dies_at_any_moment(_Config) ->
 
 %% A supervisor bears so many ends of its children: most are of what the listener looks after itself.
 kill_one(Round) when Round =:= 20; Round =:= 40 -> exit(whereis(weir_reaper), kill);
-kill_one(Round) when Round =:= 30; Round =:= 50 -> catch exit(weir_listener_names:whereis_name(?MODULE), kill);
+kill_one(Round) when Round =:= 30; Round =:= 50 -> kill_named(weir_listener_names:whereis_name(?MODULE));
 kill_one(Round) when Round rem 5 =:= 0 ->
     {Poller, _} = lists:nth(1, maps:values(weir_pollsets:pollers())),
     exit(Poller, kill);
 kill_one(_Round) ->
-    Names = weir_listener_names:whereis_name(?MODULE),
-    Links = case catch process_info(Names, links) of
-        {links, Pids} -> [Pid || Pid <- Pids, is_pid(Pid), is_reactor(Pid)];
-        _ -> []
-    end,
-    [exit(lists:nth(rand:uniform(length(Links)), Links), kill) || Links =/= []].
+    Reactors = reactors(weir_listener_names:whereis_name(?MODULE)),
+    [exit(lists:nth(rand:uniform(length(Reactors)), Reactors), kill) || Reactors =/= []].
+
+kill_named(undefined) -> ok;
+kill_named(Pid) -> exit(Pid, kill).
+
+%% Those of a listener, if it is there.
+reactors(undefined) ->
+    [];
+reactors(Listener) ->
+    case process_info(Listener, links) of
+        {links, Links} -> [Pid || Pid <- Links, is_pid(Pid), is_reactor(Pid)];
+        undefined -> []
+    end.
 
 is_reactor(Pid) ->
     proc_lib:translate_initial_call(Pid) =:= {weir_reactor_process, init, 3}.
