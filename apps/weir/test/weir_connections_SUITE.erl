@@ -23,5 +23,5 @@ end_per_testcase(_Case, Config) ->
 %% Twice: what the first round needs for good is there for the second.
 opened_idle_used_and_closed(_Config) ->
     Fleet = weir_test_fleet:start(?CONNECTIONS),
-    [ct:pal("~p", [weir_test_fleet:round(Fleet, ?LOOK_MS)]) || _ <- [1, 2]],
+    [io:format("~p~n", [weir_test_fleet:round(Fleet, ?LOOK_MS)]) || _ <- [1, 2]],
     weir_test_fleet:stop(Fleet).

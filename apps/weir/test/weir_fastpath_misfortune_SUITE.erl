@@ -55,7 +55,7 @@ groups() ->
 
 init_per_group(_Group, Config) ->
     Weir = weir_test_peer:init_group(weir, Config),
-    ct:pal("seed: ~p", [rand:export_seed_s(rand:seed(exsss))]),
+    io:format("seed: ~p~n", [rand:export_seed_s(rand:seed(exsss))]),
     Weir.
 
 end_per_group(Group, Config) ->

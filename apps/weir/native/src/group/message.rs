@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustler::Binary;
 
-use super::{SLICE, SLICE_BYTES};
+use super::delivery::{SLICE, SLICE_BYTES};
 use crate::held::HeldBinary;
 use crate::packet::{self, Packet};
 

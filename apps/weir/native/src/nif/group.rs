@@ -4,7 +4,8 @@ use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 
 use super::{failed, find, posix};
 use crate::atoms;
-use crate::group::{self, Lookup, Policy, Refused, Settings};
+use crate::group::broadcast::{self, Refused};
+use crate::group::{self, Lookup, Policy, Settings};
 use crate::handle::Handle;
 
 impl<'a> Decoder<'a> for Settings {
@@ -83,7 +84,7 @@ fn group_broadcast<'a>(
         () if reference.is_ref() => Some(reference),
         () => return Err(Error::BadArg),
     };
-    Ok(match group::broadcast(env, group, &message, except, reference) {
+    Ok(match broadcast::send(env, group, &message, except, reference) {
         Ok(members) => (atoms::ok(), members).encode(env),
         Err(Refused::TooLarge) => failed(env, atoms::emsgsize()),
         Err(Refused::Busy) => failed(env, atoms::busy()),
