@@ -117,7 +117,6 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         options => Given,
                         address => Address,
                         port => Port,
-                        sockets => maps:get(sockets, Values),
                         load => Load,
                         connections => Connections,
                         connect_rate => maps:get('connect-rate', Values, unlimited),
@@ -148,7 +147,7 @@ about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
             {closed, Count} -> {closed, null, null, null, Count};
             none -> {none, null, null, null, null}
         end,
-    (maps:with([connections, depth, sockets], Plan))#{
+    (maps:with([connections, depth], Plan))#{
         scenario => list_to_binary(Name),
         target => unicode:characters_to_binary(Target),
         loop => Loop,
@@ -351,8 +350,6 @@ options() ->
             help => "CPU and memory of this process, the server, on the same time axis"},
         #{name => json, type => File, value => "FILE", help => "write everything to FILE, as JSON"},
         #{name => html, type => File, value => "FILE", help => "write a report with charts to FILE"},
-        #{name => sockets, type => {choice, [weir, inet]}, value => "S", default => weir,
-            help => "those of the generator: Weir's or OTP's (weir)"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
         #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",

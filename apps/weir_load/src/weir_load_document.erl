@@ -18,7 +18,6 @@
     concurrency := pos_integer() | null,
     connections := non_neg_integer(),
     depth := pos_integer(),
-    sockets := weir | inet,
     nodes := [node(), ...],
     duration_ns := pos_integer(),
     warmup_ns := non_neg_integer(),
@@ -51,7 +50,7 @@ new(About, Outcomes) ->
 
 described(About) ->
     Kept = maps:with(
-        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, nodes, started], About
+        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, nodes, started], About
     ),
     #{duration_ns := Duration, warmup_ns := Warmup, timeout_ns := Timeout, max_lag_ns := MaxLag} = About,
     Kept#{

@@ -25,13 +25,10 @@ event($c) -> close.
 profile() -> profile(#{}).
 
 profile(Changes) ->
-    maps:merge(
-        #{
-            scenario => ?MODULE, config => config, arrivals => request, held => true, depth => 1, timeout => 1000 * ?US,
-            window => {100 * ?US, 10_000 * ?US}
-        },
-        Changes
-    ).
+    Settings = #{
+        scenario => ?MODULE, config => config, arrivals => request, held => true, depth => 1, timeout => 1000 * ?US
+    },
+    weir_load_connection:profile({100 * ?US, 10_000 * ?US}, weir_load_connection:profile(maps:merge(Settings, Changes))).
 
 %% What the engine does, one thing after the other. Returns all effects, the connection and what was measured.
 play(Profile, Steps) ->
