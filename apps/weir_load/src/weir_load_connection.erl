@@ -12,6 +12,7 @@
 
 -export([profile/1]).
 -export([profile/2]).
+-export([asking/2]).
 -export([timeout/1]).
 -export([new/1]).
 -export([number/1]).
@@ -27,9 +28,8 @@
 -export([finish/2]).
 -export([is_open/1]).
 -export([pending/1]).
--export([room/2]).
 
--export_type([connection/0, profile/0, settings/0, effect/0, step/0]).
+-export_type([connection/0, profile/0, settings/0, effect/0, step/0, asked/0]).
 
 %% What the connections of a driver have in common. `depth' is how many requests may be on their way. Times are
 %% nanoseconds.
@@ -56,6 +56,8 @@
     held :: boolean(),
     depth :: pos_integer(),
     timeout :: pos_integer(),
+    %% Whether a connection asks as soon as it has room: a closed loop.
+    asks = false :: boolean(),
     from = infinity :: integer() | infinity,
     to = infinity :: integer() | infinity
 }).
@@ -65,7 +67,9 @@
 %% already.
 -type effect() :: {send, iodata()} | close | abort.
 
+%% `asked' is for a request that was answered and the next one sent: there is as much on its way as before.
 -type step() :: {[effect()], connection(), weir_load_sample:sample()}.
+-type asked() :: {asked, Request :: iodata(), connection(), weir_load_sample:sample()}.
 
 -record(request, {
     due :: integer(),
@@ -90,7 +94,15 @@
     waiting = 0 :: non_neg_integer(),
     due = queue:new() :: queue:queue(integer())
 }).
--opaque connection() :: #connection{}.
+
+%% A connection of a closed loop whose only request is on its way, since `due': all that changes with each request. What
+%% stays, the connection without that request, is not copied, by us or by the collection of garbage.
+-record(asked, {
+    due :: integer(),
+    sent :: pos_integer(),
+    connection :: #connection{}
+}).
+-opaque connection() :: #connection{} | #asked{}.
 
 %% @doc The settings of a load, whose window is not known yet.
 -spec profile(settings()) -> profile().
@@ -110,6 +122,10 @@ profile(#{scenario := Scenario, config := Config, arrivals := Arrivals} = Settin
 -spec profile({From :: integer(), To :: integer()}, profile()) -> profile().
 profile({From, To}, Profile) -> Profile#profile{from = From, to = To}.
 
+%% @doc The same for connections that ask as soon as they have room, a closed loop, or do so no longer.
+-spec asking(boolean(), profile()) -> profile().
+asking(Asks, Profile) -> Profile#profile{asks = Asks}.
+
 %% @doc How long an answer is waited for.
 -spec timeout(profile()) -> pos_integer().
 timeout(#profile{timeout = Timeout}) -> Timeout.
@@ -120,6 +136,7 @@ new(Number) -> #connection{number = Number}.
 
 %% @doc Its number.
 -spec number(connection()) -> pos_integer().
+number(#asked{connection = #connection{number = Number}}) -> Number;
 number(#connection{number = Number}) -> Number.
 
 %% @doc Its connect begins.
@@ -130,6 +147,10 @@ opening(Now, Connection) -> Connection#connection{begun = Now}.
 -spec is_late(Now :: integer(), connection(), profile()) -> boolean().
 is_late(Now, #connection{scenario = closed, begun = Begun}, #profile{timeout = Timeout}) -> Begun < Now - Timeout;
 is_late(_Now, _Connection, _Profile) -> false.
+
+%% The connection with the request that is on its way.
+whole(#asked{due = Due, sent = Sent, connection = Connection}) ->
+    Connection#connection{sent = Sent, in_flight = 1, oldest = #request{due = Due, begun = Due, sent = Due}}.
 
 %% @doc It stands now.
 -spec opened(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
@@ -163,6 +184,8 @@ not_opened(Reason, Connection, _Profile, Sample) ->
 
 %% @doc A request that was due at a time is the connection's now.
 -spec due(Due :: integer(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+due(Due, Now, #asked{} = Asked, Profile, Sample) ->
+    due(Due, Now, whole(Asked), Profile, Sample);
 due(Due, Now, Connection, Profile, Sample) ->
     Timed =
         case is_inside(Due, Profile) of
@@ -171,10 +194,13 @@ due(Due, Now, Connection, Profile, Sample) ->
         end,
     arrived(Due, Now, Connection, Profile, Timed).
 
-%% @doc A request is due because there is room for it: a closed loop. A connection that is not open yet has it wait.
+%% @doc A closed loop begins: a connection asks as far as it has room, and one that is still to be opened, as its request
+%% has it to itself, gets that.
 -spec ask(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+ask(Now, Connection, #profile{arrivals = connection} = Profile, Sample) ->
+    arrived(Now, Now, Connection, Profile, Sample);
 ask(Now, Connection, Profile, Sample) ->
-    arrived(Now, Now, Connection, Profile, Sample).
+    pump(Now, Connection, Profile, Sample, []).
 
 %% What can be sent at once need not wait first.
 arrived(
@@ -189,7 +215,7 @@ arrived(
 arrived(Due, Now, #connection{waiting = Waiting, due = Dues} = Connection, Profile, Sample) ->
     pump(Now, Connection#connection{waiting = Waiting + 1, due = queue:in(Due, Dues)}, Profile, Sample, []).
 
-%% Sends what is waiting, as deep as the profile allows.
+%% Sends what is waiting, as deep as the profile allows, or what a closed loop asks.
 pump(
     Now,
     #connection{scenario = {open, State}, waiting = Waiting, in_flight = InFlight} = Connection,
@@ -201,8 +227,27 @@ pump(
     Turned = Connection#connection{waiting = Waiting - 1, due = Rest},
     {Effect, Sent, Counted} = send(Due, Now, State, Turned, Profile, Sample),
     pump(Now, Sent, Profile, Counted, [Effect | Effects]);
-pump(_Now, Connection, _Profile, Sample, Effects) ->
-    {lists:reverse(Effects), Connection, Sample}.
+pump(
+    Now,
+    #connection{scenario = {open, State}, in_flight = InFlight} = Connection,
+    #profile{asks = true, depth = Depth} = Profile,
+    Sample,
+    Effects
+) when InFlight < Depth ->
+    {Effect, Sent, Counted} = send(Now, Now, State, Connection, Profile, Sample),
+    pump(Now, Sent, Profile, Counted, [Effect | Effects]);
+pump(_Now, Connection, Profile, Sample, Effects) ->
+    {lists:reverse(Effects), compact(Connection, Profile), Sample}.
+
+%% A request that is on its way by itself since it was due.
+compact(
+    #connection{in_flight = 1, waiting = 0, oldest = #request{due = Due, begun = Due, sent = Due, first_byte = undefined}} =
+        Connection,
+    #profile{asks = true, depth = 1}
+) ->
+    #asked{due = Due, sent = Connection#connection.sent, connection = Connection#connection{in_flight = 0, oldest = none}};
+compact(Connection, _Profile) ->
+    Connection.
 
 send(Due, Now, State, Connection, #profile{request = NextRequest, arrivals = Arrivals} = Profile, Sample) ->
     #connection{sent = Sent, in_flight = InFlight, begun = ConnectBegun} = Connection,
@@ -227,14 +272,39 @@ on_its_way(Request, _InFlight, #connection{younger = Younger} = Connection) ->
     Connection#connection{younger = queue:in(Request, Younger)}.
 
 %% @doc Bytes have come.
--spec received(binary(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+-spec received(binary(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step() | asked().
+received(
+    Data,
+    Now,
+    #asked{due = Due, sent = Sent, connection = #connection{scenario = {open, State} = Open} = Connection} = Asked,
+    #profile{asks = true, response = Response, request = NextRequest, from = From, to = To} = Profile,
+    Sample
+) when Due >= From, Now < To ->
+    case Response(Data, State) of
+        {ok, [answered], Answered} ->
+            {ok, Bytes, Later} = NextRequest(Sent + 1, Answered),
+            Kept =
+                case {open, Later} of
+                    Open -> Connection;
+                    Changed -> Connection#connection{scenario = Changed}
+                end,
+            Counted = weir_load_sample:asked(Now - Due, byte_size(Data), iolist_size(Bytes), Sample),
+            {asked, Bytes, #asked{due = Now, sent = Sent + 1, connection = Kept}, Counted};
+        Result ->
+            responded(Result, Data, Now, whole(Asked), Profile, Sample)
+    end;
+received(Data, Now, #asked{} = Asked, Profile, Sample) ->
+    received(Data, Now, whole(Asked), Profile, Sample);
 received(Data, Now, #connection{scenario = {open, State}} = Connection, #profile{response = Response} = Profile, Sample) ->
+    responded(Response(Data, State), Data, Now, Connection, Profile, Sample).
+
+responded(Result, Data, Now, Connection, Profile, Sample) ->
     Counted =
         case is_inside(Now, Profile) of
             true -> weir_load_sample:add(bytes_received, byte_size(Data), Sample);
             false -> Sample
         end,
-    case Response(Data, State) of
+    case Result of
         {ok, [answered | _] = Events, Later} ->
             events(Events, Now, Connection#connection{scenario = {open, Later}}, Profile, Counted, []);
         {ok, Events, Later} ->
@@ -320,6 +390,8 @@ ended(How, #connection{scenario = {open, _}} = Connection, Sample, Effects) ->
 %% @doc The server has ended the connection, or the system has.
 -spec closed(weir_load_scenario:error(), connection(), profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
+closed(Reason, #asked{} = Asked, Profile, Sample) ->
+    closed(Reason, whole(Asked), Profile, Sample);
 closed(closed, #connection{in_flight = 0} = Connection, #profile{held = false}, Sample) ->
     {Connection, Sample};
 closed(Reason, #connection{in_flight = InFlight} = Connection, _Profile, Sample) ->
@@ -327,6 +399,10 @@ closed(Reason, #connection{in_flight = InFlight} = Connection, _Profile, Sample)
 
 %% @doc What has waited too long, fails.
 -spec expire(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+expire(Now, #asked{due = Due} = Asked, #profile{timeout = Timeout}, Sample) when Due >= Now - Timeout ->
+    {[], Asked, Sample};
+expire(Now, #asked{} = Asked, Profile, Sample) ->
+    expire(Now, whole(Asked), Profile, Sample);
 expire(Now, #connection{oldest = Oldest} = Connection, #profile{timeout = Timeout} = Profile, Sample) ->
     Latest = Now - Timeout,
     {Kept, Noted} = expire_waiting(Latest, Connection, Sample),
@@ -347,6 +423,8 @@ expire_waiting(Latest, #connection{waiting = Waiting, due = Dues} = Connection, 
 %% @doc The connection has ended, for whatever reason: its scenario is told, and what was on its way is forgotten. What
 %% waits its turn waits for the connection to be opened anew.
 -spec finish(connection(), profile()) -> connection().
+finish(#asked{} = Asked, Profile) ->
+    finish(whole(Asked), Profile);
 finish(#connection{scenario = closed} = Connection, _Profile) ->
     Connection;
 finish(#connection{scenario = {open, State}} = Connection, #profile{scenario = Scenario}) ->
@@ -355,23 +433,19 @@ finish(#connection{scenario = {open, State}} = Connection, #profile{scenario = S
 
 %% @doc Whether it stands.
 -spec is_open(connection()) -> boolean().
+is_open(#asked{}) -> true;
 is_open(#connection{scenario = Scenario}) -> Scenario =/= closed.
 
 %% @doc Requests that wait, for their turn or for an answer.
 -spec pending(connection()) -> non_neg_integer().
+pending(#asked{}) -> 1;
 pending(#connection{waiting = Waiting, in_flight = InFlight}) -> Waiting + InFlight.
-
-%% @doc How many more requests may be on their way.
--spec room(connection(), profile()) -> non_neg_integer().
-room(#connection{scenario = closed}, _Profile) -> 0;
-room(Connection, #profile{depth = Depth}) -> max(0, Depth - pending(Connection)).
 
 %% A window that is not known yet is later than any time: atoms are more than numbers.
 is_inside(Time, #profile{from = From, to = To}) -> Time >= From andalso Time < To.
 
 count_sent(Requests, Bytes, Now, Profile, Sample) ->
     case is_inside(Now, Profile) of
-        true when is_binary(Bytes) -> weir_load_sample:sent(Requests, byte_size(Bytes), Sample);
         true -> weir_load_sample:sent(Requests, iolist_size(Bytes), Sample);
         false when Requests =:= 0 -> Sample;
         false -> weir_load_sample:sent(Requests, 0, Sample)

@@ -36,6 +36,8 @@
     second = 0 :: integer(),
     %% Whether it is a closed loop in its window.
     asks = false :: boolean(),
+    %% When time brings something next.
+    wake_at = never :: integer() | never,
     %% When to look next for what has waited too long, and where this look has still to look.
     scan_at :: integer(),
     to_scan = [] :: [key()],
@@ -88,7 +90,7 @@ start_link(Node, Share) ->
 init(#{profile := Profile, number := Number} = Share) ->
     {ok, Reactor} = weir_load_reactor:start(),
     Now = now_ns(),
-    turn(#driver{
+    turn(Now, #driver{
         share = Share,
         profile = Profile,
         reactor = Reactor,
@@ -105,24 +107,32 @@ now_ns() -> erlang:monotonic_time(nanosecond).
 loop(#driver{writes = Writes, reactor = Reactor} = Driver) ->
     case weir_load_reactor:react(Writes, Reactor) of
         {[], NewReactor} ->
-            turn(Driver#driver{writes = [], reactor = NewReactor});
+            turn(now_ns(), Driver#driver{writes = [], reactor = NewReactor});
         {Events, NewReactor} ->
-            turn(events(Events, now_ns(), Driver#driver{writes = [], reactor = NewReactor}))
+            Now = now_ns(),
+            turn(Now, events(Events, Now, [], Driver#driver.sample, Driver#driver{reactor = NewReactor}))
     end.
 
-turn(Driver) ->
+turn(Now, Driver) ->
     Heard = messages(?MESSAGES, Driver),
-    Now = now_ns(),
-    case on_time(Now, Heard) of
-        #driver{phase = over} -> ok;
-        #driver{writes = [_ | _]} = Busy -> loop(Busy);
-        Idle -> rest(Now, Idle)
+    case Heard of
+        %% In the midst of a load, with nothing due: an atom is later than any time.
+        #driver{phase = running, wake_at = At, writes = [_ | _]} when Now < At -> loop(Heard);
+        #driver{phase = running, wake_at = At} when Now < At -> rest(Now, Heard);
+        _ -> due_turn(now_ns(), Heard)
     end.
 
-rest(Now, #driver{reactor = Reactor} = Driver) ->
-    case weir_load_reactor:rest(wake_at(Driver), Now, Reactor) of
+due_turn(Now, Driver) ->
+    case on_time(Now, Driver) of
+        #driver{phase = over} -> ok;
+        #driver{writes = [_ | _]} = Busy -> loop(Busy#driver{wake_at = wake_at(Busy)});
+        Idle -> rest(Now, Idle#driver{wake_at = wake_at(Idle)})
+    end.
+
+rest(Now, #driver{reactor = Reactor, wake_at = At} = Driver) ->
+    case weir_load_reactor:rest(At, Now, Reactor) of
         {ready, NewReactor} -> loop(Driver#driver{reactor = NewReactor});
-        {message, Message, NewReactor} -> turn(message(Message, Driver#driver{reactor = NewReactor}))
+        {message, Message, NewReactor} -> turn(now_ns(), message(Message, Driver#driver{reactor = NewReactor}))
     end.
 
 wake_at(#driver{phase = opening, dialing = Dialing} = Driver) ->
@@ -134,10 +144,11 @@ wake_at(#driver{phase = waiting}) ->
     never;
 wake_at(#driver{to_scan = [_ | _]}) ->
     now_ns();
-wake_at(#driver{next = Next, scan_at = ScanAt} = Driver) ->
+wake_at(#driver{next = Next, scan_at = ScanAt, timetable = #{window := {_, To}}} = Driver) ->
     Other = min(ScanAt, end_of_second(Driver)),
     case Next of
         {Due, _} -> min(Due, Other);
+        done when Driver#driver.asks -> min(To, Other);
         done -> Other
     end.
 
@@ -174,30 +185,34 @@ message(Message, #driver{reactor = Reactor} = Driver) ->
 
 %% Events
 
-events([], _Now, Driver) ->
-    Driver;
-events([[Handle | Data] | Events], Now, #driver{profile = Profile, sample = Sample, asks = Asks} = Driver) ->
+%% Writes and sample are apart from the driver, which would be copied for every event.
+events([[Handle | Data] | Events], Now, Writes, Sample, #driver{profile = Profile} = Driver) ->
     case get(Handle) of
         undefined ->
             %% It was closed when this had come already.
-            events(Events, Now, Driver);
+            events(Events, Now, Writes, Sample, Driver);
         Connection ->
-            Step = weir_load_connection:received(Data, Now, Connection, Profile, Sample),
-            Stepped = step(Handle, Connection, Step, Driver#driver{last_answer = Now}),
-            case Asks of
-                true -> events(Events, Now, fill(Handle, Now, Stepped));
-                false -> events(Events, Now, Stepped)
+            case weir_load_connection:received(Data, Now, Connection, Profile, Sample) of
+                {asked, Bytes, Asked, Counted} ->
+                    _ = put(Handle, Asked),
+                    events(Events, Now, [[Handle | Bytes] | Writes], Counted, Driver);
+                Step ->
+                    Received = Driver#driver{writes = Writes, last_answer = Now},
+                    #driver{writes = Later, sample = Counted} = Stepped = step(Handle, Connection, Step, Received),
+                    events(Events, Now, Later, Counted, Stepped)
             end
     end;
-events([Event | Events], Now, Driver) ->
-    events(Events, Now, event(Event, Now, Driver)).
+events([], _Now, Writes, Sample, Driver) ->
+    Driver#driver{writes = Writes, sample = Sample};
+events([Event | Events], Now, Writes, Sample, Driver) ->
+    #driver{writes = Later, sample = Counted} = Done = event(Event, Now, Driver#driver{writes = Writes, sample = Sample}),
+    events(Events, Now, Later, Counted, Done).
 
 event({connected, Handle}, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
     Connection = get(Handle),
     Step = weir_load_connection:opened(Now, Connection, Profile, Sample),
     #driver{dialing = Dialing, opened = Opened} = Driver,
-    Stepped = step(Handle, Connection, Step, Driver#driver{dialing = Dialing - 1, opened = Opened + 1}),
-    fill(Handle, Now, Stepped);
+    step(Handle, Connection, Step, Driver#driver{dialing = Dialing - 1, opened = Opened + 1});
 event({refused, Handle, Reason}, Now, Driver) ->
     event({closed, Handle, Reason}, Now, Driver);
 event({closed, Handle, Reason}, _Now, #driver{profile = Profile, sample = Sample} = Driver) ->
@@ -274,7 +289,7 @@ not_opened(Reason, Connection, #driver{profile = Profile, sample = Sample, diali
 %% The load
 
 go(#{start := Start, window := {From, _} = Window, schedule := Schedule} = Timetable, Driver) ->
-    #driver{share = #{number := Number, drivers := Drivers, loop := Loop}, profile = Profile} = Driver,
+    #driver{share = #{number := Number, drivers := Drivers, loop := Loop, opens := Opens}, profile = Profile} = Driver,
     Next =
         case Schedule of
             none -> done;
@@ -283,7 +298,10 @@ go(#{start := Start, window := {From, _} = Window, schedule := Schedule} = Timet
     Now = now_ns(),
     begin_loop(Now, Driver#driver{
         phase = running,
-        profile = weir_load_connection:profile(Window, Profile),
+        wake_at = Now,
+        profile = weir_load_connection:asking(
+            Loop =:= closed andalso Opens, weir_load_connection:profile(Window, Profile)
+        ),
         timetable = Timetable,
         next = Next,
         second = floor((min(Now, Start) - From) / ?SECOND),
@@ -299,12 +317,16 @@ begin_loop(_Now, #driver{asks = true, share = #{opens := false} = Share} = Drive
     #{number := Number, drivers := Drivers, total := Total} = Share,
     lists:foldl(fun(_, Started) -> start_another(Started) end, Driver, lists:seq(Number, Total, Drivers));
 begin_loop(Now, #driver{asks = true} = Driver) ->
-    lists:foldl(fun(Key, Filled) -> fill(Key, Now, Filled) end, Driver, keys());
+    lists:foldl(fun(Key, Asking) -> ask(Key, Now, Asking) end, Driver, keys());
 begin_loop(_Now, Driver) ->
     Driver.
 
 %% Connections, by what they are found with: none twice.
 keys() -> [Key || {Key, Connection} <- get(), is_integer(Key), not is_integer(Connection)].
+
+ask(Key, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
+    Connection = get(Key),
+    step(Key, Connection, weir_load_connection:ask(Now, Connection, Profile, Sample), Driver).
 
 start_another(#driver{profile = Profile, sample = Sample} = Driver) ->
     {Number, Numbered} = next_number(Driver),
@@ -346,23 +368,6 @@ next_turn(#driver{turn = Number, share = #{number := First, drivers := Drivers, 
         Next when Next =< Total -> {Number, Driver#driver{turn = Next}};
         _ -> {Number, Driver#driver{turn = First}}
     end.
-
-%% A closed loop asks as soon as there is room.
-fill(Handle, Now, #driver{asks = true, share = #{opens := true}, profile = Profile, sample = Sample} = Driver) ->
-    case get(Handle) of
-        undefined ->
-            Driver;
-        Connection ->
-            case weir_load_connection:room(Connection, Profile) of
-                0 ->
-                    Driver;
-                _ ->
-                    Step = weir_load_connection:ask(Now, Connection, Profile, Sample),
-                    fill(Handle, Now, step(Handle, Connection, Step, Driver))
-            end
-    end;
-fill(_Handle, _Now, Driver) ->
-    Driver.
 
 %% Keeps what has become of a connection, and does what it wants.
 step(Key, Before, {Effects, Connection, Sample}, #driver{writes = Writes} = Driver) ->
@@ -482,9 +487,14 @@ drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver
         #driver{} when Now < To -> Driver;
         #driver{next = done, pending = 0} -> finish(Driver);
         #driver{} when Now > Longest -> finish(Driver);
-        #driver{next = done} -> Driver#driver{phase = draining, asks = false};
-        #driver{} -> Driver#driver{asks = false}
+        #driver{next = done} -> asks_no_longer(Driver#driver{phase = draining});
+        #driver{} -> asks_no_longer(Driver)
     end.
+
+asks_no_longer(#driver{asks = false} = Driver) ->
+    Driver;
+asks_no_longer(#driver{profile = Profile} = Driver) ->
+    Driver#driver{asks = false, profile = weir_load_connection:asking(false, Profile)}.
 
 finish(#driver{share = #{run := Run}, profile = Profile, second = Second, sample = Sample} = Driver) ->
     Keys = keys(),

@@ -11,6 +11,7 @@
 -export([time/3]).
 -export([sent/3]).
 -export([answered/4]).
+-export([asked/4]).
 -export([add/3]).
 -export([error/2]).
 -export([pack/1]).
@@ -104,6 +105,20 @@ answered(Response, Service, FirstByte, #sample{waiting = Waiting, answered = Ans
         response = [max(0, Response) | Responses],
         service = [max(0, Service) | Services],
         first_byte = [max(0, FirstByte) | FirstBytes]
+    }.
+
+%% @doc Counts an answer and the next request, which was sent at once: all its times are the same.
+-spec asked(Time :: non_neg_integer(), Received :: non_neg_integer(), Sent :: non_neg_integer(), sample()) -> sample().
+asked(Time, Received, Sent, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
+    asked(Time, Received, Sent, flush(Sample));
+asked(Time, Received, Sent, #sample{waiting = Waiting, answered = Answered, answer = Values} = Sample) ->
+    Sample#sample{
+        waiting = Waiting + 1,
+        answered = Answered + 1,
+        answer = [Time | Values],
+        sent = Sample#sample.sent + 1,
+        bytes_sent = Sample#sample.bytes_sent + Sent,
+        bytes_received = Sample#sample.bytes_received + Received
     }.
 
 flush(#sample{histograms = Histograms} = Sample) ->
