@@ -66,15 +66,14 @@
 %% Milliseconds before a connection that has failed is opened anew: a server that refuses is not to be stormed.
 -define(REST, 100).
 
-%% Connections from one address to one port of the server: fewer than a kernel has ports.
--define(PER_ADDRESS, 20_000).
-
 %% Closed in one call, which stays short.
 -define(CLOSED, 64).
 
-%% Words. What a turn makes dies in the next: the heap is as large as the caches, so that few collections find much of
-%% it alive, and grows by itself with the connections.
+%% Words. What a turn makes dies in the next, so the heap fits the caches; but every collection looks at all
+%% connections, so with many of them it is larger, up to 8 MiB, and collections are rare.
 -define(HEAP, 32_768).
+-define(HEAP_MOST, 1_048_576).
+-define(HEAP_PER_CONNECTION, 32).
 
 %% Words of binaries on the way that make a collection worth it: 4 MiB.
 -define(BINARIES, 524_288).
@@ -87,8 +86,9 @@ start_link(Node, Share) ->
 
 %% @private
 -spec init(weir_load_engine:share()) -> ok.
-init(#{profile := Profile, number := Number} = Share) ->
+init(#{profile := Profile, number := Number, total := Total, drivers := Drivers} = Share) ->
     {ok, Reactor} = weir_load_reactor:start(),
+    _ = process_flag(min_heap_size, max(?HEAP, min(?HEAP_MOST, Total div Drivers * ?HEAP_PER_CONNECTION))),
     Now = now_ns(),
     turn(Now, #driver{
         share = Share,
@@ -267,7 +267,7 @@ open_more(Now, #driver{dialing = Dialing, dialed = Dialed, to_open = Number} = D
 dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dialing} = Driver) ->
     #{address := Address, port := Port} = Share,
     Opening = weir_load_connection:opening(now_ns(), Connection),
-    Options = weir_load_family:source(Address, Number div ?PER_ADDRESS) ++ [
+    Options = weir_load_family:source(Address, Number) ++ [
         binary,
         {nodelay, true},
         %% A reset leaves no port behind in TIME_WAIT: a minute's connections would use them up.
@@ -499,14 +499,15 @@ asks_no_longer(#driver{profile = Profile} = Driver) ->
 finish(#driver{share = #{run := Run}, profile = Profile, second = Second, sample = Sample} = Driver) ->
     Keys = keys(),
     lists:foreach(fun(Key) -> weir_load_connection:finish(get(Key), Profile) end, Keys),
-    close([[Key | close] || Key <- Keys, Key > 0], Driver#driver.reactor),
+    close(Keys, [], 0, Driver#driver.reactor),
     Run ! {sample, self(), Second, weir_load_sample:pack(Sample)},
     Run ! {finished, self(), Driver#driver.last_answer},
     Driver#driver{phase = over}.
 
-close([], _Reactor) ->
+close([], [], _Count, _Reactor) ->
     ok;
-close(Writes, Reactor) ->
-    {Some, Others} = lists:split(min(?CLOSED, length(Writes)), Writes),
-    {_Events, NewReactor} = weir_load_reactor:react(Some, Reactor),
-    close(Others, NewReactor).
+close([Key | Keys], Writes, Count, Reactor) when Count < ?CLOSED ->
+    close(Keys, [[Key | close] || Key > 0] ++ Writes, Count + 1, Reactor);
+close(Keys, Writes, _Count, Reactor) ->
+    {_Events, NewReactor} = weir_load_reactor:react(Writes, Reactor),
+    close(Keys, [], 0, NewReactor).

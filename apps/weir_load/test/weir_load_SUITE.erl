@@ -25,7 +25,9 @@
     connections_are_opened_at_a_rate/1,
     requests_are_pipelined/1,
     a_process_is_observed/1,
-    an_overloaded_generator_is_noticed/1
+    an_overloaded_generator_is_noticed/1,
+    connections_are_held_and_go/1,
+    too_many_connections_for_one_process/1
 ]).
 
 -define(SECOND, 1_000_000_000).
@@ -55,7 +57,9 @@ all() ->
         connections_are_opened_at_a_rate,
         requests_are_pipelined,
         a_process_is_observed,
-        an_overloaded_generator_is_noticed
+        an_overloaded_generator_is_noticed,
+        connections_are_held_and_go,
+        too_many_connections_for_one_process
     ].
 
 init_per_suite(Config) ->
@@ -247,6 +251,28 @@ an_overloaded_generator_is_noticed(_Config) ->
     #{valid := Valid, invalid := Reasons} = measure(at_once(), Plan),
     ?assertNot(Valid),
     ?assert(length(Reasons) >= 1).
+
+connections_are_held_and_go(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {ip, {127, 0, 0, 1}}, {backlog, 1024}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Server} = weir_reactor:start_link(#{module => weir_load_holder, args => self(), listen => Listener}),
+    Plan = #{scenario => weir_load_idle, load => none, connections => 2000},
+    {ok, Outcome} = weir_load_run:run(plan(#{port => Port}, Plan), fun(_News) -> ok end),
+    #{total := Total} = document([Outcome]),
+    ?assertMatch(#{connected := 2000, error_count := 0, offered := null}, Total),
+    %% A run waits for none of them to be there any more, but they go.
+    [receive opened -> ok end || _ <- lists:seq(1, 2000)],
+    [receive closed -> ok end || _ <- lists:seq(1, 2000)],
+    unlink(Server),
+    exit(Server, shutdown),
+    ok = gen_tcp:close(Listener).
+
+too_many_connections_for_one_process(_Config) ->
+    {ok, #{descriptors := Most}} = weir_load_nodes:ready(node()),
+    Plan = #{scenario => weir_load_idle, load => none, connections => 3 * Most},
+    {unoffered, Message} = weir_load_run:run(plan(#{port => 1}, Plan), fun(_News) -> ok end),
+    Text = lists:flatten(Message),
+    [?assertNotEqual(nomatch, string:find(Text, Word), Text) || Word <- [integer_to_list(Most), "--local-nodes 4"]].
 
 %% Helpers of this suite
 
