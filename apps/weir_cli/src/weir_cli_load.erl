@@ -119,7 +119,6 @@ plan(Name, Scenario, #{arrivals := Arrivals}, Target, Values) ->
                         options => Given,
                         address => Address,
                         port => Port,
-                        sockets => maps:get(sockets, Values),
                         load => Load,
                         connections => Connections,
                         connect_rate => maps:get('connect-rate', Values, unlimited),
@@ -171,7 +170,7 @@ about(Name, Target, #{load := Load} = Plan, Values, MaxLag) ->
             {closed, Count} -> {closed, null, null, null, Count};
             none -> {none, null, null, null, null}
         end,
-    (maps:with([connections, depth, sockets], Plan))#{
+    (maps:with([connections, depth], Plan))#{
         scenario => list_to_binary(Name),
         tls => maps:get(scenario, Plan) =:= weir_load_tls,
         observe => maps:get(observe, Values, null),
@@ -392,8 +391,6 @@ options() ->
             help => "of the Erlang nodes (that in ~/.erlang.cookie)"},
         #{name => json, type => File, value => "FILE", help => "write everything to FILE, as JSON"},
         #{name => html, type => File, value => "FILE", help => "write a report with charts to FILE"},
-        #{name => sockets, type => {choice, [weir, inet]}, value => "S", default => weir,
-            help => "those of the generator: Weir's or OTP's (weir)"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
         #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",

@@ -10,8 +10,14 @@
 %% would be taken for another's.
 -module(weir_load_connection).
 
+-export([profile/1]).
+-export([profile/2]).
+-export([asking/2]).
+-export([timeout/1]).
 -export([new/1]).
+-export([number/1]).
 -export([opening/2]).
+-export([is_late/3]).
 -export([opened/4]).
 -export([not_opened/4]).
 -export([due/5]).
@@ -22,27 +28,48 @@
 -export([finish/2]).
 -export([is_open/1]).
 -export([pending/1]).
--export([room/2]).
 
--export_type([connection/0, profile/0, effect/0, step/0]).
+-export_type([connection/0, profile/0, settings/0, effect/0, step/0, asked/0]).
 
 %% What the connections of a driver have in common. `depth' is how many requests may be on their way. Times are
-%% nanoseconds of the driver's monotonic clock; the window is `undefined' until it is known.
--type profile() :: #{
+%% nanoseconds.
+-type settings() :: #{
     scenario := module(),
     config := weir_load_scenario:config(),
     arrivals := request | connection | none,
     held := boolean(),
     depth := pos_integer(),
-    timeout := pos_integer(),
-    window := {From :: integer(), To :: integer()} | undefined
+    timeout := pos_integer()
 }.
+
+%% The settings as every request needs them, with the callbacks as funs, which are called without a lookup by name, and
+%% the window, which is beyond all times until it is known.
+-record(profile, {
+    scenario :: module(),
+    request :: fun((pos_integer(), weir_load_scenario:connection()) -> {ok, iodata(), weir_load_scenario:connection()}),
+    response :: fun(
+        (binary(), weir_load_scenario:connection()) ->
+            {ok, [weir_load_scenario:event()], weir_load_scenario:connection()} | {error, weir_load_scenario:error()}
+    ),
+    config :: weir_load_scenario:config(),
+    arrivals :: request | connection | none,
+    held :: boolean(),
+    depth :: pos_integer(),
+    timeout :: pos_integer(),
+    %% Whether a connection asks as soon as it has room: a closed loop.
+    asks = false :: boolean(),
+    from = infinity :: integer() | infinity,
+    to = infinity :: integer() | infinity
+}).
+-opaque profile() :: #profile{}.
 
 %% `close' ends the connection as the scenario wants it, `abort' after an error. The connection counts as closed
 %% already.
 -type effect() :: {send, iodata()} | close | abort.
 
+%% `asked' is for a request that was answered and the next one sent: there is as much on its way as before.
 -type step() :: {[effect()], connection(), weir_load_sample:sample()}.
+-type asked() :: {asked, Request :: iodata(), connection(), weir_load_sample:sample()}.
 
 -record(request, {
     due :: integer(),
@@ -57,99 +84,229 @@
     scenario = closed :: closed | {open, weir_load_scenario:connection()},
     %% When its last connect began.
     begun = 0 :: integer(),
-    %% When requests were due that are not sent yet.
-    waiting = queue:new() :: queue:queue(integer()),
-    in_flight = queue:new() :: queue:queue(#request{}),
-    waiting_length = 0 :: non_neg_integer(),
-    in_flight_length = 0 :: non_neg_integer(),
     %% Since it stands.
-    sent = 0 :: non_neg_integer()
+    sent = 0 :: non_neg_integer(),
+    %% Requests on their way. The oldest has a place of its own: most connections have no other.
+    in_flight = 0 :: non_neg_integer(),
+    oldest = none :: none | #request{},
+    younger = queue:new() :: queue:queue(#request{}),
+    %% When requests were due that are not sent yet, and how many there are.
+    waiting = 0 :: non_neg_integer(),
+    due = queue:new() :: queue:queue(integer())
 }).
--opaque connection() :: #connection{}.
+
+%% A connection of a closed loop whose only request is on its way, since `due': all that changes with each request. What
+%% stays, the connection without that request, is not copied, by us or by the collection of garbage.
+-record(asked, {
+    due :: integer(),
+    sent :: pos_integer(),
+    connection :: #connection{}
+}).
+-opaque connection() :: #connection{} | #asked{}.
+
+%% @doc The settings of a load, whose window is not known yet.
+-spec profile(settings()) -> profile().
+profile(#{scenario := Scenario, config := Config, arrivals := Arrivals} = Settings) ->
+    #profile{
+        scenario = Scenario,
+        request = fun Scenario:request/2,
+        response = fun Scenario:response/2,
+        config = Config,
+        arrivals = Arrivals,
+        held = maps:get(held, Settings),
+        depth = maps:get(depth, Settings),
+        timeout = maps:get(timeout, Settings)
+    }.
+
+%% @doc The same with the window of measurement, in monotonic nanoseconds of the driver's node.
+-spec profile({From :: integer(), To :: integer()}, profile()) -> profile().
+profile({From, To}, Profile) -> Profile#profile{from = From, to = To}.
+
+%% @doc The same for connections that ask as soon as they have room, a closed loop, or do so no longer.
+-spec asking(boolean(), profile()) -> profile().
+asking(Asks, Profile) -> Profile#profile{asks = Asks}.
+
+%% @doc How long an answer is waited for.
+-spec timeout(profile()) -> pos_integer().
+timeout(#profile{timeout = Timeout}) -> Timeout.
 
 %% @doc A connection that is not open yet.
 -spec new(Number :: pos_integer()) -> connection().
 new(Number) -> #connection{number = Number}.
 
+%% @doc Its number.
+-spec number(connection()) -> pos_integer().
+number(#asked{connection = #connection{number = Number}}) -> Number;
+number(#connection{number = Number}) -> Number.
+
 %% @doc Its connect begins.
 -spec opening(Now :: integer(), connection()) -> connection().
 opening(Now, Connection) -> Connection#connection{begun = Now}.
 
+%% @doc Whether its connect has taken too long.
+-spec is_late(Now :: integer(), connection(), profile()) -> boolean().
+is_late(Now, #connection{scenario = closed, begun = Begun}, #profile{timeout = Timeout}) -> Begun < Now - Timeout;
+is_late(_Now, _Connection, _Profile) -> false.
+
+%% The connection with the request that is on its way.
+whole(#asked{due = Due, sent = Sent, connection = Connection}) ->
+    Connection#connection{sent = Sent, in_flight = 1, oldest = #request{due = Due, begun = Due, sent = Due}}.
+
 %% @doc It stands now.
 -spec opened(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
-opened(Now, Connection, #{scenario := Scenario, config := Config} = Profile, Sample) ->
-    #connection{number = Number, begun = Begun, waiting = Waiting} = Connection,
+opened(Now, Connection, #profile{scenario = Scenario, config = Config} = Profile, Sample) ->
+    #connection{number = Number, begun = Begun, due = Due} = Connection,
     Counted =
-        case {Profile, queue:peek(Waiting)} of
-            {#{arrivals := connection}, {value, Due}} -> is_inside(Due, Profile);
+        case {Profile, queue:peek(Due)} of
+            {#profile{arrivals = connection}, {value, First}} -> is_inside(First, Profile);
             _ -> true
         end,
-    Timed = time_if(Counted, connect, Now - Begun, count_if(Counted, connected, 1, Sample)),
+    Timed =
+        case Counted of
+            true -> weir_load_sample:time(connect, Now - Begun, weir_load_sample:add(connected, 1, Sample));
+            false -> Sample
+        end,
     case Scenario:connect(Number, Config) of
         {ok, State} ->
             pump(Now, Connection#connection{scenario = {open, State}, sent = 0}, Profile, Timed, []);
         {send, Bytes, State} ->
-            Sent = count_bytes(bytes_sent, Bytes, Now, Profile, Timed),
+            Sent = count_sent(0, Bytes, Now, Profile, Timed),
             pump(Now, Connection#connection{scenario = {open, State}, sent = 0}, Profile, Sent, [{send, Bytes}])
     end.
 
 %% @doc It could not be opened. Where each request has a connection of its own, the request has failed.
 -spec not_opened(weir_load_scenario:error(), connection(), profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
-not_opened(Reason, Connection, #{arrivals := connection}, Sample) ->
-    {Connection#connection{waiting = queue:new(), waiting_length = 0}, weir_load_sample:error(Reason, Sample)};
+not_opened(Reason, Connection, #profile{arrivals = connection}, Sample) ->
+    {Connection#connection{waiting = 0, due = queue:new()}, weir_load_sample:error(Reason, Sample)};
 not_opened(Reason, Connection, _Profile, Sample) ->
     {Connection, weir_load_sample:error(Reason, Sample)}.
 
 %% @doc A request that was due at a time is the connection's now.
 -spec due(Due :: integer(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+due(Due, Now, #asked{} = Asked, Profile, Sample) ->
+    due(Due, Now, whole(Asked), Profile, Sample);
 due(Due, Now, Connection, Profile, Sample) ->
-    Timed = time_if(is_inside(Due, Profile), lag, Now - Due, Sample),
-    pump(Now, wait(Due, Connection), Profile, Timed, []).
+    Timed =
+        case is_inside(Due, Profile) of
+            true -> weir_load_sample:time(lag, Now - Due, Sample);
+            false -> Sample
+        end,
+    arrived(Due, Now, Connection, Profile, Timed).
 
-%% @doc A request is due because there is room for one: a closed loop.
+%% @doc A closed loop begins: a connection asks as far as it has room, and one that is still to be opened, as its request
+%% has it to itself, gets that.
 -spec ask(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+ask(Now, Connection, #profile{arrivals = connection} = Profile, Sample) ->
+    arrived(Now, Now, Connection, Profile, Sample);
 ask(Now, Connection, Profile, Sample) ->
-    pump(Now, wait(Now, Connection), Profile, Sample, []).
+    pump(Now, Connection, Profile, Sample, []).
 
-wait(Due, #connection{waiting = Waiting, waiting_length = Length} = Connection) ->
-    Connection#connection{waiting = queue:in(Due, Waiting), waiting_length = Length + 1}.
+%% What can be sent at once need not wait first.
+arrived(
+    Due,
+    Now,
+    #connection{scenario = {open, State}, waiting = 0, in_flight = InFlight} = Connection,
+    #profile{depth = Depth} = Profile,
+    Sample
+) when InFlight < Depth ->
+    {Effect, Sent, Counted} = send(Due, Now, State, Connection, Profile, Sample),
+    {[Effect], Sent, Counted};
+arrived(Due, Now, #connection{waiting = Waiting, due = Dues} = Connection, Profile, Sample) ->
+    pump(Now, Connection#connection{waiting = Waiting + 1, due = queue:in(Due, Dues)}, Profile, Sample, []).
 
-%% Sends what is waiting, as deep as the profile allows.
+%% Sends what is waiting, as deep as the profile allows, or what a closed loop asks.
 pump(
     Now,
-    #connection{scenario = {open, State}, waiting_length = Waiting, in_flight_length = InFlight} = Connection,
-    #{depth := Depth, scenario := Scenario} = Profile,
+    #connection{scenario = {open, State}, waiting = Waiting, in_flight = InFlight} = Connection,
+    #profile{depth = Depth} = Profile,
     Sample,
     Effects
 ) when Waiting > 0, InFlight < Depth ->
-    {{value, Due}, Rest} = queue:out(Connection#connection.waiting),
-    Sequence = Connection#connection.sent + 1,
-    {ok, Bytes, Later} = Scenario:request(Sequence, State),
+    {{value, Due}, Rest} = queue:out(Connection#connection.due),
+    Turned = Connection#connection{waiting = Waiting - 1, due = Rest},
+    {Effect, Sent, Counted} = send(Due, Now, State, Turned, Profile, Sample),
+    pump(Now, Sent, Profile, Counted, [Effect | Effects]);
+pump(
+    Now,
+    #connection{scenario = {open, State}, in_flight = InFlight} = Connection,
+    #profile{asks = true, depth = Depth} = Profile,
+    Sample,
+    Effects
+) when InFlight < Depth ->
+    {Effect, Sent, Counted} = send(Now, Now, State, Connection, Profile, Sample),
+    pump(Now, Sent, Profile, Counted, [Effect | Effects]);
+pump(_Now, Connection, Profile, Sample, Effects) ->
+    {lists:reverse(Effects), compact(Connection, Profile), Sample}.
+
+%% A request that is on its way by itself since it was due.
+compact(
+    #connection{in_flight = 1, waiting = 0, oldest = #request{due = Due, begun = Due, sent = Due, first_byte = undefined}} =
+        Connection,
+    #profile{asks = true, depth = 1}
+) ->
+    #asked{due = Due, sent = Connection#connection.sent, connection = Connection#connection{in_flight = 0, oldest = none}};
+compact(Connection, _Profile) ->
+    Connection.
+
+send(Due, Now, State, Connection, #profile{request = NextRequest, arrivals = Arrivals} = Profile, Sample) ->
+    #connection{sent = Sent, in_flight = InFlight, begun = ConnectBegun} = Connection,
+    {ok, Bytes, Later} = NextRequest(Sent + 1, State),
     Begun =
-        case Profile of
-            #{arrivals := connection} -> Connection#connection.begun;
-            #{} -> Now
+        case Arrivals of
+            connection -> ConnectBegun;
+            _ -> Now
         end,
     Request = #request{due = Due, begun = Begun, sent = Now},
-    Counted = count_if(is_inside(Due, Profile), sent, 1, count_bytes(bytes_sent, Bytes, Now, Profile, Sample)),
-    Sent = Connection#connection{
-        scenario = {open, Later},
-        waiting = Rest,
-        waiting_length = Waiting - 1,
-        in_flight = queue:in(Request, Connection#connection.in_flight),
-        in_flight_length = InFlight + 1,
-        sent = Sequence
-    },
-    pump(Now, Sent, Profile, Counted, [{send, Bytes} | Effects]);
-pump(_Now, Connection, _Profile, Sample, Effects) ->
-    {lists:reverse(Effects), Connection, Sample}.
+    Counted =
+        case is_inside(Due, Profile) of
+            true -> count_sent(1, Bytes, Now, Profile, Sample);
+            false -> count_sent(0, Bytes, Now, Profile, Sample)
+        end,
+    Sending = Connection#connection{scenario = {open, Later}, sent = Sent + 1, in_flight = InFlight + 1},
+    {{send, Bytes}, on_its_way(Request, InFlight, Sending), Counted}.
+
+on_its_way(Request, 0, Connection) ->
+    Connection#connection{oldest = Request};
+on_its_way(Request, _InFlight, #connection{younger = Younger} = Connection) ->
+    Connection#connection{younger = queue:in(Request, Younger)}.
 
 %% @doc Bytes have come.
--spec received(binary(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
-received(Data, Now, #connection{scenario = {open, State}} = Connection, #{scenario := Scenario} = Profile, Sample) ->
-    Counted = count_bytes(bytes_received, Data, Now, Profile, Sample),
-    case Scenario:response(Data, State) of
+-spec received(binary(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step() | asked().
+received(
+    Data,
+    Now,
+    #asked{due = Due, sent = Sent, connection = #connection{scenario = {open, State} = Open} = Connection} = Asked,
+    #profile{asks = true, response = Response, request = NextRequest, from = From, to = To} = Profile,
+    Sample
+) when Due >= From, Now < To ->
+    case Response(Data, State) of
+        {ok, [answered], Answered} ->
+            {ok, Bytes, Later} = NextRequest(Sent + 1, Answered),
+            Kept =
+                case {open, Later} of
+                    Open -> Connection;
+                    Changed -> Connection#connection{scenario = Changed}
+                end,
+            Counted = weir_load_sample:asked(Now - Due, byte_size(Data), iolist_size(Bytes), Sample),
+            {asked, Bytes, #asked{due = Now, sent = Sent + 1, connection = Kept}, Counted};
+        Result ->
+            responded(Result, Data, Now, whole(Asked), Profile, Sample)
+    end;
+received(Data, Now, #asked{} = Asked, Profile, Sample) ->
+    received(Data, Now, whole(Asked), Profile, Sample);
+received(Data, Now, #connection{scenario = {open, State}} = Connection, #profile{response = Response} = Profile, Sample) ->
+    responded(Response(Data, State), Data, Now, Connection, Profile, Sample).
+
+responded(Result, Data, Now, Connection, Profile, Sample) ->
+    Counted =
+        case is_inside(Now, Profile) of
+            true -> weir_load_sample:add(bytes_received, byte_size(Data), Sample);
+            false -> Sample
+        end,
+    case Result of
+        {ok, [answered | _] = Events, Later} ->
+            events(Events, Now, Connection#connection{scenario = {open, Later}}, Profile, Counted, []);
         {ok, Events, Later} ->
             Noted = note_first_byte(Now, Connection#connection{scenario = {open, Later}}),
             events(Events, Now, Noted, Profile, Counted, []);
@@ -157,70 +314,72 @@ received(Data, Now, #connection{scenario = {open, State}} = Connection, #{scenar
             fail(Kind, Connection, Profile, Counted, [])
     end.
 
-note_first_byte(Now, #connection{in_flight = InFlight} = Connection) ->
-    case queue:peek(InFlight) of
-        {value, #request{first_byte = undefined} = Request} ->
-            Connection#connection{in_flight = queue:in_r(Request#request{first_byte = Now}, queue:drop(InFlight))};
-        _ ->
-            Connection
-    end.
+%% The oldest request has a part of its answer.
+note_first_byte(Now, #connection{oldest = #request{first_byte = undefined} = Request} = Connection) ->
+    Connection#connection{oldest = Request#request{first_byte = Now}};
+note_first_byte(_Now, Connection) ->
+    Connection.
 
 events([], Now, Connection, Profile, Sample, Effects) ->
     pump(Now, Connection, Profile, Sample, Effects);
-events([answered | Events], Now, Connection, #{arrivals := Arrivals} = Profile, Sample, Effects) ->
-    case take(Connection) of
-        {#request{due = Due, begun = Begun, sent = Sent} = Request, Later} ->
-            FirstByte =
-                case Request of
-                    #request{first_byte = undefined} -> Now;
-                    #request{first_byte = At} -> At
-                end,
-            Answered =
-                case is_inside(Due, Profile) of
-                    true ->
-                        Times = [{response, Now - Due}, {service, Now - Begun}, {first_byte, FirstByte - Sent}],
-                        Add = fun({Measure, Time}, Acc) -> weir_load_sample:time(Measure, Time, Acc) end,
-                        lists:foldl(Add, weir_load_sample:add(answered, 1, Sample), Times);
-                    false ->
-                        Sample
-                end,
-            case Arrivals of
-                connection -> ended(close, Later, Answered, Effects);
+events([answered | Events], Now, #connection{oldest = Oldest} = Connection, Profile, Sample, Effects) ->
+    case Oldest of
+        #request{} ->
+            Answered = count_answer(Oldest, Now, Profile, Sample),
+            Later = without_oldest(Connection),
+            case Profile of
+                #profile{arrivals = connection} -> ended(close, Later, Answered, Effects);
                 _ -> events(Events, Now, Later, Profile, Answered, Effects)
             end;
-        nothing ->
+        none ->
             fail(unexpected_reply, Connection, Profile, Sample, Effects)
     end;
-events([{failed, Kind} | Events], Now, Connection, #{arrivals := Arrivals} = Profile, Sample, Effects) ->
-    case {take(Connection), Arrivals} of
-        {nothing, _} -> fail(Kind, Connection, Profile, Sample, Effects);
-        {{_, Later}, connection} -> ended(abort, Later, weir_load_sample:error(Kind, Sample), Effects);
-        {{_, Later}, _} -> events(Events, Now, Later, Profile, weir_load_sample:error(Kind, Sample), Effects)
+events([{failed, Kind} | _], _Now, #connection{oldest = none} = Connection, Profile, Sample, Effects) ->
+    fail(Kind, Connection, Profile, Sample, Effects);
+events([{failed, Kind} | Events], Now, Connection, Profile, Sample, Effects) ->
+    Later = without_oldest(Connection),
+    Noted = weir_load_sample:error(Kind, Sample),
+    case Profile of
+        #profile{arrivals = connection} -> ended(abort, Later, Noted, Effects);
+        _ -> events(Events, Now, Later, Profile, Noted, Effects)
     end;
 events([pushed | Events], Now, Connection, Profile, Sample, Effects) ->
-    events(Events, Now, Connection, Profile, count_if(is_inside(Now, Profile), pushed, 1, Sample), Effects);
+    Counted =
+        case is_inside(Now, Profile) of
+            true -> weir_load_sample:add(pushed, 1, Sample);
+            false -> Sample
+        end,
+    events(Events, Now, Connection, Profile, Counted, Effects);
 events([{pushed, Took} | Events], Now, Connection, Profile, Sample, Effects) ->
-    Counted = time_if(is_inside(Now, Profile), push, Took, Sample),
-    events([pushed | Events], Now, Connection, Profile, Counted, Effects);
+    Timed =
+        case is_inside(Now, Profile) of
+            true -> weir_load_sample:time(push, Took, Sample);
+            false -> Sample
+        end,
+    events([pushed | Events], Now, Connection, Profile, Timed, Effects);
 events([{send, Bytes} | Events], Now, Connection, Profile, Sample, Effects) ->
-    Counted = count_bytes(bytes_sent, Bytes, Now, Profile, Sample),
-    events(Events, Now, Connection, Profile, Counted, [{send, Bytes} | Effects]);
-events([close | _], _Now, #connection{in_flight_length = 0} = Connection, _Profile, Sample, Effects) ->
+    events(Events, Now, Connection, Profile, count_sent(0, Bytes, Now, Profile, Sample), [{send, Bytes} | Effects]);
+events([close | _], _Now, #connection{in_flight = 0} = Connection, _Profile, Sample, Effects) ->
     ended(close, Connection, Sample, Effects);
 events([close | _], _Now, Connection, Profile, Sample, Effects) ->
     fail(closed, Connection, Profile, Sample, Effects).
 
-take(#connection{in_flight = InFlight, in_flight_length = Length} = Connection) ->
-    case queue:out(InFlight) of
-        {{value, Request}, Rest} ->
-            {Request, Connection#connection{in_flight = Rest, in_flight_length = Length - 1}};
-        {empty, _} ->
-            nothing
+count_answer(#request{due = Due, begun = Begun, sent = Sent, first_byte = FirstByte}, Now, Profile, Sample) ->
+    case is_inside(Due, Profile) of
+        true when FirstByte =:= undefined -> weir_load_sample:answered(Now - Due, Now - Begun, Now - Sent, Sample);
+        true -> weir_load_sample:answered(Now - Due, Now - Begun, FirstByte - Sent, Sample);
+        false -> Sample
     end.
 
+without_oldest(#connection{in_flight = 1} = Connection) ->
+    Connection#connection{in_flight = 0, oldest = none};
+without_oldest(#connection{in_flight = InFlight, younger = Younger} = Connection) ->
+    {{value, Next}, Rest} = queue:out(Younger),
+    Connection#connection{in_flight = InFlight - 1, oldest = Next, younger = Rest}.
+
 %% An error that ends the connection: of each request on its way, or of the connection itself.
-fail(Kind, #connection{in_flight_length = Length} = Connection, _Profile, Sample, Effects) ->
-    ended(abort, Connection, errors(max(1, Length), Kind, Sample), Effects).
+fail(Kind, #connection{in_flight = InFlight} = Connection, _Profile, Sample, Effects) ->
+    ended(abort, Connection, errors(max(1, InFlight), Kind, Sample), Effects).
 
 errors(0, _Kind, Sample) -> Sample;
 errors(Count, Kind, Sample) -> errors(Count - 1, Kind, weir_load_sample:error(Kind, Sample)).
@@ -231,25 +390,31 @@ ended(How, #connection{scenario = {open, _}} = Connection, Sample, Effects) ->
 %% @doc The server has ended the connection, or the system has.
 -spec closed(weir_load_scenario:error(), connection(), profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
-closed(closed, #connection{in_flight_length = 0} = Connection, #{held := false}, Sample) ->
+closed(Reason, #asked{} = Asked, Profile, Sample) ->
+    closed(Reason, whole(Asked), Profile, Sample);
+closed(closed, #connection{in_flight = 0} = Connection, #profile{held = false}, Sample) ->
     {Connection, Sample};
-closed(Reason, #connection{in_flight_length = InFlight} = Connection, _Profile, Sample) ->
+closed(Reason, #connection{in_flight = InFlight} = Connection, _Profile, Sample) ->
     {Connection, errors(max(1, InFlight), Reason, Sample)}.
 
 %% @doc What has waited too long, fails.
 -spec expire(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
-expire(Now, #connection{in_flight = InFlight} = Connection, #{timeout := Timeout} = Profile, Sample) ->
+expire(Now, #asked{due = Due} = Asked, #profile{timeout = Timeout}, Sample) when Due >= Now - Timeout ->
+    {[], Asked, Sample};
+expire(Now, #asked{} = Asked, Profile, Sample) ->
+    expire(Now, whole(Asked), Profile, Sample);
+expire(Now, #connection{oldest = Oldest} = Connection, #profile{timeout = Timeout} = Profile, Sample) ->
     Latest = Now - Timeout,
     {Kept, Noted} = expire_waiting(Latest, Connection, Sample),
-    case queue:peek(InFlight) of
-        {value, #request{due = Due}} when Due < Latest -> fail(timeout, Kept, Profile, Noted, []);
+    case Oldest of
+        #request{due = Due} when Due < Latest -> fail(timeout, Kept, Profile, Noted, []);
         _ -> {[], Kept, Noted}
     end.
 
-expire_waiting(Latest, #connection{waiting = Waiting, waiting_length = Length} = Connection, Sample) ->
-    case queue:peek(Waiting) of
+expire_waiting(Latest, #connection{waiting = Waiting, due = Dues} = Connection, Sample) ->
+    case queue:peek(Dues) of
         {value, Due} when Due < Latest ->
-            Kept = Connection#connection{waiting = queue:drop(Waiting), waiting_length = Length - 1},
+            Kept = Connection#connection{waiting = Waiting - 1, due = queue:drop(Dues)},
             expire_waiting(Latest, Kept, weir_load_sample:error(timeout, Sample));
         _ ->
             {Connection, Sample}
@@ -258,33 +423,30 @@ expire_waiting(Latest, #connection{waiting = Waiting, waiting_length = Length} =
 %% @doc The connection has ended, for whatever reason: its scenario is told, and what was on its way is forgotten. What
 %% waits its turn waits for the connection to be opened anew.
 -spec finish(connection(), profile()) -> connection().
+finish(#asked{} = Asked, Profile) ->
+    finish(whole(Asked), Profile);
 finish(#connection{scenario = closed} = Connection, _Profile) ->
     Connection;
-finish(#connection{scenario = {open, State}} = Connection, #{scenario := Scenario}) ->
+finish(#connection{scenario = {open, State}} = Connection, #profile{scenario = Scenario}) ->
     ok = Scenario:done(State),
-    Connection#connection{scenario = closed, in_flight = queue:new(), in_flight_length = 0}.
+    Connection#connection{scenario = closed, in_flight = 0, oldest = none, younger = queue:new()}.
 
 %% @doc Whether it stands.
 -spec is_open(connection()) -> boolean().
+is_open(#asked{}) -> true;
 is_open(#connection{scenario = Scenario}) -> Scenario =/= closed.
 
 %% @doc Requests that wait, for their turn or for an answer.
 -spec pending(connection()) -> non_neg_integer().
-pending(#connection{waiting_length = Waiting, in_flight_length = InFlight}) -> Waiting + InFlight.
+pending(#asked{}) -> 1;
+pending(#connection{waiting = Waiting, in_flight = InFlight}) -> Waiting + InFlight.
 
-%% @doc How many more requests may be on their way.
--spec room(connection(), profile()) -> non_neg_integer().
-room(#connection{scenario = closed}, _Profile) -> 0;
-room(Connection, #{depth := Depth}) -> max(0, Depth - pending(Connection)).
+%% A window that is not known yet is later than any time: atoms are more than numbers.
+is_inside(Time, #profile{from = From, to = To}) -> Time >= From andalso Time < To.
 
-is_inside(_Time, #{window := undefined}) -> false;
-is_inside(Time, #{window := {From, To}}) -> Time >= From andalso Time < To.
-
-time_if(true, Measure, Nanoseconds, Sample) -> weir_load_sample:time(Measure, Nanoseconds, Sample);
-time_if(false, _Measure, _Nanoseconds, Sample) -> Sample.
-
-count_if(true, Counter, Count, Sample) -> weir_load_sample:add(Counter, Count, Sample);
-count_if(false, _Counter, _Count, Sample) -> Sample.
-
-count_bytes(Counter, Bytes, Now, Profile, Sample) ->
-    count_if(is_inside(Now, Profile), Counter, iolist_size(Bytes), Sample).
+count_sent(Requests, Bytes, Now, Profile, Sample) ->
+    case is_inside(Now, Profile) of
+        true -> weir_load_sample:sent(Requests, iolist_size(Bytes), Sample);
+        false when Requests =:= 0 -> Sample;
+        false -> weir_load_sample:sent(Requests, 0, Sample)
+    end.

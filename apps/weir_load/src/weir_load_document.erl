@@ -18,7 +18,6 @@
     concurrency := pos_integer() | null,
     connections := non_neg_integer(),
     depth := pos_integer(),
-    sockets := weir | inet,
     tls := boolean(),
     observe := pos_integer() | node() | null,
     nodes := [node(), ...],
@@ -53,8 +52,8 @@ new(About, Outcomes) ->
 
 described(About) ->
     Kept = maps:with(
-        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, sockets, tls, observe,
-            nodes, started], About
+        [scenario, target, loop, rate, arrivals, seed, concurrency, connections, depth, tls, observe, nodes, started],
+        About
     ),
     #{duration_ns := Duration, warmup_ns := Warmup, timeout_ns := Timeout, max_lag_ns := MaxLag} = About,
     Kept#{

@@ -1,10 +1,14 @@
-%% @doc Drives connections from one process, by gen_tcp: an engine of the load generator.
+%% @doc Drives connections from one process, which is a reactor: what has come for all of them is taken in one call,
+%% which first sends what was asked for on all of them.
 %%
-%% The process waits for what comes first: bytes, the next arrival, the end of a second. For arrivals it has an alarm,
-%% since timers of the VM know milliseconds only. A connect blocks its caller, so each has a process of its own, which
-%% hands over the socket.
+%% A turn is such a call, what the events mean, messages, and what is due by now; then the next, or sleep until something
+%% comes. The time of a turn is taken once, after its call: it is when the generator has what came, and from when what it
+%% sends now is counted.
+%%
+%% Connections are in the process dictionary: by the handle of the socket, and for a number, negative, the handle, or
+%% the connection itself while it has no socket. Finding one costs one look into the table, and changing it no copy of
+%% anything else, whether there are ten or twenty thousand.
 -module(weir_load_driver).
--behaviour(weir_load_engine).
 
 -export([start_link/2]).
 -export([init/1]).
@@ -12,419 +16,426 @@
 -record(driver, {
     share :: weir_load_engine:share(),
     profile :: weir_load_connection:profile(),
-    alarm :: weir_load_nif:alarm(),
-    %% For when the alarm is set.
-    alarm_at = none :: none | integer(),
-    phase :: opening | waiting | running | draining | over,
-    %% Connections by number, with the socket of those that have one.
-    connections = #{} :: #{pos_integer() => {gen_tcp:socket() | none, weir_load_connection:connection()}},
-    numbers = #{} :: #{gen_tcp:socket() => pos_integer()},
+    reactor :: weir_load_reactor:reactor(),
+    phase = opening :: opening | waiting | running | draining | over,
+    %% For the next call, the last one first.
+    writes = [] :: [weir_load_reactor:write()],
     %% Requests that wait, for their turn or for an answer.
     pending = 0 :: non_neg_integer(),
     sample = weir_load_sample:new() :: weir_load_sample:sample(),
-    %% While opening: what is not dialed yet, how many are being dialed, and what went wrong last.
-    to_open = [] :: [pos_integer()],
-    dialing = 0 :: non_neg_integer(),
+    %% While opening: the number that is dialed next, how many are dialed and open, and what went wrong last.
+    to_open :: pos_integer(),
     opening_since :: integer(),
+    dialed = 0 :: non_neg_integer(),
+    dialing = 0 :: non_neg_integer(),
     opened = 0 :: non_neg_integer(),
     last_error = none :: none | atom(),
     %% From `go' on.
     timetable :: weir_load_engine:timetable() | undefined,
     next = done :: {Due :: integer(), weir_load_schedule:arrivals()} | done,
     second = 0 :: integer(),
+    %% Whether it is a closed loop in its window.
+    asks = false :: boolean(),
+    %% When time brings something next.
+    wake_at = never :: integer() | never,
+    %% When to look next for what has waited too long, and where this look has still to look.
     scan_at :: integer(),
-    %% Whose turn it is, of connections that take turns; or the last number, where each arrival has its own.
-    turn = 0 :: non_neg_integer(),
-    ring = {} :: tuple(),
+    to_scan = [] :: [key()],
+    %% The number of the connection whose turn it is, or of the next one, where each arrival has its own.
+    turn :: pos_integer(),
     last_answer = none :: none | integer()
 }).
+
+%% The handle of a socket, or a number with a minus.
+-type key() :: integer().
 
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
 
-%% Between looks for what has waited too long.
+%% Between looks for what has waited too long, and how many connections are looked at in one turn.
 -define(SCAN, 100 * ?MILLISECOND).
+-define(SCANNED, 256).
 
-%% Arrivals are dispatched so many at a time, then messages have their turn.
+%% Arrivals and messages of one turn.
 -define(BURST, 64).
+-define(MESSAGES, 64).
 
-%% Connects at the same time while the connections of a run are opened.
+%% Connects at the same time while the connections of a run are opened: fewer than the backlog of most servers.
 -define(MOST_DIALING, 100).
 
-%% Before a connection that has failed is opened anew: a server that refuses is not to be stormed.
+%% Milliseconds before a connection that has failed is opened anew: a server that refuses is not to be stormed.
 -define(REST, 100).
 
-%% A wait so short is not worth an alarm.
--define(SHORT, 20_000).
+%% Closed in one call, which stays short.
+-define(CLOSED, 64).
 
-%% Messages of a socket before it is passive.
--define(ACTIVE, 100).
+%% Words. What a turn makes dies in the next, so the heap fits the caches; but every collection looks at all
+%% connections, so with many of them it is larger, up to 8 MiB, and collections are rare.
+-define(HEAP, 32_768).
+-define(HEAP_MOST, 1_048_576).
+-define(HEAP_PER_CONNECTION, 32).
 
-%% Connections from one address to one port of the server: fewer than a kernel has ports.
--define(PER_ADDRESS, 20_000).
+%% Words of binaries on the way that make a collection worth it: 4 MiB.
+-define(BINARIES, 524_288).
 
-%% @doc Starts a driver on a node.
+%% @doc Starts a driver on a node, linked to its run, which is the caller.
 -spec start_link(node(), weir_load_engine:share()) -> {ok, pid()}.
 start_link(Node, Share) ->
-    {ok, spawn_link(Node, ?MODULE, init, [Share])}.
+    Memory = [{min_heap_size, ?HEAP}, {min_bin_vheap_size, ?BINARIES}, {message_queue_data, off_heap}],
+    {ok, spawn_opt(Node, ?MODULE, init, [Share], [link | Memory])}.
 
 %% @private
 -spec init(weir_load_engine:share()) -> ok.
-init(#{profile := Profile, number := Number, drivers := Drivers, total := Total} = Share) ->
-    %% What waits in the mailbox is looked at by each collection of garbage, unless it is off the heap.
-    _ = process_flag(message_queue_data, off_heap),
+init(#{profile := Profile, number := Number, total := Total, drivers := Drivers} = Share) ->
+    {ok, Reactor} = weir_load_reactor:start(),
+    _ = process_flag(min_heap_size, max(?HEAP, min(?HEAP_MOST, Total div Drivers * ?HEAP_PER_CONNECTION))),
     Now = now_ns(),
-    Numbers =
-        case Profile of
-            #{arrivals := connection} -> [];
-            #{} -> lists:seq(Number, Total, Drivers)
-        end,
-    Connections = maps:from_list([{N, {none, weir_load_connection:new(N)}} || N <- Numbers]),
-    loop(
-        open_more(#driver{
-            share = Share,
-            profile = Profile,
-            alarm = weir_load_nif:alarm_start(),
-            phase = opening,
-            connections = Connections,
-            to_open = Numbers,
-            opening_since = Now,
-            scan_at = Now,
-            ring = list_to_tuple(Numbers),
-            turn =
-                case Profile of
-                    #{arrivals := connection} -> Number;
-                    #{} -> 0
-                end
-        })
-    ).
+    turn(Now, #driver{
+        share = Share,
+        profile = Profile,
+        reactor = Reactor,
+        to_open = Number,
+        opening_since = Now,
+        scan_at = Now,
+        turn = Number
+    }).
 
 now_ns() -> erlang:monotonic_time(nanosecond).
 
 %% The loop
 
-loop(Driver) ->
-    case turn(now_ns(), Driver) of
+loop(#driver{writes = Writes, reactor = Reactor} = Driver) ->
+    case weir_load_reactor:react(Writes, Reactor) of
+        {[], NewReactor} ->
+            turn(now_ns(), Driver#driver{writes = [], reactor = NewReactor});
+        {Events, NewReactor} ->
+            Now = now_ns(),
+            turn(Now, events(Events, Now, [], Driver#driver.sample, Driver#driver{reactor = NewReactor}))
+    end.
+
+turn(Now, Driver) ->
+    Heard = messages(?MESSAGES, Driver),
+    case Heard of
+        %% In the midst of a load, with nothing due: an atom is later than any time.
+        #driver{phase = running, wake_at = At, writes = [_ | _]} when Now < At -> loop(Heard);
+        #driver{phase = running, wake_at = At} when Now < At -> rest(Now, Heard);
+        _ -> due_turn(now_ns(), Heard)
+    end.
+
+due_turn(Now, Driver) ->
+    case on_time(Now, Driver) of
         #driver{phase = over} -> ok;
-        Waiting -> wait(Waiting)
+        #driver{writes = [_ | _]} = Busy -> loop(Busy#driver{wake_at = wake_at(Busy)});
+        Idle -> rest(Now, Idle#driver{wake_at = wake_at(Idle)})
     end.
 
-wait(#driver{alarm = Alarm, alarm_at = AlarmAt} = Driver) ->
-    case wake_at(Driver) of
-        never ->
-            receive Message -> loop(message(Message, Driver)) end;
-        AlarmAt ->
-            receive Message -> loop(message(Message, Driver)) end;
-        At ->
-            case At - now_ns() of
-                Gap when Gap > ?SHORT ->
-                    ok = weir_load_nif:alarm_set(Alarm, Gap),
-                    wait(Driver#driver{alarm_at = At});
-                _ ->
-                    receive Message -> loop(message(Message, Driver)) after 0 -> loop(Driver) end
-            end
+rest(Now, #driver{reactor = Reactor, wake_at = At} = Driver) ->
+    case weir_load_reactor:rest(At, Now, Reactor) of
+        {ready, NewReactor} -> loop(Driver#driver{reactor = NewReactor});
+        {message, Message, NewReactor} -> turn(now_ns(), message(Message, Driver#driver{reactor = NewReactor}))
     end.
 
-wake_at(#driver{phase = opening, to_open = [_ | _], dialing = Dialing} = Driver) when Dialing < ?MOST_DIALING ->
-    dial_at(Driver);
-wake_at(#driver{phase = Phase}) when Phase =:= opening; Phase =:= waiting ->
+wake_at(#driver{phase = opening, dialing = Dialing} = Driver) ->
+    case is_all_dialed(Driver) orelse Dialing >= ?MOST_DIALING of
+        true -> Driver#driver.scan_at;
+        false -> min(dial_at(Driver), Driver#driver.scan_at)
+    end;
+wake_at(#driver{phase = waiting}) ->
     never;
-wake_at(#driver{next = Next, scan_at = ScanAt} = Driver) ->
+wake_at(#driver{to_scan = [_ | _]}) ->
+    now_ns();
+wake_at(#driver{next = Next, scan_at = ScanAt, timetable = #{window := {_, To}}} = Driver) ->
     Other = min(ScanAt, end_of_second(Driver)),
     case Next of
         {Due, _} -> min(Due, Other);
+        done when Driver#driver.asks -> min(To, Other);
         done -> Other
     end.
 
 end_of_second(#driver{timetable = #{window := {From, _}}, second = Second}) ->
     From + (Second + 1) * ?SECOND.
 
-message(weir_load_alarm, Driver) ->
-    Driver#driver{alarm_at = none};
-message({tcp, Socket, Data}, Driver) ->
-    received(Socket, Data, Driver);
-message({tcp_passive, Socket}, Driver) ->
-    _ = inet:setopts(Socket, [{active, ?ACTIVE}]),
+messages(0, Driver) ->
     Driver;
-message({tcp_closed, Socket}, Driver) ->
-    lost(Socket, closed, Driver);
-message({tcp_error, Socket, Reason}, Driver) ->
-    lost(Socket, error_kind(Reason), Driver);
-message({dialed, Number, Began, Outcome}, Driver) ->
-    dialed(Number, Began, Outcome, Driver);
-message({dial, Number}, #driver{connections = Connections} = Driver) ->
-    {none, Connection} = maps:get(Number, Connections),
+messages(Count, Driver) ->
+    receive
+        Message -> messages(Count - 1, message(Message, Driver))
+    after 0 -> Driver
+    end.
+
+message(_Message, #driver{phase = over} = Driver) ->
+    Driver;
+message({dial, Number}, Driver) ->
+    Connection = get(-Number),
     case is_wanted(Connection, Driver) of
-        true -> dial(Number, Driver);
+        true -> dial(Number, Connection, Driver);
         false -> Driver
     end;
-message({start_another, Number}, #driver{phase = running} = Driver) ->
-    start_another(Number, Driver);
-message({start_another, _Number}, Driver) ->
+message(start_another, #driver{asks = true} = Driver) ->
+    start_another(Driver);
+message(start_another, Driver) ->
     Driver;
 message({go, Timetable}, Driver) ->
     go(Timetable, Driver);
 message(stop, Driver) ->
-    finish(Driver).
+    finish(Driver);
+message(Message, #driver{reactor = Reactor} = Driver) ->
+    {ok, NewReactor} = weir_load_reactor:message(Message, Reactor),
+    Driver#driver{reactor = NewReactor}.
 
-%% What time brings.
-turn(_Now, #driver{phase = over} = Driver) ->
-    Driver;
-turn(_Now, #driver{phase = opening} = Driver) ->
-    open_more(Driver);
-turn(_Now, #driver{phase = waiting} = Driver) ->
-    Driver;
-turn(Now, Driver) ->
-    drain(Now, scan(Now, dispatch(?BURST, seconds(Now, Driver)))).
+%% Events
 
-%% Opening, before the load
-
-dial_at(#driver{share = #{connect_rate := unlimited}, opening_since = Since}) ->
-    Since;
-dial_at(#driver{share = #{connect_rate := Rate}, to_open = ToOpen, ring = Ring, opening_since = Since}) ->
-    Since + round((tuple_size(Ring) - length(ToOpen)) / Rate * ?SECOND).
-
-open_more(#driver{to_open = [Number | Rest], dialing = Dialing} = Driver) when Dialing < ?MOST_DIALING ->
-    case dial_at(Driver) =< now_ns() of
-        true -> open_more(dial(Number, Driver#driver{to_open = Rest}));
-        false -> Driver
+%% Writes and sample are apart from the driver, which would be copied for every event.
+events([[Handle | Data] | Events], Now, Writes, Sample, #driver{profile = Profile} = Driver) ->
+    case get(Handle) of
+        undefined ->
+            %% It was closed when this had come already.
+            events(Events, Now, Writes, Sample, Driver);
+        Connection ->
+            case weir_load_connection:received(Data, Now, Connection, Profile, Sample) of
+                {asked, Bytes, Asked, Counted} ->
+                    _ = put(Handle, Asked),
+                    events(Events, Now, [[Handle | Bytes] | Writes], Counted, Driver);
+                Step ->
+                    Received = Driver#driver{writes = Writes, last_answer = Now},
+                    #driver{writes = Later, sample = Counted} = Stepped = step(Handle, Connection, Step, Received),
+                    events(Events, Now, Later, Counted, Stepped)
+            end
     end;
-open_more(#driver{to_open = [], dialing = 0, share = #{run := Run}} = Driver) ->
-    Run ! {opened, self(), Driver#driver.opened, Driver#driver.last_error},
-    Driver#driver{phase = waiting};
-open_more(Driver) ->
+events([], _Now, Writes, Sample, Driver) ->
+    Driver#driver{writes = Writes, sample = Sample};
+events([Event | Events], Now, Writes, Sample, Driver) ->
+    #driver{writes = Later, sample = Counted} = Done = event(Event, Now, Driver#driver{writes = Writes, sample = Sample}),
+    events(Events, Now, Later, Counted, Done).
+
+event({connected, Handle}, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
+    Connection = get(Handle),
+    Step = weir_load_connection:opened(Now, Connection, Profile, Sample),
+    #driver{dialing = Dialing, opened = Opened} = Driver,
+    step(Handle, Connection, Step, Driver#driver{dialing = Dialing - 1, opened = Opened + 1});
+event({refused, Handle, Reason}, Now, Driver) ->
+    event({closed, Handle, Reason}, Now, Driver);
+event({closed, Handle, Reason}, _Now, #driver{profile = Profile, sample = Sample} = Driver) ->
+    case erase(Handle) of
+        undefined ->
+            Driver;
+        Connection ->
+            case weir_load_connection:is_open(Connection) of
+                true ->
+                    {Closed, Noted} = weir_load_connection:closed(error_kind(Reason), Connection, Profile, Sample),
+                    ended(abort, Connection, Closed, Driver#driver{sample = Noted});
+                false ->
+                    not_opened(error_kind(Reason), Connection, Driver)
+            end
+    end;
+event({writable, _Handle}, _Now, Driver) ->
     Driver.
-
-dial(Number, #driver{share = Share, profile = #{timeout := Timeout}, dialing = Dialing} = Driver) ->
-    Began = now_ns(),
-    {none, Connection} = maps:get(Number, Driver#driver.connections),
-    Self = self(),
-    _ = spawn_link(fun() -> Self ! {dialed, Number, Began, connect(Share, Number, Timeout, Self)} end),
-    store(Number, none, weir_load_connection:opening(Began, Connection), Driver#driver{dialing = Dialing + 1}).
-
-connect(#{address := Address, port := Port, sockets := Sockets}, Number, Timeout, Owner) ->
-    Module =
-        case Sockets of
-            weir -> [{tcp_module, weir_load_family:module(Address)}];
-            inet -> weir_load_family:options(Address)
-        end,
-    Options = Module ++ weir_load_family:source(Address, Number div ?PER_ADDRESS) ++ [
-        binary,
-        {active, false},
-        {nodelay, true},
-        %% Otherwise a reset looks like a close.
-        {show_econnreset, true},
-        {send_timeout, Timeout div ?MILLISECOND},
-        {send_timeout_close, true}
-    ],
-    case gen_tcp:connect(Address, Port, Options, Timeout div ?MILLISECOND) of
-        {ok, Socket} ->
-            At = now_ns(),
-            case gen_tcp:controlling_process(Socket, Owner) of
-                ok -> {ok, Socket, At};
-                {error, Reason} -> {error, error_kind(Reason)}
-            end;
-        {error, Reason} ->
-            {error, error_kind(Reason)}
-    end.
 
 error_kind(econnrefused) -> refused;
 error_kind(econnreset) -> reset;
-error_kind(epipe) -> reset;
 error_kind(etimedout) -> timeout;
-error_kind(enotconn) -> closed;
 error_kind(Reason) -> Reason.
 
-dialed(Number, _Began, Outcome, #driver{dialing = Dialing} = Before) ->
-    Driver = Before#driver{dialing = Dialing - 1},
-    #driver{profile = Profile, sample = Sample, numbers = Numbers, opened = Opened} = Driver,
-    {none, Connection} = maps:get(Number, Driver#driver.connections),
-    case Outcome of
-        {ok, Socket, At} ->
-            Known = Driver#driver{numbers = Numbers#{Socket => Number}, opened = Opened + 1},
-            Step = weir_load_connection:opened(At, Connection, Profile, Sample),
-            Stepped = step(Number, Socket, Step, Known),
-            case inet:setopts(Socket, [{active, ?ACTIVE}]) of
-                ok -> fill(Number, Stepped);
-                {error, _} -> lost(Socket, closed, Stepped)
+%% Opening
+
+is_all_dialed(#driver{to_open = Next, share = #{total := Total, opens := true}}) -> Next > Total;
+is_all_dialed(_Driver) -> true.
+
+dial_at(#driver{share = #{connect_rate := unlimited}, opening_since = Since}) ->
+    Since;
+dial_at(#driver{share = #{connect_rate := Rate}, dialed = Dialed, opening_since = Since}) ->
+    Since + round(Dialed / Rate * ?SECOND).
+
+open_more(Now, #driver{dialing = Dialing, dialed = Dialed, to_open = Number} = Driver) ->
+    #driver{share = #{run := Run, drivers := Drivers}} = Driver,
+    case is_all_dialed(Driver) of
+        true when Dialing =:= 0 ->
+            Run ! {opened, self(), Driver#driver.opened, Driver#driver.last_error},
+            Driver#driver{phase = waiting};
+        false when Dialing < ?MOST_DIALING ->
+            case dial_at(Driver) =< Now of
+                true ->
+                    Next = Driver#driver{to_open = Number + Drivers, dialed = Dialed + 1},
+                    open_more(Now, dial(Number, weir_load_connection:new(Number), Next));
+                false ->
+                    Driver
             end;
-        {error, Reason} ->
-            {Failed, Noted} = weir_load_connection:not_opened(Reason, Connection, Profile, Sample),
-            again(abort, Number, Failed, Driver#driver{sample = Noted, last_error = Reason})
+        _ ->
+            Driver
     end.
+
+dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dialing} = Driver) ->
+    #{address := Address, port := Port} = Share,
+    Opening = weir_load_connection:opening(now_ns(), Connection),
+    Options = weir_load_family:source(Address, Number) ++ [
+        binary,
+        {nodelay, true},
+        %% A reset leaves no port behind in TIME_WAIT: a minute's connections would use them up.
+        {linger, {true, 0}}
+    ],
+    case weir_load_reactor:connect(Address, Port, Options, Reactor) of
+        {ok, Handle} ->
+            _ = put(Handle, Opening),
+            _ = put(-Number, Handle),
+            Driver#driver{dialing = Dialing + 1};
+        {error, Reason} ->
+            not_opened(error_kind(Reason), Opening, Driver#driver{dialing = Dialing + 1})
+    end.
+
+not_opened(Reason, Connection, #driver{profile = Profile, sample = Sample, dialing = Dialing} = Driver) ->
+    {Failed, Noted} = weir_load_connection:not_opened(Reason, Connection, Profile, Sample),
+    ended(abort, Connection, Failed, Driver#driver{sample = Noted, dialing = Dialing - 1, last_error = Reason}).
 
 %% The load
 
 go(#{start := Start, window := {From, _} = Window, schedule := Schedule} = Timetable, Driver) ->
-    #driver{share = #{number := Number, drivers := Drivers}, profile = Profile} = Driver,
+    #driver{share = #{number := Number, drivers := Drivers, loop := Loop, opens := Opens}, profile = Profile} = Driver,
     Next =
         case Schedule of
             none -> done;
             _ -> absolute(Start, weir_load_schedule:next(weir_load_schedule:first(Schedule, Number, Drivers)))
         end,
     Now = now_ns(),
-    Running = Driver#driver{
+    begin_loop(Now, Driver#driver{
         phase = running,
-        profile = Profile#{window := Window},
+        wake_at = Now,
+        profile = weir_load_connection:asking(
+            Loop =:= closed andalso Opens, weir_load_connection:profile(Window, Profile)
+        ),
         timetable = Timetable,
         next = Next,
         second = floor((min(Now, Start) - From) / ?SECOND),
+        asks = Loop =:= closed,
         scan_at = Now
-    },
-    begin_loop(Running).
+    }).
 
 absolute(_Start, done) -> done;
 absolute(Start, {Due, Arrivals}) -> {Start + Due, Arrivals}.
 
-begin_loop(#driver{share = #{loop := closed, total := Total}, profile = #{arrivals := connection}} = Driver) ->
-    #driver{share = #{number := Number, drivers := Drivers}} = Driver,
+begin_loop(_Now, #driver{asks = true, share = #{opens := false} = Share} = Driver) ->
     %% Here the total is how many requests, each with its connection, are under way at a time.
-    lists:foldl(fun start_another/2, Driver, lists:seq(Number, Total, Drivers));
-begin_loop(#driver{share = #{loop := closed}, connections = Connections} = Driver) ->
-    lists:foldl(fun fill/2, Driver, maps:keys(Connections));
-begin_loop(Driver) ->
+    #{number := Number, drivers := Drivers, total := Total} = Share,
+    lists:foldl(fun(_, Started) -> start_another(Started) end, Driver, lists:seq(Number, Total, Drivers));
+begin_loop(Now, #driver{asks = true} = Driver) ->
+    lists:foldl(fun(Key, Asking) -> ask(Key, Now, Asking) end, Driver, keys());
+begin_loop(_Now, Driver) ->
     Driver.
 
-start_another(_Number, #driver{turn = Turn, share = #{drivers := Drivers}} = Driver) ->
-    Now = now_ns(),
-    {[], Connection, Sample} =
-        weir_load_connection:ask(Now, weir_load_connection:new(Turn), Driver#driver.profile, Driver#driver.sample),
-    dial(Turn, store(Turn, none, Connection, Driver#driver{turn = Turn + Drivers, sample = Sample})).
+%% Connections, by what they are found with: none twice.
+keys() -> [Key || {Key, Connection} <- get(), is_integer(Key), not is_integer(Connection)].
 
-dispatch(0, Driver) ->
+ask(Key, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
+    Connection = get(Key),
+    step(Key, Connection, weir_load_connection:ask(Now, Connection, Profile, Sample), Driver).
+
+start_another(#driver{profile = Profile, sample = Sample} = Driver) ->
+    {Number, Numbered} = next_number(Driver),
+    {[], Connection, Counted} =
+        weir_load_connection:ask(now_ns(), weir_load_connection:new(Number), Profile, Sample),
+    begin_with(Connection, Numbered#driver{sample = Counted}).
+
+%% A connection with a request that waits for it.
+begin_with(Connection, #driver{pending = Pending} = Driver) ->
+    dial(weir_load_connection:number(Connection), Connection, Driver#driver{pending = Pending + 1}).
+
+next_number(#driver{turn = Number, share = #{drivers := Drivers}} = Driver) ->
+    {Number, Driver#driver{turn = Number + Drivers}}.
+
+dispatch(0, _Now, Driver) ->
     Driver;
-dispatch(Burst, #driver{next = {Due, Arrivals}, timetable = #{start := Start}} = Driver) ->
-    case now_ns() of
-        Now when Due =< Now ->
-            Next = absolute(Start, weir_load_schedule:next(Arrivals)),
-            dispatch(Burst - 1, arrival(Due, Now, Driver#driver{next = Next}));
-        _ ->
-            Driver
-    end;
-dispatch(_Burst, Driver) ->
+dispatch(Burst, Now, #driver{next = {Due, Arrivals}, timetable = #{start := Start}} = Driver) when Due =< Now ->
+    Next = absolute(Start, weir_load_schedule:next(Arrivals)),
+    dispatch(Burst - 1, Now, arrival(Due, Now, Driver#driver{next = Next}));
+dispatch(_Burst, _Now, Driver) ->
     Driver.
 
-arrival(Due, Now, #driver{profile = #{arrivals := connection} = Profile, turn = Turn} = Driver) ->
-    #driver{share = #{drivers := Drivers}, sample = Before} = Driver,
-    {[], Connection, Sample} = weir_load_connection:due(Due, Now, weir_load_connection:new(Turn), Profile, Before),
-    dial(Turn, store(Turn, none, Connection, Driver#driver{turn = Turn + Drivers, sample = Sample}));
-arrival(Due, Now, #driver{ring = Ring, turn = Turn, profile = Profile, sample = Sample} = Driver) ->
-    Number = element(Turn + 1, Ring),
-    {Socket, Connection} = maps:get(Number, Driver#driver.connections),
-    Step = weir_load_connection:due(Due, Now, Connection, Profile, Sample),
-    step(Number, Socket, Step, Driver#driver{turn = (Turn + 1) rem tuple_size(Ring)}).
+arrival(Due, Now, #driver{share = #{opens := false}, profile = Profile, sample = Sample} = Driver) ->
+    {Number, Numbered} = next_number(Driver),
+    {[], Connection, Timed} =
+        weir_load_connection:due(Due, Now, weir_load_connection:new(Number), Profile, Sample),
+    begin_with(Connection, Numbered#driver{sample = Timed});
+arrival(Due, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
+    {Number, Numbered} = next_turn(Driver),
+    {Key, Connection} =
+        case get(-Number) of
+            Handle when is_integer(Handle) -> {Handle, get(Handle)};
+            Unconnected -> {-Number, Unconnected}
+        end,
+    step(Key, Connection, weir_load_connection:due(Due, Now, Connection, Profile, Sample), Numbered).
 
-received(Socket, Data, #driver{numbers = Numbers, profile = Profile, sample = Sample} = Driver) ->
-    case Numbers of
-        #{Socket := Number} ->
-            {Socket, Connection} = maps:get(Number, Driver#driver.connections),
-            Now = now_ns(),
-            Step = weir_load_connection:received(Data, Now, Connection, Profile, Sample),
-            fill(Number, step(Number, Socket, Step, Driver#driver{last_answer = Now}));
-        #{} ->
-            %% It was closed when this was in the mailbox already.
-            Driver
+next_turn(#driver{turn = Number, share = #{number := First, drivers := Drivers, total := Total}} = Driver) ->
+    case Number + Drivers of
+        Next when Next =< Total -> {Number, Driver#driver{turn = Next}};
+        _ -> {Number, Driver#driver{turn = First}}
     end.
 
-lost(Socket, Reason, #driver{numbers = Numbers, profile = Profile, sample = Sample} = Driver) ->
-    case Numbers of
-        #{Socket := Number} ->
-            {Socket, Connection} = maps:get(Number, Driver#driver.connections),
-            {Closed, Noted} = weir_load_connection:closed(Reason, Connection, Profile, Sample),
-            hang_up(abort, Number, Socket, Closed, Driver#driver{sample = Noted});
-        #{} ->
-            Driver
+%% Keeps what has become of a connection, and does what it wants.
+step(Key, Before, {Effects, Connection, Sample}, #driver{writes = Writes} = Driver) ->
+    _ = put(Key, Connection),
+    Pending =
+        Driver#driver.pending - weir_load_connection:pending(Before) + weir_load_connection:pending(Connection),
+    case Effects of
+        [] -> Driver#driver{sample = Sample, pending = Pending};
+        [{send, Bytes}] -> Driver#driver{sample = Sample, pending = Pending, writes = [[Key | Bytes] | Writes]};
+        _ -> effects(Effects, [], Key, Connection, Driver#driver{sample = Sample, pending = Pending})
     end.
 
-%% A closed loop asks as soon as there is room.
-fill(Number, #driver{share = #{loop := closed}, phase = running, profile = Profile} = Driver) ->
-    #driver{connections = Connections, sample = Sample} = Driver,
-    Now = now_ns(),
-    case {Profile, Connections} of
-        {#{arrivals := request, window := {_, To}}, #{Number := {Socket, Connection}}} when Now < To ->
-            case weir_load_connection:room(Connection, Profile) of
-                0 -> Driver;
-                _ ->
-                    Step = weir_load_connection:ask(Now, Connection, Profile, Sample),
-                    fill(Number, step(Number, Socket, Step, Driver))
-            end;
-        _ ->
-            Driver
-    end;
-fill(_Number, Driver) ->
-    Driver.
+%% Several sends are one write.
+effects([{send, Bytes} | Effects], Sent, Handle, Connection, Driver) ->
+    effects(Effects, [Bytes | Sent], Handle, Connection, Driver);
+effects([How], [], Handle, Connection, #driver{writes = Writes} = Driver) when How =:= close; How =:= abort ->
+    _ = erase(Handle),
+    ended(How, Connection, Connection, Driver#driver{writes = [[Handle | close] | Writes]});
+effects(Effects, [_ | _] = Sent, Handle, Connection, #driver{writes = Writes} = Driver) ->
+    Sending = Driver#driver{writes = [[Handle | lists:reverse(Sent)] | Writes]},
+    case Effects of
+        [] -> Sending;
+        [_] -> effects(Effects, [], Handle, Connection, Sending)
+    end.
 
-%% Carries out what a connection wants.
-step(Number, Socket, {Effects, Connection, Sample}, Driver) ->
-    effects(Effects, Number, Socket, Connection, Driver#driver{sample = Sample}).
-
-effects([], Number, Socket, Connection, Driver) ->
-    store(Number, Socket, Connection, Driver);
-effects([{send, Bytes} | Effects], Number, Socket, Connection, #driver{profile = Profile, sample = Sample} = Driver) ->
-    case gen_tcp:send(Socket, Bytes) of
-        ok ->
-            effects(Effects, Number, Socket, Connection, Driver);
-        {error, Reason} ->
-            {Closed, Noted} = weir_load_connection:closed(error_kind(Reason), Connection, Profile, Sample),
-            hang_up(abort, Number, Socket, Closed, Driver#driver{sample = Noted})
-    end;
-effects([How], Number, Socket, Connection, Driver) when How =:= close; How =:= abort ->
-    hang_up(How, Number, Socket, Connection, Driver).
-
-hang_up(How, Number, Socket, Connection, #driver{profile = Profile, numbers = Numbers} = Driver) ->
-    %% A reset leaves no port behind in TIME_WAIT: a minute's connections would use them up.
-    _ = inet:setopts(Socket, [{linger, {true, 0}}]),
-    _ = gen_tcp:close(Socket),
-    Finished = weir_load_connection:finish(Connection, Profile),
-    again(How, Number, Finished, Driver#driver{numbers = maps:remove(Socket, Numbers)}).
+%% The socket is gone. `Counted' is the connection as its requests were counted last.
+ended(How, Counted, Ended, #driver{profile = Profile, pending = Pending} = Driver) ->
+    Connection = weir_load_connection:finish(Ended, Profile),
+    Left = Pending - weir_load_connection:pending(Counted) + weir_load_connection:pending(Connection),
+    again(How, weir_load_connection:number(Connection), Connection, Driver#driver{pending = Left}).
 
 %% A connection is opened anew; or, where each request has its own, it is forgotten, and a closed loop begins another.
-again(How, Number, Connection, #driver{profile = #{arrivals := connection}, connections = Connections} = Driver) ->
-    Forgotten = store(Number, none, Connection, Driver),
-    #driver{pending = Pending} = Forgotten,
-    Left = Pending - weir_load_connection:pending(Connection),
-    another(How, Forgotten#driver{connections = maps:remove(Number, Connections), pending = Left});
+again(How, Number, Connection, #driver{share = #{opens := false}, pending = Pending} = Driver) ->
+    _ = erase(-Number),
+    another(How, Driver#driver{pending = Pending - weir_load_connection:pending(Connection)});
 again(How, Number, Connection, Driver) ->
-    Stored = store(Number, none, Connection, Driver),
+    _ = put(-Number, Connection),
     case is_wanted(Connection, Driver) of
         true when How =:= close ->
-            dial(Number, Stored);
+            dial(Number, Connection, Driver);
         true ->
             _ = erlang:send_after(?REST, self(), {dial, Number}),
-            Stored;
+            Driver;
         false ->
-            Stored
+            Driver
     end.
 
 %% After the window only what still waits needs a connection.
 is_wanted(Connection, #driver{phase = draining}) -> weir_load_connection:pending(Connection) > 0;
 is_wanted(_Connection, _Driver) -> true.
 
-another(How, #driver{share = #{loop := closed}, phase = running, profile = #{window := {_, To}}} = Driver) ->
-    case now_ns() < To of
-        true when How =:= close ->
-            start_another(0, Driver);
-        true ->
-            _ = erlang:send_after(?REST, self(), {start_another, 0}),
-            Driver;
-        false ->
-            Driver
-    end;
-another(_How, Driver) ->
+another(_How, #driver{asks = false} = Driver) ->
+    Driver;
+another(close, Driver) ->
+    start_another(Driver);
+another(abort, Driver) ->
+    _ = erlang:send_after(?REST, self(), start_another),
     Driver.
 
-store(Number, Socket, Connection, #driver{connections = Connections, pending = Pending} = Driver) ->
-    Before =
-        case Connections of
-            #{Number := {_, Old}} -> weir_load_connection:pending(Old);
-            #{} -> 0
-        end,
-    Driver#driver{
-        connections = Connections#{Number => {Socket, Connection}},
-        pending = Pending - Before + weir_load_connection:pending(Connection)
-    }.
-
 %% Time
+
+%% What time brings.
+on_time(_Now, #driver{phase = Phase} = Driver) when Phase =:= over; Phase =:= waiting ->
+    Driver;
+on_time(Now, #driver{phase = opening} = Driver) ->
+    scan(Now, open_more(Now, Driver));
+on_time(Now, Driver) ->
+    drain(Now, scan(Now, dispatch(?BURST, Now, seconds(Now, Driver)))).
 
 %% Says what the seconds that are over have brought.
 seconds(Now, #driver{share = #{run := Run}, second = Second, sample = Sample} = Driver) ->
@@ -436,41 +447,67 @@ seconds(Now, #driver{share = #{run := Run}, second = Second, sample = Sample} = 
             Driver
     end.
 
-scan(Now, #driver{scan_at = ScanAt} = Driver) when Now < ScanAt ->
+%% Some connections at a time: looking at thousands would make the next arrivals late.
+scan(Now, #driver{to_scan = [], scan_at = ScanAt} = Driver) when Now < ScanAt ->
     Driver;
-scan(Now, #driver{pending = 0} = Driver) ->
+scan(Now, #driver{to_scan = [], pending = 0, dialing = 0} = Driver) ->
     Driver#driver{scan_at = Now + ?SCAN};
-scan(Now, #driver{connections = Connections} = Driver) ->
-    maps:fold(
-        fun(Number, {Socket, Connection}, Acc) -> expire(Now, Number, Socket, Connection, Acc) end,
-        Driver#driver{scan_at = Now + ?SCAN},
-        Connections
-    ).
+scan(Now, #driver{to_scan = []} = Driver) ->
+    Driver#driver{scan_at = Now + ?SCAN, to_scan = keys()};
+scan(Now, #driver{to_scan = Keys} = Driver) ->
+    scan(?SCANNED, Keys, Now, Driver).
 
-expire(Now, Number, Socket, Connection, #driver{profile = Profile, sample = Sample} = Driver) ->
-    case weir_load_connection:pending(Connection) of
-        0 -> Driver;
-        _ -> step(Number, Socket, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver)
+scan(Count, [Key | Keys], Now, Driver) when Count > 0 ->
+    scan(Count - 1, Keys, Now, expire(Key, Now, Driver));
+scan(_Count, Keys, _Now, Driver) ->
+    Driver#driver{to_scan = Keys}.
+
+expire(Key, Now, #driver{profile = Profile, sample = Sample, share = #{opens := Opens}, writes = Writes} = Driver) ->
+    case get(Key) of
+        Connection when is_tuple(Connection) ->
+            case Key > 0 andalso weir_load_connection:is_late(Now, Connection, Profile) of
+                true ->
+                    _ = erase(Key),
+                    not_opened(timeout, Connection, Driver#driver{writes = [[Key | close] | Writes]});
+                false ->
+                    %% A request with a connection of its own fails with its connect.
+                    case weir_load_connection:is_open(Connection) orelse Opens of
+                        true -> step(Key, Connection, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver);
+                        false -> Driver
+                    end
+            end;
+        _ ->
+            Driver
     end.
 
 %% The window is over; what was due in it is waited for, but not for ever.
-drain(Now, #driver{timetable = #{window := {_, To}}, profile = #{timeout := Timeout}} = Driver) ->
+drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver) ->
+    Longest = To + weir_load_connection:timeout(Profile) + 2 * ?SCAN,
     case Driver of
         #driver{} when Now < To -> Driver;
         #driver{next = done, pending = 0} -> finish(Driver);
-        #driver{} when Now > To + Timeout + 2 * ?SCAN -> finish(Driver);
-        #driver{next = done} -> Driver#driver{phase = draining};
-        #driver{} -> Driver
+        #driver{} when Now > Longest -> finish(Driver);
+        #driver{next = done} -> asks_no_longer(Driver#driver{phase = draining});
+        #driver{} -> asks_no_longer(Driver)
     end.
 
+asks_no_longer(#driver{asks = false} = Driver) ->
+    Driver;
+asks_no_longer(#driver{profile = Profile} = Driver) ->
+    Driver#driver{asks = false, profile = weir_load_connection:asking(false, Profile)}.
+
 finish(#driver{share = #{run := Run}, profile = Profile, second = Second, sample = Sample} = Driver) ->
-    maps:foreach(
-        fun(_Number, {Socket, Connection}) ->
-            _ = weir_load_connection:finish(Connection, Profile),
-            Socket =:= none orelse gen_tcp:close(Socket)
-        end,
-        Driver#driver.connections
-    ),
+    Keys = keys(),
+    lists:foreach(fun(Key) -> weir_load_connection:finish(get(Key), Profile) end, Keys),
+    close(Keys, [], 0, Driver#driver.reactor),
     Run ! {sample, self(), Second, weir_load_sample:pack(Sample)},
     Run ! {finished, self(), Driver#driver.last_answer},
     Driver#driver{phase = over}.
+
+close([], [], _Count, _Reactor) ->
+    ok;
+close([Key | Keys], Writes, Count, Reactor) when Count < ?CLOSED ->
+    close(Keys, [[Key | close] || Key > 0] ++ Writes, Count + 1, Reactor);
+close(Keys, Writes, _Count, Reactor) ->
+    {_Events, NewReactor} = weir_load_reactor:react(Writes, Reactor),
+    close(Keys, [], 0, NewReactor).

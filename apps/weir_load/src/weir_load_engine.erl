@@ -16,7 +16,9 @@
 
 -export_type([share/0, timetable/0, event/0]).
 
-%% `numbers' are those of its connections: the first, and the step to the next. `total' is that of all drivers.
+%% `number' is that of its first connection, `drivers' the step to the next. `total' is that of all drivers: their
+%% connections, or, where each request has a connection of its own, which are not opened before the load, the requests
+%% of a closed loop that are under way at a time.
 -type share() :: #{
     run := pid(),
     number := pos_integer(),
@@ -26,7 +28,7 @@
     connect_rate := number() | unlimited,
     address := inet:ip_address(),
     port := inet:port_number(),
-    sockets := weir | inet,
+    opens := boolean(),
     profile := weir_load_connection:profile(),
     loop := open | closed | none
 }.
@@ -42,9 +44,6 @@
     {opened, pid(), non_neg_integer(), none | weir_load_scenario:error()}
     | {sample, pid(), integer(), weir_load_sample:packed()}
     | {finished, pid(), LastAnswer :: none | integer()}.
-
-%% Starts a driver on a node, linked to its run, which is the caller.
--callback start_link(node(), share()) -> {ok, pid()}.
 
 %% @doc Tells a driver when to do what.
 -spec go(pid(), timetable()) -> ok.

@@ -1,24 +1,23 @@
-%% @doc What follows from the family of the server's address: the module of Weir that opens sockets to it, and the
-%% addresses that connections come from.
+%% @doc What follows from the address of the server: its family, and the addresses that connections come from.
 -module(weir_load_family).
 
--export([module/1]).
 -export([source/2]).
 -export([options/1]).
 
-%% @doc The TCP module of Weir for an address.
--spec module(inet:ip_address()) -> weir_tcp | weir_tcp6.
-module(Address) when tuple_size(Address) =:= 4 -> weir_tcp;
-module(_Address) -> weir_tcp6.
+%% Connections from one address to one port. Linux has some 28,000 ports for them and tries one half of these first:
+%% past that, each connect looks through thousands of ports that are taken.
+-define(PER_ADDRESS, 10_000).
 
 %% @doc The option of gen_tcp that OTP's own module needs for an address.
 -spec options(inet:ip_address()) -> [inet | inet6].
 options(Address) when tuple_size(Address) =:= 4 -> [inet];
 options(_Address) -> [inet6].
 
-%% @doc Options for connections of the n-th bunch, from 0. An address has some 28,000 ports to connect from; all of
-%% 127.0.0.0/8 is this machine, so that to it every bunch comes from an address of its own.
--spec source(inet:ip_address(), non_neg_integer()) -> [{ip, inet:ip4_address()}].
-source(_Address, 0) -> [];
-source({127, _, _, _}, Bunch) -> [{ip, {127, 1, Bunch div 250, 1 + Bunch rem 250}}];
-source(_Address, _Bunch) -> [].
+%% @doc Options for the connection of a number. All of 127.0.0.0/8 is this machine, so that to it every ten thousand
+%% come from an address of their own; from elsewhere there is one, and so many connections as it has ports.
+-spec source(inet:ip_address(), Number :: pos_integer()) -> [{ip, inet:ip4_address()}].
+source({127, _, _, _}, Number) when Number >= ?PER_ADDRESS ->
+    Bunch = Number div ?PER_ADDRESS,
+    [{ip, {127, 1, Bunch div 250 rem 256, 1 + Bunch rem 250}}];
+source(_Address, _Number) ->
+    [].

@@ -3,8 +3,8 @@
 
 -export([start_local/1]).
 -export([join/2]).
--export([ready/2]).
--export([prepare/1]).
+-export([ready/1]).
+-export([prepare/0]).
 -export([offset/1]).
 
 -export_type([readiness/0]).
@@ -116,12 +116,12 @@ distribute(Host, Domain) ->
     end.
 
 %% @doc Readies a node to drive connections.
--spec ready(node(), weir | inet) -> {ok, readiness()} | {error, iodata()}.
-ready(Node, Sockets) when Node =:= node() ->
-    prepare(Sockets);
-ready(Node, Sockets) ->
+-spec ready(node()) -> {ok, readiness()} | {error, iodata()}.
+ready(Node) when Node =:= node() ->
+    prepare();
+ready(Node) ->
     try
-        erpc:call(Node, ?MODULE, prepare, [Sockets], ?PATIENCE)
+        erpc:call(Node, ?MODULE, prepare, [], ?PATIENCE)
     catch
         error:{exception, undef, _} ->
             {error, ["the node ", atom_to_list(Node), " lacks Weir's load generator in its code path"]};
@@ -129,17 +129,22 @@ ready(Node, Sockets) ->
             {error, io_lib:format("the node ~s cannot be readied: ~0tp", [Node, {Class, Reason}])}
     end.
 
-%% @doc What {@link ready/2} does on the node itself.
--spec prepare(weir | inet) -> {ok, readiness()} | {error, iodata()}.
-prepare(Sockets) ->
+%% @doc What {@link ready/1} does on the node itself.
+-spec prepare() -> {ok, readiness()} | {error, iodata()}.
+prepare() ->
     %% All code now: when connections have taken all descriptors, no module can be loaded.
     _ = application:load(weir_load),
     {ok, Modules} = application:get_key(weir_load, modules),
     ok = code:ensure_modules_loaded(Modules ++ [base64, calendar, io_lib_format, io_lib_pretty, queue, rand, string]),
     {max_fds, Most} = lists:keyfind(max_fds, 1, lists:flatten(erlang:system_info(check_io))),
-    case Sockets =:= inet orelse application:ensure_all_started(weir) of
-        {error, Reason} -> {error, io_lib:format("cannot start weir on ~s: ~0tp", [node(), Reason])};
-        _ -> {ok, #{descriptors => Most}}
+    case application:ensure_all_started(weir) of
+        {error, Reason} ->
+            {error, io_lib:format("cannot start weir on ~s: ~0tp", [node(), Reason])};
+        {ok, _} ->
+            case weir_nif:available() of
+                true -> {ok, #{descriptors => Most}};
+                false -> {error, io_lib:format("the load generator needs Weir's native part, which ~s lacks", [node()])}
+            end
     end.
 
 %% @doc Nanoseconds by which a node's monotonic clock is ahead of ours.

@@ -12,7 +12,6 @@
     options := #{atom() => term()},
     address := inet:ip_address(),
     port := inet:port_number(),
-    sockets := weir | inet,
     load := {open, [weir_load_schedule:segment()], weir_load_schedule:pattern()} | {closed, pos_integer()} | none,
     connections := non_neg_integer(),
     connect_rate := number() | unlimited,
@@ -86,17 +85,23 @@ run(#{scenario := Scenario, options := Options} = Plan, Show) ->
     end.
 
 %% Whether each node can hold its share of the connections.
-ready(#{nodes := Nodes, sockets := Sockets, connections := Connections}) ->
-    Share = Connections div length(Nodes) + ?OTHER_DESCRIPTORS,
-    Answers = [weir_load_nodes:ready(Node, Sockets) || Node <- Nodes],
-    case {[Error || {error, _} = Error <- Answers], [Most || {ok, #{descriptors := Most}} <- Answers, Most < Share]} of
-        {[Error | _], _} ->
-            Error;
-        {[], [Most | _]} ->
-            Format = "~b connections need as many descriptors, and ulimit -n is ~b",
-            {unoffered, io_lib:format(Format, [Share - ?OTHER_DESCRIPTORS, Most])};
-        {[], []} ->
-            ok
+ready(#{nodes := Nodes, connections := Connections}) ->
+    Answers = [weir_load_nodes:ready(Node) || Node <- Nodes],
+    case [Error || {error, _} = Error <- Answers] of
+        [Error | _] -> Error;
+        [] -> enough(Connections, length(Nodes), lists:min([Most || {ok, #{descriptors := Most}} <- Answers]))
+    end.
+
+enough(Connections, Nodes, Most) ->
+    Each = max(1, Most - ?OTHER_DESCRIPTORS),
+    case (Connections + Each - 1) div Each of
+        Needed when Needed =< Nodes ->
+            ok;
+        Needed ->
+            Format =
+                "~b connections need as many descriptors, and a process may have ~b of them (ulimit -n): "
+                "--local-nodes ~b, with so many processes, can hold them",
+            {unoffered, io_lib:format(Format, [Connections, Most, Needed])}
     end.
 
 observer(#{observe := none}) -> {ok, none};
@@ -164,25 +169,25 @@ start_drivers(Plan, Config) ->
             #{connect_rate := unlimited} -> unlimited;
             #{connect_rate := PerSecond} -> PerSecond / Count
         end,
-    Profile = #{
+    Profile = weir_load_connection:profile(#{
         scenario => Scenario,
         config => Config,
         arrivals => Arrivals,
         held => Held,
         depth => maps:get(depth, Plan),
-        timeout => maps:get(timeout, Plan),
-        window => undefined
-    },
+        timeout => maps:get(timeout, Plan)
+    }),
     [
         begin
             {ok, Driver} = weir_load_driver:start_link(
                 lists:nth(1 + Number rem length(Nodes), Nodes),
-                (maps:with([address, port, sockets], Plan))#{
+                (maps:with([address, port], Plan))#{
                     run => self(),
                     number => Number,
                     drivers => Count,
                     total => Total,
                     connect_rate => Rate,
+                    opens => Arrivals =/= connection,
                     profile => Profile,
                     loop => Loop
                 }

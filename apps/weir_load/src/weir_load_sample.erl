@@ -9,6 +9,9 @@
 
 -export([new/0]).
 -export([time/3]).
+-export([sent/3]).
+-export([answered/4]).
+-export([asked/4]).
 -export([add/3]).
 -export([error/2]).
 -export([pack/1]).
@@ -25,20 +28,41 @@
 -type measure() :: response | service | connect | first_byte | lag | push.
 -type counter() :: sent | answered | pushed | bytes_sent | bytes_received | connected.
 
-%% Values of a measure that wait to be counted, newest first.
+%% A record with a field for each, since it changes several times for every request: a map would cost more than all
+%% else that a request needs.
 -record(sample, {
-    waiting = #{} :: #{measure() => {Length :: pos_integer(), [non_neg_integer()]}},
-    histograms = #{} :: #{measure() => weir_load_histogram:histogram()},
-    counters = #{} :: #{counter() => pos_integer()},
+    %% Values that wait to be counted, newest first, and how many there are in all. `answer' are those of answers whose
+    %% response, service and first byte took the same time, as almost all of a closed loop: counted once for the three.
+    waiting = 0 :: non_neg_integer(),
+    answer = [] :: [non_neg_integer()],
+    response = [] :: [non_neg_integer()],
+    service = [] :: [non_neg_integer()],
+    connect = [] :: [non_neg_integer()],
+    first_byte = [] :: [non_neg_integer()],
+    lag = [] :: [non_neg_integer()],
+    push = [] :: [non_neg_integer()],
+    histograms = #{} :: #{measure() | answer => weir_load_histogram:histogram()},
+    sent = 0 :: non_neg_integer(),
+    answered = 0 :: non_neg_integer(),
+    pushed = 0 :: non_neg_integer(),
+    bytes_sent = 0 :: non_neg_integer(),
+    bytes_received = 0 :: non_neg_integer(),
+    connected = 0 :: non_neg_integer(),
     errors = #{} :: #{weir_load_scenario:error() => pos_integer()}
 }).
 -opaque sample() :: #sample{}.
 
 %% As it travels, between processes and nodes.
--opaque packed() :: {#{measure() => binary()}, #{counter() => pos_integer()}, #{atom() => pos_integer()}}.
+-opaque packed() :: {#{measure() => binary()}, #{counter() => non_neg_integer()}, #{atom() => pos_integer()}}.
+
+-record(measured, {
+    histograms = #{} :: #{measure() => weir_load_histogram:histogram()},
+    counters = #{} :: #{counter() => non_neg_integer()},
+    errors = #{} :: #{weir_load_scenario:error() => pos_integer()}
+}).
 
 %% The sum of samples. Its histograms are mutable: a sum belongs to who made it.
--opaque measured() :: #sample{}.
+-opaque measured() :: #measured{}.
 
 %% Enough that a call to the native side is worth it, and few enough that it is short.
 -define(BATCH, 500).
@@ -51,36 +75,92 @@ measures() -> [response, service, connect, first_byte, lag, push].
 -spec new() -> sample().
 new() -> #sample{}.
 
-%% @doc Counts a time.
--spec time(measure(), integer(), sample()) -> sample().
-time(Measure, Nanoseconds, #sample{waiting = Waiting} = Sample) ->
-    Value = max(0, Nanoseconds),
-    case Waiting of
-        #{Measure := {?BATCH, Values}} ->
-            (flush(Measure, Values, Sample))#sample{waiting = Waiting#{Measure => {1, [Value]}}};
-        #{Measure := {Length, Values}} ->
-            Sample#sample{waiting = Waiting#{Measure => {Length + 1, [Value | Values]}}};
-        #{} ->
-            Sample#sample{waiting = Waiting#{Measure => {1, [Value]}}}
-    end.
+%% @doc Counts a time that is not that of an answer.
+-spec time(connect | lag | push, integer(), sample()) -> sample().
+time(Measure, Nanoseconds, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
+    time(Measure, Nanoseconds, flush(Sample));
+time(connect, Nanoseconds, #sample{waiting = Waiting, connect = Values} = Sample) ->
+    Sample#sample{waiting = Waiting + 1, connect = [max(0, Nanoseconds) | Values]};
+time(lag, Nanoseconds, #sample{waiting = Waiting, lag = Values} = Sample) ->
+    Sample#sample{waiting = Waiting + 1, lag = [max(0, Nanoseconds) | Values]};
+time(push, Nanoseconds, #sample{waiting = Waiting, push = Values} = Sample) ->
+    Sample#sample{waiting = Waiting + 1, push = [max(0, Nanoseconds) | Values]}.
 
-flush(Measure, Values, #sample{histograms = Histograms} = Sample) ->
+%% @doc Counts a request, or none, and the bytes that were sent.
+-spec sent(Requests :: 0 | 1, Bytes :: non_neg_integer(), sample()) -> sample().
+sent(Requests, Bytes, #sample{sent = Sent, bytes_sent = BytesSent} = Sample) ->
+    Sample#sample{sent = Sent + Requests, bytes_sent = BytesSent + Bytes}.
+
+%% @doc Counts an answer, with its times.
+-spec answered(Response :: integer(), Service :: integer(), FirstByte :: integer(), sample()) -> sample().
+answered(Response, Service, FirstByte, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
+    answered(Response, Service, FirstByte, flush(Sample));
+answered(Time, Time, Time, #sample{waiting = Waiting, answered = Answered, answer = Values} = Sample) when Time >= 0 ->
+    Sample#sample{waiting = Waiting + 1, answered = Answered + 1, answer = [Time | Values]};
+answered(Response, Service, FirstByte, #sample{waiting = Waiting, answered = Answered} = Sample) ->
+    #sample{response = Responses, service = Services, first_byte = FirstBytes} = Sample,
+    Sample#sample{
+        waiting = Waiting + 1,
+        answered = Answered + 1,
+        response = [max(0, Response) | Responses],
+        service = [max(0, Service) | Services],
+        first_byte = [max(0, FirstByte) | FirstBytes]
+    }.
+
+%% @doc Counts an answer and the next request, which was sent at once: all its times are the same.
+-spec asked(Time :: non_neg_integer(), Received :: non_neg_integer(), Sent :: non_neg_integer(), sample()) -> sample().
+asked(Time, Received, Sent, #sample{waiting = Waiting} = Sample) when Waiting >= ?BATCH ->
+    asked(Time, Received, Sent, flush(Sample));
+asked(Time, Received, Sent, #sample{waiting = Waiting, answered = Answered, answer = Values} = Sample) ->
+    Sample#sample{
+        waiting = Waiting + 1,
+        answered = Answered + 1,
+        answer = [Time | Values],
+        sent = Sample#sample.sent + 1,
+        bytes_sent = Sample#sample.bytes_sent + Sent,
+        bytes_received = Sample#sample.bytes_received + Received
+    }.
+
+flush(#sample{histograms = Histograms} = Sample) ->
+    Waiting = [
+        {answer, Sample#sample.answer},
+        {response, Sample#sample.response},
+        {service, Sample#sample.service},
+        {connect, Sample#sample.connect},
+        {first_byte, Sample#sample.first_byte},
+        {lag, Sample#sample.lag},
+        {push, Sample#sample.push}
+    ],
+    Sample#sample{
+        waiting = 0,
+        answer = [],
+        response = [],
+        service = [],
+        connect = [],
+        first_byte = [],
+        lag = [],
+        push = [],
+        histograms = lists:foldl(fun count/2, Histograms, Waiting)
+    }.
+
+count({_Measure, []}, Histograms) ->
+    Histograms;
+count({Measure, Values}, Histograms) ->
     case Histograms of
         #{Measure := Histogram} ->
             ok = weir_load_histogram:record(Histogram, Values),
-            Sample;
+            Histograms;
         #{} ->
             Histogram = weir_load_histogram:new(),
             ok = weir_load_histogram:record(Histogram, Values),
-            Sample#sample{histograms = Histograms#{Measure => Histogram}}
+            Histograms#{Measure => Histogram}
     end.
 
 %% @doc Counts so many of something.
--spec add(counter(), non_neg_integer(), sample()) -> sample().
-add(_Counter, 0, Sample) ->
-    Sample;
-add(Counter, Count, #sample{counters = Counters} = Sample) ->
-    Sample#sample{counters = plus(Counter, Count, Counters)}.
+-spec add(pushed | bytes_received | connected, non_neg_integer(), sample()) -> sample().
+add(pushed, Count, #sample{pushed = Before} = Sample) -> Sample#sample{pushed = Before + Count};
+add(bytes_received, Count, #sample{bytes_received = Before} = Sample) -> Sample#sample{bytes_received = Before + Count};
+add(connected, Count, #sample{connected = Before} = Sample) -> Sample#sample{connected = Before + Count}.
 
 %% @doc Counts an error.
 -spec error(weir_load_scenario:error(), sample()) -> sample().
@@ -95,22 +175,38 @@ plus(Key, Count, Counts) ->
 
 %% @doc The sample as it travels.
 -spec pack(sample()) -> packed().
-pack(#sample{waiting = Waiting} = Sample) ->
-    Flush = fun(Measure, {_, Values}, Acc) -> flush(Measure, Values, Acc) end,
-    #sample{histograms = Histograms, counters = Counters, errors = Errors} = maps:fold(Flush, Sample, Waiting),
-    {maps:map(fun(_, Histogram) -> weir_load_histogram:serialise(Histogram) end, Histograms), Counters, Errors}.
+pack(Sample) ->
+    #sample{histograms = Histograms, errors = Errors} = flush(Sample),
+    Counters = #{
+        sent => Sample#sample.sent,
+        answered => Sample#sample.answered,
+        pushed => Sample#sample.pushed,
+        bytes_sent => Sample#sample.bytes_sent,
+        bytes_received => Sample#sample.bytes_received,
+        connected => Sample#sample.connected
+    },
+    {serialised(Histograms), Counters, Errors}.
+
+serialised(#{answer := Answer, response := Response, service := Service, first_byte := FirstByte} = Histograms) ->
+    lists:foreach(fun(Other) -> ok = weir_load_histogram:merge(Other, Answer) end, [Response, Service, FirstByte]),
+    serialised(maps:remove(answer, Histograms));
+serialised(#{answer := Answer} = Histograms) ->
+    Same = weir_load_histogram:serialise(Answer),
+    (serialised(maps:remove(answer, Histograms)))#{response => Same, service => Same, first_byte => Same};
+serialised(Histograms) ->
+    maps:map(fun(_, Histogram) -> weir_load_histogram:serialise(Histogram) end, Histograms).
 
 %% @doc The sum of no samples.
 -spec empty() -> measured().
-empty() -> #sample{}.
+empty() -> #measured{}.
 
 %% @doc Adds a sample to a sum, without loss. The sum that was given is not to be used any more.
 -spec merge(packed(), measured()) -> measured().
-merge({Packed, Counters, Errors}, #sample{histograms = Histograms} = Sum) ->
-    Sum#sample{
+merge({Packed, Counters, Errors}, #measured{histograms = Histograms} = Sum) ->
+    Sum#measured{
         histograms = maps:fold(fun merge_histogram/3, Histograms, Packed),
-        counters = maps:fold(fun plus/3, Sum#sample.counters, Counters),
-        errors = maps:fold(fun plus/3, Sum#sample.errors, Errors)
+        counters = maps:fold(fun plus/3, Sum#measured.counters, Counters),
+        errors = maps:fold(fun plus/3, Sum#measured.errors, Errors)
     }.
 
 merge_histogram(Measure, Bytes, Histograms) ->
@@ -118,11 +214,11 @@ merge_histogram(Measure, Bytes, Histograms) ->
 
 %% @doc Adds a sum to a sum, which is not to be used any more; nor is the first, from then on.
 -spec add_up(measured(), measured()) -> measured().
-add_up(#sample{} = Added, #sample{} = Sum) ->
-    Sum#sample{
-        histograms = maps:fold(fun add_histogram/3, Sum#sample.histograms, Added#sample.histograms),
-        counters = maps:fold(fun plus/3, Sum#sample.counters, Added#sample.counters),
-        errors = maps:fold(fun plus/3, Sum#sample.errors, Added#sample.errors)
+add_up(#measured{} = Added, #measured{} = Sum) ->
+    Sum#measured{
+        histograms = maps:fold(fun add_histogram/3, Sum#measured.histograms, Added#measured.histograms),
+        counters = maps:fold(fun plus/3, Sum#measured.counters, Added#measured.counters),
+        errors = maps:fold(fun plus/3, Sum#measured.errors, Added#measured.errors)
     }.
 
 add_histogram(Measure, Histogram, Histograms) ->
@@ -136,7 +232,7 @@ add_histogram(Measure, Histogram, Histograms) ->
 
 %% @doc The histogram of a measure, empty if there was none.
 -spec histogram(measure(), measured()) -> weir_load_histogram:histogram().
-histogram(Measure, #sample{histograms = Histograms}) ->
+histogram(Measure, #measured{histograms = Histograms}) ->
     case Histograms of
         #{Measure := Histogram} -> Histogram;
         #{} -> weir_load_histogram:new()
@@ -144,8 +240,8 @@ histogram(Measure, #sample{histograms = Histograms}) ->
 
 %% @doc How many there were of something.
 -spec counter(counter(), measured()) -> non_neg_integer().
-counter(Counter, #sample{counters = Counters}) -> maps:get(Counter, Counters, 0).
+counter(Counter, #measured{counters = Counters}) -> maps:get(Counter, Counters, 0).
 
 %% @doc Errors by kind.
 -spec errors(measured()) -> #{weir_load_scenario:error() => pos_integer()}.
-errors(#sample{errors = Errors}) -> Errors.
+errors(#measured{errors = Errors}) -> Errors.

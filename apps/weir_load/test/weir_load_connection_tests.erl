@@ -25,13 +25,10 @@ event($c) -> close.
 profile() -> profile(#{}).
 
 profile(Changes) ->
-    maps:merge(
-        #{
-            scenario => ?MODULE, config => config, arrivals => request, held => true, depth => 1, timeout => 1000 * ?US,
-            window => {100 * ?US, 10_000 * ?US}
-        },
-        Changes
-    ).
+    Settings = #{
+        scenario => ?MODULE, config => config, arrivals => request, held => true, depth => 1, timeout => 1000 * ?US
+    },
+    weir_load_connection:profile({100 * ?US, 10_000 * ?US}, weir_load_connection:profile(maps:merge(Settings, Changes))).
 
 %% What the engine does, one thing after the other. Returns all effects, the connection and what was measured.
 play(Profile, Steps) ->
@@ -144,3 +141,44 @@ a_wanted_close_is_no_error_test() ->
     {Effects, _, Figures} = play(profile(), [{opened, 0}, {due, 100, 100}, {received, <<"ac">>, 200}]),
     ?assertEqual([{send, <<7, 1>>}, close], Effects),
     ?assertMatch(#{answered := 1, error_count := 0}, Figures).
+
+%% A closed loop of one request at a time has a way of its own.
+a_closed_loop_asks_with_every_answer_test() ->
+    Profile = weir_load_connection:asking(true, profile()),
+    {[{send, First}], Connection, Sample} =
+        weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
+    ?assertEqual(<<7, 1>>, iolist_to_binary(First)),
+    ?assertEqual(1, weir_load_connection:pending(Connection)),
+    {asked, Second, Asked, Counted} = weir_load_connection:received(<<"a">>, 250 * ?US, Connection, Profile, Sample),
+    ?assertEqual(<<7, 2>>, iolist_to_binary(Second)),
+    %% In pieces, and with what nobody asked for.
+    {[], Part, Noted} = weir_load_connection:received(<<".">>, 260 * ?US, Asked, Profile, Counted),
+    {[{send, Third}], Answered, Pushed} = weir_load_connection:received(<<"pa">>, 280 * ?US, Part, Profile, Noted),
+    ?assertEqual(<<7, 3>>, iolist_to_binary(Third)),
+    Sum = weir_load_sample:merge(weir_load_sample:pack(Pushed), weir_load_sample:empty()),
+    Figures = whole(weir_load_second:figures(Sum)),
+    ?assertMatch(#{sent := 3, answered := 2, pushed := 1, bytes_sent := 6, bytes_received := 4}, Figures),
+    ?assertMatch(#{response_us := #{count := 2, min := 30, max := 50}, first_byte_us := #{min := 10, max := 50}}, Figures),
+    %% Its end is that of any other.
+    {Closed, Failed} = weir_load_connection:closed(reset, Answered, Profile, Pushed),
+    Errors = weir_load_sample:errors(weir_load_sample:merge(weir_load_sample:pack(Failed), weir_load_sample:empty())),
+    ?assertEqual(#{reset => 1}, Errors),
+    ?assertEqual(0, weir_load_connection:pending(weir_load_connection:finish(Closed, Profile))).
+
+a_closed_loop_asks_no_longer_after_the_window_test() ->
+    Profile = weir_load_connection:asking(true, profile()),
+    {_, Connection, Sample} =
+        weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
+    Draining = weir_load_connection:asking(false, Profile),
+    {[], Answered, _} = weir_load_connection:received(<<"a">>, 250 * ?US, Connection, Draining, Sample),
+    ?assertEqual(0, weir_load_connection:pending(Answered)).
+
+a_closed_loop_without_an_answer_in_time_fails_test() ->
+    Profile = weir_load_connection:asking(true, profile()),
+    {_, Connection, Sample} =
+        weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
+    {[], Connection, Sample} = weir_load_connection:expire(1200 * ?US, Connection, Profile, Sample),
+    {Effects, _, Noted} = weir_load_connection:expire(1201 * ?US, Connection, Profile, Sample),
+    ?assertEqual([abort], Effects),
+    Errors = weir_load_sample:errors(weir_load_sample:merge(weir_load_sample:pack(Noted), weir_load_sample:empty())),
+    ?assertEqual(#{timeout => 1}, Errors).

@@ -164,7 +164,8 @@ page(Changes) ->
     About = #{
         scenario => <<"echo">>, target => maps:get(target, Changes, <<"127.0.0.1:7000">>), loop => open,
         rate => <<"1000">>, arrivals => even, seed => null, concurrency => null, connections => 50, depth => 1,
-        sockets => weir, tls => false, observe => 'server@localhost', nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0, timeout_ns => 5_000_000_000,
+        tls => false, observe => 'server@localhost', nodes => [node()], duration_ns => 3_000_000_000, warmup_ns => 0,
+        timeout_ns => 5_000_000_000,
         max_lag_ns => 10_000_000, started => <<"2026-01-01T00:00:00Z">>, promises => []
     },
     weir_load_report:page(weir_load_document:new(About, [Outcome])).
@@ -182,13 +183,9 @@ offered(response) -> 1000;
 offered(push) -> none.
 
 measured(Measure, Factor, Count) ->
-    Counter = case Measure of response -> answered; push -> pushed end,
-    Times = fun(N, Sample) ->
-        lists:foldl(
-            fun({Name, Time}, Acc) -> weir_load_sample:time(Name, Time, Acc) end,
-            weir_load_sample:add(Counter, 1, Sample),
-            [{Measure, N * Factor * 1000}, {lag, 20_000}]
-        )
-    end,
+    Times = fun(N, Sample) -> count(Measure, N * Factor * 1000, weir_load_sample:time(lag, 20_000, Sample)) end,
     Sample = lists:foldl(Times, weir_load_sample:error(reset, weir_load_sample:new()), lists:seq(1, Count)),
     weir_load_sample:merge(weir_load_sample:pack(Sample), weir_load_sample:empty()).
+
+count(response, Time, Sample) -> weir_load_sample:answered(Time, Time, Time, Sample);
+count(push, Time, Sample) -> weir_load_sample:add(pushed, 1, weir_load_sample:time(push, Time, Sample)).

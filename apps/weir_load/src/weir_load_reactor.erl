@@ -1,0 +1,111 @@
+%% @doc Many connections of one process: writes and events in one native call, as {@link weir_reactor} does it, for a
+%% process that has more to do than to answer.
+%%
+%% A driver sends by a schedule, over connections that have said nothing, and sums up over all of them. The callbacks of
+%% a reactor are about one connection each, so this is the step below: the same native calls, sockets and events, and
+%% the same gait between polling and sleep, as a value in the hands of the process.
+%%
+%% For what is due at a time there is an alarm, since timers of the VM know milliseconds only.
+-module(weir_load_reactor).
+
+-export([start/0]).
+-export([connect/4]).
+-export([react/2]).
+-export([rest/3]).
+-export([message/2]).
+
+-export_type([reactor/0, event/0, write/0]).
+
+-record(reactor, {
+    pollset :: weir_nif:pollset(),
+    token :: non_neg_integer(),
+    gait = weir_gait:new() :: weir_gait:gait(),
+    %% Of the last call: the sockets that it has found, and the nanoseconds since the call before.
+    found = 0 :: non_neg_integer() | bulk,
+    round = 0 :: non_neg_integer(),
+    %% Whether the VM watches the pollset for a sleep that something else has ended.
+    armed = false :: boolean(),
+    alarm :: weir_load_nif:alarm(),
+    %% For when it is set.
+    alarm_at = none :: none | integer()
+}).
+-opaque reactor() :: #reactor{}.
+
+-type event() :: weir_nif:event().
+-type write() :: weir_nif:write().
+
+%% What waits on a connection is bounded by the load, as deep as it goes.
+-define(MAX_SEND_QUEUE, 1 bsl 40).
+
+%% A wait so short is not worth an alarm.
+-define(SHORT, 20_000).
+
+%% @doc Makes the calling process a reactor. Its connections end with it.
+-spec start() -> {ok, reactor()} | {error, term()}.
+start() ->
+    case weir_nif:lease() of
+        {ok, {Pollset, Token}} ->
+            ok = weir_nif:reactor_begin(Pollset, weir_pollsets:here(), ?MAX_SEND_QUEUE),
+            {ok, #reactor{pollset = Pollset, token = Token, alarm = weir_load_nif:alarm_start()}};
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Begins a connection, by the options of `gen_tcp:connect/3'. The event `{connected, Handle}' or
+%% `{refused, Handle, Reason}' tells what came of it.
+-spec connect(inet:ip_address(), inet:port_number(), [gen_tcp:connect_option()], reactor()) ->
+    {ok, weir_nif:handle()} | {error, inet:posix()}.
+connect(Address, Port, Options, #reactor{pollset = Pollset}) ->
+    case weir_open:unconnected(Address, Port, Options) of
+        {ok, Handle, Native} ->
+            case weir_nif:reactor_connect(Pollset, Handle, Native) of
+                ok -> {ok, Handle};
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Makes writes, the last of which comes first, and takes the events of connections that are ready.
+-spec react([write()], reactor()) -> {[event()], reactor()}.
+react(Writes, #reactor{pollset = Pollset, token = Token} = Reactor) ->
+    {Events, Found, Round} = weir_nif:react(Pollset, Token, Writes),
+    {Events, Reactor#reactor{found = Found, round = Round}}.
+
+%% @doc After a call without writes to come: returns when it is time for the next, or with a message for
+%% {@link message/2} to look at first. `At' is when there is something to do whatever happens.
+-spec rest(At :: integer() | never, Now :: integer(), reactor()) -> {ready, reactor()} | {message, term(), reactor()}.
+rest(At, Now, #reactor{gait = Gait, found = Found, round = Round} = Reactor) ->
+    {Action, NewGait} = weir_gait:next(Found, Round, Gait),
+    Going = Reactor#reactor{gait = NewGait},
+    case Action of
+        sleep when At =:= never; At - Now > ?SHORT ->
+            sleep(set_alarm(At, Now, Going));
+        _ ->
+            erlang:yield(),
+            {ready, Going}
+    end.
+
+set_alarm(At, _Now, #reactor{alarm_at = Set} = Reactor) when At =:= never; At =:= Set ->
+    Reactor;
+set_alarm(At, Now, #reactor{alarm = Alarm} = Reactor) ->
+    ok = weir_load_nif:alarm_set(Alarm, At - Now),
+    Reactor#reactor{alarm_at = At}.
+
+sleep(#reactor{pollset = Pollset, token = Token, armed = Armed} = Reactor) ->
+    case weir_nif:sleep(Pollset, Token, Armed) of
+        armed ->
+            receive
+                Message -> {message, Message, Reactor#reactor{armed = true}}
+            end;
+        busy ->
+            erlang:yield(),
+            {ready, Reactor}
+    end.
+
+%% @doc Looks at a message: `other' if it is not for the reactor.
+-spec message(term(), reactor()) -> {ok, reactor()} | other.
+message({select, _Object, _Reference, _Ready}, Reactor) -> {ok, Reactor#reactor{armed = false}};
+message(weir_wake, Reactor) -> {ok, Reactor};
+message(weir_load_alarm, Reactor) -> {ok, Reactor#reactor{alarm_at = none}};
+message(_Message, _Reactor) -> other.
