@@ -178,7 +178,11 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run echo --sndbuf 0", "--sndbuf 0"},
             {"demo now", "now"},
             {"bench --only frob", "frob"},
-            {"bench --repeat 0", "--repeat 0"}
+            {"bench --repeat 0", "--repeat 0"},
+            {"bench frob", "frob"},
+            {"bench document", "RESULTS"},
+            {"run echo --sleep 20", "--sleep is for ranch_simple, simple"},
+            {"run simple --acceptors 0", "--acceptors 0"}
         ]
     ].
 
@@ -237,9 +241,10 @@ the_emulator_dies_with_its_shell(Config) ->
 scenarios_are_listed(Config) ->
     {0, Lines} = run(Config, ["bench", "--list"]),
     Names = [
-        "echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
-        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload", "reactor-100", "listener-1000",
-        "relay-500", "relay-bulk", "broadcast-1000", "broadcast-slow", "idle-most", "schedulers"
+        "echo-10000", "busy", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
+        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload", "listener-1000", "relay-500",
+        "relay-bulk", "broadcast-1000", "broadcast-slow", "idle-100000", "schedulers", "fast-connect", "fast-receive",
+        "fanout-delay", "seed-acceptors", "seed-active-500mbit", "quick"
     ],
     [?assert(mentions(Name, Lines)) || Name <- Names].
 
