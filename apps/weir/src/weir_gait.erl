@@ -7,7 +7,8 @@
 %% to sleep and waking up takes, it hopes longer.
 %%
 %% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
-%% sleeping takes, and what they do meanwhile would only be looked at in vain.
+%% sleeping takes, and what they do meanwhile would only be looked at in vain. Nor does it sleep on its descriptor, which
+%% would cost as much as the stream itself: it waits in the kernel, on a thread that may.
 %%
 %% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
 %% late, and its owner another round later. So when rounds grow long it changes its gait: it sleeps after every poll,
@@ -21,7 +22,7 @@
 
 -export_type([gait/0, action/0]).
 
--type action() :: yield | sleep.
+-type action() :: yield | sleep | stream.
 
 %% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
 %% microseconds, depending on the machine: hoping longer than that wastes what it would save.
@@ -40,7 +41,7 @@
 -record(gait, {
     pace = free :: free | crowded,
     %% What the next round measures: a yield, or a sleep, which says nothing of the run queue.
-    last = sleep :: action(),
+    last = sleep :: yield | sleep,
     delivered = 0 :: non_neg_integer(),
     idle = 0 :: non_neg_integer(),
     hope = ?HOPE_MIN :: pos_integer(),
@@ -59,7 +60,10 @@ new() ->
 -spec next(Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
 next(Events, RoundNs, Gait) ->
     {Action, NewGait} = pace(Events, RoundNs, Gait),
-    {Action, NewGait#gait{last = Action, delivered = delivered(Events)}}.
+    {Action, NewGait#gait{last = last(Action), delivered = delivered(Events)}}.
+
+last(yield) -> yield;
+last(_Waited) -> sleep.
 
 delivered(bulk) -> 0;
 delivered(Events) -> Events.
@@ -74,7 +78,7 @@ pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
             free(Events, RoundNs, Gait#gait{long = 0})
     end;
 pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
-    {sleep, Gait#gait{idle = 0}};
+    {stream, Gait#gait{idle = 0}};
 pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
     NewHope =
         case SleptNs < ?HOPE_MAX of
@@ -101,7 +105,7 @@ priority(#gait{pace = crowded, last = sleep}) -> high;
 priority(#gait{}) -> normal.
 
 free(bulk, _RoundNs, Gait) ->
-    {sleep, Gait#gait{idle = 0}};
+    {stream, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
     {sleep, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->

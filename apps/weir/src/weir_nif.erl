@@ -18,6 +18,7 @@
 -export([claim/1]).
 -export([lease/0]).
 -export([poll/2]).
+-export([stream/2]).
 -export([sleep/3]).
 -export([counters/1]).
 
@@ -202,6 +203,12 @@ lease() -> ?NOT_LOADED.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
     {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
+
+%% @doc Waits until something is ready and polls, again and again as long as there is nothing but relays that splice, for
+%% 10 milliseconds at most. Runs on a dirty I/O scheduler. Returns what the last poll did.
+-spec stream(pollset(), Token :: non_neg_integer()) ->
+    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
+stream(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
 %% already), and whoever puts a socket on the ready list send `weir_wake'. `busy': there is something to do already.
@@ -419,6 +426,7 @@ notify_writable(_Handle) -> ?NOT_LOADED.
 
 %% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
 %% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
+%% This and those that take a socket are `badarg' for a pollset that another process polls.
 -spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
 reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
 
@@ -460,9 +468,11 @@ reactor_of(_Handle) -> ?NOT_LOADED.
 abandoned() -> ?NOT_LOADED.
 
 %% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
-%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one.
+%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one. `badarg' if
+%% it is not among {@link abandoned/0}.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
+
 %% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
 %% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link

@@ -29,18 +29,20 @@ start(Pollset) ->
 
 %% Armed: the VM will tell us about the descriptor, for a sleep that something else has ended.
 loop(Pollset, Token, Armed, Gait) ->
-    case weir_nif:poll(Pollset, Token) of
-        {Events, RoundNs} ->
-            {Action, NewGait} = weir_gait:next(Events, RoundNs, Gait),
-            change_priority(weir_gait:priority(Gait), weir_gait:priority(NewGait)),
-            act(Action, Pollset, Token, Armed, NewGait);
-        stale ->
-            ok
-    end.
+    polled(weir_nif:poll(Pollset, Token), Pollset, Token, Armed, Gait).
+
+polled({Events, RoundNs}, Pollset, Token, Armed, Gait) ->
+    {Action, NewGait} = weir_gait:next(Events, RoundNs, Gait),
+    change_priority(weir_gait:priority(Gait), weir_gait:priority(NewGait)),
+    act(Action, Pollset, Token, Armed, NewGait);
+polled(stale, _Pollset, _Token, _Armed, _Gait) ->
+    ok.
 
 act(yield, Pollset, Token, Armed, Gait) ->
     erlang:yield(),
     loop(Pollset, Token, Armed, Gait);
+act(stream, Pollset, Token, Armed, Gait) ->
+    polled(weir_nif:stream(Pollset, Token), Pollset, Token, Armed, Gait);
 act(sleep, Pollset, Token, Armed, Gait) ->
     case weir_nif:sleep(Pollset, Token, Armed) of
         armed -> wait(Pollset, Token, Gait);

@@ -10,7 +10,7 @@
 -define(PATIENCE, 10000).
 
 %% Those that decide who polls: they need another start of Weir afterwards.
--define(POLLING, [{claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
+-define(POLLING, [{claim, 1}, {poll, 2}, {stream, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
 %% The limits of a gate.
 -define(LIMITS, #{
@@ -224,8 +224,8 @@ is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
 is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
-is_documented(poll, {Events, Round}) -> is_integer(Events) andalso is_integer(Round);
-is_documented(poll, Result) -> Result =:= stale;
+is_documented(Poll, {Events, Round}) when Poll =:= poll; Poll =:= stream -> is_integer(Events) andalso is_integer(Round);
+is_documented(Poll, Result) when Poll =:= poll; Poll =:= stream -> Result =:= stale;
 is_documented(sleep, Result) -> lists:member(Result, [armed, busy, stale, error]);
 is_documented(counters, Result) -> is_map(Result);
 is_documented(Function, {ok, Handle}) when Function =:= open; Function =:= open_in; Function =:= fdopen ->

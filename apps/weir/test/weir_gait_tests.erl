@@ -123,7 +123,7 @@ long_trial_round_does_not_test() ->
 
 bulk_streams_are_not_hoped_for_test() ->
     {Actions, Gait} = walk(lists:duplicate(100, {bulk, ?SHORT}), new()),
-    ?assertEqual([sleep], lists:usort(Actions)),
+    ?assertEqual([stream], lists:usort(Actions)),
     %% Its short sleeps say nothing of how long to hope for others.
     {Before, _} = vain_polls(?SHORT, new()),
     {After, _} = vain_polls(?SHORT, Gait),

@@ -28,6 +28,8 @@ fuzz_sockets(Config) ->
     serves(Config).
 
 fuzz_pollsets(Config) ->
+    %% What is nobody's is reaped, no more.
+    ?assertError(badarg, weir_nif:reap(1, 0)),
     fuzz(prop_nif:prop_pollsets(), 100),
     %% Whoever polls now has no valid token.
     ok = application:stop(weir),

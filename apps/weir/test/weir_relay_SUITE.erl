@@ -29,6 +29,7 @@ groups() ->
             bytes_flow_both_ways,
             between_all_families,
             bulk_both_ways_at_once,
+            others_are_served_beside_bulk,
             half_close_passes_through,
             half_close_the_other_way,
             the_sockets_are_closed_to_everybody,
@@ -211,6 +212,43 @@ sender(Socket, Data) ->
         ok = gen_tcp:send(Socket, Data),
         gen_tcp:shutdown(Socket, write)
     end).
+
+%% Whoever polls waits in the kernel as long as there are bulk streams only. All other sockets are there on the same
+%% pollsets, and each way to be noticed is tried: by the kernel, and by what a process puts on the ready list.
+others_are_served_beside_bulk(Config) ->
+    {Relay, Client, Server} = relay(Config, #{splice => true}),
+    Writing = async(fun() -> stream(Client, binary:copy(<<"bulk">>, 65536)) end),
+    Reading = async(fun() -> drop_all(Server) end),
+    {Mine, Peer} = pair(Config),
+    [
+        begin
+            Data = <<Number:32>>,
+            ok = gen_tcp:send(Peer, Data),
+            %% Half of them are there when they are asked for, and the others not yet.
+            _ = Number rem 2 =:= 0 andalso timer:sleep(2),
+            ok = inet:setopts(Mine, [{active, once}]),
+            ?assertEqual({tcp, Mine, Data}, next_message()),
+            ok = gen_tcp:send(Mine, Data),
+            ?assertEqual(Data, recv_exactly(Peer, 4))
+        end
+     || Number <- lists:seq(1, 200)
+    ],
+    ok = weir:relay_stop(Relay),
+    _ = ended(Relay, closed),
+    ?assertMatch({error, _}, await(Writing)),
+    ?assertMatch({error, _}, await(Reading)).
+
+stream(Socket, Data) ->
+    case gen_tcp:send(Socket, Data) of
+        ok -> stream(Socket, Data);
+        {error, _} = Error -> Error
+    end.
+
+drop_all(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, _} -> drop_all(Socket);
+        {error, _} = Error -> Error
+    end.
 
 half_close_passes_through(Config) ->
     {Relay, Client, Server} = relay(Config),

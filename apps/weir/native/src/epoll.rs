@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Result;
 
 use crate::handle::Target;
@@ -39,9 +39,27 @@ impl Epoll {
         epoll::modify(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), events())
     }
 
+    /// Has a descriptor report no input until [`Epoll::rename`]: only output, and that the peer has hung up.
+    pub fn mute(&self, fd: BorrowedFd, target: Target) -> Result<()> {
+        let flags = events() - epoll::EventFlags::IN;
+        epoll::modify(self.fd.as_fd(), fd, epoll::EventData::new_u64(target.raw()), flags)
+    }
+
+    /// Registers a descriptor whose events name nothing: they only end a wait.
+    pub fn add_waker(&self, fd: BorrowedFd) -> Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(u64::MAX), flags)
+    }
+
     /// Takes a descriptor out that stays open.
     pub fn delete(&self, fd: BorrowedFd) -> Result<()> {
         epoll::delete(self.fd.as_fd(), fd)
+    }
+
+    /// Waits until something is ready, for `limit` at most, and takes nothing.
+    pub fn wait(&self, limit: Timespec) {
+        // EINTR: whoever waits looks for himself.
+        let _ = rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&limit));
     }
 
     /// Takes what is ready into `space`, without waiting, and returns it.

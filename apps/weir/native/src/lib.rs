@@ -56,6 +56,7 @@ mod sockopt;
 mod statistics;
 mod sync;
 mod table;
+mod waiter;
 mod work;
 
 #[cfg(not(test))]

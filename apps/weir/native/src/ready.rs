@@ -69,6 +69,14 @@ impl<P: Copy> Ready<P> {
         state.token
     }
 
+    /// Whether this is the one that polls.
+    pub fn is_polled_by(&self, poller: P) -> bool
+    where
+        P: PartialEq,
+    {
+        self.lock().poller == Some(poller)
+    }
+
     /// Makes the token of whoever polls stale, and forgets what is on the list.
     pub fn abandon(&self) {
         let mut state = self.lock();

@@ -29,6 +29,14 @@ fn poll<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
     }
 }
 
+#[rustler::nif(schedule = "DirtyIo")]
+fn stream<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
+    match pollset::stream(env, index.0, token) {
+        Some(polled) => polled.encode(env),
+        None => atoms::stale().encode(env),
+    }
+}
+
 #[rustler::nif]
 fn sleep(env: Env, index: PollsetIndex, token: u32, armed: bool) -> Atom {
     match pollset::sleep(env, index.0, token, armed) {

@@ -11,10 +11,11 @@ use crate::socket::{Socket, State};
 use crate::{address, atoms, packet, pollset, reactor, table};
 
 #[rustler::nif]
-fn reactor_begin(index: PollsetIndex, home: PollsetIndex, max_send_queue: usize) -> NifResult<Atom> {
+fn reactor_begin(env: Env, index: PollsetIndex, home: PollsetIndex, max_send_queue: usize) -> NifResult<Atom> {
     if usize::from(home.0) >= pollset::SCHEDULERS || usize::from(index.0) < pollset::SCHEDULERS {
         return Err(Error::BadArg);
     }
+    of_caller(env, index.0)?;
     let settings = pollset::reactor(index.0);
     settings.max_send_queue.store(max_send_queue, Relaxed);
     settings.home.store(home.0, Relaxed);
@@ -39,6 +40,7 @@ fn percent(began: std::time::Instant) -> i32 {
 
 #[rustler::nif]
 fn reactor_listen<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifResult<Term<'a>> {
+    of_caller(env, index.0)?;
     let mut socket = socket!(env, handle, atoms::closed());
     if socket.state != State::Listening {
         return Ok(failed(env, atoms::einval()));
@@ -52,6 +54,7 @@ fn reactor_listen<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifR
 
 #[rustler::nif]
 fn reactor_join<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifResult<Term<'a>> {
+    of_caller(env, index.0)?;
     let mut socket = socket!(env, handle, atoms::closed());
     Ok(match may_join(env, &socket) {
         Ok(()) if socket.state != State::Connected => failed(env, atoms::enotconn()),
@@ -62,6 +65,7 @@ fn reactor_join<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifRes
 
 #[rustler::nif]
 fn reactor_connect<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle, to: Term<'a>) -> NifResult<Term<'a>> {
+    of_caller(env, index.0)?;
     let address = address::decode(to)?;
     let mut socket = socket!(env, handle, atoms::closed());
     if let Err(reason) = may_join(env, &socket) {
@@ -81,6 +85,11 @@ fn reactor_connect<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle, to: Te
             posix(env, errno)
         }
     })
+}
+
+/// A reactor's sockets are on the pollset that it polls: on another nobody would hear of them.
+fn of_caller(env: Env, index: u16) -> NifResult<()> {
+    if pollset::is_polled_by_caller(env, index) { Ok(()) } else { Err(Error::BadArg) }
 }
 
 /// Whether the calling reactor may take this socket. It has what was asked of the socket before answered by nobody.
@@ -146,13 +155,16 @@ fn abandoned() -> Vec<u16> {
 }
 
 #[rustler::nif]
-fn reap(env: Env, index: PollsetIndex, piece: usize) -> Atom {
-    match reactor::reap(env, index.0, piece) {
+fn reap(env: Env, index: PollsetIndex, piece: usize) -> NifResult<Atom> {
+    if !pollset::is_abandoned(index.0) {
+        return Err(Error::BadArg);
+    }
+    Ok(match reactor::reap(env, index.0, piece) {
         Some(true) => atoms::ok(),
         Some(false) => atoms::more(),
         None => {
             pollset::reaped(index.0);
             atoms::done()
         }
-    }
+    })
 }

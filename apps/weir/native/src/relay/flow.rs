@@ -33,6 +33,8 @@ pub struct Connection {
     pub writable: bool,
     /// The end of input may stand behind a short read.
     pub hung_up: bool,
+    /// The kernel does not say when there is more to read.
+    pub muted: bool,
 }
 
 /// What a visit may spend and where it counts.
@@ -90,6 +92,11 @@ impl<B: AsRef<[u8]>> Flow<B> {
     /// Whether bytes wait for the kernel to take them.
     pub fn is_waiting(&self) -> bool {
         self.queued.is_some() || self.unsent.len() > 0 || self.way.pipe.as_ref().is_some_and(|pipe| pipe.held() > 0)
+    }
+
+    /// Whether what comes has to wait until the other side takes something.
+    pub fn is_blocked(&self, to: &Connection) -> bool {
+        self.is_waiting() && !to.writable && !self.has_room()
     }
 
     /// Whether it goes through a pipe.
@@ -315,7 +322,7 @@ mod tests {
 
     fn connection(socket: UnixStream) -> Connection {
         socket.set_nonblocking(true).expect("a socket");
-        Connection { fd: socket.into(), readable: true, writable: true, hung_up: true }
+        Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false }
     }
 
     impl Bench {

@@ -197,7 +197,7 @@ pub fn start(
     to_right.begin_with(from_right.queued, read);
     to_left.begin_with(from_left.queued, from_right.input);
     // Registration reports what is ready, and with it the relay begins. That connections take output is tried.
-    let connection = |fd| Connection { fd, readable: false, writable: true, hung_up: false };
+    let connection = |fd| Connection { fd, readable: false, writable: true, hung_up: false, muted: false };
     relay.live = Some(Live {
         left: connection(from_left.fd),
         right: connection(from_right.fd),
@@ -226,7 +226,7 @@ pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
     {
-        let result = live.ready(side, flags, work, tally);
+        let result = live.ready(handle, (side, flags), work, tally);
         relay.served(env, result, tally);
     }
 }
@@ -237,7 +237,7 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
         && let Some(live) = &mut relay.live
     {
         live.queued = false;
-        let result = live.go_on(work, tally);
+        let result = live.go_on(handle, work, tally);
         relay.served(env, result, tally);
     }
 }
@@ -307,7 +307,13 @@ impl Live {
     }
 
     #[inline]
-    fn ready(&mut self, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+    fn ready(
+        &mut self,
+        handle: Handle,
+        (side, flags): (Side, EventFlags),
+        work: &mut Work,
+        tally: &mut Tally,
+    ) -> Result<Turn, Errno> {
         let connection = match side {
             Side::Left => &mut self.left,
             Side::Right => &mut self.right,
@@ -329,26 +335,33 @@ impl Live {
             Side::Right => (&self.to_right, Side::Left),
         };
         let inward_waits = inward.is_waiting();
-        let outward = if readable { self.carry(side, work, tally)? } else { Turn::Done };
-        let inward = if inward_waits { self.carry(other, work, tally)? } else { Turn::Done };
+        let outward = if readable { self.carry(handle, side, work, tally)? } else { Turn::Done };
+        let inward = if inward_waits { self.carry(handle, other, work, tally)? } else { Turn::Done };
         Ok(if [outward, inward].contains(&Turn::Over) { Turn::Over } else { Turn::Done })
     }
 
-    fn go_on(&mut self, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+    fn go_on(&mut self, handle: Handle, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         work.visited();
-        let turns = [self.carry(Side::Left, work, tally)?, self.carry(Side::Right, work, tally)?];
+        let turns = [self.carry(handle, Side::Left, work, tally)?, self.carry(handle, Side::Right, work, tally)?];
         Ok(if turns.contains(&Turn::Over) { Turn::Over } else { Turn::Done })
     }
 
     /// Carries what has come from a side.
     #[inline]
-    fn carry(&mut self, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
+    fn carry(&mut self, handle: Handle, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         let mut visit = Visit { work, tally, statistics: &mut self.statistics };
         let (flow, from, to) = match side {
             Side::Left => (&mut self.to_right, &mut self.left, &mut self.right),
             Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),
         };
         let turn = flow.carry(from, to, &mut visit)?;
+        // Each segment that comes meanwhile would be an event, for nothing.
+        let blocked = flow.is_blocked(to);
+        if blocked != from.muted {
+            from.muted = blocked;
+            let (epoll, target) = (pollset::epoll(self.pollset), Target::Relay(handle, side));
+            if blocked { epoll.mute(from.fd.as_fd(), target)? } else { epoll.rename(from.fd.as_fd(), target)? }
+        }
         if self.half_closed.is_none() && flow.is_finished() {
             self.half_closed = Some(Nanos::now());
         }
