@@ -73,7 +73,9 @@ term({contestant, Title, Settings}, #reading{contestants = Known} = Reading) whe
         {error, _} = Error -> Error
     end;
 term({contestants, Name, Titles}, #reading{contestants = Known} = Reading) when is_atom(Name), is_list(Titles) ->
-    with(contestants(Titles, Known), fun(Several) -> Reading#reading{contestants = Known#{Name => Several}} end);
+    with(contestants(Titles, Known), fun(Several) ->
+        Reading#reading{contestants = Known#{Name => Several}}
+    end);
 term({chapter, Name, Title}, #reading{chapters = Chapters} = Reading) when is_atom(Name) ->
     with(weir_bench_scenario:check(#{title => Title}), fun(#{title := Checked}) ->
         Reading#reading{chapters = Chapters ++ [{Name, Checked}]}
