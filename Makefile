@@ -11,7 +11,7 @@ build: ## compile everything
 	rebar3 compile
 	@# The commands look for these binaries there, wherever else cargo is told to build.
 	@! command -v cargo >/dev/null || cargo build --quiet --release --locked \
-		--manifest-path bench/native/Cargo.toml --target-dir bench/native/target bench/peers/target bench/peers/tokio/target
+		--manifest-path bench/native/Cargo.toml --target-dir bench/native/target
 
 demo: build ## stock gen_tcp beside Weir on real traffic, in two minutes
 	@scripts/setup demo
