@@ -54,5 +54,6 @@ fuzz: ## each fuzz target for WEIR_FUZZ_SECONDS (300)
 	@scripts/fuzz
 
 clean: ## remove what was built
-	rm -rf _build apps/weir/native/target apps/weir_load/native/target bench/native/target bench/peers/target
+	rm -rf _build apps/weir/native/target apps/weir_load/native/target
+	rm -rf bench/native/target bench/peers/target bench/peers/tokio/target
 	rm -f apps/weir/priv/weir_nif.so apps/weir_load/priv/weir_load_nif.so apps/weir_load/priv/report/uplot.*

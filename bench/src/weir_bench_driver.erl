@@ -5,7 +5,7 @@
 -export([report/1]).
 
 %% Beyond warming up and measuring: connecting ten thousand times, to a server that has other things to do.
--define(MARGIN, 60000).
+-define(MARGIN, 120000).
 
 %% @doc Has drivers load servers, all at the same time; a sample for each, in their order. Each has a run, which says
 %% how many connections it opens, its server and its pin. `Backend' is the port that a driver, too, serves at as the

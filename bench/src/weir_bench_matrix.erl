@@ -27,7 +27,8 @@ list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}) ->
         ].
 
 %% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json, .md and .html to
-%% `results' after every measurement. A measurement that fails is recorded and does not stop the others, but fails the run.
+%% `results' after every measurement. A measurement that fails is recorded and does not stop the others, but fails the
+%% run.
 -spec run(weir_bench_suite:suite(), #{
     repeat := pos_integer(),
     quick := boolean(),

@@ -16,7 +16,8 @@ update(Files) ->
         {{ok, Suite}, {ok, Results}, {ok, Text}} ->
             Charts = filename:rootname(File),
             case fill(Text, Results, Suite) of
-                {ok, Filled, Pictures} -> write([{File, Filled} | [{filename:join(Charts, P), Svg} || {P, Svg} <- Pictures]]);
+                {ok, Filled, Pictures} ->
+                    write([{File, Filled} | [{filename:join(Charts, Name), Svg} || {Name, Svg} <- Pictures]]);
                 {error, Reason} -> {error, [File, ": ", Reason]}
             end;
         {{error, _} = Error, _, _} ->
@@ -138,9 +139,10 @@ block(<<"targets">>, Results, _Known) ->
 block(Name, Results, Known) ->
     #{title := Title, metrics := Metrics} = map_get(Name, Known),
     %% By release; of several the last.
+    %% Results of before kept no list of what to show.
+    Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
     Measured = maps:from_list([
-        %% Results of before kept no list of what to show.
-        {weir_bench_results:release(Document), maps:merge(#{<<"metrics">> => [atom_to_binary(M) || M <- Metrics]}, Scenario)}
+        {weir_bench_results:release(Document), maps:merge(Shown, Scenario)}
      || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
         #{<<"name">> := Of} = Scenario <- Scenarios, Of =:= Name
     ]),

@@ -45,7 +45,10 @@ fill(Html, [{Place, Text} | Places]) ->
 machine(Document) ->
     [
         "<table class=\"machine\">",
-        [["<tr><td>", Name, "</td><td>", escape(Value), "</td></tr>"] || {Name, Value} <- weir_bench_report:machine(Document)],
+        [
+            ["<tr><td>", Name, "</td><td>", escape(Value), "</td></tr>"]
+         || {Name, Value} <- weir_bench_report:machine(Document)
+        ],
         "</table>"
     ].
 

@@ -71,7 +71,15 @@ discard(Port, Deadline) ->
     case next(Port, Deadline) of
         {line, _} -> discard(Port, Deadline);
         {exit, _} -> ok;
-        timeout -> catch port_close(Port), ok
+        timeout -> close(Port)
+    end.
+
+%% It is closed already if the program has ended meanwhile.
+close(Port) ->
+    try port_close(Port) of
+        true -> ok
+    catch
+        error:badarg -> ok
     end.
 
 next(Port, Deadline) ->

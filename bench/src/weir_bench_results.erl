@@ -1,5 +1,5 @@
-%% @doc What a run of the suite has measured: a record while it grows, and a document for whoever reads it, in the same
-%% form in which it is kept as JSON.
+%% @doc What a run of the suite has measured: a value that grows, and a document for whoever reads it, in the same form
+%% in which it is kept as JSON.
 -module(weir_bench_results).
 
 -export([document/1]).
@@ -7,9 +7,9 @@
 -export([release/1]).
 -export([median/2]).
 
--export_type([record/0, document/0]).
+-export_type([measurements/0, document/0]).
 
--type record() :: #{
+-type measurements() :: #{
     suite := weir_bench_suite:suite(),
     machine := #{atom() => term()},
     %% Of the beginning, as in 2026-11-21T10:30:00+00:00.
@@ -25,8 +25,8 @@
 %% The members of the JSON file, with keys and texts as binaries.
 -type document() :: weir_load_json:value().
 
-%% @doc The document of a record, with every single measurement.
--spec document(record()) -> document().
+%% @doc The document of what was measured, with every single measurement.
+-spec document(measurements()) -> document().
 document(#{suite := #{chapters := Chapters}, scenarios := Scenarios} = Record) ->
     {ok, Document} = weir_load_json:decode(
         iolist_to_binary(

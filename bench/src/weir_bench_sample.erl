@@ -182,8 +182,8 @@ side_by_side(Samples) ->
             servers => length(Samples),
             core_percent => lists:sum(Of(core_percent)),
             bytes_per_connection =>
-                lists:sum(lists:zipwith(fun(Bytes, Count) -> Bytes * Count end, Of(bytes_per_connection), Of(connections)))
-                    / Connections
+                lists:sum([Bytes * Count || {Bytes, Count} <- lists:zip(Of(bytes_per_connection), Of(connections))]) /
+                    Connections
         },
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
@@ -240,7 +240,9 @@ median_seconds(Samples) ->
 %% @doc Whether more or less of a metric is better.
 -spec better(metric()) -> more | less.
 better(Metric) ->
-    Less = [p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, servers, memory_kib],
+    Less = [
+        p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, servers, memory_kib
+    ],
     case lists:member(Metric, Less) of
         true -> less;
         false -> more

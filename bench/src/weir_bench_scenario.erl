@@ -22,8 +22,8 @@
     title := binary(),
     %% An example of `weir run', or what others have that does the same.
     server := atom(),
-    %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can do;
-    %% or `weir_load', an open loop, for what happens while it is asked for so much.
+    %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can
+    %% do; or `weir_load', an open loop, for what happens while it is asked for so much.
     driver => weir_drive | weir_load,
     %% The command of that program.
     load := atom(),

@@ -73,7 +73,9 @@ term({contestant, Title, Settings}, #reading{contestants = Known} = Reading) whe
         {error, _} = Error -> Error
     end;
 term({contestants, Name, Titles}, #reading{contestants = Known} = Reading) when is_atom(Name), is_list(Titles) ->
-    with(contestants(Titles, Known), fun(Several) -> Reading#reading{contestants = Known#{Name => Several}} end);
+    with(contestants(Titles, Known), fun(Several) ->
+        Reading#reading{contestants = Known#{Name => Several}}
+    end);
 term({chapter, Name, Title}, #reading{chapters = Chapters} = Reading) when is_atom(Name) ->
     with(weir_bench_scenario:check(#{title => Title}), fun(#{title := Checked}) ->
         Reading#reading{chapters = Chapters ++ [{Name, Checked}]}
@@ -83,7 +85,8 @@ term({scenario, _Name, _Settings}, #reading{chapters = []}) ->
 term({scenario, Name, Settings}, #reading{scenarios = Scenarios} = Reading) when is_atom(Name), is_map(Settings) ->
     case is_known(Name, Scenarios) of
         true -> {error, "it is there already"};
-        false -> with(scenario(Name, Settings, Reading), fun(One) -> Reading#reading{scenarios = Scenarios ++ [One]} end)
+        false ->
+            with(scenario(Name, Settings, Reading), fun(One) -> Reading#reading{scenarios = Scenarios ++ [One]} end)
     end;
 term({set, Name, Names}, #reading{scenarios = Scenarios, sets = Sets} = Reading) when is_atom(Name), is_list(Names) ->
     case [Unknown || Unknown <- Names, not is_known(Unknown, Scenarios)] of

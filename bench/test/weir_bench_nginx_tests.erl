@@ -4,7 +4,8 @@
 
 one_process_serves_or_relays_test() ->
     Web = configuration(http),
-    [?assert(has(Part, Web)) || Part <- ["master_process off", "listen 127.0.0.1:8080", "return 200", "access_log off"]],
+    Parts = ["master_process off", "listen 127.0.0.1:8080", "return 200", "access_log off"],
+    [?assert(has(Part, Web)) || Part <- Parts],
     case weir_bench_peers:missing([nginx, nginx_stream]) of
         [] ->
             Proxy = configuration({proxy, 8081}),

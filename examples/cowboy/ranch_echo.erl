@@ -6,21 +6,31 @@
 
 -define(ACCEPTORS, 10).
 
-%% @doc Starts the server. `active' says how connections receive: `once' (the default), `true' or a number. The rest is
-%% for {@link ranch_servers:start/4}.
--spec start(#{active => once | true | 1..32767, atom() => term()}) ->
+-type active() :: once | true | 1..32767 | false.
+
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for
+%% {@link ranch_servers:start/4}.
+-spec start(#{active => active(), atom() => term()}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->
     ranch_servers:start(Options, ?ACCEPTORS, ?MODULE, maps:get(active, Options, once)).
 
 %% @private
--spec start_link(term(), module(), once | true | 1..32767) -> {ok, pid()}.
+-spec start_link(term(), module(), active()) -> {ok, pid()}.
 start_link(Listener, Transport, Active) ->
     {ok, spawn_link(fun() ->
         {ok, Socket} = ranch:handshake(Listener),
         serve(Socket, Transport, Active)
     end)}.
 
+serve(Socket, Transport, false) ->
+    case Transport:recv(Socket, 0, infinity) of
+        {ok, Data} ->
+            _ = Transport:send(Socket, Data),
+            serve(Socket, Transport, false);
+        {error, _} ->
+            Transport:close(Socket)
+    end;
 serve(Socket, Transport, Active) ->
     _ = Transport:setopts(Socket, [{active, Active}]),
     loop(Socket, Transport, Active).

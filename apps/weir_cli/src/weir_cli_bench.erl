@@ -17,7 +17,8 @@ run(Arguments, Suite) ->
         {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
         {ok, _, ["document"]} -> {usage, "files of results are needed: weir bench document RESULTS.json..."};
         {ok, _, ["document" | Files]} -> document(Files);
-        {ok, _, [Operand | _]} -> {usage, ["weir bench takes options, or document RESULTS..., and what is ", Operand, "?"]};
+        {ok, _, [Operand | _]} ->
+            {usage, ["weir bench takes options, or document RESULTS..., and what is ", Operand, "?"]};
         {error, Message} -> {usage, [Message, " (weir bench --help)"]}
     end.
 

@@ -37,7 +37,9 @@
     discard_takes_all_in_every_mode/1,
     chargen_sends_until_the_client_goes/1,
     fanout_tells_everybody/1,
-    cowboy_hello_answers_or_says_that_cowboy_is_missing/1
+    cowboy_hello_answers_or_says_that_cowboy_is_missing/1,
+    simple_servers_answer_each_request/1,
+    ranch_servers_answer_or_say_that_ranch_is_missing/1
 ]).
 -export([
     echo_listener_sends_back_in_every_mode/1,
@@ -93,7 +95,9 @@ groups() ->
         discard_takes_all_in_every_mode,
         chargen_sends_until_the_client_goes,
         fanout_tells_everybody,
-        cowboy_hello_answers_or_says_that_cowboy_is_missing
+        cowboy_hello_answers_or_says_that_cowboy_is_missing,
+        simple_servers_answer_each_request,
+        ranch_servers_answer_or_say_that_ranch_is_missing
     ],
     OfWeir = [
         echo_listener_sends_back_in_every_mode,
@@ -178,7 +182,11 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run echo --sndbuf 0", "--sndbuf 0"},
             {"demo now", "now"},
             {"bench --only frob", "frob"},
-            {"bench --repeat 0", "--repeat 0"}
+            {"bench --repeat 0", "--repeat 0"},
+            {"bench frob", "frob"},
+            {"bench document", "RESULTS"},
+            {"run echo --sleep 20", "--sleep is for ranch_simple, simple"},
+            {"run simple --acceptors 0", "--acceptors 0"}
         ]
     ].
 
@@ -237,9 +245,10 @@ the_emulator_dies_with_its_shell(Config) ->
 scenarios_are_listed(Config) ->
     {0, Lines} = run(Config, ["bench", "--list"]),
     Names = [
-        "echo-10000", "busy", "proxy-100", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
-        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload", "reactor-100", "listener-1000",
-        "relay-500", "relay-bulk", "broadcast-1000", "broadcast-slow", "idle-most", "schedulers"
+        "echo-10000", "busy", "ehttpd-100", "accept", "game", "idle", "packet-4", "packet-line", "tls-100",
+        "random-10000", "cowboy-100", "cowboy-1000", "sendfile", "download", "upload", "listener-1000", "relay-500",
+        "relay-bulk", "broadcast-1000", "broadcast-slow", "idle-100000", "schedulers", "fast-connect", "fast-receive",
+        "fanout-delay", "seed-acceptors", "seed-active-500mbit", "quick"
     ],
     [?assert(mentions(Name, Lines)) || Name <- Names].
 
@@ -507,6 +516,49 @@ cowboy_hello_answers_or_says_that_cowboy_is_missing(Config) ->
             ],
             0 = stop(Program)
     end.
+
+simple_servers_answer_each_request(Config) ->
+    [
+        answers_each_request(Config, Example, Options, fun(_Request) -> <<"ok">> end)
+     || {Example, Options} <- [
+            {simple, []}, {simple, ["--acceptors", "3", "--sleep", "20"]}, {simple_readers, []}, {simple_responders, []}
+        ]
+    ].
+
+ranch_servers_answer_or_say_that_ranch_is_missing(Config) ->
+    case {code:where_is_file("ranch.app"), ?config(backend, Config)} of
+        {non_existing, _} ->
+            [
+                begin
+                    {1, [Line]} = run(Config, ["run", Example | backend(Config)]),
+                    ?assert(mentions("ranch, which is not installed", [Line]))
+                end
+             || Example <- ["ranch_echo", "ranch_simple"]
+            ];
+        {_, socket} ->
+            {skip, "ranch puts options before the one that chooses this backend"};
+        _ ->
+            Ok = fun(_Request) -> <<"ok">> end,
+            answers_each_request(Config, ranch_simple, [], Ok),
+            answers_each_request(Config, ranch_simple, ["--acceptors", "2", "--sleep", "20"], Ok),
+            [
+                answers_each_request(Config, ranch_echo, ["--active", Mode], fun(Request) -> Request end)
+             || Mode <- ["once", "true", "2", "false"]
+            ]
+    end.
+
+answers_each_request(Config, Example, Options, Answer) ->
+    #{port := Port} = Program = serve(Config, Example, Options),
+    Sockets = [Socket || _ <- [1, 2, 3], {ok, Socket} <- [connect(Port)]],
+    [
+        begin
+            ok = gen_tcp:send(Socket, Request),
+            Expected = Answer(Request),
+            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), ?TIMEOUT)})
+        end
+     || Request <- [<<"one">>, <<"two">>, <<"three">>], Socket <- Sockets
+    ],
+    0 = stop(Program).
 
 in_every_mode(Config, Example, Options, Client) ->
     [

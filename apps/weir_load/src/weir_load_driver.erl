@@ -229,7 +229,10 @@ event({closed, Handle, Reason}, _Now, #driver{profile = Profile, sample = Sample
             end
     end;
 event({writable, _Handle}, _Now, Driver) ->
-    Driver.
+    Driver;
+event({unsent, _Handle, Reason, Data}, _Now, _Driver) ->
+    %% The scenario's fault, which no count should hide.
+    error(Reason, [Data]).
 
 error_kind(econnrefused) -> refused;
 error_kind(econnreset) -> reset;
@@ -385,7 +388,7 @@ effects([{send, Bytes} | Effects], Sent, Handle, Connection, Driver) ->
     effects(Effects, [Bytes | Sent], Handle, Connection, Driver);
 effects([How], [], Handle, Connection, #driver{writes = Writes} = Driver) when How =:= close; How =:= abort ->
     _ = erase(Handle),
-    ended(How, Connection, Connection, Driver#driver{writes = [[Handle | close] | Writes]});
+    ended(How, Connection, Connection, Driver#driver{writes = [Handle | Writes]});
 effects(Effects, [_ | _] = Sent, Handle, Connection, #driver{writes = Writes} = Driver) ->
     Sending = Driver#driver{writes = [[Handle | lists:reverse(Sent)] | Writes]},
     case Effects of
@@ -468,7 +471,7 @@ expire(Key, Now, #driver{profile = Profile, sample = Sample, share = #{opens := 
             case Key > 0 andalso weir_load_connection:is_late(Now, Connection, Profile) of
                 true ->
                     _ = erase(Key),
-                    not_opened(timeout, Connection, Driver#driver{writes = [[Key | close] | Writes]});
+                    not_opened(timeout, Connection, Driver#driver{writes = [Key | Writes]});
                 false ->
                     %% A request with a connection of its own fails with its connect.
                     case weir_load_connection:is_open(Connection) orelse Opens of
@@ -507,7 +510,7 @@ finish(#driver{share = #{run := Run}, profile = Profile, second = Second, sample
 close([], [], _Count, _Reactor) ->
     ok;
 close([Key | Keys], Writes, Count, Reactor) when Count < ?CLOSED ->
-    close(Keys, [[Key | close] || Key > 0] ++ Writes, Count + 1, Reactor);
+    close(Keys, [Key || Key > 0] ++ Writes, Count + 1, Reactor);
 close(Keys, Writes, _Count, Reactor) ->
     {_Events, NewReactor} = weir_load_reactor:react(Writes, Reactor),
     close(Keys, [], 0, NewReactor).

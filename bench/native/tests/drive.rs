@@ -366,7 +366,7 @@ fn silence_is_a_timeout() {
     let port = misbehaving(|_stream| thread::sleep(Duration::from_secs(30)));
     for command in ["echo", "http"] {
         let arguments = format!(
-            "{command} 127.0.0.1:{port} --connections 3 --timeout 200ms --warmup 0s --duration 10s"
+            "{command} 127.0.0.1:{port} --connections 3 --timeout 1s --warmup 0s --duration 10s"
         );
         assert_eq!(errors_of(&arguments)["timeout"], 3);
     }
