@@ -7,7 +7,7 @@
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, async/1, await/1, kill/1, pid/1, wait_until/1, recv_exactly/2,
     socket_pair/2, reset/1]).
--import(reactor_probe, [start/1, start/2, start/3, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, told/2,
+-import(reactor_probe, [start/1, start/2, start/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, told/2,
     told_of/2, recv_all/1, exchange/2, reports/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
