@@ -64,7 +64,7 @@
 %% The sum of samples. Its histograms are mutable: a sum belongs to who made it.
 -opaque measured() :: #measured{}.
 
-%% Enough that a call to the native side is worth it, and few enough that it is short.
+%% Enough that a call to the native side is worth it, and few enough that it takes them all and is short.
 -define(BATCH, 500).
 
 %% @doc All measures, in the order in which they are shown.
@@ -148,11 +148,11 @@ count({_Measure, []}, Histograms) ->
 count({Measure, Values}, Histograms) ->
     case Histograms of
         #{Measure := Histogram} ->
-            ok = weir_load_histogram:record(Histogram, Values),
+            ok = weir_load_nif:record_some(Histogram, Values),
             Histograms;
         #{} ->
             Histogram = weir_load_histogram:new(),
-            ok = weir_load_histogram:record(Histogram, Values),
+            ok = weir_load_nif:record_some(Histogram, Values),
             Histograms#{Measure => Histogram}
     end.
 
