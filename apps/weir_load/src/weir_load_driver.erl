@@ -46,6 +46,9 @@
     last_answer = none :: none | integer()
 }).
 
+%% Two words for two things, in every write.
+-dialyzer({no_improper_lists, [effects/5]}).
+
 %% The handle of a socket, or a number with a minus.
 -type key() :: integer().
 
@@ -132,7 +135,7 @@ due_turn(Now, Driver) ->
 rest(Now, #driver{reactor = Reactor, wake_at = At} = Driver) ->
     case weir_load_reactor:rest(At, Now, Reactor) of
         {ready, NewReactor} -> loop(Driver#driver{reactor = NewReactor});
-        {message, Message, NewReactor} -> turn(now_ns(), message(Message, Driver#driver{reactor = NewReactor}))
+        {message, Message, NewReactor} -> loop(message(Message, Driver#driver{reactor = NewReactor}))
     end.
 
 wake_at(#driver{phase = opening, dialing = Dialing} = Driver) ->
@@ -465,22 +468,23 @@ scan(Count, [Key | Keys], Now, Driver) when Count > 0 ->
 scan(_Count, Keys, _Now, Driver) ->
     Driver#driver{to_scan = Keys}.
 
-expire(Key, Now, #driver{profile = Profile, sample = Sample, share = #{opens := Opens}, writes = Writes} = Driver) ->
+expire(Key, Now, Driver) ->
     case get(Key) of
-        Connection when is_tuple(Connection) ->
-            case Key > 0 andalso weir_load_connection:is_late(Now, Connection, Profile) of
-                true ->
-                    _ = erase(Key),
-                    not_opened(timeout, Connection, Driver#driver{writes = [Key | Writes]});
-                false ->
-                    %% A request with a connection of its own fails with its connect.
-                    case weir_load_connection:is_open(Connection) orelse Opens of
-                        true -> step(Key, Connection, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver);
-                        false -> Driver
-                    end
-            end;
-        _ ->
-            Driver
+        Gone when Gone =:= undefined; is_integer(Gone) -> Driver;
+        Connection -> expire(Key, Connection, Now, Driver)
+    end.
+
+expire(Key, Connection, Now, #driver{profile = Profile, sample = Sample, share = #{opens := Opens}} = Driver) ->
+    case Key > 0 andalso weir_load_connection:is_late(Now, Connection, Profile) of
+        true ->
+            _ = erase(Key),
+            not_opened(timeout, Connection, Driver#driver{writes = [Key | Driver#driver.writes]});
+        false ->
+            %% A request with a connection of its own fails with its connect.
+            case Opens orelse weir_load_connection:is_open(Connection) of
+                true -> step(Key, Connection, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver);
+                false -> Driver
+            end
     end.
 
 %% The window is over; what was due in it is waited for, but not for ever.

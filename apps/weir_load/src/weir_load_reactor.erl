@@ -2,8 +2,8 @@
 %% process that has more to do than to answer.
 %%
 %% A driver sends by a schedule, over connections that have said nothing, and sums up over all of them. The callbacks of
-%% a reactor are about one connection each, so this is the step below: the same native calls, sockets and events, and
-%% the same gait between polling and sleep, as a value in the hands of the process.
+%% a reactor are about one connection each, so this is the step below: the same native calls, sockets and events, as a
+%% value in the hands of the process.
 %%
 %% For what is due at a time there is an alarm, since timers of the VM know milliseconds only.
 -module(weir_load_reactor).
@@ -19,10 +19,8 @@
 -record(reactor, {
     pollset :: weir_nif:pollset(),
     token :: non_neg_integer(),
-    gait = weir_gait:new() :: weir_gait:gait(),
-    %% Of the last call: the sockets that it has found, and the nanoseconds since the call before.
-    found = 0 :: non_neg_integer() | bulk,
-    round = 0 :: non_neg_integer(),
+    %% Since when there has been nothing to read or write.
+    idle_since = busy :: busy | integer(),
     %% Whether the VM watches the pollset for a sleep that something else has ended.
     armed = false :: boolean(),
     alarm :: weir_load_nif:alarm(),
@@ -36,6 +34,10 @@
 
 %% What waits on a connection is bounded by the load, as deep as it goes.
 -define(MAX_SEND_QUEUE, 1 bsl 40).
+
+%% How long it polls in vain before it sleeps. A server that is busy answers sooner, and to sleep and be woken takes the VM
+%% and its poll thread several times what a request takes.
+-define(HOPE, 20_000).
 
 %% A wait so short is not worth an alarm.
 -define(SHORT, 20_000).
@@ -68,23 +70,26 @@ connect(Address, Port, Options, #reactor{pollset = Pollset}) ->
 
 %% @doc Makes writes, the last of which comes first, and takes the events of connections that are ready.
 -spec react([write()], reactor()) -> {[event()], reactor()}.
+react([], #reactor{pollset = Pollset, token = Token} = Reactor) ->
+    case weir_nif:react(Pollset, Token, []) of
+        {Events, 0, _Round} -> {Events, Reactor};
+        {Events, _Found, _Round} -> {Events, Reactor#reactor{idle_since = busy}}
+    end;
 react(Writes, #reactor{pollset = Pollset, token = Token} = Reactor) ->
-    {Events, Found, Round} = weir_nif:react(Pollset, Token, Writes),
-    {Events, Reactor#reactor{found = Found, round = Round}}.
+    {Events, _Found, _Round} = weir_nif:react(Pollset, Token, Writes),
+    {Events, Reactor#reactor{idle_since = busy}}.
 
 %% @doc After a call without writes to come: returns when it is time for the next, or with a message for
 %% {@link message/2} to look at first. `At' is when there is something to do whatever happens.
 -spec rest(At :: integer() | never, Now :: integer(), reactor()) -> {ready, reactor()} | {message, term(), reactor()}.
-rest(At, Now, #reactor{gait = Gait, found = Found, round = Round} = Reactor) ->
-    {Action, NewGait} = weir_gait:next(Found, Round, Gait),
-    Going = Reactor#reactor{gait = NewGait},
-    case Action of
-        sleep when At =:= never; At - Now > ?SHORT ->
-            sleep(set_alarm(At, Now, Going));
-        _ ->
-            erlang:yield(),
-            {ready, Going}
-    end.
+rest(_At, Now, #reactor{idle_since = busy} = Reactor) ->
+    erlang:yield(),
+    {ready, Reactor#reactor{idle_since = Now}};
+rest(At, Now, #reactor{idle_since = Since} = Reactor) when Now - Since > ?HOPE, (At =:= never orelse At - Now > ?SHORT) ->
+    sleep(set_alarm(At, Now, Reactor));
+rest(_At, _Now, Reactor) ->
+    erlang:yield(),
+    {ready, Reactor}.
 
 set_alarm(At, _Now, #reactor{alarm_at = Set} = Reactor) when At =:= never; At =:= Set ->
     Reactor;
