@@ -1,0 +1,216 @@
+//! How sockets end: by a call, by the peer, by an error, by the death of their owner.
+
+use std::os::fd::{AsFd, IntoRawFd};
+
+use rustix::io::Errno;
+use rustler::Env;
+
+use super::{Ended, Linger, Reason, Socket, State};
+use crate::active::Active;
+use crate::{atoms, errno, group, message, pollset, sendfile, sockopt, table};
+
+/// How long a peer may take nothing of what an owner left behind, in milliseconds.
+const LINGER_MS: libc::c_int = 30_000;
+
+impl Socket {
+    /// Closes the socket to all; what is queued is still sent.
+    pub fn leave(&mut self, env: Env) {
+        self.ended = Ended::Not;
+        // A file that is not through yet ends here, and what is queued with it, as in the inet driver.
+        let unsent = self.output.as_ref().is_some_and(|output| !output.queue.is_empty() && output.transfer.is_none());
+        if unsent && self.state == State::Connected && self.options.linger != Linger::Reset {
+            self.linger(env);
+        } else {
+            self.release(env);
+        }
+    }
+
+    /// Sends what is queued although nobody has the socket any more. The kernel gives up on a peer that takes nothing,
+    /// so this ends.
+    fn linger(&mut self, env: Env) {
+        if let Some(receiver) = self.receiver.take() {
+            self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
+        }
+        self.tell_subscribers(env);
+        group::leave_all(env, self);
+        self.lingering = true;
+        self.owner = None;
+        self.input = None;
+        self.options.active = Active::Passive;
+        if std::mem::take(&mut self.reactor) {
+            // Nobody polls a reactor's pollset when the reactor is dead.
+            let home = pollset::home(self.pollset);
+            if self.move_to(env, home).is_err() {
+                return self.release(env);
+            }
+        }
+        if let Some(fd) = &self.fd {
+            // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
+            let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
+        }
+        // What has come is thrown away, for a peer that sends before it reads.
+        self.enqueue(env);
+    }
+
+    /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
+    /// as `exit_on_close` says. Returns the reason for a process in `recv`.
+    pub fn input_ended(&mut self, env: Env, error: Option<Errno>) -> Reason {
+        // A reset is a close to all who did not ask.
+        let error = error.filter(|&e| e != Errno::CONNRESET || self.options.show_econnreset);
+        let reason = error.map_or(atoms::closed(), |e| errno::atom(env, e));
+        let blocked =
+            self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
+        if self.options.exit_on_close {
+            sendfile::fail(env, self, error);
+            self.fail_senders(env, atoms::closed());
+        }
+        self.late_send_error |= !blocked && error.is_none();
+        self.input = None;
+        self.read_closed |= self.is_active();
+        if self.is_active() {
+            if error.is_some() {
+                message::error(env, self, reason);
+            }
+            message::closed(env, self);
+            if self.options.exit_on_close {
+                self.release(env);
+            }
+        } else if self.options.exit_on_close {
+            self.close_descriptor(env);
+        }
+        reason
+    }
+
+    /// The kernel refused output. `shutdown` errors come here too. Returns the reason for the process that sent.
+    pub fn output_failed(&mut self, env: Env, errno: Errno, somebody_sends: bool) -> Reason {
+        if self.reactor {
+            self.fail_senders(env, atoms::closed());
+            self.end(env, Ended::Failed(errno));
+            return atoms::closed();
+        }
+        // A pipe that broke without our shutdown was reset by the peer; see tcp_send_error of the inet driver.
+        let reset = errno == Errno::CONNRESET || (errno == Errno::PIPE && !self.write_shut);
+        let show = reset && self.options.show_econnreset;
+        let reason = if show { atoms::econnreset() } else { atoms::closed() };
+        let somebody_sends = somebody_sends || self.output.as_ref().is_some_and(|output| output.transfer.is_some());
+        sendfile::fail(env, self, Some(errno));
+        self.fail_senders(env, reason);
+        if self.lingering {
+            self.release(env);
+        } else if self.is_active() {
+            if show {
+                message::error(env, self, reason);
+            }
+            message::closed(env, self);
+            if self.options.exit_on_close {
+                self.release(env);
+            } else {
+                self.close_descriptor(env);
+            }
+        } else {
+            if let Some(receiver) = self.receiver.take() {
+                self.answer(env, receiver.waiter, (atoms::error(), reason));
+            }
+            self.close_descriptor(env);
+            self.late_send_error |= !somebody_sends;
+            self.late_recv_error = true;
+            self.late_econnreset = show;
+        }
+        reason
+    }
+
+    /// The answer to a send on a socket that is not connected: the news of its end first, then `enotconn`.
+    pub fn send_refused(&mut self) -> Reason {
+        match std::mem::take(&mut self.late_send_error) {
+            false => atoms::enotconn(),
+            // The next recv says it again.
+            true if self.late_econnreset => atoms::econnreset(),
+            true => atoms::closed(),
+        }
+    }
+
+    /// The answer to a recv on a socket that is not connected.
+    pub fn receive_refused(&mut self) -> Reason {
+        match std::mem::take(&mut self.late_recv_error) {
+            false => atoms::enotconn(),
+            true => {
+                self.late_send_error = false;
+                match std::mem::take(&mut self.late_econnreset) {
+                    true => atoms::econnreset(),
+                    false => atoms::closed(),
+                }
+            }
+        }
+    }
+
+    /// Closes the descriptor and keeps the socket, for the owner to close.
+    pub fn close_descriptor(&mut self, env: Env) {
+        group::leave_all(env, self);
+        self.state = State::Closed;
+        self.close_fd();
+        self.input = None;
+        self.output = None;
+    }
+
+    /// Closes the descriptor without ever waiting: close(2) would block under SO_LINGER even though the socket does not,
+    /// so the waiting is done before, at our own queue, and the kernel sends the rest in the background.
+    fn close_fd(&mut self) {
+        if self.prebound {
+            self.leave_fd();
+        }
+        if let Some(fd) = self.fd.take() {
+            if self.options.linger == Linger::Wait {
+                let off = libc::linger { l_onoff: 0, l_linger: 0 };
+                let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
+            }
+            drop(fd);
+        }
+        self.registered = false;
+    }
+
+    /// Lets go of a descriptor that stays open, since whoever opened it closes it: its number may be somebody else's
+    /// after that. It would stay in its epoll as well.
+    fn leave_fd(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            if std::mem::replace(&mut self.registered, false) {
+                let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+            }
+            let _ = fd.into_raw_fd();
+        }
+    }
+
+    /// Tells those who watch the socket that it is closed. Dropping what it watches itself takes all monitors back.
+    fn tell_subscribers(&mut self, env: Env) {
+        for subscriber in self.watched.take().into_iter().flat_map(|watched| watched.subscribers) {
+            message::down(env, self, subscriber);
+        }
+    }
+
+    /// Closes the socket: everybody who waits is answered, everybody who watches is told, and the handle is dead. What
+    /// is left is a vacant slot; nothing may be written to it.
+    pub fn release(&mut self, env: Env) {
+        if let Some(receiver) = self.receiver.take() {
+            self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
+        }
+        if let Some(connector) = self.connector.take() {
+            self.answer(env, *connector, (atoms::error(), atoms::closed()));
+        }
+        if let Some(listener) = self.listener.take() {
+            for acceptor in listener.acceptors {
+                self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
+            }
+            if let Some((gate, _)) = listener.gate {
+                gate.remove_listening(self.handle());
+            }
+        }
+        self.fail_senders(env, atoms::closed());
+        self.tell_subscribers(env);
+        group::leave_all(env, self);
+        self.close_fd();
+        pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Some(ticket) = self.ticket.take() {
+            ticket.end(env);
+        }
+        table::vacate(self);
+    }
+}

@@ -1,0 +1,413 @@
+//! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
+
+mod closing;
+mod moving;
+mod options;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
+
+pub use self::options::{Linger, Options};
+use crate::active::Active;
+use crate::gate::{Gate, Ticket};
+use crate::group::Memberships;
+use crate::handle::{Handle, Target};
+use crate::held::Held;
+use crate::input_buffer::InputBuffer;
+use crate::owner::Watched;
+use crate::send_queue::SendQueue;
+use crate::sendfile::{self, Transfer};
+use crate::statistics::Statistics;
+use crate::{atoms, message, pollset, table};
+
+/// Where a socket is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No socket: the slot is vacant.
+    Free,
+    /// Neither listening nor connected yet.
+    Open,
+    Listening,
+    Connecting,
+    Connected,
+    /// The descriptor is closed and the owner has not called close: what a port without a descriptor is to inet.
+    Closed,
+}
+
+/// Whether the connection of a reactor's socket has come to its end, and how. It is noted where that is found, and told
+/// in one place: the reactor's next batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Not,
+    /// By the peer, or by a close from outside the reactor.
+    Closed,
+    Failed(Errno),
+    /// The peer does not read, and the send queue has reached its limit.
+    SendQueueFull,
+}
+
+/// A process that waits for the answer to an operation.
+#[derive(Clone, Copy)]
+pub struct Waiter {
+    pub pid: LocalPid,
+    pub operation: u32,
+}
+
+/// A process in `recv`, for exactly `length` bytes, or for any if that is zero.
+pub struct Receiver {
+    pub waiter: Waiter,
+    pub length: usize,
+}
+
+/// A process in `accept`, and the pollset of the scheduler that it called from.
+pub struct Acceptor {
+    pub waiter: Waiter,
+    pub pollset: u16,
+}
+
+/// What a process waits for at the send queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendWait {
+    /// Its data went over the high watermark: it goes on below the low one.
+    Accepted,
+    /// The queue was full and its data was not taken: it sends again below the low watermark.
+    Refused,
+    /// It closes the socket when the queue is empty.
+    Flush,
+}
+
+/// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
+pub struct Output {
+    pub queue: SendQueue<Held>,
+    pub waiting: Vec<(Waiter, SendWait)>,
+    /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
+    /// one: what bounds the memory.
+    pub full: bool,
+    /// Somebody closes the socket when the queue is empty: nothing is added to it.
+    pub closing: bool,
+    /// A shutdown that comes after the last queued byte.
+    pub shutdown: Option<Shutdown>,
+    /// A file that is being sent: the queue behind it waits.
+    pub transfer: Option<Box<Transfer>>,
+}
+
+/// What only a listening socket has.
+#[derive(Default)]
+pub struct Listener {
+    /// Processes in `accept`, in the order in which they came.
+    pub acceptors: VecDeque<Acceptor>,
+    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
+    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
+    pub orphan: Option<OwnedFd>,
+    /// Connections go through this gate, to one of its intakes; or else to the reactor.
+    pub gate: Option<(Arc<Gate>, Option<usize>)>,
+    /// The reactor that takes the connections on its own pollset.
+    pub reactor: Option<LocalPid>,
+}
+
+impl Listener {
+    /// Has connections take a kernel option when they are accepted.
+    pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
+        self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));
+        self.late_options.push((level, name, value));
+    }
+}
+
+/// A socket, in its slot of the table, under the slot's lock.
+///
+/// What a request touches stands together and in front, what is rare is behind a pointer: with ten thousand connections
+/// every cache line of this is a miss.
+#[repr(C)]
+pub struct Socket {
+    slot: u32,
+    pub generation: u32,
+    pub fd: Option<OwnedFd>,
+    last_operation: u32,
+    pub pollset: u16,
+    pub state: State,
+    /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
+    registered: bool,
+    /// It is on its pollset's ready list.
+    pub queued: bool,
+    /// The kernel may have input, or a connection, that we have not taken: try.
+    pub readable: bool,
+    /// The kernel may take output.
+    pub writable: bool,
+    /// The peer has closed or the connection failed: a short read is not the last word.
+    pub hung_up: bool,
+    /// End of input was reached and told: the kernel is not asked again before the active mode changes.
+    pub read_closed: bool,
+    /// `tcp_closed` was sent to an owner.
+    pub close_told: bool,
+    /// A broken pipe is our own doing: our side was shut down behind queued output, or that failed. The inet driver does
+    /// not remember a shutdown that succeeded at once, and takes the broken pipe for a reset.
+    pub write_shut: bool,
+    /// Its news go into the batches of its owner, a reactor, instead of messages.
+    pub reactor: bool,
+    pub ended: Ended,
+    /// A reactor's socket is not read from while its send queue is over the high watermark.
+    pub throttled: bool,
+    /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
+    pub lingering: bool,
+    /// The first line of an HTTP message has been taken, and its header fields are next.
+    pub in_http_headers: bool,
+    /// The last read filled a large buffer: the next goes straight into a binary.
+    pub bulk: bool,
+    /// The next send or recv on the closed socket says `closed` (or `econnreset`), later ones `enotconn`.
+    pub late_send_error: bool,
+    pub late_recv_error: bool,
+    pub late_econnreset: bool,
+    /// The descriptor was opened by somebody else, who also closes it.
+    pub prebound: bool,
+    pub options: Options,
+    pub owner: Option<LocalPid>,
+    /// The module of the socket's term: `{'$inet', Module, Handle}`.
+    pub module: Option<Atom>,
+    pub input: Option<Box<InputBuffer>>,
+    pub receiver: Option<Box<Receiver>>,
+    pub output: Option<Box<Output>>,
+    /// Who asked to be told when the kernel takes output again.
+    pub writability: Option<Box<LocalPid>>,
+    pub statistics: Statistics,
+    pub groups: Memberships,
+    watched: Option<Box<Watched>>,
+    pub connector: Option<Box<Waiter>>,
+    pub listener: Option<Box<Listener>>,
+    /// The place that the connection has at the gate through which it came.
+    pub ticket: Option<Ticket>,
+    /// The network namespace that was asked for, as a path.
+    pub netns: Option<Box<[u8]>>,
+}
+
+/// How the caller of an operation is told that it failed: the reason of `{error, Reason}`.
+pub type Reason = Atom;
+
+impl Socket {
+    /// A slot without a socket; the next one there will have this generation.
+    pub fn vacant(slot: u32, generation: u32) -> Socket {
+        Socket {
+            slot,
+            generation,
+            state: State::Free,
+            pollset: 0,
+            registered: false,
+            queued: false,
+            readable: false,
+            writable: false,
+            hung_up: false,
+            read_closed: false,
+            close_told: false,
+            write_shut: false,
+            reactor: false,
+            ended: Ended::Not,
+            throttled: false,
+            lingering: false,
+            in_http_headers: false,
+            bulk: false,
+            late_send_error: false,
+            late_recv_error: false,
+            late_econnreset: false,
+            prebound: false,
+            last_operation: 0,
+            fd: None,
+            module: None,
+            owner: None,
+            options: Options::default(),
+            input: None,
+            receiver: None,
+            output: None,
+            writability: None,
+            connector: None,
+            watched: None,
+            listener: None,
+            groups: Memberships::default(),
+            ticket: None,
+            netns: None,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Makes the vacant slot a socket around `fd`, owned by `owner`. Fails if that process is dead: then the descriptor
+    /// comes back and the slot is vacant again.
+    pub fn open(
+        &mut self,
+        env: Env,
+        fd: OwnedFd,
+        state: State,
+        (module, pollset, options): (Atom, u16, Options),
+        owner: LocalPid,
+    ) -> Result<Handle, OwnedFd> {
+        let handle = self.handle();
+        let Some(watched) = Watched::begin(env, handle, &owner) else {
+            table::vacate(self);
+            return Err(fd);
+        };
+        self.watched = Some(Box::new(watched));
+        self.occupy(fd, state, (module, pollset, options), owner);
+        Ok(handle)
+    }
+
+    /// Makes the vacant slot a connection of the reactor that calls, on the reactor's pollset. What watches the pollset
+    /// closes it when the reactor dies.
+    pub fn open_in_reactor(&mut self, fd: OwnedFd, about: (Atom, u16, Options), owner: LocalPid) -> Handle {
+        self.reactor = true;
+        self.occupy(fd, State::Connected, about, owner);
+        self.options.active = Active::Always;
+        self.handle()
+    }
+
+    fn occupy(&mut self, fd: OwnedFd, state: State, (module, pollset, options): (Atom, u16, Options), owner: LocalPid) {
+        self.state = state;
+        self.pollset = pollset;
+        self.module = Some(module);
+        self.options = options;
+        self.owner = Some(owner);
+        self.fd = Some(fd);
+        // Nothing is known: the first operation tries, and registers if it has to wait.
+        self.readable = true;
+        self.writable = true;
+        pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Watches `owner`, whoever was watched before. False if it is dead.
+    fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
+        match &mut self.watched {
+            Some(watched) => watched.set_owner(env, owner),
+            None => {
+                self.watched = Watched::begin(env, self.handle(), owner).map(Box::new);
+                self.watched.is_some()
+            }
+        }
+    }
+
+    /// Notes how the connection of a reactor's socket ended, for its next batch.
+    pub fn end(&mut self, env: Env, ended: Ended) {
+        if self.ended == Ended::Not {
+            self.ended = ended;
+        }
+        self.enqueue(env);
+    }
+
+    /// The socket's handle.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.slot, self.generation)
+    }
+
+    /// A number for an operation that waits, different from those of other waiting operations on the socket.
+    pub fn next_operation(&mut self) -> u32 {
+        self.last_operation = self.last_operation.wrapping_add(1);
+        self.last_operation
+    }
+
+    /// Whether data that comes now has somebody to go to.
+    pub fn is_active(&self) -> bool {
+        self.options.active != Active::Passive
+    }
+
+    /// Makes sure that the pollset hears of the socket from now on.
+    pub fn register(&mut self) -> rustix::io::Result<()> {
+        if self.registered {
+            return Ok(());
+        }
+        if let Some(fd) = &self.fd {
+            pollset::epoll(self.pollset).add(fd.as_fd(), Target::Socket(self.handle()))?;
+            self.registered = true;
+        }
+        Ok(())
+    }
+
+    /// Puts the socket on its pollset's ready list, to be visited at the next poll.
+    pub fn enqueue(&mut self, env: Env) {
+        if !self.queued {
+            self.queued = true;
+            pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
+        }
+    }
+
+    /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.
+    pub fn set_owner(&mut self, env: Env, pid: LocalPid) -> bool {
+        let watched = self.watched.as_mut();
+        let set = watched.is_some_and(|watched| watched.set_owner(env, &pid));
+        if set {
+            self.owner = Some(pid);
+        }
+        set
+    }
+
+    /// Tells `reference` to process `pid` when the socket closes. False if that process is dead.
+    pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
+        if self.watched.is_none() {
+            // A reactor's socket has nobody watched for its own sake.
+            let Some(owner) = self.owner else { return false };
+            self.watch(env, &owner);
+        }
+        self.watched.as_mut().is_some_and(|watched| watched.subscribe(env, pid, reference))
+    }
+
+    /// Takes back a subscription. False if there is none.
+    pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
+        self.watched.as_mut().is_some_and(|watched| watched.unsubscribe(env, reference))
+    }
+
+    /// A monitored process has died.
+    pub fn process_died(&mut self, env: Env, monitor: Monitor) {
+        if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
+            self.leave(env);
+        }
+    }
+
+    /// Answers a waiting operation of this socket. False if the process is dead.
+    pub fn answer(&self, env: Env, waiter: Waiter, result: impl Encoder) -> bool {
+        message::answer(env, self.handle(), waiter, result)
+    }
+
+    /// Answers everybody who waits to send or to flush.
+    pub fn fail_senders(&mut self, env: Env, reason: Reason) {
+        self.tell_writable(env);
+        sendfile::fail(env, self, None);
+        if let Some(mut output) = self.output.take() {
+            for (waiter, _) in output.waiting.drain(..) {
+                self.answer(env, waiter, (atoms::error(), reason));
+            }
+        }
+    }
+
+    /// Tells whoever waits for it that output is taken, or that there is no sense in waiting any more.
+    pub fn tell_writable(&mut self, env: Env) {
+        if let Some(pid) = self.writability.take() {
+            message::writable(env, self, *pid);
+        }
+    }
+
+    /// Takes back a waiting operation. False if it has been answered: the answer is in the mailbox.
+    pub fn cancel(&mut self, env: Env, operation: u32) -> bool {
+        let is = |waiter: &Waiter| waiter.operation == operation;
+        if self.receiver.as_ref().is_some_and(|receiver| is(&receiver.waiter)) {
+            self.receiver = None;
+            return true;
+        }
+        if self.connector.as_deref().is_some_and(is) {
+            self.connector = None;
+            return true;
+        }
+        if let Some(listener) = &mut self.listener
+            && let Some(at) = listener.acceptors.iter().position(|acceptor| is(&acceptor.waiter))
+        {
+            listener.acceptors.remove(at);
+            return true;
+        }
+        if let Some(output) = &mut self.output
+            && let Some(at) = output.waiting.iter().position(|(waiter, _)| is(waiter))
+        {
+            output.waiting.remove(at);
+            return true;
+        }
+        sendfile::cancel(env, self, operation)
+    }
+}
