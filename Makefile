@@ -21,7 +21,7 @@ test: ## run all tests
 	@scripts/setup build test
 	@scripts/test
 
-matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one
+matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one, OTP=29:weir for one application
 	@scripts/setup matrix
 	@scripts/matrix $(OTP)
 
