@@ -21,9 +21,11 @@
 %% Words of binaries on the way that make a collection worth it: 4 MiB.
 -define(BINARY_WORDS, 524288).
 
-%% Messages that are handled between two batches, and connections that a tick is for.
+%% Messages that are handled between two batches.
 -define(MESSAGES, 64).
--define(TICKS, 128).
+%% Connections that a slice of a tick is for. What they send has to fit into one call (500 microseconds, see `work.rs'): what
+%% does not is copied into queues, and sent at twice the cost.
+-define(TICKS, 32).
 
 %% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
 -define(TERMINATE_MS, 3000).
