@@ -19,6 +19,7 @@
 -export([lease/0]).
 -export([poll/2]).
 -export([stream/2]).
+-export([streaming/0]).
 -export([sleep/3]).
 -export([counters/1]).
 
@@ -211,6 +212,10 @@ poll(_Pollset, _Token) -> ?NOT_LOADED.
 -spec stream(pollset(), Token :: non_neg_integer()) ->
     {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
 stream(_Pollset, _Token) -> ?NOT_LOADED.
+
+%% @doc How many processes are in {@link stream/2}, each on a dirty I/O scheduler.
+-spec streaming() -> non_neg_integer().
+streaming() -> ?NOT_LOADED.
 
 %% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
 %% already), and whoever puts a socket on the ready list send `weir_wake'. `busy': there is something to do already.

@@ -42,7 +42,12 @@ act(yield, Pollset, Token, Armed, Gait) ->
     erlang:yield(),
     loop(Pollset, Token, Armed, Gait);
 act(stream, Pollset, Token, Armed, Gait) ->
-    polled(weir_nif:stream(Pollset, Token), Pollset, Token, Armed, Gait);
+    %% Half of the threads that may wait are left to files. Whoever finds none free sleeps: to wait for a thread would keep
+    %% all other sockets of the pollset waiting, too.
+    case weir_nif:streaming() < erlang:system_info(dirty_io_schedulers) div 2 of
+        true -> polled(weir_nif:stream(Pollset, Token), Pollset, Token, Armed, Gait);
+        false -> act(sleep, Pollset, Token, Armed, Gait)
+    end;
 act(sleep, Pollset, Token, Armed, Gait) ->
     case weir_nif:sleep(Pollset, Token, Armed) of
         armed -> wait(Pollset, Token, Gait);

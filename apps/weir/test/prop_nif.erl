@@ -273,6 +273,7 @@ is_documented(reactor_begin, Result) -> Result =:= ok;
 is_documented(react, {Events, Sockets, Round}) -> is_list(Events) andalso is_integer(Sockets) andalso is_integer(Round);
 is_documented(react, Result) -> Result =:= stale;
 is_documented(reap, Result) -> lists:member(Result, [ok, more, done]);
+is_documented(streaming, Result) -> is_integer(Result);
 is_documented(abandoned, Result) -> is_list(Result);
 is_documented(reactor_of, {ok, Pid}) -> is_pid(Pid);
 is_documented(gate_new, Result) -> is_reference(Result);
@@ -285,7 +286,7 @@ is_documented(List, {ok, Entries}) when List =:= gate_connections; List =:= rela
 is_documented(List, Result) when List =:= gate_connections; List =:= relays; List =:= relay_expire -> Result =:= done;
 is_documented(relay_expire, Result) -> is_integer(Result);
 is_documented(Function, {ok, Number}) when
-    Function =:= relay_start; Function =:= group_new; Function =:= group_broadcast
+    Function =:= relay_start; Function =:= group_new; Function =:= group_broadcast; Function =:= duplicate
 ->
     is_integer(Number);
 is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->

@@ -27,7 +27,8 @@
     end,
     Leased = fun Leased(Number) ->
         try weir_nif:counters(Number) of
-            #{polls := 0} -> [];
+            %% Nobody's reactor: its process has leased it and died.
+            #{polls := 0} -> Leased(Number + 1);
             Counters -> [Counters#{pollset => Number} | Leased(Number + 1)]
         catch
             error:badarg -> []

@@ -1,6 +1,7 @@
 //! One epoll instance and its ready list, for one scheduler.
 
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -368,6 +369,30 @@ pub fn sleep(env: Env, index: u16, token: u32, armed: bool) -> Sleep {
     slept
 }
 
+/// Pollers in [`stream`].
+static STREAMING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, until it is dropped.
+struct Streaming;
+
+impl Streaming {
+    fn begin() -> Streaming {
+        STREAMING.fetch_add(1, Relaxed);
+        Streaming
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        STREAMING.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How many pollers are in [`stream`]: each has a thread of those that files need, too.
+pub fn streaming() -> usize {
+    STREAMING.load(Relaxed)
+}
+
 /// How long [`stream`] goes on before the poller's process has its turn.
 const STREAM: Duration = Duration::from_millis(10);
 
@@ -378,6 +403,7 @@ const STREAM: Duration = Duration::from_millis(10);
 /// stream that is in no hurry; here it takes one of each.
 pub fn stream(env: Env, index: u16, token: u32) -> Option<Polled> {
     let pollset = pollset(index);
+    let _streaming = Streaming::begin();
     let until = Instant::now() + STREAM;
     loop {
         let armed = pollset.ready.sleep(token, || {

@@ -38,6 +38,11 @@ fn stream<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
 }
 
 #[rustler::nif]
+fn streaming() -> usize {
+    pollset::streaming()
+}
+
+#[rustler::nif]
 fn sleep(env: Env, index: PollsetIndex, token: u32, armed: bool) -> Atom {
     match pollset::sleep(env, index.0, token, armed) {
         Sleep::Armed => atoms::armed(),
