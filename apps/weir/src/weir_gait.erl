@@ -3,8 +3,8 @@
 %%
 %% A poller that finds work, or has just found some, yields and polls again: under load it runs once in each round of
 %% its scheduler's run queue, and batches grow by themselves. When several polls in a row find nothing it sleeps on its
-%% descriptor. How long it hopes before that follows from how long its sleeps last: where they are shorter than going
-%% to sleep and waking up takes, it hopes longer.
+%% descriptor. How long it hopes before that follows from how long nothing came the last times, hope and sleep together:
+%% where that was less than hope may cost, it hopes longer, else less.
 %%
 %% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
 %% sleeping takes, and what they do meanwhile would only be looked at in vain. Nor does it sleep on its descriptor, which
@@ -25,9 +25,10 @@
 -type action() :: yield | sleep | stream.
 
 %% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
-%% microseconds, depending on the machine: hoping longer than that wastes what it would save.
+%% microseconds, depending on the machine: hoping longer than that wastes what it would save. A single peer that answers
+%% at once takes 30.
 -define(HOPE_MIN, 5_000).
--define(HOPE_MAX, 100_000).
+-define(HOPE_MAX, 50_000).
 
 %% A round is long if it takes more than this and more than what those need to whom the poll before has delivered: long
 %% for the sake of others. Two in a row, because the operating system may have taken the processor away meanwhile.
@@ -79,13 +80,13 @@ pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
     end;
 pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
     {stream, Gait#gait{idle = 0}};
-pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope}) ->
+pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope, idle = Hoped}) ->
     NewHope =
-        case SleptNs < ?HOPE_MAX of
+        case Hoped + SleptNs < ?HOPE_MAX of
             true -> min(?HOPE_MAX, Hope * 2);
             false -> max(?HOPE_MIN, Hope div 2)
         end,
-    free(Events, 0, Gait#gait{hope = NewHope});
+    free(Events, 0, Gait#gait{hope = NewHope, idle = 0});
 pace(_Events, RoundNs, Gait = #gait{pace = crowded, last = yield}) ->
     case is_long(RoundNs, Gait) of
         true -> {sleep, Gait#gait{sleeps = 0}};
@@ -107,7 +108,7 @@ priority(#gait{}) -> normal.
 free(bulk, _RoundNs, Gait) ->
     {stream, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
-    {sleep, Gait#gait{idle = 0}};
+    {sleep, Gait#gait{idle = Idle + RoundNs}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->
     {yield, Gait#gait{idle = Idle + RoundNs}};
 free(_Events, _RoundNs, Gait) ->
