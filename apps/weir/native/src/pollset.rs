@@ -38,10 +38,15 @@ struct Pollset {
     ready: Ready<LocalPid>,
     waiter: Waiter,
     counters: Counters,
+    /// As many sockets as a poll is likely to have time for.
+    fits: AtomicUsize,
     /// What watches the process that has a private pollset. The monitor ends with this.
     lease: Mutex<Option<ResourceArc<Lease>>>,
     reactor: reactor::Settings,
 }
+
+/// A poll asks the kernel for so many sockets at least: the processor may have been taken away from the one before.
+const FEWEST: usize = 64;
 
 /// The VM wants an object for every descriptor that it watches.
 struct Anchor;
@@ -194,6 +199,7 @@ fn make(index: u16) -> rustix::io::Result<()> {
             anchor: ResourceArc::new(Anchor),
             ready: Ready::new(),
             counters: Counters::default(),
+            fits: AtomicUsize::new(BATCH),
             lease: Mutex::new(None),
             reactor: reactor::Settings::none(),
         };
@@ -225,8 +231,16 @@ pub struct Polled {
 /// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let now = Instant::now();
+    let mut work = Work::of_poll(now);
+    // What the kernel has named and a poll has no time for goes over the ready list, which costs a second look at each
+    // socket. What it has not named it keeps.
+    let fits = &pollset(index).fits;
     // Reactors' sockets are not on the pollsets of schedulers.
-    poll_into(env, index, token, (now, BATCH), &mut Work::of_poll(now), &mut Batch::new(env))
+    let polled = poll_into(env, index, token, (now, fits.load(Relaxed)), &mut work, &mut Batch::new(env))?;
+    if let Some(visits) = work.fits(now) {
+        fits.store(visits.clamp(FEWEST, BATCH), Relaxed);
+    }
+    Some(polled)
 }
 
 /// The same in a call that has begun at `now` with other work. The kernel is asked for `limit` sockets at most. What

@@ -50,6 +50,15 @@ impl Work {
         }
     }
 
+    /// How many visits such as those of the poll that began at `began` there is time for; nothing if there were too few
+    /// of them to tell.
+    pub fn fits(&self, began: Instant) -> Option<usize> {
+        (self.visits >= CLOCK_EVERY).then(|| {
+            let each = began.elapsed().as_nanos() / u128::from(self.visits);
+            usize::try_from(TIME.as_nanos() / each.max(1)).unwrap_or(usize::MAX)
+        })
+    }
+
     /// Whether the call has done enough.
     pub fn is_over(&self) -> bool {
         self.over || self.bytes == 0
@@ -84,6 +93,19 @@ mod tests {
         assert!(!work.is_over());
         work.visited();
         assert!(work.is_over());
+    }
+
+    #[test]
+    fn what_fits_follows_from_what_visits_took() {
+        let mut work = Work::of_poll(Instant::now());
+        let began = Instant::now() - TIME;
+        for _ in 0..CLOCK_EVERY {
+            assert_eq!(work.fits(began), None);
+            work.visited();
+        }
+        // They took the whole time and what the test took: no more than they were.
+        assert!(work.fits(began).is_some_and(|fits| fits <= CLOCK_EVERY as usize));
+        assert!(work.fits(Instant::now()).is_some_and(|fits| fits > CLOCK_EVERY as usize));
     }
 
     #[test]
