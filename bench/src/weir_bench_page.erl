@@ -46,11 +46,13 @@ write(Files) ->
 write_one(File) ->
     Page = filename:rootname(File) ++ ".html",
     case weir_bench_results:read(File) of
-        {ok, Document} ->
+        {ok, #{<<"chapters">> := _} = Document} ->
             case weir_bench_tree:replace(Page, unicode:characters_to_binary(html(Document))) of
                 ok -> {ok, Page};
                 {error, Reason} -> {error, ["cannot write ", Page, ": ", file:format_error(Reason)]}
             end;
+        {ok, _} ->
+            {error, [File, " is of before there were chapters, and has no page: its tables stand in Markdown beside it"]};
         {error, _} = Error ->
             Error
     end.

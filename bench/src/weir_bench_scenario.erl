@@ -239,10 +239,11 @@ seconds(#{contestants := Contestants} = Scenario) ->
     Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
     lists:sum([seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []]).
 
-%% A stream of so many bytes is over before its duration.
+%% A stream of so many bytes is over before its duration, and so is a ramp that is not held to its end.
 seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
     1 + Warmup / 1000 + Bytes / 5.0e8;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
     %% Two emulators start where the load comes from one.
     Start = case Run of #{driver := weir_load} -> 2.0; _ -> 1.0 end,
-    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Duration) / 1000.
+    Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
+    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Held * Duration) / 1000.
