@@ -8,7 +8,7 @@ the_page_of_results_is_written_beside_them_test() ->
         ?assertEqual({ok, [Page]}, weir_bench_page:write([File])),
         {ok, Html} = file:read_file(Page),
         ok = file:delete(Page),
-        ?assertMatch({0, _}, binary:match(Html, <<"<!DOCTYPE html>">>)),
+        ?assertMatch({0, _}, binary:match(Html, <<"<!doctype html>">>)),
         ?assertNotEqual(nomatch, binary:match(Html, <<"weir once">>))
     end).
 
