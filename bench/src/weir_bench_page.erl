@@ -3,6 +3,7 @@
 -module(weir_bench_page).
 
 -export([html/1]).
+-export([write/1]).
 
 %% @doc The page of a document.
 -spec html(weir_bench_results:document()) -> unicode:chardata().
@@ -24,6 +25,37 @@ html(#{<<"machine">> := #{<<"otp">> := Otp}, <<"scenarios">> := Scenarios} = Doc
         {<<"{{ramps}}">>, ramps(Scenarios)},
         {<<"{{script}}">>, [ChartScript, "\n", part("page.js")]}
     ]).
+
+%% @doc Writes the page of each of these files of results beside it. An error is one line, which names the file.
+-spec write([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
+write(Files) ->
+    lists:foldl(
+        fun
+            (File, {ok, Written}) ->
+                case write_one(File) of
+                    {ok, Page} -> {ok, Written ++ [Page]};
+                    {error, _} = Error -> Error
+                end;
+            (_File, Error) ->
+                Error
+        end,
+        {ok, []},
+        Files
+    ).
+
+write_one(File) ->
+    Page = filename:rootname(File) ++ ".html",
+    case weir_bench_results:read(File) of
+        {ok, #{<<"chapters">> := _} = Document} ->
+            case weir_bench_tree:replace(Page, unicode:characters_to_binary(html(Document))) of
+                ok -> {ok, Page};
+                {error, Reason} -> {error, ["cannot write ", Page, ": ", file:format_error(Reason)]}
+            end;
+        {ok, _} ->
+            {error, [File, " is of before there were chapters, and has no page: its tables stand in Markdown beside it"]};
+        {error, _} = Error ->
+            Error
+    end.
 
 part(Name) ->
     {ok, Part} = file:read_file(filename:join(weir_bench_tree:page(), Name)),

@@ -3,6 +3,7 @@
 
 -export([from_report/1]).
 -export([from_load/1]).
+-export([is_held/2]).
 -export([sum/1]).
 -export([side_by_side/1]).
 -export([note/2]).
@@ -19,6 +20,7 @@
 -type metric() ::
     requests_per_s
     | held_per_s
+    | answered_per_s
     | ticks_per_s
     | p50_us
     | p99_us
@@ -83,13 +85,14 @@ of_load(#{<<"total">> := Total, <<"seconds">> := Seconds, <<"loop">> := Loop, <<
         notes => [<<"not valid, ", Reason/binary>> || Reason <- Invalid]
     }.
 
-of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections}) ->
-    Seconds = [Second || #{<<"offered">> := Offered} = Second <- All, Offered > 0],
+of_ramp(#{<<"seconds">> := All, <<"connections">> := Connections, <<"interrupted">> := Interrupted}) ->
+    Whole = case Interrupted of true -> lists:droplast(All); false -> All end,
+    Seconds = [Second || #{<<"offered">> := Offered} = Second <- Whole, Offered > 0],
     {Until, After} = lists:split(held_until(Seconds), Seconds),
     Held = case Until of [] -> 0; _ -> map_get(<<"offered">>, lists:last(Until)) end,
     #{
         metrics => maps:from_list(
-            [{held_per_s, Held}] ++
+            [{held_per_s, Held}, {answered_per_s, lists:max([0 | [Count || #{<<"answered">> := Count} <- Seconds]])}] ++
                 [{connections, Connections} || Connections > 0] ++
                 cpu(Until, <<"answered">>)
         ),
@@ -122,8 +125,13 @@ cpu(Seconds, Counter) ->
 held_until(Seconds) ->
     lists:max([0 | [Number || {Number, Second} <- lists:zip(lists:seq(1, length(Seconds)), Seconds), is_held(Second)]]).
 
-is_held(#{<<"error_count">> := 0, <<"response_us">> := #{<<"p99">> := P99}}) -> P99 < ?HELD_P99_US;
+is_held(#{<<"error_count">> := Errors, <<"response_us">> := #{<<"p99">> := P99}}) -> is_held(P99, Errors);
 is_held(_) -> false.
+
+%% @doc Whether a second of a load that grows is held, by the 99th percentile of its response times in microseconds and
+%% how many requests have failed in it.
+-spec is_held(P99 :: number(), Errors :: non_neg_integer()) -> boolean().
+is_held(P99, Errors) -> Errors =:= 0 andalso P99 < ?HELD_P99_US.
 
 ended_by([]) ->
     [<<"held to the end, it may hold more">>];
@@ -197,7 +205,7 @@ note(Note, Sample) ->
 -spec metrics() -> [metric(), ...].
 metrics() ->
     [
-        requests_per_s, held_per_s, ticks_per_s, p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute,
+        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute,
         bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
@@ -252,6 +260,7 @@ better(Metric) ->
 -spec title(metric()) -> binary().
 title(requests_per_s) -> <<"requests/s">>;
 title(held_per_s) -> <<"requests/s held">>;
+title(answered_per_s) -> <<"answers/s at most">>;
 title(ticks_per_s) -> <<"ticks/s">>;
 title(p50_us) -> <<"p50 µs"/utf8>>;
 title(p99_us) -> <<"p99 µs"/utf8>>;

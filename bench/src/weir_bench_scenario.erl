@@ -49,7 +49,8 @@
     sndbuf => pos_integer(),
     %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
     needs => weir_bench_peers:peer(),
-    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers.
+    %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers, each of which opens
+    %% all these connections.
     schedulers => 1 | 2,
     together => boolean(),
     %% Processes that compute for ever beside the server.
@@ -73,6 +74,8 @@
     %% How many processes accept, and how long connections sleep between two questions whether something has come.
     acceptors => pos_integer(),
     sleep => pos_integer(),
+    %% Of a listener: whether the processes of connections stay on the schedulers of their sockets.
+    affinity => soft | bound,
     %% Of HAProxy: it moves bytes within the kernel.
     splice => boolean(),
     atom() => term()
@@ -126,7 +129,6 @@ scenario_setting(metrics, [_ | _] = Metrics) ->
         _ -> ["a list of ", lists:join(", ", [atom_to_list(Metric) || Metric <- weir_bench_sample:metrics()])]
     end;
 scenario_setting(metrics, _) -> "a list of metrics";
-scenario_setting(together, Value) -> boolean(Value);
 scenario_setting(spread, Value) -> boolean(Value);
 scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load]);
 scenario_setting(load, Value) -> name(Value);
@@ -141,6 +143,7 @@ contestant_setting(active, Value) ->
         false -> "once, true, false or a whole number from 1 to 32767"
     end;
 contestant_setting(acceptors, Value) -> positive(Value);
+contestant_setting(affinity, Value) -> one_of(Value, [soft, bound]);
 contestant_setting(sleep, Value) -> positive(Value);
 contestant_setting(splice, Value) -> boolean(Value);
 contestant_setting(Key, Value) -> setting(Key, Value).
@@ -162,6 +165,7 @@ setting(slow, Value) -> positive(Value);
 setting(sndbuf, Value) -> positive(Value);
 setting(needs, Value) -> one_of(Value, weir_bench_peers:all());
 setting(schedulers, Value) -> one_of(Value, [1, 2]);
+setting(together, Value) -> boolean(Value);
 setting(busy, Value) -> positive(Value);
 setting(warmup, Value) -> at_least_0(Value);
 setting(duration, Value) -> positive(Value);
@@ -235,10 +239,11 @@ seconds(#{contestants := Contestants} = Scenario) ->
     Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
     lists:sum([seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []]).
 
-%% A stream of so many bytes is over before its duration.
+%% A stream of so many bytes is over before its duration, and so is a ramp that is not held to its end.
 seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
     1 + Warmup / 1000 + Bytes / 5.0e8;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
     %% Two emulators start where the load comes from one.
     Start = case Run of #{driver := weir_load} -> 2.0; _ -> 1.0 end,
-    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Duration) / 1000.
+    Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
+    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Held * Duration) / 1000.

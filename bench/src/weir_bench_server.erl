@@ -61,7 +61,7 @@ command(#{backend := Kind, server := Server} = Run, Backend) ->
         [io_lib:format("--active=~p", [Active]) || #{active := Active} <- [Run]] ++
         [
             lists:concat(["--", Option, "=", map_get(Option, Run)])
-         || Option <- [acceptors, busy, packet, sleep], is_map_key(Option, Run)
+         || Option <- [acceptors, affinity, busy, packet, sleep], is_map_key(Option, Run)
         ] ++
         works_on(Run, Backend).
 

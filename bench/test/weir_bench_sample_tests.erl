@@ -104,6 +104,12 @@ a_load_that_grows_is_held_until_its_answers_come_late_or_not_at_all_test_() ->
         ]
     ].
 
+the_second_in_which_a_load_was_stopped_does_not_count_test() ->
+    Seconds = [second(100, 5_000, 0, 20), second(200, 900_000, 0, 20), second(300, 5_000, 0, 20)],
+    Document = (load(<<"0..400">>, Seconds))#{<<"interrupted">> := true},
+    #{metrics := #{held_per_s := Held, answered_per_s := Most}, seconds := Told} = weir_bench_sample:from_load(Document),
+    ?assertEqual({100, 100, 2}, {Held, Most, length(Told)}).
+
 seconds_of_rounds_become_one_line_test() ->
     Run = fun(Values) -> #{seconds => [#{offered => 1, p50_us => V, p99_us => 2 * V} || V <- Values]} end,
     ?assertEqual(
@@ -116,6 +122,7 @@ seconds_of_rounds_become_one_line_test() ->
 load(Rate, Seconds) ->
     #{
         <<"rate">> => Rate, <<"loop">> => <<"open">>, <<"connections">> => 0, <<"invalid">> => [],
+        <<"interrupted">> => false,
         <<"seconds">> => Seconds,
         <<"total">> => #{
             <<"achieved_rate">> => 99.5, <<"pushed_rate">> => 0.0, <<"error_count">> => 3,

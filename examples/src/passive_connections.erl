@@ -11,7 +11,7 @@
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},
     Give :: fun(() -> fun((gen_tcp:socket()) -> ok)).
 start(Options, Acceptors, Give) ->
-    Ours = [binary, {active, false}, {backlog, 128}, {buffer, 65536}, {keepalive, true}, {reuseaddr, true}],
+    Ours = [binary, {active, false}, {backlog, 1024}, {buffer, 65536}, {keepalive, true}, {reuseaddr, true}],
     case gen_tcp:listen(maps:get(port, Options, 0), maps:get(listen, Options, []) ++ Ours) of
         {ok, Socket} ->
             {ok, Port} = inet:port(Socket),

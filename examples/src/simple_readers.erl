@@ -16,6 +16,9 @@ start(Options) ->
     Listen = maps:get(listen, Options, []) ++ [{send_timeout, 0}],
     passive_connections:start(Options#{listen => Listen}, 1, fun() ->
         Readers = list_to_tuple([spawn_link(fun() -> read([]) end) || _ <- lists:seq(1, ?READERS)]),
+        %% Among a hundred readers that always have somebody to ask, the acceptor would have one turn in a hundred: with
+        %% thousands of connections more come in between than the backlog holds.
+        _ = process_flag(priority, high),
         Turn = counters:new(1, []),
         fun(Socket) ->
             ok = counters:add(Turn, 1, 1),
@@ -26,10 +29,15 @@ start(Options) ->
 
 read(Sockets) ->
     Open = [Socket || Socket <- Sockets, is_open(Socket)],
+    read(joined_by(Open, erlang:monotonic_time(millisecond) + ?PAUSE)).
+
+%% With those that are given meanwhile, which wait for the next round: with one for each of them, thousands that connect
+%% would have everybody asked thousands of times.
+joined_by(Sockets, Until) ->
     receive
-        {serve, Socket} -> read([Socket | Open])
-    after ?PAUSE ->
-        read(Open)
+        {serve, Socket} -> joined_by([Socket | Sockets], Until)
+    after max(0, Until - erlang:monotonic_time(millisecond)) ->
+        Sockets
     end.
 
 %% Answers what has come, if anything.

@@ -15,18 +15,16 @@ run(Arguments, Suite) ->
         {ok, #{help := true}, _} -> {help, help(Suite)};
         {ok, #{list := true}, []} -> {help, weir_bench_matrix:list(Suite)};
         {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
-        {ok, _, ["document"]} -> {usage, "files of results are needed: weir bench document RESULTS.json..."};
-        {ok, _, ["document" | Files]} -> document(Files);
+        {ok, _, [Command]} when Command =:= "document"; Command =:= "page" -> {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
+        {ok, _, ["document" | Files]} -> written(weir_bench_measurements:update(Files));
+        {ok, _, ["page" | Files]} -> written(weir_bench_page:write(Files));
         {ok, _, [Operand | _]} ->
-            {usage, ["weir bench takes options, or document RESULTS..., and what is ", Operand, "?"]};
+            {usage, ["weir bench takes options, document or page RESULTS..., and what is ", Operand, "?"]};
         {error, Message} -> {usage, [Message, " (weir bench --help)"]}
     end.
 
-document(Files) ->
-    case weir_bench_measurements:update(Files) of
-        {ok, Written} -> io:put_chars([[File, "\n"] || File <- Written]);
-        {error, Message} -> {failed, Message}
-    end.
+written({ok, Files}) -> io:put_chars([[File, "\n"] || File <- Files]);
+written({error, Message}) -> {failed, Message}.
 
 options(Suite) ->
     [
@@ -48,6 +46,7 @@ help(Suite) ->
     [
         "usage: weir bench [OPTION...]\n"
         "       weir bench document RESULTS.json...\n"
+        "       weir bench page RESULTS.json...\n"
         "\n"
         "Measures every scenario on stock gen_tcp, on Weir, on peers and, as the limit, on a server in native code. The\n"
         "server runs on one core, the client on another; contestants take turns. Results are written as they come, as\n"
@@ -55,7 +54,8 @@ help(Suite) ->
         "that is not installed is skipped.\n"
         "\n"
         "What is measured stands in bench/priv/suite.config. With `document', tables and charts of results are written\n"
-        "into docs/measurements.md; of two with the same scenario and OTP release the later counts.\n"
+        "into docs/measurements.md; of two with the same scenario and OTP release the later counts. With `page', the\n"
+        "page of each is written beside it.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].

@@ -84,7 +84,8 @@ example_options(#{backend := Backend, ip := Ip} = Values) ->
     Sockets = socket_options(Backend),
     Listen = Sockets ++ [{ip, Ip}] ++ maps:to_list(maps:with([sndbuf], Values)),
     Rate = maps:from_list([{rate, PerSecond} || #{'per-second' := PerSecond} <- [Values]]),
-    maps:merge(maps:with([acceptors, active, file, packet, port, size, sleep, to], Values), Rate#{listen => Listen, connect => Sockets}).
+    Own = maps:with([acceptors, active, affinity, file, packet, port, size, sleep, to], Values),
+    maps:merge(Own, Rate#{listen => Listen, connect => Sockets}).
 
 start_backend(weir) ->
     case application:ensure_all_started(weir) of
@@ -127,7 +128,7 @@ examples() ->
         example(simple, [acceptors, sleep], "answers whatever comes with ok, recv with a timeout; --acceptors 1"),
         example(simple_readers, [], "simple, with 100 processes for all connections"),
         example(simple_responders, [], "simple, with 200 processes that send the answers"),
-        of_weir(echo_listener, [active], "echo behind weir:start_listener; --active once"),
+        of_weir(echo_listener, [active, affinity], "echo behind weir:start_listener; --active once"),
         of_weir(accept_listener, [active], "accept behind weir:start_listener; --active false"),
         of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
         of_weir(game_reactor, [], "game by weir_reactor"),
@@ -168,6 +169,8 @@ options() ->
             help => "bounds the kernel's send buffer of each connection (its own choice)"},
         #{name => acceptors, type => {integer, 1, 10000}, value => "N",
             help => "processes that accept (the example's own, above)"},
+        #{name => affinity, type => {choice, [soft, bound]}, value => "A",
+            help => "soft or bound: whether connections of echo_listener stay on their schedulers (soft)"},
         #{name => sleep, type => {integer, 1, 10000}, value => "MS",
             help => "connections ask whether something came, and sleep if not (they wait in recv)"},
         #{name => schedulers, type => {integer, 1, 1024}, value => "N",

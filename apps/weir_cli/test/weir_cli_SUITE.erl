@@ -185,6 +185,7 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"bench --repeat 0", "--repeat 0"},
             {"bench frob", "frob"},
             {"bench document", "RESULTS"},
+            {"bench page", "RESULTS"},
             {"run echo --sleep 20", "--sleep is for ranch_simple, simple"},
             {"run simple --acceptors 0", "--acceptors 0"}
         ]
