@@ -212,7 +212,7 @@ owner_dies(Config) ->
 %% The bytes that wait are lost, and whoever would have got them is told.
 assert_given_back(Relay, Sender, Reader) ->
     ?assertEqual(econnreset, end_of(Reader)),
-    %% What was not read of the sender's has the kernel reset it as well.
+    %% It is reset, too, where the kernel held something that was not read.
     _ = end_of(Sender),
     ?assertEqual({error, closed}, weir:relay_info(Relay)),
     ?assertEqual([], watched(Relay)).
