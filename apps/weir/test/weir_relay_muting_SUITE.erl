@@ -42,6 +42,7 @@ groups() ->
         segments_cost_no_events,
         all_arrives_again_and_again,
         sender_half_closes,
+        sender_closes,
         reader_half_closes,
         sender_is_reset,
         sender_is_reset_after_its_end,
@@ -143,6 +144,14 @@ sender_half_closes(Config) ->
         ok = gen_tcp:send(Reader, <<"thanks">>),
         ok = gen_tcp:close(Reader),
         ?assertEqual({<<"thanks">>, closed}, recv_all(Sender)),
+        ended(Relay, closed)
+    end).
+
+sender_closes(Config) ->
+    both_ways(Config, fun(Relay, Sender, Reader, Flood) ->
+        ok = gen_tcp:close(Sender),
+        ?assertEqual({Flood, closed}, recv_all(Reader)),
+        ok = gen_tcp:close(Reader),
         ended(Relay, closed)
     end).
 
