@@ -224,7 +224,8 @@ is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
 is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
-is_documented(Poll, {Events, Round}) when Poll =:= poll; Poll =:= stream -> is_integer(Events) andalso is_integer(Round);
+is_documented(Poll, {Events, Round}) when Poll =:= poll; Poll =:= stream ->
+    (is_integer(Events) orelse Events =:= bulk) andalso is_integer(Round);
 is_documented(Poll, Result) when Poll =:= poll; Poll =:= stream -> Result =:= stale;
 is_documented(sleep, Result) -> lists:member(Result, [armed, busy, stale, error]);
 is_documented(counters, Result) -> is_map(Result);
