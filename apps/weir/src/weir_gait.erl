@@ -4,7 +4,7 @@
 %% A poller that finds work, or has just found some, yields and polls again: under load it runs once in each round of
 %% its scheduler's run queue, and batches grow by themselves. When several polls in a row find nothing it sleeps on its
 %% descriptor. How long it hopes before that follows from how long nothing came the last times, hope and sleep together:
-%% where that was less than hope may cost, it hopes longer, else less.
+%% where hope could have bridged that, it hopes longer, else less.
 %%
 %% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
 %% sleeping takes, and what they do meanwhile would only be looked at in vain. Nor does it sleep on its descriptor, which
@@ -26,9 +26,12 @@
 
 %% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
 %% microseconds, depending on the machine: hoping longer than that wastes what it would save. A single peer that answers
-%% at once takes 30.
+%% at once takes 30 to 60.
 -define(HOPE_MIN, 5_000).
 -define(HOPE_MAX, 50_000).
+
+%% What of a sleep is going there and waking up: without the sleep the pause would have been so much shorter.
+-define(WAKING, 25_000).
 
 %% A round is long if it takes more than this and more than what those need to whom the poll before has delivered: long
 %% for the sake of others. Two in a row, because the operating system may have taken the processor away meanwhile.
@@ -82,7 +85,7 @@ pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
     {stream, Gait#gait{idle = 0}};
 pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope, idle = Hoped}) ->
     NewHope =
-        case Hoped + SleptNs < ?HOPE_MAX of
+        case Hoped + SleptNs < ?HOPE_MAX + ?WAKING of
             true -> min(?HOPE_MAX, Hope * 2);
             false -> max(?HOPE_MIN, Hope div 2)
         end,

@@ -9,6 +9,7 @@
 %% What the constants of the module come to.
 -define(HOPE_MIN, 5_000).
 -define(HOPE_MAX, 50_000).
+-define(WAKING, 25_000).
 -define(TRY_AFTER, 64).
 
 %% Feeds polls to a gait. Returns what was to be done after each, and the gait.
@@ -57,16 +58,14 @@ short_sleeps_make_it_hope_longer_test() ->
     {Counts, _} = lists:mapfoldl(fun(_, Gait) -> vain_polls(?SHORT, Gait) end, Asleep, lists:seq(1, 3)),
     ?assertEqual(lists:usort(Counts), Counts).
 
-%% Hope that has come to the most and was in vain again was no shorter than what it hoped for.
 it_hopes_no_longer_than_the_most_test() ->
     {_, Asleep} = vain_polls(?SHORT, new()),
     {Counts, _} = lists:mapfoldl(fun(_, Gait) -> vain_polls(?SHORT, Gait) end, Asleep, lists:seq(1, 20)),
-    ?assertEqual(?HOPE_MAX div ?SHORT + 1, lists:max(Counts)),
-    ?assert(lists:min(lists:nthtail(10, Counts)) < lists:max(Counts)).
+    ?assertEqual(?HOPE_MAX div ?SHORT + 1, lists:max(Counts)).
 
 %% Sleeps that follow vain hope are shorter than the pauses between events: what counts is both.
 hope_and_sleep_count_together_test() ->
-    Pause = ?HOPE_MAX + ?SHORT,
+    Pause = ?HOPE_MAX + ?WAKING + ?SHORT,
     {_, Asleep} = vain_polls(?SHORT, new()),
     Wait = fun(_, {Hoped, Gait}) -> vain_polls(max(?SHORT, Pause - Hoped * ?SHORT), Gait) end,
     {Hoped, _} = lists:foldl(Wait, {0, Asleep}, lists:seq(1, 10)),
