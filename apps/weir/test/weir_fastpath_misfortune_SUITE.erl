@@ -40,6 +40,7 @@ groups() ->
             a_reader_stops_and_the_other_side_is_killed,
             a_reader_stops_and_is_killed_itself,
             sockets_die_while_they_become_a_relay,
+            pollers_of_streams_are_killed,
             relays_in_havoc
         ]},
         {groups, [], [
@@ -453,6 +454,50 @@ sockets_die_while_they_become_a_relay(Config) ->
      || N <- lists:seq(1, 500)
     ],
     wait_until(fun() -> weir:relays() =:= [] end).
+
+%% A poller that serves a stream is in a dirty call, and what such a call sends after the kill is lost. Here a relay ends, and
+%% a socket of the same pollset gets data, while pollers die.
+pollers_of_streams_are_killed(Config) ->
+    Killer = async(fun Kill() ->
+        _ = kill_pollers(),
+        receive
+            stop -> ok
+        after 2 -> Kill()
+        end
+    end),
+    [
+        begin
+            {Relay, Client, Server} = relay(Config, #{splice => true}),
+            {ok, #{pollset := Pollset}} = weir:relay_info(Relay),
+            {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+            ok = weir:migrate(Socket, Pollset),
+            Reader = given(Server, fun weir_test_peer:recv_all/1),
+            Writer = given(Client, fun flood/1),
+            Numbers = <<<<N:32>> || N <- lists:seq(1, 50)>>,
+            [
+                begin
+                    ok = gen_tcp:send(Peer, <<Number:32>>),
+                    timer:sleep(1)
+                end
+             || <<Number:32>> <= Numbers
+            ],
+            ok = kill(Writer),
+            _ = has_ended(Relay),
+            ok = gen_tcp:close(Peer),
+            ?assertEqual(Numbers, messages_until_closed(Socket)),
+            _ = await(Reader)
+        end
+     || _ <- lists:seq(1, 30)
+    ],
+    pid(Killer) ! stop,
+    ok = await(Killer).
+
+messages_until_closed(Socket) ->
+    receive
+        {tcp, Socket, Data} -> <<Data/binary, (messages_until_closed(Socket))/binary>>;
+        {tcp_closed, Socket} -> <<>>
+    after ?PATIENCE -> ct:fail(not_closed)
+    end.
 
 %% Everything that may happen to relays happens to some of them at the same time.
 relays_in_havoc(Config) ->

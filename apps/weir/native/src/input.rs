@@ -83,6 +83,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         if work.is_over() {
             return socket.enqueue(env);
         }
+        work.stepped();
         let missing = match take(env, socket, 0) {
             Taken::Data(data) => {
                 message::data(env, socket, data);
@@ -148,7 +149,7 @@ pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> 
                 socket.enqueue(env);
                 return Next::Nothing;
             }
-            Read::Some(Taken::Missing(_)) => {}
+            Read::Some(Taken::Missing(_)) => work.stepped(),
             Read::Some(Taken::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
             Read::WouldBlock => return Next::Nothing,
             Read::End(error) => return Next::End(error),
@@ -178,7 +179,7 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
         match result {
             Read::Some(Taken::Data(data)) => return Received::Data(data.term),
             Read::Some(Taken::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
-            Read::Some(Taken::Missing(_)) | Read::WouldBlock => {}
+            Read::Some(Taken::Missing(_)) | Read::WouldBlock => work.stepped(),
             Read::End(error) => return Received::Failed(socket.input_ended(env, error)),
         }
     }

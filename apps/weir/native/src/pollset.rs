@@ -213,8 +213,9 @@ fn make(index: u16) -> rustix::io::Result<()> {
 pub fn push_ready(env: Env, index: u16, target: Target) {
     let pollset = pollset(index);
     pollset.ready.push(target, |poller| {
-        if !pollset.waiter.wake() {
-            let _ = env.send(&poller, atoms::weir_wake());
+        // A message costs a process less, but does not go out of a dirty call of a process that was killed.
+        if pollset.waiter.waits() || env.send(&poller, atoms::weir_wake()).is_err() {
+            pollset.waiter.wake();
         }
     });
 }
@@ -231,7 +232,10 @@ pub struct Polled {
 /// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let now = Instant::now();
-    let mut work = Work::of_poll(now);
+    poll_with(env, index, token, now, Work::of_poll(now))
+}
+
+fn poll_with(env: Env, index: u16, token: u32, now: Instant, mut work: Work) -> Option<Polled> {
     // What the kernel has named and a poll has no time for goes over the ready list, which costs a second look at each
     // socket. What it has not named it keeps.
     let fits = &pollset(index).fits;
@@ -271,7 +275,9 @@ pub fn poll_into<'a>(
             Target::Socket(handle) => revisit(env, index, handle, work, batch),
             Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
             // Those that had no turn come before those that had one.
-            Target::Group(handle) if groups.is_over() => push_ready(env, index, Target::Group(handle)),
+            Target::Group(handle) if groups.is_over() || work.is_silent() => {
+                push_ready(env, index, Target::Group(handle))
+            }
             Target::Group(handle) => {
                 if group::serve(env, index, handle, &mut groups, &mut tally) {
                     unfinished.push(handle);
@@ -336,7 +342,7 @@ fn note(socket: &mut Socket, flags: EventFlags) {
 
 /// Does what a socket has become ready for.
 fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
-    if work.is_over() {
+    if work.is_over() || work.is_silent() {
         return socket.enqueue(env);
     }
     work.visited();
@@ -415,6 +421,10 @@ const STREAM: Duration = Duration::from_millis(10);
 ///
 /// To sleep by `enif_select` and wake up takes ten system calls and two threads of the VM, for each 200 KiB or so of a
 /// stream that is in no hurry; here it takes one of each.
+///
+/// A poller that is killed meanwhile goes on until the call returns, and its messages go nowhere. So all that is here are
+/// the bytes of relays; the rest, their ends included, goes to the ready list, for the next [`poll`] of whoever is the
+/// poller then.
 pub fn stream(env: Env, index: u16, token: u32) -> Option<Polled> {
     let pollset = pollset(index);
     let _streaming = Streaming::begin();
@@ -428,7 +438,8 @@ pub fn stream(env: Env, index: u16, token: u32) -> Option<Polled> {
             let limit = until.saturating_duration_since(Instant::now());
             pollset.epoll.wait(Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) });
         }
-        let polled = poll(env, index, token)?;
+        let now = Instant::now();
+        let polled = poll_with(env, index, token, now, Work::of_silent_poll(now))?;
         if !polled.bulk || Instant::now() >= until {
             return Some(polled);
         }

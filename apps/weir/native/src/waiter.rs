@@ -29,13 +29,14 @@ impl Waiter {
         self.waits.store(waits, Relaxed);
     }
 
-    /// Ends the wait. False if the poller sleeps otherwise.
-    pub fn wake(&self) -> bool {
-        let waits = self.waits.load(Relaxed);
-        if waits {
-            // It is never read, as each write is an edge of its own, and not full before 2^64 of them.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-        waits
+    /// Whether the poller that sleeps waits in the kernel.
+    pub fn waits(&self) -> bool {
+        self.waits.load(Relaxed)
+    }
+
+    /// Has the kernel name the epoll instance as ready.
+    pub fn wake(&self) {
+        // It is never read, as each write is an edge of its own, and not full before 2^64 of them.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }

@@ -9,8 +9,10 @@ use crate::counters::Tally;
 pub struct Work {
     bytes: usize,
     visits: u32,
+    steps: u32,
     until: Option<Instant>,
     over: bool,
+    silent: bool,
     /// What a poll has read and written; an operation of a process counts on the pollset itself.
     pub tally: Option<Tally>,
 }
@@ -18,23 +20,38 @@ pub struct Work {
 const BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_micros(500);
 
-/// The clock is looked at once in so many visits, because looking is not free.
+/// The clock is looked at once in so many steps, because looking is not free.
 const CLOCK_EVERY: u32 = 32;
 
 impl Work {
     /// The bound of a poll that begins now.
     pub fn of_poll(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, until: Some(now + TIME), over: false, tally: Some(Tally::default()) }
+        Work {
+            bytes: BYTES,
+            visits: 0,
+            steps: 0,
+            until: Some(now + TIME),
+            over: false,
+            silent: false,
+            tally: Some(Tally::default()),
+        }
+    }
+
+    /// The bound of a poll that begins now in a call that the VM may let go on after its process was killed. What such a
+    /// process sends is lost, so the poll leaves to another whatever ends in a message.
+    pub fn of_silent_poll(now: Instant) -> Work {
+        Work { silent: true, ..Work::of_poll(now) }
     }
 
     /// The bound of the broadcasts of a poll that begins now.
     pub fn of_groups(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, until: Some(now + TIME / 2), over: false, tally: None }
+        Work { bytes: BYTES, visits: 0, steps: 0, until: Some(now + TIME / 2), over: false, silent: false, tally: None }
     }
 
-    /// The bound of an operation on one socket, which its bytes bound well enough.
+    /// The bound of an operation on one socket. Few take as many steps as it takes to look at the clock, from when on there
+    /// is time as for a poll.
     pub fn of_caller() -> Work {
-        Work { bytes: BYTES, visits: 0, until: None, over: false, tally: None }
+        Work { bytes: BYTES, visits: 0, steps: 0, until: None, over: false, silent: false, tally: None }
     }
 
     /// Notes bytes that were moved.
@@ -45,8 +62,15 @@ impl Work {
     /// Notes a socket that was visited.
     pub fn visited(&mut self) {
         self.visits += 1;
-        if self.visits.is_multiple_of(CLOCK_EVERY) && self.until.is_some_and(|until| Instant::now() >= until) {
-            self.over = true;
+        self.stepped();
+    }
+
+    /// Notes a message, a read or whatever else a visit may do many times: a megabyte can be a million of them.
+    pub fn stepped(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(CLOCK_EVERY) {
+            let now = Instant::now();
+            self.over |= now >= *self.until.get_or_insert(now + TIME);
         }
     }
 
@@ -62,6 +86,11 @@ impl Work {
     /// Whether the call has done enough.
     pub fn is_over(&self) -> bool {
         self.over || self.bytes == 0
+    }
+
+    /// Whether the call must not send messages.
+    pub fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// The part of a time slice, in percent, that this cost a process that worked for itself. A system call takes about
@@ -93,6 +122,18 @@ mod tests {
         assert!(!work.is_over());
         work.visited();
         assert!(work.is_over());
+    }
+
+    #[test]
+    fn steps_take_time_from_the_first_look_on() {
+        let mut work = Work::of_caller();
+        let steps = (1..).take_while(|_| {
+            work.stepped();
+            std::thread::sleep(TIME / 100);
+            !work.is_over()
+        });
+        assert!((CLOCK_EVERY as usize..200).contains(&steps.count()));
+        assert_eq!(work.fits(Instant::now()), None);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const SCRATCH: usize = 64 * 1024;
 /// Bytes of a direction in one visit, before others get their turn.
 const TURN: usize = 256 * 1024;
 
+/// Reads of a direction in one visit at most: with a small buffer they are short.
+const READS: usize = 64;
+
 thread_local! {
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
 }
@@ -140,7 +143,8 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 return Ok(Turn::Over);
             }
             let n = self.read(from, to, visit)?;
-            left = left.saturating_sub(n);
+            visit.work.stepped();
+            left = left.saturating_sub(n.max(TURN / READS));
         }
     }
 

@@ -96,6 +96,8 @@ struct Live {
     owner: LocalPid,
     /// The monitor of the owner ends with this.
     _watch: Option<ResourceArc<Watch>>,
+    /// It is over, which its owner has still to be told: it is on the ready list.
+    over: Option<Ending>,
     /// When the first direction ended.
     half_closed: Option<Nanos>,
     /// Descriptors that somebody else has opened, and closes: left and right.
@@ -209,6 +211,7 @@ pub fn start(
         options,
         owner: env.pid(),
         _watch: watch,
+        over: None,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
     });
@@ -225,9 +228,10 @@ pub fn start(
 pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
+        && live.over.is_none()
     {
         let result = live.ready(handle, (side, flags), work, tally);
-        relay.served(env, result, tally);
+        relay.served(env, result, work, tally);
     }
 }
 
@@ -237,28 +241,54 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
         && let Some(live) = &mut relay.live
     {
         live.queued = false;
-        let result = live.go_on(handle, work, tally);
-        relay.served(env, result, tally);
+        match live.over {
+            Some(ending) => relay.finish(env, ending, work),
+            None => {
+                let result = live.go_on(handle, work, tally);
+                relay.served(env, result, work, tally);
+            }
+        }
     }
 }
 
 impl Relay {
     /// What follows from a visit: the end, or another one.
     #[inline]
-    fn served(&mut self, env: Env, result: Result<Turn, Errno>, tally: &mut Tally) {
-        let handle = self.handle();
+    fn served(&mut self, env: Env, result: Result<Turn, Errno>, work: &Work, tally: &mut Tally) {
         let Some(live) = &mut self.live else { return };
         match result {
-            Err(errno) => self.end(env, Ending::Failed(errno)),
-            Ok(_) if live.to_left.is_finished() && live.to_right.is_finished() => self.end(env, Ending::Complete),
-            Ok(Turn::Done) => tally.bulk += usize::from(live.is_bulk()),
-            Ok(Turn::Over) => {
+            Err(errno) => self.finish(env, Ending::Failed(errno), work),
+            Ok(_) if live.to_left.is_finished() && live.to_right.is_finished() => {
+                self.finish(env, Ending::Complete, work);
+            }
+            Ok(turn) => {
                 tally.bulk += usize::from(live.is_bulk());
-                if !live.queued {
-                    live.queued = true;
-                    pollset::push_ready(env, live.pollset, Target::Relay(handle, Side::Left));
+                if turn == Turn::Over {
+                    self.enqueue(env);
                 }
             }
+        }
+    }
+
+    /// Ends it in this poll, or in the next one if this must be silent.
+    fn finish(&mut self, env: Env, ending: Ending, work: &Work) {
+        if !work.is_silent() {
+            return self.end(env, ending);
+        }
+        if let Some(live) = &mut self.live {
+            live.over = Some(ending);
+        }
+        self.enqueue(env);
+    }
+
+    /// Has the next poll visit it.
+    fn enqueue(&mut self, env: Env) {
+        let target = Target::Relay(self.handle(), Side::Left);
+        if let Some(live) = &mut self.live
+            && !live.queued
+        {
+            live.queued = true;
+            pollset::push_ready(env, live.pollset, target);
         }
     }
 
@@ -286,6 +316,7 @@ impl Relay {
     /// Closes both connections and tells the owner. The slot is vacant afterwards.
     fn end(&mut self, env: Env, ending: Ending) {
         let Some(live) = self.live.take() else { return };
+        let ending = live.over.unwrap_or(ending);
         let result = match ending {
             Ending::Complete | Ending::Dropped(None) => atoms::closed().encode(env),
             Ending::Dropped(Some(reason)) => (atoms::error(), reason).encode(env),
