@@ -98,11 +98,15 @@ impl<'a> Batch<'a> {
 
 /// Writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
 pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
-    let now = Instant::now();
-    let mut work = Work::of_poll(now);
+    let began = Instant::now();
     let mut batch = Batch::new(env);
+    let mut work = Work::of_poll(began);
     write_all(env, writes, &mut work, &mut batch)?;
-    let polled = pollset::poll_into(env, index, token, (now, BATCH), &mut work, &mut batch);
+    let written = work.tally.take();
+    // The poll has time of its own: what it has none for is visited twice, and the writes of a full batch may take all.
+    let mut work = Work::of_poll(Instant::now());
+    work.tally = written;
+    let polled = pollset::poll_into(env, index, token, (began, BATCH), &mut work, &mut batch);
     Ok(polled.map(|polled| (batch.into_term(), polled)))
 }
 
@@ -112,15 +116,18 @@ fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Ba
     let mut list = Vec::with_capacity(BATCH);
     let mut rest = writes;
     while let Ok((write, tail)) = rest.list_get_cell() {
-        list.push(write);
-        rest = tail;
-    }
-    for write in list.into_iter().rev() {
         let (handle, data) = match write.list_get_cell() {
             Ok((handle, data)) => (handle, Some(data)),
             Err(_) => (write, None),
         };
-        let Some(mut socket) = table::find(handle.decode()?) else { continue };
+        list.push((handle.decode()?, data));
+        rest = tail;
+    }
+    while let Some((handle, data)) = list.pop() {
+        if let Some(&(next, _)) = list.len().checked_sub(table::AHEAD).and_then(|at| list.get(at)) {
+            table::prefetch(next);
+        }
+        let Some(mut socket) = table::find(handle) else { continue };
         work.visited();
         let Some(data) = data else {
             socket.leave(env);
