@@ -42,7 +42,9 @@ without_pollers(_Event, _) -> ignore.
 
 random_mixtures(_Config) ->
     Descriptors = descriptors(),
-    Ports = [{Name, start_server(Options)} || {Name, Options} <- servers()],
+    Echoes = [{Name, start_server(Options, fun echo/1)} || {Name, Options} <- servers()],
+    {_, {_, Patient}} = lists:keyfind(patient, 1, Echoes),
+    Ports = [{relayed, start_server([], fun(Socket) -> relay(Socket, Patient) end)} | Echoes],
     Deadline = erlang:monotonic_time(second) + seconds(),
     Clients = [start_client(Ports, Deadline) || _ <- lists:seq(1, ?CLIENTS)],
     {Chaos, _} = spawn_monitor(fun() -> chaos() end),
@@ -50,7 +52,7 @@ random_mixtures(_Config) ->
     Done = lists:foldl(fun await_client/2, #{}, Clients),
     stop(Chaos),
     [stop(Server) || {_, {Server, _}} <- Ports],
-    wait_until(fun() -> weir:sockets() =:= [] andalso descriptors() =< Descriptors end),
+    wait_until(fun() -> {weir:sockets(), weir:relays()} =:= {[], []} andalso descriptors() =< Descriptors end),
     ?assertEqual(0, lists:sum([Sockets || #{sockets := Sockets} <- weir:pollsets()])),
     ct:pal("connections served: ~p", [Done]),
     Quarter = max(1, length(Samples) div 4),
@@ -86,7 +88,8 @@ measure() ->
         processes => erlang:memory(processes),
         binary => erlang:memory(binary),
         descriptors => descriptors(),
-        sockets => length(weir:sockets())
+        sockets => length(weir:sockets()),
+        relays => length(weir:relays())
     }.
 
 medians(Samples) ->
@@ -98,6 +101,7 @@ medians(Samples) ->
 
 slack(descriptors) -> 2 * ?CLIENTS;
 slack(sockets) -> 2 * ?CLIENTS;
+slack(relays) -> 2 * ?CLIENTS;
 slack(_Memory) -> ?SLACK.
 
 descriptors() ->
@@ -116,7 +120,7 @@ servers() ->
         {doomed, []}
     ].
 
-start_server(Options) ->
+start_server(Options, Serve) ->
     Self = self(),
     {Server, _} = spawn_monitor(fun() ->
         {ok, Listener} = gen_tcp:listen(0, [
@@ -124,25 +128,42 @@ start_server(Options) ->
         ]),
         {ok, Port} = inet:port(Listener),
         Self ! {self(), Port},
-        accept(Listener, Options)
+        accept(Listener, Serve)
     end),
     receive
         {Server, Port} -> {Server, Port}
     after ?PATIENCE -> ct:fail(no_server)
     end.
 
-accept(Listener, Options) ->
+accept(Listener, Serve) ->
     {ok, Socket} = gen_tcp:accept(Listener),
-    Echo = spawn(fun() ->
+    Server = spawn(fun() ->
         receive
-            go ->
-                put(?MODULE, echo),
-                echo(Socket, one_of([passive, once, true, 1, 5, 100]))
+            go -> Serve(Socket)
         end
     end),
-    _ = gen_tcp:controlling_process(Socket, Echo),
-    Echo ! go,
-    accept(Listener, Options).
+    _ = gen_tcp:controlling_process(Socket, Server),
+    Server ! go,
+    accept(Listener, Serve).
+
+%% Between the client and a server that echoes. It ends when both sides have, and tells.
+relay(Socket, Port) ->
+    Mode = [{tcp_module, weir_tcp}, binary, {active, false}, {nodelay, true}],
+    {ok, Backend} = gen_tcp:connect(?LOOPBACK, Port, Mode, ?PATIENCE),
+    Options = #{splice => one_of([auto, true, false]), buffer => one_of([100, 4000, 65536, 300_000])},
+    case weir:relay(Socket, Backend, Options) of
+        {ok, Relay} ->
+            receive
+                {weir_relay, Relay, _, _} -> ok
+            end;
+        %% The client was gone before.
+        {error, _} ->
+            [gen_tcp:close(Side) || Side <- [Socket, Backend]]
+    end.
+
+echo(Socket) ->
+    put(?MODULE, echo),
+    echo(Socket, one_of([passive, once, true, 1, 5, 100])).
 
 echo(Socket, passive) ->
     case gen_tcp:recv(Socket, 0) of
@@ -188,7 +209,8 @@ client(Ports, Deadline, Done) ->
         true ->
             {Kind, Server} = one_of([
                 {steady, plain}, {steady, patient}, {steady, slow}, {slow_reader, slow}, {slow_reader, plain},
-                {half_close, patient}, {reset, plain}, {reset, slow}, {killed_with_client, plain}, {victim, doomed}
+                {half_close, patient}, {steady, relayed}, {slow_reader, relayed}, {half_close, relayed}, {reset, relayed},
+                {killed_with_client, relayed}, {reset, plain}, {reset, slow}, {killed_with_client, plain}, {victim, doomed}
             ]),
             {_, {_, Port}} = lists:keyfind(Server, 1, Ports),
             ok = serve(Kind, fun(Options) -> connect(Port, Options) end),

@@ -10,8 +10,9 @@ use rustix::net::{bind, sockopt};
 
 use crate::socket;
 
-/// How many connections leave one source address. The ports that Linux gives out by itself are about 28,000.
-const PER_SOURCE: u32 = 20_000;
+/// How many connections leave one source address. The ports that Linux gives out by itself are about 28,000, those of one
+/// parity first: when they are gone it looks at all 14,000 of them again before it takes one of the others.
+const PER_SOURCE: u32 = 10_000;
 
 /// Where the load goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +58,12 @@ impl Target {
     }
 
     fn source(&self, index: u32) -> Option<Ipv4Addr> {
-        // 127.0.0.1 is left to the others on the machine.
-        self.spreads_sources
-            .then(|| Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + 1 + index / PER_SOURCE))
+        // 127.0.0.1 is left to the others on the machine, and each server has sources of its own: a port that is bound is
+        // taken for all destinations.
+        let [high, low] = self.address.port().to_be_bytes();
+        self.spreads_sources.then(|| {
+            Ipv4Addr::from_bits(Ipv4Addr::new(127, high, low, 2).to_bits() + index / PER_SOURCE)
+        })
     }
 }
 
@@ -75,12 +79,13 @@ mod tests {
 
     #[test]
     fn many_loopback_connections_leave_from_several_addresses() {
-        let loopback = SocketAddr::from(([127, 0, 0, 1], 80));
-        assert_eq!(Target::new(loopback, 20_000).source(19_999), None);
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0x1234));
+        assert_eq!(Target::new(loopback, 10_000).source(9_999), None);
         let target = Target::new(loopback, 50_000);
-        assert_eq!(target.source(0), Some(Ipv4Addr::new(127, 0, 0, 2)));
-        assert_eq!(target.source(19_999), Some(Ipv4Addr::new(127, 0, 0, 2)));
-        assert_eq!(target.source(20_000), Some(Ipv4Addr::new(127, 0, 0, 3)));
+        let source = |last| Some(Ipv4Addr::new(127, 0x12, 0x34, last));
+        assert_eq!(target.source(0), source(2));
+        assert_eq!(target.source(9_999), source(2));
+        assert_eq!(target.source(10_000), source(3));
         let elsewhere = SocketAddr::from(([192, 0, 2, 1], 80));
         assert_eq!(Target::new(elsewhere, 50_000).source(0), None);
         let most = Target::new(loopback, 1_000_000).source(999_999).unwrap();
