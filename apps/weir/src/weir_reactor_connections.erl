@@ -14,6 +14,8 @@
 -export([info/4]).
 -export([tick/3]).
 -export([has_ticks/1]).
+-export([is_grown/1]).
+-export([shrink/1]).
 -export([header_timeout/3]).
 -export([handles/0]).
 -export([states/0]).
@@ -30,7 +32,8 @@
 -define(UNDEFINED, '$weir_undefined').
 
 %% Events and states die young but for the states of now, which each collection has to look at, one by one. So the heap
-%% grows with the connections, up to 8 MiB, and collections stay rare; with few connections it stays in the caches.
+%% grows with the connections, up to 8 MiB, as soon as data comes, and collections stay rare; with few connections it stays
+%% in the caches, and with silent ones it is small.
 -define(HEAP_WORDS, 32768).
 -define(HEAP_WORDS_MAX, 1048576).
 -define(HEAP_WORDS_PER_CONNECTION, 32).
@@ -90,7 +93,7 @@ new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Home)
 -spec events([weir_nif:event()], connections()) -> {[weir_nif:write()], connections()}.
 events(Events, Connections) ->
     Begin = erlang:monotonic_time(),
-    {Writes, NewConnections} = events(Events, [], Connections),
+    {Writes, NewConnections} = events(Events, [], fit(Events, Connections)),
     case erlang:monotonic_time() - Begin of
         Took when Took < NewConnections#connections.long ->
             {Writes, NewConnections};
@@ -215,13 +218,13 @@ header_timeout(Handle, Writes, Connections) ->
             {Writes, Connections}
     end.
 
-begin_connection(Handle, Args, Events, Writes, Connections = #connections{callbacks = Callbacks, count = Count}) ->
-    Grown = grow(Connections#connections{count = Count + 1}),
+begin_connection(Handle, Args, Events, Writes, Before = #connections{callbacks = Callbacks, count = Count}) ->
+    Connections = Before#connections{count = Count + 1},
     case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
         {ok, Result} ->
-            result(Result, Handle, [], none, Events, Writes, Grown);
+            result(Result, Handle, [], none, Events, Writes, Connections);
         {failed, Error} ->
-            {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Grown),
+            {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Connections),
             {Events, NewWrites, NewConnections}
     end.
 
@@ -419,15 +422,34 @@ keep(Handle, State) -> put(Handle, State).
 forget(Connections = #connections{count = Count}) ->
     Connections#connections{count = Count - 1}.
 
+%% @doc Whether the heap is larger than that of a reactor with few connections.
+-spec is_grown(connections()) -> boolean().
+is_grown(#connections{heap = Heap}) -> Heap > ?HEAP_WORDS.
+
+%% @doc Gives back what the heap has for events. It grows again when some come.
+-spec shrink(connections()) -> connections().
+shrink(Connections) ->
+    _ = process_flag(min_heap_size, ?HEAP_WORDS),
+    erlang:garbage_collect(),
+    Connections#connections{heap = ?HEAP_WORDS}.
+
+%% Connections that only are there need no room for events.
+fit([[_Handle | _Data] | _], Connections) -> grow(Connections);
+fit(_NoData, Connections) -> Connections.
+
 grow(Connections = #connections{count = Count, heap = Heap}) when
     Count * ?HEAP_WORDS_PER_CONNECTION =< Heap; Heap >= ?HEAP_WORDS_MAX
 ->
     Connections;
-grow(Connections = #connections{heap = Heap}) ->
-    _ = process_flag(min_heap_size, Heap * 2),
+grow(Connections = #connections{count = Count, heap = Heap}) ->
+    Larger = larger(Heap * 2, Count * ?HEAP_WORDS_PER_CONNECTION),
+    _ = process_flag(min_heap_size, Larger),
     %% A collection is when the heap becomes that large.
     erlang:garbage_collect(),
-    Connections#connections{heap = Heap * 2}.
+    Connections#connections{heap = Larger}.
+
+larger(Heap, Needed) when Heap < Needed, Heap < ?HEAP_WORDS_MAX -> larger(Heap * 2, Needed);
+larger(Heap, _Needed) -> Heap.
 
 %% @doc All connections of the calling reactor, and those that are not begun.
 -spec handles() -> [weir_nif:handle()].

@@ -27,6 +27,9 @@
 %% does not is copied into queues, and sent at twice the cost.
 -define(TICKS, 32).
 
+%% Milliseconds of silence after which the memory for many events is given back.
+-define(IDLE_MS, 1000).
+
 %% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
 -define(TERMINATE_MS, 3000).
 
@@ -176,6 +179,21 @@ go_on(Writes, Count, RoundNs, Reactor = #reactor{gait = Gait}) ->
             sleep(NewReactor)
     end.
 
+asleep(Reactor = #reactor{connections = Connections}) ->
+    Idle =
+        case weir_reactor_connections:is_grown(Connections) of
+            true -> ?IDLE_MS;
+            false -> infinity
+        end,
+    %% Whatever it is, the poll comes next.
+    receive
+        Message ->
+            {Writes, NewReactor} = message(Message, [], Reactor),
+            loop(Writes, NewReactor)
+    after Idle ->
+        asleep(Reactor#reactor{connections = weir_reactor_connections:shrink(Connections)})
+    end.
+
 change_priority(Same, Same) ->
     ok;
 change_priority(_Old, New) ->
@@ -185,12 +203,7 @@ change_priority(_Old, New) ->
 sleep(Reactor = #reactor{pollset = Pollset, token = Token, armed = Armed}) ->
     case weir_nif:sleep(Pollset, Token, Armed) of
         armed ->
-            %% Whatever it is, the poll comes next.
-            receive
-                Message ->
-                    {Writes, NewReactor} = message(Message, [], Reactor#reactor{armed = true}),
-                    loop(Writes, NewReactor)
-            end;
+            asleep(Reactor#reactor{armed = true});
         busy ->
             %% More work than one call may do: the others get their turn in between, at whatever priority we go.
             Priority = process_flag(priority, normal),

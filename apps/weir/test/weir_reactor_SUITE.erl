@@ -32,6 +32,7 @@ groups() ->
         {data, [], [
             what_comes_goes_to_the_callback,
             many_connections,
+            room_for_events_is_given_back,
             a_stream_is_the_same_on_the_way_back,
             packets_are_delivered_one_by_one,
             lines_are_delivered_one_by_one,
@@ -130,6 +131,27 @@ many_connections(_Config) ->
         lists:foreach(fun({N, Peer}) -> ?assertEqual(Bytes(N), recv_exactly(Peer, 68)) end, Numbered)
     end,
     lists:foreach(Send, lists:seq(1, 5)),
+    stop(Reactor).
+
+%% Connections that say nothing cost no room for what they might say; those that have been silent for a second, none any more.
+room_for_events_is_given_back(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 2100)],
+    All = fun() ->
+        [ok = gen_tcp:send(Peer, <<1:512>>) || Peer <- Peers],
+        [?assertEqual(<<1:512>>, recv_exactly(Peer, 64)) || Peer <- Peers]
+    end,
+    Room = fun() ->
+        {garbage_collection, Settings} = process_info(Reactor, garbage_collection),
+        proplists:get_value(min_heap_size, Settings)
+    end,
+    wait_until(fun() -> length(weir:sockets()) >= 2100 end),
+    Silent = Room(),
+    All(),
+    ?assert(Room() > Silent),
+    wait_until(fun() -> Room() =:= Silent end),
+    All(),
+    ?assert(Room() > Silent),
     stop(Reactor).
 
 a_stream_is_the_same_on_the_way_back(_Config) ->
