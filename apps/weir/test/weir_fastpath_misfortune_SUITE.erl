@@ -89,6 +89,16 @@ one_of(Choices) ->
 kill_pollers() ->
     [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)].
 
+%% Kills them again and again, with so many milliseconds in between, until it is sent `stop'.
+killer_of_pollers(Pause) ->
+    async(fun Kill() ->
+        _ = kill_pollers(),
+        receive
+            stop -> ok
+        after Pause -> Kill()
+        end
+    end).
+
 %% Kills a registered process that has a supervisor, and waits for its successor.
 kill_registered(Name) ->
     Old = whereis(Name),
@@ -458,13 +468,7 @@ sockets_die_while_they_become_a_relay(Config) ->
 %% A poller that serves a stream is in a dirty call, and what such a call sends after the kill is lost. Here a relay ends, and
 %% a socket of the same pollset gets data, while pollers die.
 pollers_of_streams_are_killed(Config) ->
-    Killer = async(fun Kill() ->
-        _ = kill_pollers(),
-        receive
-            stop -> ok
-        after 2 -> Kill()
-        end
-    end),
+    Killer = killer_of_pollers(2),
     [
         begin
             {Relay, Client, Server} = relay(Config, #{splice => true}),
@@ -505,13 +509,7 @@ relays_in_havoc(Config) ->
     %% A stock socket that has bytes to send stays when its owner is killed, until they are taken: there, maybe, by nobody.
     [ok = inet:setopts(Socket, [{linger, {true, 0}}]) || {_, _, Client, Server} <- Relays, Socket <- [Client, Server]],
     Busy = [given(Socket, fun flood_or_read/1) || {_, _, Client, Server} <- Relays, Socket <- [Client, Server]],
-    Killer = async(fun Kill() ->
-        _ = kill_pollers(),
-        receive
-            stop -> ok
-        after 20 -> Kill()
-        end
-    end),
+    Killer = killer_of_pollers(20),
     exit(whereis(weir_relay_timer), kill),
     [
         begin
