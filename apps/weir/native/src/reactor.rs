@@ -24,6 +24,9 @@ use crate::{accept, atoms, connect, errno, input, output, pollset, table};
 /// should stay in the processor's caches.
 pub const BATCH: usize = 64;
 
+/// As many are taken at least: the processor may have been taken away during the writes.
+const FEWEST: usize = 16;
+
 /// Packets that are taken from a socket before it is another's turn.
 const PACKETS: usize = 16;
 
@@ -98,15 +101,13 @@ impl<'a> Batch<'a> {
 
 /// Writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
 pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
-    let began = Instant::now();
+    let now = Instant::now();
+    let mut work = Work::of_poll(now);
     let mut batch = Batch::new(env);
-    let mut work = Work::of_poll(began);
     write_all(env, writes, &mut work, &mut batch)?;
-    let written = work.tally.take();
-    // The poll has time of its own: what it has none for is visited twice, and the writes of a full batch may take all.
-    let mut work = Work::of_poll(Instant::now());
-    work.tally = written;
-    let polled = pollset::poll_into(env, index, token, (began, BATCH), &mut work, &mut batch);
+    // What the kernel has named and the call has no time for is visited twice. Reads take as long as writes, or less.
+    let limit = work.room(now).map_or(BATCH, |room| room.clamp(FEWEST, BATCH));
+    let polled = pollset::poll_into(env, index, token, (now, limit), &mut work, &mut batch);
     Ok(polled.map(|polled| (batch.into_term(), polled)))
 }
 

@@ -83,6 +83,11 @@ impl Work {
         })
     }
 
+    /// How many more of them there is time for in this poll; nothing if there were too few to tell.
+    pub fn room(&self, began: Instant) -> Option<usize> {
+        self.fits(began).map(|fits| fits.saturating_sub(self.visits as usize))
+    }
+
     /// Whether the call has done enough.
     pub fn is_over(&self) -> bool {
         self.over || self.bytes == 0
@@ -145,6 +150,8 @@ mod tests {
             work.visited();
         }
         // They took the whole time and what the test took: no more than they were.
+        assert_eq!(work.room(began), Some(0));
+        assert!(work.room(Instant::now()).is_some_and(|room| room > 0));
         assert!(work.fits(began).is_some_and(|fits| fits <= CLOCK_EVERY as usize));
         assert!(work.fits(Instant::now()).is_some_and(|fits| fits > CLOCK_EVERY as usize));
     }
