@@ -1,5 +1,5 @@
 //! A group reduced to what the order of its messages depends on: the lock over its divisions, and members that know which
-//! message they had last. The functions do what those of `../src/group` do.
+//! message they had last. The functions do what those of `../src/verb/group` do.
 
 use crate::division::Division;
 use crate::handle::Handle;

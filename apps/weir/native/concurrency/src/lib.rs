@@ -1,14 +1,14 @@
 //! The modules of the engine that several threads use at once, as they are in `../src`, with something to put into them:
 //! sockets that are numbers where the engine's need a kernel and a VM.
 
-#[path = "../../src/group/division.rs"]
+#[path = "../../src/value/division.rs"]
 pub mod division;
 pub mod group;
-#[path = "../../src/handle.rs"]
+#[path = "../../src/value/handle.rs"]
 pub mod handle;
-#[path = "../../src/ready.rs"]
+#[path = "../../src/value/ready.rs"]
 pub mod ready;
-#[path = "../../src/slots.rs"]
+#[path = "../../src/value/slots.rs"]
 pub mod slots;
 pub mod socket;
 pub mod sync;

@@ -1,5 +1,5 @@
 //! A socket reduced to what its life in the table and on the ready list consists of. The methods say and do what those of
-//! `../src/socket/` do, the poll what that of `../src/pollset.rs` does.
+//! `../src/socket/` do, the poll what that of `../src/pollset/` does.
 
 use std::time::Instant;
 

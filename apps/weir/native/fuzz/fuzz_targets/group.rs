@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/group/division.rs"]
+#[path = "../../src/value/division.rs"]
 mod division;
 #[allow(dead_code)]
-#[path = "../../src/handle.rs"]
+#[path = "../../src/value/handle.rs"]
 mod handle;
-#[path = "../../src/group/membership.rs"]
+#[path = "../../src/value/membership.rs"]
 mod membership;
 
 use division::Division;

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/http.rs"]
+#[path = "../../src/value/http.rs"]
 mod http;
 
 use http::{FIELDS, Line, METHODS, Name, Uri, parse};

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/input_buffer.rs"]
+#[path = "../../src/value/input_buffer.rs"]
 mod input_buffer;
 
 use input_buffer::InputBuffer;

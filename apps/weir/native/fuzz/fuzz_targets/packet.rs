@@ -6,9 +6,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)] // only what it makes of `in_headers` is of interest here
-#[path = "../../src/http.rs"]
+#[path = "../../src/value/http.rs"]
 mod http;
-#[path = "../../src/packet.rs"]
+#[path = "../../src/value/packet.rs"]
 mod packet;
 
 use packet::{Front, Limits, Packet, body, front, header};

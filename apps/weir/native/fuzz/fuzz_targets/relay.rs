@@ -10,25 +10,25 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
-#[path = "../../src/counters.rs"]
+#[path = "../../src/value/counters.rs"]
 mod counters;
 #[allow(dead_code)]
 #[path = "../../src/relay/flow.rs"]
 mod flow;
 #[allow(dead_code)]
-#[path = "../../src/handle.rs"]
+#[path = "../../src/value/handle.rs"]
 mod handle;
 #[allow(dead_code)]
-#[path = "../../src/input_buffer.rs"]
+#[path = "../../src/value/input_buffer.rs"]
 mod input_buffer;
 #[allow(dead_code)]
 #[path = "../../src/relay/pipe.rs"]
 mod pipe;
 #[allow(dead_code)]
-#[path = "../../src/send_queue.rs"]
+#[path = "../../src/value/send_queue.rs"]
 mod send_queue;
 #[allow(dead_code)]
-#[path = "../../src/work.rs"]
+#[path = "../../src/value/work.rs"]
 mod work;
 
 /// Where the engine's counts for a VM.
@@ -54,6 +54,14 @@ mod statistics {
 
 mod output {
     pub const SLICES: usize = 64;
+}
+
+// Under the names that the engine has for them.
+mod value {
+    pub(crate) use crate::{counters, handle, input_buffer, send_queue, work};
+}
+mod verb {
+    pub(crate) use crate::output;
 }
 
 use counters::Tally;

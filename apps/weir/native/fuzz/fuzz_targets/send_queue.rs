@@ -9,7 +9,7 @@ use std::rc::Rc;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../src/send_queue.rs"]
+#[path = "../../src/value/send_queue.rs"]
 mod send_queue;
 
 use send_queue::SendQueue;

@@ -3,10 +3,10 @@
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 
 use super::{failed, find, posix};
-use crate::atoms;
-use crate::group::broadcast::{self, Refused};
-use crate::group::{self, Lookup, Policy, Settings};
-use crate::handle::Handle;
+use crate::term::atoms;
+use crate::value::handle::Handle;
+use crate::verb::group::broadcast::{self, Refused};
+use crate::verb::group::{self, Lookup, Policy, Settings};
 
 impl<'a> Decoder<'a> for Settings {
     fn decode(term: Term<'a>) -> NifResult<Settings> {

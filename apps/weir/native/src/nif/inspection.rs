@@ -6,12 +6,16 @@ use rustix::io::Errno;
 use rustler::{Encoder, Env, Error, NifResult, Term};
 
 use super::{done, failed, find, plain, proper_list};
-use crate::handle::Handle;
-use crate::options::Setting;
 use crate::socket::State;
-use crate::table::Lookup;
-use crate::work::Work;
-use crate::{accept, address, atoms, options, table};
+use crate::socket::table;
+use crate::socket::table::Lookup;
+use crate::term::address;
+use crate::term::atoms;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
+use crate::verb::accept;
+use crate::verb::options;
+use crate::verb::options::Setting;
 
 #[rustler::nif]
 fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Term<'a>> {

@@ -9,10 +9,13 @@ use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Resource, ResourceArc, Term};
 
 use super::{failed, find, plain, posix, proper_list};
-use crate::admission::{Admission, Prefix, Rules};
-use crate::gate::{Gate, Settings};
-use crate::handle::Handle;
-use crate::{accept, atoms, pollset, table};
+use crate::listener::gate::{Gate, Settings};
+use crate::pollset;
+use crate::socket::table;
+use crate::term::atoms;
+use crate::value::admission::{Admission, Prefix, Rules};
+use crate::value::handle::Handle;
+use crate::verb::accept;
 
 /// What Erlang holds of a gate.
 struct GateReference(Arc<Gate>);

@@ -29,10 +29,13 @@ use std::sync::MutexGuard;
 use rustix::io::Errno;
 use rustler::{Decoder, Encoder, Env, Error, NifResult, Term};
 
-use crate::handle::Handle;
+use crate::pollset;
+use crate::socket::table;
+use crate::socket::table::Lookup;
 use crate::socket::{Reason, Socket};
-use crate::table::Lookup;
-use crate::{atoms, errno, pollset, table};
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::handle::Handle;
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);

@@ -6,11 +6,16 @@ use rustix::io::Errno;
 use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
 
 use super::{PollsetIndex, done, failed, find, plain, posix};
-use crate::active::Active;
-use crate::handle::Handle;
-use crate::open::Family;
+use crate::socket::table;
 use crate::socket::{Options, Socket, State};
-use crate::{accept, address, atoms, connect, open, table};
+use crate::term::address;
+use crate::term::atoms;
+use crate::value::active::Active;
+use crate::value::handle::Handle;
+use crate::verb::accept;
+use crate::verb::connect;
+use crate::verb::open;
+use crate::verb::open::Family;
 
 #[rustler::nif(name = "open")]
 fn open_socket<'a>(env: Env<'a>, module: Atom, family: Family, index: PollsetIndex) -> Term<'a> {

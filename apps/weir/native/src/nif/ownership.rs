@@ -3,8 +3,9 @@
 use rustler::{Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, find, plain};
-use crate::handle::Handle;
-use crate::{atoms, table};
+use crate::socket::table;
+use crate::term::atoms;
+use crate::value::handle::Handle;
 
 #[rustler::nif]
 fn owner<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {

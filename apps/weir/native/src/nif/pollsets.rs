@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 
 use super::{PollsetIndex, done};
+use crate::pollset;
 use crate::pollset::Sleep;
-use crate::{atoms, pollset};
+use crate::term::atoms;
 
 #[rustler::nif]
 fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {

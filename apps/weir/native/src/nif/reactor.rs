@@ -6,9 +6,14 @@ use rustix::io::Errno;
 use rustler::{Atom, Binary, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, find, plain, posix};
-use crate::handle::Handle;
+use crate::pollset;
+use crate::reactor;
+use crate::socket::table;
 use crate::socket::{Socket, State};
-use crate::{address, atoms, packet, pollset, reactor, table};
+use crate::term::address;
+use crate::term::atoms;
+use crate::value::handle::Handle;
+use crate::value::packet;
 
 #[rustler::nif]
 fn reactor_begin(env: Env, index: PollsetIndex, home: PollsetIndex, max_send_queue: usize) -> NifResult<Atom> {

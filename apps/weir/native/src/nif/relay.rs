@@ -5,10 +5,11 @@ use std::time::Duration;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 
 use super::{PollsetIndex, failed, posix};
-use crate::handle::Handle;
 use crate::relay::{self, Lookup, Options, Refused, Splice};
-use crate::work::Work;
-use crate::{atoms, table};
+use crate::socket::table;
+use crate::term::atoms;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
 
 /// What it costs to take two descriptors from one target to another: up to two system calls for each.
 const REGISTRATIONS: i32 = 4;

@@ -5,11 +5,12 @@ use std::os::fd::{BorrowedFd, RawFd};
 use rustler::{Binary, Encoder, Env, Error, NifResult, Term};
 
 use super::{failed, find};
-use crate::handle::Handle;
-use crate::sendfile::{Next, Progress};
 use crate::socket::Socket;
-use crate::work::Work;
-use crate::{atoms, sendfile};
+use crate::term::atoms;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
+use crate::verb::sendfile;
+use crate::verb::sendfile::{Next, Progress};
 
 #[rustler::nif]
 fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {

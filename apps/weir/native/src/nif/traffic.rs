@@ -4,13 +4,16 @@ use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use super::{failed, find, plain, posix};
-use crate::active::Active;
-use crate::handle::Handle;
-use crate::output::Sent;
-use crate::packet::Packet;
 use crate::socket::{Ended, Linger, State, Waiter};
-use crate::work::Work;
-use crate::{atoms, input, options, output};
+use crate::term::atoms;
+use crate::value::active::Active;
+use crate::value::handle::Handle;
+use crate::value::packet::Packet;
+use crate::value::work::Work;
+use crate::verb::input;
+use crate::verb::options;
+use crate::verb::output;
+use crate::verb::output::Sent;
 
 /// The most that `recv` takes a length of, as in the inet driver.
 const LENGTH_MAX: usize = 64 * 1024 * 1024;

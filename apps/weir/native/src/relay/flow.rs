@@ -9,12 +9,12 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use super::pipe::{Splice, Way};
 use super::statistics::{Nanos, Statistics};
-use crate::counters::Tally;
-use crate::handle::Side;
-use crate::input_buffer::InputBuffer;
-use crate::output::SLICES;
-use crate::send_queue::SendQueue;
-use crate::work::Work;
+use crate::value::counters::Tally;
+use crate::value::handle::Side;
+use crate::value::input_buffer::InputBuffer;
+use crate::value::send_queue::SendQueue;
+use crate::value::work::Work;
+use crate::verb::output::SLICES;
 
 /// What a read goes into. One for each thread: a visit is over before the next begins.
 const SCRATCH: usize = 64 * 1024;

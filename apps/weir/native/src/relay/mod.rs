@@ -20,21 +20,23 @@ use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term
 use self::flow::{Connection, Flow, Turn, Visit};
 pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
-use crate::counters::Tally;
-use crate::handle::{Handle, SLOTS, Side, Target};
-use crate::held::Held;
-use crate::slots::{Occupant, Slots, Vacant};
+use crate::pollset;
 use crate::socket::{Reason, Socket};
-use crate::sync::Mutex;
-use crate::work::Work;
-use crate::{atoms, errno, pollset};
+use crate::term::atoms;
+use crate::term::errno;
+use crate::term::held::Held;
+use crate::value::counters::Tally;
+use crate::value::handle::{Handle, SLOTS, Side, Target};
+use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::sync::Mutex;
+use crate::value::work::Work;
 
 const CHUNK: usize = 1024;
 
 static RELAYS: Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
 
 /// What a handle names: a relay, locked; one that has ended; none ever.
-pub type Lookup = crate::slots::Lookup<'static, Relay>;
+pub type Lookup = crate::value::slots::Lookup<'static, Relay>;
 
 /// Finds the relay of a handle.
 pub fn lookup(handle: Handle) -> Lookup {

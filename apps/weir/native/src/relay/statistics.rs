@@ -6,8 +6,8 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use rustler::{Encoder, Env, Term};
 
-use crate::atoms;
-use crate::handle::Side;
+use crate::term::atoms;
+use crate::value::handle::Side;
 
 /// A moment of the monotonic clock. As one number it is cheaper to keep and to compare than the standard library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]

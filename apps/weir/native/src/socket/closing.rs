@@ -6,8 +6,15 @@ use rustix::io::Errno;
 use rustler::Env;
 
 use super::{Ended, Linger, Reason, Socket, State};
-use crate::active::Active;
-use crate::{atoms, errno, group, message, pollset, sendfile, sockopt, table};
+use crate::kernel::sockopt;
+use crate::pollset;
+use crate::socket::message;
+use crate::socket::table;
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::active::Active;
+use crate::verb::group;
+use crate::verb::sendfile;
 
 /// How long a peer may take nothing of what an owner left behind, in milliseconds.
 const LINGER_MS: libc::c_int = 30_000;

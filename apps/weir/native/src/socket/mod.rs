@@ -1,8 +1,11 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
 mod closing;
+pub mod message;
 mod moving;
 mod options;
+mod owner;
+pub mod table;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,17 +16,18 @@ use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
 
 pub use self::options::{Linger, Options};
-use crate::active::Active;
-use crate::gate::{Gate, Ticket};
-use crate::group::Memberships;
-use crate::handle::{Handle, Target};
-use crate::held::Held;
-use crate::input_buffer::InputBuffer;
-use crate::owner::Watched;
-use crate::send_queue::SendQueue;
-use crate::sendfile::{self, Transfer};
-use crate::statistics::Statistics;
-use crate::{atoms, message, pollset, table};
+use crate::listener::gate::{Gate, Ticket};
+use crate::pollset;
+use crate::socket::owner::Watched;
+use crate::term::atoms;
+use crate::term::held::Held;
+use crate::value::active::Active;
+use crate::value::handle::{Handle, Target};
+use crate::value::input_buffer::InputBuffer;
+use crate::value::send_queue::SendQueue;
+use crate::value::statistics::Statistics;
+use crate::verb::group::Memberships;
+use crate::verb::sendfile::{self, Transfer};
 
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,15 @@ use rustix::io::Errno;
 use rustler::{Env, LocalPid};
 
 use super::{Ended, Linger, Reason, Socket, State};
-use crate::active::Active;
-use crate::handle::Target;
-use crate::held::Held;
-use crate::input_buffer::InputBuffer;
-use crate::send_queue::SendQueue;
-use crate::{atoms, group, pollset, sockopt};
+use crate::kernel::sockopt;
+use crate::pollset;
+use crate::term::atoms;
+use crate::term::held::Held;
+use crate::value::active::Active;
+use crate::value::handle::Target;
+use crate::value::input_buffer::InputBuffer;
+use crate::value::send_queue::SendQueue;
+use crate::verb::group;
 
 /// What a socket has given away.
 pub struct Surrendered {

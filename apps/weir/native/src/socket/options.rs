@@ -1,7 +1,7 @@
 //! What a socket was told to be like.
 
-use crate::active::Active;
-use crate::packet::{Limits, Packet};
+use crate::value::active::Active;
+use crate::value::packet::{Limits, Packet};
 
 /// SO_LINGER: what a close does with data that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

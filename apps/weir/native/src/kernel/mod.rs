@@ -1,0 +1,5 @@
+//! System calls, safe: epoll, what ends a wait, socket options.
+
+pub mod epoll;
+pub mod sockopt;
+pub mod waiter;

@@ -1,0 +1,477 @@
+//! The gate of a listener: what its listening sockets, one for each scheduler, have in common. Who may come in, how many
+//! are in, and who waits for a process.
+//!
+//! A connection that comes in is a descriptor in an [`Intake`] until a process takes it; then it is a socket with a
+//! [`Ticket`], which goes back to the gate when the socket is closed. A gate outlives its listening sockets, and the
+//! processes of the listener.
+//!
+//! Locks are taken in the order socket, gate (one of its locks at a time), ready list of a pollset.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustler::{Atom, Env, LocalPid};
+
+use crate::kernel::sockopt;
+use crate::pollset;
+use crate::socket::Options;
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::admission::{Address, Admission, Refusal};
+use crate::value::counters::add;
+use crate::value::handle::{Handle, Target};
+
+/// Descriptors that wait in one intake at most; those beyond wait in the backlog.
+const INTAKE: usize = 1024;
+
+/// What a gate is made with.
+pub struct Settings {
+    pub max_connections: u64,
+    /// Connections beyond that are reset instead of left in the backlog.
+    pub reset: bool,
+    /// A connection goes to the pollset with the fewest sockets instead of the one that accepted it.
+    pub least_loaded: bool,
+    pub admission: Admission,
+}
+
+/// What accepted sockets have from the listening one.
+pub struct Template {
+    pub module: Atom,
+    pub options: Options,
+    /// Kernel options that do not come with the descriptor: level, name, value.
+    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+}
+
+/// A connection that no process has yet.
+pub struct Arrival {
+    pub fd: OwnedFd,
+    /// Where the limit of connections for each address has noted it.
+    address: Option<Address>,
+}
+
+/// What has come for the processes of one scheduler.
+struct Intake {
+    pollset: u16,
+    /// How many wait, for whoever looks without the lock.
+    length: AtomicUsize,
+    /// Nothing is accepted for want of room.
+    stalled: AtomicBool,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Who is told, and starts the processes.
+    acceptor: Option<LocalPid>,
+    arrivals: VecDeque<Arrival>,
+    /// Those of them that the acceptor has not been told of.
+    untold: usize,
+}
+
+impl Intake {
+    /// Sockets on the pollset, and those that will be.
+    fn load(&self) -> i64 {
+        let sockets = pollset::counters(self.pollset).sockets.load(Ordering::Relaxed);
+        sockets + self.length.load(Ordering::Relaxed) as i64
+    }
+}
+
+/// What a listener has done.
+#[derive(Default)]
+pub struct Counts {
+    pub accepted: AtomicU64,
+    pub overload: AtomicU64,
+    pub denied: AtomicU64,
+    pub crowded: AtomicU64,
+    /// How often accepting has stopped for a limit: that of connections, and that of the rate.
+    pub full_pauses: AtomicU64,
+    pub rate_pauses: AtomicU64,
+}
+
+/// The gate of a listener.
+pub struct Gate {
+    reset: bool,
+    least_loaded: bool,
+    max_connections: AtomicU64,
+    /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
+    places: AtomicU64,
+    /// Those that have come in and are closed.
+    left: AtomicU64,
+    /// Accepting waits for one of them to be closed.
+    full: AtomicBool,
+    /// Accepting waits for the rate, and the keeper sees to the end of that.
+    throttled: AtomicBool,
+    /// Descriptors have run out and nothing has been accepted since.
+    exhausted: AtomicBool,
+    /// The keeper sees to another try.
+    retrying: AtomicBool,
+    /// Nothing where everybody may come in.
+    admission: Option<Mutex<Admission>>,
+    template: OnceLock<Template>,
+    intakes: Box<[Intake]>,
+    /// The listening sockets, and where they are polled.
+    listening: Mutex<Vec<(Handle, u16)>>,
+    /// The process of the listener, which has the clock.
+    keeper: Mutex<Option<LocalPid>>,
+    pub counts: Counts,
+}
+
+/// What a connection gives back when it is closed.
+pub struct Ticket {
+    gate: Arc<Gate>,
+    address: Option<Box<Address>>,
+    /// The process that it was accepted for.
+    pub process: LocalPid,
+}
+
+impl Ticket {
+    /// Gives the place of a connection back.
+    pub fn end(self, env: Env) {
+        self.gate.leave(env, self.address.map(|address| *address));
+    }
+
+    /// Whether this is a ticket of `gate`.
+    pub fn is_of(&self, gate: &Arc<Gate>) -> bool {
+        Arc::ptr_eq(&self.gate, gate)
+    }
+}
+
+/// Takes a lock whose holder cannot have left anything half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gate {
+    /// A gate with an intake for each of the first `schedulers` pollsets.
+    pub fn new(settings: Settings, schedulers: u16) -> Gate {
+        let intake = |pollset| Intake {
+            pollset,
+            length: AtomicUsize::new(0),
+            stalled: AtomicBool::new(false),
+            queue: Mutex::default(),
+        };
+        Gate {
+            reset: settings.reset,
+            least_loaded: settings.least_loaded,
+            max_connections: AtomicU64::new(settings.max_connections),
+            places: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            throttled: AtomicBool::new(false),
+            exhausted: AtomicBool::new(false),
+            retrying: AtomicBool::new(false),
+            admission: (!settings.admission.is_open()).then(|| Mutex::new(settings.admission)),
+            template: OnceLock::new(),
+            intakes: (1..=schedulers).map(intake).collect(),
+            listening: Mutex::default(),
+            keeper: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// How many intakes there are, numbered from zero.
+    pub fn intakes(&self) -> usize {
+        self.intakes.len()
+    }
+
+    /// The pollset whose connections an intake holds.
+    pub fn pollset(&self, intake: usize) -> u16 {
+        self.intakes[intake].pollset
+    }
+
+    /// What accepted sockets are made with; none before there was a listening socket.
+    pub fn template(&self) -> Option<&Template> {
+        self.template.get()
+    }
+
+    /// Those that have come in and are not closed.
+    pub fn connections(&self) -> u64 {
+        // In this order: whoever has left has come in before.
+        let left = self.left.load(Ordering::SeqCst);
+        self.counts.accepted.load(Ordering::SeqCst) - left
+    }
+
+    /// Connections that no process has yet.
+    pub fn waiting(&self) -> usize {
+        self.intakes.iter().map(|intake| intake.length.load(Ordering::Relaxed)).sum()
+    }
+
+    pub fn max_connections(&self) -> u64 {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit of connections. Those that are there stay.
+    pub fn set_max_connections(&self, env: Env, max: u64) {
+        self.max_connections.store(max, Ordering::SeqCst);
+        self.resume(env);
+    }
+
+    /// Makes `pid` the process that is told of pauses which only time ends.
+    pub fn set_keeper(&self, pid: LocalPid) {
+        *lock(&self.keeper) = Some(pid);
+    }
+
+    /// A listening socket accepts for this gate from now on.
+    pub fn add_listening(&self, handle: Handle, pollset: u16, template: Template) {
+        let _ = self.template.set(template);
+        lock(&self.listening).push((handle, pollset));
+    }
+
+    /// A listening socket has gone to another pollset.
+    pub fn listening_moved(&self, moved: Handle, pollset: u16) {
+        for entry in lock(&self.listening).iter_mut().filter(|(handle, _)| *handle == moved) {
+            entry.1 = pollset;
+        }
+    }
+
+    /// A listening socket is closed.
+    pub fn remove_listening(&self, closed: Handle) {
+        lock(&self.listening).retain(|(handle, _)| *handle != closed);
+    }
+
+    /// Has all listening sockets visited at the next poll.
+    fn resume(&self, env: Env) {
+        for &(handle, pollset) in lock(&self.listening).iter() {
+            pollset::push_ready(env, pollset, Target::Socket(handle));
+        }
+    }
+
+    /// Ends the pauses that only time ends: the keeper says so.
+    pub fn retry(&self, env: Env) {
+        self.throttled.store(false, Ordering::SeqCst);
+        self.retrying.store(false, Ordering::SeqCst);
+        self.resume(env);
+    }
+
+    fn tell_keeper(&self, env: Env, message: impl rustler::Encoder) {
+        if let Some(keeper) = *lock(&self.keeper) {
+            // One that died has a successor, which begins with a retry.
+            let _ = env.send(&keeper, message);
+        }
+    }
+
+    /// Takes one of the places for a connection that is about to be accepted; false if there is none.
+    fn reserve(&self) -> bool {
+        let max = self.max_connections.load(Ordering::SeqCst);
+        let one_more = |count| (count < max).then_some(count + 1);
+        self.places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    /// Whether a connection may be accepted now, for an intake or without one. If not, whoever ends the pause resumes.
+    pub fn opens(&self, env: Env, intake: Option<usize>) -> Opening {
+        if intake.is_some_and(|intake| !self.reachable(intake).iter().all(Gate::has_room)) {
+            return Opening::Closed;
+        }
+        if let Some(admission) = &self.admission
+            && let Some(wait) = lock(admission).wait(Instant::now())
+        {
+            if !self.throttled.swap(true, Ordering::SeqCst) {
+                add(&self.counts.rate_pauses, 1);
+                let milliseconds = 1 + wait.as_millis() as u64;
+                self.tell_keeper(env, (atoms::weir_gate(), atoms::throttled(), milliseconds));
+            }
+            return Opening::Closed;
+        }
+        if self.reserve() {
+            return Opening::Place;
+        }
+        if self.reset {
+            return Opening::Overload;
+        }
+        // Whoever leaves after this finds the mark; whoever left before it has made room.
+        self.full.store(true, Ordering::SeqCst);
+        if self.reserve() {
+            return Opening::Place;
+        }
+        add(&self.counts.full_pauses, 1);
+        Opening::Closed
+    }
+
+    /// The intakes that what is accepted for one of them may go to.
+    fn reachable(&self, intake: usize) -> &[Intake] {
+        if self.least_loaded { &self.intakes } else { &self.intakes[intake..=intake] }
+    }
+
+    fn has_room(intake: &Intake) -> bool {
+        if intake.length.load(Ordering::SeqCst) < INTAKE {
+            return true;
+        }
+        intake.stalled.store(true, Ordering::SeqCst);
+        intake.length.load(Ordering::SeqCst) < INTAKE
+    }
+
+    /// The kernel gives no descriptor, or has another reason. Accepting goes on when the keeper says so.
+    pub fn accept_failed(&self, env: Env, errno: Errno) {
+        self.exhausted.store(true, Ordering::SeqCst);
+        if !self.retrying.swap(true, Ordering::SeqCst) {
+            self.tell_keeper(env, (atoms::weir_gate(), atoms::exhausted(), errno::atom(env, errno)));
+        }
+    }
+
+    /// Whether the addresses of peers matter.
+    pub fn wants_address(&self) -> bool {
+        self.admission.is_some()
+    }
+
+    /// Lets an accepted connection in, which has its place; or resets it and gives the place back.
+    pub fn admit(&self, env: Env, fd: OwnedFd, address: Option<Address>) -> Option<Arrival> {
+        if self.exhausted.load(Ordering::Relaxed) && self.exhausted.swap(false, Ordering::Relaxed) {
+            self.tell_keeper(env, (atoms::weir_gate(), atoms::recovered()));
+        }
+        let entered = match &self.admission {
+            None => Ok(false),
+            Some(admission) => lock(admission).enter(address),
+        };
+        match entered {
+            Ok(noted) => {
+                self.counts.accepted.fetch_add(1, Ordering::SeqCst);
+                Some(Arrival { fd, address: address.filter(|_| noted) })
+            }
+            Err(refusal) => {
+                let count = match refusal {
+                    Refusal::Denied => &self.counts.denied,
+                    Refusal::Crowded => &self.counts.crowded,
+                };
+                add(count, 1);
+                self.give_place_back(env);
+                reset(fd);
+                None
+            }
+        }
+    }
+
+    /// Resets a connection for which there is no place.
+    pub fn overload(&self, fd: OwnedFd) {
+        add(&self.counts.overload, 1);
+        reset(fd);
+    }
+
+    /// Makes a connection wait for a process: in this intake, or where the fewest sockets are.
+    pub fn push(&self, intake: usize, arrival: Arrival) {
+        let reachable = self.reachable(intake).iter();
+        let Some(intake) = reachable.min_by_key(|intake| intake.load()) else {
+            unreachable!("an intake reaches itself");
+        };
+        let mut queue = lock(&intake.queue);
+        queue.arrivals.push_back(arrival);
+        queue.untold += 1;
+        intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
+    }
+
+    /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch.
+    pub fn announce(&self, env: Env, intake: usize) {
+        for intake in self.reachable(intake) {
+            let mut queue = lock(&intake.queue);
+            if queue.untold > 0
+                && let Some(acceptor) = queue.acceptor
+            {
+                // One that died has a successor, which is told of all.
+                let _ = env.send(&acceptor, (atoms::weir_accept(), queue.untold));
+                queue.untold = 0;
+            }
+        }
+    }
+
+    /// Makes `pid` the acceptor of an intake. Returns how many connections wait there: it is not told of these again.
+    pub fn set_acceptor(&self, intake: usize, pid: LocalPid) -> usize {
+        let mut queue = lock(&self.intakes[intake].queue);
+        queue.acceptor = Some(pid);
+        queue.untold = 0;
+        queue.arrivals.len()
+    }
+
+    /// How many connections wait in an intake.
+    pub fn length(&self, intake: usize) -> usize {
+        self.intakes[intake].length.load(Ordering::Relaxed)
+    }
+
+    /// Takes the connection that has waited longest in an intake.
+    pub fn pop(&self, env: Env, intake: usize) -> Option<Arrival> {
+        let intake = &self.intakes[intake];
+        let arrival = {
+            let mut queue = lock(&intake.queue);
+            let arrival = queue.arrivals.pop_front()?;
+            intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
+            arrival
+        };
+        if intake.stalled.load(Ordering::SeqCst)
+            && intake.length.load(Ordering::SeqCst) <= INTAKE / 2
+            && intake.stalled.swap(false, Ordering::SeqCst)
+        {
+            self.resume(env);
+        }
+        Some(arrival)
+    }
+
+    /// Puts a connection back in front: the process that it was for is dead.
+    pub fn put_back(&self, intake: usize, arrival: Arrival) {
+        let intake = &self.intakes[intake];
+        let mut queue = lock(&intake.queue);
+        queue.arrivals.push_front(arrival);
+        intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
+    }
+
+    /// Closes a connection that nobody will serve.
+    pub fn discard(&self, env: Env, arrival: Arrival) {
+        drop(arrival.fd);
+        self.leave(env, arrival.address);
+    }
+
+    /// Closes all connections that no process has.
+    pub fn clear(&self, env: Env) {
+        for intake in 0..self.intakes.len() {
+            while let Some(arrival) = self.pop(env, intake) {
+                self.discard(env, arrival);
+            }
+        }
+    }
+
+    fn leave(&self, env: Env, address: Option<Address>) {
+        if let (Some(address), Some(admission)) = (address, &self.admission) {
+            lock(admission).leave(address);
+        }
+        self.left.fetch_add(1, Ordering::SeqCst);
+        self.give_place_back(env);
+    }
+
+    /// Gives back a place that was taken, for nothing or by a connection.
+    pub fn give_place_back(&self, env: Env) {
+        self.places.fetch_sub(1, Ordering::SeqCst);
+        if self.full.load(Ordering::SeqCst) && self.full.swap(false, Ordering::SeqCst) {
+            self.resume(env);
+        }
+    }
+}
+
+/// Whether a connection may be accepted.
+pub enum Opening {
+    /// Yes: it has a place.
+    Place,
+    /// Yes, to be reset.
+    Overload,
+    /// Not now.
+    Closed,
+}
+
+impl Arrival {
+    /// The descriptor, and the ticket of a socket of `process`.
+    pub fn into_parts(self, gate: &Arc<Gate>, process: LocalPid) -> (OwnedFd, Ticket) {
+        (self.fd, Ticket { gate: Arc::clone(gate), address: self.address.map(Box::new), process })
+    }
+
+    /// What [`into_parts`](Self::into_parts) took apart.
+    pub fn from_parts(fd: OwnedFd, ticket: Ticket) -> Arrival {
+        Arrival { fd, address: ticket.address.map(|address| *address) }
+    }
+}
+
+/// Closes a connection so that its peer knows it was not served.
+fn reset(fd: OwnedFd) {
+    let on = libc::linger { l_onoff: 1, l_linger: 0 };
+    let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &on);
+    drop(fd);
+}

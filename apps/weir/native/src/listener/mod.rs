@@ -1,0 +1,3 @@
+//! Who may come in, and where connections wait for a process.
+
+pub mod gate;

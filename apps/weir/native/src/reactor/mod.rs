@@ -1,0 +1,353 @@
+//! Sockets of reactors: what has come for them is returned in batches to the process that polls their pollset.
+//!
+//! A reactor is one process with many connections and a pollset of its own. One call takes the writes of the batch before
+//! and returns the events of the next. What goes in messages to the owner of another socket, data, the end, room for
+//! output, are events here. A socket's end is only noted where it is found (`Socket::end`), and becomes an event here.
+
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustler::sys::{self, ErlNifTerm};
+use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
+
+use crate::pollset;
+use crate::pollset::Polled;
+use crate::socket::table;
+use crate::socket::{Ended, Socket, State};
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
+use crate::verb::accept;
+use crate::verb::accept::ForReactor;
+use crate::verb::connect;
+use crate::verb::input;
+use crate::verb::input::Next;
+use crate::verb::output;
+use crate::verb::output::{Flat, Sent};
+
+/// Events of one batch. Between the reads of a batch and the writes of its replies, what the kernel holds of its sockets
+/// should stay in the processor's caches.
+pub const BATCH: usize = 64;
+
+/// As many are taken at least: the processor may have been taken away during the writes.
+const FEWEST: usize = 16;
+
+/// Packets that are taken from a socket before it is another's turn.
+const PACKETS: usize = 16;
+
+/// What a reactor's pollset is told of it.
+pub struct Settings {
+    /// The pollset of a scheduler, which takes what the reactor leaves behind; zero if the pollset is no reactor's.
+    pub home: AtomicU16,
+    /// A peer that does not read is closed when more than so many bytes wait for it.
+    pub max_send_queue: AtomicUsize,
+}
+
+impl Settings {
+    /// Those of a pollset that is no reactor's.
+    pub const fn none() -> Settings {
+        Settings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
+    }
+
+    /// Whether the pollset is a reactor's.
+    pub fn is_reactor(&self) -> bool {
+        self.home.load(Relaxed) != 0
+    }
+}
+
+/// Events on their way to the reactor.
+pub struct Batch<'a> {
+    env: Env<'a>,
+    events: Vec<ErlNifTerm>,
+}
+
+impl<'a> Batch<'a> {
+    /// An empty batch, which owns no memory.
+    pub fn new(env: Env<'a>) -> Batch<'a> {
+        Batch { env, events: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.events.len() >= 2 * BATCH
+    }
+
+    /// `[Handle | Data]`.
+    fn data(&mut self, handle: Handle, data: Term<'a>) {
+        let handle = handle.raw().encode(self.env);
+        // SAFETY: both terms are of this environment.
+        self.events.push(unsafe { sys::enif_make_list_cell(self.env.as_c_arg(), handle.as_c_arg(), data.as_c_arg()) });
+    }
+
+    /// `{What, Handle}`.
+    fn news(&mut self, what: Atom, handle: Handle) {
+        self.events.push((what, handle.raw()).encode(self.env).as_c_arg());
+    }
+
+    /// `{What, Handle, Reason}`.
+    fn end(&mut self, what: Atom, handle: Handle, reason: Atom) {
+        self.events.push((what, handle.raw(), reason).encode(self.env).as_c_arg());
+    }
+
+    /// `{unsent, Handle, Reason, IoData}`.
+    fn unsent(&mut self, handle: Handle, reason: Atom, data: Term<'a>) {
+        self.events.push((atoms::unsent(), handle.raw(), reason, data).encode(self.env).as_c_arg());
+    }
+
+    /// The list of the events, in order.
+    fn into_term(self) -> Term<'a> {
+        let count = self.events.len() as u32;
+        // SAFETY: the terms are of this environment, and there are so many; a batch is far below 2^32.
+        unsafe {
+            let list = sys::enif_make_list_from_array(self.env.as_c_arg(), self.events.as_ptr(), count);
+            Term::new(self.env, list)
+        }
+    }
+}
+
+/// Writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
+pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
+    let now = Instant::now();
+    let mut work = Work::of_poll(now);
+    let mut batch = Batch::new(env);
+    write_all(env, writes, &mut work, &mut batch)?;
+    // What the kernel has named and the call has no time for is visited twice. Reads take as long as writes, or less.
+    let limit = work.room(now).map_or(BATCH, |room| room.clamp(FEWEST, BATCH));
+    let polled = pollset::poll_into(env, index, token, (now, limit), &mut work, &mut batch);
+    Ok(polled.map(|polled| (batch.into_term(), polled)))
+}
+
+/// Makes the writes of a batch: a list of `[Handle | IoData]`, and `Handle` to close, the last one first. When the call has
+/// done enough, the rest is queued. Writes to sockets that are closed have come too late, and are passed over.
+fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Batch<'a>) -> NifResult<()> {
+    let mut list = Vec::with_capacity(BATCH);
+    let mut rest = writes;
+    while let Ok((write, tail)) = rest.list_get_cell() {
+        let (handle, data) = match write.list_get_cell() {
+            Ok((handle, data)) => (handle, Some(data)),
+            Err(_) => (write, None),
+        };
+        list.push((handle.decode()?, data));
+        rest = tail;
+    }
+    while let Some((handle, data)) = list.pop() {
+        if let Some(&(next, _)) = list.len().checked_sub(table::AHEAD).and_then(|at| list.get(at)) {
+            table::prefetch(next);
+        }
+        let Some(mut socket) = table::find(handle) else { continue };
+        work.visited();
+        let Some(data) = data else {
+            socket.leave(env);
+            continue;
+        };
+        if let Err(reason) = self::write(env, &mut socket, data, work) {
+            // What comes after a gap in the stream must not be sent.
+            batch.unsent(socket.handle(), reason, data);
+            socket.leave(env);
+        }
+    }
+    Ok(())
+}
+
+/// Sends what a callback has returned. The error says why that cannot be sent; how the connection fares is told by an
+/// event.
+fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Result<(), Atom> {
+    let sent = if let Ok(binary) = Binary::from_term(data) {
+        output::send(env, socket, &[binary], work)
+    } else if let Some(parts) = binaries(data) {
+        output::send(env, socket, &parts, work)
+    } else {
+        let flat = Binary::from_iolist(data).map_err(|_| atoms::badarg())?;
+        output::send(env, socket, &[Flat(flat.as_slice())], work)
+    };
+    match sent {
+        Sent::Failed(reason) if reason == atoms::emsgsize() => Err(reason),
+        _ => Ok(()),
+    }
+}
+
+/// The elements of a list of binaries that one write can take.
+fn binaries(term: Term) -> Option<Vec<Binary>> {
+    let mut parts = Vec::new();
+    let mut rest = term;
+    while let Ok((part, tail)) = rest.list_get_cell() {
+        if parts.len() == output::SLICES {
+            return None;
+        }
+        parts.push(Binary::from_term(part).ok()?);
+        rest = tail;
+    }
+    rest.is_empty_list().then_some(parts)
+}
+
+/// Does what a reactor's socket has become ready for.
+pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
+    if batch.is_full() {
+        return socket.enqueue(env);
+    }
+    if socket.state == State::Connecting && !finish_connect(env, socket, batch) {
+        return;
+    }
+    if socket.state == State::Connected && socket.output.is_some() {
+        output::flush(env, socket, work);
+    }
+    if socket.ended != Ended::Not {
+        return close(env, socket, batch);
+    }
+    if socket.state != State::Connected {
+        return;
+    }
+    tell_room(env, socket, batch);
+    if !socket.throttled {
+        read(env, socket, work, batch);
+    }
+}
+
+/// Reads up to a number of packets.
+fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
+    let handle = socket.handle();
+    for n in 0..PACKETS {
+        if !socket.is_active() {
+            return;
+        }
+        match input::next(env, socket, work) {
+            Next::Data(data) => {
+                socket.options.active = socket.options.active.delivered().0;
+                batch.data(handle, data);
+                if !socket.readable && socket.input.is_none() && socket.register().is_ok() {
+                    return;
+                }
+            }
+            Next::Nothing => return,
+            Next::End(error) => {
+                let ended = error.map_or(Ended::Closed, Ended::Failed);
+                // The replies to what has just come go out before the connection is closed.
+                return if n > 0 { socket.end(env, ended) } else { end_now(env, socket, ended, batch) };
+            }
+        }
+        if work.is_over() {
+            break;
+        }
+    }
+    socket.enqueue(env);
+}
+
+/// Tells that the kernel takes output, to those who wait for that: the reactor if it asked or the socket was throttled.
+fn tell_room(env: Env, socket: &mut Socket, batch: &mut Batch) {
+    let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
+    let mut told = false;
+    if socket.throttled {
+        socket.throttled = queued > socket.options.low_watermark as usize;
+        told = !socket.throttled;
+    } else if queued > socket.options.high_watermark as usize {
+        socket.throttled = true;
+    }
+    if socket.writability.is_some() && socket.writable && queued == 0 {
+        if socket.writability.as_deref() == socket.owner.as_ref() {
+            socket.writability = None;
+            told = true;
+        } else {
+            socket.tell_writable(env);
+        }
+    }
+    if told {
+        batch.news(atoms::writable(), socket.handle());
+    }
+}
+
+fn end_now(env: Env, socket: &mut Socket, ended: Ended, batch: &mut Batch) {
+    socket.ended = ended;
+    close(env, socket, batch);
+}
+
+/// Tells how the connection ended, and closes the socket. What is queued is still sent, if anybody reads it.
+fn close(env: Env, socket: &mut Socket, batch: &mut Batch) {
+    let reason = match socket.ended {
+        Ended::Not | Ended::Closed => atoms::closed(),
+        // A broken pipe is a reset that was noticed on writing.
+        Ended::Failed(Errno::PIPE) => atoms::econnreset(),
+        Ended::Failed(errno) => errno::atom(env, errno),
+        Ended::SendQueueFull => atoms::send_queue_full(),
+    };
+    batch.end(atoms::closed(), socket.handle(), reason);
+    match socket.ended {
+        Ended::Closed => socket.leave(env),
+        Ended::Not | Ended::Failed(_) | Ended::SendQueueFull => socket.release(env),
+    }
+}
+
+/// The end of an attempt to connect. True if the socket is connected.
+fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
+    match connect::outcome(socket) {
+        None => false,
+        Some(Ok(())) => {
+            batch.news(atoms::connected(), socket.handle());
+            true
+        }
+        Some(Err(errno)) => {
+            batch.end(atoms::refused(), socket.handle(), errno::atom(env, errno));
+            socket.release(env);
+            false
+        }
+    }
+}
+
+/// Takes connections off the backlog of a listening socket whose reactor this is.
+pub fn accept_all(env: Env, listener: &mut Socket, work: &mut Work, batch: &mut Batch) {
+    while listener.readable {
+        if work.is_over() || batch.is_full() {
+            return listener.enqueue(env);
+        }
+        work.visited();
+        match accept::take_for_reactor(env, listener) {
+            Ok(ForReactor::Connection(handle)) => batch.news(atoms::accepted(), handle),
+            Ok(ForReactor::TurnedAway) => {}
+            Ok(ForReactor::Nothing) => return,
+            Err(errno) => {
+                // The connection stays in the backlog, without another edge: the reactor asks again after a while.
+                return batch.end(atoms::exhausted(), listener.handle(), errno::atom(env, errno));
+            }
+        }
+    }
+}
+
+/// Begins to connect a socket that has joined the reactor that calls. It tells the outcome by an event.
+pub fn connect(env: Env, socket: &mut Socket, address: &rustix::net::SocketAddrAny) -> rustix::io::Result<()> {
+    if connect::begin(socket, address)? {
+        socket.state = State::Connecting;
+        socket.writable = true;
+        socket.enqueue(env);
+    }
+    Ok(())
+}
+
+/// Closes or moves what the reactor of a pollset has left behind, in the piece of the table with number `piece`. Returns
+/// whether that piece is done; nothing behind the last.
+pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
+    let mut budget = REAPED;
+    for handle in table::handles(piece)? {
+        let Some(mut socket) = table::find(handle) else { continue };
+        if socket.pollset != index {
+            continue;
+        }
+        if budget == 0 {
+            return Some(false);
+        }
+        budget -= 1;
+        if socket.reactor {
+            socket.leave(env);
+        } else {
+            if let Some(listener) = &mut socket.listener {
+                listener.reactor = None;
+            }
+            if socket.move_to(env, pollset::home(index)).is_err() {
+                socket.release(env);
+            }
+        }
+    }
+    Some(true)
+}
+
+/// Sockets that are closed in one call, at some microseconds each.
+const REAPED: usize = 64;

@@ -1,0 +1,76 @@
+//! The messages of gen_tcp.
+
+use rustler::{Atom, Encoder, Env, LocalPid, Term};
+
+use crate::socket::owner::Subscriber;
+use crate::socket::{Socket, Waiter};
+use crate::term::atoms;
+use crate::term::data::{Data, Kind};
+use crate::value::handle::Handle;
+
+/// A socket as the user holds it: `{'$inet', Module, Handle}`. Equal terms for equal sockets, at no cost but a tuple.
+fn socket_term<'a>(env: Env<'a>, module: Option<Atom>, handle: Handle) -> Term<'a> {
+    (atoms::inet_tag(), module, handle.raw()).encode(env)
+}
+
+fn tell(env: Env, socket: &Socket, message: impl Encoder) {
+    // An owner that died meanwhile closes the socket by its monitor; nothing is to be done here.
+    if let Some(owner) = socket.owner {
+        let _ = env.send(&owner, message);
+    }
+}
+
+/// A packet to the owner, and `{tcp_passive, Socket}` where that was the last one asked for.
+pub fn data(env: Env, socket: &mut Socket, data: Data) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let (active, passive) = socket.options.active.delivered();
+    socket.options.active = active;
+    match data.kind {
+        Kind::Tcp => tell(env, socket, (atoms::tcp(), term, data.term)),
+        Kind::Http => tell(env, socket, (atoms::http(), term, data.term)),
+        Kind::Port => tell(env, socket, (term, (atoms::data(), data.term))),
+    }
+    if passive {
+        tell(env, socket, (atoms::tcp_passive(), term));
+    }
+}
+
+/// `{tcp_passive, Socket}` to the owner.
+pub fn passive(env: Env, socket: &Socket) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_passive(), term));
+}
+
+/// `{weir_writable, Socket}` to a process that asked for it.
+pub fn writable(env: Env, socket: &Socket, pid: LocalPid) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let _ = env.send(&pid, (atoms::weir_writable(), term));
+}
+
+/// `{tcp_closed, Socket}` to the owner, once in the socket's life.
+pub fn closed(env: Env, socket: &mut Socket) {
+    if std::mem::replace(&mut socket.close_told, true) {
+        return;
+    }
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_closed(), term));
+}
+
+/// `{tcp_error, Socket, Reason}` to the owner.
+pub fn error(env: Env, socket: &Socket, reason: Atom) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::tcp_error(), term, reason));
+}
+
+/// `{'$weir', Handle, Operation, Result}` to a process that waits. False if it is dead.
+pub fn answer(env: Env, handle: Handle, waiter: Waiter, result: impl Encoder) -> bool {
+    env.send(&waiter.pid, (atoms::weir_tag(), handle.raw(), waiter.operation, result)).is_ok()
+}
+
+/// `{'DOWN', Reference, socket, Socket, normal}` to a process that monitors the socket.
+pub fn down(env: Env, socket: &Socket, subscriber: Subscriber) {
+    let term = socket_term(env, socket.module, socket.handle());
+    let reference = subscriber.reference_in(env);
+    let message = (atoms::down(), reference, atoms::socket(), term, atoms::normal());
+    let _ = env.send(&subscriber.pid, message);
+}

@@ -1,0 +1,103 @@
+//! Who hears when a process dies, and who is told when a socket closes.
+
+use rustler::{Env, LocalPid, Monitor, OwnedEnv, Resource, ResourceArc, Term, env::SavedTerm};
+
+use crate::socket::table;
+use crate::value::handle::Handle;
+
+/// The object that the VM's monitors hang on: one for each socket, gone with it.
+struct Watch {
+    handle: Handle,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Watch {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, monitor: Monitor) {
+        if let Some(mut socket) = table::find(self.handle) {
+            socket.process_died(env, monitor);
+        }
+    }
+}
+
+/// The processes that a socket watches: its owner and its subscribers.
+pub struct Watched {
+    watch: ResourceArc<Watch>,
+    owner: Monitor,
+    pub subscribers: Vec<Subscriber>,
+}
+
+// SAFETY: all parts but the monitors are Send, and ErlNifMonitor is an opaque value without thread affinity.
+unsafe impl Send for Watched {}
+
+impl Watched {
+    /// Begins to watch the owner of a socket. Nothing if it is dead.
+    pub fn begin(env: Env, handle: Handle, owner: &LocalPid) -> Option<Watched> {
+        let watch = ResourceArc::new(Watch { handle });
+        let owner = watch.monitor(Some(env), owner)?;
+        Some(Watched { watch, owner, subscribers: Vec::new() })
+    }
+
+    /// Watches another owner instead. False if it is dead.
+    pub fn set_owner(&mut self, env: Env, owner: &LocalPid) -> bool {
+        let Some(monitor) = self.watch.monitor(Some(env), owner) else {
+            return false;
+        };
+        let old = std::mem::replace(&mut self.owner, monitor);
+        self.watch.demonitor(Some(env), &old);
+        true
+    }
+
+    /// Watches a subscriber, and tells it `reference` when the socket closes. False if it is dead.
+    pub fn subscribe(&mut self, env: Env, pid: LocalPid, reference: Term) -> bool {
+        let Some(monitor) = self.watch.monitor(Some(env), &pid) else {
+            return false;
+        };
+        self.subscribers.push(Subscriber::new(pid, monitor, reference));
+        true
+    }
+
+    /// Takes back a subscription. False if there is none.
+    pub fn unsubscribe(&mut self, env: Env, reference: Term) -> bool {
+        let Some(at) = self.subscribers.iter().position(|subscriber| subscriber.is(reference)) else {
+            return false;
+        };
+        let subscriber = self.subscribers.swap_remove(at);
+        self.watch.demonitor(Some(env), &subscriber.monitor);
+        true
+    }
+
+    /// A process has died. True if that was the owner.
+    pub fn died(&mut self, monitor: Monitor) -> bool {
+        self.subscribers.retain(|subscriber| subscriber.monitor != monitor);
+        self.owner == monitor
+    }
+}
+
+/// A process that called `inet:monitor/1`.
+pub struct Subscriber {
+    pub pid: LocalPid,
+    monitor: Monitor,
+    environment: OwnedEnv,
+    reference: SavedTerm,
+}
+
+impl Subscriber {
+    /// `reference` is what the process knows its subscription by.
+    fn new(pid: LocalPid, monitor: Monitor, reference: Term) -> Subscriber {
+        let environment = OwnedEnv::new();
+        let reference = environment.save(reference);
+        Subscriber { pid, monitor, environment, reference }
+    }
+
+    /// Whether this is the subscription of `reference`.
+    fn is(&self, reference: Term) -> bool {
+        self.environment.run(|env| self.reference.load(env) == reference)
+    }
+
+    /// The reference, copied to another environment.
+    pub fn reference_in<'a>(&self, env: Env<'a>) -> Term<'a> {
+        self.environment.run(|own| self.reference.load(own).in_env(env))
+    }
+}

@@ -1,0 +1,83 @@
+//! All sockets of the VM, by slot.
+
+use rustler::{Decoder, Error, NifResult, Term};
+
+use crate::socket::{Socket, State};
+use crate::value::handle::{Handle, SLOTS};
+use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::sync::{Mutex, MutexGuard};
+
+const CHUNK: usize = 1024;
+
+static SOCKETS: Slots<Socket, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+
+impl Occupant for Socket {
+    fn vacant(slot: u32, generation: u32) -> Socket {
+        Socket::vacant(slot, generation)
+    }
+
+    fn handle(&self) -> Handle {
+        Socket::handle(self)
+    }
+
+    fn is_open(&self) -> bool {
+        self.state != State::Free
+    }
+}
+
+/// What a handle names: a socket, locked; one that is closed; none ever.
+pub type Lookup = crate::value::slots::Lookup<'static, Socket>;
+
+/// Finds the socket of a handle.
+pub fn lookup(handle: Handle) -> Lookup {
+    SOCKETS.lookup(handle)
+}
+
+/// Finds two sockets whose handles differ.
+pub fn lookup_both(one: Handle, other: Handle) -> (Lookup, Lookup) {
+    SOCKETS.lookup_both(one, other)
+}
+
+/// Finds an open socket; for those who do not care why there is none.
+pub fn find(handle: Handle) -> Option<MutexGuard<'static, Socket>> {
+    match lookup(handle) {
+        Lookup::Open(socket) => Some(socket),
+        Lookup::Gone | Lookup::Never => None,
+    }
+}
+
+/// How many sockets ahead of the one that is served are fetched.
+pub const AHEAD: usize = 3;
+
+/// Has the processor fetch a socket that is looked up soon.
+pub fn prefetch(handle: Handle) {
+    SOCKETS.prefetch(handle);
+}
+
+/// A vacant slot for a new socket, locked; none when all 16 million are taken. The slot counts as vacant for
+/// [`lookup`] until its state is set.
+pub fn allocate() -> Option<MutexGuard<'static, Socket>> {
+    SOCKETS.allocate()
+}
+
+/// Ends a socket, which is closed: its slot is vacant, and the handle names nothing from now on.
+pub fn vacate(socket: &mut Socket) {
+    SOCKETS.vacate(socket);
+}
+
+/// The handles of the open sockets of the chunk with number `chunk`, or nothing where there is no such chunk: walking
+/// the table is done in bounded pieces.
+pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
+    SOCKETS.handles(chunk)
+}
+
+/// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
+pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
+    SOCKETS.select(chunk, choose)
+}
+
+impl<'a> Decoder<'a> for Handle {
+    fn decode(term: Term<'a>) -> NifResult<Handle> {
+        Handle::from_raw(term.decode()?).ok_or(Error::BadArg)
+    }
+}

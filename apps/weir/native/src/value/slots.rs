@@ -1,0 +1,274 @@
+//! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
+
+use std::sync::{OnceLock, PoisonError};
+
+use super::handle::Handle;
+use super::sync::{Mutex, MutexGuard};
+
+/// What can live in a slot.
+pub trait Occupant {
+    /// An empty `slot` whose next occupant will have this `generation`.
+    fn vacant(slot: u32, generation: u32) -> Self;
+    /// Slot and generation.
+    fn handle(&self) -> Handle;
+    /// Whether it is to be found: a slot is empty until its occupant says so.
+    fn is_open(&self) -> bool;
+}
+
+/// `CHUNKS` times `CHUNK` slots, each with a lock of its own.
+///
+/// Slots come in chunks, made when first needed and never freed: a slot can be looked up without a lock, and a handle of
+/// any age may be looked up at any time.
+pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
+    chunks: [OnceLock<Box<[Mutex<T>]>>; CHUNKS],
+    vacant: Mutex<Vacant>,
+}
+
+/// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
+pub struct Vacant {
+    slots: Vec<u32>,
+    fresh: u32,
+}
+
+impl Vacant {
+    /// No slot has had an occupant yet.
+    pub const fn new() -> Vacant {
+        Vacant { slots: Vec::new(), fresh: 0 }
+    }
+}
+
+/// What a handle names.
+pub enum Lookup<'a, T> {
+    /// The occupant, locked.
+    Open(MutexGuard<'a, T>),
+    /// It is gone.
+    Gone,
+    /// Nothing ever had this handle.
+    Never,
+}
+
+/// Takes the lock. A panic while it was held has been reported to its caller as an exception; the occupant is whole
+/// enough to be closed, which is all that anybody can do with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUNK> {
+    const SLOTS: u32 = (CHUNKS * CHUNK) as u32;
+
+    /// An empty table. It is given its lock, because not every lock can be made in a constant.
+    pub const fn new(vacant: Mutex<Vacant>) -> Self {
+        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant }
+    }
+
+    /// Finds what a handle names.
+    pub fn lookup(&self, handle: Handle) -> Lookup<'_, T> {
+        let slot = handle.slot() as usize;
+        let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) else {
+            return Lookup::Never;
+        };
+        let occupant = lock(&chunk[slot % CHUNK]);
+        let current = occupant.handle();
+        if current == handle && occupant.is_open() {
+            Lookup::Open(occupant)
+        } else if handle.generation() < current.generation() {
+            Lookup::Gone
+        } else {
+            Lookup::Never
+        }
+    }
+
+    /// Finds what two handles name that differ. The lower slot is locked first, so that two who ask for the same pair, in
+    /// whatever order, do not wait for each other.
+    pub fn lookup_both(&self, one: Handle, other: Handle) -> (Lookup<'_, T>, Lookup<'_, T>) {
+        debug_assert!(one != other);
+        if one.slot() > other.slot() {
+            let (other, one) = self.lookup_both(other, one);
+            return (one, other);
+        }
+        let first = self.lookup(one);
+        // At most one of two generations lives in a slot, and its lock is taken.
+        let second = match &first {
+            Lookup::Open(_) if one.slot() == other.slot() => match other.generation() < one.generation() {
+                true => Lookup::Gone,
+                false => Lookup::Never,
+            },
+            _ => self.lookup(other),
+        };
+        (first, second)
+    }
+
+    /// Has the processor fetch what a handle names, for whoever looks it up soon: with thousands of occupants each is a
+    /// miss of the cache, which is over by then.
+    pub fn prefetch(&self, handle: Handle) {
+        let slot = handle.slot() as usize;
+        if let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) {
+            fetch(&chunk[slot % CHUNK]);
+        }
+    }
+
+    /// A vacant slot, locked; none when all are taken. It counts as vacant for [`lookup`](Self::lookup) until what is put
+    /// there is open.
+    pub fn allocate(&self) -> Option<MutexGuard<'_, T>> {
+        let slot = {
+            let mut vacant = lock(&self.vacant);
+            match vacant.slots.pop() {
+                Some(slot) => slot,
+                None if vacant.fresh == Self::SLOTS => return None,
+                None => {
+                    vacant.fresh += 1;
+                    vacant.fresh - 1
+                }
+            }
+        };
+        let (number, within) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let first = (number * CHUNK) as u32;
+        let chunk = self.chunks[number]
+            .get_or_init(|| (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, 0))).collect());
+        Some(lock(&chunk[within]))
+    }
+
+    /// Empties the slot of `occupant`, which the caller has locked, and gives it back. From now on the handle names
+    /// nothing.
+    pub fn vacate(&self, occupant: &mut T) {
+        let handle = occupant.handle();
+        *occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
+        lock(&self.vacant).slots.push(handle.slot());
+    }
+
+    /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
+    /// table is done in bounded pieces.
+    pub fn handles(&self, chunk: usize) -> Option<Vec<Handle>> {
+        self.select(chunk, |occupant| Some(occupant.handle()))
+    }
+
+    /// What `choose` says of those that are open in a chunk, each under its lock.
+    pub fn select<R>(&self, chunk: usize, choose: impl Fn(&T) -> Option<R>) -> Option<Vec<R>> {
+        let chunk = self.chunks.get(chunk)?.get()?;
+        let chosen = chunk.iter().filter_map(|occupant| {
+            let occupant = lock(occupant);
+            if occupant.is_open() { choose(&occupant) } else { None }
+        });
+        Some(chosen.collect())
+    }
+}
+
+/// Asks for the lines of the cache that a value is in. Other processors than these are not asked.
+fn fetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of::<T>()).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let address = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);
+        // SAFETY: a hint, which reads nothing and cannot fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Guest {
+        handle: Handle,
+        open: bool,
+    }
+
+    impl Occupant for Guest {
+        fn vacant(slot: u32, generation: u32) -> Guest {
+            Guest { handle: Handle::new(slot, generation), open: false }
+        }
+        fn handle(&self) -> Handle {
+            self.handle
+        }
+        fn is_open(&self) -> bool {
+            self.open
+        }
+    }
+
+    type House = Slots<Guest, 2, 2>;
+
+    fn house() -> House {
+        Slots::new(Mutex::new(Vacant::new()))
+    }
+
+    fn open(house: &House) -> Option<Handle> {
+        house.allocate().map(|mut guest| {
+            guest.open = true;
+            guest.handle
+        })
+    }
+
+    fn close(house: &House, handle: Handle) {
+        let Lookup::Open(mut guest) = house.lookup(handle) else { panic!("{handle:?} is not open") };
+        house.vacate(&mut guest);
+    }
+
+    #[test]
+    fn a_slot_is_used_again_under_another_name() {
+        let house = house();
+        let first = open(&house).expect("room");
+        close(&house, first);
+        assert!(matches!(house.lookup(first), Lookup::Gone));
+        let second = open(&house).expect("room");
+        assert_eq!((second.slot(), second.generation()), (first.slot(), 1));
+        assert!(matches!(house.lookup(first), Lookup::Gone));
+        assert!(matches!(house.lookup(second), Lookup::Open(_)));
+    }
+
+    #[test]
+    fn names_that_were_never_given_name_nothing() {
+        let house = house();
+        assert!(matches!(house.lookup(Handle::new(0, 0)), Lookup::Never));
+        let handle = open(&house).expect("room");
+        assert!(matches!(house.lookup(Handle::new(handle.slot(), 1)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(1, 0)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(3, 0)), Lookup::Never));
+    }
+
+    #[test]
+    fn two_are_found_at_once_in_either_order() {
+        let house = house();
+        let (one, other) = (open(&house).expect("room"), open(&house).expect("room"));
+        for (one, other) in [(one, other), (other, one)] {
+            let (Lookup::Open(first), Lookup::Open(second)) = house.lookup_both(one, other) else {
+                panic!("both are open")
+            };
+            assert_eq!((first.handle, second.handle), (one, other));
+        }
+    }
+
+    #[test]
+    fn two_of_one_slot_are_not_both_found() {
+        let house = house();
+        let old = open(&house).expect("room");
+        close(&house, old);
+        let new = open(&house).expect("room");
+        assert!(matches!(house.lookup_both(old, new), (Lookup::Gone, Lookup::Open(_))));
+        assert!(matches!(house.lookup_both(new, old), (Lookup::Open(_), Lookup::Gone)));
+        let next = Handle::new(new.slot(), new.generation() + 1);
+        assert!(matches!(house.lookup_both(new, next), (Lookup::Open(_), Lookup::Never)));
+    }
+
+    #[test]
+    fn a_full_table_has_room_after_a_close() {
+        let house = house();
+        let handles: Vec<Handle> = std::iter::from_fn(|| open(&house)).collect();
+        assert_eq!(handles.len(), 4);
+        close(&house, handles[2]);
+        assert_eq!(open(&house), Some(Handle::new(handles[2].slot(), 1)));
+        assert_eq!(open(&house), None);
+    }
+
+    #[test]
+    fn chunks_are_listed_one_by_one() {
+        let house = house();
+        assert_eq!(house.handles(0), None);
+        let handles: Vec<Handle> = (0..3).map_while(|_| open(&house)).collect();
+        close(&house, handles[0]);
+        assert_eq!(house.handles(0), Some(vec![handles[1]]));
+        assert_eq!(house.handles(1), Some(vec![handles[2]]));
+        assert_eq!(house.handles(2), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! The bound of one call into native code.
+
+use std::time::{Duration, Instant};
+
+use super::counters::Tally;
+
+/// Bytes and time that a call may spend before it leaves the rest on the ready list. A NIF call must stay well under a
+/// millisecond.
+pub struct Work {
+    bytes: usize,
+    visits: u32,
+    steps: u32,
+    until: Option<Instant>,
+    over: bool,
+    silent: bool,
+    /// What a poll has read and written; an operation of a process counts on the pollset itself.
+    pub tally: Option<Tally>,
+}
+
+const BYTES: usize = 1024 * 1024;
+const TIME: Duration = Duration::from_micros(500);
+
+/// The clock is looked at once in so many steps, because looking is not free.
+const CLOCK_EVERY: u32 = 32;
+
+impl Work {
+    /// The bound of a poll that begins now.
+    pub fn of_poll(now: Instant) -> Work {
+        Work {
+            bytes: BYTES,
+            visits: 0,
+            steps: 0,
+            until: Some(now + TIME),
+            over: false,
+            silent: false,
+            tally: Some(Tally::default()),
+        }
+    }
+
+    /// The bound of a poll that begins now in a call that the VM may let go on after its process was killed. What such a
+    /// process sends is lost, so the poll leaves to another whatever ends in a message.
+    pub fn of_silent_poll(now: Instant) -> Work {
+        Work { silent: true, ..Work::of_poll(now) }
+    }
+
+    /// The bound of the broadcasts of a poll that begins now.
+    pub fn of_groups(now: Instant) -> Work {
+        Work { bytes: BYTES, visits: 0, steps: 0, until: Some(now + TIME / 2), over: false, silent: false, tally: None }
+    }
+
+    /// The bound of an operation on one socket. Few take as many steps as it takes to look at the clock, from when on there
+    /// is time as for a poll.
+    pub fn of_caller() -> Work {
+        Work { bytes: BYTES, visits: 0, steps: 0, until: None, over: false, silent: false, tally: None }
+    }
+
+    /// Notes bytes that were moved.
+    pub fn moved(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Notes a socket that was visited.
+    pub fn visited(&mut self) {
+        self.visits += 1;
+        self.stepped();
+    }
+
+    /// Notes a message, a read or whatever else a visit may do many times: a megabyte can be a million of them.
+    pub fn stepped(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(CLOCK_EVERY) {
+            let now = Instant::now();
+            self.over |= now >= *self.until.get_or_insert(now + TIME);
+        }
+    }
+
+    /// How many visits such as those of the poll that began at `began` there is time for; nothing if there were too few
+    /// of them to tell.
+    pub fn fits(&self, began: Instant) -> Option<usize> {
+        (self.visits >= CLOCK_EVERY).then(|| {
+            let each = began.elapsed().as_nanos() / u128::from(self.visits);
+            usize::try_from(TIME.as_nanos() / each.max(1)).unwrap_or(usize::MAX)
+        })
+    }
+
+    /// How many more of them there is time for in this poll; nothing if there were too few to tell.
+    pub fn room(&self, began: Instant) -> Option<usize> {
+        self.fits(began).map(|fits| fits.saturating_sub(self.visits as usize))
+    }
+
+    /// Whether the call has done enough.
+    pub fn is_over(&self) -> bool {
+        self.over || self.bytes == 0
+    }
+
+    /// Whether the call must not send messages.
+    pub fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// The part of a time slice, in percent, that this cost a process that worked for itself. A system call takes about
+    /// a percent of the millisecond that a slice is meant to be, and so does every 32 KiB that the kernel copies.
+    pub fn percent(&self) -> i32 {
+        1 + ((BYTES - self.bytes) / (32 * 1024)).min(99) as i32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_run_out() {
+        let mut work = Work::of_caller();
+        work.moved(BYTES - 1);
+        assert!(!work.is_over());
+        work.moved(5);
+        assert!(work.is_over());
+    }
+
+    #[test]
+    fn time_runs_out() {
+        let mut work = Work::of_poll(Instant::now() - TIME);
+        for _ in 1..CLOCK_EVERY {
+            work.visited();
+        }
+        assert!(!work.is_over());
+        work.visited();
+        assert!(work.is_over());
+    }
+
+    #[test]
+    fn steps_take_time_from_the_first_look_on() {
+        let mut work = Work::of_caller();
+        let steps = (1..).take_while(|_| {
+            work.stepped();
+            std::thread::sleep(TIME / 100);
+            !work.is_over()
+        });
+        assert!((CLOCK_EVERY as usize..200).contains(&steps.count()));
+        assert_eq!(work.fits(Instant::now()), None);
+    }
+
+    #[test]
+    fn what_fits_follows_from_what_visits_took() {
+        let mut work = Work::of_poll(Instant::now());
+        let began = Instant::now() - TIME;
+        for _ in 0..CLOCK_EVERY {
+            assert_eq!(work.fits(began), None);
+            work.visited();
+        }
+        // They took the whole time and what the test took: no more than they were.
+        assert_eq!(work.room(began), Some(0));
+        assert!(work.room(Instant::now()).is_some_and(|room| room > 0));
+        assert!(work.fits(began).is_some_and(|fits| fits <= CLOCK_EVERY as usize));
+        assert!(work.fits(Instant::now()).is_some_and(|fits| fits > CLOCK_EVERY as usize));
+    }
+
+    #[test]
+    fn a_slice_is_never_exceeded() {
+        let mut work = Work::of_caller();
+        assert_eq!(work.percent(), 1);
+        work.moved(64 * 1024);
+        assert_eq!(work.percent(), 3);
+        work.moved(usize::MAX);
+        assert!(work.percent() <= 100);
+    }
+}

@@ -1,0 +1,382 @@
+//! Listening sockets: from the backlog to the processes in `accept`.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustler::{Encoder, Env, LocalPid};
+
+use crate::listener::gate::{Arrival, Gate, Opening, Template};
+use crate::pollset;
+use crate::socket::table;
+use crate::socket::{Acceptor, Listener, Options, Socket, State, Waiter};
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::admission::Address;
+use crate::value::counters::add;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
+use crate::verb::kernel_options;
+
+/// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
+static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+/// Listens; see listen(2). A listening socket may be told another backlog.
+pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
+    let Socket { fd: Some(fd), state: State::Open | State::Listening, .. } = socket else {
+        return Err(Errno::INVAL);
+    };
+    rustix::net::listen(fd.as_fd(), backlog)?;
+    // The one option that the kernel does not hand on to connections, and gen_tcp does.
+    if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
+        socket.listener.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
+    }
+    socket.state = State::Listening;
+    Ok(())
+}
+
+/// Accepts a connection for the calling process, onto `pollset`. Nothing if the backlog is empty.
+pub fn accept(env: Env, socket: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
+    match take(env, socket)? {
+        None => Ok(None),
+        Some(fd) => adopt(env, socket, fd, env.pid(), pollset).map(Some),
+    }
+}
+
+/// Makes the calling process wait for a connection. Returns its operation.
+pub fn await_connection(env: Env, socket: &mut Socket, pollset: u16) -> rustix::io::Result<u32> {
+    socket.register()?;
+    let operation = socket.next_operation();
+    let waiter = Waiter { pid: env.pid(), operation };
+    let listener = socket.listener.get_or_insert_default();
+    // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
+    if listener.acceptors.len() == listener.acceptors.capacity() {
+        listener.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));
+    }
+    listener.acceptors.push_back(Acceptor { waiter, pollset });
+    Ok(operation)
+}
+
+/// Whether processes wait for a connection.
+pub fn somebody_waits(socket: &Socket) -> bool {
+    socket.listener.as_ref().is_some_and(|listener| !listener.acceptors.is_empty())
+}
+
+/// How many living processes wait for a connection.
+pub fn waiting(env: Env, socket: &Socket) -> usize {
+    let acceptors = socket.listener.iter().flat_map(|listener| &listener.acceptors);
+    acceptors.filter(|acceptor| env.is_process_alive(acceptor.waiter.pid)).count()
+}
+
+/// Gives waiting connections to waiting processes, first come, first served.
+pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
+    if let Some((gate, intake)) = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+        // A reactor comes for its connections itself, or has a successor that does.
+        let Some(intake) = *intake else { return };
+        let gate = Arc::clone(gate);
+        return serve_gate(env, socket, &gate, intake, work);
+    }
+    while socket.readable {
+        let Some(Acceptor { waiter, pollset }) = next_acceptor(env, socket) else {
+            return;
+        };
+        if work.is_over() {
+            wait_on(socket, Acceptor { waiter, pollset });
+            return socket.enqueue(env);
+        }
+        work.visited();
+        match take(env, socket) {
+            Ok(Some(fd)) => {
+                let result = match adopt(env, socket, fd, waiter.pid, pollset) {
+                    Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
+                    // It died just now: the next one gets the connection.
+                    Err(Errno::SRCH) => continue,
+                    Err(errno) => (atoms::error(), errno::atom(env, errno)).encode(env),
+                };
+                socket.answer(env, waiter, result);
+            }
+            Ok(None) => wait_on(socket, Acceptor { waiter, pollset }),
+            Err(errno) => {
+                socket.answer(env, waiter, (atoms::error(), errno::atom(env, errno)));
+            }
+        }
+    }
+}
+
+/// The first process that waits and is alive.
+fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
+    let acceptors = &mut socket.listener.as_mut()?.acceptors;
+    loop {
+        let acceptor = acceptors.pop_front()?;
+        if env.is_process_alive(acceptor.waiter.pid) {
+            return Some(acceptor);
+        }
+    }
+}
+
+/// Puts a process back to the head of those that wait.
+fn wait_on(socket: &mut Socket, acceptor: Acceptor) {
+    socket.listener.get_or_insert_default().acceptors.push_front(acceptor);
+}
+
+/// Takes a connection off the backlog.
+fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
+    if let Some(orphan) = socket.listener.as_mut().and_then(|listener| listener.orphan.take()) {
+        return Ok(Some(orphan));
+    }
+    match take_with(socket, |fd| rustix::net::accept_with(fd, ACCEPTED)) {
+        Ok(accepted) => {
+            if accepted.is_some() && EXHAUSTED.load(Ordering::Relaxed) {
+                EXHAUSTED.store(false, Ordering::Relaxed);
+            }
+            Ok(accepted)
+        }
+        Err(errno) => {
+            let exhausted = matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM);
+            if exhausted && !EXHAUSTED.swap(true, Ordering::Relaxed) {
+                report(env, (atoms::weir_descriptors(), atoms::exhausted(), errno::atom(env, errno)));
+            }
+            Err(errno)
+        }
+    }
+}
+
+/// What accepted descriptors are from the beginning.
+const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Takes a connection off the backlog by one of the ways to call accept(2). After an error it stays there without another
+/// edge: `readable` stays, and whoever tries next may have it.
+fn take_with<T>(
+    socket: &mut Socket,
+    accept: impl Fn(BorrowedFd) -> rustix::io::Result<T>,
+) -> rustix::io::Result<Option<T>> {
+    let Some(fd) = &socket.fd else {
+        return Err(Errno::INVAL);
+    };
+    loop {
+        match accept(fd.as_fd()) {
+            Ok(accepted) => {
+                add(&pollset::counters(socket.pollset).accepts, 1);
+                return Ok(Some(accepted));
+            }
+            // The peer gave up while it waited in the backlog; see accept(2) on passing over such errors.
+            Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => {}
+            Err(Errno::AGAIN) => {
+                socket.readable = false;
+                return Ok(None);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Makes another listening socket of the calling process around a duplicate of the descriptor: both accept from one
+/// backlog.
+pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<Handle> {
+    let (State::Listening, Some(fd), Some(module)) = (socket.state, &socket.fd, socket.module) else {
+        return Err(Errno::INVAL);
+    };
+    let fd = rustix::io::fcntl_dupfd_cloexec(fd, 0)?;
+    let mut copy = table::allocate().ok_or(Errno::MFILE)?;
+    let handle = copy.open(env, fd, State::Listening, (module, pollset, socket.options), env.pid());
+    if handle.is_ok() {
+        let late_options = socket.listener.iter().flat_map(|listener| &listener.late_options).copied().collect();
+        copy.listener = Some(Box::new(Listener { late_options, ..Listener::default() }));
+    }
+    // The calling process is alive: it calls.
+    handle.map_err(|_| Errno::SRCH)
+}
+
+/// Has a listening socket accept through a gate, for an intake or for the reactor that has the socket.
+pub fn through_gate(env: Env, socket: &mut Socket, gate: Arc<Gate>, intake: Option<usize>) -> rustix::io::Result<()> {
+    let (State::Listening, Some(module)) = (socket.state, socket.module) else {
+        return Err(Errno::INVAL);
+    };
+    socket.register()?;
+    let (handle, pollset) = (socket.handle(), socket.pollset);
+    let options = Options { debug: false, ..socket.options };
+    let listener = socket.listener.get_or_insert_default();
+    gate.add_listening(handle, pollset, Template { module, options, late_options: listener.late_options.clone() });
+    listener.gate = Some((gate, intake));
+    socket.enqueue(env);
+    Ok(())
+}
+
+/// Lets waiting connections in, as long as the gate is open, and tells of all at once.
+fn serve_gate(env: Env, socket: &mut Socket, gate: &Arc<Gate>, intake: usize, work: &mut Work) {
+    while socket.readable {
+        if work.is_over() {
+            socket.enqueue(env);
+            break;
+        }
+        work.visited();
+        match pass_gate(env, socket, gate, Some(intake)) {
+            Passed::In(arrival) => gate.push(intake, arrival),
+            Passed::TurnedAway => {}
+            Passed::Nobody => break,
+        }
+    }
+    gate.announce(env, intake);
+}
+
+/// What a try to let a connection in has come to.
+enum Passed {
+    In(Arrival),
+    /// It is closed, and there may be others.
+    TurnedAway,
+    /// There is none, or none may come in now. Whatever changes that has the socket visited again.
+    Nobody,
+}
+
+/// Lets the next connection in, if the gate is open.
+fn pass_gate(env: Env, socket: &mut Socket, gate: &Gate, intake: Option<usize>) -> Passed {
+    let has_place = match gate.opens(env, intake) {
+        Opening::Place => true,
+        Opening::Overload => false,
+        Opening::Closed => return Passed::Nobody,
+    };
+    match take_for_gate(socket, gate) {
+        Ok(Some((fd, address))) if has_place => gate.admit(env, fd, address).map_or(Passed::TurnedAway, Passed::In),
+        Ok(Some((fd, _))) => {
+            gate.overload(fd);
+            Passed::TurnedAway
+        }
+        nothing => {
+            if has_place {
+                gate.give_place_back(env);
+            }
+            if let Err(errno) = nothing {
+                gate.accept_failed(env, errno);
+            }
+            Passed::Nobody
+        }
+    }
+}
+
+/// Takes a connection off the backlog, with its address if anybody wants to know.
+fn take_for_gate(socket: &mut Socket, gate: &Gate) -> rustix::io::Result<Option<(OwnedFd, Option<Address>)>> {
+    if !gate.wants_address() {
+        return take_with(socket, |fd| Ok((rustix::net::accept_with(fd, ACCEPTED)?, None)));
+    }
+    take_with(socket, |fd| {
+        let (accepted, peer) = rustix::net::acceptfrom_with(fd, ACCEPTED)?;
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        Ok((accepted, peer.map(|peer| Address::from(peer.ip()))))
+    })
+}
+
+/// Makes the connection that has waited longest in an intake a socket of `owner`: `Ok(None)` if none waits. ESRCH if the
+/// process is dead; then the connection waits on.
+pub fn take_arrival(env: Env, gate: &Arc<Gate>, intake: usize, owner: LocalPid) -> Result<Option<Handle>, Errno> {
+    let Some(arrival) = gate.pop(env, intake) else {
+        return Ok(None);
+    };
+    let (Some(template), Some(mut accepted)) = (gate.template(), table::allocate()) else {
+        gate.discard(env, arrival);
+        return Err(Errno::MFILE);
+    };
+    let (fd, ticket) = arrival.into_parts(gate, owner);
+    for &(level, name, value) in &template.late_options {
+        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
+    }
+    let about = (template.module, gate.pollset(intake), template.options);
+    match accepted.open(env, fd, State::Connected, about, owner) {
+        Ok(handle) => {
+            accepted.ticket = Some(ticket);
+            if accepted.is_active() {
+                accepted.enqueue(env);
+            }
+            Ok(Some(handle))
+        }
+        Err(fd) => {
+            gate.put_back(intake, Arrival::from_parts(fd, ticket));
+            Err(Errno::SRCH)
+        }
+    }
+}
+
+/// What there was for a reactor.
+pub enum ForReactor {
+    Connection(Handle),
+    /// One that the gate has closed: there may be others.
+    TurnedAway,
+    Nothing,
+}
+
+/// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, if the
+/// gate is closed, or if the sockets are another reactor's.
+pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Errno> {
+    let owner = env.pid();
+    if socket.listener.as_ref().and_then(|listener| listener.reactor) != Some(owner) {
+        socket.readable = false;
+        return Ok(ForReactor::Nothing);
+    }
+    let gate = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()).map(|(gate, _)| Arc::clone(gate));
+    let (fd, ticket) = match gate {
+        None => match take(env, socket)? {
+            Some(fd) => (fd, None),
+            None => return Ok(ForReactor::Nothing),
+        },
+        Some(gate) => match pass_gate(env, socket, &gate, None) {
+            Passed::In(arrival) => {
+                let (fd, ticket) = arrival.into_parts(&gate, owner);
+                (fd, Some(ticket))
+            }
+            Passed::TurnedAway => return Ok(ForReactor::TurnedAway),
+            Passed::Nobody => return Ok(ForReactor::Nothing),
+        },
+    };
+    let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
+        if let Some(ticket) = ticket {
+            ticket.end(env);
+        }
+        return Err(Errno::MFILE);
+    };
+    set_late_options(socket, &fd);
+    let about = (module, socket.pollset, Options { debug: false, ..socket.options });
+    let handle = accepted.open_in_reactor(fd, about, owner);
+    accepted.ticket = ticket;
+    // Its data is read at the next poll.
+    accepted.enqueue(env);
+    Ok(ForReactor::Connection(handle))
+}
+
+/// Sets the options that the kernel does not hand on.
+fn set_late_options(socket: &Socket, fd: &OwnedFd) {
+    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
+        // What the listener took, a connection takes.
+        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
+    }
+}
+
+/// Makes an accepted descriptor a socket of `owner`. Kernel options came with it from the listener, ours are copied.
+/// ESRCH if the process is dead: the descriptor stays with the listener for the next.
+fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u16) -> Result<Handle, Errno> {
+    let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
+        return Err(Errno::MFILE);
+    };
+    set_late_options(socket, &fd);
+    let about = (module, pollset, Options { debug: false, ..socket.options });
+    match accepted.open(env, fd, State::Connected, about, owner) {
+        Ok(handle) => {
+            if accepted.is_active() {
+                // Its data is read at the next poll, after the answer to accept.
+                accepted.enqueue(env);
+            }
+            Ok(handle)
+        }
+        Err(fd) => {
+            socket.listener.get_or_insert_default().orphan = Some(fd);
+            Err(Errno::SRCH)
+        }
+    }
+}
+
+fn report(env: Env, what: impl Encoder) {
+    if let Some(pid) = env.whereis_pid(atoms::weir_pollsets()) {
+        let _ = env.send(&pid, what);
+    }
+}

@@ -1,0 +1,170 @@
+//! Writing a message to the members on a pollset, and what becomes of it where it is not taken.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustler::Env;
+
+use super::broadcast::{Broadcast, Outcomes, tell};
+use super::message::Rest;
+use super::{Policy, Settings, find};
+use crate::socket::table;
+use crate::socket::{Ended, Socket, State};
+use crate::term::held::Held;
+use crate::value::counters::Tally;
+use crate::value::handle::Handle;
+use crate::value::work::Work;
+use crate::verb::output;
+
+/// Members, and bytes to them, that are written before the group is looked at again: some tens of microseconds.
+pub const SLICE: usize = 32;
+pub const SLICE_BYTES: usize = 256 * 1024;
+
+/// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough: then there is more,
+/// and the group wants another turn.
+pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut Tally) -> bool {
+    let (mut slice, mut finished) = (Vec::with_capacity(SLICE), Vec::new());
+    let (mut outcomes, mut last): (Outcomes, Option<Arc<Broadcast>>) = (Outcomes::default(), None);
+    loop {
+        let Some(mut group) = find(handle) else { return false };
+        let Some(live) = &mut group.live else { return false };
+        live.outcomes.add(&outcomes);
+        let begins = last.is_none();
+        if let Some(broadcast) = last.take() {
+            broadcast.count(&outcomes);
+        }
+        outcomes = Outcomes::default();
+        let settings = live.settings;
+        let division = live.division(index);
+        if begins && division.serving {
+            return false;
+        }
+        if work.is_over() {
+            division.serving = false;
+            return true;
+        }
+        let next = division.next(&mut slice, |message| message.message.slice(), &mut finished);
+        division.serving = next.is_some();
+        division.scheduled = next.is_some();
+        drop(group);
+        tell(env, handle, finished.drain(..));
+        let Some(broadcast) = next else { return false };
+        for (at, &member) in slice.iter().enumerate() {
+            if let Some(&next) = slice.get(at + table::AHEAD) {
+                table::prefetch(next);
+            }
+            if let Some(mut socket) = table::find(member)
+                && socket.pollset == index
+            {
+                work.visited();
+                give(env, &mut socket, (handle, &settings), &broadcast, work, tally, &mut outcomes);
+            }
+        }
+        last = Some(broadcast);
+    }
+}
+
+/// Gives a message to a member, if it is one still and has not had it.
+pub fn give(
+    env: Env,
+    socket: &mut Socket,
+    (group, settings): (Handle, &Settings),
+    broadcast: &Broadcast,
+    work: &mut Work,
+    tally: &mut Tally,
+    outcomes: &mut Outcomes,
+) {
+    let Some(membership) = socket.groups.of(group) else { return };
+    if broadcast.sequence <= membership.last {
+        return;
+    }
+    membership.last = broadcast.sequence;
+    if broadcast.except == Some(socket.handle()) {
+        return;
+    }
+    let ending = socket.output.as_ref().is_some_and(|output| output.closing || output.shutdown.is_some());
+    let packet = socket.options.packet;
+    let Some(bytes) = broadcast.message.framed(packet).filter(|_| !ending && socket.state == State::Connected) else {
+        outcomes.dropped += 1;
+        return;
+    };
+    let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty() || output.transfer.is_some());
+    let mut written = 0;
+    if !waiting && socket.writable {
+        match output::write_once(socket, bytes, work, tally) {
+            Ok(n) => written = n,
+            Err(errno) => {
+                outcomes.dropped += 1;
+                socket.output_failed(env, errno, false);
+                return;
+            }
+        }
+    }
+    if written > 0 || bytes.is_empty() {
+        socket.statistics.sent.count(bytes.len());
+    }
+    if written == bytes.len() {
+        outcomes.sent += 1;
+        return;
+    }
+    if let Err(errno) = socket.register() {
+        outcomes.dropped += 1;
+        socket.output_failed(env, errno, false);
+        return;
+    }
+    if written == 0 && !make_room(env, socket, group, bytes.len(), settings, outcomes) {
+        outcomes.dropped += 1;
+        return;
+    }
+    let rest = Held::Message(Rest::new(broadcast.message.clone(), packet, written));
+    let queue = &mut socket.output.get_or_insert_with(output::empty).queue;
+    match written {
+        0 => queue.push_droppable(rest, group.raw()),
+        _ => queue.push_held(rest),
+    }
+    if written == 0 {
+        socket.statistics.sent.count(bytes.len());
+    }
+    outcomes.queued += 1;
+    if socket.writable {
+        socket.enqueue(env);
+    }
+}
+
+/// Sees to it that a message of so many bytes may wait for a member. False if it may not.
+fn make_room(
+    env: Env,
+    socket: &mut Socket,
+    group: Handle,
+    bytes: usize,
+    settings: &Settings,
+    outcomes: &mut Outcomes,
+) -> bool {
+    let Some(output) = &mut socket.output else { return true };
+    let tag = group.raw();
+    let is_full = |(messages, waiting): (usize, usize)| {
+        messages > 0 && (messages >= settings.max_messages || waiting + bytes > settings.max_bytes)
+    };
+    // What stands before a file that is being sent is counted there.
+    let fixed = output.transfer.as_ref().is_some_and(|transfer| transfer.ahead > 0);
+    match settings.policy {
+        Policy::Conflate | Policy::DropOldest if !fixed => {
+            let conflate = settings.policy == Policy::Conflate;
+            while (conflate || is_full(output.queue.droppable(tag))) && output.queue.drop_oldest(tag) {
+                // It was counted as queued, and is not any more.
+                outcomes.dropped += 1;
+            }
+            true
+        }
+        Policy::Disconnect if is_full(output.queue.droppable(tag)) => {
+            outcomes.disconnected += 1;
+            if socket.reactor {
+                socket.end(env, Ended::SendQueueFull);
+            } else {
+                socket.output_failed(env, Errno::TIMEDOUT, false);
+            }
+            false
+        }
+        _ => !is_full(output.queue.droppable(tag)),
+    }
+}

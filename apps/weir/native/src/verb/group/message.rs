@@ -1,0 +1,80 @@
+//! One message of a group, shared by all its members.
+
+use std::sync::{Arc, OnceLock};
+
+use rustler::Binary;
+
+use super::delivery::{SLICE, SLICE_BYTES};
+use crate::term::held::HeldBinary;
+use crate::value::packet::{self, Packet};
+
+/// From this size on the bytes stay where the sender has them; below, one copy costs less than a reference.
+const HELD: usize = 1024;
+
+/// The bytes of a message, however many members it goes to.
+pub struct Message {
+    bytes: Bytes,
+    /// The same with a length of 1, 2 or 4 bytes in front, made for the first member that wants it.
+    framed: [OnceLock<Box<[u8]>>; 3],
+}
+
+enum Bytes {
+    Copied(Box<[u8]>),
+    Held(HeldBinary),
+}
+
+impl Message {
+    /// A message of the bytes of a binary.
+    pub fn new(binary: &Binary) -> Message {
+        let bytes = match binary.len() < HELD {
+            true => Bytes::Copied(binary.as_slice().into()),
+            false => Bytes::Held(HeldBinary::new(binary)),
+        };
+        Message { bytes, framed: [const { OnceLock::new() }; 3] }
+    }
+
+    fn body(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Copied(bytes) => bytes,
+            Bytes::Held(held) => held.as_ref(),
+        }
+    }
+
+    /// How many members it is written to in a row.
+    pub fn slice(&self) -> usize {
+        (SLICE_BYTES / self.body().len().max(1)).clamp(1, SLICE)
+    }
+
+    /// What a socket with this packet type sends. Nothing if the message is too long for it.
+    pub fn framed(&self, packet: Packet) -> Option<&[u8]> {
+        let body = self.body();
+        let (header, size) = packet::header(packet, body.len())?;
+        let place = match size {
+            0 => return Some(body),
+            1 => 0,
+            2 => 1,
+            _ => 2,
+        };
+        Some(self.framed[place].get_or_init(|| [&header[..size], body].concat().into_boxed_slice()))
+    }
+}
+
+/// What of a message is still to be sent to a member.
+pub struct Rest {
+    message: Arc<Message>,
+    packet: Packet,
+    skip: usize,
+}
+
+impl Rest {
+    /// The message as sent with this packet type, but for its first `skip` bytes.
+    pub fn new(message: Arc<Message>, packet: Packet, skip: usize) -> Rest {
+        Rest { message, packet, skip }
+    }
+}
+
+impl AsRef<[u8]> for Rest {
+    fn as_ref(&self) -> &[u8] {
+        self.message.framed(self.packet).map_or(&[], |bytes| &bytes[self.skip..])
+    }
+}

@@ -1,0 +1,284 @@
+//! Groups: one message to many sockets, each written to by its own pollset.
+//!
+//! A group knows its members by pollset ([`division`]), a member its groups. What decides is the member: whether it is
+//! one, and which message it had last. So a slice of members may be out of date when it is served, and nobody gets a
+//! message twice or one from before he came. Locks are taken in the order socket, group, ready list of a pollset.
+
+pub mod broadcast;
+mod delivery;
+mod message;
+
+use std::sync::{Arc, MutexGuard};
+
+use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+
+use self::broadcast::{Broadcast, Outcomes, tell};
+use self::delivery::give;
+pub use self::delivery::serve;
+pub use self::message::Rest;
+use crate::pollset;
+use crate::socket::{Reason, Socket, State};
+use crate::term::atoms;
+use crate::value::counters::Tally;
+use crate::value::division::Division;
+use crate::value::handle::Handle;
+use crate::value::membership::Membership;
+pub use crate::value::membership::Memberships;
+use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::sync::Mutex;
+use crate::value::work::Work;
+
+/// Groups that there can be.
+const GROUPS: usize = 65_536;
+const CHUNK: usize = 256;
+
+static ALL: Slots<Group, { GROUPS / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+
+/// What a group is found as: locked; deleted; none ever.
+pub type Lookup = crate::value::slots::Lookup<'static, Group>;
+
+/// Finds the group of a handle.
+pub fn lookup(handle: Handle) -> Lookup {
+    ALL.lookup(handle)
+}
+
+fn find(handle: Handle) -> Option<MutexGuard<'static, Group>> {
+    match lookup(handle) {
+        Lookup::Open(group) => Some(group),
+        Lookup::Gone | Lookup::Never => None,
+    }
+}
+
+/// What happens to a message for a member whose queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Those that have waited longest make room.
+    DropOldest,
+    DropNewest,
+    /// Only the latest waits, always.
+    Conflate,
+    /// The connection is closed.
+    Disconnect,
+}
+
+/// What a group is made with.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub policy: Policy,
+    /// Messages of the group, and their bytes, that may wait for one member.
+    pub max_messages: usize,
+    pub max_bytes: usize,
+    /// Messages that may be on their way to the members of one pollset.
+    pub backlog: usize,
+}
+
+/// A group, in its slot of the table, under the slot's lock.
+pub struct Group {
+    slot: u32,
+    generation: u32,
+    live: Option<Box<Live>>,
+}
+
+struct Live {
+    settings: Settings,
+    divisions: Vec<(u16, Division<Arc<Broadcast>>)>,
+    /// Of the last broadcast.
+    sequence: u64,
+    outcomes: Outcomes,
+    owner: LocalPid,
+    /// The monitor of the owner ends with this.
+    _watch: ResourceArc<Watch>,
+}
+
+impl Occupant for Group {
+    fn vacant(slot: u32, generation: u32) -> Group {
+        Group { slot, generation, live: None }
+    }
+
+    fn handle(&self) -> Handle {
+        Handle::new(self.slot, self.generation)
+    }
+
+    fn is_open(&self) -> bool {
+        self.live.is_some()
+    }
+}
+
+/// What the owner's death is noticed by.
+struct Watch {
+    handle: Handle,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Watch {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        delete(env, self.handle);
+    }
+}
+
+/// Makes a group of the calling process. Nothing when there are as many as there can be.
+pub fn new(env: Env, settings: Settings) -> Option<Handle> {
+    let mut group = ALL.allocate()?;
+    let handle = group.handle();
+    let watch = ResourceArc::new(Watch { handle });
+    // The calling process is alive: it calls.
+    let _ = watch.monitor(Some(env), &env.pid());
+    group.live = Some(Box::new(Live {
+        settings,
+        divisions: Vec::new(),
+        sequence: 0,
+        outcomes: Outcomes::default(),
+        owner: env.pid(),
+        _watch: watch,
+    }));
+    Some(handle)
+}
+
+/// Deletes a group. Its members stay what they are; what waits for them still goes out, what is on its way does not.
+pub fn delete(env: Env, handle: Handle) {
+    let mut finished = Vec::new();
+    let live = find(handle).and_then(|mut group| {
+        let live = group.live.take();
+        ALL.vacate(&mut group);
+        live
+    });
+    // Without the lock: what watches the owner must not be dropped under it.
+    let Some(mut live) = live else { return };
+    for (_, division) in &mut live.divisions {
+        finished.extend(division.clear());
+    }
+    tell(env, handle, finished);
+}
+
+/// Makes a connected socket a member. It gets what is broadcast from now on. Nothing happens if it is one.
+pub fn join(socket: &mut Socket, handle: Handle) -> Result<(), Reason> {
+    if socket.state != State::Connected {
+        return Err(atoms::enotconn());
+    }
+    let Some(mut group) = find(handle) else {
+        return Err(atoms::closed());
+    };
+    let Some(live) = &mut group.live else {
+        return Err(atoms::closed());
+    };
+    if !live.division(socket.pollset).join(socket.handle()) {
+        return Ok(());
+    }
+    let membership = Membership { group: handle, last: live.sequence };
+    drop(group);
+    socket.groups.add(membership, |group| find(group).is_some());
+    Ok(())
+}
+
+/// Ends a membership. What waits for the member still goes out. False if there is none.
+pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
+    if !socket.groups.remove(handle) {
+        return false;
+    }
+    take_out(env, handle, socket.pollset, socket.handle());
+    true
+}
+
+/// Ends all memberships of a socket that is no connection any more.
+pub fn leave_all(env: Env, socket: &mut Socket) {
+    if socket.groups.is_empty() {
+        return;
+    }
+    for group in std::mem::take(&mut socket.groups).groups() {
+        take_out(env, group, socket.pollset, socket.handle());
+    }
+}
+
+fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
+    let mut finished = Vec::new();
+    if let Some(mut group) = find(handle)
+        && let Some(live) = &mut group.live
+    {
+        live.take_out(pollset, member, &mut finished);
+    }
+    tell(env, handle, finished);
+}
+
+/// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
+/// way on the old one: on the new one that may have been through.
+pub fn moved(env: Env, socket: &mut Socket, from: u16) {
+    let handles: Vec<Handle> = socket.groups.groups().collect();
+    let member = socket.handle();
+    for handle in handles {
+        if socket.handle() != member {
+            return;
+        }
+        let mut finished = Vec::new();
+        let Some((pending, settings)) = find(handle).and_then(|mut group| {
+            let live = group.live.as_mut()?;
+            let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
+            live.take_out(from, member, &mut finished);
+            live.division(socket.pollset).join(member);
+            Some((pending, live.settings))
+        }) else {
+            continue;
+        };
+        let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
+        for broadcast in pending {
+            // It may be the end of it.
+            if socket.state != State::Connected {
+                break;
+            }
+            give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
+        }
+        tally.add_to(pollset::counters(socket.pollset));
+        if let Some(mut group) = find(handle)
+            && let Some(live) = &mut group.live
+        {
+            live.outcomes.add(&outcomes);
+        }
+        tell(env, handle, finished);
+    }
+}
+
+impl Live {
+    /// The members on a pollset.
+    fn division(&mut self, pollset: u16) -> &mut Division<Arc<Broadcast>> {
+        let at = match self.divisions.iter().position(|(index, _)| *index == pollset) {
+            Some(at) => at,
+            None => {
+                self.divisions.push((pollset, Division::new()));
+                self.divisions.len() - 1
+            }
+        };
+        &mut self.divisions[at].1
+    }
+
+    /// Takes a member out. Messages that nobody on its pollset waits for any more go to `finished`.
+    fn take_out(&mut self, pollset: u16, member: Handle, finished: &mut Vec<Arc<Broadcast>>) {
+        let division = self.division(pollset);
+        division.leave(member);
+        if division.len() == 0 {
+            finished.extend(division.clear());
+            self.divisions.retain(|(index, division)| *index != pollset || division.serving);
+        }
+    }
+}
+
+impl Group {
+    /// How many members there are; nothing if it was deleted.
+    pub fn size(&self) -> usize {
+        self.live.iter().flat_map(|live| &live.divisions).map(|(_, division)| division.len()).sum()
+    }
+
+    /// What it is set to and what it has done, as a map.
+    pub fn describe<'a>(&self, env: Env<'a>) -> Option<Term<'a>> {
+        let live = self.live.as_ref()?;
+        let pending = live.divisions.iter().map(|(_, division)| division.pending().count()).max().unwrap_or(0);
+        let mut pairs = vec![
+            (atoms::owner().encode(env), live.owner.encode(env)),
+            (atoms::members().encode(env), self.size().encode(env)),
+            (atoms::broadcasts().encode(env), live.sequence.encode(env)),
+            (atoms::pending().encode(env), pending.encode(env)),
+        ];
+        pairs.extend(live.outcomes.pairs().iter().map(|(name, count)| (name.encode(env), count.encode(env))));
+        Term::map_from_pairs(env, &pairs).ok()
+    }
+}

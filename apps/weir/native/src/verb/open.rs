@@ -1,0 +1,94 @@
+//! Descriptors for sockets: new ones, new ones in another network namespace, and those that somebody else opened.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+
+use libc::c_int;
+use rustix::io::{Errno, Result};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use rustler::{Atom, Decoder, Error, NifResult, Term};
+
+use crate::kernel::sockopt;
+use crate::socket::State;
+use crate::term::atoms;
+
+/// A family that TCP, or a stream of the same manners, is spoken in.
+#[derive(Clone, Copy)]
+pub enum Family {
+    Inet,
+    Inet6,
+    Local,
+}
+
+impl Family {
+    fn domain(self) -> AddressFamily {
+        match self {
+            Family::Inet => AddressFamily::INET,
+            Family::Inet6 => AddressFamily::INET6,
+            Family::Local => AddressFamily::UNIX,
+        }
+    }
+}
+
+impl<'a> Decoder<'a> for Family {
+    fn decode(term: Term<'a>) -> NifResult<Family> {
+        let name: Atom = term.decode()?;
+        let families =
+            [(atoms::inet(), Family::Inet), (atoms::inet6(), Family::Inet6), (atoms::local(), Family::Local)];
+        families.iter().find(|(atom, _)| *atom == name).map(|&(_, family)| family).ok_or(Error::BadArg)
+    }
+}
+
+/// A new descriptor.
+pub fn new(family: Family) -> Result<OwnedFd> {
+    let protocol = match family {
+        Family::Inet | Family::Inet6 => Some(ipproto::TCP),
+        Family::Local => None,
+    };
+    socket_with(family.domain(), SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, protocol)
+}
+
+/// A new descriptor in the network namespace at `path`. A thread that lives no longer than this call goes there, so that
+/// no thread of the VM can be left behind in it.
+pub fn in_namespace(family: Family, path: &[u8]) -> Result<OwnedFd> {
+    let path = OsStr::from_bytes(path).to_owned();
+    let visit = move || {
+        let namespace = File::open(path).map_err(errno)?;
+        // SAFETY: the descriptor is open; the call changes nothing but this thread's namespace.
+        if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+            return Err(errno(std::io::Error::last_os_error()));
+        }
+        new(family)
+    };
+    let visitor = std::thread::Builder::new().name("weir_netns".into()).spawn(visit).map_err(errno)?;
+    visitor.join().unwrap_or(Err(Errno::IO))
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EINVAL))
+}
+
+/// A descriptor that was opened elsewhere, which becomes non-blocking, and whether it is connected. EINVAL for one that
+/// is not a stream of this family. Whoever passes the number vouches for it: it stays open, and nobody else reads it.
+pub fn existing(family: Family, number: RawFd) -> Result<(OwnedFd, State)> {
+    if number < 0 {
+        return Err(Errno::BADF);
+    }
+    {
+        // SAFETY: not -1; whether it is open is what the first call finds out.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let domain = c_int::from(family.domain().as_raw());
+        if sockopt::get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != libc::SOCK_STREAM
+            || sockopt::get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? != domain
+        {
+            return Err(Errno::INVAL);
+        }
+        rustix::io::ioctl_fionbio(fd, true)?;
+    }
+    // SAFETY: an open socket, as was just seen, that the caller gives away.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    let connected = rustix::net::getpeername(fd.as_fd()).is_ok_and(|peer| peer.is_some());
+    Ok((fd, if connected { State::Connected } else { State::Open }))
+}

@@ -1,0 +1,413 @@
+//! setopts and getopts.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use libc::c_int;
+use rustix::io::Errno;
+use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
+
+use crate::kernel::sockopt;
+use crate::socket::message;
+use crate::socket::{Linger, Socket, State};
+use crate::term::atoms;
+use crate::value::active::{Active, Counted};
+use crate::value::packet::Packet;
+use crate::value::work::Work;
+use crate::verb::input;
+use crate::verb::kernel_options::{self, KernelOption};
+
+/// An option with its value, decoded.
+pub enum Setting<'a> {
+    Active(Active),
+    Count(i16),
+    List(bool),
+    Raw(c_int, c_int, Binary<'a>),
+    Kernel(KernelOption, c_int),
+    ReceiveBuffer(c_int),
+    BindToDevice(Binary<'a>),
+    Netns(Binary<'a>),
+    Linger(libc::linger),
+    Buffer(u32),
+    HighWatermark(u32),
+    LowWatermark(u32),
+    SendTimeout(Option<u32>),
+    SendTimeoutClose(bool),
+    HighMsgqWatermark(u32),
+    LowMsgqWatermark(u32),
+    DelaySend(bool),
+    ExitOnClose(bool),
+    ShowEconnreset(bool),
+    Debug(bool),
+    ReadAhead(bool),
+    /// `{exclusiveaddruse, _}`, which is for Windows.
+    Exclusive,
+    Packet(Packet),
+    PacketSize(u32),
+    LineDelimiter(u8),
+    Header(u32),
+    DeliverPort(bool),
+}
+
+impl<'a> Setting<'a> {
+    /// Decodes `{Name, Value}` or `{raw, Level, Option, Value}`; badarg for what is neither known nor of the right type.
+    pub fn decode(term: Term<'a>) -> NifResult<Setting<'a>> {
+        if let Some(raw) = kernel_options::decode_raw(term) {
+            let (level, option, value) = raw?;
+            return Ok(Setting::Raw(level, option, value.decode()?));
+        }
+        let (name, value): (Atom, Term) = term.decode()?;
+        if name == atoms::active() {
+            return active(value);
+        }
+        if let Some(option) = kernel_options::find(name) {
+            return Ok(match option.boolean {
+                true => Setting::Kernel(option, value.decode::<bool>()?.into()),
+                false if name == atoms::recbuf() => Setting::ReceiveBuffer(value.decode()?),
+                false => Setting::Kernel(option, value.decode()?),
+            });
+        }
+        if name == atoms::mode() {
+            return one_of(value, &[(atoms::list(), true), (atoms::binary(), false)]).map(Setting::List);
+        }
+        if name == atoms::packet() {
+            return packet(value).map(Setting::Packet);
+        }
+        if name == atoms::packet_size() {
+            return Ok(Setting::PacketSize(value.decode()?));
+        }
+        if name == atoms::line_delimiter() {
+            // The inet driver keeps the low byte of any number.
+            return Ok(Setting::LineDelimiter(value.decode::<i32>()? as u8));
+        }
+        if name == atoms::header() {
+            return Ok(Setting::Header(value.decode()?));
+        }
+        if name == atoms::deliver() {
+            return one_of(value, &[(atoms::port(), true), (atoms::term(), false)]).map(Setting::DeliverPort);
+        }
+        if name == atoms::send_timeout() {
+            return match value.decode::<u32>() {
+                Ok(milliseconds) => Ok(Setting::SendTimeout(Some(milliseconds))),
+                Err(_) => one_of(value, &[(atoms::infinity(), None)]).map(Setting::SendTimeout),
+            };
+        }
+        if name == atoms::linger() {
+            let (on, seconds): (bool, c_int) = value.decode()?;
+            return Ok(Setting::Linger(libc::linger { l_onoff: on.into(), l_linger: seconds }));
+        }
+        if name == atoms::buffer() {
+            Ok(Setting::Buffer(natural(value)?))
+        } else if name == atoms::high_watermark() {
+            Ok(Setting::HighWatermark(natural(value)?))
+        } else if name == atoms::low_watermark() {
+            Ok(Setting::LowWatermark(natural(value)?))
+        } else if name == atoms::high_msgq_watermark() {
+            Ok(Setting::HighMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::low_msgq_watermark() {
+            Ok(Setting::LowMsgqWatermark(msgq_watermark(value)?))
+        } else if name == atoms::delay_send() {
+            Ok(Setting::DelaySend(value.decode()?))
+        } else if name == atoms::send_timeout_close() {
+            Ok(Setting::SendTimeoutClose(value.decode()?))
+        } else if name == atoms::exit_on_close() {
+            Ok(Setting::ExitOnClose(value.decode()?))
+        } else if name == atoms::show_econnreset() {
+            Ok(Setting::ShowEconnreset(value.decode()?))
+        } else if name == atoms::bind_to_device() {
+            Ok(Setting::BindToDevice(value.decode()?))
+        } else if name == atoms::netns() {
+            Ok(Setting::Netns(value.decode()?))
+        } else if name == atoms::debug() {
+            Ok(Setting::Debug(value.decode()?))
+        } else if name == atoms::read_ahead() {
+            Ok(Setting::ReadAhead(value.decode()?))
+        } else if name == atoms::exclusiveaddruse() {
+            value.decode::<bool>().map(|_| Setting::Exclusive)
+        } else {
+            Err(Error::BadArg)
+        }
+    }
+}
+
+fn active(value: Term) -> NifResult<Setting> {
+    if let Ok(n) = value.decode::<i16>() {
+        return Ok(Setting::Count(n));
+    }
+    let modes = [(atoms::r#true(), Active::Always), (atoms::r#false(), Active::Passive), (atoms::once(), Active::Once)];
+    one_of(value, &modes).map(Setting::Active)
+}
+
+/// Packet types by their names; those of a length are numbers.
+fn packet_names() -> [(Atom, Packet); 11] {
+    [
+        (atoms::raw(), Packet::Raw),
+        (atoms::asn1(), Packet::Asn1),
+        (atoms::sunrm(), Packet::Sunrm),
+        (atoms::cdr(), Packet::Cdr),
+        (atoms::fcgi(), Packet::Fcgi),
+        (atoms::tpkt(), Packet::Tpkt),
+        (atoms::line(), Packet::Line),
+        (atoms::http(), Packet::Http),
+        (atoms::httph(), Packet::Httph),
+        (atoms::http_bin(), Packet::HttpBin),
+        (atoms::httph_bin(), Packet::HttphBin),
+    ]
+}
+
+fn packet(value: Term) -> NifResult<Packet> {
+    match value.decode::<u32>() {
+        Ok(0) => Ok(Packet::Raw),
+        Ok(1) => Ok(Packet::One),
+        Ok(2) => Ok(Packet::Two),
+        Ok(4) => Ok(Packet::Four),
+        Ok(_) => Err(Error::BadArg),
+        Err(_) => one_of(value, &packet_names()),
+    }
+}
+
+/// A number of bytes; as in the inet driver a negative one is none.
+fn natural(value: Term) -> NifResult<u32> {
+    value.decode::<i32>().map(|n| n.max(0) as u32)
+}
+
+/// A watermark of a port's message queue, zero for one that is refused. The inet driver compares the number as an
+/// unsigned one of 64 bits: those below -1 are larger than any other.
+fn msgq_watermark(value: Term) -> NifResult<u32> {
+    Ok(match value.decode::<i32>()? {
+        -1 => 0,
+        n if n < 0 => i32::MAX as u32,
+        n => n as u32,
+    })
+}
+
+fn one_of<T: Copy>(value: Term, choices: &[(Atom, T)]) -> NifResult<T> {
+    let atom: Atom = value.decode()?;
+    choices.iter().find(|(name, _)| *name == atom).map(|&(_, choice)| choice).ok_or(Error::BadArg)
+}
+
+/// Applies settings one after the other, up to the first that fails (EINVAL or what setsockopt(2) says), and delivers
+/// data that waited for a socket that has become active.
+pub fn set(env: Env, socket: &mut Socket, settings: &[Setting], work: &mut Work) -> rustix::io::Result<()> {
+    let (active, packet) = (socket.options.active, socket.options.packet);
+    for setting in settings {
+        match *setting {
+            Setting::Active(mode) => socket.options.active = mode,
+            Setting::Count(n) => match socket.options.active.add(n) {
+                Counted::Mode(mode) => socket.options.active = mode,
+                Counted::OutOfRange => return Err(Errno::INVAL),
+                Counted::Exhausted => {
+                    socket.options.active = Active::Passive;
+                    message::passive(env, socket);
+                }
+            },
+            _ => apply(socket, setting)?,
+        }
+    }
+    let changed = !socket.options.active.is_same_kind(active);
+    let news = match socket.state {
+        // A closed socket tells so whenever it is asked.
+        State::Closed => settings.iter().any(|setting| matches!(setting, Setting::Active(_) | Setting::Count(_))),
+        // What waits may be a packet of the new type.
+        _ => changed || socket.options.packet != packet,
+    };
+    if news && socket.is_active() {
+        activate(env, socket, changed, work);
+    }
+    Ok(())
+}
+
+fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
+    let Socket { fd, options, state, listener, netns, .. } = socket;
+    // A socket whose descriptor is closed takes options, as a port without one does.
+    let fd = fd.as_ref().map(|fd| fd.as_fd());
+    match setting {
+        Setting::Active(_) | Setting::Count(_) | Setting::Exclusive => {}
+        Setting::Packet(packet) => options.packet = *packet,
+        Setting::PacketSize(size) => options.packet_size = *size,
+        Setting::LineDelimiter(delimiter) => options.line_delimiter = *delimiter,
+        Setting::Header(size) => options.header = *size,
+        Setting::DeliverPort(port) => options.deliver_port = *port,
+        Setting::List(list) => options.list = *list,
+        Setting::Buffer(size) => {
+            options.buffer = (*size).max(1);
+            options.buffer_set = true;
+        }
+        Setting::SendTimeout(timeout) => options.send_timeout = *timeout,
+        Setting::SendTimeoutClose(close) => options.send_timeout_close = *close,
+        Setting::ExitOnClose(exit) => options.exit_on_close = *exit,
+        Setting::ShowEconnreset(show) => options.show_econnreset = *show,
+        Setting::Debug(debug) => options.debug = *debug,
+        Setting::ReadAhead(read_ahead) => options.read_ahead = *read_ahead,
+        Setting::Netns(path) => *netns = Some(path.as_slice().into()),
+        Setting::BindToDevice(name) => {
+            let bound = fd.is_some_and(|fd| kernel_options::bind_to_device(fd, name).is_ok());
+            return if bound { Ok(()) } else { Err(Errno::INVAL) };
+        }
+        Setting::HighWatermark(high) => {
+            options.high_watermark = *high;
+            options.low_watermark = options.low_watermark.min(*high);
+        }
+        Setting::LowWatermark(low) => {
+            options.low_watermark = *low;
+            options.high_watermark = options.high_watermark.max(*low);
+        }
+        Setting::HighMsgqWatermark(0) | Setting::LowMsgqWatermark(0) => return Err(Errno::INVAL),
+        Setting::HighMsgqWatermark(high) => {
+            options.high_msgq_watermark = *high;
+            options.low_msgq_watermark = options.low_msgq_watermark.min(*high);
+        }
+        Setting::LowMsgqWatermark(low) => {
+            options.low_msgq_watermark = *low;
+            options.high_msgq_watermark = options.high_msgq_watermark.max(*low);
+        }
+        Setting::DelaySend(delay) => options.delay_send = *delay,
+        Setting::Linger(linger) => {
+            options.linger = Linger::from(*linger);
+            set_kernel(fd, |fd| sockopt::set(fd, libc::SOL_SOCKET, libc::SO_LINGER, linger));
+        }
+        Setting::ReceiveBuffer(size) => {
+            if !options.buffer_set {
+                options.buffer = options.buffer.max((*size).max(0) as u32);
+            }
+            set_kernel(fd, |fd| sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, *size));
+        }
+        Setting::Kernel(KernelOption { level, name, told, .. }, value) => {
+            let set = fd.is_some_and(|fd| kernel_options::set_int(fd, *level, *name, *value).is_ok());
+            if !set && *told {
+                return Err(Errno::INVAL);
+            }
+            if *state == State::Listening {
+                listener.get_or_insert_default().set_late(*level, *name, *value);
+            }
+        }
+        Setting::Raw(level, name, value) => {
+            set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
+            // What close has to know, by whatever way it was set.
+            if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
+                && let Some(Ok(linger)) =
+                    fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))
+            {
+                options.linger = Linger::from(linger);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets an option of the kernel. The inet driver passes over what the kernel refuses, and so must we.
+fn set_kernel(fd: Option<BorrowedFd>, set: impl FnOnce(BorrowedFd) -> rustix::io::Result<()>) {
+    if let Some(fd) = fd {
+        let _ = set(fd);
+    }
+}
+
+/// The socket is active, in another way than before if that has changed: what waits goes out at once, in the caller's
+/// time, which saves a hop to the poller.
+pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
+    match socket.state {
+        State::Connected => {
+            // Whoever asks again after the end reads again, as there may be something behind a bad packet.
+            if changed {
+                socket.readable |= std::mem::take(&mut socket.read_closed);
+            }
+            input::serve(env, socket, work);
+        }
+        State::Closed => {
+            if std::mem::take(&mut socket.late_econnreset) {
+                message::error(env, socket, atoms::econnreset());
+            }
+            message::closed(env, socket);
+            if socket.options.exit_on_close {
+                socket.release(env);
+            }
+        }
+        State::Free | State::Open | State::Listening | State::Connecting => {}
+    }
+}
+
+/// The value of an option as `{Name, Value}` or `{raw, Level, Option, Value}`. Nothing where the kernel gives none, as
+/// in gen_tcp; badarg for an unknown name.
+pub fn get<'a>(env: Env<'a>, socket: &Socket, name: Term<'a>) -> NifResult<Option<Term<'a>>> {
+    let fd = socket.fd.as_ref().map(|fd| fd.as_fd());
+    if let Some(raw) = kernel_options::decode_raw(name) {
+        let (level, option, space) = raw?;
+        return kernel_options::get_raw(env, fd, level, option, space);
+    }
+    let option: Atom = name.decode()?;
+    if let Some(kernel) = kernel_options::find(option) {
+        let value = fd.and_then(|fd| sockopt::get::<c_int>(fd, kernel.level, kernel.name).ok());
+        return Ok(value.map(|value| match kernel.boolean {
+            true => (option, value != 0).encode(env),
+            false => (option, value).encode(env),
+        }));
+    }
+    if option == atoms::linger() {
+        let value = fd.and_then(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok());
+        return Ok(value.map(|value| (option, (value.l_onoff != 0, value.l_linger)).encode(env)));
+    }
+    if option == atoms::pktoptions() {
+        return fd.map_or(Ok(None), |fd| kernel_options::packet_options(env, fd));
+    }
+    if option == atoms::bind_to_device() {
+        let name = fd.and_then(|fd| kernel_options::bound_device(env, fd));
+        return Ok(name.map(|name| (option, name).encode(env)));
+    }
+    if option == atoms::netns() {
+        return Ok(socket.netns.as_ref().map(|path| (option, kernel_options::binary(env, path)).encode(env)));
+    }
+    let options = &socket.options;
+    let value = if option == atoms::active() {
+        match options.active {
+            Active::Passive => false.encode(env),
+            Active::Always => true.encode(env),
+            Active::Once => atoms::once().encode(env),
+            Active::Count(n) => n.encode(env),
+        }
+    } else if option == atoms::mode() {
+        if options.list { atoms::list() } else { atoms::binary() }.encode(env)
+    } else if option == atoms::packet() {
+        match options.packet {
+            Packet::Raw => 0.encode(env),
+            Packet::One | Packet::Two | Packet::Four => options.packet.header_size().encode(env),
+            packet => packet_names().iter().find(|(_, named)| *named == packet).map(|(name, _)| name).encode(env),
+        }
+    } else if option == atoms::packet_size() {
+        options.packet_size.encode(env)
+    } else if option == atoms::header() {
+        options.header.encode(env)
+    } else if option == atoms::deliver() {
+        if options.deliver_port { atoms::port() } else { atoms::term() }.encode(env)
+    } else if option == atoms::buffer() {
+        options.buffer.encode(env)
+    } else if option == atoms::high_watermark() {
+        options.high_watermark.encode(env)
+    } else if option == atoms::low_watermark() {
+        options.low_watermark.encode(env)
+    } else if option == atoms::high_msgq_watermark() {
+        options.high_msgq_watermark.encode(env)
+    } else if option == atoms::low_msgq_watermark() {
+        options.low_msgq_watermark.encode(env)
+    } else if option == atoms::delay_send() {
+        options.delay_send.encode(env)
+    } else if option == atoms::send_timeout() {
+        match options.send_timeout {
+            Some(milliseconds) => milliseconds.encode(env),
+            None => atoms::infinity().encode(env),
+        }
+    } else if option == atoms::send_timeout_close() {
+        options.send_timeout_close.encode(env)
+    } else if option == atoms::exit_on_close() {
+        options.exit_on_close.encode(env)
+    } else if option == atoms::show_econnreset() {
+        options.show_econnreset.encode(env)
+    } else if option == atoms::debug() {
+        options.debug.encode(env)
+    } else if option == atoms::read_ahead() {
+        options.read_ahead.encode(env)
+    } else if option == atoms::exclusiveaddruse() {
+        false.encode(env)
+    } else {
+        return Err(Error::BadArg);
+    };
+    Ok(Some((option, value).encode(env)))
+}

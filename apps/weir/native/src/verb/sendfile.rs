@@ -1,0 +1,346 @@
+//! From a file to the kernel, without a copy.
+//!
+//! The process that sends the file drives the transfer: [`begin`] once, then one part after the other. A part that is in
+//! memory goes at once; one that is not goes on a dirty scheduler and without the socket's lock, because the kernel has to
+//! wait for a disk. Where it takes no more the process waits, as for any operation, until the poller hears that there is
+//! room.
+
+use std::io::IoSliceMut;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::Advice;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustler::{Env, LocalPid};
+
+use crate::pollset;
+use crate::socket::message;
+use crate::socket::{Reason, Socket, State, Waiter};
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::counters::add;
+use crate::value::work::Work;
+use crate::verb::output;
+
+/// The most bytes of one part that comes from a disk. It bounds how long the connection may outlive a close of the
+/// socket meanwhile.
+pub const DISK_PART: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of one that is in memory, which is sent in the caller's time slice: as many as a poll moves. Smaller
+/// parts have the peer woken more often, which costs more than it is worth (a fifth, at 256 KiB).
+pub const MEMORY_PART: u64 = 1024 * 1024;
+
+/// How far apart a file is looked at for whether it is in memory. The kernel reads ahead by at least as much, and memory
+/// that it takes back in the meantime cannot be excluded anyway: at worst a scheduler waits for a disk once.
+const STRIDE: u64 = 16 * 1024;
+
+/// A file on its way.
+pub struct Transfer {
+    ends: Arc<Ends>,
+    pid: LocalPid,
+    offset: u64,
+    remaining: u64,
+    sent: u64,
+    /// Queued bytes that go first: those that were there before.
+    pub ahead: usize,
+    /// The operation in which the process waits for room.
+    waiting: Option<u32>,
+}
+
+/// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write
+/// something else.
+struct Ends {
+    file: OwnedFd,
+    socket: OwnedFd,
+}
+
+/// A part of a file, to be sent without the socket's lock.
+pub struct Part {
+    ends: Arc<Ends>,
+    offset: u64,
+    limit: u64,
+}
+
+/// How far a part came.
+pub struct Sent {
+    bytes: u64,
+    stop: Stop,
+}
+
+impl Sent {
+    /// The bytes that the kernel took.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+enum Stop {
+    Limit,
+    EndOfFile,
+    /// The kernel takes no more: an edge follows when it does.
+    Full,
+    Failed(Errno),
+}
+
+/// What the process does next.
+pub enum Next {
+    Send(Part),
+    Wait(u32),
+    /// The transfer is over, by something that happened to the socket.
+    Closed,
+}
+
+/// How a transfer stands after a part.
+pub enum Progress {
+    /// All is sent: so many bytes.
+    Done(u64),
+    More,
+    /// The kernel takes no more for now.
+    Full,
+    Failed(Reason),
+}
+
+/// Begins to send `length` bytes of a file from `offset` on, or those up to its end, behind what is queued. What others
+/// send from now on comes after it.
+pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, length: u64) -> Result<(), Reason> {
+    if socket.owner != Some(env.pid()) {
+        return Err(atoms::not_owner());
+    }
+    let Some(fd) = socket.fd.as_ref().filter(|_| socket.state == State::Connected) else {
+        return Err(atoms::enotconn());
+    };
+    if let Some(output) = &socket.output {
+        if output.closing {
+            return Err(atoms::closed());
+        }
+        if output.transfer.is_some() {
+            return Err(atoms::einval());
+        }
+    }
+    let reason = |errno| errno::atom(env, errno);
+    let ends = Ends {
+        file: rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(reason)?,
+        socket: rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), 0).map_err(reason)?,
+    };
+    // Files that take no advice are read without.
+    let _ = rustix::fs::fadvise(&ends.file, offset, NonZeroU64::new(length), Advice::Sequential);
+    socket.register().map_err(reason)?;
+    let output = socket.output.get_or_insert_with(output::empty);
+    output.transfer = Some(Box::new(Transfer {
+        ends: Arc::new(ends),
+        pid: env.pid(),
+        offset,
+        remaining: length,
+        sent: 0,
+        ahead: output.queue.len(),
+        waiting: None,
+    }));
+    Ok(())
+}
+
+/// The next part of the calling process's transfer, of so many bytes at most.
+pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Next {
+    if transfer_of(env, socket).is_none() {
+        return Next::Closed;
+    }
+    output::flush(env, socket, &mut Work::of_caller());
+    let writable = socket.writable;
+    let Some(transfer) = transfer_of(env, socket) else {
+        return Next::Closed;
+    };
+    if transfer.ahead > 0 || !writable {
+        return await_room(env, socket).map_or(Next::Closed, Next::Wait);
+    }
+    let part = transfer.part(limit);
+    // Before the part and not after it: an edge that comes meanwhile must not be forgotten.
+    socket.writable = false;
+    Next::Send(part)
+}
+
+impl Part {
+    /// How many of its bytes are in memory, from the first on: as many as there are, or up to the first that is not.
+    fn in_memory(&self) -> u64 {
+        let mut checked = 0;
+        while checked < self.limit {
+            let mut byte = [0];
+            let mut slice = [IoSliceMut::new(&mut byte)];
+            match rustix::io::preadv2(&self.ends.file, &mut slice, self.offset + checked, ReadWriteFlags::NOWAIT) {
+                // Nothing follows, so nothing has to be waited for.
+                Ok(0) => return self.limit,
+                Ok(_) => checked += STRIDE - (self.offset + checked) % STRIDE,
+                // Not there, or a file system that cannot tell.
+                Err(_) => break,
+            }
+        }
+        checked.min(self.limit)
+    }
+
+    /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
+    pub fn send_from_memory(self) -> Option<(Part, Sent)> {
+        let part = Part { limit: self.in_memory(), ..self };
+        if part.limit == 0 {
+            return None;
+        }
+        let sent = part.send();
+        Some((part, sent))
+    }
+
+    /// Sends as much as the kernel takes; may wait for the file's disk.
+    pub fn send(&self) -> Sent {
+        let (mut offset, mut bytes) = (self.offset, 0);
+        let stop = loop {
+            if bytes == self.limit {
+                break Stop::Limit;
+            }
+            let rest = (self.limit - bytes) as usize;
+            match rustix::fs::sendfile(&self.ends.socket, &self.ends.file, Some(&mut offset), rest) {
+                Ok(0) => break Stop::EndOfFile,
+                Ok(n) => bytes += n as u64,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break Stop::Full,
+                Err(errno) => break Stop::Failed(errno),
+            }
+        };
+        Sent { bytes, stop }
+    }
+}
+
+/// Leaves a part for another attempt.
+pub fn put_off(socket: &mut Socket) {
+    socket.writable = true;
+}
+
+/// Notes how far a part came. Behind the last one whatever waited for it goes out.
+pub fn advance(env: Env, socket: &mut Socket, part: &Part, sent: Sent) -> Progress {
+    let Some(transfer) = transfer(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) else {
+        return Progress::Failed(atoms::closed());
+    };
+    transfer.offset += sent.bytes;
+    transfer.remaining -= sent.bytes;
+    transfer.sent += sent.bytes;
+    let (remaining, total) = (transfer.remaining, transfer.sent);
+    let counters = pollset::counters(socket.pollset);
+    add(&counters.writes, 1);
+    add(&counters.written_bytes, sent.bytes);
+    match sent.stop {
+        Stop::Failed(errno) => {
+            socket.output_failed(env, errno, true);
+            return Progress::Failed(reason(env, errno));
+        }
+        Stop::Full => {
+            add(&counters.short_writes, 1);
+            // An edge that came meanwhile is noted.
+            return if socket.writable { Progress::More } else { Progress::Full };
+        }
+        Stop::Limit if remaining > 0 => {
+            socket.writable = true;
+            return Progress::More;
+        }
+        Stop::Limit | Stop::EndOfFile => {}
+    }
+    socket.writable = true;
+    if let Some(output) = &mut socket.output {
+        output.transfer = None;
+    }
+    output::flush(env, socket, &mut Work::of_caller());
+    Progress::Done(total)
+}
+
+/// Goes on with a transfer whose process waits. What is in memory goes out here and now, which saves that process a round
+/// for each part; it is told of the end, and of what has to come from a disk.
+pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
+    // The end of the transfer may be the end of the socket.
+    let handle = socket.handle();
+    while socket.writable
+        && let Some(transfer) = transfer(socket)
+        && transfer.ahead == 0
+    {
+        if work.is_over() {
+            return socket.enqueue(env);
+        }
+        let part = transfer.part(MEMORY_PART);
+        let Some(waiter) = transfer.take_waiter() else { return };
+        socket.writable = false;
+        let Some((part, sent)) = part.send_from_memory() else {
+            put_off(socket);
+            socket.answer(env, waiter, atoms::retry());
+            return;
+        };
+        work.moved(sent.bytes as usize);
+        match advance(env, socket, &part, sent) {
+            Progress::More | Progress::Full => {
+                if let Some(transfer) = self::transfer(socket) {
+                    transfer.waiting = Some(waiter.operation);
+                }
+            }
+            Progress::Done(bytes) => {
+                message::answer(env, handle, waiter, (atoms::ok(), bytes));
+                return;
+            }
+            Progress::Failed(reason) => {
+                message::answer(env, handle, waiter, (atoms::error(), reason));
+                return;
+            }
+        }
+    }
+}
+
+/// Ends the transfer, if there is one, for what has happened to the socket: an error, or a close.
+pub fn fail(env: Env, socket: &mut Socket, error: Option<Errno>) {
+    if let Some(output) = &mut socket.output
+        && let Some(mut transfer) = output.transfer.take()
+        && let Some(waiter) = transfer.take_waiter()
+    {
+        let reason = error.map_or(atoms::closed(), |errno| reason(env, errno));
+        socket.answer(env, waiter, (atoms::error(), reason));
+    }
+}
+
+/// Takes a transfer that waits back: what of it is sent is sent. False if it does not wait in this operation.
+pub fn cancel(env: Env, socket: &mut Socket, operation: u32) -> bool {
+    match &mut socket.output {
+        Some(output) if output.transfer.as_ref().is_some_and(|transfer| transfer.waiting == Some(operation)) => {
+            output.transfer = None;
+            // Others' data has waited behind it.
+            socket.enqueue(env);
+            true
+        }
+        _ => false,
+    }
+}
+
+impl Transfer {
+    /// What comes next, of so many bytes at most.
+    fn part(&self, limit: u64) -> Part {
+        Part { ends: self.ends.clone(), offset: self.offset, limit: self.remaining.min(limit) }
+    }
+
+    fn take_waiter(&mut self) -> Option<Waiter> {
+        self.waiting.take().map(|operation| Waiter { pid: self.pid, operation })
+    }
+}
+
+fn transfer(socket: &mut Socket) -> Option<&mut Transfer> {
+    socket.output.as_mut()?.transfer.as_deref_mut()
+}
+
+fn transfer_of<'a>(env: Env, socket: &'a mut Socket) -> Option<&'a mut Transfer> {
+    transfer(socket).filter(|transfer| transfer.pid == env.pid())
+}
+
+/// Makes the calling process wait for room. Returns its operation; nothing if its transfer is over.
+pub fn await_room(env: Env, socket: &mut Socket) -> Option<u32> {
+    let operation = socket.next_operation();
+    let transfer = transfer_of(env, socket)?;
+    transfer.waiting = Some(operation);
+    Some(operation)
+}
+
+/// However the connection ended, it is closed; see tcp_sendfile_aborted of the inet driver.
+fn reason(env: Env, errno: Errno) -> Reason {
+    match errno {
+        Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => atoms::closed(),
+        errno => errno::atom(env, errno),
+    }
+}
