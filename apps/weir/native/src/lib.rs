@@ -22,6 +22,7 @@ mod kernel;
 mod listener;
 #[cfg(not(test))]
 mod nif;
+mod poll;
 mod pollset;
 mod reactor;
 mod relay;

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 
 use super::{PollsetIndex, done};
+use crate::poll;
 use crate::pollset;
-use crate::pollset::Sleep;
 use crate::term::atoms;
+use crate::value::ready::Sleep;
 
 #[rustler::nif]
 fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
@@ -19,12 +20,12 @@ fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn lease<'a>(env: Env<'a>) -> Term<'a> {
-    done(env, pollset::lease(env))
+    done(env, pollset::private::lease(env))
 }
 
 #[rustler::nif]
 fn poll<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
-    match pollset::poll(env, index.0, token) {
+    match poll::poll(env, index.0, token) {
         Some(polled) => polled.encode(env),
         None => atoms::stale().encode(env),
     }
@@ -32,7 +33,7 @@ fn poll<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
 
 #[rustler::nif(schedule = "DirtyIo")]
 fn stream<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
-    match pollset::stream(env, index.0, token) {
+    match poll::bulk::stream(env, index.0, token) {
         Some(polled) => polled.encode(env),
         None => atoms::stale().encode(env),
     }
@@ -40,12 +41,12 @@ fn stream<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
 
 #[rustler::nif]
 fn streaming() -> usize {
-    pollset::streaming()
+    poll::bulk::streaming()
 }
 
 #[rustler::nif]
 fn sleep(env: Env, index: PollsetIndex, token: u32, armed: bool) -> Atom {
-    match pollset::sleep(env, index.0, token, armed) {
+    match pollset::sleeper::sleep(env, index.0, token, armed) {
         Sleep::Armed => atoms::armed(),
         Sleep::Busy => atoms::busy(),
         Sleep::Stale => atoms::stale(),

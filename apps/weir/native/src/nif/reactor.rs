@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Binary, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, find, plain, posix};
+use crate::poll;
 use crate::pollset;
 use crate::reactor;
 use crate::socket::table;
@@ -21,7 +22,7 @@ fn reactor_begin(env: Env, index: PollsetIndex, home: PollsetIndex, max_send_que
         return Err(Error::BadArg);
     }
     of_caller(env, index.0)?;
-    let settings = pollset::reactor(index.0);
+    let settings = pollset::private::settings(index.0);
     settings.max_send_queue.store(max_send_queue, Relaxed);
     settings.home.store(home.0, Relaxed);
     Ok(atoms::ok())
@@ -30,7 +31,7 @@ fn reactor_begin(env: Env, index: PollsetIndex, home: PollsetIndex, max_send_que
 #[rustler::nif]
 fn react<'a>(env: Env<'a>, index: PollsetIndex, token: u32, writes: Term<'a>) -> NifResult<Term<'a>> {
     let began = std::time::Instant::now();
-    let result = reactor::react(env, index.0, token, writes)?;
+    let result = poll::react(env, index.0, token, writes)?;
     rustler::schedule::consume_timeslice(env, percent(began));
     Ok(match result {
         Some((events, polled)) => (events, polled.events, polled.round_ns).encode(env),
@@ -156,19 +157,19 @@ fn reactor_resume(env: Env, handle: Handle) -> Atom {
 
 #[rustler::nif]
 fn abandoned() -> Vec<u16> {
-    pollset::abandoned()
+    pollset::private::abandoned()
 }
 
 #[rustler::nif]
 fn reap(env: Env, index: PollsetIndex, piece: usize) -> NifResult<Atom> {
-    if !pollset::is_abandoned(index.0) {
+    if !pollset::private::is_abandoned(index.0) {
         return Err(Error::BadArg);
     }
     Ok(match reactor::reap(env, index.0, piece) {
         Some(true) => atoms::ok(),
         Some(false) => atoms::more(),
         None => {
-            pollset::reaped(index.0);
+            pollset::private::reaped(index.0);
             atoms::done()
         }
     })

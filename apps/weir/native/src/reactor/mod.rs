@@ -4,15 +4,11 @@
 //! and returns the events of the next. What goes in messages to the owner of another socket, data, the end, room for
 //! output, are events here. A socket's end is only noted where it is found (`Socket::end`), and becomes an event here.
 
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
-
 use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};
 use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
 
 use crate::pollset;
-use crate::pollset::Polled;
 use crate::socket::table;
 use crate::socket::{Ended, Socket, State};
 use crate::term::atoms;
@@ -31,31 +27,8 @@ use crate::verb::output::{Flat, Sent};
 /// should stay in the processor's caches.
 pub const BATCH: usize = 64;
 
-/// As many are taken at least: the processor may have been taken away during the writes.
-const FEWEST: usize = 16;
-
 /// Packets that are taken from a socket before it is another's turn.
 const PACKETS: usize = 16;
-
-/// What a reactor's pollset is told of it.
-pub struct Settings {
-    /// The pollset of a scheduler, which takes what the reactor leaves behind; zero if the pollset is no reactor's.
-    pub home: AtomicU16,
-    /// A peer that does not read is closed when more than so many bytes wait for it.
-    pub max_send_queue: AtomicUsize,
-}
-
-impl Settings {
-    /// Those of a pollset that is no reactor's.
-    pub const fn none() -> Settings {
-        Settings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
-    }
-
-    /// Whether the pollset is a reactor's.
-    pub fn is_reactor(&self) -> bool {
-        self.home.load(Relaxed) != 0
-    }
-}
 
 /// Events on their way to the reactor.
 pub struct Batch<'a> {
@@ -96,7 +69,7 @@ impl<'a> Batch<'a> {
     }
 
     /// The list of the events, in order.
-    fn into_term(self) -> Term<'a> {
+    pub fn into_term(self) -> Term<'a> {
         let count = self.events.len() as u32;
         // SAFETY: the terms are of this environment, and there are so many; a batch is far below 2^32.
         unsafe {
@@ -106,21 +79,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
-pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
-    let now = Instant::now();
-    let mut work = Work::of_poll(now);
-    let mut batch = Batch::new(env);
-    write_all(env, writes, &mut work, &mut batch)?;
-    // What the kernel has named and the call has no time for is visited twice. Reads take as long as writes, or less.
-    let limit = work.room(now).map_or(BATCH, |room| room.clamp(FEWEST, BATCH));
-    let polled = pollset::poll_into(env, index, token, (now, limit), &mut work, &mut batch);
-    Ok(polled.map(|polled| (batch.into_term(), polled)))
-}
-
 /// Makes the writes of a batch: a list of `[Handle | IoData]`, and `Handle` to close, the last one first. When the call has
 /// done enough, the rest is queued. Writes to sockets that are closed have come too late, and are passed over.
-fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Batch<'a>) -> NifResult<()> {
+pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mut Batch<'a>) -> NifResult<()> {
     let mut list = Vec::with_capacity(BATCH);
     let mut rest = writes;
     while let Ok((write, tail)) = rest.list_get_cell() {
@@ -341,7 +302,7 @@ pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
             if let Some(listener) = &mut socket.listener {
                 listener.reactor = None;
             }
-            if socket.move_to(env, pollset::home(index)).is_err() {
+            if socket.move_to(env, pollset::private::home(index)).is_err() {
                 socket.release(env);
             }
         }

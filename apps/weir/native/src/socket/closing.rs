@@ -46,7 +46,7 @@ impl Socket {
         self.options.active = Active::Passive;
         if std::mem::take(&mut self.reactor) {
             // Nobody polls a reactor's pollset when the reactor is dead.
-            let home = pollset::home(self.pollset);
+            let home = pollset::private::home(self.pollset);
             if self.move_to(env, home).is_err() {
                 return self.release(env);
             }

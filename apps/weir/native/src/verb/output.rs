@@ -117,7 +117,7 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     if socket.reactor {
         // Nobody waits for a reactor's socket: what bounds the queue is its limit, and that requests are not read any
         // more. The replies to those that were read before that are taken.
-        if waiting && queued > pollset::max_send_queue(socket.pollset) {
+        if waiting && queued > pollset::private::max_send_queue(socket.pollset) {
             if socket.throttled {
                 socket.end(env, Ended::SendQueueFull);
                 return Sent::Failed(atoms::closed());

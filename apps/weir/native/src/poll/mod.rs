@@ -1,0 +1,143 @@
+//! The dispatch: takes what is ready, from the kernel and from the ready list of a pollset, and has it served.
+//!
+//! Sockets are served by the verbs or for their reactor ([`visit`]), relays and groups by their own modules; [`bulk`] waits
+//! for streams on a thread that may. May use everything but [`nif`](crate::nif).
+
+pub mod bulk;
+mod visit;
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use rustler::{Encoder, Env, NifResult, Term};
+
+use self::visit::{note, prefetch, revisit, visit};
+use crate::kernel::epoll::BATCH;
+use crate::pollset;
+use crate::pollset::push_ready;
+use crate::reactor;
+use crate::reactor::Batch;
+use crate::relay;
+use crate::socket::table;
+use crate::term::atoms;
+use crate::value::counters::Tally;
+use crate::value::handle::Target;
+use crate::value::ready::Taken;
+use crate::value::work::Work;
+use crate::verb::group;
+
+/// A poll asks the kernel for so many sockets at least: the processor may have been taken away from the one before.
+const FEWEST: usize = 64;
+
+/// What a poll did: sockets visited, and nanoseconds from the end of the poll before to the start of this one.
+pub struct Polled {
+    pub events: usize,
+    pub round_ns: u64,
+    /// All that it has visited were relays that splice.
+    pub bulk: bool,
+}
+
+/// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
+/// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
+pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
+    let now = Instant::now();
+    poll_with(env, index, token, now, Work::of_poll(now))
+}
+
+fn poll_with(env: Env, index: u16, token: u32, now: Instant, mut work: Work) -> Option<Polled> {
+    // What the kernel has named and a poll has no time for goes over the ready list, which costs a second look at each
+    // socket. What it has not named it keeps.
+    let fits = &pollset::get(index).fits;
+    // Reactors' sockets are not on the pollsets of schedulers.
+    let polled = poll_into(env, index, token, (now, fits.load(Relaxed)), &mut work, &mut Batch::new(env))?;
+    if let Some(visits) = work.fits(now) {
+        fits.store(visits.clamp(FEWEST, BATCH), Relaxed);
+    }
+    Some(polled)
+}
+
+/// As many events of a reactor are taken at least: the processor may have been taken away during the writes.
+const FEWEST_EVENTS: usize = 16;
+
+/// Makes a reactor's writes, then takes the next batch. Nothing if the caller is not the poller of the pollset.
+pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifResult<Option<(Term<'a>, Polled)>> {
+    let now = Instant::now();
+    let mut work = Work::of_poll(now);
+    let mut batch = Batch::new(env);
+    reactor::write_all(env, writes, &mut work, &mut batch)?;
+    // What the kernel has named and the call has no time for is visited twice. Reads take as long as writes, or less.
+    let limit = work.room(now).map_or(reactor::BATCH, |room| room.clamp(FEWEST_EVENTS, reactor::BATCH));
+    let polled = poll_into(env, index, token, (now, limit), &mut work, &mut batch);
+    Ok(polled.map(|polled| (batch.into_term(), polled)))
+}
+
+/// The same in a call that has begun at `now` with other work. The kernel is asked for `limit` sockets at most. What
+/// reactors' sockets have goes into `batch`.
+fn poll_into<'a>(
+    env: Env<'a>,
+    index: u16,
+    token: u32,
+    (now, limit): (Instant, usize),
+    work: &mut Work,
+    batch: &mut Batch<'a>,
+) -> Option<Polled> {
+    let pollset = pollset::get(index);
+    let Taken { list, round, .. } = pollset.take(token, now)?;
+    let mut space = [const { MaybeUninit::uninit() }; BATCH];
+    let events = pollset.epoll.take(&mut space[..limit]);
+    let count = list.len() + events.len();
+    pollset.counters.polled(count as u64);
+    let mut tally = Tally::default();
+    // Beside that of the sockets, lest a long broadcast leaves them nothing.
+    let mut groups = Work::of_groups(now);
+    let mut unfinished = Vec::new();
+    for target in list {
+        match target {
+            Target::Socket(handle) => revisit(env, index, handle, work, batch),
+            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+            // Those that had no turn come before those that had one.
+            Target::Group(handle) if groups.is_over() || work.is_silent() => {
+                push_ready(env, index, Target::Group(handle))
+            }
+            Target::Group(handle) => {
+                if group::serve(env, index, handle, &mut groups, &mut tally) {
+                    unfinished.push(handle);
+                }
+            }
+        }
+    }
+    for handle in unfinished {
+        push_ready(env, index, Target::Group(handle));
+    }
+    for (at, event) in events.iter().enumerate() {
+        if let Some(next) = events.get(at + table::AHEAD) {
+            prefetch(next.data.u64());
+        }
+        match Target::from_raw(event.data.u64()) {
+            Some(Target::Socket(handle)) => {
+                if let Some(mut socket) = table::find(handle) {
+                    note(&mut socket, event.flags);
+                    visit(env, &mut socket, work, batch);
+                }
+            }
+            Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
+            Some(Target::Group(_)) | None => {}
+        }
+    }
+    tally.add_to(&pollset.counters);
+    if let Some(tally) = &mut work.tally {
+        std::mem::take(tally).add_to(&pollset.counters);
+    }
+    pollset.polled(if count == 0 { now } else { Instant::now() });
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
+}
+
+impl Encoder for Polled {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        match self.bulk {
+            true => (atoms::bulk(), self.round_ns).encode(env),
+            false => (self.events, self.round_ns).encode(env),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a target that is ready is served by.
+
+use rustix::event::epoll::EventFlags;
+use rustler::Env;
+
+use crate::reactor;
+use crate::reactor::Batch;
+use crate::relay;
+use crate::socket::table;
+use crate::socket::{Socket, State};
+use crate::value::handle::{Handle, Target};
+use crate::value::work::Work;
+use crate::verb::accept;
+use crate::verb::connect;
+use crate::verb::input;
+use crate::verb::output;
+
+/// Has the processor fetch what an event is for.
+pub fn prefetch(raw: u64) {
+    match Target::from_raw(raw) {
+        Some(Target::Socket(handle)) => table::prefetch(handle),
+        Some(Target::Relay(handle, _)) => relay::prefetch(handle),
+        Some(Target::Group(_)) | None => {}
+    }
+}
+
+/// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
+pub fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
+    if let Some(mut socket) = table::find(handle)
+        // A gate that opens again has its listening sockets visited without their lock.
+        && (socket.queued || socket.state == State::Listening)
+        && socket.pollset == index
+    {
+        socket.queued = false;
+        visit(env, &mut socket, work, batch);
+    }
+}
+
+/// What the kernel says about a socket. Edge-triggered: it says so once, and we remember.
+pub fn note(socket: &mut Socket, flags: EventFlags) {
+    let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    socket.hung_up |= hung_up;
+    socket.readable |= hung_up || flags.contains(EventFlags::IN);
+    socket.writable |= hung_up || flags.contains(EventFlags::OUT);
+}
+
+/// Does what a socket has become ready for.
+pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
+    if work.is_over() || work.is_silent() {
+        return socket.enqueue(env);
+    }
+    work.visited();
+    if socket.reactor {
+        return reactor::serve(env, socket, work, batch);
+    }
+    if socket.state == State::Connecting {
+        connect::serve(env, socket);
+    }
+    match socket.state {
+        State::Listening => match &socket.listener {
+            Some(listener) if listener.reactor.is_some() => reactor::accept_all(env, socket, work, batch),
+            _ => accept::serve(env, socket, work),
+        },
+        State::Connected => {
+            if socket.output.is_some() {
+                output::flush(env, socket, work);
+            }
+            if socket.writability.is_some() && socket.writable && socket.output.is_none() {
+                socket.tell_writable(env);
+            }
+            // A failed write may have closed it.
+            if input::is_readable(socket) {
+                match socket.lingering {
+                    true => input::discard(env, socket, work),
+                    false => input::serve(env, socket, work),
+                }
+            }
+        }
+        State::Free | State::Open | State::Connecting | State::Closed => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Pollsets of processes that poll for themselves: reactors, and pollers that were given one of their own.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc};
+
+use crate::pollset::{SCHEDULERS, get, make};
+use crate::term::atoms;
+
+/// Pollsets of processes that poll for themselves are numbered from there on.
+pub const PRIVATE: usize = 1024;
+
+/// What a pollset is told of the reactor that polls it.
+pub struct Settings {
+    /// The pollset of a scheduler, which takes what the reactor leaves behind; zero if the pollset is no reactor's.
+    pub home: AtomicU16,
+    /// A peer that does not read is closed when more than so many bytes wait for it.
+    pub max_send_queue: AtomicUsize,
+}
+
+impl Settings {
+    /// Those of a pollset that is no reactor's.
+    pub const fn none() -> Settings {
+        Settings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
+    }
+
+    /// Whether the pollset is a reactor's.
+    pub fn is_reactor(&self) -> bool {
+        self.home.load(Relaxed) != 0
+    }
+}
+
+/// Pollsets of dead reactors, with what they have left behind.
+static ABANDONED: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+
+/// Private pollsets that nobody has any more, and how many there are in all.
+static VACANT: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// What the death of the process with a private pollset is noticed by.
+pub struct Lease {
+    index: u16,
+}
+
+#[cfg_attr(not(test), rustler::resource_impl)]
+impl Resource for Lease {
+    const IMPLEMENTS_DOWN: bool = true;
+
+    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+        let pollset = get(self.index);
+        pollset.ready.abandon();
+        if pollset.settings.is_reactor() {
+            // Closing thousands of connections takes longer than a call may.
+            ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).push(self.index);
+            if let Some(reaper) = env.whereis_pid(atoms::weir_reaper()) {
+                let _ = env.send(&reaper, (atoms::weir_abandoned(), self.index));
+            }
+        } else {
+            give_back(self.index);
+        }
+    }
+}
+
+/// Makes the calling process the poller of a pollset of its own: its number and token. The pollset is its until it dies.
+/// Its sockets should be too: nobody polls them after that. EMFILE when all are taken.
+pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
+    let index = {
+        let mut vacant = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
+        match vacant.0.pop() {
+            Some(index) => index,
+            None if vacant.1 == PRIVATE => return Err(Errno::MFILE),
+            None => {
+                vacant.1 += 1;
+                (SCHEDULERS + vacant.1 - 1) as u16
+            }
+        }
+    };
+    if let Err(errno) = make(index) {
+        give_back(index);
+        return Err(errno);
+    }
+    let token = get(index).ready.claim(env.pid());
+    let lease = ResourceArc::new(Lease { index });
+    // The calling process is alive: it calls.
+    let _ = lease.monitor(Some(env), &env.pid());
+    *get(index).lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+    Ok((index, token))
+}
+
+/// Takes a private pollset back.
+fn give_back(index: u16) {
+    VACANT.lock().unwrap_or_else(PoisonError::into_inner).0.push(index);
+}
+
+/// The settings of a pollset whose process is a reactor.
+pub fn settings(index: u16) -> &'static Settings {
+    &get(index).settings
+}
+
+/// The pollset of a scheduler that takes what a reactor's leaves behind.
+pub fn home(index: u16) -> u16 {
+    get(index).settings.home.load(Relaxed)
+}
+
+/// The most bytes that wait to be sent on a reactor's socket.
+pub fn max_send_queue(index: u16) -> usize {
+    get(index).settings.max_send_queue.load(Relaxed)
+}
+
+/// The pollsets of dead reactors.
+pub fn abandoned() -> Vec<u16> {
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Whether a pollset is one of those.
+pub fn is_abandoned(index: u16) -> bool {
+    ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
+}
+
+/// The pollset of a dead reactor, on which there is nothing left, is for whoever wants one.
+pub fn reaped(index: u16) {
+    let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(at) = abandoned.iter().position(|&other| other == index) {
+        abandoned.swap_remove(at);
+        // What was put there meanwhile is stale.
+        get(index).ready.abandon();
+        get(index).settings.home.store(0, Relaxed);
+        give_back(index);
+    }
+}
