@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{c_int, socklen_t};
 use rustix::io::{Errno, Result};
 
+use crate::value::options::Linger;
+
 /// Values that options of the kernel are made of: plain data, any bit pattern of which is a value.
 ///
 /// # Safety
@@ -15,6 +17,16 @@ pub unsafe trait Plain: Copy {}
 unsafe impl Plain for c_int {}
 // SAFETY: two integers of the same size.
 unsafe impl Plain for libc::linger {}
+
+impl From<libc::linger> for Linger {
+    fn from(linger: libc::linger) -> Linger {
+        match (linger.l_onoff, linger.l_linger) {
+            (0, _) => Linger::Off,
+            (_, 0) => Linger::Reset,
+            _ => Linger::Wait,
+        }
+    }
+}
 
 /// Sets an option to a value.
 pub fn set<T: Plain>(fd: BorrowedFd, level: c_int, name: c_int, value: &T) -> Result<()> {

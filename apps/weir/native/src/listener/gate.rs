@@ -18,12 +18,12 @@ use rustler::{Atom, Env, LocalPid};
 
 use crate::kernel::sockopt;
 use crate::pollset;
-use crate::socket::Options;
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::admission::{Address, Admission, Refusal};
 use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
+use crate::value::options::Options;
 
 /// Descriptors that wait in one intake at most; those beyond wait in the backlog.
 const INTAKE: usize = 1024;

@@ -7,11 +7,12 @@ use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
 
 use super::{PollsetIndex, done, failed, find, plain, posix};
 use crate::socket::table;
-use crate::socket::{Options, Socket, State};
+use crate::socket::{Socket, State};
 use crate::term::address;
 use crate::term::atoms;
 use crate::value::active::Active;
 use crate::value::handle::Handle;
+use crate::value::options::Options;
 use crate::verb::accept;
 use crate::verb::connect;
 use crate::verb::open;

@@ -4,10 +4,11 @@ use rustix::net::Shutdown;
 use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use super::{failed, find, plain, posix};
-use crate::socket::{Ended, Linger, State, Waiter};
+use crate::socket::{Ended, State, Waiter};
 use crate::term::atoms;
 use crate::value::active::Active;
 use crate::value::handle::Handle;
+use crate::value::options::Linger;
 use crate::value::packet::Packet;
 use crate::value::work::Work;
 use crate::verb::input;

@@ -1,9 +1,11 @@
 //! The dispatch: takes what is ready, from the kernel and from the ready list of a pollset, and has it served.
 //!
-//! Sockets are served by the verbs or for their reactor ([`visit`]), relays and groups by their own modules; [`bulk`] waits
+//! Sockets are served by the verbs or for their reactor ([`visit`]), relays and groups by their own modules; [`death`] tells
+//! them that their owner is gone; [`bulk`] waits
 //! for streams on a thread that may. May use everything but [`nif`](crate::nif).
 
 pub mod bulk;
+mod death;
 mod visit;
 
 use std::mem::MaybeUninit;

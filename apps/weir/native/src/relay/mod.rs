@@ -15,12 +15,13 @@ use std::time::Duration;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, ResourceArc, Term};
 
 use self::flow::{Connection, Flow, Turn, Visit};
 pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
 use crate::pollset;
+use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket};
 use crate::term::atoms;
 use crate::term::errno;
@@ -120,22 +121,6 @@ impl Occupant for Relay {
     }
 }
 
-/// What the owner's death is noticed by.
-struct Watch {
-    handle: Handle,
-}
-
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Watch {
-    const IMPLEMENTS_DOWN: bool = true;
-
-    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
-        if let Some(mut relay) = find(self.handle) {
-            relay.end(env, Ending::Dropped(None));
-        }
-    }
-}
-
 /// How a relay ends.
 #[derive(Clone, Copy)]
 enum Ending {
@@ -169,12 +154,7 @@ pub fn start(
     }
     let mut relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
     let handle = relay.handle();
-    let watch = (!options.detached).then(|| {
-        let watch = ResourceArc::new(Watch { handle });
-        // The calling process is alive: it calls.
-        let _ = watch.monitor(Some(env), &env.pid());
-        watch
-    });
+    let watch = (!options.detached).then(|| Watch::of_caller(env, Target::Relay(handle, Side::Left)));
     let registered = left.lend(pollset, Target::Relay(handle, Side::Left)).and_then(|()| {
         right.lend(pollset, Target::Relay(handle, Side::Right)).inspect_err(|_| left.take_back(pollset))
     });
@@ -250,6 +230,13 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
                 relay.served(env, result, work, tally);
             }
         }
+    }
+}
+
+/// The owner of a relay is dead.
+pub fn owner_died(env: Env, handle: Handle) {
+    if let Some(mut relay) = find(handle) {
+        relay.stop(env);
     }
 }
 

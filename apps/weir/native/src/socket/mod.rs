@@ -1,11 +1,9 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
-mod closing;
 pub mod message;
-mod moving;
-mod options;
-mod owner;
+pub mod owner;
 pub mod table;
+pub mod transfer;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,21 +11,21 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
-use rustler::{Atom, Encoder, Env, LocalPid, Monitor, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
-pub use self::options::{Linger, Options};
 use crate::listener::gate::{Gate, Ticket};
 use crate::pollset;
 use crate::socket::owner::Watched;
+use crate::socket::transfer::Transfer;
 use crate::term::atoms;
 use crate::term::held::Held;
 use crate::value::active::Active;
 use crate::value::handle::{Handle, Target};
 use crate::value::input_buffer::InputBuffer;
+use crate::value::membership::Memberships;
+use crate::value::options::Options;
 use crate::value::send_queue::SendQueue;
 use crate::value::statistics::Statistics;
-use crate::verb::group::Memberships;
-use crate::verb::sendfile::{self, Transfer};
 
 /// Where a socket is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +98,14 @@ pub struct Output {
     pub transfer: Option<Box<Transfer>>,
 }
 
+impl Output {
+    /// Output with nothing in it.
+    pub fn empty() -> Box<Output> {
+        let queue = SendQueue::new();
+        Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
+    }
+}
+
 /// What only a listening socket has.
 #[derive(Default)]
 pub struct Listener {
@@ -136,7 +142,7 @@ pub struct Socket {
     pub pollset: u16,
     pub state: State,
     /// The descriptor is in its pollset's epoll. That is done when somebody first has to wait, and once.
-    registered: bool,
+    pub registered: bool,
     /// It is on its pollset's ready list.
     pub queued: bool,
     /// The kernel may have input, or a connection, that we have not taken: try.
@@ -180,7 +186,7 @@ pub struct Socket {
     pub writability: Option<Box<LocalPid>>,
     pub statistics: Statistics,
     pub groups: Memberships,
-    watched: Option<Box<Watched>>,
+    pub watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
     pub listener: Option<Box<Listener>>,
     /// The place that the connection has at the gate through which it came.
@@ -280,7 +286,7 @@ impl Socket {
     }
 
     /// Watches `owner`, whoever was watched before. False if it is dead.
-    fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
+    pub fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
         match &mut self.watched {
             Some(watched) => watched.set_owner(env, owner),
             None => {
@@ -359,13 +365,6 @@ impl Socket {
         self.watched.as_mut().is_some_and(|watched| watched.unsubscribe(env, reference))
     }
 
-    /// A monitored process has died.
-    pub fn process_died(&mut self, env: Env, monitor: Monitor) {
-        if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
-            self.leave(env);
-        }
-    }
-
     /// Answers a waiting operation of this socket. False if the process is dead.
     pub fn answer(&self, env: Env, waiter: Waiter, result: impl Encoder) -> bool {
         message::answer(env, self.handle(), waiter, result)
@@ -374,7 +373,7 @@ impl Socket {
     /// Answers everybody who waits to send or to flush.
     pub fn fail_senders(&mut self, env: Env, reason: Reason) {
         self.tell_writable(env);
-        sendfile::fail(env, self, None);
+        transfer::fail(env, self, None);
         if let Some(mut output) = self.output.take() {
             for (waiter, _) in output.waiting.drain(..) {
                 self.answer(env, waiter, (atoms::error(), reason));
@@ -412,6 +411,6 @@ impl Socket {
             output.waiting.remove(at);
             return true;
         }
-        sendfile::cancel(env, self, operation)
+        transfer::cancel(env, self, operation)
     }
 }

@@ -1,23 +1,22 @@
 //! Who hears when a process dies, and who is told when a socket closes.
 
-use rustler::{Env, LocalPid, Monitor, OwnedEnv, Resource, ResourceArc, Term, env::SavedTerm};
+use rustler::{Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term, env::SavedTerm};
 
-use crate::socket::table;
-use crate::value::handle::Handle;
+use crate::value::handle::{Handle, Target};
 
-/// The object that the VM's monitors hang on: one for each socket, gone with it.
-struct Watch {
-    handle: Handle,
+/// The object that the VM's monitors hang on: one for each socket, relay and group, gone with it. What a death means for
+/// them is said where all of them are known, in [`poll`](crate::poll).
+pub struct Watch {
+    pub target: Target,
 }
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Watch {
-    const IMPLEMENTS_DOWN: bool = true;
-
-    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, monitor: Monitor) {
-        if let Some(mut socket) = table::find(self.handle) {
-            socket.process_died(env, monitor);
-        }
+impl Watch {
+    /// Watches the calling process for what it makes.
+    pub fn of_caller(env: Env, target: Target) -> ResourceArc<Watch> {
+        let watch = ResourceArc::new(Watch { target });
+        // The calling process is alive: it calls.
+        let _ = watch.monitor(Some(env), &env.pid());
+        watch
     }
 }
 
@@ -34,7 +33,7 @@ unsafe impl Send for Watched {}
 impl Watched {
     /// Begins to watch the owner of a socket. Nothing if it is dead.
     pub fn begin(env: Env, handle: Handle, owner: &LocalPid) -> Option<Watched> {
-        let watch = ResourceArc::new(Watch { handle });
+        let watch = ResourceArc::new(Watch { target: Target::Socket(handle) });
         let owner = watch.monitor(Some(env), owner)?;
         Some(Watched { watch, owner, subscribers: Vec::new() })
     }

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use rustler::types::tuple::make_tuple;
 use rustler::{Atom, Encoder, Env, NewBinary, OwnedBinary, Resource, ResourceArc, Term, sys};
 
-use crate::socket::{Options, Socket};
 use crate::term::atoms;
 use crate::value::http::{self, Line, Name, Uri};
+use crate::value::options::Options;
 use crate::value::packet::{self, Packet};
 
 /// Data from this size on becomes a binary as it is: copying 64 MiB would take far longer than a call may.
@@ -33,12 +33,12 @@ pub enum Kind {
     Port,
 }
 
-/// A whole packet, header included, as its socket delivers it.
-pub fn of_packet<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Data<'a> {
-    let options = &socket.options;
+/// A whole packet, header included, as a socket with these options delivers it. Of HTTP it says whether header fields
+/// are next.
+pub fn of_packet<'a>(env: Env<'a>, options: &Options, in_http_headers: &mut bool, bytes: &[u8]) -> Data<'a> {
     if options.packet.is_http() && !options.deliver_port {
         let binary = matches!(options.packet, Packet::HttpBin | Packet::HttphBin);
-        let line = http::parse(bytes, &mut socket.in_http_headers);
+        let line = http::parse(bytes, in_http_headers);
         return Data { term: Strings { env, binary }.line(line, bytes), kind: Kind::Http };
     }
     let body = packet::body(options.packet, bytes);
@@ -50,10 +50,15 @@ pub fn of_packet<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Data<'a
 }
 
 /// A packet that owns its bytes, the first `skip` of which are not of it. A large one is not copied.
-pub fn of_large_packet<'a>(env: Env<'a>, socket: &mut Socket, bytes: Vec<u8>, skip: usize) -> Data<'a> {
-    let options = &socket.options;
+pub fn of_large_packet<'a>(
+    env: Env<'a>,
+    options: &Options,
+    in_http_headers: &mut bool,
+    bytes: Vec<u8>,
+    skip: usize,
+) -> Data<'a> {
     if options.list || options.header != 0 || options.deliver_port || options.packet.is_http() {
-        return of_packet(env, socket, &bytes[skip..]);
+        return of_packet(env, options, in_http_headers, &bytes[skip..]);
     }
     let body = packet::body(options.packet, &bytes[skip..]);
     let start = body.as_ptr() as usize - bytes.as_ptr() as usize;

@@ -2,7 +2,7 @@
 
 use rustler::{Binary, OwnedEnv};
 
-use crate::verb::group::Rest;
+use crate::term::message::Rest;
 
 /// Bytes that wait to be sent and belong to somebody else.
 pub enum Held {

@@ -5,3 +5,4 @@ pub mod atoms;
 pub mod data;
 pub mod errno;
 pub mod held;
+pub mod message;

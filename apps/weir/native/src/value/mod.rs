@@ -8,6 +8,7 @@ pub mod handle;
 pub mod http;
 pub mod input_buffer;
 pub mod membership;
+pub mod options;
 pub mod packet;
 pub mod ready;
 pub mod send_queue;

@@ -12,12 +12,13 @@ use rustler::{Encoder, Env, LocalPid};
 use crate::listener::gate::{Arrival, Gate, Opening, Template};
 use crate::pollset;
 use crate::socket::table;
-use crate::socket::{Acceptor, Listener, Options, Socket, State, Waiter};
+use crate::socket::{Acceptor, Listener, Socket, State, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::admission::Address;
 use crate::value::counters::add;
 use crate::value::handle::Handle;
+use crate::value::options::Options;
 use crate::value::work::Work;
 use crate::verb::kernel_options;
 

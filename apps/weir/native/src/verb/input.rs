@@ -215,9 +215,9 @@ fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
     let data = if size >= LARGE {
         let (bytes, skip, rest) = input.split(size);
         input = Box::new(rest);
-        data::of_large_packet(env, socket, bytes, skip)
+        data::of_large_packet(env, &socket.options, &mut socket.in_http_headers, bytes, skip)
     } else {
-        let data = data::of_packet(env, socket, &input.as_slice()[..size]);
+        let data = data::of_packet(env, &socket.options, &mut socket.in_http_headers, &input.as_slice()[..size]);
         input.advance(size);
         data
     };
@@ -287,7 +287,7 @@ fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
         Front::Packet(size) if size <= bytes.len() => {
             socket.statistics.received.count(size);
             let (packet, rest) = bytes.split_at(size);
-            (Taken::Data(data::of_packet(env, socket, packet)), rest)
+            (Taken::Data(data::of_packet(env, &socket.options, &mut socket.in_http_headers, packet)), rest)
         }
         Front::Packet(size) => (Taken::Missing(Some(size - bytes.len())), bytes),
         Front::Incomplete => (Taken::Missing(None), bytes),

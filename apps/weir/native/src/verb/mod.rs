@@ -5,6 +5,7 @@ pub mod connect;
 pub mod group;
 pub mod input;
 pub mod kernel_options;
+pub mod lifecycle;
 pub mod open;
 pub mod options;
 pub mod output;

@@ -8,9 +8,10 @@ use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use crate::kernel::sockopt;
 use crate::socket::message;
-use crate::socket::{Linger, Socket, State};
+use crate::socket::{Socket, State};
 use crate::term::atoms;
 use crate::value::active::{Active, Counted};
+use crate::value::options::Linger;
 use crate::value::packet::Packet;
 use crate::value::work::Work;
 use crate::verb::input;

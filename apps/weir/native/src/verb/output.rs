@@ -13,7 +13,6 @@ use crate::term::atoms;
 use crate::term::held::{Held, HeldBinary};
 use crate::value::counters::Tally;
 use crate::value::packet::{self, Packet};
-use crate::value::send_queue::SendQueue;
 use crate::value::work::Work;
 use crate::verb::sendfile;
 
@@ -176,7 +175,7 @@ pub fn notify_writable(env: Env, socket: &mut Socket) -> Result<(), Reason> {
 fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
     let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
-    let output = socket.output.get_or_insert_with(empty);
+    let output = socket.output.get_or_insert_with(Output::empty);
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
     if output.waiting.len() == output.waiting.capacity() {
         output.waiting.retain(|(waiter, _)| env.is_process_alive(waiter.pid));
@@ -187,7 +186,7 @@ fn await_queue(env: Env, socket: &mut Socket, what: SendWait) -> u32 {
 
 /// Makes the calling process wait for the last queued byte, to close then. Returns its operation.
 pub fn await_close(env: Env, socket: &mut Socket) -> u32 {
-    socket.output.get_or_insert_with(empty).closing = true;
+    socket.output.get_or_insert_with(Output::empty).closing = true;
     await_queue(env, socket, SendWait::Flush)
 }
 
@@ -270,15 +269,9 @@ fn settle(env: Env, socket: &mut Socket) {
     }
 }
 
-/// Output with nothing in it.
-pub fn empty() -> Box<Output> {
-    let queue = SendQueue::new();
-    Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
-}
-
 /// Queues `header` and `parts` but for their first `skip` bytes.
 fn enqueue(socket: &mut Socket, header: &[u8], parts: &[impl Part], mut skip: usize) {
-    let output = socket.output.get_or_insert_with(empty);
+    let output = socket.output.get_or_insert_with(Output::empty);
     let skipped = skip.min(header.len());
     skip -= skipped;
     output.queue.push_copy(&header[skipped..]);

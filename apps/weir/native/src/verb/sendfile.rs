@@ -7,16 +7,17 @@
 
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
-use rustler::{Env, LocalPid};
+use rustler::Env;
 
 use crate::pollset;
 use crate::socket::message;
-use crate::socket::{Reason, Socket, State, Waiter};
+use crate::socket::transfer::{self, Ends, Transfer, reason};
+use crate::socket::{Output, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::counters::add;
@@ -34,26 +35,6 @@ pub const MEMORY_PART: u64 = 1024 * 1024;
 /// How far apart a file is looked at for whether it is in memory. The kernel reads ahead by at least as much, and memory
 /// that it takes back in the meantime cannot be excluded anyway: at worst a scheduler waits for a disk once.
 const STRIDE: u64 = 16 * 1024;
-
-/// A file on its way.
-pub struct Transfer {
-    ends: Arc<Ends>,
-    pid: LocalPid,
-    offset: u64,
-    remaining: u64,
-    sent: u64,
-    /// Queued bytes that go first: those that were there before.
-    pub ahead: usize,
-    /// The operation in which the process waits for room.
-    waiting: Option<u32>,
-}
-
-/// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write
-/// something else.
-struct Ends {
-    file: OwnedFd,
-    socket: OwnedFd,
-}
 
 /// A part of a file, to be sent without the socket's lock.
 pub struct Part {
@@ -126,7 +107,7 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
     // Files that take no advice are read without.
     let _ = rustix::fs::fadvise(&ends.file, offset, NonZeroU64::new(length), Advice::Sequential);
     socket.register().map_err(reason)?;
-    let output = socket.output.get_or_insert_with(output::empty);
+    let output = socket.output.get_or_insert_with(Output::empty);
     output.transfer = Some(Box::new(Transfer {
         ends: Arc::new(ends),
         pid: env.pid(),
@@ -213,7 +194,7 @@ pub fn put_off(socket: &mut Socket) {
 
 /// Notes how far a part came. Behind the last one whatever waited for it goes out.
 pub fn advance(env: Env, socket: &mut Socket, part: &Part, sent: Sent) -> Progress {
-    let Some(transfer) = transfer(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) else {
+    let Some(transfer) = transfer::of(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) else {
         return Progress::Failed(atoms::closed());
     };
     transfer.offset += sent.bytes;
@@ -253,7 +234,7 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
     // The end of the transfer may be the end of the socket.
     let handle = socket.handle();
     while socket.writable
-        && let Some(transfer) = transfer(socket)
+        && let Some(transfer) = transfer::of(socket)
         && transfer.ahead == 0
     {
         if work.is_over() {
@@ -270,7 +251,7 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
         work.moved(sent.bytes as usize);
         match advance(env, socket, &part, sent) {
             Progress::More | Progress::Full => {
-                if let Some(transfer) = self::transfer(socket) {
+                if let Some(transfer) = transfer::of(socket) {
                     transfer.waiting = Some(waiter.operation);
                 }
             }
@@ -286,47 +267,15 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// Ends the transfer, if there is one, for what has happened to the socket: an error, or a close.
-pub fn fail(env: Env, socket: &mut Socket, error: Option<Errno>) {
-    if let Some(output) = &mut socket.output
-        && let Some(mut transfer) = output.transfer.take()
-        && let Some(waiter) = transfer.take_waiter()
-    {
-        let reason = error.map_or(atoms::closed(), |errno| reason(env, errno));
-        socket.answer(env, waiter, (atoms::error(), reason));
-    }
-}
-
-/// Takes a transfer that waits back: what of it is sent is sent. False if it does not wait in this operation.
-pub fn cancel(env: Env, socket: &mut Socket, operation: u32) -> bool {
-    match &mut socket.output {
-        Some(output) if output.transfer.as_ref().is_some_and(|transfer| transfer.waiting == Some(operation)) => {
-            output.transfer = None;
-            // Others' data has waited behind it.
-            socket.enqueue(env);
-            true
-        }
-        _ => false,
-    }
-}
-
 impl Transfer {
     /// What comes next, of so many bytes at most.
     fn part(&self, limit: u64) -> Part {
         Part { ends: self.ends.clone(), offset: self.offset, limit: self.remaining.min(limit) }
     }
-
-    fn take_waiter(&mut self) -> Option<Waiter> {
-        self.waiting.take().map(|operation| Waiter { pid: self.pid, operation })
-    }
-}
-
-fn transfer(socket: &mut Socket) -> Option<&mut Transfer> {
-    socket.output.as_mut()?.transfer.as_deref_mut()
 }
 
 fn transfer_of<'a>(env: Env, socket: &'a mut Socket) -> Option<&'a mut Transfer> {
-    transfer(socket).filter(|transfer| transfer.pid == env.pid())
+    transfer::of(socket).filter(|transfer| transfer.pid == env.pid())
 }
 
 /// Makes the calling process wait for room. Returns its operation; nothing if its transfer is over.
@@ -335,12 +284,4 @@ pub fn await_room(env: Env, socket: &mut Socket) -> Option<u32> {
     let transfer = transfer_of(env, socket)?;
     transfer.waiting = Some(operation);
     Some(operation)
-}
-
-/// However the connection ended, it is closed; see tcp_sendfile_aborted of the inet driver.
-fn reason(env: Env, errno: Errno) -> Reason {
-    match errno {
-        Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => atoms::closed(),
-        errno => errno::atom(env, errno),
-    }
 }

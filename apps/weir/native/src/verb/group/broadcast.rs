@@ -6,9 +6,9 @@ use rustler::env::SavedTerm;
 use rustler::{Atom, Binary, Env, LocalPid, OwnedEnv, Term};
 
 use super::find;
-use super::message::Message;
 use crate::pollset;
 use crate::term::atoms;
+use crate::term::message::Message;
 use crate::value::handle::{Handle, Target};
 use crate::value::sync::Mutex;
 

@@ -6,19 +6,19 @@ use rustix::io::Errno;
 use rustler::Env;
 
 use super::broadcast::{Broadcast, Outcomes, tell};
-use super::message::Rest;
 use super::{Policy, Settings, find};
 use crate::socket::table;
-use crate::socket::{Ended, Socket, State};
+use crate::socket::{Ended, Output, Socket, State};
 use crate::term::held::Held;
+use crate::term::message::{Message, Rest};
 use crate::value::counters::Tally;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
 use crate::verb::output;
 
 /// Members, and bytes to them, that are written before the group is looked at again: some tens of microseconds.
-pub const SLICE: usize = 32;
-pub const SLICE_BYTES: usize = 256 * 1024;
+const SLICE: usize = 32;
+const SLICE_BYTES: usize = 256 * 1024;
 
 /// Writes to the members on a pollset, slice by slice, until all is done or the call has done enough: then there is more,
 /// and the group wants another turn.
@@ -43,7 +43,7 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
             division.serving = false;
             return true;
         }
-        let next = division.next(&mut slice, |message| message.message.slice(), &mut finished);
+        let next = division.next(&mut slice, |broadcast| slice_of(&broadcast.message), &mut finished);
         division.serving = next.is_some();
         division.scheduled = next.is_some();
         drop(group);
@@ -62,6 +62,11 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
         }
         last = Some(broadcast);
     }
+}
+
+/// How many members a message is written to in a row.
+fn slice_of(message: &Message) -> usize {
+    (SLICE_BYTES / message.len().max(1)).clamp(1, SLICE)
 }
 
 /// Gives a message to a member, if it is one still and has not had it.
@@ -117,7 +122,7 @@ pub fn give(
         return;
     }
     let rest = Held::Message(Rest::new(broadcast.message.clone(), packet, written));
-    let queue = &mut socket.output.get_or_insert_with(output::empty).queue;
+    let queue = &mut socket.output.get_or_insert_with(Output::empty).queue;
     match written {
         0 => queue.push_droppable(rest, group.raw()),
         _ => queue.push_held(rest),

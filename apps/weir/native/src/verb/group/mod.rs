@@ -6,24 +6,22 @@
 
 pub mod broadcast;
 mod delivery;
-mod message;
 
 use std::sync::{Arc, MutexGuard};
 
-use rustler::{Encoder, Env, LocalPid, Monitor, Resource, ResourceArc, Term};
+use rustler::{Encoder, Env, LocalPid, ResourceArc, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
 use self::delivery::give;
 pub use self::delivery::serve;
-pub use self::message::Rest;
 use crate::pollset;
+use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket, State};
 use crate::term::atoms;
 use crate::value::counters::Tally;
 use crate::value::division::Division;
-use crate::value::handle::Handle;
+use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
-pub use crate::value::membership::Memberships;
 use crate::value::slots::{Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
 use crate::value::work::Work;
@@ -104,34 +102,17 @@ impl Occupant for Group {
     }
 }
 
-/// What the owner's death is noticed by.
-struct Watch {
-    handle: Handle,
-}
-
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Watch {
-    const IMPLEMENTS_DOWN: bool = true;
-
-    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
-        delete(env, self.handle);
-    }
-}
-
 /// Makes a group of the calling process. Nothing when there are as many as there can be.
 pub fn new(env: Env, settings: Settings) -> Option<Handle> {
     let mut group = ALL.allocate()?;
     let handle = group.handle();
-    let watch = ResourceArc::new(Watch { handle });
-    // The calling process is alive: it calls.
-    let _ = watch.monitor(Some(env), &env.pid());
     group.live = Some(Box::new(Live {
         settings,
         divisions: Vec::new(),
         sequence: 0,
         outcomes: Outcomes::default(),
         owner: env.pid(),
-        _watch: watch,
+        _watch: Watch::of_caller(env, Target::Group(handle)),
     }));
     Some(handle)
 }

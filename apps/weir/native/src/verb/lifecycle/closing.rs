@@ -3,23 +3,31 @@
 use std::os::fd::{AsFd, IntoRawFd};
 
 use rustix::io::Errno;
-use rustler::Env;
+use rustler::{Env, Monitor};
 
-use super::{Ended, Linger, Reason, Socket, State};
 use crate::kernel::sockopt;
 use crate::pollset;
 use crate::socket::message;
 use crate::socket::table;
+use crate::socket::transfer;
+use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::active::Active;
+use crate::value::options::Linger;
 use crate::verb::group;
-use crate::verb::sendfile;
 
 /// How long a peer may take nothing of what an owner left behind, in milliseconds.
 const LINGER_MS: libc::c_int = 30_000;
 
 impl Socket {
+    /// A monitored process has died.
+    pub fn process_died(&mut self, env: Env, monitor: Monitor) {
+        if self.watched.as_mut().is_some_and(|watched| watched.died(monitor)) {
+            self.leave(env);
+        }
+    }
+
     /// Closes the socket to all; what is queued is still sent.
     pub fn leave(&mut self, env: Env) {
         self.ended = Ended::Not;
@@ -68,7 +76,7 @@ impl Socket {
         let blocked =
             self.output.as_ref().is_some_and(|output| !output.waiting.is_empty() || output.transfer.is_some());
         if self.options.exit_on_close {
-            sendfile::fail(env, self, error);
+            transfer::fail(env, self, error);
             self.fail_senders(env, atoms::closed());
         }
         self.late_send_error |= !blocked && error.is_none();
@@ -100,7 +108,7 @@ impl Socket {
         let show = reset && self.options.show_econnreset;
         let reason = if show { atoms::econnreset() } else { atoms::closed() };
         let somebody_sends = somebody_sends || self.output.as_ref().is_some_and(|output| output.transfer.is_some());
-        sendfile::fail(env, self, Some(errno));
+        transfer::fail(env, self, Some(errno));
         self.fail_senders(env, reason);
         if self.lingering {
             self.release(env);

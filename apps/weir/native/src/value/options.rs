@@ -1,7 +1,7 @@
 //! What a socket was told to be like.
 
-use crate::value::active::Active;
-use crate::value::packet::{Limits, Packet};
+use super::active::Active;
+use super::packet::{Limits, Packet};
 
 /// SO_LINGER: what a close does with data that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,16 +12,6 @@ pub enum Linger {
     Wait,
     /// `{linger, {true, 0}}`: it is thrown away, and the connection is reset.
     Reset,
-}
-
-impl From<libc::linger> for Linger {
-    fn from(linger: libc::linger) -> Linger {
-        match (linger.l_onoff, linger.l_linger) {
-            (0, _) => Linger::Off,
-            (_, 0) => Linger::Reset,
-            _ => Linger::Wait,
-        }
-    }
 }
 
 /// What the user sets, and what an accepted socket inherits from its listener.

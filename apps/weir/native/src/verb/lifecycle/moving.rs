@@ -5,14 +5,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustler::{Env, LocalPid};
 
-use super::{Ended, Linger, Reason, Socket, State};
 use crate::kernel::sockopt;
 use crate::pollset;
+use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::held::Held;
 use crate::value::active::Active;
 use crate::value::handle::Target;
 use crate::value::input_buffer::InputBuffer;
+use crate::value::options::Linger;
 use crate::value::send_queue::SendQueue;
 use crate::verb::group;
 

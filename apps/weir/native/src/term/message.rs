@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 
 use rustler::Binary;
 
-use super::delivery::{SLICE, SLICE_BYTES};
 use crate::term::held::HeldBinary;
 use crate::value::packet::{self, Packet};
 
@@ -40,9 +39,9 @@ impl Message {
         }
     }
 
-    /// How many members it is written to in a row.
-    pub fn slice(&self) -> usize {
-        (SLICE_BYTES / self.body().len().max(1)).clamp(1, SLICE)
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.body().len()
     }
 
     /// What a socket with this packet type sends. Nothing if the message is too long for it.
