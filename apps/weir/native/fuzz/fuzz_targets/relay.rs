@@ -10,6 +10,9 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code)]
+#[path = "../../src/relay/connection.rs"]
+mod connection;
+#[allow(dead_code)]
 #[path = "../../src/value/counters.rs"]
 mod counters;
 #[allow(dead_code)]
@@ -24,6 +27,9 @@ mod input_buffer;
 #[allow(dead_code)]
 #[path = "../../src/relay/pipe.rs"]
 mod pipe;
+#[allow(dead_code)]
+#[path = "../../src/kernel/scratch.rs"]
+mod scratch;
 #[allow(dead_code)]
 #[path = "../../src/value/send_queue.rs"]
 mod send_queue;
@@ -57,6 +63,9 @@ mod output {
 }
 
 // Under the names that the engine has for them.
+mod kernel {
+    pub(crate) use crate::scratch;
+}
 mod value {
     pub(crate) use crate::{counters, handle, input_buffer, send_queue, work};
 }
@@ -64,8 +73,9 @@ mod verb {
     pub(crate) use crate::output;
 }
 
+use connection::{Connection, Visit};
 use counters::Tally;
-use flow::{Connection, Flow, Visit};
+use flow::Flow;
 use handle::Side;
 use input_buffer::InputBuffer;
 use pipe::Splice;

@@ -2,21 +2,22 @@
 //! are in, and who waits for a process.
 //!
 //! A connection that comes in is a descriptor in an [`Intake`] until a process takes it; then it is a socket with a
-//! [`Ticket`], which goes back to the gate when the socket is closed. A gate outlives its listening sockets, and the
+//! [`Ticket`](super::ticket::Ticket), which goes back to the gate when the socket is closed. A gate outlives its listening sockets, and the
 //! processes of the listener.
 //!
 //! Locks are taken in the order socket, gate (one of its locks at a time), ready list of a pollset.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
 use rustler::{Atom, Env, LocalPid};
 
 use crate::kernel::sockopt;
+use crate::listener::intake::Intake;
+use crate::listener::ticket::Arrival;
 use crate::pollset;
 use crate::term::atoms;
 use crate::term::errno;
@@ -24,9 +25,6 @@ use crate::value::admission::{Address, Admission, Refusal};
 use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
 use crate::value::options::Options;
-
-/// Descriptors that wait in one intake at most; those beyond wait in the backlog.
-const INTAKE: usize = 1024;
 
 /// What a gate is made with.
 pub struct Settings {
@@ -46,40 +44,6 @@ pub struct Template {
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
 }
 
-/// A connection that no process has yet.
-pub struct Arrival {
-    pub fd: OwnedFd,
-    /// Where the limit of connections for each address has noted it.
-    address: Option<Address>,
-}
-
-/// What has come for the processes of one scheduler.
-struct Intake {
-    pollset: u16,
-    /// How many wait, for whoever looks without the lock.
-    length: AtomicUsize,
-    /// Nothing is accepted for want of room.
-    stalled: AtomicBool,
-    queue: Mutex<Queue>,
-}
-
-#[derive(Default)]
-struct Queue {
-    /// Who is told, and starts the processes.
-    acceptor: Option<LocalPid>,
-    arrivals: VecDeque<Arrival>,
-    /// Those of them that the acceptor has not been told of.
-    untold: usize,
-}
-
-impl Intake {
-    /// Sockets on the pollset, and those that will be.
-    fn load(&self) -> i64 {
-        let sockets = pollset::counters(self.pollset).sockets.load(Ordering::Relaxed);
-        sockets + self.length.load(Ordering::Relaxed) as i64
-    }
-}
-
 /// What a listener has done.
 #[derive(Default)]
 pub struct Counts {
@@ -95,7 +59,7 @@ pub struct Counts {
 /// The gate of a listener.
 pub struct Gate {
     reset: bool,
-    least_loaded: bool,
+    pub(super) least_loaded: bool,
     max_connections: AtomicU64,
     /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
     places: AtomicU64,
@@ -112,7 +76,7 @@ pub struct Gate {
     /// Nothing where everybody may come in.
     admission: Option<Mutex<Admission>>,
     template: OnceLock<Template>,
-    intakes: Box<[Intake]>,
+    pub(super) intakes: Box<[Intake]>,
     /// The listening sockets, and where they are polled.
     listening: Mutex<Vec<(Handle, u16)>>,
     /// The process of the listener, which has the clock.
@@ -120,28 +84,8 @@ pub struct Gate {
     pub counts: Counts,
 }
 
-/// What a connection gives back when it is closed.
-pub struct Ticket {
-    gate: Arc<Gate>,
-    address: Option<Box<Address>>,
-    /// The process that it was accepted for.
-    pub process: LocalPid,
-}
-
-impl Ticket {
-    /// Gives the place of a connection back.
-    pub fn end(self, env: Env) {
-        self.gate.leave(env, self.address.map(|address| *address));
-    }
-
-    /// Whether this is a ticket of `gate`.
-    pub fn is_of(&self, gate: &Arc<Gate>) -> bool {
-        Arc::ptr_eq(&self.gate, gate)
-    }
-}
-
 /// Takes a lock whose holder cannot have left anything half done.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -234,7 +178,7 @@ impl Gate {
     }
 
     /// Has all listening sockets visited at the next poll.
-    fn resume(&self, env: Env) {
+    pub(super) fn resume(&self, env: Env) {
         for &(handle, pollset) in lock(&self.listening).iter() {
             pollset::push_ready(env, pollset, Target::Socket(handle));
         }
@@ -291,19 +235,6 @@ impl Gate {
         Opening::Closed
     }
 
-    /// The intakes that what is accepted for one of them may go to.
-    fn reachable(&self, intake: usize) -> &[Intake] {
-        if self.least_loaded { &self.intakes } else { &self.intakes[intake..=intake] }
-    }
-
-    fn has_room(intake: &Intake) -> bool {
-        if intake.length.load(Ordering::SeqCst) < INTAKE {
-            return true;
-        }
-        intake.stalled.store(true, Ordering::SeqCst);
-        intake.length.load(Ordering::SeqCst) < INTAKE
-    }
-
     /// The kernel gives no descriptor, or has another reason. Accepting goes on when the keeper says so.
     pub fn accept_failed(&self, env: Env, errno: Errno) {
         self.exhausted.store(true, Ordering::SeqCst);
@@ -350,87 +281,7 @@ impl Gate {
         reset(fd);
     }
 
-    /// Makes a connection wait for a process: in this intake, or where the fewest sockets are.
-    pub fn push(&self, intake: usize, arrival: Arrival) {
-        let reachable = self.reachable(intake).iter();
-        let Some(intake) = reachable.min_by_key(|intake| intake.load()) else {
-            unreachable!("an intake reaches itself");
-        };
-        let mut queue = lock(&intake.queue);
-        queue.arrivals.push_back(arrival);
-        queue.untold += 1;
-        intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
-    }
-
-    /// Tells the acceptors what has come: `{weir_accept, Count}`, one message for a batch.
-    pub fn announce(&self, env: Env, intake: usize) {
-        for intake in self.reachable(intake) {
-            let mut queue = lock(&intake.queue);
-            if queue.untold > 0
-                && let Some(acceptor) = queue.acceptor
-            {
-                // One that died has a successor, which is told of all.
-                let _ = env.send(&acceptor, (atoms::weir_accept(), queue.untold));
-                queue.untold = 0;
-            }
-        }
-    }
-
-    /// Makes `pid` the acceptor of an intake. Returns how many connections wait there: it is not told of these again.
-    pub fn set_acceptor(&self, intake: usize, pid: LocalPid) -> usize {
-        let mut queue = lock(&self.intakes[intake].queue);
-        queue.acceptor = Some(pid);
-        queue.untold = 0;
-        queue.arrivals.len()
-    }
-
-    /// How many connections wait in an intake.
-    pub fn length(&self, intake: usize) -> usize {
-        self.intakes[intake].length.load(Ordering::Relaxed)
-    }
-
-    /// Takes the connection that has waited longest in an intake.
-    pub fn pop(&self, env: Env, intake: usize) -> Option<Arrival> {
-        let intake = &self.intakes[intake];
-        let arrival = {
-            let mut queue = lock(&intake.queue);
-            let arrival = queue.arrivals.pop_front()?;
-            intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
-            arrival
-        };
-        if intake.stalled.load(Ordering::SeqCst)
-            && intake.length.load(Ordering::SeqCst) <= INTAKE / 2
-            && intake.stalled.swap(false, Ordering::SeqCst)
-        {
-            self.resume(env);
-        }
-        Some(arrival)
-    }
-
-    /// Puts a connection back in front: the process that it was for is dead.
-    pub fn put_back(&self, intake: usize, arrival: Arrival) {
-        let intake = &self.intakes[intake];
-        let mut queue = lock(&intake.queue);
-        queue.arrivals.push_front(arrival);
-        intake.length.store(queue.arrivals.len(), Ordering::SeqCst);
-    }
-
-    /// Closes a connection that nobody will serve.
-    pub fn discard(&self, env: Env, arrival: Arrival) {
-        drop(arrival.fd);
-        self.leave(env, arrival.address);
-    }
-
-    /// Closes all connections that no process has.
-    pub fn clear(&self, env: Env) {
-        for intake in 0..self.intakes.len() {
-            while let Some(arrival) = self.pop(env, intake) {
-                self.discard(env, arrival);
-            }
-        }
-    }
-
-    fn leave(&self, env: Env, address: Option<Address>) {
+    pub(super) fn leave(&self, env: Env, address: Option<Address>) {
         if let (Some(address), Some(admission)) = (address, &self.admission) {
             lock(admission).leave(address);
         }
@@ -455,18 +306,6 @@ pub enum Opening {
     Overload,
     /// Not now.
     Closed,
-}
-
-impl Arrival {
-    /// The descriptor, and the ticket of a socket of `process`.
-    pub fn into_parts(self, gate: &Arc<Gate>, process: LocalPid) -> (OwnedFd, Ticket) {
-        (self.fd, Ticket { gate: Arc::clone(gate), address: self.address.map(Box::new), process })
-    }
-
-    /// What [`into_parts`](Self::into_parts) took apart.
-    pub fn from_parts(fd: OwnedFd, ticket: Ticket) -> Arrival {
-        Arrival { fd, address: ticket.address.map(|address| *address) }
-    }
 }
 
 /// Closes a connection so that its peer knows it was not served.

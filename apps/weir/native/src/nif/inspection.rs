@@ -14,15 +14,20 @@ use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
 use crate::verb::accept;
+use crate::verb::input;
 use crate::verb::options;
-use crate::verb::options::Setting;
+use crate::verb::options::{News, Setting};
 
 #[rustler::nif]
 fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Term<'a>> {
     let settings = proper_list(settings)?.into_iter().map(Setting::decode).collect::<NifResult<Vec<Setting>>>()?;
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
-    let result = options::set(env, &mut socket, &settings, &mut work);
+    let result = options::set(env, &mut socket, &settings).map(|news| {
+        if let News::Active { changed } = news {
+            input::activate(env, &mut socket, changed, &mut work);
+        }
+    });
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(plain(env, result))
 }

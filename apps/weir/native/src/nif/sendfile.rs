@@ -9,8 +9,8 @@ use crate::socket::Socket;
 use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
-use crate::verb::sendfile;
-use crate::verb::sendfile::{Next, Progress};
+use crate::verb::output::sendfile;
+use crate::verb::output::sendfile::{Next, Progress};
 
 #[rustler::nif]
 fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {

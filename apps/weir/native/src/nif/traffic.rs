@@ -12,7 +12,6 @@ use crate::value::options::Linger;
 use crate::value::packet::Packet;
 use crate::value::work::Work;
 use crate::verb::input;
-use crate::verb::options;
 use crate::verb::output;
 use crate::verb::output::Sent;
 
@@ -135,7 +134,7 @@ fn activate_once<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::einval());
     let mut work = Work::of_caller();
     let before = std::mem::replace(&mut socket.options.active, Active::Once);
-    options::activate(env, &mut socket, before != Active::Once, &mut work);
+    input::activate(env, &mut socket, before != Active::Once, &mut work);
     rustler::schedule::consume_timeslice(env, work.percent());
     Ok(atoms::ok().encode(env))
 }

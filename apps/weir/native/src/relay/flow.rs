@@ -1,60 +1,25 @@
 //! One direction of a relay: from one connection to the other, and nothing read that the other cannot take.
 
-use std::cell::RefCell;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, Result, retry_on_intr as retry};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+use super::connection::{Connection, Turn, Visit, written};
 use super::pipe::{Splice, Way};
-use super::statistics::{Nanos, Statistics};
-use crate::value::counters::Tally;
+use super::statistics::Nanos;
+use crate::kernel::scratch::{BUFFER, SCRATCH};
 use crate::value::handle::Side;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::send_queue::SendQueue;
-use crate::value::work::Work;
 use crate::verb::output::SLICES;
-
-/// What a read goes into. One for each thread: a visit is over before the next begins.
-const SCRATCH: usize = 64 * 1024;
 
 /// Bytes of a direction in one visit, before others get their turn.
 const TURN: usize = 256 * 1024;
 
 /// Reads of a direction in one visit at most: with a small buffer they are short.
 const READS: usize = 64;
-
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
-}
-
-/// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
-pub struct Connection {
-    pub fd: OwnedFd,
-    pub readable: bool,
-    pub writable: bool,
-    /// The end of input may stand behind a short read.
-    pub hung_up: bool,
-    /// The kernel does not say when there is more to read.
-    pub muted: bool,
-}
-
-/// What a visit may spend and where it counts.
-pub struct Visit<'a> {
-    pub work: &'a mut Work,
-    pub tally: &'a mut Tally,
-    pub statistics: &'a mut Statistics,
-}
-
-/// How far a visit came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// As far as the kernel allows: an event follows.
-    Done,
-    /// There is more to do than a visit may.
-    Over,
-}
 
 /// The bytes of one direction. `B` is what they are held by that were queued before the relay began.
 pub struct Flow<B> {
@@ -279,39 +244,15 @@ impl<B: AsRef<[u8]>> Flow<B> {
     }
 }
 
-/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
-/// when it is not.
-#[inline]
-fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &mut Visit) -> Result<usize> {
-    let n = match sent {
-        Ok(n) => n,
-        Err(Errno::AGAIN) => 0,
-        Err(errno) => return Err(errno),
-    };
-    visit.tally.writes += 1;
-    visit.tally.written_bytes += n as u64;
-    if n < wanted {
-        visit.tally.short_writes += 1;
-        to.writable = false;
-    }
-    Ok(n)
-}
-
-fn retry(mut call: impl FnMut() -> Result<usize>) -> Result<usize> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
+    use super::super::statistics::Statistics;
     use super::*;
+    use crate::value::counters::Tally;
+    use crate::value::work::Work;
 
     /// A direction between two pairs of connected sockets, as a pollset would serve it if every event came at once.
     struct Bench {

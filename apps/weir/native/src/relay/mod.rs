@@ -4,20 +4,22 @@
 //! an event on either connection finds both, with all that waits between them, by one lookup under one lock. Directions
 //! are independent ([`flow`]); the relay ends when both have, or at the first error.
 
+mod connection;
 mod flow;
+mod live;
 mod pipe;
 mod statistics;
 
-use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::sockopt;
-use rustler::{Atom, Encoder, Env, LocalPid, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
-use self::flow::{Connection, Flow, Turn, Visit};
+use self::connection::{Connection, Turn};
+use self::flow::Flow;
+use self::live::{Ending, Live};
 pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
 use crate::pollset;
@@ -25,7 +27,6 @@ use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket};
 use crate::term::atoms;
 use crate::term::errno;
-use crate::term::held::Held;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
 use crate::value::slots::{Occupant, Slots, Vacant};
@@ -85,28 +86,6 @@ pub struct Relay {
     live: Option<Live>,
 }
 
-/// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
-struct Live {
-    left: Connection,
-    right: Connection,
-    to_right: Flow<Held>,
-    to_left: Flow<Held>,
-    pollset: u16,
-    /// It is on its pollset's ready list.
-    queued: bool,
-    statistics: Statistics,
-    options: Options,
-    owner: LocalPid,
-    /// The monitor of the owner ends with this.
-    _watch: Option<ResourceArc<Watch>>,
-    /// It is over, which its owner has still to be told: it is on the ready list.
-    over: Option<Ending>,
-    /// When the first direction ended.
-    half_closed: Option<Nanos>,
-    /// Descriptors that somebody else has opened, and closes: left and right.
-    borrowed: [bool; 2],
-}
-
 impl Occupant for Relay {
     fn vacant(slot: u32, generation: u32) -> Relay {
         Relay { slot, generation, live: None }
@@ -119,18 +98,6 @@ impl Occupant for Relay {
     fn is_open(&self) -> bool {
         self.live.is_some()
     }
-}
-
-/// How a relay ends.
-#[derive(Clone, Copy)]
-enum Ending {
-    /// Both directions have.
-    Complete,
-    /// A connection has failed: the other is reset, too.
-    Failed(Errno),
-    /// Nobody wants it any more, or for this reason. What was not carried is lost, and whoever would have got it is
-    /// reset, lest it takes what it has for the whole.
-    Dropped(Option<Reason>),
 }
 
 /// Why there is no relay.
@@ -318,113 +285,6 @@ impl Relay {
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
         live.close(ending);
         RELAYS.vacate(self);
-    }
-}
-
-impl Live {
-    fn is_bulk(&self) -> bool {
-        self.to_left.is_spliced() || self.to_right.is_spliced()
-    }
-
-    #[inline]
-    fn ready(
-        &mut self,
-        handle: Handle,
-        (side, flags): (Side, EventFlags),
-        work: &mut Work,
-        tally: &mut Tally,
-    ) -> Result<Turn, Errno> {
-        let connection = match side {
-            Side::Left => &mut self.left,
-            Side::Right => &mut self.right,
-        };
-        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        connection.hung_up |= hung_up;
-        connection.readable |= hung_up || flags.contains(EventFlags::IN);
-        connection.writable |= hung_up || flags.contains(EventFlags::OUT);
-        let readable = connection.readable;
-        if flags.contains(EventFlags::ERR) {
-            self.look_for_error(side)?;
-        }
-        if work.is_over() {
-            return Ok(Turn::Over);
-        }
-        work.visited();
-        let (inward, other) = match side {
-            Side::Left => (&self.to_left, Side::Right),
-            Side::Right => (&self.to_right, Side::Left),
-        };
-        let inward_waits = inward.is_waiting();
-        let outward = if readable { self.carry(handle, side, work, tally)? } else { Turn::Done };
-        let inward = if inward_waits { self.carry(handle, other, work, tally)? } else { Turn::Done };
-        Ok(if [outward, inward].contains(&Turn::Over) { Turn::Over } else { Turn::Done })
-    }
-
-    fn go_on(&mut self, handle: Handle, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
-        work.visited();
-        let turns = [self.carry(handle, Side::Left, work, tally)?, self.carry(handle, Side::Right, work, tally)?];
-        Ok(if turns.contains(&Turn::Over) { Turn::Over } else { Turn::Done })
-    }
-
-    /// Carries what has come from a side.
-    #[inline]
-    fn carry(&mut self, handle: Handle, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
-        let mut visit = Visit { work, tally, statistics: &mut self.statistics };
-        let (flow, from, to) = match side {
-            Side::Left => (&mut self.to_right, &mut self.left, &mut self.right),
-            Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),
-        };
-        let turn = flow.carry(from, to, &mut visit)?;
-        // Each segment that comes meanwhile would be an event, for nothing.
-        let blocked = flow.is_blocked(to);
-        if blocked != from.muted {
-            from.muted = blocked;
-            let (epoll, target) = (pollset::epoll(self.pollset), Target::Relay(handle, side));
-            if blocked { epoll.mute(from.fd.as_fd(), target)? } else { epoll.rename(from.fd.as_fd(), target)? }
-        }
-        if self.half_closed.is_none() && flow.is_finished() {
-            self.half_closed = Some(Nanos::now());
-        }
-        Ok(turn)
-    }
-
-    /// A connection that has failed and is not read from, because the other side takes nothing or its input has ended,
-    /// would not say so otherwise.
-    fn look_for_error(&self, side: Side) -> Result<(), Errno> {
-        let (connection, flow) = match side {
-            Side::Left => (&self.left, &self.to_right),
-            Side::Right => (&self.right, &self.to_left),
-        };
-        if flow.is_deaf() { sockopt::socket_error(&connection.fd)? } else { Ok(()) }
-    }
-
-    /// How long it takes at least until a timeout has passed; nothing if there is none.
-    fn next_look(&self, now: Nanos) -> Option<Duration> {
-        let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
-        let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
-        let half = self.options.half_close_timeout.map(|limit| rest(limit, self.half_closed.unwrap_or(now)));
-        idle.into_iter().chain(half).min()
-    }
-
-    /// Closes both connections, in order or by a reset.
-    fn close(self, ending: Ending) {
-        let lost = |flow: &Flow<Held>| match ending {
-            Ending::Complete => false,
-            Ending::Failed(_) => true,
-            Ending::Dropped(_) => flow.is_waiting(),
-        };
-        let resets = [lost(&self.to_left), lost(&self.to_right)];
-        for ((connection, borrowed), reset) in [self.left, self.right].into_iter().zip(self.borrowed).zip(resets) {
-            if reset {
-                // It can fail where the connection is gone.
-                let _ = sockopt::set_socket_linger(&connection.fd, Some(Duration::ZERO));
-            }
-            if borrowed {
-                // It stays open, and would stay in its epoll as well.
-                let _ = pollset::epoll(self.pollset).delete(connection.fd.as_fd());
-                let _ = connection.fd.into_raw_fd();
-            }
-        }
     }
 }
 

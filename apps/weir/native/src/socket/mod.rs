@@ -1,30 +1,28 @@
 //! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
 
+mod listening;
 pub mod message;
 pub mod owner;
 pub mod table;
 pub mod transfer;
+mod waiting;
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
-use crate::listener::gate::{Gate, Ticket};
+pub use self::listening::{Acceptor, Listener};
+pub use self::waiting::{Output, Receiver, SendWait, Waiter};
+use crate::listener::ticket::Ticket;
 use crate::pollset;
 use crate::socket::owner::Watched;
-use crate::socket::transfer::Transfer;
 use crate::term::atoms;
-use crate::term::held::Held;
 use crate::value::active::Active;
 use crate::value::handle::{Handle, Target};
 use crate::value::input_buffer::InputBuffer;
 use crate::value::membership::Memberships;
 use crate::value::options::Options;
-use crate::value::send_queue::SendQueue;
 use crate::value::statistics::Statistics;
 
 /// Where a socket is in its life.
@@ -51,82 +49,6 @@ pub enum Ended {
     Failed(Errno),
     /// The peer does not read, and the send queue has reached its limit.
     SendQueueFull,
-}
-
-/// A process that waits for the answer to an operation.
-#[derive(Clone, Copy)]
-pub struct Waiter {
-    pub pid: LocalPid,
-    pub operation: u32,
-}
-
-/// A process in `recv`, for exactly `length` bytes, or for any if that is zero.
-pub struct Receiver {
-    pub waiter: Waiter,
-    pub length: usize,
-}
-
-/// A process in `accept`, and the pollset of the scheduler that it called from.
-pub struct Acceptor {
-    pub waiter: Waiter,
-    pub pollset: u16,
-}
-
-/// What a process waits for at the send queue.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SendWait {
-    /// Its data went over the high watermark: it goes on below the low one.
-    Accepted,
-    /// The queue was full and its data was not taken: it sends again below the low watermark.
-    Refused,
-    /// It closes the socket when the queue is empty.
-    Flush,
-}
-
-/// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
-pub struct Output {
-    pub queue: SendQueue<Held>,
-    pub waiting: Vec<(Waiter, SendWait)>,
-    /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
-    /// one: what bounds the memory.
-    pub full: bool,
-    /// Somebody closes the socket when the queue is empty: nothing is added to it.
-    pub closing: bool,
-    /// A shutdown that comes after the last queued byte.
-    pub shutdown: Option<Shutdown>,
-    /// A file that is being sent: the queue behind it waits.
-    pub transfer: Option<Box<Transfer>>,
-}
-
-impl Output {
-    /// Output with nothing in it.
-    pub fn empty() -> Box<Output> {
-        let queue = SendQueue::new();
-        Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
-    }
-}
-
-/// What only a listening socket has.
-#[derive(Default)]
-pub struct Listener {
-    /// Processes in `accept`, in the order in which they came.
-    pub acceptors: VecDeque<Acceptor>,
-    /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
-    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
-    /// A connection that was accepted for a process that died at that moment: the next accept gets it.
-    pub orphan: Option<OwnedFd>,
-    /// Connections go through this gate, to one of its intakes; or else to the reactor.
-    pub gate: Option<(Arc<Gate>, Option<usize>)>,
-    /// The reactor that takes the connections on its own pollset.
-    pub reactor: Option<LocalPid>,
-}
-
-impl Listener {
-    /// Has connections take a kernel option when they are accepted.
-    pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
-        self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));
-        self.late_options.push((level, name, value));
-    }
 }
 
 /// A socket, in its slot of the table, under the slot's lock.

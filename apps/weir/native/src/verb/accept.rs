@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustler::{Encoder, Env, LocalPid};
 
-use crate::listener::gate::{Arrival, Gate, Opening, Template};
+use crate::listener::gate::{Gate, Opening, Template};
+use crate::listener::ticket::Arrival;
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Acceptor, Listener, Socket, State, Waiter};

@@ -9,4 +9,3 @@ pub mod lifecycle;
 pub mod open;
 pub mod options;
 pub mod output;
-pub mod sendfile;

@@ -1,24 +1,22 @@
 //! From the caller to the kernel: writing and queueing.
 
-use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+pub mod sendfile;
+mod write;
+
+use std::os::fd::AsFd;
 
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
-use rustler::{Binary, Env};
+use rustix::net::Shutdown;
+use rustler::Env;
 
+pub use self::write::{Flat, Part, SLICES, write_once};
+use self::write::{allowed, write_parts, write_queue};
 use crate::pollset;
 use crate::socket::{Ended, Output, Reason, SendWait, Socket, State, Waiter};
 use crate::term::atoms;
-use crate::term::held::{Held, HeldBinary};
-use crate::value::counters::Tally;
+use crate::term::held::Held;
 use crate::value::packet::{self, Packet};
 use crate::value::work::Work;
-use crate::verb::sendfile;
-
-/// Slices and bytes of one write, and parts of one send. The bytes bound how long the kernel copies.
-pub const SLICES: usize = 64;
-const WRITE: usize = 256 * 1024;
 
 /// How a send went.
 pub enum Sent {
@@ -29,38 +27,6 @@ pub enum Sent {
     /// Nothing was taken; the caller waits for an answer to this operation and tries again.
     Full(u32),
     Failed(Reason),
-}
-
-/// Bytes of a send, and how they are kept if the kernel does not take them.
-pub trait Part {
-    fn bytes(&self) -> &[u8];
-
-    /// A reference to the bytes from `skip` on; nothing if they have to be copied.
-    fn hold(&self, skip: usize) -> Option<HeldBinary>;
-}
-
-impl Part for Binary<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.as_slice()
-    }
-
-    fn hold(&self, skip: usize) -> Option<HeldBinary> {
-        let rest = self.make_subbinary(skip, self.len() - skip).ok()?;
-        Some(HeldBinary::new(&rest))
-    }
-}
-
-/// Bytes that are there for the call only.
-pub struct Flat<'a>(pub &'a [u8]);
-
-impl Part for Flat<'_> {
-    fn bytes(&self) -> &[u8] {
-        self.0
-    }
-
-    fn hold(&self, _skip: usize) -> Option<HeldBinary> {
-        None
-    }
 }
 
 /// Sends `parts` for `pid`, in its own time slice: written at once as far as the kernel takes them, and queued by
@@ -230,11 +196,6 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
     }
 }
 
-/// Queued bytes that may go out now: not those behind a file.
-fn allowed(output: &Output) -> usize {
-    output.transfer.as_ref().map_or(output.queue.len(), |transfer| transfer.ahead)
-}
-
 /// Answers those whom the queue has reached, and lets go of an empty queue.
 fn settle(env: Env, socket: &mut Socket) {
     let low = socket.options.low_watermark as usize;
@@ -281,120 +242,4 @@ fn enqueue(socket: &mut Socket, header: &[u8], parts: &[impl Part], mut skip: us
         skip -= skipped;
         output.queue.push(&bytes[skipped..], || part.hold(skipped).map(Held::Binary));
     }
-}
-
-/// One write of `header` and `parts` but for their first `skip` bytes.
-fn write_parts(
-    socket: &mut Socket,
-    header: &[u8],
-    parts: &[impl Part],
-    mut skip: usize,
-    work: &mut Work,
-) -> rustix::io::Result<usize> {
-    let Some(fd) = &socket.fd else {
-        return Err(Errno::NOTCONN);
-    };
-    if let [part] = parts
-        && header.is_empty()
-    {
-        let bytes = &part.bytes()[skip..];
-        let bytes = &bytes[..bytes.len().min(WRITE)];
-        let result = retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL));
-        return written(socket, result, bytes.len(), work);
-    }
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let (mut count, mut total) = (0, 0);
-    for bytes in std::iter::once(header).chain(parts.iter().map(|part| part.bytes())) {
-        let skipped = skip.min(bytes.len());
-        skip -= skipped;
-        let bytes = &bytes[skipped..];
-        let bytes = &bytes[..bytes.len().min(WRITE - total)];
-        if bytes.is_empty() {
-            continue;
-        }
-        slices[count] = IoSlice::new(bytes);
-        count += 1;
-        total += bytes.len();
-        if count == SLICES || total == WRITE {
-            break;
-        }
-    }
-    let result = write_slices(fd, &slices[..count]);
-    written(socket, result, total, work)
-}
-
-/// One write of the front of the queue.
-fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<()> {
-    let (Some(fd), Some(output)) = (&socket.fd, &socket.output) else {
-        return Err(Errno::NOTCONN);
-    };
-    let mut slices = [IoSlice::new(&[]); SLICES];
-    let (count, total) = output.queue.front(&mut slices, WRITE.min(allowed(output)));
-    let result = write_slices(fd, &slices[..count]);
-    let n = written(socket, result, total, work)?;
-    if let Some(output) = &mut socket.output {
-        output.queue.advance(n);
-        if let Some(transfer) = &mut output.transfer {
-            transfer.ahead -= n;
-        }
-    }
-    Ok(())
-}
-
-fn write_slices(fd: &OwnedFd, slices: &[IoSlice]) -> rustix::io::Result<usize> {
-    retry(|| {
-        let mut none = SendAncillaryBuffer::default();
-        rustix::net::sendmsg(fd.as_fd(), slices, &mut none, SendFlags::NOSIGNAL)
-    })
-}
-
-fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
-}
-
-/// One write of bytes that are nobody's queue: how many the kernel has taken.
-pub fn write_once(socket: &mut Socket, bytes: &[u8], work: &mut Work, tally: &mut Tally) -> rustix::io::Result<usize> {
-    let Some(fd) = &socket.fd else {
-        return Err(Errno::NOTCONN);
-    };
-    let bytes = &bytes[..bytes.len().min(WRITE)];
-    let n = match retry(|| rustix::net::send(fd.as_fd(), bytes, SendFlags::NOSIGNAL)) {
-        Err(Errno::AGAIN) => 0,
-        result => result?,
-    };
-    tally.wrote(n, bytes.len());
-    work.moved(n);
-    if n < bytes.len() {
-        socket.writable = false;
-    }
-    Ok(n)
-}
-
-/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
-/// when it is not.
-fn written(
-    socket: &mut Socket,
-    result: rustix::io::Result<usize>,
-    wanted: usize,
-    work: &mut Work,
-) -> rustix::io::Result<usize> {
-    let n = match result {
-        Ok(n) => n,
-        Err(Errno::AGAIN) => 0,
-        Err(errno) => return Err(errno),
-    };
-    match &mut work.tally {
-        Some(tally) => tally.wrote(n, wanted),
-        None => pollset::counters(socket.pollset).wrote(n, wanted),
-    }
-    work.moved(n);
-    if n < wanted {
-        socket.writable = false;
-    }
-    Ok(n)
 }

@@ -1,23 +1,18 @@
-//! From the kernel to the owner: reading, taking packets off what was read, delivering.
+//! Reading from the kernel, and taking packets off what was read.
 
-use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustler::{Encoder, Env, OwnedBinary, Term};
+use rustler::{Env, OwnedBinary};
 
+use crate::kernel::scratch::{BUFFER, SCRATCH};
 use crate::pollset;
-use crate::socket::message;
-use crate::socket::{Reason, Receiver, Socket, State, Waiter};
-use crate::term::atoms;
+use crate::socket::Socket;
 use crate::term::data::{self, Data, LARGE};
 use crate::value::packet::{self, Front, Packet};
 use crate::value::work::Work;
-
-/// What a read goes into before its size is known. One for each thread: a visit is over before the next begins.
-const SCRATCH: usize = 64 * 1024;
 
 /// From this size on a read is followed by one straight into a binary, which saves a copy; and so is the rest of a packet
 /// that lacks as much.
@@ -26,20 +21,8 @@ const BULK: usize = 16 * 1024;
 /// The largest of those, however large `buffer` is: one read is one visit's work at most.
 const BULK_MAX: usize = 256 * 1024;
 
-thread_local! {
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
-}
-
-/// What an attempt to receive gave.
-pub enum Received<'a> {
-    Data(Term<'a>),
-    /// Nothing, or not enough, is there: the pollset goes on when more comes.
-    NotYet,
-    Failed(Reason),
-}
-
 /// What an attempt to take a packet off the bytes that were read gave.
-enum Taken<'a> {
+pub enum Taken<'a> {
     Data(Data<'a>),
     /// It is not complete: so many bytes are missing, or nobody knows how many.
     Missing(Option<usize>),
@@ -48,154 +31,15 @@ enum Taken<'a> {
 }
 
 /// What one read of the kernel gave.
-enum Read<T> {
+pub enum Read<T> {
     Some(T),
     WouldBlock,
     /// End of input, or an error.
     End(Option<Errno>),
 }
 
-/// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
-pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
-    if socket.reactor {
-        // It goes into the next batch.
-        return socket.enqueue(env);
-    }
-    // A receiver that was killed while it waited leaves its data to the next.
-    if let Some(receiver) = socket.receiver.take()
-        && env.is_process_alive(receiver.waiter.pid)
-    {
-        // The end of input may be the end of the socket.
-        let handle = socket.handle();
-        match receive(env, socket, receiver.length, work) {
-            Received::NotYet => {
-                socket.receiver = Some(receiver);
-                return;
-            }
-            Received::Failed(reason) => {
-                message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
-                return;
-            }
-            Received::Data(data) => {
-                message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
-            }
-        }
-    }
-    while socket.is_active() {
-        if work.is_over() {
-            return socket.enqueue(env);
-        }
-        work.stepped();
-        let missing = match take(env, socket, 0) {
-            Taken::Data(data) => {
-                message::data(env, socket, data);
-                continue;
-            }
-            Taken::Invalid => {
-                socket.input_ended(env, Some(Errno::MSGSIZE));
-                return;
-            }
-            Taken::Missing(missing) => missing,
-        };
-        // After the end there is only what was put back.
-        if socket.read_closed {
-            return;
-        }
-        if !socket.readable {
-            if let Err(errno) = socket.register() {
-                socket.input_ended(env, Some(errno));
-            }
-            return;
-        }
-        match read(env, socket, missing, work) {
-            Read::Some(Taken::Data(data)) => message::data(env, socket, data),
-            Read::Some(Taken::Missing(_)) => {}
-            Read::Some(Taken::Invalid) => {
-                socket.input_ended(env, Some(Errno::MSGSIZE));
-                return;
-            }
-            Read::WouldBlock => return,
-            Read::End(error) => {
-                socket.input_ended(env, error);
-                return;
-            }
-        }
-    }
-}
-
-/// What a reactor's socket has next.
-pub enum Next<'a> {
-    Data(Term<'a>),
-    Nothing,
-    /// The end of the input, or an error.
-    End(Option<Errno>),
-}
-
-/// Takes the next packet of a reactor's socket.
-pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> {
-    loop {
-        let missing = match take(env, socket, 0) {
-            Taken::Data(data) => return Next::Data(data.term),
-            Taken::Invalid => return Next::End(Some(Errno::MSGSIZE)),
-            Taken::Missing(missing) => missing,
-        };
-        if !socket.readable {
-            return match socket.register() {
-                Ok(()) => Next::Nothing,
-                Err(errno) => Next::End(Some(errno)),
-            };
-        }
-        match read(env, socket, missing, work) {
-            Read::Some(Taken::Data(data)) => return Next::Data(data.term),
-            Read::Some(Taken::Missing(_)) if work.is_over() => {
-                socket.enqueue(env);
-                return Next::Nothing;
-            }
-            Read::Some(Taken::Missing(_)) => work.stepped(),
-            Read::Some(Taken::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
-            Read::WouldBlock => return Next::Nothing,
-            Read::End(error) => return Next::End(error),
-        }
-    }
-}
-
-/// Receives `length` bytes, or a packet if that is zero. Data that is there but not enough stays for the next attempt.
-pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut Work) -> Received<'a> {
-    loop {
-        let missing = match take(env, socket, length) {
-            Taken::Data(data) => return Received::Data(data.term),
-            Taken::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
-            Taken::Missing(missing) => missing,
-        };
-        if !socket.readable {
-            return Received::NotYet;
-        }
-        if work.is_over() {
-            socket.enqueue(env);
-            return Received::NotYet;
-        }
-        let result = match missing {
-            Some(missing) if length != 0 => gather(socket, missing, work),
-            _ => read(env, socket, missing, work),
-        };
-        match result {
-            Read::Some(Taken::Data(data)) => return Received::Data(data.term),
-            Read::Some(Taken::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
-            Read::Some(Taken::Missing(_)) | Read::WouldBlock => work.stepped(),
-            Read::End(error) => return Received::Failed(socket.input_ended(env, error)),
-        }
-    }
-}
-
-/// Makes `pid` the process that waits for `length` bytes, and makes sure that they are noticed.
-pub fn await_data(socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
-    socket.register()?;
-    socket.receiver = Some(Box::new(Receiver { waiter, length }));
-    Ok(())
-}
-
 /// Takes `length` bytes off those that were read before, or a packet if that is zero.
-fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
+pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
     let Some(mut input) = socket.input.take() else {
         return Taken::Missing(if length == 0 { None } else { Some(length) });
     };
@@ -240,7 +84,7 @@ fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
 }
 
 /// One read towards a packet, of which so many bytes are `missing`, and the packet if that completes it.
-fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Taken<'a>> {
+pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Taken<'a>> {
     if let Some(missing) = missing
         && missing >= BULK
     {
@@ -300,7 +144,7 @@ fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
 }
 
 /// One read of at most `missing` bytes, which are kept.
-fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Taken<'a>> {
+pub fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Taken<'a>> {
     let mut input = socket.input.take().unwrap_or_default();
     let read = if missing >= BULK {
         let limit = missing.min(BULK_MAX);
@@ -387,19 +231,5 @@ pub fn discard(env: Env, socket: &mut Socket, work: &mut Work) {
             Read::End(None) => socket.readable = false,
             Read::End(Some(_)) => return socket.release(env),
         }
-    }
-}
-
-/// Whether a socket in this state can be read from.
-pub fn is_readable(socket: &Socket) -> bool {
-    socket.state == State::Connected
-}
-
-/// The result of `recv` as a term: `{ok, Data}` or `{error, Reason}`; nothing where the caller has to wait.
-pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
-    match received {
-        Received::Data(data) => Some((atoms::ok(), data).encode(env)),
-        Received::Failed(reason) => Some((atoms::error(), reason).encode(env)),
-        Received::NotYet => None,
     }
 }

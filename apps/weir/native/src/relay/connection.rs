@@ -1,0 +1,54 @@
+//! One connection of a relay, and a visit to it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, Result};
+
+use super::statistics::Statistics;
+use crate::value::counters::Tally;
+use crate::value::work::Work;
+
+/// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
+pub struct Connection {
+    pub fd: OwnedFd,
+    pub readable: bool,
+    pub writable: bool,
+    /// The end of input may stand behind a short read.
+    pub hung_up: bool,
+    /// The kernel does not say when there is more to read.
+    pub muted: bool,
+}
+
+/// What a visit may spend and where it counts.
+pub struct Visit<'a> {
+    pub work: &'a mut Work,
+    pub tally: &'a mut Tally,
+    pub statistics: &'a mut Statistics,
+}
+
+/// How far a visit came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// As far as the kernel allows: an event follows.
+    Done,
+    /// There is more to do than a visit may.
+    Over,
+}
+
+/// What the result of a write says about the next one: a short one means that the kernel is full, and an edge follows
+/// when it is not.
+#[inline]
+pub fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &mut Visit) -> Result<usize> {
+    let n = match sent {
+        Ok(n) => n,
+        Err(Errno::AGAIN) => 0,
+        Err(errno) => return Err(errno),
+    };
+    visit.tally.writes += 1;
+    visit.tally.written_bytes += n as u64;
+    if n < wanted {
+        visit.tally.short_writes += 1;
+        to.writable = false;
+    }
+    Ok(n)
+}

@@ -1,0 +1,55 @@
+//! Who waits for a socket, and the output that waits for the kernel.
+
+use rustix::net::Shutdown;
+use rustler::LocalPid;
+
+use crate::socket::transfer::Transfer;
+use crate::term::held::Held;
+use crate::value::send_queue::SendQueue;
+
+/// A process that waits for the answer to an operation.
+#[derive(Clone, Copy)]
+pub struct Waiter {
+    pub pid: LocalPid,
+    pub operation: u32,
+}
+
+/// A process in `recv`, for exactly `length` bytes, or for any if that is zero.
+pub struct Receiver {
+    pub waiter: Waiter,
+    pub length: usize,
+}
+
+/// What a process waits for at the send queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendWait {
+    /// Its data went over the high watermark: it goes on below the low one.
+    Accepted,
+    /// The queue was full and its data was not taken: it sends again below the low watermark.
+    Refused,
+    /// It closes the socket when the queue is empty.
+    Flush,
+}
+
+/// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
+pub struct Output {
+    pub queue: SendQueue<Held>,
+    pub waiting: Vec<(Waiter, SendWait)>,
+    /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
+    /// one: what bounds the memory.
+    pub full: bool,
+    /// Somebody closes the socket when the queue is empty: nothing is added to it.
+    pub closing: bool,
+    /// A shutdown that comes after the last queued byte.
+    pub shutdown: Option<Shutdown>,
+    /// A file that is being sent: the queue behind it waits.
+    pub transfer: Option<Box<Transfer>>,
+}
+
+impl Output {
+    /// Output with nothing in it.
+    pub fn empty() -> Box<Output> {
+        let queue = SendQueue::new();
+        Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
+    }
+}

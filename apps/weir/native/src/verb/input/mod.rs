@@ -1,0 +1,198 @@
+//! From the kernel to the owner: reading, taking packets off what was read, delivering.
+
+mod reading;
+
+use rustix::io::Errno;
+use rustler::{Encoder, Env, Term};
+
+pub use self::reading::discard;
+use self::reading::{Read, Taken, gather, read, take};
+use crate::socket::message;
+use crate::socket::{Reason, Receiver, Socket, State, Waiter};
+use crate::term::atoms;
+use crate::value::work::Work;
+
+/// What an attempt to receive gave.
+pub enum Received<'a> {
+    Data(Term<'a>),
+    /// Nothing, or not enough, is there: the pollset goes on when more comes.
+    NotYet,
+    Failed(Reason),
+}
+
+/// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
+pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
+    if socket.reactor {
+        // It goes into the next batch.
+        return socket.enqueue(env);
+    }
+    // A receiver that was killed while it waited leaves its data to the next.
+    if let Some(receiver) = socket.receiver.take()
+        && env.is_process_alive(receiver.waiter.pid)
+    {
+        // The end of input may be the end of the socket.
+        let handle = socket.handle();
+        match receive(env, socket, receiver.length, work) {
+            Received::NotYet => {
+                socket.receiver = Some(receiver);
+                return;
+            }
+            Received::Failed(reason) => {
+                message::answer(env, handle, receiver.waiter, (atoms::error(), reason));
+                return;
+            }
+            Received::Data(data) => {
+                message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
+            }
+        }
+    }
+    while socket.is_active() {
+        if work.is_over() {
+            return socket.enqueue(env);
+        }
+        work.stepped();
+        let missing = match take(env, socket, 0) {
+            Taken::Data(data) => {
+                message::data(env, socket, data);
+                continue;
+            }
+            Taken::Invalid => {
+                socket.input_ended(env, Some(Errno::MSGSIZE));
+                return;
+            }
+            Taken::Missing(missing) => missing,
+        };
+        // After the end there is only what was put back.
+        if socket.read_closed {
+            return;
+        }
+        if !socket.readable {
+            if let Err(errno) = socket.register() {
+                socket.input_ended(env, Some(errno));
+            }
+            return;
+        }
+        match read(env, socket, missing, work) {
+            Read::Some(Taken::Data(data)) => message::data(env, socket, data),
+            Read::Some(Taken::Missing(_)) => {}
+            Read::Some(Taken::Invalid) => {
+                socket.input_ended(env, Some(Errno::MSGSIZE));
+                return;
+            }
+            Read::WouldBlock => return,
+            Read::End(error) => {
+                socket.input_ended(env, error);
+                return;
+            }
+        }
+    }
+}
+
+/// What a reactor's socket has next.
+pub enum Next<'a> {
+    Data(Term<'a>),
+    Nothing,
+    /// The end of the input, or an error.
+    End(Option<Errno>),
+}
+
+/// Takes the next packet of a reactor's socket.
+pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> {
+    loop {
+        let missing = match take(env, socket, 0) {
+            Taken::Data(data) => return Next::Data(data.term),
+            Taken::Invalid => return Next::End(Some(Errno::MSGSIZE)),
+            Taken::Missing(missing) => missing,
+        };
+        if !socket.readable {
+            return match socket.register() {
+                Ok(()) => Next::Nothing,
+                Err(errno) => Next::End(Some(errno)),
+            };
+        }
+        match read(env, socket, missing, work) {
+            Read::Some(Taken::Data(data)) => return Next::Data(data.term),
+            Read::Some(Taken::Missing(_)) if work.is_over() => {
+                socket.enqueue(env);
+                return Next::Nothing;
+            }
+            Read::Some(Taken::Missing(_)) => work.stepped(),
+            Read::Some(Taken::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
+            Read::WouldBlock => return Next::Nothing,
+            Read::End(error) => return Next::End(error),
+        }
+    }
+}
+
+/// Receives `length` bytes, or a packet if that is zero. Data that is there but not enough stays for the next attempt.
+pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut Work) -> Received<'a> {
+    loop {
+        let missing = match take(env, socket, length) {
+            Taken::Data(data) => return Received::Data(data.term),
+            Taken::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Taken::Missing(missing) => missing,
+        };
+        if !socket.readable {
+            return Received::NotYet;
+        }
+        if work.is_over() {
+            socket.enqueue(env);
+            return Received::NotYet;
+        }
+        let result = match missing {
+            Some(missing) if length != 0 => gather(socket, missing, work),
+            _ => read(env, socket, missing, work),
+        };
+        match result {
+            Read::Some(Taken::Data(data)) => return Received::Data(data.term),
+            Read::Some(Taken::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Read::Some(Taken::Missing(_)) | Read::WouldBlock => work.stepped(),
+            Read::End(error) => return Received::Failed(socket.input_ended(env, error)),
+        }
+    }
+}
+
+/// Makes `pid` the process that waits for `length` bytes, and makes sure that they are noticed.
+pub fn await_data(socket: &mut Socket, waiter: Waiter, length: usize) -> rustix::io::Result<()> {
+    socket.register()?;
+    socket.receiver = Some(Box::new(Receiver { waiter, length }));
+    Ok(())
+}
+
+/// Whether a socket in this state can be read from.
+pub fn is_readable(socket: &Socket) -> bool {
+    socket.state == State::Connected
+}
+
+/// The result of `recv` as a term: `{ok, Data}` or `{error, Reason}`; nothing where the caller has to wait.
+pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
+    match received {
+        Received::Data(data) => Some((atoms::ok(), data).encode(env)),
+        Received::Failed(reason) => Some((atoms::error(), reason).encode(env)),
+        Received::NotYet => None,
+    }
+}
+
+/// The socket is active, in another way than before if that has changed: what waits goes out at once, in the caller's
+/// time, which saves a hop to the poller.
+pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
+    match socket.state {
+        State::Connected => {
+            // Whoever asks again after the end reads again, as there may be something behind a bad packet.
+            if changed {
+                socket.readable |= std::mem::take(&mut socket.read_closed);
+            }
+            serve(env, socket, work);
+        }
+        State::Closed => {
+            if std::mem::take(&mut socket.late_econnreset) {
+                message::error(env, socket, atoms::econnreset());
+            }
+            message::closed(env, socket);
+            if socket.options.exit_on_close {
+                socket.release(env);
+            }
+        }
+        State::Free | State::Open | State::Listening | State::Connecting => {}
+    }
+}
