@@ -2,11 +2,11 @@
 
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 
-use super::{failed, find, posix};
+use super::{failed, find, open, posix};
 use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::verb::group::broadcast::{self, Refused};
-use crate::verb::group::{self, Lookup, Policy, Settings};
+use crate::verb::group::{self, Policy, Settings};
 
 impl<'a> Decoder<'a> for Settings {
     fn decode(term: Term<'a>) -> NifResult<Settings> {
@@ -39,18 +39,14 @@ fn group_new(env: Env, settings: Settings) -> Term {
 
 #[rustler::nif]
 fn group_delete(env: Env, group: Handle) -> NifResult<Atom> {
-    if let Lookup::Never = group::lookup(group) {
-        return Err(Error::BadArg);
-    }
+    open(group::lookup(group))?;
     group::delete(env, group);
     Ok(atoms::ok())
 }
 
 #[rustler::nif]
 fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle) -> NifResult<Term<'a>> {
-    if let Lookup::Never = group::lookup(group) {
-        return Err(Error::BadArg);
-    }
+    open(group::lookup(group))?;
     let mut socket = socket!(env, member, atoms::closed());
     Ok(match group::join(&mut socket, group) {
         Ok(()) => atoms::ok().encode(env),
@@ -75,9 +71,7 @@ fn group_broadcast<'a>(
     except: Term<'a>,
     reference: Term<'a>,
 ) -> NifResult<Term<'a>> {
-    if let Lookup::Never = group::lookup(group) {
-        return Err(Error::BadArg);
-    }
+    open(group::lookup(group))?;
     let except = if atoms::undefined() == except { None } else { Some(except.decode()?) };
     let reference = match () {
         () if atoms::undefined() == reference => None,
@@ -94,19 +88,11 @@ fn group_broadcast<'a>(
 
 #[rustler::nif]
 fn group_size<'a>(env: Env<'a>, group: Handle) -> NifResult<Term<'a>> {
-    Ok(match group::lookup(group) {
-        Lookup::Open(group) => group.size().encode(env),
-        Lookup::Gone => 0.encode(env),
-        Lookup::Never => return Err(Error::BadArg),
-    })
+    Ok(open(group::lookup(group))?.map_or(0, |group| group.size()).encode(env))
 }
 
 #[rustler::nif]
 fn group_info<'a>(env: Env<'a>, group: Handle) -> NifResult<Term<'a>> {
-    let described = match group::lookup(group) {
-        Lookup::Open(group) => group.describe(env),
-        Lookup::Gone => None,
-        Lookup::Never => return Err(Error::BadArg),
-    };
+    let described = open(group::lookup(group))?.and_then(|group| group.describe(env));
     Ok(described.map_or_else(|| failed(env, atoms::closed()), |info| (atoms::ok(), info).encode(env)))
 }

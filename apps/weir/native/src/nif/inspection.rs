@@ -3,12 +3,11 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
-use rustler::{Encoder, Env, Error, NifResult, Term};
+use rustler::{Encoder, Env, NifResult, Term};
 
-use super::{done, failed, find, plain, proper_list};
+use super::{done, failed, find, open, plain, proper_list};
 use crate::socket::State;
 use crate::socket::table;
-use crate::socket::table::Lookup;
 use crate::term::address;
 use crate::term::atoms;
 use crate::value::handle::Handle;
@@ -85,10 +84,8 @@ fn peername<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
-    let socket = match table::lookup(handle) {
-        Lookup::Open(socket) => socket,
-        Lookup::Gone => return Ok(failed(env, atoms::closed())),
-        Lookup::Never => return Err(Error::BadArg),
+    let Some(socket) = open(table::lookup(handle))? else {
+        return Ok(failed(env, atoms::closed()));
     };
     let state = match socket.state {
         State::Free | State::Closed => atoms::closed(),

@@ -31,11 +31,11 @@ use rustler::{Decoder, Encoder, Env, Error, NifResult, Term};
 
 use crate::pollset;
 use crate::socket::table;
-use crate::socket::table::Lookup;
 use crate::socket::{Reason, Socket};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::handle::Handle;
+use crate::value::slots::Lookup;
 
 /// The number of a pollset that there is.
 struct PollsetIndex(u16);
@@ -52,9 +52,14 @@ type Locked = MutexGuard<'static, Socket>;
 /// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
 /// more is closed to all, whatever of it is still being sent.
 fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
-    match table::lookup(handle) {
-        Lookup::Open(socket) if !socket.lingering => Ok(Ok(socket)),
-        Lookup::Open(_) | Lookup::Gone => Ok(Err(closed)),
+    Ok(open(table::lookup(handle))?.filter(|socket| !socket.lingering).ok_or(closed))
+}
+
+/// What a handle names, locked; nothing if it is gone, badarg if there never was any.
+fn open<T>(lookup: Lookup<T>) -> NifResult<Option<MutexGuard<T>>> {
+    match lookup {
+        Lookup::Open(occupant) => Ok(Some(occupant)),
+        Lookup::Gone => Ok(None),
         Lookup::Never => Err(Error::BadArg),
     }
 }

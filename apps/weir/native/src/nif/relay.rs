@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
 
-use super::{PollsetIndex, failed, posix};
-use crate::relay::{self, Lookup, Options, Refused, Splice};
+use super::{PollsetIndex, failed, open, posix};
+use crate::relay::{self, Options, Refused, Splice};
 use crate::socket::table;
 use crate::term::atoms;
 use crate::value::handle::Handle;
@@ -74,21 +74,15 @@ fn relay_start<'a>(
 
 #[rustler::nif]
 fn relay_stop(env: Env, handle: Handle) -> NifResult<Atom> {
-    match relay::lookup(handle) {
-        Lookup::Open(mut relay) => relay.stop(env),
-        Lookup::Gone => {}
-        Lookup::Never => return Err(Error::BadArg),
+    if let Some(mut relay) = open(relay::lookup(handle))? {
+        relay.stop(env);
     }
     Ok(atoms::ok())
 }
 
 #[rustler::nif]
 fn relay_info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
-    let described = match relay::lookup(handle) {
-        Lookup::Open(relay) => relay.describe(env),
-        Lookup::Gone => None,
-        Lookup::Never => return Err(Error::BadArg),
-    };
+    let described = open(relay::lookup(handle))?.and_then(|relay| relay.describe(env));
     Ok(match described {
         Some((owner, pollset, statistics)) => (atoms::ok(), (owner, pollset, statistics)).encode(env),
         None => failed(env, atoms::closed()),
@@ -97,11 +91,7 @@ fn relay_info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn relay_expire<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
-    let wait = match relay::lookup(handle) {
-        Lookup::Open(mut relay) => relay.expire(env),
-        Lookup::Gone => None,
-        Lookup::Never => return Err(Error::BadArg),
-    };
+    let wait = open(relay::lookup(handle))?.and_then(|mut relay| relay.expire(env));
     Ok(wait.map_or_else(|| atoms::done().encode(env), |milliseconds| milliseconds.encode(env)))
 }
 

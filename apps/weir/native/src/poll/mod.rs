@@ -27,7 +27,7 @@ use crate::value::counters::Tally;
 use crate::value::handle::Target;
 use crate::value::ready::Taken;
 use crate::value::work::Work;
-use crate::verb::group;
+use crate::verb::group::delivery;
 
 /// A poll asks the kernel for so many sockets at least: the processor may have been taken away from the one before.
 const FEWEST: usize = 64;
@@ -103,7 +103,7 @@ fn poll_into<'a>(
                 push_ready(env, index, Target::Group(handle))
             }
             Target::Group(handle) => {
-                if group::serve(env, index, handle, &mut groups, &mut tally) {
+                if delivery::serve(env, index, handle, &mut groups, &mut tally) {
                     unfinished.push(handle);
                 }
             }

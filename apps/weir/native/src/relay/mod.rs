@@ -51,10 +51,7 @@ pub fn prefetch(handle: Handle) {
 }
 
 fn find(handle: Handle) -> Option<MutexGuard<'static, Relay>> {
-    match lookup(handle) {
-        Lookup::Open(relay) => Some(relay),
-        Lookup::Gone | Lookup::Never => None,
-    }
+    RELAYS.find(handle)
 }
 
 /// The handles of the relays of the chunk with number `chunk`, or nothing where there is no such chunk: walking the table

@@ -3,11 +3,12 @@
 mod listening;
 pub mod message;
 pub mod owner;
+mod polling;
 pub mod table;
 pub mod transfer;
 mod waiting;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
@@ -19,7 +20,7 @@ use crate::pollset;
 use crate::socket::owner::Watched;
 use crate::term::atoms;
 use crate::value::active::Active;
-use crate::value::handle::{Handle, Target};
+use crate::value::handle::Handle;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::membership::Memberships;
 use crate::value::options::Options;
@@ -240,26 +241,6 @@ impl Socket {
     /// Whether data that comes now has somebody to go to.
     pub fn is_active(&self) -> bool {
         self.options.active != Active::Passive
-    }
-
-    /// Makes sure that the pollset hears of the socket from now on.
-    pub fn register(&mut self) -> rustix::io::Result<()> {
-        if self.registered {
-            return Ok(());
-        }
-        if let Some(fd) = &self.fd {
-            pollset::epoll(self.pollset).add(fd.as_fd(), Target::Socket(self.handle()))?;
-            self.registered = true;
-        }
-        Ok(())
-    }
-
-    /// Puts the socket on its pollset's ready list, to be visited at the next poll.
-    pub fn enqueue(&mut self, env: Env) {
-        if !self.queued {
-            self.queued = true;
-            pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
-        }
     }
 
     /// Makes `pid` the owner. False if it is dead: then the socket keeps its owner.

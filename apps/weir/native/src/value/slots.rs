@@ -78,6 +78,14 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         }
     }
 
+    /// Finds what is open; for those who do not care why there is nothing.
+    pub fn find(&self, handle: Handle) -> Option<MutexGuard<'_, T>> {
+        match self.lookup(handle) {
+            Lookup::Open(occupant) => Some(occupant),
+            Lookup::Gone | Lookup::Never => None,
+        }
+    }
+
     /// Finds what two handles name that differ. The lower slot is locked first, so that two who ask for the same pair, in
     /// whatever order, do not wait for each other.
     pub fn lookup_both(&self, one: Handle, other: Handle) -> (Lookup<'_, T>, Lookup<'_, T>) {

@@ -7,6 +7,7 @@ use rustler::Env;
 
 use super::broadcast::{Broadcast, Outcomes, tell};
 use super::{Policy, Settings, find};
+use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Ended, Output, Socket, State};
 use crate::term::held::Held;
@@ -171,5 +172,42 @@ fn make_room(
             false
         }
         _ => !is_full(output.queue.droppable(tag)),
+    }
+}
+
+/// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
+/// way on the old one: on the new one that may have been through.
+pub fn moved(env: Env, socket: &mut Socket, from: u16) {
+    let handles: Vec<Handle> = socket.groups.groups().collect();
+    let member = socket.handle();
+    for handle in handles {
+        if socket.handle() != member {
+            return;
+        }
+        let mut finished = Vec::new();
+        let Some((pending, settings)) = find(handle).and_then(|mut group| {
+            let live = group.live.as_mut()?;
+            let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
+            live.take_out(from, member, &mut finished);
+            live.division(socket.pollset).join(member);
+            Some((pending, live.settings))
+        }) else {
+            continue;
+        };
+        let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
+        for broadcast in pending {
+            // It may be the end of it.
+            if socket.state != State::Connected {
+                break;
+            }
+            give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
+        }
+        tally.add_to(pollset::counters(socket.pollset));
+        if let Some(mut group) = find(handle)
+            && let Some(live) = &mut group.live
+        {
+            live.outcomes.add(&outcomes);
+        }
+        tell(env, handle, finished);
     }
 }

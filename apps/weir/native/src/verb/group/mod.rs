@@ -5,26 +5,21 @@
 //! message twice or one from before he came. Locks are taken in the order socket, group, ready list of a pollset.
 
 pub mod broadcast;
-mod delivery;
+pub mod delivery;
 
 use std::sync::{Arc, MutexGuard};
 
 use rustler::{Encoder, Env, LocalPid, ResourceArc, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
-use self::delivery::give;
-pub use self::delivery::serve;
-use crate::pollset;
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket, State};
 use crate::term::atoms;
-use crate::value::counters::Tally;
 use crate::value::division::Division;
 use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
 use crate::value::slots::{Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
-use crate::value::work::Work;
 
 /// Groups that there can be.
 const GROUPS: usize = 65_536;
@@ -41,10 +36,7 @@ pub fn lookup(handle: Handle) -> Lookup {
 }
 
 fn find(handle: Handle) -> Option<MutexGuard<'static, Group>> {
-    match lookup(handle) {
-        Lookup::Open(group) => Some(group),
-        Lookup::Gone | Lookup::Never => None,
-    }
+    ALL.find(handle)
 }
 
 /// What happens to a message for a member whose queue is full.
@@ -180,43 +172,6 @@ fn take_out(env: Env, handle: Handle, pollset: u16, member: Handle) {
         live.take_out(pollset, member, &mut finished);
     }
     tell(env, handle, finished);
-}
-
-/// Takes a socket's memberships from one pollset to another, where it is by now. It gets at once what was still on its
-/// way on the old one: on the new one that may have been through.
-pub fn moved(env: Env, socket: &mut Socket, from: u16) {
-    let handles: Vec<Handle> = socket.groups.groups().collect();
-    let member = socket.handle();
-    for handle in handles {
-        if socket.handle() != member {
-            return;
-        }
-        let mut finished = Vec::new();
-        let Some((pending, settings)) = find(handle).and_then(|mut group| {
-            let live = group.live.as_mut()?;
-            let pending: Vec<Arc<Broadcast>> = live.division(from).pending().cloned().collect();
-            live.take_out(from, member, &mut finished);
-            live.division(socket.pollset).join(member);
-            Some((pending, live.settings))
-        }) else {
-            continue;
-        };
-        let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
-        for broadcast in pending {
-            // It may be the end of it.
-            if socket.state != State::Connected {
-                break;
-            }
-            give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
-        }
-        tally.add_to(pollset::counters(socket.pollset));
-        if let Some(mut group) = find(handle)
-            && let Some(live) = &mut group.live
-        {
-            live.outcomes.add(&outcomes);
-        }
-        tell(env, handle, finished);
-    }
 }
 
 impl Live {

@@ -55,7 +55,7 @@ impl Socket {
         if std::mem::take(&mut self.reactor) {
             // Nobody polls a reactor's pollset when the reactor is dead.
             let home = pollset::private::home(self.pollset);
-            if self.move_to(env, home).is_err() {
+            if self.relocate(env, home).is_err() {
                 return self.release(env);
             }
         }

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::Errno;
 use rustler::{Env, LocalPid};
 
 use crate::kernel::sockopt;
@@ -11,11 +10,10 @@ use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::held::Held;
 use crate::value::active::Active;
-use crate::value::handle::Target;
 use crate::value::input_buffer::InputBuffer;
 use crate::value::options::Linger;
 use crate::value::send_queue::SendQueue;
-use crate::verb::group;
+use crate::verb::group::delivery;
 
 /// What a socket has given away.
 pub struct Surrendered {
@@ -64,33 +62,12 @@ impl Socket {
 
     /// Takes the socket to another pollset. What was ready stays ready.
     pub fn move_to(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
-        use std::sync::atomic::Ordering::Relaxed;
-        if target == self.pollset {
-            return Ok(());
+        let from = self.pollset;
+        let moved = self.relocate(env, target);
+        if self.pollset != from && !self.groups.is_empty() {
+            delivery::moved(env, self, from);
         }
-        if self.registered
-            && let Some(fd) = &self.fd
-        {
-            pollset::epoll(self.pollset).delete(fd.as_fd())?;
-        }
-        let was_registered = std::mem::replace(&mut self.registered, false);
-        let (from, to) = (pollset::counters(self.pollset), pollset::counters(target));
-        from.sockets.fetch_sub(1, Relaxed);
-        from.moved_out.fetch_add(1, Relaxed);
-        to.sockets.fetch_add(1, Relaxed);
-        to.moved_in.fetch_add(1, Relaxed);
-        let from_pollset = std::mem::replace(&mut self.pollset, target);
-        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
-            gate.listening_moved(self.handle(), target);
-        }
-        // The old list still names the socket; that visit is a spurious one.
-        self.queued = false;
-        self.enqueue(env);
-        if !self.groups.is_empty() {
-            group::moved(env, self, from_pollset);
-        }
-        // Registration reports anew whatever is ready.
-        if was_registered { self.register() } else { Ok(()) }
+        moved
     }
 
     /// Whether the socket can become one side of a relay of `pid`; the reason if not.
@@ -110,27 +87,6 @@ impl Socket {
             Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),
             _ => Ok(()),
         }
-    }
-
-    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
-    pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
-        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
-        let epoll = pollset::epoll(pollset);
-        match self.registered && self.pollset == pollset {
-            true => epoll.rename(fd.as_fd(), target),
-            false => epoll.add(fd.as_fd(), target),
-        }
-    }
-
-    /// Undoes [`lend`](Self::lend).
-    pub fn take_back(&self, pollset: u16) {
-        let Some(fd) = &self.fd else { return };
-        let epoll = pollset::epoll(pollset);
-        // What was registered can be renamed and taken out.
-        let _ = match self.registered && self.pollset == pollset {
-            true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
-            false => epoll.delete(fd.as_fd()),
-        };
     }
 
     /// Gives the descriptor away that was lent to `pollset`, with what has been read and what is queued, and closes the

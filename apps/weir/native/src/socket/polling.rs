@@ -1,0 +1,81 @@
+//! A socket and its pollset: on the ready list, in the epoll instance, on another pollset, lent to a relay.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+use rustler::Env;
+
+use crate::pollset;
+use crate::socket::Socket;
+use crate::value::handle::Target;
+
+impl Socket {
+    /// Makes sure that the pollset hears of the socket from now on.
+    pub fn register(&mut self) -> rustix::io::Result<()> {
+        if self.registered {
+            return Ok(());
+        }
+        if let Some(fd) = &self.fd {
+            pollset::epoll(self.pollset).add(fd.as_fd(), Target::Socket(self.handle()))?;
+            self.registered = true;
+        }
+        Ok(())
+    }
+
+    /// Puts the socket on its pollset's ready list, to be visited at the next poll.
+    pub fn enqueue(&mut self, env: Env) {
+        if !self.queued {
+            self.queued = true;
+            pollset::push_ready(env, self.pollset, Target::Socket(self.handle()));
+        }
+    }
+
+    /// Takes the socket to another pollset, but for its groups. What was ready stays ready.
+    pub fn relocate(&mut self, env: Env, target: u16) -> rustix::io::Result<()> {
+        if target == self.pollset {
+            return Ok(());
+        }
+        if self.registered
+            && let Some(fd) = &self.fd
+        {
+            pollset::epoll(self.pollset).delete(fd.as_fd())?;
+        }
+        let was_registered = std::mem::replace(&mut self.registered, false);
+        let (from, to) = (pollset::counters(self.pollset), pollset::counters(target));
+        from.sockets.fetch_sub(1, Relaxed);
+        from.moved_out.fetch_add(1, Relaxed);
+        to.sockets.fetch_add(1, Relaxed);
+        to.moved_in.fetch_add(1, Relaxed);
+        self.pollset = target;
+        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+            gate.listening_moved(self.handle(), target);
+        }
+        // The old list still names the socket; that visit is a spurious one.
+        self.queued = false;
+        self.enqueue(env);
+        // Registration reports anew whatever is ready.
+        if was_registered { self.register() } else { Ok(()) }
+    }
+
+    /// Has a pollset name another target for the descriptor; [`take_back`](Self::take_back) undoes it.
+    pub fn lend(&self, pollset: u16, target: Target) -> rustix::io::Result<()> {
+        let Some(fd) = &self.fd else { return Err(Errno::BADF) };
+        let epoll = pollset::epoll(pollset);
+        match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), target),
+            false => epoll.add(fd.as_fd(), target),
+        }
+    }
+
+    /// Undoes [`lend`](Self::lend).
+    pub fn take_back(&self, pollset: u16) {
+        let Some(fd) = &self.fd else { return };
+        let epoll = pollset::epoll(pollset);
+        // What was registered can be renamed and taken out.
+        let _ = match self.registered && self.pollset == pollset {
+            true => epoll.rename(fd.as_fd(), Target::Socket(self.handle())),
+            false => epoll.delete(fd.as_fd()),
+        };
+    }
+}
