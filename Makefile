@@ -25,7 +25,7 @@ matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one
 	@scripts/setup matrix
 	@scripts/matrix $(OTP)
 
-check: ## formatting, lints, compiler warnings, xref, dialyzer
+check: ## formatting, lints, layers, compiler warnings, xref, dialyzer
 	@scripts/setup build check
 	@scripts/check
 

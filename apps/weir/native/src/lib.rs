@@ -1,14 +1,18 @@
 //! The native engine of Weir: pollsets, sockets, queues and counters.
 //!
-//! Erlang's side of the boundary is the module `weir_nif`; ours is [`nif`]. Below it, a socket lives in a slot of the
-//! [`socket::table`] under a lock of its own; a [`pollset`] names the sockets that are ready; [`verb::input`] and [`verb::output`] move
-//! bytes. What can be a value without the VM and the kernel is one, with its tests beside it: [`value::handle`], [`value::active`],
-//! [`value::packet`], [`value::http`], [`value::admission`], [`value::send_queue`], [`value::input_buffer`], [`value::counters`], [`value::statistics`], [`value::work`]. What
-//! schedulers share is [`value::slots`], behind the table, and [`value::ready`], behind a pollset: both are tried in every interleaving by
-//! `concurrency/`.
+//! Each folder is a layer, and a module uses its own layer and those below it only; the list `layers` beside this folder has
+//! their order, and `scripts/check-layers` holds us to it. From the top:
 //!
-//! Above the sockets stand a [`listener::gate`] for the connections of a listener, a [`reactor`] for the process that serves many of
-//! them, a [`relay`] for two and a [`verb::group`] for one message to many.
+//! - [`nif`], the boundary, whose other side is the module `weir_nif`: it decodes, finds, locks, calls and encodes;
+//! - [`poll`], the dispatch: what is ready is served;
+//! - [`reactor`] and [`relay`]: connections without a process for each;
+//! - [`verb`]: what happens to sockets;
+//! - [`socket`]: one socket as data, and the table of all;
+//! - [`listener`]: who may come in;
+//! - [`pollset`]: what is waited on, by number;
+//! - [`term`] and [`kernel`]: bytes as terms, and system calls;
+//! - [`value`]: what needs neither the VM nor the kernel, with its tests beside it. What schedulers share is there as well,
+//!   and tried in every interleaving by `concurrency/`.
 //!
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
 //! boundary, so that whatever needs the VM is dead code there.

@@ -1,4 +1,7 @@
-//! System calls, safe: epoll, what ends a wait, socket options.
+//! System calls, safe: the epoll instance, what ends a wait in it, socket options, and the buffer that reads go into.
+//!
+//! Each module is a thin cover of a few calls: it keeps no state of a socket and knows nothing of the VM. May use `value`;
+//! `term` is its neighbour.
 
 pub mod epoll;
 pub mod scratch;

@@ -1,7 +1,7 @@
 //! The boundary: every function of the Erlang module `weir_nif`, where each is documented.
 //!
 //! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
-//! decides: the functions find the socket, lock it and hand it on.
+//! decides: the functions find the socket, lock it and hand it on. May use everything.
 
 /// Finds the socket or returns `{error, $closed}` from the function.
 macro_rules! socket {

@@ -1,8 +1,8 @@
 //! The dispatch: takes what is ready, from the kernel and from the ready list of a pollset, and has it served.
 //!
-//! Sockets are served by the verbs or for their reactor ([`visit`]), relays and groups by their own modules; [`death`] tells
-//! them that their owner is gone; [`bulk`] waits
-//! for streams on a thread that may. May use everything but [`nif`](crate::nif).
+//! Sockets are served by the verbs or for their reactor (`visit`), relays and groups by their own modules. `death` says what
+//! the death of an owner means for each of them; [`bulk`] polls and waits in turn, on a thread that may. May use everything
+//! but the boundary.
 
 pub mod bulk;
 mod death;

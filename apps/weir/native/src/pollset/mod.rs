@@ -1,8 +1,8 @@
 //! A pollset: one epoll instance and its ready list, for one scheduler or one process.
 //!
-//! It knows what is waited on by its number only; the layer [`poll`](crate::poll) knows who is served when that is ready.
-//! Here a pollset is made and claimed by its poller; [`sleeper`] says how a poller sleeps and is woken, [`private`] has the
-//! pollsets of processes that poll for themselves. May use `term`, `kernel` and `value`.
+//! It knows what is waited on by its number only; the layer `poll` knows who is served when that is ready. Here a pollset is
+//! made and claimed by its poller; [`sleeper`] says how a poller sleeps and is woken, [`private`] has the pollsets of
+//! processes that poll for themselves. May use `term`, `kernel` and `value`.
 
 pub mod private;
 pub mod sleeper;

@@ -3,6 +3,8 @@
 //! A reactor is one process with many connections and a pollset of its own. One call takes the writes of the batch before
 //! and returns the events of the next. What goes in messages to the owner of another socket, data, the end, room for
 //! output, are events here. A socket's end is only noted where it is found (`Socket::end`), and becomes an event here.
+//!
+//! May use the verbs and what is below them, and nothing of relays. A call that takes a batch is in `poll`.
 
 use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};

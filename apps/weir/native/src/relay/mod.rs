@@ -2,7 +2,9 @@
 //!
 //! A relay takes the descriptors out of their sockets, which are closed from then on, and lives in a table of its own:
 //! an event on either connection finds both, with all that waits between them, by one lookup under one lock. Directions
-//! are independent ([`flow`]); the relay ends when both have, or at the first error.
+//! are independent ([`flow`]); the relay ends when both have, or at the first error ([`live`]).
+//!
+//! May use the verbs and what is below them, and nothing of reactors.
 
 mod connection;
 mod flow;

@@ -1,4 +1,8 @@
-//! One socket: its descriptor, its owner, its options, what waits for it, and how it ends.
+//! One socket as data: its descriptor, its owner, its options, and who waits for it.
+//!
+//! A socket lives in a slot of the [`table`] under a lock of its own. Here is what changes no more than the socket and its
+//! place on a pollset: owners and subscribers ([`owner`]), messages ([`message`]), a file on its way ([`transfer`]). Reading,
+//! writing and closing are verbs. May use `listener` (for its place at a gate), `pollset` and what is below.
 
 mod listening;
 pub mod message;

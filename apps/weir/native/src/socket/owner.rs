@@ -5,7 +5,7 @@ use rustler::{Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term, env::SavedTer
 use crate::value::handle::{Handle, Target};
 
 /// The object that the VM's monitors hang on: one for each socket, relay and group, gone with it. What a death means for
-/// them is said where all of them are known, in [`poll`](crate::poll).
+/// them is said where all of them are known, in the layer `poll`.
 pub struct Watch {
     pub target: Target,
 }

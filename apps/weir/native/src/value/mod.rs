@@ -1,4 +1,8 @@
-//! Values: no VM, no kernel. Each is tested by itself, under loom or by a fuzzer.
+//! Values: no VM, no kernel.
+//!
+//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, options, memberships. Each is tested by
+//! itself, in every interleaving by `concurrency/` if schedulers share it, by the fuzzers of `fuzz/` if peers write it. May
+//! use nothing but its neighbours here.
 
 pub mod active;
 pub mod admission;

@@ -1,4 +1,7 @@
 //! From the kernel to the owner: reading, taking packets off what was read, delivering.
+//!
+//! `reading` is about one read and one packet; here they are repeated for whoever asked: the process in `recv`, the owner of
+//! an active socket, a reactor.
 
 mod reading;
 

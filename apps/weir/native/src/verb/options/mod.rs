@@ -1,4 +1,6 @@
 //! setopts and getopts.
+//!
+//! `setting` decodes; here settings are applied and told. What follows for data that waits is returned as [`News`].
 
 mod setting;
 

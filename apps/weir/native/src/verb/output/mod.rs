@@ -1,4 +1,7 @@
 //! From the caller to the kernel: writing and queueing.
+//!
+//! `write` has single writes; here is what is sent, what is queued, and who waits for it. [`sendfile`] sends files, which the
+//! queue waits for.
 
 pub mod sendfile;
 mod write;
