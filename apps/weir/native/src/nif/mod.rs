@@ -1,6 +1,6 @@
 //! The boundary: every function of the Erlang module `weir_nif`, where each is documented.
 //!
-//! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (see [`Work`]). Nothing here
+//! A wrong argument is a badarg, a closed socket a tagged error; every call is bounded (`value::work`). Nothing here
 //! decides: the functions find the socket, lock it and hand it on. May use everything.
 
 /// Finds the socket or returns `{error, $closed}` from the function.

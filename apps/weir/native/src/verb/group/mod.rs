@@ -1,6 +1,6 @@
 //! Groups: one message to many sockets, each written to by its own pollset.
 //!
-//! A group knows its members by pollset ([`division`]), a member its groups. What decides is the member: whether it is
+//! A group knows its members by pollset (`value::division`), a member its groups. What decides is the member: whether it is
 //! one, and which message it had last. So a slice of members may be out of date when it is served, and nobody gets a
 //! message twice or one from before he came. Locks are taken in the order socket, group, ready list of a pollset.
 
