@@ -285,9 +285,9 @@ sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
     {ok, Sent :: non_neg_integer()} | more | disk | {wait, operation()} | {error, closed | inet:posix()}.
 sendfile_continue(_Handle) -> ?NOT_LOADED.
 
-%% @doc As {@link sendfile_continue/1}, on a dirty scheduler, where a disk may be waited for.
--spec sendfile_from_disk(handle()) ->
-    {ok, Sent :: non_neg_integer()} | more | {wait, operation()} | {error, closed | inet:posix()}.
+%% @doc Sends the part that {@link sendfile_continue/1} has said `disk' of, on a dirty scheduler, where a disk may be waited
+%% for. How far it came is for the next {@link sendfile_continue/1}.
+-spec sendfile_from_disk(handle()) -> more | {error, closed}.
 sendfile_from_disk(_Handle) -> ?NOT_LOADED.
 
 %% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard

@@ -48,7 +48,8 @@ groups() ->
             lingering_socket_is_closed,
             lingering_socket_is_received_from,
             others_wait_to_receive,
-            others_wait_to_send
+            others_wait_to_send,
+            others_wait_to_send_behind_a_file
         ]},
         {closed_by_another, [], [
             closed_during_recv,
@@ -426,6 +427,38 @@ others_wait_to_send(Config) ->
     Sent = [ok || ok <- Results],
     ?assert(byte_size(Received) >= ?PLENTY + 4 * length(Sent)),
     ?assertEqual([], [Result || Result <- Results, Result =/= ok, Result =/= {error, closed}]).
+
+%% The owner has a large table, so its exit takes long: the call that sends the file ends in the middle of it, when the
+%% VM sends nothing for the process any more.
+others_wait_to_send_behind_a_file(Config) ->
+    %% The kernel does not tell of this file system what is in memory: such files go on a dirty scheduler.
+    Name = "/dev/shm/weir_misfortune-" ++ os:getpid(),
+    ok = file:write_file(Name, binary:copy(<<0>>, 3000000)),
+    try
+        lists:foreach(fun(Round) -> killed_in_sendfile(Config, Name, Round) end, lists:seq(1, 40))
+    after
+        ok = file:delete(Name)
+    end.
+
+killed_in_sendfile(Config, Name, Round) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {high_watermark, 1}, {low_watermark, 0}]),
+    Reader = async(fun() -> recv_all(Peer) end),
+    Owner = owned(Socket, fun() ->
+        Table = ets:new(large, []),
+        true = ets:insert(Table, [{N} || N <- lists:seq(1, 50000)]),
+        {ok, File} = file:open(Name, [read, raw, binary]),
+        receive
+            {ready, Runner} -> Runner ! ready
+        end,
+        file:sendfile(File, Socket, 0, 0, [])
+    end),
+    Senders = [async(fun() -> send_until_closed(Socket, <<"x">>) end) || _ <- lists:seq(1, 3)],
+    pid(Owner) ! {ready, self()},
+    receive ready -> ok end,
+    spin(Round * 100),
+    ok = kill(Owner),
+    [?assertEqual({error, closed}, await(Sender)) || Sender <- Senders],
+    await(Reader).
 
 %% Closed by another process ----------------------------------------------------
 

@@ -35,36 +35,40 @@ fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u6
 #[rustler::nif]
 fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
+    if let Some(sent) = sendfile::take_noted(env, &mut socket) {
+        match sendfile::advance(env, &mut socket, sent) {
+            Progress::More => {}
+            progress => return Ok(sendfile_progress(env, &mut socket, progress)),
+        }
+    }
     let part = match sendfile::next(env, &mut socket, sendfile::MEMORY_PART) {
         Next::Send(part) => part,
         Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
         Next::Closed => return Ok(failed(env, atoms::closed())),
     };
-    let Some((part, sent)) = part.send_from_memory() else {
+    let Some(sent) = part.send_from_memory() else {
         sendfile::put_off(&mut socket);
         return Ok(atoms::disk().encode(env));
     };
     let mut work = Work::of_caller();
-    work.moved(sent.bytes() as usize);
+    work.moved(sent.bytes as usize);
     rustler::schedule::consume_timeslice(env, work.percent());
-    let progress = sendfile::advance(env, &mut socket, &part, sent);
+    let progress = sendfile::advance(env, &mut socket, sent);
     Ok(sendfile_progress(env, &mut socket, progress))
 }
 
 #[rustler::nif(schedule = "DirtyIo")]
 fn sendfile_from_disk<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    let part = match sendfile::next(env, &mut socket, sendfile::DISK_PART) {
-        Next::Send(part) => part,
-        Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
-        Next::Closed => return Ok(failed(env, atoms::closed())),
+    let Some(part) = sendfile::disk_part(env, &mut socket) else {
+        return Ok(failed(env, atoms::closed()));
     };
     // Whatever the disk takes, nobody else waits for the socket meanwhile.
     drop(socket);
     let sent = part.send();
     let mut socket = socket!(env, handle, atoms::closed());
-    let progress = sendfile::advance(env, &mut socket, &part, sent);
-    Ok(sendfile_progress(env, &mut socket, progress))
+    sendfile::note(&mut socket, &part, sent);
+    Ok(atoms::more().encode(env))
 }
 
 fn sendfile_progress<'a>(env: Env<'a>, socket: &mut Socket, progress: Progress) -> Term<'a> {

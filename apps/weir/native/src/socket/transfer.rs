@@ -21,6 +21,24 @@ pub struct Transfer {
     pub ahead: usize,
     /// The operation in which the process waits for room.
     pub waiting: Option<u32>,
+    /// How far a part came that was sent on a dirty scheduler, until the next call of the process.
+    pub noted: Option<Sent>,
+}
+
+/// How far a part came.
+pub struct Sent {
+    /// What the kernel took.
+    pub bytes: u64,
+    pub stop: Stop,
+}
+
+/// Why it came no further.
+pub enum Stop {
+    Limit,
+    EndOfFile,
+    /// The kernel takes no more: an edge follows when it does.
+    Full,
+    Failed(Errno),
 }
 
 /// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write

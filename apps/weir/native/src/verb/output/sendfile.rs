@@ -4,6 +4,10 @@
 //! memory goes at once; one that is not goes on a dirty scheduler and without the socket's lock, because the kernel has to
 //! wait for a disk. Where it takes no more the process waits, as for any operation, until the poller hears that there is
 //! room.
+//!
+//! A call on a dirty scheduler sends no message: the VM drops what a process sends that is being killed, and it takes the
+//! lock of the process for it, under which that process's death asks for the socket. So such a call only notes how far its
+//! part came ([`note`]), and the next call on an ordinary scheduler does what follows from that.
 
 use std::io::IoSliceMut;
 use std::num::NonZeroU64;
@@ -16,7 +20,7 @@ use rustler::Env;
 
 use crate::pollset;
 use crate::socket::message;
-use crate::socket::transfer::{self, Ends, Transfer, reason};
+use crate::socket::transfer::{self, Ends, Sent, Stop, Transfer, reason};
 use crate::socket::{Output, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
@@ -41,27 +45,6 @@ pub struct Part {
     ends: Arc<Ends>,
     offset: u64,
     limit: u64,
-}
-
-/// How far a part came.
-pub struct Sent {
-    bytes: u64,
-    stop: Stop,
-}
-
-impl Sent {
-    /// The bytes that the kernel took.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-enum Stop {
-    Limit,
-    EndOfFile,
-    /// The kernel takes no more: an edge follows when it does.
-    Full,
-    Failed(Errno),
 }
 
 /// What the process does next.
@@ -116,6 +99,7 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
         sent: 0,
         ahead: output.queue.len(),
         waiting: None,
+        noted: None,
     }));
     Ok(())
 }
@@ -158,13 +142,9 @@ impl Part {
     }
 
     /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
-    pub fn send_from_memory(self) -> Option<(Part, Sent)> {
+    pub fn send_from_memory(self) -> Option<Sent> {
         let part = Part { limit: self.in_memory(), ..self };
-        if part.limit == 0 {
-            return None;
-        }
-        let sent = part.send();
-        Some((part, sent))
+        (part.limit > 0).then(|| part.send())
     }
 
     /// Sends as much as the kernel takes; may wait for the file's disk.
@@ -192,9 +172,29 @@ pub fn put_off(socket: &mut Socket) {
     socket.writable = true;
 }
 
-/// Notes how far a part came. Behind the last one whatever waited for it goes out.
-pub fn advance(env: Env, socket: &mut Socket, part: &Part, sent: Sent) -> Progress {
-    let Some(transfer) = transfer::of(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) else {
+/// The part of the calling process's transfer that [`next`] has put off, for a call on a dirty scheduler. Nothing if the
+/// transfer is over.
+pub fn disk_part(env: Env, socket: &mut Socket) -> Option<Part> {
+    let part = transfer_of(env, socket).filter(|transfer| transfer.noted.is_none())?.part(DISK_PART);
+    socket.writable = false;
+    Some(part)
+}
+
+/// Notes how far such a part came, for [`take_noted`].
+pub fn note(socket: &mut Socket, part: &Part, sent: Sent) {
+    if let Some(transfer) = transfer::of(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) {
+        transfer.noted = Some(sent);
+    }
+}
+
+/// How far the part of the calling process's transfer came that was sent on a dirty scheduler, for [`advance`].
+pub fn take_noted(env: Env, socket: &mut Socket) -> Option<Sent> {
+    transfer_of(env, socket)?.noted.take()
+}
+
+/// Goes on behind a part that has come so far. Behind the last one whatever waited for it goes out.
+pub fn advance(env: Env, socket: &mut Socket, sent: Sent) -> Progress {
+    let Some(transfer) = transfer::of(socket) else {
         return Progress::Failed(atoms::closed());
     };
     transfer.offset += sent.bytes;
@@ -243,13 +243,13 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
         let part = transfer.part(MEMORY_PART);
         let Some(waiter) = transfer.take_waiter() else { return };
         socket.writable = false;
-        let Some((part, sent)) = part.send_from_memory() else {
+        let Some(sent) = part.send_from_memory() else {
             put_off(socket);
             socket.answer(env, waiter, atoms::retry());
             return;
         };
         work.moved(sent.bytes as usize);
-        match advance(env, socket, &part, sent) {
+        match advance(env, socket, sent) {
             Progress::More | Progress::Full => {
                 if let Some(transfer) = transfer::of(socket) {
                     transfer.waiting = Some(waiter.operation);
