@@ -3,7 +3,8 @@
 /// A slot of the socket table together with the generation of the socket that lives there.
 ///
 /// A slot is used again after a close, with the next generation, so that a late event, message or call for the closed
-/// socket finds that it is not meant. The number fits an immediate integer of the VM (59 bits): a message that carries
+/// socket finds that it is not meant. Each VM counts generations from another number on, so that a handle of another VM is
+/// no handle here. The number fits an immediate integer of the VM (59 bits): a message that carries
 /// it needs no heap beyond its tuple, and no reference count is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(u64);

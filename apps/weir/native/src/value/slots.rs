@@ -1,5 +1,6 @@
 //! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{OnceLock, PoisonError};
 
 use super::handle::Handle;
@@ -22,6 +23,9 @@ pub trait Occupant {
 pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     chunks: [OnceLock<Box<[Mutex<T>]>>; CHUNKS],
     vacant: Mutex<Vacant>,
+    /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
+    /// earlier one, does not name what is here.
+    origin: OnceLock<u32>,
 }
 
 /// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
@@ -58,7 +62,18 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
 
     /// An empty table. It is given its lock, because not every lock can be made in a constant.
     pub const fn new(vacant: Mutex<Vacant>) -> Self {
-        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant }
+        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant, origin: OnceLock::new() }
+    }
+
+    fn origin(&self) -> u32 {
+        *self.origin.get_or_init(|| RandomState::new().hash_one(0) as u32)
+    }
+
+    /// Whether a handle has named something in a slot in which `current` is the next to name something. Generations wrap
+    /// around: they are counted from the first.
+    fn is_gone(&self, handle: Handle, current: Handle) -> bool {
+        let age = |handle: Handle| handle.generation().wrapping_sub(self.origin());
+        age(handle) < age(current)
     }
 
     /// Finds what a handle names.
@@ -71,7 +86,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let current = occupant.handle();
         if current == handle && occupant.is_open() {
             Lookup::Open(occupant)
-        } else if handle.generation() < current.generation() {
+        } else if self.is_gone(handle, current) {
             Lookup::Gone
         } else {
             Lookup::Never
@@ -97,7 +112,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let first = self.lookup(one);
         // At most one of two generations lives in a slot, and its lock is taken.
         let second = match &first {
-            Lookup::Open(_) if one.slot() == other.slot() => match other.generation() < one.generation() {
+            Lookup::Open(_) if one.slot() == other.slot() => match self.is_gone(other, one) {
                 true => Lookup::Gone,
                 false => Lookup::Never,
             },
@@ -131,8 +146,9 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         };
         let (number, within) = (slot as usize / CHUNK, slot as usize % CHUNK);
         let first = (number * CHUNK) as u32;
-        let chunk = self.chunks[number]
-            .get_or_init(|| (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, 0))).collect());
+        let chunk = self.chunks[number].get_or_init(|| {
+            (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, self.origin()))).collect()
+        });
         Some(lock(&chunk[within]))
     }
 
@@ -213,6 +229,11 @@ mod tests {
         house.vacate(&mut guest);
     }
 
+    /// The next that lives in the slot.
+    fn after(handle: Handle) -> Handle {
+        Handle::new(handle.slot(), handle.generation().wrapping_add(1))
+    }
+
     #[test]
     fn a_slot_is_used_again_under_another_name() {
         let house = house();
@@ -220,7 +241,7 @@ mod tests {
         close(&house, first);
         assert!(matches!(house.lookup(first), Lookup::Gone));
         let second = open(&house).expect("room");
-        assert_eq!((second.slot(), second.generation()), (first.slot(), 1));
+        assert_eq!(second, after(first));
         assert!(matches!(house.lookup(first), Lookup::Gone));
         assert!(matches!(house.lookup(second), Lookup::Open(_)));
     }
@@ -228,11 +249,31 @@ mod tests {
     #[test]
     fn names_that_were_never_given_name_nothing() {
         let house = house();
-        assert!(matches!(house.lookup(Handle::new(0, 0)), Lookup::Never));
+        let origin = house.origin();
+        assert!(matches!(house.lookup(Handle::new(0, origin)), Lookup::Never));
         let handle = open(&house).expect("room");
-        assert!(matches!(house.lookup(Handle::new(handle.slot(), 1)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(1, 0)), Lookup::Never));
-        assert!(matches!(house.lookup(Handle::new(3, 0)), Lookup::Never));
+        assert!(matches!(house.lookup(after(handle)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(1, origin)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(3, origin)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(0, origin.wrapping_sub(1))), Lookup::Never));
+    }
+
+    #[test]
+    fn generations_wrap_around() {
+        let house = house();
+        house.origin.set(u32::MAX - 1).expect("not used yet");
+        let handles: Vec<Handle> =
+            (0..4).map_while(|_| open(&house).inspect(|&handle| close(&house, handle))).collect();
+        assert_eq!(handles.last().map(|handle| handle.generation()), Some(1));
+        assert!(handles.iter().all(|&handle| matches!(house.lookup(handle), Lookup::Gone)));
+        assert!(matches!(house.lookup(Handle::new(0, 2)), Lookup::Never));
+        assert!(matches!(house.lookup(Handle::new(0, u32::MAX - 2)), Lookup::Never));
+    }
+
+    #[test]
+    fn tables_have_other_names_than_each_other() {
+        let origins: std::collections::HashSet<u32> = (0..8).map(|_| house().origin()).collect();
+        assert!(origins.len() > 1);
     }
 
     #[test]
@@ -255,8 +296,7 @@ mod tests {
         let new = open(&house).expect("room");
         assert!(matches!(house.lookup_both(old, new), (Lookup::Gone, Lookup::Open(_))));
         assert!(matches!(house.lookup_both(new, old), (Lookup::Open(_), Lookup::Gone)));
-        let next = Handle::new(new.slot(), new.generation() + 1);
-        assert!(matches!(house.lookup_both(new, next), (Lookup::Open(_), Lookup::Never)));
+        assert!(matches!(house.lookup_both(new, after(new)), (Lookup::Open(_), Lookup::Never)));
     }
 
     #[test]
@@ -265,7 +305,7 @@ mod tests {
         let handles: Vec<Handle> = std::iter::from_fn(|| open(&house)).collect();
         assert_eq!(handles.len(), 4);
         close(&house, handles[2]);
-        assert_eq!(open(&house), Some(Handle::new(handles[2].slot(), 1)));
+        assert_eq!(open(&house), Some(after(handles[2])));
         assert_eq!(open(&house), None);
     }
 
