@@ -65,6 +65,7 @@ groups() ->
         ]},
         {handles, [], [
             used_after_close,
+            used_on_another_node,
             monitor_tells_of_the_close,
             cancelled_monitor_is_silent,
             subscribers_killed
@@ -706,6 +707,44 @@ in_slot_of(Old, Config, Attempts) ->
     end.
 
 slot({'$inet', weir_tcp, Handle}) -> Handle band 16#ffffff.
+
+%% Names of one node name nothing on another, where other things have been opened in the same order.
+used_on_another_node(Config) ->
+    Node = weir_test_peer:start_node("", []),
+    {Sockets, Groups, Relays} = peer:call(Node, ?MODULE, things, []),
+    ok = peer:stop(Node),
+    Pairs = [socket_pair(Config, [binary, {active, false}]) || _ <- Sockets],
+    {OurSockets, OurGroups, OurRelays} = open_things(Config),
+    [?assertError(badarg, gen_tcp:send(Socket, <<"stray">>)) || Socket <- Sockets],
+    [?assertError(badarg, weir_group:broadcast(Group, <<"stray">>)) || Group <- Groups],
+    [?assertError(badarg, weir:relay_stop(Relay)) || Relay <- Relays],
+    [?assertEqual({error, timeout}, gen_tcp:recv(Peer, 0, 0)) || {_, Peer} <- Pairs],
+    [?assertMatch({ok, _}, weir:relay_info(Relay)) || Relay <- OurRelays],
+    [weir:relay_stop(Relay) || Relay <- OurRelays],
+    [weir_group:delete(Group) || Group <- OurGroups],
+    [gen_tcp:close(Socket) || Socket <- OurSockets].
+
+things() ->
+    Config = weir_test_peer:init_case(weir_test_peer:init_group(weir, [])),
+    open_things(Config).
+
+open_things(Config) ->
+    Pair = fun() -> element(1, socket_pair(Config, [binary, {active, false}])) end,
+    Relays = [
+        begin
+            {ok, Relay} = weir:relay(Pair(), Pair()),
+            Relay
+        end
+     || _ <- lists:seq(1, 3)
+    ],
+    Groups = [
+        begin
+            {ok, Group} = weir_group:new(#{}),
+            Group
+        end
+     || _ <- lists:seq(1, 3)
+    ],
+    {[Pair() || _ <- lists:seq(1, 30)], Groups, Relays}.
 
 monitor_tells_of_the_close(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
