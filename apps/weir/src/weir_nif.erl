@@ -83,6 +83,9 @@
 -export([reactor_of/1]).
 -export([abandoned/0]).
 -export([reap/2]).
+-export([lingering/1]).
+-export([left_behind/1]).
+-export([give_up/1]).
 
 %% Groups.
 -export([group_new/1]).
@@ -479,6 +482,19 @@ abandoned() -> ?NOT_LOADED.
 %% it is not among {@link abandoned/0}.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
+
+%% @doc The sockets of one piece of the table (see {@link sockets/1}) that nobody owns any more and whose queue is still
+%% being sent.
+-spec lingering(Piece :: non_neg_integer()) -> {ok, [handle()]} | done.
+lingering(_Piece) -> ?NOT_LOADED.
+
+%% @doc How many bytes of such a socket its peer has not taken; `done' if it is closed.
+-spec left_behind(handle()) -> non_neg_integer() | done.
+left_behind(_Handle) -> ?NOT_LOADED.
+
+%% @doc Closes such a socket; what is left of its queue is lost.
+-spec give_up(handle()) -> ok.
+give_up(_Handle) -> ?NOT_LOADED.
 
 %% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are

@@ -1,35 +1,49 @@
 %% @private
-%% @doc Closes the connections of reactors that have died.
+%% @doc Closes what nobody else does: the connections of reactors that have died, and Unix sockets whose peer does not take
+%% what is left for it.
 %%
 %% Nobody watches a reactor's connections one by one: that would cost each of them as much memory as the rest of it. Their
 %% pollset is watched, and what is found there when the reactor is dead is closed here, in slices, since thousands of
 %% closes take longer than a call into native code may. Until that is done nobody else gets the pollset.
+%%
+%% A socket whose owner has died with bytes queued sends them first. The kernel gives up on a TCP peer that takes nothing
+%% for 30 s, but never on the peer of a Unix socket. So such a socket names itself here when it begins to linger, and this
+%% process looks every 5 s at those that do.
 -module(weir_reaper).
 -behaviour(gen_server).
 
 -export([start_link/0]).
 
 -export([init/1]).
+-export([handle_continue/2]).
 -export([handle_call/3]).
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
--type state() :: no_state.
+%% How long a peer may take nothing, and how often that is looked at, in milliseconds.
+-define(PATIENCE, 30000).
+-define(INTERVAL, 5000).
+
+-type state() :: #{weir_nif:handle() => {LeftBehind :: non_neg_integer() | done, Since :: integer()}}.
+%% Sockets that linger: how much their peers have not taken, and since when it is as much, in milliseconds of the
+%% monotonic clock.
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Some reactor may have died while there was no reaper.
--spec init([]) -> {ok, state()} | ignore.
+-spec init([]) -> {ok, state(), {continue, look}} | ignore.
 init([]) ->
     case weir_nif:available() of
-        true ->
-            _ = [self() ! {weir_abandoned, Pollset} || Pollset <- weir_nif:abandoned()],
-            {ok, no_state};
-        false ->
-            ignore
+        true -> {ok, #{}, {continue, look}};
+        false -> ignore
     end.
+
+%% Some reactor may have died, and some socket begun to linger, while there was no reaper.
+-spec handle_continue(look, state()) -> {noreply, state()}.
+handle_continue(look, State) ->
+    _ = [self() ! {weir_abandoned, Pollset} || Pollset <- weir_nif:abandoned()],
+    {noreply, watch_all(0, State)}.
 
 -spec handle_call(term(), gen_server:from(), state()) -> {reply, term(), state()}.
 handle_call(_Request, _From, State) ->
@@ -44,6 +58,13 @@ handle_info({weir_abandoned, Pollset}, State) ->
     %% One that was found when this process began may be somebody else's by now.
     _ = lists:member(Pollset, weir_nif:abandoned()) andalso reap(Pollset, 0),
     {noreply, State};
+handle_info({weir_lingers, Handle}, State) ->
+    {noreply, watch(Handle, State)};
+handle_info(look, State) ->
+    Now = erlang:monotonic_time(millisecond),
+    Left = maps:filtermap(fun(Handle, Seen) -> look(Handle, Seen, Now) end, State),
+    look_again(Left),
+    {noreply, Left};
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -58,3 +79,32 @@ reap(Pollset, Piece) ->
             erlang:yield(),
             reap(Pollset, Piece)
     end.
+
+watch_all(Piece, State) ->
+    case weir_nif:lingering(Piece) of
+        {ok, Handles} -> watch_all(Piece + 1, lists:foldl(fun watch/2, State, Handles));
+        done -> State
+    end.
+
+watch(Handle, State) ->
+    _ = map_size(State) =:= 0 andalso erlang:send_after(?INTERVAL, self(), look),
+    State#{Handle => {weir_nif:left_behind(Handle), erlang:monotonic_time(millisecond)}}.
+
+look(Handle, {Before, Since}, Now) ->
+    case weir_nif:left_behind(Handle) of
+        done ->
+            false;
+        Before when Now - Since >= ?PATIENCE ->
+            ok = weir_nif:give_up(Handle),
+            false;
+        Before ->
+            true;
+        Less ->
+            {true, {Less, Now}}
+    end.
+
+look_again(State) when map_size(State) =:= 0 ->
+    ok;
+look_again(_State) ->
+    _ = erlang:send_after(?INTERVAL, self(), look),
+    ok.

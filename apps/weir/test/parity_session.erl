@@ -187,6 +187,9 @@ is_different_option({Name, _}, Session = #session{short = Short, waiting = Waiti
     Name =:= packet; Name =:= packet_size
 ->
     Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session);
+%% "`line_delimiter` changes behind half a line"
+is_different_option({line_delimiter, _}, Session) ->
+    option(packet, Session) =:= line andalso undelivered(Session) =/= <<>>;
 %% "`recv` with `{deliver, port}`"
 is_different_option({deliver, port}, #session{waiting = Waiting}) ->
     map_size(Waiting) > 0;
@@ -216,6 +219,9 @@ is_whole(_Packet, <<>>) ->
 is_whole(line, _Data) ->
     %% A line may be longer than what was put back.
     false;
+is_whole(Http, Data) when Http =:= http; Http =:= http_bin ->
+    %% Nobody says here whether the first line has been taken. A header is not whole before the next line begins.
+    is_whole(httph, Data);
 is_whole(Packet, Data) ->
     case erlang:decode_packet(Packet, Data, []) of
         {ok, _, Rest} -> is_whole(Packet, Rest);
@@ -230,7 +236,8 @@ may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
         {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
         {_, _, gone} -> false;
         {_, _, #{unread := Unread}} when Unread > 0 -> true;
-        {Data, Packet, _} -> PutBack orelse has_begun(Packet, Data)
+        %% "`buffer` is full of half a packet and the type changes to `line`"
+        {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
     end.
 
 %% It begins with whole packets, and then comes one whose length is known.

@@ -94,7 +94,14 @@ is_known({_, [One | _], _}, {_, [Other | _], _}, _Before) when (One =:= passed_o
     true;
 is_known({Step, Results, One}, {Step, Results, Other}, Before) ->
     IsCut = is_cut([{Step, Results, One} | Before]),
-    lists:all(fun({{Name, M}, {Name, N}}) -> is_known_mailbox(M, N, IsCut) end, lists:zip(One, Other));
+    Pairs = [{M, N} || {{Name, M}, {Name, N}} <- lists:zip(One, Other)],
+    case lists:any(fun is_early_end/1, Pairs) of
+        true ->
+            %% Those who monitor the socket hear of its end as early.
+            lists:all(fun(Pair = {M, N}) -> is_early_end(Pair) orelse without_down(M) =:= without_down(N) end, Pairs);
+        false ->
+            lists:all(fun({M, N}) -> M =:= N orelse (IsCut andalso is_recut(whole(M), whole(N))) end, Pairs)
+    end;
 is_known(Observed = {Step, One, Same}, {Step, Other, Same}, Before) ->
     case Step of
         {Name, _} when Name =/= peer ->
@@ -106,13 +113,14 @@ is_known(Observed = {Step, One, Same}, {Step, Other, Same}, Before) ->
 is_known(_, _, _) ->
     false.
 
-is_known_mailbox(Same, Same, _IsCut) ->
-    true;
-is_known_mailbox(One, Other, IsCut) ->
-    %% "a packet that is none, or too long, right behind a good one"
-    Other =:= One ++ [{tcp_error, socket, emsgsize}, {tcp_closed, socket}] orelse
-        Other =:= One ++ [{tcp_error, socket, emsgsize}] orelse
-        (IsCut andalso is_recut(whole(One), whole(Other))).
+%% "a packet that is none, or too long, right behind a good one"
+is_early_end({One, Other}) ->
+    {Before, Ended} = {without_down(One), without_down(Other)},
+    Ended =:= Before ++ [{tcp_error, socket, emsgsize}, {tcp_closed, socket}] orelse
+        Ended =:= Before ++ [{tcp_error, socket, emsgsize}].
+
+without_down(Mailbox) ->
+    [Message || Message <- Mailbox, Message =/= {'DOWN', socket}].
 
 is_recut([Same | One], [Same | Other]) -> is_recut(One, Other);
 is_recut([{tcp, socket, One} | _], [{tcp, socket, Other} | _]) -> is_beginning(One, Other) orelse is_beginning(Other, One);

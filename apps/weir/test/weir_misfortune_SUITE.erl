@@ -8,7 +8,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1,
+    listen/2, listen/3, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1,
     listener_with_full_backlog/0, async/1, await/1, kill/1, pid/1,
     start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4,
     wait_until/1, next_message/0, assert_no_message/0, messages_of/1, recv_all/1, recv_exactly/2
@@ -47,6 +47,7 @@ groups() ->
             what_was_queued_arrives,
             lingering_socket_is_closed,
             lingering_socket_is_received_from,
+            lingering_unix_socket_is_given_up,
             others_wait_to_receive,
             others_wait_to_send,
             others_wait_to_send_behind_a_file
@@ -400,6 +401,48 @@ lingering_socket_is_received_from(Config) ->
     ?assertEqual({error, closed}, await(Receiver)),
     assert_arrives(Data, Peer),
     wait_until(fun() -> not is_open(Socket) end).
+
+%% After 30 s in which the peer has taken nothing, which the clock of this case counts faster.
+lingering_unix_socket_is_given_up(Config) ->
+    {Socket, Peer} = lingering_unix_pair(Config),
+    age_lingering(20),
+    true = is_open(Socket),
+    %% What the peer takes begins the time anew.
+    _ = recv_exactly(Peer, ?PLENTY div 2),
+    age_lingering(30),
+    true = is_open(Socket),
+    ok = restart_reaper(),
+    age_lingering(20),
+    true = is_open(Socket),
+    age_lingering(10),
+    false = is_open(Socket).
+
+lingering_unix_pair(Config) ->
+    Path = filename:join("/tmp", "weir-" ++ os:getpid() ++ "-" ++ integer_to_list(erlang:unique_integer([positive]))),
+    {ok, Listener} = listen(Config, 0, [binary, {active, false}, {ifaddr, {local, Path}}]),
+    {ok, Peer} = keep(gen_tcp:connect({local, Path}, 0, [local, binary, {active, false}])),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    ok = file:delete(Path),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, plenty()) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer}.
+
+%% Has the reaper find that so many seconds have passed.
+age_lingering(Seconds) ->
+    sys:replace_state(weir_reaper, fun(Lingering) ->
+        maps:map(fun(_, {Left, Since}) -> {Left, Since - Seconds * 1000} end, Lingering)
+    end),
+    weir_reaper ! look,
+    %% It has looked when it answers.
+    _ = sys:get_state(weir_reaper),
+    ok.
+
+restart_reaper() ->
+    Old = whereis(weir_reaper),
+    exit(Old, kill),
+    wait_until(fun() -> is_pid(whereis(weir_reaper)) andalso whereis(weir_reaper) =/= Old end).
 
 %% (A port of OTP's leaves them waiting.)
 others_wait_to_receive(Config) ->

@@ -67,6 +67,14 @@ pub fn get_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &mut [u8]) ->
     check(result).map(|()| length as usize)
 }
 
+/// Bytes that were written and that the peer has not taken, as far as the kernel counts them.
+pub fn unsent(fd: BorrowedFd) -> Result<usize> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one int.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) };
+    check(result).map(|()| usize::try_from(bytes).unwrap_or(0))
+}
+
 fn check(result: c_int) -> Result<()> {
     if result == 0 {
         return Ok(());

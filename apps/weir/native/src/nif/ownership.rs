@@ -1,6 +1,6 @@
 //! Who has a socket, who is told of its end, and which pollset it is on.
 
-use rustler::{Encoder, Env, Error, LocalPid, NifResult, Term};
+use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, find, plain};
 use crate::socket::table;
@@ -51,4 +51,30 @@ fn move_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResu
         return Ok(failed(env, atoms::reactor()));
     }
     Ok(plain(env, socket.move_to(env, index.0)))
+}
+
+#[rustler::nif]
+fn lingering<'a>(env: Env<'a>, piece: usize) -> Term<'a> {
+    match table::select(piece, |socket| socket.lingering.then(|| socket.handle().raw())) {
+        Some(handles) => (atoms::ok(), handles).encode(env),
+        None => atoms::done().encode(env),
+    }
+}
+
+#[rustler::nif]
+fn left_behind<'a>(env: Env<'a>, handle: Handle) -> Term<'a> {
+    match table::find(handle).and_then(|socket| socket.left_behind()) {
+        Some(bytes) => bytes.encode(env),
+        None => atoms::done().encode(env),
+    }
+}
+
+#[rustler::nif]
+fn give_up(env: Env, handle: Handle) -> Atom {
+    if let Some(mut socket) = table::find(handle)
+        && socket.lingering
+    {
+        socket.release(env);
+    }
+    atoms::ok()
 }

@@ -59,12 +59,22 @@ impl Socket {
                 return self.release(env);
             }
         }
-        if let Some(fd) = &self.fd {
-            // The option can only fail on kernels older than 2.6.37; then TCP's own timeout decides.
-            let _ = sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS);
+        if let Some(fd) = &self.fd
+            && sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS).is_err()
+            // Of a Unix socket the kernel never gives up. Where there is nobody, whoever comes looks for those that linger.
+            && let Some(reaper) = env.whereis_pid(atoms::weir_reaper())
+        {
+            let _ = env.send(&reaper, (atoms::weir_lingers(), self.handle().raw()));
         }
         // What has come is thrown away, for a peer that sends before it reads.
         self.enqueue(env);
+    }
+
+    /// Bytes of a socket that lingers which its peer has not taken; nothing if it does not linger.
+    pub fn left_behind(&self) -> Option<usize> {
+        let output = self.output.as_ref().filter(|_| self.lingering)?;
+        let in_kernel = self.fd.as_ref().map_or(0, |fd| sockopt::unsent(fd.as_fd()).unwrap_or(0));
+        Some(output.queue.len() + in_kernel)
     }
 
     /// The input has ended, by the peer's close or by an error. Active sockets tell their owner; the socket goes as far
