@@ -156,6 +156,8 @@ is_different({recv, Length, Timeout}, Process, Session) ->
     %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
     (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
         byte_size(undelivered(Session)) > 0) orelse
+        %% "fewer bytes than were asked for, the end behind them, and `recv(S, N, 0)`"
+        (Length > byte_size(undelivered(Session)) andalso Timeout =:= 0 andalso has_ended(Session)) orelse
         is_different({recv_waiting, Length}, Process, Session);
 is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
     %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
@@ -175,7 +177,7 @@ is_different({give_to, _}, Process, Session) ->
     {messages, Messages} = process_info(Process, messages),
     Tags = [element(1, Message) || Message <- Messages],
     lists:member(tcp_passive, Tags) orelse lists:member(tcp_error, Tags) orelse
-        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =:= false);
+        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =/= undefined);
 is_different(_Call, _Process, _Session) ->
     false.
 
@@ -201,6 +203,9 @@ option(Name, #session{socket = Socket}) ->
         {ok, [{Name, Value}]} -> Value;
         _ -> undefined
     end.
+
+has_ended(#session{socket = Socket, read_shut = ReadShut}) ->
+    ReadShut orelse parity_wire:has_ended(parity_wire:look(Socket)).
 
 %% The driver counts what it has delivered.
 undelivered(#session{socket = Socket, stream = Stream}) ->

@@ -88,6 +88,13 @@ impl Work {
         self.fits(began).map(|fits| fits.saturating_sub(self.visits as usize))
     }
 
+    /// How much of so many bytes, which are moved by one step, there is time for: at least a sixteenth, so that whoever
+    /// comes last in each call goes on as well.
+    pub fn share(&self, bytes: u64) -> u64 {
+        let left = self.until.map_or(TIME, |until| until.saturating_duration_since(Instant::now()).min(TIME));
+        (bytes * left.as_nanos() as u64 / TIME.as_nanos() as u64).min(self.bytes as u64).max(bytes / 16)
+    }
+
     /// Whether the call has done enough.
     pub fn is_over(&self) -> bool {
         self.over || self.bytes == 0
@@ -154,6 +161,17 @@ mod tests {
         assert!(work.room(Instant::now()).is_some_and(|room| room > 0));
         assert!(work.fits(began).is_some_and(|fits| fits <= CLOCK_EVERY as usize));
         assert!(work.fits(Instant::now()).is_some_and(|fits| fits > CLOCK_EVERY as usize));
+    }
+
+    #[test]
+    fn a_large_step_has_its_share_of_what_is_left() {
+        let share = |left| Work { until: Some(Instant::now() + left), ..Work::of_caller() }.share(1600);
+        assert_eq!(share(Duration::ZERO), 100);
+        assert!((100..=800).contains(&share(TIME / 2)));
+        assert_eq!(Work::of_caller().share(1600), 1600);
+        let mut work = Work::of_caller();
+        work.moved(BYTES - 300);
+        assert_eq!(work.share(1600), 300);
     }
 
     #[test]

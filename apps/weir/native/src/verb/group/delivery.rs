@@ -58,7 +58,7 @@ pub fn serve(env: Env, index: u16, handle: Handle, work: &mut Work, tally: &mut 
                 && socket.pollset == index
             {
                 work.visited();
-                give(env, &mut socket, (handle, &settings), &broadcast, work, tally, &mut outcomes);
+                give(env, &mut socket, (handle, &settings), (&broadcast, true), work, tally, &mut outcomes);
             }
         }
         last = Some(broadcast);
@@ -70,12 +70,12 @@ fn slice_of(message: &Message) -> usize {
     (SLICE_BYTES / message.len().max(1)).clamp(1, SLICE)
 }
 
-/// Gives a message to a member, if it is one still and has not had it.
+/// Gives a message to a member, if it is one still and has not had it. It is written here and now, if that may be.
 pub fn give(
     env: Env,
     socket: &mut Socket,
     (group, settings): (Handle, &Settings),
-    broadcast: &Broadcast,
+    (broadcast, at_once): (&Broadcast, bool),
     work: &mut Work,
     tally: &mut Tally,
     outcomes: &mut Outcomes,
@@ -96,7 +96,7 @@ pub fn give(
     };
     let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty() || output.transfer.is_some());
     let mut written = 0;
-    if !waiting && socket.writable {
+    if at_once && !waiting && socket.writable {
         match output::write_once(socket, bytes, work, tally) {
             Ok(n) => written = n,
             Err(errno) => {
@@ -180,6 +180,7 @@ fn make_room(
 pub fn moved(env: Env, socket: &mut Socket, from: u16) {
     let handles: Vec<Handle> = socket.groups.groups().collect();
     let member = socket.handle();
+    let mut work = Work::of_caller();
     for handle in handles {
         if socket.handle() != member {
             return;
@@ -194,13 +195,16 @@ pub fn moved(env: Env, socket: &mut Socket, from: u16) {
         }) else {
             continue;
         };
-        let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
+        let (mut tally, mut outcomes) = (Tally::default(), Outcomes::default());
         for broadcast in pending {
             // It may be the end of it.
             if socket.state != State::Connected {
                 break;
             }
-            give(env, socket, (handle, &settings), &broadcast, &mut work, &mut tally, &mut outcomes);
+            // What the call has no time for waits for the poller, like what the kernel does not take.
+            work.stepped();
+            let at_once = !work.is_over();
+            give(env, socket, (handle, &settings), (&broadcast, at_once), &mut work, &mut tally, &mut outcomes);
         }
         tally.add_to(pollset::counters(socket.pollset));
         if let Some(mut group) = find(handle)

@@ -45,6 +45,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
                 return;
             }
             Received::Data(data) => {
+                // One that dies just now takes its data along, as does one that dies with the answer in its mailbox.
                 message::answer(env, handle, receiver.waiter, (atoms::ok(), data));
             }
         }

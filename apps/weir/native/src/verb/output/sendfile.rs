@@ -240,7 +240,7 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
         if work.is_over() {
             return socket.enqueue(env);
         }
-        let part = transfer.part(MEMORY_PART);
+        let part = transfer.part(work.share(MEMORY_PART));
         let Some(waiter) = transfer.take_waiter() else { return };
         socket.writable = false;
         let Some(sent) = part.send_from_memory() else {
