@@ -59,7 +59,7 @@ groups() ->
             more_broadcasts_than_the_backlog,
             slow_members_that_read_again
         ]},
-        {moves, [], [moved_while_broadcasts_fly]},
+        {moves, [], [moved_while_broadcasts_fly, moved_with_much_on_its_way]},
         {refusals, [], [groups_that_are_deleted, sockets_that_are_not_connected, options_that_are_wrong]},
         {misfortune, [], [
             owners_killed_while_broadcasts_fly,
@@ -503,6 +503,28 @@ move_while_broadcasts_fly(Config) ->
     await(Mover),
     [?assertEqual(lists:seq(1, Count), numbers(rest(Socket, Peer), 100)) || {Socket, Peer} <- Members],
     ?assertEqual(0, weir_group:size(Group)).
+
+%% A call writes a megabyte at most; the pollset goes on with the rest.
+moved_with_much_on_its_way(_Config) ->
+    weir_test_peer:on_node(?MODULE, move_with_much_on_its_way, "", ["+S", "2:2"]).
+
+move_with_much_on_its_way(Config) ->
+    Group = new(#{max_messages => 100, max_bytes => 100_000_000, backlog => 64}),
+    {{_, _, Handle} = Socket, Peer} = member(Config, Group),
+    Size = 256 * 1024,
+    Reader = async(fun() -> recv_exactly(Peer, 64 * Size) end),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    [{ok, 1} = weir_group:broadcast(Group, numbered(N, Size)) || N <- lists:seq(1, 64)],
+    {ok, #{pollset := From}} = weir_nif:info(Handle),
+    To = 3 - From,
+    #{written_bytes := Before} = weir_nif:counters(To),
+    ok = weir_nif:move(Handle, To),
+    #{written_bytes := After} = weir_nif:counters(To),
+    [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    ?assert(After - Before =< 1024 * 1024 + Size),
+    ?assertEqual(lists:seq(1, 64), numbers(await(Reader), Size)),
+    ok = gen_tcp:close(Socket).
 
 broadcast_while_moving(Group, Count) ->
     receive
