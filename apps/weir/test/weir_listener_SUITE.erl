@@ -400,7 +400,7 @@ a_storm_of_resets_leaves_nothing(Config) ->
         end)
      || _ <- lists:seq(1, 4)
     ],
-    [weir_test_peer:await(Client, 60000) || Client <- Clients],
+    [weir_test_peer:await(Client) || Client <- Clients],
     wait_until(fun() -> count(Config) =:= 0 end),
     is_served(connect(Port)).
 

@@ -562,13 +562,12 @@ storm_of_resets(Config) ->
      || _ <- lists:seq(1, 4)
     ],
     assert_streams_go_on(Streams),
-    %% Where the backlog runs over, the kernel of a peer tries again after a second, then two, and so on.
-    lists:foreach(fun(Peers) -> weir_test_peer:await(Peers, 60000) end, Storm),
+    lists:foreach(fun weir_test_peer:await/1, Storm),
     assert_streams_go_on(Streams),
     stop_streams(Streams).
 
 open_and_reset(Port, N) ->
-    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 60000),
+    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
     _ = [gen_tcp:send(Peer, <<"request">>) || N rem 2 =:= 0],
     reset(Peer).
 

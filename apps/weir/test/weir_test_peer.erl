@@ -348,7 +348,9 @@ pid({Pid, _Monitor, _Reference}) ->
 %% in one of the modes given. Returns its listener, which it owns, and port.
 -spec start_echo(config(), [mode(), ...]) -> {inet:socket(), inet:port_number()}.
 start_echo(Config, Modes) ->
-    {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}, {backlog, 128}]),
+    %% Connections that were reset wait in the backlog as well. One that runs over costs a peer the kernel's pause before
+    %% it tries again: a second, then two, and so on.
+    {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}, {backlog, 4096}]),
     Server = async(fun() -> accept_echoes(Listener, Modes) end),
     ok = gen_tcp:controlling_process(Listener, pid(Server)),
     {Listener, Port}.
