@@ -8,7 +8,7 @@
 
 %% A difference counts if it is there again each time when everything is given more time: where the machine is busy, what
 %% is waited for in vain may come too late.
--define(PATIENCE, [1, 5, 25]).
+-define(PATIENCE, [1, 5, 25, 25]).
 -define(PATIENT, 5).
 
 %% How many search at a time.
