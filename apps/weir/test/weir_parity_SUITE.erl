@@ -9,7 +9,7 @@ suite() ->
     [{timetrap, {minutes, 5}}].
 
 all() ->
-    [known_sequences, stock_agrees_with_itself, weir_agrees_with_stock].
+    [known_sequences, known_differences, stock_agrees_with_itself, weir_agrees_with_stock].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -39,6 +39,54 @@ known_sequences(_Config) ->
      || {Name, Sequence} <- known(),
         {Stock, Weir} <- [prop_parity:observe_both(Sequence, [], ?WEIR)],
         Stock =/= Weir
+    ].
+
+%% What differs on purpose (docs/differences.md), and nothing else about it.
+known_differences(_Config) ->
+    [] = [{Name, Result} || {Name, Sequence} <- differences(), (Result = prop_parity:agree(Sequence, [], ?WEIR)) =/= true].
+
+differences() ->
+    [
+        {the_end_after_a_bad_packet_is_told_to_who_monitors,
+            {connected, [{packet, line}, {buffer, 1460}], [
+                {a, monitor}, {b, monitor}, {peer, {send, <<247, 74, 83, 5>>}}, {a, {setopts, [{packet, 4}]}}
+            ]}},
+        {a_header_that_is_too_long_behind_a_line,
+            {connected, [{buffer, 1460}, {packet, http_bin}, {packet_size, 20}], [
+                {a, monitor}, {peer, {send, <<"\na-name-of-more-than-">>}}
+            ]}},
+        {a_line_is_put_back_where_headers_are_next,
+            {accepted, [{packet, http}, {buffer, 1460}], [
+                {peer, {send, <<"GET / HTTP/1.1\r\n">>}},
+                {a, {unrecv, <<"GET / HTTP/1.1\r\n">>}},
+                {peer, {send, <<"GET / HTTP/1.1\r\n">>}}
+            ]}},
+        {half_a_line_of_another_type_fills_the_buffer,
+            {connected, [{buffer, 2}], [
+                {c, {setopts, [{packet_size, 1000}, {packet, httph_bin}]}},
+                {peer, {send, <<73, 141>>}},
+                {b, {setopts, [{packet, line}]}}
+            ]}},
+        {the_delimiter_changes_behind_half_a_line,
+            {connected, [{packet, line}, {buffer, 1460}], [
+                {peer, {send, <<0, 174>>}}, {a, {setopts, [{active, once}, {line_delimiter, 0}]}}
+            ]}},
+        {the_end_is_not_taken_along_to_another_owner,
+            {connected, [{buffer, 1460}, {exit_on_close, false}], [
+                {peer, close},
+                {a, {setopts, [{exit_on_close, true}]}},
+                {a, {give_to, c}},
+                {c, {send, <<1, 2, 3>>}}
+            ]}},
+        {less_than_was_asked_for_and_the_end,
+            {accepted, [{buffer, 1460}, {active, false}], [{peer, {send, <<1, 2>>}}, {peer, close}, {b, {recv, 15, 0}}]}},
+        {what_follows_a_bad_packet,
+            {connected, [{packet, tpkt}, {buffer, 1460}, {active, once}, {exit_on_close, false}], [
+                {peer, {send, <<3, 0, 0, 5, 1, 6, 100, 10, 3>>}},
+                {peer, {send, <<3, 0, 0, 5, 2>>}},
+                {b, {recv_waiting, 0}},
+                {a, {setopts, [{active, 3}]}}
+            ]}}
     ].
 
 known() ->
