@@ -78,14 +78,15 @@ differences() ->
                 {a, {give_to, c}},
                 {c, {send, <<1, 2, 3>>}}
             ]}},
-        {less_than_was_asked_for_and_the_end,
-            {accepted, [{buffer, 1460}, {active, false}], [{peer, {send, <<1, 2>>}}, {peer, close}, {b, {recv, 15, 0}}]}},
         {what_follows_a_bad_packet,
-            {connected, [{packet, tpkt}, {buffer, 1460}, {active, once}, {exit_on_close, false}], [
-                {peer, {send, <<3, 0, 0, 5, 1, 6, 100, 10, 3>>}},
-                {peer, {send, <<3, 0, 0, 5, 2>>}},
-                {b, {recv_waiting, 0}},
-                {a, {setopts, [{active, 3}]}}
+            {connected, [{packet, fcgi}, {buffer, 1460}, {exit_on_close, false}], [
+                {peer, {send, <<1, 4, 0, 1, 0, 2, 0, 0>>}},
+                {b, {setopts, [{active, false}]}},
+                {peer, {send, <<"ab", 9, 9, 9, 9, 9, 9, 9, 9>>}},
+                {a, {setopts, [{active, once}]}},
+                {peer, {send, <<1, 4, 0, 1, 0, 1, 0, 0, "c">>}},
+                {a, {setopts, [{active, once}]}},
+                {b, {setopts, [{active, 3}]}}
             ]}}
     ].
 
