@@ -10,7 +10,7 @@ use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
 use crate::verb::output::sendfile;
-use crate::verb::output::sendfile::{Next, Progress};
+use crate::verb::output::sendfile::{Progress, Step};
 
 #[rustler::nif]
 fn sendfile_begin<'a>(env: Env<'a>, handle: Handle, file: Binary<'a>, offset: u64, length: u64) -> NifResult<Term<'a>> {
@@ -42,9 +42,9 @@ fn sendfile_continue<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         }
     }
     let part = match sendfile::next(env, &mut socket, sendfile::MEMORY_PART) {
-        Next::Send(part) => part,
-        Next::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
-        Next::Closed => return Ok(failed(env, atoms::closed())),
+        Step::Send(part) => part,
+        Step::Wait(operation) => return Ok((atoms::wait(), operation).encode(env)),
+        Step::Closed => return Ok(failed(env, atoms::closed())),
     };
     let Some(sent) = part.send_from_memory() else {
         sendfile::put_off(&mut socket);

@@ -22,11 +22,11 @@ pub struct Transfer {
     /// The operation in which the process waits for room.
     pub waiting: Option<u32>,
     /// How far a part came that was sent on a dirty scheduler, until the next call of the process.
-    pub noted: Option<Sent>,
+    pub noted: Option<PartSent>,
 }
 
 /// How far a part came.
-pub struct Sent {
+pub struct PartSent {
     /// What the kernel took.
     pub bytes: u64,
     pub stop: Stop,

@@ -20,7 +20,7 @@ use rustler::Env;
 
 use crate::pollset;
 use crate::socket::message;
-use crate::socket::transfer::{self, Ends, Sent, Stop, Transfer, reason};
+use crate::socket::transfer::{self, Ends, PartSent, Stop, Transfer, reason};
 use crate::socket::{Output, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
@@ -41,15 +41,15 @@ pub const MEMORY_PART: u64 = 1024 * 1024;
 const STRIDE: u64 = 16 * 1024;
 
 /// A part of a file, to be sent without the socket's lock.
-pub struct Part {
+pub struct FilePart {
     ends: Arc<Ends>,
     offset: u64,
     limit: u64,
 }
 
 /// What the process does next.
-pub enum Next {
-    Send(Part),
+pub enum Step {
+    Send(FilePart),
     Wait(u32),
     /// The transfer is over, by something that happened to the socket.
     Closed,
@@ -105,25 +105,25 @@ pub fn begin(env: Env, socket: &mut Socket, file: BorrowedFd, offset: u64, lengt
 }
 
 /// The next part of the calling process's transfer, of so many bytes at most.
-pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Next {
+pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Step {
     if transfer_of(env, socket).is_none() {
-        return Next::Closed;
+        return Step::Closed;
     }
     output::flush(env, socket, &mut Work::of_caller());
     let writable = socket.writable;
     let Some(transfer) = transfer_of(env, socket) else {
-        return Next::Closed;
+        return Step::Closed;
     };
     if transfer.ahead > 0 || !writable {
-        return await_room(env, socket).map_or(Next::Closed, Next::Wait);
+        return await_room(env, socket).map_or(Step::Closed, Step::Wait);
     }
     let part = transfer.part(limit);
     // Before the part and not after it: an edge that comes meanwhile must not be forgotten.
     socket.writable = false;
-    Next::Send(part)
+    Step::Send(part)
 }
 
-impl Part {
+impl FilePart {
     /// How many of its bytes are in memory, from the first on: as many as there are, or up to the first that is not.
     fn in_memory(&self) -> u64 {
         let mut checked = 0;
@@ -142,13 +142,13 @@ impl Part {
     }
 
     /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
-    pub fn send_from_memory(self) -> Option<Sent> {
-        let part = Part { limit: self.in_memory(), ..self };
+    pub fn send_from_memory(self) -> Option<PartSent> {
+        let part = FilePart { limit: self.in_memory(), ..self };
         (part.limit > 0).then(|| part.send())
     }
 
     /// Sends as much as the kernel takes; may wait for the file's disk.
-    pub fn send(&self) -> Sent {
+    pub fn send(&self) -> PartSent {
         let (mut offset, mut bytes) = (self.offset, 0);
         let stop = loop {
             if bytes == self.limit {
@@ -163,7 +163,7 @@ impl Part {
                 Err(errno) => break Stop::Failed(errno),
             }
         };
-        Sent { bytes, stop }
+        PartSent { bytes, stop }
     }
 }
 
@@ -174,26 +174,26 @@ pub fn put_off(socket: &mut Socket) {
 
 /// The part of the calling process's transfer that [`next`] has put off, for a call on a dirty scheduler. Nothing if the
 /// transfer is over.
-pub fn disk_part(env: Env, socket: &mut Socket) -> Option<Part> {
+pub fn disk_part(env: Env, socket: &mut Socket) -> Option<FilePart> {
     let part = transfer_of(env, socket).filter(|transfer| transfer.noted.is_none())?.part(DISK_PART);
     socket.writable = false;
     Some(part)
 }
 
 /// Notes how far such a part came, for [`take_noted`].
-pub fn note(socket: &mut Socket, part: &Part, sent: Sent) {
+pub fn note(socket: &mut Socket, part: &FilePart, sent: PartSent) {
     if let Some(transfer) = transfer::of(socket).filter(|transfer| Arc::ptr_eq(&transfer.ends, &part.ends)) {
         transfer.noted = Some(sent);
     }
 }
 
 /// How far the part of the calling process's transfer came that was sent on a dirty scheduler, for [`advance`].
-pub fn take_noted(env: Env, socket: &mut Socket) -> Option<Sent> {
+pub fn take_noted(env: Env, socket: &mut Socket) -> Option<PartSent> {
     transfer_of(env, socket)?.noted.take()
 }
 
 /// Goes on behind a part that has come so far. Behind the last one whatever waited for it goes out.
-pub fn advance(env: Env, socket: &mut Socket, sent: Sent) -> Progress {
+pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
     let Some(transfer) = transfer::of(socket) else {
         return Progress::Failed(atoms::closed());
     };
@@ -269,8 +269,8 @@ pub fn resume(env: Env, socket: &mut Socket, work: &mut Work) {
 
 impl Transfer {
     /// What comes next, of so many bytes at most.
-    fn part(&self, limit: u64) -> Part {
-        Part { ends: self.ends.clone(), offset: self.offset, limit: self.remaining.min(limit) }
+    fn part(&self, limit: u64) -> FilePart {
+        FilePart { ends: self.ends.clone(), offset: self.offset, limit: self.remaining.min(limit) }
     }
 }
 
