@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustler::{Encoder, Env, Term};
 
 pub use self::reading::discard;
-use self::reading::{Read, Taken, gather, read, take};
+use self::reading::{Framed, Read, gather, read, take};
 use crate::socket::message;
 use crate::socket::{Reason, Receiver, Socket, State, Waiter};
 use crate::term::atoms;
@@ -56,15 +56,15 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
         }
         work.stepped();
         let missing = match take(env, socket, 0) {
-            Taken::Data(data) => {
+            Framed::Data(data) => {
                 message::data(env, socket, data);
                 continue;
             }
-            Taken::Invalid => {
+            Framed::Invalid => {
                 socket.input_ended(env, Some(Errno::MSGSIZE));
                 return;
             }
-            Taken::Missing(missing) => missing,
+            Framed::Missing(missing) => missing,
         };
         // After the end there is only what was put back.
         if socket.read_closed {
@@ -77,9 +77,9 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
             return;
         }
         match read(env, socket, missing, work) {
-            Read::Some(Taken::Data(data)) => message::data(env, socket, data),
-            Read::Some(Taken::Missing(_)) => {}
-            Read::Some(Taken::Invalid) => {
+            Read::Some(Framed::Data(data)) => message::data(env, socket, data),
+            Read::Some(Framed::Missing(_)) => {}
+            Read::Some(Framed::Invalid) => {
                 socket.input_ended(env, Some(Errno::MSGSIZE));
                 return;
             }
@@ -104,9 +104,9 @@ pub enum Next<'a> {
 pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> {
     loop {
         let missing = match take(env, socket, 0) {
-            Taken::Data(data) => return Next::Data(data.term),
-            Taken::Invalid => return Next::End(Some(Errno::MSGSIZE)),
-            Taken::Missing(missing) => missing,
+            Framed::Data(data) => return Next::Data(data.term),
+            Framed::Invalid => return Next::End(Some(Errno::MSGSIZE)),
+            Framed::Missing(missing) => missing,
         };
         if !socket.readable {
             return match socket.register() {
@@ -115,13 +115,13 @@ pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> 
             };
         }
         match read(env, socket, missing, work) {
-            Read::Some(Taken::Data(data)) => return Next::Data(data.term),
-            Read::Some(Taken::Missing(_)) if work.is_over() => {
+            Read::Some(Framed::Data(data)) => return Next::Data(data.term),
+            Read::Some(Framed::Missing(_)) if work.is_over() => {
                 socket.enqueue(env);
                 return Next::Nothing;
             }
-            Read::Some(Taken::Missing(_)) => work.stepped(),
-            Read::Some(Taken::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
+            Read::Some(Framed::Missing(_)) => work.stepped(),
+            Read::Some(Framed::Invalid) => return Next::End(Some(Errno::MSGSIZE)),
             Read::WouldBlock => return Next::Nothing,
             Read::End(error) => return Next::End(error),
         }
@@ -132,9 +132,9 @@ pub fn next<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work) -> Next<'a> 
 pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut Work) -> Received<'a> {
     loop {
         let missing = match take(env, socket, length) {
-            Taken::Data(data) => return Received::Data(data.term),
-            Taken::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
-            Taken::Missing(missing) => missing,
+            Framed::Data(data) => return Received::Data(data.term),
+            Framed::Invalid => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Framed::Missing(missing) => missing,
         };
         if !socket.readable {
             return Received::NotYet;
@@ -148,9 +148,9 @@ pub fn receive<'a>(env: Env<'a>, socket: &mut Socket, length: usize, work: &mut 
             _ => read(env, socket, missing, work),
         };
         match result {
-            Read::Some(Taken::Data(data)) => return Received::Data(data.term),
-            Read::Some(Taken::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
-            Read::Some(Taken::Missing(_)) | Read::WouldBlock => work.stepped(),
+            Read::Some(Framed::Data(data)) => return Received::Data(data.term),
+            Read::Some(Framed::Invalid) => return Received::Failed(socket.input_ended(env, Some(Errno::MSGSIZE))),
+            Read::Some(Framed::Missing(_)) | Read::WouldBlock => work.stepped(),
             Read::End(error) => return Received::Failed(socket.input_ended(env, error)),
         }
     }

@@ -22,7 +22,7 @@ const BULK: usize = 16 * 1024;
 const BULK_MAX: usize = 256 * 1024;
 
 /// What an attempt to take a packet off the bytes that were read gave.
-pub enum Taken<'a> {
+pub enum Framed<'a> {
     Data(Data<'a>),
     /// It is not complete: so many bytes are missing, or nobody knows how many.
     Missing(Option<usize>),
@@ -39,9 +39,9 @@ pub enum Read<T> {
 }
 
 /// Takes `length` bytes off those that were read before, or a packet if that is zero.
-pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
+pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Framed<'a> {
     let Some(mut input) = socket.input.take() else {
-        return Taken::Missing(if length == 0 { None } else { Some(length) });
+        return Framed::Missing(if length == 0 { None } else { Some(length) });
     };
     let available = input.len();
     let size = match front(socket, input.as_slice(), length) {
@@ -49,9 +49,9 @@ pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
         front => {
             socket.input = Some(input);
             return match front {
-                Front::Packet(size) => Taken::Missing(Some(size - available)),
-                Front::Incomplete => Taken::Missing(None),
-                Front::Invalid => Taken::Invalid,
+                Front::Packet(size) => Framed::Missing(Some(size - available)),
+                Front::Incomplete => Framed::Missing(None),
+                Front::Invalid => Framed::Invalid,
             };
         }
     };
@@ -68,7 +68,7 @@ pub fn take<'a>(env: Env<'a>, socket: &mut Socket, length: usize) -> Taken<'a> {
     if input.len() > 0 {
         socket.input = Some(input);
     }
-    Taken::Data(data)
+    Framed::Data(data)
 }
 
 /// Where the first packet of `bytes` ends, or that of `length` bytes which somebody asked for.
@@ -84,7 +84,7 @@ fn front(socket: &mut Socket, bytes: &[u8], length: usize) -> Front {
 }
 
 /// One read towards a packet, of which so many bytes are `missing`, and the packet if that completes it.
-pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Taken<'a>> {
+pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work: &mut Work) -> Read<Framed<'a>> {
     if let Some(missing) = missing
         && missing >= BULK
     {
@@ -98,7 +98,7 @@ pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work:
             Read::Some(n) => {
                 socket.statistics.received.count(n);
                 binary.realloc_or_copy(n);
-                Read::Some(Taken::Data(data::of_binary(env, binary)))
+                Read::Some(Framed::Data(data::of_binary(env, binary)))
             }
             Read::WouldBlock => Read::WouldBlock,
             Read::End(error) => Read::End(error),
@@ -122,7 +122,7 @@ pub fn read<'a>(env: Env<'a>, socket: &mut Socket, missing: Option<usize>, work:
 }
 
 /// Takes a packet off `bytes` that were just read, and keeps the rest.
-fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
+fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Framed<'a> {
     if let Some(input) = &mut socket.input {
         input.push(bytes);
         return take(env, socket, 0);
@@ -131,11 +131,11 @@ fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
         Front::Packet(size) if size <= bytes.len() => {
             socket.statistics.received.count(size);
             let (packet, rest) = bytes.split_at(size);
-            (Taken::Data(data::of_packet(env, &socket.options, &mut socket.in_http_headers, packet)), rest)
+            (Framed::Data(data::of_packet(env, &socket.options, &mut socket.in_http_headers, packet)), rest)
         }
-        Front::Packet(size) => (Taken::Missing(Some(size - bytes.len())), bytes),
-        Front::Incomplete => (Taken::Missing(None), bytes),
-        Front::Invalid => (Taken::Invalid, bytes),
+        Front::Packet(size) => (Framed::Missing(Some(size - bytes.len())), bytes),
+        Front::Incomplete => (Framed::Missing(None), bytes),
+        Front::Invalid => (Framed::Invalid, bytes),
     };
     if !rest.is_empty() {
         socket.input.get_or_insert_default().push(rest);
@@ -144,7 +144,7 @@ fn take_read<'a>(env: Env<'a>, socket: &mut Socket, bytes: &[u8]) -> Taken<'a> {
 }
 
 /// One read of at most `missing` bytes, which are kept.
-pub fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Taken<'a>> {
+pub fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<Framed<'a>> {
     let mut input = socket.input.take().unwrap_or_default();
     let read = if missing >= BULK {
         let limit = missing.min(BULK_MAX);
@@ -167,7 +167,7 @@ pub fn gather<'a>(socket: &mut Socket, missing: usize, work: &mut Work) -> Read<
         socket.input = Some(input);
     }
     match read {
-        Read::Some(_) => Read::Some(Taken::Missing(None)),
+        Read::Some(_) => Read::Some(Framed::Missing(None)),
         Read::WouldBlock => Read::WouldBlock,
         Read::End(error) => Read::End(error),
     }
