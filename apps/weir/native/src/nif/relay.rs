@@ -9,6 +9,7 @@ use crate::relay::{self, Options, Refused, Splice};
 use crate::socket::table;
 use crate::term::atoms;
 use crate::value::handle::Handle;
+use crate::value::slots::Lookup;
 use crate::value::work::Work;
 
 /// What it costs to take two descriptors from one target to another: up to two system calls for each.
@@ -57,10 +58,10 @@ fn relay_start<'a>(
         return Err(Error::BadArg);
     }
     let (mut first, mut second) = match table::lookup_both(left, right) {
-        (table::Lookup::Never, _) | (_, table::Lookup::Never) => return Err(Error::BadArg),
-        (table::Lookup::Gone, _) => return Ok(failed(env, (left.raw(), atoms::closed()))),
-        (_, table::Lookup::Gone) => return Ok(failed(env, (right.raw(), atoms::closed()))),
-        (table::Lookup::Open(first), table::Lookup::Open(second)) => (first, second),
+        (Lookup::Never, _) | (_, Lookup::Never) => return Err(Error::BadArg),
+        (Lookup::Gone, _) => return Ok(failed(env, (left.raw(), atoms::closed()))),
+        (_, Lookup::Gone) => return Ok(failed(env, (right.raw(), atoms::closed()))),
+        (Lookup::Open(first), Lookup::Open(second)) => (first, second),
     };
     let mut work = Work::of_caller();
     work.moved(prefix.len());

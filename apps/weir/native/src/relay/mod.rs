@@ -31,7 +31,7 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
-use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
 use crate::value::work::Work;
 
@@ -39,11 +39,8 @@ const CHUNK: usize = 1024;
 
 static RELAYS: Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
 
-/// What a handle names: a relay, locked; one that has ended; none ever.
-pub type Lookup = crate::value::slots::Lookup<'static, Relay>;
-
 /// Finds the relay of a handle.
-pub fn lookup(handle: Handle) -> Lookup {
+pub fn lookup(handle: Handle) -> Lookup<'static, Relay> {
     RELAYS.lookup(handle)
 }
 

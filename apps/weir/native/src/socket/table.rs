@@ -4,7 +4,7 @@ use rustler::{Decoder, Error, NifResult, Term};
 
 use crate::socket::{Socket, State};
 use crate::value::handle::{Handle, SLOTS};
-use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::{Mutex, MutexGuard};
 
 const CHUNK: usize = 1024;
@@ -25,16 +25,13 @@ impl Occupant for Socket {
     }
 }
 
-/// What a handle names: a socket, locked; one that is closed; none ever.
-pub type Lookup = crate::value::slots::Lookup<'static, Socket>;
-
 /// Finds the socket of a handle.
-pub fn lookup(handle: Handle) -> Lookup {
+pub fn lookup(handle: Handle) -> Lookup<'static, Socket> {
     SOCKETS.lookup(handle)
 }
 
 /// Finds two sockets whose handles differ.
-pub fn lookup_both(one: Handle, other: Handle) -> (Lookup, Lookup) {
+pub fn lookup_both(one: Handle, other: Handle) -> (Lookup<'static, Socket>, Lookup<'static, Socket>) {
     SOCKETS.lookup_both(one, other)
 }
 

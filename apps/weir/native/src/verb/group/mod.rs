@@ -18,7 +18,7 @@ use crate::term::atoms;
 use crate::value::division::Division;
 use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
-use crate::value::slots::{Occupant, Slots, Vacant};
+use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
 
 /// Groups that there can be.
@@ -27,11 +27,8 @@ const CHUNK: usize = 256;
 
 static ALL: Slots<Group, { GROUPS / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
 
-/// What a group is found as: locked; deleted; none ever.
-pub type Lookup = crate::value::slots::Lookup<'static, Group>;
-
 /// Finds the group of a handle.
-pub fn lookup(handle: Handle) -> Lookup {
+pub fn lookup(handle: Handle) -> Lookup<'static, Group> {
     ALL.lookup(handle)
 }
 
