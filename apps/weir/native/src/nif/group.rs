@@ -6,10 +6,10 @@ use super::{failed, find, open, posix};
 use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::verb::group::broadcast::{self, Refused};
-use crate::verb::group::{self, Policy, Settings};
+use crate::verb::group::{self, GroupSettings, Policy};
 
-impl<'a> Decoder<'a> for Settings {
-    fn decode(term: Term<'a>) -> NifResult<Settings> {
+impl<'a> Decoder<'a> for GroupSettings {
+    fn decode(term: Term<'a>) -> NifResult<GroupSettings> {
         let (policy, max_messages, max_bytes, backlog): (Atom, usize, usize, usize) = term.decode()?;
         let policy = if policy == atoms::drop_oldest() {
             Policy::DropOldest
@@ -25,12 +25,12 @@ impl<'a> Decoder<'a> for Settings {
         if max_messages == 0 || backlog == 0 {
             return Err(Error::BadArg);
         }
-        Ok(Settings { policy, max_messages, max_bytes, backlog })
+        Ok(GroupSettings { policy, max_messages, max_bytes, backlog })
     }
 }
 
 #[rustler::nif]
-fn group_new(env: Env, settings: Settings) -> Term {
+fn group_new(env: Env, settings: GroupSettings) -> Term {
     match group::new(env, settings) {
         Some(group) => (atoms::ok(), group.raw()).encode(env),
         None => posix(env, rustix::io::Errno::MFILE),

@@ -16,7 +16,7 @@ use rustler::{Env, LocalPid, Resource, ResourceArc};
 pub use self::sleeper::push_ready;
 use crate::kernel::epoll::{BATCH, Epoll};
 use crate::kernel::waiter::Waiter;
-use crate::pollset::private::{Lease, PRIVATE, Settings};
+use crate::pollset::private::{Lease, PRIVATE, ReactorSettings};
 use crate::value::counters::{Counters, add};
 use crate::value::ready::{Ready, Taken};
 
@@ -36,7 +36,7 @@ pub struct Pollset {
     pub fits: AtomicUsize,
     /// What watches the process that has a private pollset. The monitor ends with this.
     lease: Mutex<Option<ResourceArc<Lease>>>,
-    settings: Settings,
+    settings: ReactorSettings,
 }
 
 /// The VM wants an object for every descriptor that it watches.
@@ -94,7 +94,7 @@ fn make(index: u16) -> rustix::io::Result<()> {
             counters: Counters::default(),
             fits: AtomicUsize::new(BATCH),
             lease: Mutex::new(None),
-            settings: Settings::none(),
+            settings: ReactorSettings::none(),
         };
         // Somebody else may have been faster; then ours is dropped.
         let _ = cell.set(made);

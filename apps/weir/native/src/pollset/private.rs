@@ -14,17 +14,17 @@ use crate::term::atoms;
 pub const PRIVATE: usize = 1024;
 
 /// What a pollset is told of the reactor that polls it.
-pub struct Settings {
+pub struct ReactorSettings {
     /// The pollset of a scheduler, which takes what the reactor leaves behind; zero if the pollset is no reactor's.
     pub home: AtomicU16,
     /// A peer that does not read is closed when more than so many bytes wait for it.
     pub max_send_queue: AtomicUsize,
 }
 
-impl Settings {
+impl ReactorSettings {
     /// Those of a pollset that is no reactor's.
-    pub const fn none() -> Settings {
-        Settings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
+    pub const fn none() -> ReactorSettings {
+        ReactorSettings { home: AtomicU16::new(0), max_send_queue: AtomicUsize::new(0) }
     }
 
     /// Whether the pollset is a reactor's.
@@ -95,7 +95,7 @@ fn give_back(index: u16) {
 }
 
 /// The settings of a pollset whose process is a reactor.
-pub fn settings(index: u16) -> &'static Settings {
+pub fn settings(index: u16) -> &'static ReactorSettings {
     &get(index).settings
 }
 

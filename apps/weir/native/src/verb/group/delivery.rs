@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustler::Env;
 
 use super::broadcast::{Broadcast, Outcomes, tell};
-use super::{Policy, Settings, find};
+use super::{GroupSettings, Policy, find};
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Ended, Output, Socket, State};
@@ -74,7 +74,7 @@ fn slice_of(message: &Message) -> usize {
 pub fn give(
     env: Env,
     socket: &mut Socket,
-    (group, settings): (Handle, &Settings),
+    (group, settings): (Handle, &GroupSettings),
     (broadcast, at_once): (&Broadcast, bool),
     work: &mut Work,
     tally: &mut Tally,
@@ -143,7 +143,7 @@ fn make_room(
     socket: &mut Socket,
     group: Handle,
     bytes: usize,
-    settings: &Settings,
+    settings: &GroupSettings,
     outcomes: &mut Outcomes,
 ) -> bool {
     let Some(output) = &mut socket.output else { return true };

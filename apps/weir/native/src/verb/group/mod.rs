@@ -50,7 +50,7 @@ pub enum Policy {
 
 /// What a group is made with.
 #[derive(Clone, Copy)]
-pub struct Settings {
+pub struct GroupSettings {
     pub policy: Policy,
     /// Messages of the group, and their bytes, that may wait for one member.
     pub max_messages: usize,
@@ -67,7 +67,7 @@ pub struct Group {
 }
 
 struct Live {
-    settings: Settings,
+    settings: GroupSettings,
     divisions: Vec<(u16, Division<Arc<Broadcast>>)>,
     /// Of the last broadcast.
     sequence: u64,
@@ -92,7 +92,7 @@ impl Occupant for Group {
 }
 
 /// Makes a group of the calling process. Nothing when there are as many as there can be.
-pub fn new(env: Env, settings: Settings) -> Option<Handle> {
+pub fn new(env: Env, settings: GroupSettings) -> Option<Handle> {
     let mut group = ALL.allocate()?;
     let handle = group.handle();
     group.live = Some(Box::new(Live {
