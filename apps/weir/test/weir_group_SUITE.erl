@@ -605,11 +605,11 @@ owners_killed_while_broadcasts_fly(Config) ->
             {made, Group} = next_message(),
             Members = [member(Config, Group) || _ <- lists:seq(1, 5)],
             fly(Group, fun() ->
-                wait_until(fun() -> info(Group, broadcasts) > 10 end),
+                [?assertEqual(<<"flying">>, recv_exactly(Peer, 6)) || {_, Peer} <- Members],
                 kill(Owner),
                 wait_until(fun() -> weir_group:info(Group) =:= {error, closed} end)
             end),
-            [?assertMatch(<<"flying", _/binary>>, rest(Socket, Peer)) || {Socket, Peer} <- Members]
+            [?assertEqual(0, byte_size(rest(Socket, Peer)) rem byte_size(<<"flying">>)) || {Socket, Peer} <- Members]
         end
      || _ <- lists:seq(1, 10)
     ].
