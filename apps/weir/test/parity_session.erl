@@ -260,7 +260,10 @@ has_begun(Packet, Data) ->
 step(finally, Session) ->
     {drain(Session), Session};
 step({peer, {send, Data}}, Session = #session{peer = Peer, stream = Stream}) ->
-    {gen_tcp:send(Peer, Data), Session#session{stream = <<Stream/binary, Data/binary>>}};
+    case gen_tcp:send(Peer, Data) of
+        ok -> {ok, Session#session{stream = <<Stream/binary, Data/binary>>}};
+        Error -> {Error, Session}
+    end;
 step({peer, drain}, Session) ->
     {drain(Session), Session};
 step({peer, {shutdown, How}}, Session = #session{peer = Peer}) ->
