@@ -276,6 +276,10 @@ is_documented(react, Result) -> Result =:= stale;
 is_documented(reap, Result) -> lists:member(Result, [ok, more, done]);
 is_documented(streaming, Result) -> is_integer(Result);
 is_documented(abandoned, Result) -> is_list(Result);
+is_documented(lingering, {ok, Handles}) -> is_list(Handles);
+is_documented(lingering, Result) -> Result =:= done;
+is_documented(left_behind, Result) -> Result =:= done orelse is_integer(Result);
+is_documented(give_up, Result) -> Result =:= ok;
 is_documented(reactor_of, {ok, Pid}) -> is_pid(Pid);
 is_documented(gate_new, Result) -> is_reference(Result);
 is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting; Count =:= group_size ->
