@@ -45,13 +45,16 @@ exit_code(Arguments) ->
 %% @doc Runs a command, given as the arguments that follow `weir'.
 -spec run([string()]) -> outcome().
 run([]) -> {usage, "a command is missing (weir --help lists them)"};
-run([Help | _]) when Help =:= "--help"; Help =:= "-h"; Help =:= "help" -> {help, help()};
-run(["--version" | _]) -> {help, version()};
+run([Help]) when Help =:= "--help"; Help =:= "-h"; Help =:= "help" -> {help, help()};
+run(["help" | Command]) -> run(Command ++ ["--help"]);
+run(["--version"]) -> {help, version()};
+run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "--version" ->
+    {usage, [Option, " stands alone, unexpected argument: ", Extra, " (weir help COMMAND for a command's help)"]};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
 run(["load" | Arguments]) -> weir_cli_load:run(Arguments);
-run(["-" ++ _ = Option | _]) -> {usage, ["unknown option ", Option, " (weir --help lists what there is)"]};
+run(["-" ++ _ = Option | _]) -> {usage, ["unknown option ", Option, " (weir --help lists the commands)"]};
 run([Command | _]) -> {usage, ["unknown command ", Command, " (weir --help lists them)"]}.
 
 complain(Message) ->
@@ -68,7 +71,8 @@ help() ->
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
     "  bench         measure everything, into bench/results\n"
     "\n"
-    "  --help        this text; after a command, the command's own\n"
+    "  help COMMAND  the help of a command, as COMMAND --help\n"
+    "  --help        this text\n"
     "  --version     the versions of Weir and of Erlang/OTP\n"
     "\n"
     "Emulator flags can be given in ERL_FLAGS: ERL_FLAGS=\"+sbwt none\" weir run echo\n".

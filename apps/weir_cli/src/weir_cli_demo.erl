@@ -14,7 +14,7 @@ run(Arguments) ->
 
 options() ->
     [
-        #{name => json, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
+        #{name => json, type => {text, fun weir_cli_options:output_file/1}, value => "FILE",
             help => "write the table to FILE too, as JSON"},
         #{name => quick, type => flag, default => false,
             help => "shorter runs, more noise"},

@@ -336,8 +336,11 @@ verdict(#{promises := Promises, total := Total}) ->
     case {[Promise || #{promise := Promise, kept := false} <- Promises], Total} of
         {[_ | _] = Broken, _} -> {failed, ["promise broken: ", lists:join(", ", Broken)]};
         {[], #{connected := 0}} -> {failed, "no connection could be opened"};
-        {[], #{offered := Offered, answered := 0}} when is_integer(Offered), Offered > 0 ->
+        {[], #{answered := 0, offered := Offered}} when is_integer(Offered), Offered > 0 ->
             {failed, "nothing was answered"};
+        %% A closed loop offers nothing by a schedule, and pushed messages are not asked for.
+        {[], #{answered := 0, pushed := 0, error_count := Errors}} when Errors > 0 ->
+            {failed, ["nothing was answered, errors: ", integer_to_list(Errors)]};
         {[], _} -> ok
     end.
 
@@ -352,6 +355,7 @@ options(_Description) ->
 
 options() ->
     File = {text, fun(File) -> {ok, File} end},
+    Output = {text, fun weir_cli_options:output_file/1},
     [
         #{name => rate, type => {text, fun rate/1}, value => "RATE",
             help => "open loop: so many a second, whatever comes of them (see below)"},
@@ -389,8 +393,8 @@ options() ->
             help => "CPU and memory of the server, a process here or an Erlang node, on the same time axis"},
         #{name => cookie, type => {text, fun cookie/1}, value => "COOKIE",
             help => "of the Erlang nodes (that in ~/.erlang.cookie)"},
-        #{name => json, type => File, value => "FILE", help => "write everything to FILE, as JSON"},
-        #{name => html, type => File, value => "FILE", help => "write a report with charts to FILE"},
+        #{name => json, type => Output, value => "FILE", help => "write everything to FILE, as JSON"},
+        #{name => html, type => Output, value => "FILE", help => "write a report with charts to FILE"},
         #{name => drivers, type => {integer, 1, 1024}, value => "N",
             help => "processes that drive connections (as many as schedulers)"},
         #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",

@@ -3,6 +3,7 @@
 
 -export([parse/2]).
 -export([help/1]).
+-export([output_file/1]).
 
 -export_type([option/0, values/0]).
 
@@ -85,6 +86,19 @@ value({Kind, Parser}, Text) when Kind =:= text; Kind =:= texts ->
 
 integer_needed(Min, Max) ->
     io_lib:format("a whole number from ~b to ~b is needed", [Min, Max]).
+
+%% @doc The parser of an option that names a file to write: an error if it cannot be written, so that nobody learns that
+%% after a long measurement. Leaves an existing file as it is, and no file where there was none.
+-spec output_file(string()) -> {ok, file:filename()} | {error, Needed :: iodata()}.
+output_file(File) ->
+    Existed = filelib:is_file(File),
+    case file:write_file(File, <<>>, [append]) of
+        ok ->
+            _ = Existed orelse file:delete(File),
+            {ok, File};
+        {error, Reason} ->
+            {error, ["cannot be written: ", file:format_error(Reason)]}
+    end.
 
 %% @doc The part of a help text that lists the options, a line each.
 -spec help([option()]) -> iodata().

@@ -8,12 +8,15 @@
 -export([
     help_names_every_command/1,
     help_of_run_names_examples_and_options/1,
+    help_and_a_command_is_the_commands_help/1,
+    every_command_refuses_an_unknown_option/1,
     version_names_weir_and_otp/1,
     a_wrong_argument_is_one_line_and_exit_code_2/1,
     a_tree_that_is_not_built_says_so/1,
     it_runs_through_a_symbolic_link/1,
     emulator_flags_come_from_the_environment/1,
     a_signal_stops_it_with_exit_code_0/1,
+    it_outlives_a_hangup_that_its_parent_ignores/1,
     a_signal_while_it_boots_stops_it/1,
     the_emulator_dies_with_its_shell/1,
     scenarios_are_listed/1,
@@ -42,7 +45,7 @@
     ranch_servers_answer_or_say_that_ranch_is_missing/1
 ]).
 -export([
-    echo_listener_sends_back_in_every_mode/1,
+    echo_listener_sends_back/1,
     accept_listener_answers_once_and_closes/1,
     echo_reactor_sends_back/1,
     game_reactor_sends_the_state_of_the_world/1,
@@ -62,12 +65,15 @@ all() ->
     [
         help_names_every_command,
         help_of_run_names_examples_and_options,
+        help_and_a_command_is_the_commands_help,
+        every_command_refuses_an_unknown_option,
         version_names_weir_and_otp,
         a_wrong_argument_is_one_line_and_exit_code_2,
         a_tree_that_is_not_built_says_so,
         it_runs_through_a_symbolic_link,
         emulator_flags_come_from_the_environment,
         a_signal_stops_it_with_exit_code_0,
+        it_outlives_a_hangup_that_its_parent_ignores,
         a_signal_while_it_boots_stops_it,
         the_emulator_dies_with_its_shell,
         scenarios_are_listed,
@@ -100,7 +106,7 @@ groups() ->
         ranch_servers_answer_or_say_that_ranch_is_missing
     ],
     OfWeir = [
-        echo_listener_sends_back_in_every_mode,
+        echo_listener_sends_back,
         accept_listener_answers_once_and_closes,
         echo_reactor_sends_back,
         game_reactor_sends_the_state_of_the_world,
@@ -143,6 +149,26 @@ help_of_run_names_examples_and_options(Config) ->
     [?assert(mentions(Word, Lines)) || Word <- Examples ++ Options],
     [{0, [_ | _]} = run(Config, [Command, "--help"]) || Command <- ["demo", "bench"]].
 
+help_and_a_command_is_the_commands_help(Config) ->
+    [
+        ?assertEqual({Command, run(Config, Command ++ ["--help"])}, {Command, run(Config, ["help" | Command])})
+     || Command <- [["run"], ["exec"], ["load"], ["load", "echo"], ["load", "compare"], ["demo"], ["bench"]]
+    ],
+    ?assertEqual(run(Config, ["--help"]), run(Config, ["help"])).
+
+every_command_refuses_an_unknown_option(Config) ->
+    [
+        begin
+            {Status, Lines} = run(Config, Command ++ ["--frob"]),
+            ?assertMatch({Command, 2, [<<"weir: ", _/binary>>]}, {Command, Status, Lines}),
+            ?assert(mentions("--frob", Lines))
+        end
+     || Command <- [
+            [], ["help"], ["--version"], ["run"], ["run", "echo"], ["exec"], ["load"], ["load", "echo", "127.0.0.1:1"],
+            ["load", "compare"], ["demo"], ["bench"]
+        ]
+    ].
+
 version_names_weir_and_otp(Config) ->
     {0, [Line]} = run(Config, ["--version"]),
     ?assert(mentions("OTP " ++ erlang:system_info(otp_release), [Line])).
@@ -180,7 +206,12 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run fanout --per-second -1", "--per-second -1"},
             {"run echo --size 64", "--size is for fanout_processes, fanout"},
             {"run echo --sndbuf 0", "--sndbuf 0"},
+            {"run echo_listener --active true", "--active is for"},
+            {"run accept_listener --active once", "--active is for"},
+            {"help frob", "frob"},
+            {"--help run", "weir help COMMAND"},
             {"demo now", "now"},
+            {"demo --json /no/such/directory/file", "/no/such/directory/file"},
             {"bench --only frob", "frob"},
             {"bench --repeat 0", "--repeat 0"},
             {"bench frob", "frob"},
@@ -211,7 +242,7 @@ emulator_flags_come_from_the_environment(Config) ->
 a_signal_stops_it_with_exit_code_0(Config) ->
     [
         begin
-            #{port := Port} = Program = serve(Config, echo, ["--backend", "inet"]),
+            #{port := Port} = Program = serve(under("--default-signal=HUP", Config), echo, ["--backend", "inet"]),
             {ok, Client} = connect(Port),
             kill(Signal, shell(Program)),
             ?assertEqual({Signal, 0, []}, {Signal, exit_status(Program), later_lines(Program)}),
@@ -220,6 +251,19 @@ a_signal_stops_it_with_exit_code_0(Config) ->
         end
      || Signal <- ["TERM", "INT", "HUP"]
     ].
+
+%% As `nohup bin/weir run echo' does.
+it_outlives_a_hangup_that_its_parent_ignores(Config) ->
+    #{port := Port} = Program = serve(under("--ignore-signal=HUP", Config), echo, ["--backend", "inet"]),
+    kill("HUP", shell(Program)),
+    kill("HUP", binary_to_list(pid(Program))),
+    {ok, Client} = connect(Port),
+    exchange(Client, <<"still there">>),
+    0 = stop(Program).
+
+%% Whether these tests themselves were started with SIGHUP ignored (`nohup make test') must not matter.
+under(Disposition, Config) ->
+    [{disposition, Disposition} | Config].
 
 %% When it begins the emulator has no handler yet.
 a_signal_while_it_boots_stops_it(Config) ->
@@ -599,10 +643,11 @@ fanout_tells_everybody(Config) ->
 
 %% What only Weir has
 
-echo_listener_sends_back_in_every_mode(Config) ->
-    in_every_mode(Config, echo_listener, [], fun(Socket) ->
-        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
-    end).
+echo_listener_sends_back(Config) ->
+    #{port := Port} = Program = serve(Config, echo_listener, []),
+    {ok, Socket} = connect(Port),
+    [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
+    0 = stop(Program).
 
 accept_listener_answers_once_and_closes(Config) ->
     #{port := Port} = Program = serve(Config, accept_listener, []),

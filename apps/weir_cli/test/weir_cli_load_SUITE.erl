@@ -15,6 +15,7 @@
     game_is_pushed/1,
     a_broken_promise_is_exit_code_1/1,
     nobody_there_is_exit_code_1/1,
+    nothing_but_errors_is_exit_code_1/1,
     a_load_that_cannot_be_offered_is_exit_code_3/1,
     a_signal_ends_with_the_report/1,
     runs_are_compared/1,
@@ -43,6 +44,7 @@ all() ->
         game_is_pushed,
         a_broken_promise_is_exit_code_1,
         nobody_there_is_exit_code_1,
+        nothing_but_errors_is_exit_code_1,
         a_load_that_cannot_be_offered_is_exit_code_3,
         a_signal_ends_with_the_report,
         runs_are_compared,
@@ -108,6 +110,9 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"echo 127.0.0.1:1 --tls --insecure --cacert file", "--cacert"},
             {"echo 127.0.0.1:1 --observe here", "--observe here"},
             {"echo 127.0.0.1:1 --observe 0", "--observe 0"},
+            {"echo 127.0.0.1:1 --json /no/such/directory/file", "/no/such/directory/file"},
+            {"echo 127.0.0.1:1 --html /no/such/directory/file", "/no/such/directory/file"},
+            {"echo 127.0.0.1:1 --search p99<1ms --json /no/such/directory/file", "/no/such/directory/file"},
             {"compare one.json", "two files"},
             {"compare no.json no.json", "no.json"}
         ]
@@ -168,6 +173,18 @@ nobody_there_is_exit_code_1(Config) ->
     Target = "127.0.0.1:" ++ integer_to_list(free_port()),
     {1, Lines} = load(Config, ["echo", Target]),
     ?assert(mentions("connection refused", Lines)).
+
+%% A server that answers, and never as HTTP.
+nothing_but_errors_is_exit_code_1(Config) ->
+    served(Config, "echo", fun(Target, _Pid) ->
+        [
+            begin
+                {1, Lines} = load(Config, ["http", "http://" ++ Target ++ "/", "--duration", "500ms" | Load]),
+                ?assert(mentions("weir: nothing was answered", Lines))
+            end
+         || Load <- [["--concurrency", "1"], ["--rate", "20"]]
+        ]
+    end).
 
 a_load_that_cannot_be_offered_is_exit_code_3(Config) ->
     served(Config, "echo", fun(Target, _Pid) ->

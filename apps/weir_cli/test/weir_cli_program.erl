@@ -19,9 +19,15 @@ find(Config) ->
     Environment = [{"REBAR_BASE_DIR", Build}, {"REBAR_PROFILE", filename:basename(Profile)}],
     [{weir, find_weir(Build)}, {environment, Environment} | Config].
 
+%% With `{disposition, Option}' of env(1) in the configuration a signal is ignored, or is not, from the start.
 start(Config, Arguments) ->
-    Port = open_port({spawn_executable, ?config(weir, Config)}, [
-        {args, Arguments}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
+    {Program, All} =
+        case ?config(disposition, Config) of
+            undefined -> {?config(weir, Config), Arguments};
+            Option -> {os:find_executable("env"), [Option, ?config(weir, Config) | Arguments]}
+        end,
+    Port = open_port({spawn_executable, Program}, [
+        {args, All}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
     ]),
     #{program => Port}.
 
