@@ -104,6 +104,7 @@ the_sockets_are_those_under_test(Config) ->
     {on, Backend} = lists:keyfind(on, 1, Config),
     ?assertEqual({Backend, Backend =:= weir}, {Backend, weir_with:on_weir(Port)}),
     ?assertEqual(case Backend of weir -> 3; stock -> 0 end, length(weir:sockets())),
+    [?assertEqual(Backend =:= weir, weir:is_weir(Socket)) || Socket <- [Listener, Server, Client]],
     ?assertEqual({ok, [{protocol, ?config(version, Config)}]}, ssl:connection_information(Client, [protocol])),
     close([Server, Client, Listener]).
 

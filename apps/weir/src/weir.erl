@@ -4,8 +4,11 @@
 %% the application `weir' started. This module is what there is to look at.
 -module(weir).
 
+-include("weir_socket.hrl").
+
 -export([pollsets/0]).
 -export([sockets/0]).
+-export([is_weir/1]).
 -export([i/0]).
 -export([migrate/2]).
 -export([send_nowait/2]).
@@ -93,9 +96,25 @@ sockets() ->
 
 sockets(Piece) ->
     case weir_nif:sockets(Piece) of
-        {ok, Handles} -> [{'$inet', weir_tcp, Handle} || Handle <- Handles] ++ sockets(Piece + 1);
+        {ok, Handles} -> [?SOCKET(Handle) || Handle <- Handles] ++ sockets(Piece + 1);
         done -> []
     end.
+
+%% @doc Whether a socket is one of Weir's, by its term: open or closed, listening or connected, and also a socket of `ssl'
+%% on top of one. `false' for every other term.
+%%
+%% Use it to check that the option has its effect. Before OTP 29 a bare `inet' or `inet6' in front of `{tcp_module,
+%% weir_tcp}' has gen_tcp take OTP's own module without an error, and where Weir has no native part the sockets are OTP's.
+-spec is_weir(term()) -> boolean().
+is_weir(?SOCKET(Handle)) -> is_integer(Handle);
+is_weir(Secure) when element(1, Secure) =:= sslsocket -> holds_socket(Secure, 3);
+is_weir(_Other) -> false.
+
+%% The socket beneath is in another place of the term with each release of ssl.
+holds_socket(?SOCKET(_), _Depth) -> true;
+holds_socket(Tuple, Depth) when is_tuple(Tuple), Depth > 0 ->
+    lists:any(fun(Element) -> holds_socket(Element, Depth - 1) end, tuple_to_list(Tuple));
+holds_socket(_Other, _Depth) -> false.
 
 %% @doc Prints all open sockets of Weir, as `inet:i/0' does those of OTP.
 -spec i() -> ok.
@@ -156,7 +175,7 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 %% documented), and on a scheduler that is offline, the caller stays. `{error, reactor}': the connection is one of a reactor,
 %% which it does not leave: its state may hold what is the process's own, such as timers and monitors.
 -spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
-migrate({'$inet', weir_tcp, Handle}, Scheduler) ->
+migrate(?SOCKET(Handle), Scheduler) ->
     Self = self(),
     case weir_nif:move(Handle, Scheduler) of
         ok ->
@@ -176,14 +195,14 @@ migrate({'$inet', weir_tcp, Handle}, Scheduler) ->
 %% The idea is Zhi Jia Wang's patch of OTP for servers that must not block on a slow reader.
 -spec send_nowait(weir_tcp:socket(), iodata()) ->
     {ok, BytesTaken :: non_neg_integer()} | {error, closed | inet:posix()}.
-send_nowait({'$inet', _Module, Handle}, Data) ->
+send_nowait(?SOCKET(Handle), Data) ->
     weir_nif:send_now(Handle, Data).
 
 %% @doc Has the caller told, once, when the kernel takes output and nothing is queued: by a message
 %% `{weir_writable, Socket}', or if the caller is the socket's reactor by `handle_writable'. A close of the socket ends
 %% the wait too: the next send says so. Another call, of whatever process, replaces this one.
 -spec notify_writable(weir_tcp:socket()) -> ok | {error, closed | inet:posix()}.
-notify_writable({'$inet', _Module, Handle}) ->
+notify_writable(?SOCKET(Handle)) ->
     weir_nif:notify_writable(Handle).
 
 %%% Listeners.

@@ -14,6 +14,8 @@
 %% A group belongs to the process that made it and is deleted when that dies. Any process may use it.
 -module(weir_group).
 
+-include("weir_socket.hrl").
+
 -export([new/1]).
 -export([delete/1]).
 -export([join/2]).
@@ -112,12 +114,12 @@ delete({weir_group, Group}) ->
 %% now on. A socket may be in several groups. `closed' is the group or the socket, and `enotconn' a socket that is not
 %% connected.
 -spec join(group(), weir_tcp:socket()) -> ok | {error, closed | enotconn}.
-join({weir_group, Group}, {'$inet', weir_tcp, Handle}) ->
+join({weir_group, Group}, ?SOCKET(Handle)) ->
     weir_nif:group_join(Group, Handle).
 
 %% @doc Ends a membership, from any process. What waits for the member still goes out.
 -spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.
-leave({weir_group, Group}, {'$inet', weir_tcp, Handle}) ->
+leave({weir_group, Group}, ?SOCKET(Handle)) ->
     weir_nif:group_leave(Group, Handle).
 
 %% @doc The same as {@link broadcast/3} without options.
@@ -144,10 +146,10 @@ broadcast({weir_group, Group}, Message, Options) ->
 flat(Message) when is_binary(Message) -> Message;
 flat(Message) -> iolist_to_binary(Message).
 
-except(#{except := {'$inet', weir_tcp, Handle}}) -> Handle;
+except(#{except := ?SOCKET(Handle)}) -> Handle;
 except(#{}) -> undefined.
 
-check_broadcast(except, {'$inet', weir_tcp, _}) -> ok;
+check_broadcast(except, ?SOCKET(_)) -> ok;
 check_broadcast(except, Value) -> bad_option(except, Value, "a socket of {tcp_module, weir_tcp}");
 check_broadcast(notify, Value) when is_reference(Value) -> ok;
 check_broadcast(notify, Value) -> bad_option(notify, Value, "a reference, of make_ref/0 for example");

@@ -6,6 +6,8 @@
 %% address any more: it wants `any', and the address decides. The other two want their own.
 -module(weir_open).
 
+-include("weir_socket.hrl").
+
 -export([listen/3]).
 -export([connect/4]).
 -export([connect/5]).
@@ -96,7 +98,7 @@ unconnected(Address, Port, Options) ->
             Error;
         {true, {ok, Native}} ->
             case open(Family, Parsed, Bind, fun(_Handle) -> ok end) of
-                {ok, {'$inet', _Module, Handle}} -> {ok, Handle, Native};
+                {ok, ?SOCKET(Handle)} -> {ok, Handle, Native};
                 {error, _} = Error -> Error
             end
     end.
@@ -184,7 +186,7 @@ open(Family, #{descriptor := Descriptor, settings := Settings}, Bind, Prepare) -
                 fun() -> Prepare(Handle) end
             ],
             try maybe_all(Calls) of
-                ok -> {ok, {'$inet', ?MODULE_OF_SOCKETS, Handle}};
+                ok -> {ok, ?SOCKET(Handle)};
                 Error -> close_and(Handle, Error)
             catch
                 Class:Reason:Stack ->

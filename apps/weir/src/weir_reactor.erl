@@ -76,6 +76,8 @@
 %% such as timers and monitors.
 -module(weir_reactor).
 
+-include("weir_socket.hrl").
+
 -export([start_link/1]).
 -export([listen/2]).
 -export([connect/4]).
@@ -141,7 +143,7 @@ start_link(Options) ->
 %% @doc Has a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Nobody is told
 %% if that socket is closed by then.
 -spec listen(Reactor :: pid(), weir_tcp:socket()) -> ok.
-listen(Reactor, {'$inet', _Module, Handle}) ->
+listen(Reactor, ?SOCKET(Handle)) ->
     Reactor ! {'$weir_reactor', {listen, Handle}},
     ok.
 
@@ -167,7 +169,7 @@ connect(Reactor, Address, Port, Options) ->
 %% reactor closes it and nothing is called.
 -spec adopt(Reactor :: pid() | atom(), weir_tcp:socket(), Args :: term()) ->
     {ok, weir_tcp:socket()} | {error, noproc | closed | not_owner}.
-adopt(Reactor, {'$inet', _Module, Handle}, Args) ->
+adopt(Reactor, ?SOCKET(Handle), Args) ->
     give(Reactor, Handle, {adopt, Handle, Args}).
 
 give(undefined, Handle, _Message) ->
@@ -180,7 +182,7 @@ give(Reactor, Handle, Message) when is_pid(Reactor) ->
     try weir_nif:set_owner(Handle, Reactor) of
         ok ->
             Reactor ! {'$weir_reactor', Message},
-            {ok, {'$inet', weir_tcp, Handle}};
+            {ok, ?SOCKET(Handle)};
         {error, _} = Error ->
             Error
     catch
@@ -202,7 +204,7 @@ take_args(_Options) ->
 %% `erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}])' the `handle_info/2' of that connection gets
 %% `{{weir_reactor, Socket}, Reference, process, Pid, Reason}'.
 -spec send(weir_tcp:socket(), Message :: term()) -> ok | {error, closed | not_reactor}.
-send({'$inet', _Module, Handle}, Message) ->
+send(?SOCKET(Handle), Message) ->
     case weir_nif:reactor_of(Handle) of
         {ok, Reactor} ->
             Reactor ! {'$weir_reactor', {message, Handle, Message}},

@@ -18,8 +18,8 @@
 -export_type([callbacks/0, error/0]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("weir_socket.hrl").
 
--define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
 
 -record(callbacks, {
     module :: module(),

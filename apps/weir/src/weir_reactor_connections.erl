@@ -25,8 +25,8 @@
 -export_type([connections/0, args/0]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("weir_socket.hrl").
 
--define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
 
 %% How the state `undefined' is kept, which no connection has.
 -define(UNDEFINED, '$weir_undefined').

@@ -3,13 +3,14 @@
 %% not used comes with it.
 -module(weir_reactor_departure).
 
+-include("weir_socket.hrl").
+
 -export([to_process/6]).
 -export([to_relay/5]).
 
 -type events() :: [weir_nif:event()].
 -type writes() :: [weir_nif:write()].
 
--define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
 
 %% @doc Makes a connection an ordinary socket of a process, which is told, and reads Unread first. What it has done in the
 %% current batch is taken out of the events and writes. After an error it is closed.

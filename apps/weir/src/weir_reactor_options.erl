@@ -3,6 +3,8 @@
 %% wrong. They are normalised here, once.
 -module(weir_reactor_options).
 
+-include("weir_socket.hrl").
+
 -export([new/1]).
 
 -export_type([normal/0]).
@@ -49,7 +51,7 @@ new(Options) ->
 is_option({module, Module}) -> is_atom(Module);
 is_option({args, _Args}) -> true;
 is_option({listen, none}) -> true;
-is_option({listen, {'$inet', weir_tcp, Handle}}) -> is_integer(Handle);
+is_option({listen, ?SOCKET(Handle)}) -> is_integer(Handle);
 is_option({scheduler, Scheduler}) -> is_integer(Scheduler) andalso lists:member(Scheduler, weir_pollsets:all());
 is_option({affinity, Affinity}) -> Affinity =:= soft orelse Affinity =:= bound;
 is_option({tick, Tick}) -> is_time(Tick);

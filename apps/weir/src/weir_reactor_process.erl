@@ -14,6 +14,7 @@
 -export([system_replace_state/2]).
 
 -include_lib("kernel/include/logger.hrl").
+-include("weir_socket.hrl").
 
 %% With which heap a reactor begins; see weir_reactor_connections.
 -define(HEAP_WORDS, 32768).
@@ -33,7 +34,6 @@
 %% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
 -define(TERMINATE_MS, 3000).
 
--define(SOCKET(Handle), {'$inet', weir_tcp, Handle}).
 
 -record(reactor, {
     module :: module(),

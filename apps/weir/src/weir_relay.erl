@@ -1,6 +1,8 @@
 %% @doc Relays, behind {@link weir:relay/3}: what may be asked for, and how it is said to the native side.
 -module(weir_relay).
 
+-include("weir_socket.hrl").
+
 -export([start/3]).
 -export([stop/1]).
 -export([info/1]).
@@ -87,17 +89,17 @@
 
 %% @doc See {@link weir:relay/3}.
 -spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused() | inet:posix()}.
-start({'$inet', weir_tcp, HandleA}, {'$inet', weir_tcp, HandleB}, Options) when HandleA =/= HandleB ->
+start(?SOCKET(HandleA), ?SOCKET(HandleB), Options) when HandleA =/= HandleB ->
     maps:foreach(fun check/2, Options),
     #{prefix := Prefix} = All = maps:merge(?DEFAULTS, Options),
     case weir_nif:relay_start(HandleA, HandleB, weir_pollsets:here(), iolist_to_binary(Prefix), native(All)) of
         {ok, Relay} -> {ok, {weir_relay, Relay}};
-        {error, {Handle, Reason}} -> {error, {{'$inet', weir_tcp, Handle}, Reason}};
+        {error, {Handle, Reason}} -> {error, {?SOCKET(Handle), Reason}};
         {error, Reason} -> {error, Reason}
     end;
-start({'$inet', weir_tcp, Handle} = Socket, {'$inet', weir_tcp, Handle}, _Options) ->
+start(?SOCKET(Handle) = Socket, ?SOCKET(Handle), _Options) ->
     error({bad_socket, Socket, "two different sockets are needed"});
-start({'$inet', weir_tcp, _}, B, _Options) ->
+start(?SOCKET(_), B, _Options) ->
     error({bad_socket, B, needed_socket()});
 start(A, _B, _Options) ->
     error({bad_socket, A, needed_socket()}).

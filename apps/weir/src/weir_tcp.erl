@@ -10,6 +10,7 @@
 -module(weir_tcp).
 
 -include_lib("kernel/include/file.hrl").
+-include("weir_socket.hrl").
 
 %% Addresses and services.
 -export([getserv/1]).
@@ -55,10 +56,9 @@
 
 -export_type([socket/0]).
 
--type socket() :: {'$inet', ?MODULE, weir_nif:handle()}.
+-type socket() :: ?SOCKET(weir_nif:handle()).
 %% A socket. Equal terms for equal sockets; the handle of a closed one is never used again.
 
--define(SOCKET(Handle), {'$inet', ?MODULE, Handle}).
 
 -import(weir_operation, [await/3, cancel/3]).
 -import(weir_pollsets, [here/0]).

@@ -25,6 +25,7 @@ all() ->
         no_such_pollset,
         sleeps_are_counted,
         idle_pollers_sleep,
+        is_weir_tells_sockets_apart,
         table_of_sockets,
         table_of_other_families,
         table_without_sockets,
@@ -66,6 +67,20 @@ all_asleep() ->
             weir:pollsets()
         )
     end).
+
+%% Before OTP 29 a bare family in front of the module has gen_tcp take OTP's, and nothing else says so.
+is_weir_tells_sockets_apart(_Config) ->
+    {ok, Ours} = keep(gen_tcp:listen(0, [{tcp_module, weir_tcp}, inet])),
+    {ok, OfIPv6} = keep(gen_tcp:listen(0, [{tcp_module, weir_tcp6}])),
+    {ok, Bare} = keep(gen_tcp:listen(0, [inet, {tcp_module, weir_tcp}])),
+    {ok, Stock} = keep(gen_tcp:listen(0, [])),
+    {ok, OfSocket} = keep(gen_tcp:listen(0, [{inet_backend, socket}])),
+    ?assertEqual([true, true], [weir:is_weir(Socket) || Socket <- [Ours, OfIPv6]]),
+    ?assertEqual(is_tuple(Bare), weir:is_weir(Bare)),
+    ?assertEqual([false, false], [weir:is_weir(Socket) || Socket <- [Stock, OfSocket]]),
+    ok = gen_tcp:close(Ours),
+    ?assert(weir:is_weir(Ours)),
+    ?assertEqual([false, false, false], [weir:is_weir(Other) || Other <- [undefined, {sslsocket}, {'$inet', weir_tcp, a}]]).
 
 one_for_each_scheduler(_Config) ->
     Pollsets = weir:pollsets(),
