@@ -13,6 +13,7 @@
 
 -export([use/0]).
 -export([use_for_families/0]).
+-export([unsuited/0]).
 -export([start/1]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -20,6 +21,15 @@
 %% The constant, and what takes its place.
 -define(FAMILIES, #{inet => inet_tcp, inet6 => inet6_tcp, local => local_tcp}).
 -define(FAMILIES_OF_WEIR, #{inet => weir_tcp, inet6 => weir_tcp6, local => weir_local}).
+
+%% Applications that take a socket for a port, each with the module that does: they guard by is_port/1 or call
+%% erlang:port_command/2, and a socket of Weir's is no port.
+-define(UNSUITED, [
+    {"RabbitMQ", rabbit_net},
+    {"EMQX and other servers on esockd", esockd_transport},
+    {"emqtt", emqtt_sock},
+    {"SOCKS proxies of hackney", hackney_socks5}
+]).
 
 %% @doc From now on sockets of programs that name no TCP module are Weir's.
 -spec use() -> ok.
@@ -31,6 +41,14 @@ use() ->
 -spec use_for_families() -> ok | {error, unknown_inet | term()}.
 use_for_families() ->
     maybe_load(code:get_object_code(inet)).
+
+%% @doc The applications in the code path that are known not to work on Weir's sockets, each with the module at fault.
+%% They take a socket for a port: their connections fail, or are closed at once. Keep their node on OTP's sockets.
+%%
+%% An application that is not known here may be unsuited too: look for `is_port', `port_command' and `port_info' in it.
+-spec unsuited() -> [{Application :: string(), module()}].
+unsuited() ->
+    [Known || {_Application, Module} = Known <- ?UNSUITED, code:which(Module) =/= non_existing].
 
 maybe_load({inet, Beam, File}) ->
     case with_families(Beam) of
@@ -96,6 +114,14 @@ start([Which]) ->
             use()
     end,
     families(Which),
+    lists:foreach(
+        fun({Application, Module}) ->
+            ?LOG_WARNING(
+                "weir: ~ts will not work in this VM: its module ~ts takes sockets for ports, and Weir's are none."
+                " Run it without Weir.", [Application, Module])
+        end,
+        unsuited()
+    ),
     ?LOG_INFO("weir: weir_tcp is the TCP module of this VM").
 
 families(default) ->

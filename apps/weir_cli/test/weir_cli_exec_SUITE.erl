@@ -22,6 +22,7 @@
     an_address_of_ipv6_is_weirs/1,
     a_bare_family_is_weirs_with_families/1,
     blanks_and_quotes_in_the_path/1,
+    an_application_that_will_not_work_is_named/1,
     nodes_connect/1
 ]).
 
@@ -54,6 +55,7 @@ all() ->
         an_address_of_ipv6_is_weirs,
         a_bare_family_is_weirs_with_families,
         blanks_and_quotes_in_the_path,
+        an_application_that_will_not_work_is_named,
         nodes_connect
     ].
 
@@ -204,6 +206,18 @@ blanks_and_quotes_in_the_path(Config) ->
     Link = filename:join(?config(priv_dir, Config), "it's \"a\" $build\\"),
     ok = file:make_symlink(Build, Link),
     ?assertMatch({0, [?WEIR]}, erl(with([{"REBAR_BASE_DIR", Link}], Config), [], ?LISTEN("[]") "halt().")).
+
+an_application_that_will_not_work_is_named(Config) ->
+    Directory = filename:join(?config(priv_dir, Config), "rabbit"),
+    Source = filename:join(Directory, "rabbit_net.erl"),
+    ok = filelib:ensure_dir(Source),
+    ok = file:write_file(Source, "-module(rabbit_net)."),
+    {ok, rabbit_net} = compile:file(Source, [{outdir, Directory}]),
+    {0, Lines} = erl(Config, ["-pa", Directory], ?LISTEN("[]") "halt()."),
+    ?assert(mentions("RabbitMQ will not work", Lines)),
+    ?assert(mentions("rabbit_net", Lines)),
+    {0, Others} = erl(Config, [], ?LISTEN("[]") "halt()."),
+    ?assertNot(mentions("will not work", Others)).
 
 %% Distribution has sockets of its own. The port mapper is one of this test.
 nodes_connect(Config) ->
