@@ -7,8 +7,6 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
-    %% Whether there is one is asked for each event, which should not search the code path.
-    _ = code:ensure_loaded(telemetry),
     weir_sup:start_link().
 
 -spec stop(term()) -> ok.

@@ -96,9 +96,9 @@ establish(Socket, More, Terms = #terms{proxy = true}, Timeout) ->
             Error
     end;
 establish(Socket, undefined, #terms{tls = Tls}, Timeout) ->
-    ssl:handshake(Socket, Tls, Timeout);
+    (weir_transport_tls:library()):handshake(Socket, Tls, Timeout);
 establish(Socket, More, #terms{tls = Tls}, Timeout) ->
-    ssl:handshake(Socket, More ++ Tls, Timeout).
+    (weir_transport_tls:library()):handshake(Socket, More ++ Tls, Timeout).
 
 %% @doc Reads a PROXY header. What came behind it is for the next to read.
 -spec read_proxy_header(weir_tcp:socket(), timeout()) ->

@@ -1,8 +1,9 @@
 %% @doc Events of Weir, in the shapes of the `telemetry' library: a name is a list of atoms, and a handler is called with
 %% it, a map of measurements, a map of metadata and what it was attached with.
 %%
-%% Where the application has `telemetry', that is used instead, and its handlers get the events. Otherwise handlers are
-%% kept here. An event to which nobody is attached costs a look at a constant.
+%% While the application `telemetry' runs, its handlers get the events too, and {@link attach/4} attaches there. Otherwise
+%% handlers are kept here, also those that were attached before `telemetry' was started. An event to which nobody is
+%% attached costs a look at a constant.
 %%
 %% A handler runs in the process that the event happens in, so it should be quick. One that raises is detached, with one
 %% line in the log. What events there are is said in the guide's page on listeners.
@@ -16,8 +17,11 @@
 -export([list_handlers/1]).
 -export([execute/3]).
 -export([is_attached/1]).
+-export([library/0]).
 
 -export_type([name/0, handler/0, handler_id/0]).
+
+-define(TELEMETRY, (?MODULE:library())).
 
 -type name() :: [atom(), ...].
 -type measurements() :: map().
@@ -36,8 +40,8 @@ attach_many(Id, Events, Handler, Config) ->
     Valid = lists:all(fun(Event) -> is_list(Event) andalso lists:all(fun is_atom/1, Event) end, Events),
     Function = function(Handler),
     Valid orelse error(badarg, [Id, Events, Handler, Config]),
-    case has_telemetry() of
-        true -> (telemetry()):attach_many(Id, Events, Function, Config);
+    case has_telemetry() andalso not has(Id, handlers()) of
+        true -> (?TELEMETRY):attach_many(Id, Events, Function, Config);
         false -> change(fun(Handlers) -> add(Id, Events, Function, Config, Handlers) end)
     end.
 
@@ -48,8 +52,8 @@ function(Other) -> error(badarg, [Other]).
 %% @doc Takes a handler from all its events.
 -spec detach(handler_id()) -> ok | {error, not_found}.
 detach(Id) ->
-    case has_telemetry() of
-        true -> (telemetry()):detach(Id);
+    case has_telemetry() andalso not has(Id, handlers()) of
+        true -> (?TELEMETRY):detach(Id);
         false -> change(fun(Handlers) -> remove(Id, Handlers) end)
     end.
 
@@ -57,28 +61,26 @@ detach(Id) ->
 -spec list_handlers(Prefix :: [atom()]) ->
     [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
 list_handlers(Prefix) ->
+    Ours = [
+        #{id => Id, event_name => Event, function => Function, config => Config}
+     || {Event, Attached} <- maps:to_list(handlers()),
+        lists:prefix(Prefix, Event),
+        {Id, Function, Config} <- Attached
+    ],
     case has_telemetry() of
-        true ->
-            (telemetry()):list_handlers(Prefix);
-        false ->
-            [
-                #{id => Id, event_name => Event, function => Function, config => Config}
-             || {Event, Attached} <- maps:to_list(handlers()),
-                lists:prefix(Prefix, Event),
-                {Id, Function, Config} <- Attached
-            ]
+        true -> Ours ++ (?TELEMETRY):list_handlers(Prefix);
+        false -> Ours
     end.
 
 %% @doc Calls the handlers of an event.
 -spec execute(name(), measurements(), metadata()) -> ok.
 execute(Event, Measurements, Metadata) ->
+    lists:foreach(
+        fun(Handler) -> call(Handler, Event, Measurements, Metadata) end, maps:get(Event, handlers(), [])
+    ),
     case has_telemetry() of
-        true ->
-            (telemetry()):execute(Event, Measurements, Metadata);
-        false ->
-            lists:foreach(
-                fun(Handler) -> call(Handler, Event, Measurements, Metadata) end, maps:get(Event, handlers(), [])
-            )
+        true -> (?TELEMETRY):execute(Event, Measurements, Metadata);
+        false -> ok
     end.
 
 call({Id, Function, Config}, Event, Measurements, Metadata) ->
@@ -99,11 +101,14 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
 is_attached(Event) ->
     has_telemetry() orelse is_map_key(Event, handlers()).
 
-%% It is not among our dependencies, and may not be there.
-telemetry() -> telemetry.
+%% Its supervisor is there as long as the application is: a module that is loaded and not started only warns.
+has_telemetry() -> whereis(telemetry_sup) =/= undefined.
 
-%% A loaded module is one that the application has: `weir' tries to load it when it starts.
-has_telemetry() -> erlang:function_exported(telemetry, execute, 3).
+%% @private
+%% @doc The module of `telemetry', which is not among our dependencies and may not be there. What comes out of a remote
+%% call is not known to the compiler, so a release without it is not told of undefined functions.
+-spec library() -> module().
+library() -> telemetry.
 
 %% Written seldom and read all the time.
 handlers() -> persistent_term:get(?MODULE, #{}).

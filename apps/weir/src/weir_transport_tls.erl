@@ -32,6 +32,9 @@
 -export([close/1]).
 -export([cleanup/1]).
 -export([format_error/1]).
+-export([library/0]).
+
+-define(SSL, (?MODULE:library())).
 
 -define(OPTIONS, [binary, {active, false}, {packet, raw}]).
 
@@ -56,7 +59,7 @@ messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
 -spec listen(#{socket_opts => list(), _ => _}) -> {ok, ssl:sslsocket()} | {error, term()}.
 listen(Options) ->
     Given = maps:get(socket_opts, Options, []),
-    ssl:listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}}, {tcp_module, weir_tcp}] ++
+    (?SSL):listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}}, {tcp_module, weir_tcp}] ++
         Given ++ [{reuseaddr, true}, {backlog, 1024}, {nodelay, true} | ?OPTIONS]).
 
 %% @doc Options that {@link listen/1} decides itself.
@@ -65,13 +68,13 @@ disallowed_listen_options() -> [active, header, mode, packet, packet_size, line_
 
 %% @doc The next connection of a listening socket.
 -spec accept(ssl:sslsocket(), timeout()) -> {ok, ssl:sslsocket()} | {error, term()}.
-accept(Listener, Timeout) -> ssl:transport_accept(Listener, Timeout).
+accept(Listener, Timeout) -> (?SSL):transport_accept(Listener, Timeout).
 
 %% @doc Begins a connection: the PROXY header, if the listener wants one, and the handshake.
 -spec handshake(weir_connection:pending() | ssl:sslsocket(), timeout()) ->
     {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
 handshake({weir_pending, _, _} = Pending, Timeout) -> weir_connection:handshake_pending(Pending, [], Timeout);
-handshake(Socket, Timeout) -> ssl:handshake(Socket, Timeout).
+handshake(Socket, Timeout) -> (?SSL):handshake(Socket, Timeout).
 
 %% @doc The same, with options of `ssl:handshake/3' that come before those of the listener.
 -spec handshake(weir_connection:pending() | ssl:sslsocket(), list(), timeout()) ->
@@ -79,7 +82,7 @@ handshake(Socket, Timeout) -> ssl:handshake(Socket, Timeout).
 handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
     weir_connection:handshake_pending(Pending, Options, Timeout);
 handshake(Socket, Options, Timeout) ->
-    ssl:handshake(Socket, Options, Timeout).
+    (?SSL):handshake(Socket, Options, Timeout).
 
 %% @doc Goes on with a handshake that was to be looked at first.
 -spec handshake_continue(socket(), timeout()) -> {ok, socket()} | {error, term()}.
@@ -87,12 +90,12 @@ handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 
 %% @doc The same, with options of `ssl:handshake_continue/3'.
 -spec handshake_continue(socket(), list(), timeout()) -> {ok, socket()} | {error, term()}.
-handshake_continue(Socket, Options, Timeout) -> ssl:handshake_continue(Socket, Options, Timeout).
+handshake_continue(Socket, Options, Timeout) -> (?SSL):handshake_continue(Socket, Options, Timeout).
 
 %% @doc Ends a handshake that was to be looked at first.
 -spec handshake_cancel(socket()) -> ok.
 handshake_cancel(Socket) ->
-    _ = ssl:handshake_cancel(Socket),
+    _ = (?SSL):handshake_cancel(Socket),
     ok.
 
 %% @doc A connection to a peer.
@@ -103,11 +106,11 @@ connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
     {ok, socket()} | {error, term()}.
 connect(Host, Port, Options, Timeout) ->
-    ssl:connect(Host, Port, [{tcp_module, weir_tcp} | Options] ++ ?OPTIONS, Timeout).
+    (?SSL):connect(Host, Port, [{tcp_module, weir_tcp} | Options] ++ ?OPTIONS, Timeout).
 
 %% @doc Receives.
 -spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, term()}.
-recv(Socket, Length, Timeout) -> ssl:recv(Socket, Length, Timeout).
+recv(Socket, Length, Timeout) -> (?SSL):recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
 -spec recv_proxy_header(weir_connection:pending(), timeout()) ->
@@ -116,7 +119,7 @@ recv_proxy_header(Pending, Timeout) -> weir_transport:recv_proxy_header(Pending,
 
 %% @doc Sends.
 -spec send(socket(), iodata()) -> ok | {error, term()}.
-send(Socket, Data) -> ssl:send(Socket, Data).
+send(Socket, Data) -> (?SSL):send(Socket, Data).
 
 %% @doc Sends a file.
 -spec sendfile(socket(), file:name_all() | file:fd()) -> {ok, non_neg_integer()} | {error, term()}.
@@ -162,7 +165,7 @@ send_chunks(_Socket, _File, 0, _Chunk, Sent) ->
 send_chunks(Socket, File, Left, Chunk, Sent) ->
     case file:read(File, min(Left, Chunk)) of
         {ok, Data} ->
-            case ssl:send(Socket, Data) of
+            case (?SSL):send(Socket, Data) of
                 ok -> send_chunks(Socket, File, less(Left, byte_size(Data)), Chunk, Sent + byte_size(Data));
                 {error, _} = Error -> Error
             end;
@@ -177,44 +180,44 @@ less(Left, Size) -> Left - Size.
 
 %% @doc Sets options.
 -spec setopts(socket(), list()) -> ok | {error, term()}.
-setopts(Socket, Options) -> ssl:setopts(Socket, Options).
+setopts(Socket, Options) -> (?SSL):setopts(Socket, Options).
 
 %% @doc Gets options.
 -spec getopts(socket(), list()) -> {ok, list()} | {error, term()}.
-getopts(Socket, Names) -> ssl:getopts(Socket, Names).
+getopts(Socket, Names) -> (?SSL):getopts(Socket, Names).
 
 %% @doc Statistics of the socket beneath.
 -spec getstat(socket()) -> {ok, list()} | {error, term()}.
-getstat(Socket) -> ssl:getstat(Socket).
+getstat(Socket) -> (?SSL):getstat(Socket).
 
 %% @doc Some statistics of the socket beneath.
 -spec getstat(socket(), [atom()]) -> {ok, list()} | {error, term()}.
-getstat(Socket, Names) -> ssl:getstat(Socket, Names).
+getstat(Socket, Names) -> (?SSL):getstat(Socket, Names).
 
 %% @doc Gives the socket to another process.
 -spec controlling_process(socket(), pid()) -> ok | {error, term()}.
-controlling_process(Socket, Pid) -> ssl:controlling_process(Socket, Pid).
+controlling_process(Socket, Pid) -> (?SSL):controlling_process(Socket, Pid).
 
 %% @doc The address of the peer, which ranch asks for before the handshake.
 -spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
-peername(Socket) -> ssl:peername(Socket).
+peername(Socket) -> (?SSL):peername(Socket).
 
 %% @doc The own address.
 -spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
-sockname(Socket) -> ssl:sockname(Socket).
+sockname(Socket) -> (?SSL):sockname(Socket).
 
 %% @doc Shuts a direction down.
 -spec shutdown(socket(), read | write | read_write) -> ok | {error, term()}.
-shutdown(Socket, How) -> ssl:shutdown(Socket, How).
+shutdown(Socket, How) -> (?SSL):shutdown(Socket, How).
 
 %% @doc Closes.
 -spec close(socket() | weir_connection:pending()) -> ok.
 close({weir_pending, _, _} = Pending) ->
     weir_transport:close(Pending);
 close(Socket) ->
-    _ = ssl:close(Socket),
+    _ = (?SSL):close(Socket),
     ok.
 
 %% @doc Nothing is left to clean up of a listener.
@@ -223,4 +226,10 @@ cleanup(_Options) -> ok.
 
 %% @doc An error as text.
 -spec format_error(term()) -> string().
-format_error(Reason) -> ssl:format_error(Reason).
+format_error(Reason) -> (?SSL):format_error(Reason).
+
+%% @private
+%% @doc OTP's `ssl', which is not among our dependencies. What comes out of a remote call is not known to the compiler, so
+%% a release without ssl is not told of undefined functions.
+-spec library() -> module().
+library() -> ssl.

@@ -57,7 +57,9 @@ telemetry_test_() ->
     {foreach, fun load_telemetry/0, fun(_) -> unload_telemetry() end, [
         fun its_handlers_get_the_events/0,
         fun it_says_what_is_attached/0,
-        fun ours_are_back_without_it/0
+        fun ours_are_back_without_it/0,
+        fun a_library_that_is_not_started_is_not_used/0,
+        fun handlers_from_before_its_start_go_on/0
     ]}.
 
 its_handlers_get_the_events() ->
@@ -93,6 +95,40 @@ ours_are_back_without_it() ->
     ?assertEqual([{[a], #{}, #{}}], messages()),
     ok = weir_event:detach(one).
 
+%% Its functions only complain then.
+a_library_that_is_not_started_is_not_used() ->
+    stop_telemetry(),
+    ok = weir_event:attach(one, [a], {?MODULE, tell}, self()),
+    ?assertEqual([], (telemetry()):list_handlers([])),
+    ok = weir_event:execute([a], #{}, #{}),
+    ?assertEqual([{[a], #{}, #{}}], messages()),
+    ok = weir_event:detach(one).
+
+handlers_from_before_its_start_go_on() ->
+    stop_telemetry(),
+    ok = weir_event:attach(before, [a], {?MODULE, tell}, self()),
+    start_telemetry(),
+    ok = weir_event:attach(later, [a], {?MODULE, tell}, self()),
+    ?assertEqual({error, already_exists}, weir_event:attach(before, [b], {?MODULE, tell}, self())),
+    ok = weir_event:execute([a], #{}, #{}),
+    ?assertEqual([{[a], #{}, #{}}, {[a], #{}, #{}}], messages()),
+    ?assertEqual([before, later], [Id || #{id := Id} <- weir_event:list_handlers([a])]),
+    [ok = weir_event:detach(Id) || Id <- [before, later]],
+    ok = weir_event:execute([a], #{}, #{}),
+    ?assertEqual([], messages()).
+
+start_telemetry() -> true = register(telemetry_sup, spawn(fun() -> receive stop -> ok end end)).
+
+stop_telemetry() ->
+    case whereis(telemetry_sup) of
+        undefined ->
+            ok;
+        Pid ->
+            Monitor = monitor(process, Pid),
+            Pid ! stop,
+            receive {'DOWN', Monitor, process, Pid, _} -> ok end
+    end.
+
 %% For the compiler, which does not know it.
 telemetry() -> telemetry.
 
@@ -120,7 +156,8 @@ load_telemetry() ->
         "put_all(Handlers) -> persistent_term:put(telemetry, Handlers).",
     {ok, Tokens, _} = erl_scan:string(Source),
     {ok, telemetry, Binary} = compile:forms(forms(Tokens, []), []),
-    {module, telemetry} = code:load_binary(telemetry, "telemetry", Binary).
+    {module, telemetry} = code:load_binary(telemetry, "telemetry", Binary),
+    start_telemetry().
 
 %% A form ends with its dot.
 forms([], []) ->
@@ -132,6 +169,7 @@ forms([Token | Tokens], Form) ->
     forms(Tokens, [Token | Form]).
 
 unload_telemetry() ->
+    stop_telemetry(),
     _ = code:delete(telemetry),
     _ = code:purge(telemetry),
     _ = persistent_term:erase(telemetry),
