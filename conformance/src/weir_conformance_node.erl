@@ -3,6 +3,7 @@
 
 -export([run/5]).
 -export([main/0]).
+-export([results/2]).
 
 -export_type([side/0, result/0]).
 
@@ -81,10 +82,30 @@ ends_with_input() ->
         _ -> ends_with_input()
     end.
 
+%% @doc What became of the cases, by the file of events that the hook has written and by how the node has ended.
+-spec results(file:filename(), {ok, binary(), Status :: integer()} | {timeout, binary()}) -> #{Case :: atom() => result()}.
 results(File, Output) ->
-    {ok, Events} = file:consult(File),
-    Results = lists:foldl(fun note/2, #{}, Events),
+    Results = lists:foldl(fun note/2, #{}, events(File)),
     maps:map(fun(_Case, Result) -> ended(Result, Output) end, Results).
+
+%% A node that was killed has perhaps written nothing, or half of its last event: what stands before that counts.
+events(File) ->
+    case file:open(File, [read, {encoding, utf8}]) of
+        {ok, Device} ->
+            try
+                events_of(Device)
+            after
+                ok = file:close(Device)
+            end;
+        {error, enoent} ->
+            []
+    end.
+
+events_of(Device) ->
+    case io:read(Device, "") of
+        {ok, Event} -> [Event | events_of(Device)];
+        _ -> []
+    end.
 
 note({started, {_Suite, Case}}, Results) ->
     Results#{Case => #{result => unknown, reason => "", on_weir => 0, elsewhere => 0}};
