@@ -113,7 +113,7 @@ explanation() ->
             "~nMedians of ~b rounds in turn, {active, once}, 64 bytes where the client chooses. CPU is the server's.~n",
             [?ROUNDS]
         ),
-        "The servers are examples/src/echo.erl, proxy.erl and ehttpd.erl; the difference is {tcp_module, weir_tcp}.\n"
+        "The servers are weir_example_echo, _proxy and _ehttpd in examples/src; the difference is {tcp_module, weir_tcp}.\n"
         "\n"
         "What to try next:\n"
         "  bin/weir run ehttpd --port 8080    one of them by itself: curl http://127.0.0.1:8080/\n"

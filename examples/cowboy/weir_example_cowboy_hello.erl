@@ -2,7 +2,7 @@
 %% `listen' and goes to ranch among its socket options.
 %%
 %% Compiled wherever Weir is, run where Cowboy is installed.
--module(cowboy_hello).
+-module(weir_example_cowboy_hello).
 
 -export([start/1]).
 -export([init/2]).

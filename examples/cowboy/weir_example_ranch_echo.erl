@@ -1,5 +1,5 @@
 %% @doc Sends back what comes, as `echo' does, behind ranch.
--module(ranch_echo).
+-module(weir_example_ranch_echo).
 
 -export([start/1]).
 -export([start_link/3]).
@@ -9,11 +9,11 @@
 -type active() :: once | true | 1..32767 | false.
 
 %% @doc Starts the server. `active' says how connections receive (`once'); the rest is for
-%% {@link ranch_servers:start/4}.
+%% {@link weir_example_ranch_servers:start/4}.
 -spec start(#{active => active(), atom() => term()}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->
-    ranch_servers:start(Options, ?ACCEPTORS, ?MODULE, maps:get(active, Options, once)).
+    weir_example_ranch_servers:start(Options, ?ACCEPTORS, ?MODULE, maps:get(active, Options, once)).
 
 %% @private
 -spec start_link(term(), module(), active()) -> {ok, pid()}.

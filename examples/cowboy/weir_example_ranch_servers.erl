@@ -1,6 +1,6 @@
-%% @doc What the examples on ranch share: a listener of it. Nothing here knows of Weir: `{tcp_module, weir_tcp}' comes as
-%% one of `listen' and goes to ranch among its socket options.
--module(ranch_servers).
+%% @doc What the examples on ranch share: a listener of it. Nothing here knows of Weir: `{tcp_module, weir_tcp}'
+%% comes as one of `listen' and goes to ranch among its socket options.
+-module(weir_example_ranch_servers).
 
 -export([start/4]).
 

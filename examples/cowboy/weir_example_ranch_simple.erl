@@ -1,5 +1,5 @@
 %% @doc Whatever comes is answered with `ok', as by `simple', behind ranch.
--module(ranch_simple).
+-module(weir_example_ranch_simple).
 
 -export([start/1]).
 -export([start_link/3]).
@@ -7,8 +7,8 @@
 -define(ACCEPTORS, 100).
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. `sleep' is that of {@link simple:start/1}, `acceptors' how many processes accept (100). The
-%% rest is for {@link ranch_servers:start/4}.
+%% @doc Starts the server. `sleep' is that of {@link weir_example_simple:start/1}, `acceptors' how many processes
+%% accept (100). The rest is for {@link weir_example_ranch_servers:start/4}.
 -spec start(#{acceptors => pos_integer(), sleep => pos_integer(), atom() => term()}) ->
     {ok, #{port := inet:port_number(), stop := fun(() -> ok)}} | {error, term()}.
 start(Options) ->
@@ -17,7 +17,7 @@ start(Options) ->
             #{sleep := Pause} -> {0, Pause};
             #{} -> {?TIMEOUT, none}
         end,
-    ranch_servers:start(Options, maps:get(acceptors, Options, ?ACCEPTORS), ?MODULE, Wait).
+    weir_example_ranch_servers:start(Options, maps:get(acceptors, Options, ?ACCEPTORS), ?MODULE, Wait).
 
 %% @private
 -spec start_link(term(), module(), {timeout(), Pause :: pos_integer() | none}) -> {ok, pid()}.

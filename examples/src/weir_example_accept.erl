@@ -1,5 +1,5 @@
 %% @doc One connection, one request, one reply, close: what a server costs whose clients always come anew.
--module(accept).
+-module(weir_example_accept).
 
 -export([start/1]).
 
@@ -7,12 +7,13 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`false'); the rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`false'); the rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, false),
-    acceptors:start(Options, fun(Socket) ->
+    weir_example_acceptors:start(Options, fun(Socket) ->
         case request(Socket, Active) of
             {ok, _Request} -> _ = gen_tcp:send(Socket, <<"ok">>), ok;
             {error, _} -> ok

@@ -1,15 +1,15 @@
 %% @doc One connection, one request, one reply, close, as `accept'; with Weir's listener instead of an accept loop.
--module(accept_listener).
+-module(weir_example_accept_listener).
 
 -export([start/1]).
 
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. The options are for {@link listeners:start/2}.
+%% @doc Starts the server. The options are for {@link weir_example_listeners:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
-    listeners:start(Options, fun(Socket, _Args) ->
+    weir_example_listeners:start(Options, fun(Socket, _Args) ->
         case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
             {ok, _Request} -> _ = gen_tcp:send(Socket, <<"ok">>), ok;
             {error, _} -> ok

@@ -2,7 +2,7 @@
 %%
 %% Several processes wait in `gen_tcp:accept/1' on one socket, so that one that is busy handing a connection over does
 %% not hold up the next. Each connection is served by a process of its own.
--module(acceptors).
+-module(weir_example_acceptors).
 
 -export([start/2]).
 

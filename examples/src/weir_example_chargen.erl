@@ -1,18 +1,18 @@
 %% @doc Sends without end, 64 KiB at a time, to whoever connects: the service of RFC 864 without its pattern.
 %%
 %% What a client does not take waits: gen_tcp holds a process in `send' while more is queued than its high watermark.
--module(chargen).
+-module(weir_example_chargen).
 
 -export([start/1]).
 
 -define(CHUNK, 65536).
 
-%% @doc Starts the server. The options are for {@link acceptors:start/2}.
+%% @doc Starts the server. The options are for {@link weir_example_acceptors:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Chunk = binary:copy(<<"c">>, ?CHUNK),
-    acceptors:start(Options, fun(Socket) -> serve(Socket, Chunk) end).
+    weir_example_acceptors:start(Options, fun(Socket) -> serve(Socket, Chunk) end).
 
 serve(Socket, Chunk) ->
     case gen_tcp:send(Socket, Chunk) of

@@ -1,16 +1,17 @@
 %% @doc Takes what comes and drops it: the service of RFC 863.
--module(discard).
+-module(weir_example_discard).
 
 -export([start/1]).
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
-    acceptors:start(Options, fun(Socket) -> serve(Socket, Active) end).
+    weir_example_acceptors:start(Options, fun(Socket) -> serve(Socket, Active) end).
 
 serve(Socket, false) ->
     passive(Socket);
@@ -27,7 +28,7 @@ passive(Socket) ->
 active(Socket, Active) ->
     receive
         {tcp, Socket, _Data} ->
-            received(Socket, Active),
+            weir_example_active:received(inet, Socket, Active),
             active(Socket, Active);
         {tcp_passive, Socket} ->
             _ = inet:setopts(Socket, [{active, Active}]),
@@ -37,9 +38,3 @@ active(Socket, Active) ->
         {tcp_closed, Socket} ->
             gen_tcp:close(Socket)
     end.
-
-received(Socket, once) ->
-    _ = inet:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.

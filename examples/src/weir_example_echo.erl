@@ -1,20 +1,20 @@
 %% @doc Sends back what comes. The plainest server there is, once for each way to receive.
--module(echo).
+-module(weir_example_echo).
 
 -export([start/1]).
 
 -type active() :: once | true | 1..32767 | false.
 
 %% @doc Starts the server. `active' says how connections receive (`once'). `packet' has them receive and send packets,
-%% `4' with the length in front or `line' (bytes as they come). The rest is for {@link acceptors:start/2}.
+%% `4' with the length in front or `line' (bytes as they come). The rest is for {@link weir_example_acceptors:start/2}.
 -spec start(#{
     active => active(), packet => 4 | line, port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
     %% Connections have it from the socket that they were accepted on.
     Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
-    acceptors:start(Options#{listen => Listen}, fun(Socket) -> serve(Socket, Active) end).
+    weir_example_acceptors:start(Options#{listen => Listen}, fun(Socket) -> serve(Socket, Active) end).
 
 serve(Socket, false) ->
     passive(Socket);
@@ -38,7 +38,7 @@ active(Socket, Active) ->
         {tcp, Socket, Data} ->
             case gen_tcp:send(Socket, Data) of
                 ok ->
-                    received(Socket, Active),
+                    weir_example_active:received(inet, Socket, Active),
                     active(Socket, Active);
                 {error, _} ->
                     gen_tcp:close(Socket)
@@ -52,10 +52,3 @@ active(Socket, Active) ->
         {tcp_closed, Socket} ->
             gen_tcp:close(Socket)
     end.
-
-%% {active, once} asks for each message anew: nothing piles up in the mailbox while we are busy.
-received(Socket, once) ->
-    _ = inet:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.

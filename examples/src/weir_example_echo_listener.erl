@@ -1,14 +1,14 @@
-%% @doc Sends back what comes, as `echo' with `{active, once}'; with Weir's listener, which has each connection served on
-%% the scheduler that its socket is polled on.
--module(echo_listener).
+%% @doc Sends back what comes, as `echo' with `{active, once}'; with Weir's listener, which has each connection
+%% served on the scheduler that its socket is polled on.
+-module(weir_example_echo_listener).
 
 -export([start/1]).
 
-%% @doc Starts the server. The options are for {@link listeners:start/2}.
+%% @doc Starts the server. The options are for {@link weir_example_listeners:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
-    listeners:start(Options, fun(Socket, _Args) ->
+    weir_example_listeners:start(Options, fun(Socket, _Args) ->
         _ = inet:setopts(Socket, [{active, once}]),
         echo(Socket)
     end).

@@ -1,5 +1,6 @@
-%% @doc Sends back what comes, as {@link echo} does, by reactors: one process for each scheduler serves its connections.
--module(echo_reactor).
+%% @doc Sends back what comes, as {@link weir_example_echo} does, by reactors: one process for each scheduler serves
+%% its connections.
+-module(weir_example_echo_reactor).
 -behaviour(weir_reactor).
 
 -export([start/1]).
@@ -9,13 +10,13 @@
 -export([handle_close/3]).
 
 %% @doc Starts the server. `packet' has connections receive and send packets, `4' with the length in front or `line'
-%% (bytes as they come). The rest is for {@link reactors:start/2}.
+%% (bytes as they come). The rest is for {@link weir_example_reactors:start/2}.
 -spec start(#{packet => 4 | line, port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, reactors:server()} | {error, term()}.
+    {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
     %% Connections have it from the socket that they were accepted on.
     Listen = maps:get(listen, Options, []) ++ maps:to_list(maps:with([packet], Options)),
-    reactors:start(Options#{listen => Listen}, #{module => ?MODULE}).
+    weir_example_reactors:start(Options#{listen => Listen}, #{module => ?MODULE}).
 
 -spec init(weir_tcp:socket(), term()) -> weir_reactor:result(no_state).
 init(_Socket, _Args) -> {ok, no_state}.

@@ -2,7 +2,7 @@
 %%
 %% The smallest thing that an HTTP load generator takes for a server: it looks for the end of a request's head and for
 %% nothing else, so requests must have no body.
--module(ehttpd).
+-module(weir_example_ehttpd).
 
 -export([start/1]).
 
@@ -14,14 +14,15 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, once),
     %% Compiled once: for every request anew it would cost more than the search.
     EndOfHead = binary:compile_pattern(<<"\r\n\r\n">>),
-    acceptors:start(Options, fun(Socket) ->
+    weir_example_acceptors:start(Options, fun(Socket) ->
         _ = inet:setopts(Socket, [{active, Active}]),
         serve(Socket, Active, EndOfHead, <<>>)
     end).
@@ -49,7 +50,7 @@ answer(Socket, Active, EndOfHead, Buffer) ->
     end.
 
 await_more(Socket, Active, EndOfHead, Rest) ->
-    received(Socket, Active),
+    weir_example_active:received(inet, Socket, Active),
     serve(Socket, Active, EndOfHead, Rest).
 
 %% One answer for each complete head: a client may send the next request before it has our answer.
@@ -76,9 +77,3 @@ next(Socket, Active) ->
         {tcp_closed, Socket} ->
             closed
     end.
-
-received(Socket, once) ->
-    _ = inet:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.

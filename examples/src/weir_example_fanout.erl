@@ -1,8 +1,8 @@
 %% @doc One message to everybody who is connected, again and again: by a group, and no process for anybody.
 %%
-%% The same service as {@link fanout_processes}, which has a process for each member. A member that has not taken the last
-%% message yet misses the next, so that nothing piles up in front of a slow one.
--module(fanout).
+%% The same service as {@link weir_example_fanout_processes}, which has a process for each member. A member that has
+%% not taken the last message yet misses the next, so that nothing piles up in front of a slow one.
+-module(weir_example_fanout).
 -behaviour(weir_reactor).
 
 -export([start/1]).
@@ -19,12 +19,12 @@
 -define(PAUSE, 1).
 
 %% @doc Starts the server. `size' is how many bytes a message has, at least 8 (128): the first eight are the monotonic
-%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0 the
-%% next follows as soon as the last has been through. The rest is for {@link reactors:start/2}.
+%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0
+%% the next follows as soon as the last has been through. The rest is for {@link weir_example_reactors:start/2}.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
-}) -> {ok, reactors:server()} | {error, term()}.
+}) -> {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
     Filling = binary:copy(<<".">>, maps:get(size, Options, ?SIZE) - ?TIMESTAMP_BYTES),
     Self = self(),
@@ -37,7 +37,7 @@ start(Options) ->
         receive
             {Broadcaster, Made} -> Made
         end,
-    case reactors:start(Options, #{module => ?MODULE, args => Group}) of
+    case weir_example_reactors:start(Options, #{module => ?MODULE, args => Group}) of
         {ok, #{stop := Stop} = Server} ->
             {ok, Server#{stop := fun() -> Broadcaster ! stop, Stop() end}};
         {error, _} = Error ->

@@ -3,7 +3,7 @@
 %% What a push service on gen_tcp does: a broadcast is a message to every member's process, which sends it on its own
 %% connection. A member that has not taken the last message yet misses the next, so that nothing piles up in front of a
 %% slow one: neither in its mailbox nor in its socket.
--module(fanout_processes).
+-module(weir_example_fanout_processes).
 
 -export([start/1]).
 
@@ -25,19 +25,20 @@
 -type members() :: #{pid() => atomics:atomics_ref()}.
 
 %% @doc Starts the server. `size' is how many bytes a message has, at least 8 (128): the first eight are the monotonic
-%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0 the
-%% next follows as soon as the last was handed to every member that had room. The rest is for {@link acceptors:start/2}.
+%% clock of the system at its broadcast, in nanoseconds, big-endian. `rate' is how many a second there are (10); at 0
+%% the next follows as soon as the last was handed to every member that had room. The rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{
     size => pos_integer(), rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Filling = binary:copy(<<".">>, maps:get(size, Options, ?SIZE) - ?TIMESTAMP_BYTES),
     Period = period(maps:get(rate, Options, ?RATE)),
     Broadcaster = spawn_link(fun() ->
         loop(#broadcaster{filling = Filling, period = Period, next_at = erlang:monotonic_time()})
     end),
-    case acceptors:start(Options, fun(Socket) -> join(Socket, Broadcaster) end) of
+    case weir_example_acceptors:start(Options, fun(Socket) -> join(Socket, Broadcaster) end) of
         {ok, #{stop := Stop} = Server} ->
             {ok, Server#{stop := fun() -> Broadcaster ! stop, Stop() end}};
         {error, _} = Error ->

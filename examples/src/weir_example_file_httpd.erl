@@ -1,21 +1,21 @@
 %% @doc Answers every HTTP request with one file, which goes from the page cache to the socket within the kernel.
 %%
 %% Requests are read by `{packet, http_bin}' and must have no body.
--module(file_httpd).
+-module(weir_example_file_httpd).
 
 -export([start/1]).
 
 %% @doc Starts the server. `file' is the file, of the size that it has when a client connects; the rest is for
-%% {@link acceptors:start/2}. A file that cannot be opened is an error here, `{not_opened, File, Reason}', and not
-%% at the first request.
+%% {@link weir_example_acceptors:start/2}. A file that cannot be opened is an error here, `{not_opened, File,
+%% Reason}', and not at the first request.
 -spec start(#{
     file := file:filename(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(#{file := Name} = Options) ->
     case open(Name) of
         {ok, File, _Size} ->
             ok = file:close(File),
-            acceptors:start(Options, fun(Socket) ->
+            weir_example_acceptors:start(Options, fun(Socket) ->
                 %% Only the process that has opened a raw file may use it.
                 case open(Name) of
                     {ok, Own, Size} -> serve(Socket, Own, Size);

@@ -2,7 +2,7 @@
 %%
 %% Players answer and are not listened to. Thousands of connections that each do little: what counts is what the server
 %% costs beside the game.
--module(game).
+-module(weir_example_game).
 
 -export([start/1]).
 
@@ -11,13 +11,14 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`true'); the rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`true'); the rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Active = maps:get(active, Options, true),
     State = binary:copy(<<"w">>, ?STATE_BYTES),
-    acceptors:start(Options, fun(Socket) ->
+    weir_example_acceptors:start(Options, fun(Socket) ->
         _ = inet:setopts(Socket, [{active, Active}]),
         play(Socket, Active, State)
     end).
@@ -44,7 +45,7 @@ answer(Socket, false) ->
 answer(Socket, Active) ->
     receive
         {tcp, Socket, _Answer} ->
-            received(Socket, Active),
+            weir_example_active:received(inet, Socket, Active),
             answered;
         {tcp_passive, Socket} ->
             _ = inet:setopts(Socket, [{active, Active}]),
@@ -56,9 +57,3 @@ answer(Socket, Active) ->
     after ?TICK ->
         silent
     end.
-
-received(Socket, once) ->
-    _ = inet:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.

@@ -1,8 +1,8 @@
-%% @doc Tells every player the state of the world, 512 bytes twice a second, as {@link game} does, by reactors: the sends
-%% of a tick are made together.
+%% @doc Tells every player the state of the world, 512 bytes twice a second, as {@link weir_example_game} does, by
+%% reactors: the sends of a tick are made together.
 %%
 %% Players answer and are not listened to.
--module(game_reactor).
+-module(weir_example_game_reactor).
 -behaviour(weir_reactor).
 
 -export([start/1]).
@@ -15,12 +15,12 @@
 -define(TICK, 500).
 -define(STATE_BYTES, 512).
 
-%% @doc Starts the server. The options are for {@link reactors:start/2}.
+%% @doc Starts the server. The options are for {@link weir_example_reactors:start/2}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, reactors:server()} | {error, term()}.
+    {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
     World = binary:copy(<<"w">>, ?STATE_BYTES),
-    reactors:start(Options, #{module => ?MODULE, args => World, tick => ?TICK}).
+    weir_example_reactors:start(Options, #{module => ?MODULE, args => World, tick => ?TICK}).
 
 %% The state of a player is the world, which is one for all.
 -spec init(weir_tcp:socket(), binary()) -> weir_reactor:result(binary()).

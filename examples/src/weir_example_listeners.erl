@@ -1,12 +1,13 @@
 %% @doc What the examples on Weir's listeners share: the options of the other examples, as a listener takes them.
--module(listeners).
+-module(weir_example_listeners).
 
 -export([start/2]).
 
 %% @doc Starts a listener. `port' is the port to listen on, 0 (the default) takes a free one. Of `listen', the address
-%% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir. `placement'
-%% and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections too.
--spec start(Options, weir_listener_options:handler()) -> {ok, acceptors:server()} | {error, term()} when
+%% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir.
+%% `placement' and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections
+%% too.
+-spec start(Options, weir_listener_options:handler()) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
 start(Options, Handler) ->
     Listen = maps:get(listen, Options, []),

@@ -1,13 +1,14 @@
 %% @doc What the examples share that receive by asking: a listening socket, and processes that accept on it and give
 %% the connections to others, which need not own them to receive and send.
--module(passive_connections).
+-module(weir_example_passive_connections).
 
 -export([start/3]).
 
-%% @doc Listens, and has so many acceptors call what `Give' returned to each, with each connection. `port' is the port to
-%% listen on, 0 (the default) takes a free one; `listen' are options that come before our own. Connections belong to
-%% their acceptors, which live as long as the caller, or until `stop'. Errors are those of `gen_tcp:listen/2'.
--spec start(Options, Acceptors :: pos_integer(), Give) -> {ok, acceptors:server()} | {error, term()} when
+%% @doc Listens, and has so many acceptors call what `Give' returned to each, with each connection. `port' is the
+%% port to listen on, 0 (the default) takes a free one; `listen' are options that come before our own. Connections
+%% belong to their acceptors, which live as long as the caller, or until `stop'. Errors are those of
+%% `gen_tcp:listen/2'.
+-spec start(Options, Acceptors :: pos_integer(), Give) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _},
     Give :: fun(() -> fun((gen_tcp:socket()) -> ok)).
 start(Options, Acceptors, Give) ->

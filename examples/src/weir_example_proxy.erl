@@ -1,5 +1,5 @@
 %% @doc Connects each client to a backend and carries the bytes both ways, until either side closes.
--module(proxy).
+-module(weir_example_proxy).
 
 -export([start/1]).
 
@@ -9,7 +9,7 @@
 
 %% @doc Starts the proxy. `to' is the backend. `connect' are options for connections to it that come before our own, for
 %% a backend of sockets there too. `active' says how both connections receive (`once'); the rest is for
-%% {@link acceptors:start/2}.
+%% {@link weir_example_acceptors:start/2}.
 -spec start(#{
     to := {inet:ip_address() | inet:hostname(), inet:port_number()},
     connect => [gen_tcp:connect_option()],
@@ -17,11 +17,11 @@
     port => inet:port_number(),
     listen => [gen_tcp:listen_option()],
     _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(#{to := {Host, Port}} = Options) ->
     Active = maps:get(active, Options, once),
     Connect = maps:get(connect, Options, []) ++ [binary, {active, false}, {nodelay, true}],
-    acceptors:start(Options, fun(Client) ->
+    weir_example_acceptors:start(Options, fun(Client) ->
         case gen_tcp:connect(Host, Port, Connect, ?CONNECT_TIMEOUT) of
             {ok, Backend} -> serve(Client, Backend, Active);
             {error, _} -> gen_tcp:close(Client)
@@ -66,17 +66,11 @@ pass(Client, Backend, Active) ->
 pass(Client, Backend, Active, From, To, Data) ->
     case gen_tcp:send(To, Data) of
         ok ->
-            received(From, Active),
+            weir_example_active:received(inet, From, Active),
             pass(Client, Backend, Active);
         {error, _} ->
             close(Client, Backend)
     end.
-
-received(Socket, once) ->
-    _ = inet:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.
 
 close(Client, Backend) ->
     gen_tcp:close(Client),

@@ -1,5 +1,5 @@
 %% @doc What the servers on reactors share: a reactor on each scheduler, and a listening socket for each.
--module(reactors).
+-module(weir_example_reactors).
 
 -export([start/2]).
 

@@ -1,6 +1,6 @@
 %% @doc The proxy that Weir comes from: each client is let in by a few lines of Erlang, connected to a backend, and then
 %% left to a relay, for which no Erlang runs any more. So there is no process for a connection that is let in.
--module(relay).
+-module(weir_example_relay).
 
 -export([start/1]).
 
@@ -19,7 +19,7 @@
 %% @doc Starts the server. `to' is the backend; `connect' are options for connections to it that come before our own.
 %% `authenticate' is asked about the first line of a client, without its end, which is answered by `ok' or `denied' in a
 %% line of its own; without it everybody is let in and all bytes are the backend's. `relay' are options of {@link
-%% weir:relay/3}. The rest is for {@link acceptors:start/2}; sockets have to be Weir's on both sides.
+%% weir:relay/3}. The rest is for {@link weir_example_acceptors:start/2}; sockets have to be Weir's on both sides.
 -spec start(#{
     to := {inet:ip_address() | inet:hostname(), inet:port_number()},
     authenticate => authenticate(),
@@ -28,12 +28,12 @@
     port => inet:port_number(),
     listen => [gen_tcp:listen_option()],
     _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(#{to := {Host, Port}} = Options) ->
     Connect = maps:get(connect, Options, []) ++ [binary, {active, false}, {nodelay, true}],
     Ours = #{detached => true, idle_timeout => ?IDLE_TIMEOUT, half_close_timeout => ?HALF_CLOSE_TIMEOUT},
     Relay = maps:merge(Ours, maps:get(relay, Options, #{})),
-    acceptors:start(Options, fun(Client) ->
+    weir_example_acceptors:start(Options, fun(Client) ->
         case is_let_in(Client, Options) andalso gen_tcp:connect(Host, Port, Connect, ?CONNECT_TIMEOUT) of
             {ok, Backend} -> relay(Client, Backend, Relay);
             {error, _} -> gen_tcp:close(Client);

@@ -1,6 +1,6 @@
 %% @doc Whatever comes is answered with `ok'. How one writes a server on gen_tcp at first, with the two changes that
 %% are tried next: more processes that accept, and no timeout in the receive.
--module(simple).
+-module(weir_example_simple).
 
 -export([start/1]).
 
@@ -8,18 +8,18 @@
 
 %% @doc Starts the server. `acceptors' is how many processes accept (1). With `sleep' connections do not wait in
 %% `gen_tcp:recv/3', which sets a timer for each message: they ask whether there is something, and sleep for so many
-%% milliseconds if not. The rest is for {@link passive_connections:start/3}.
+%% milliseconds if not. The rest is for {@link weir_example_passive_connections:start/3}.
 -spec start(#{
     acceptors => pos_integer(), sleep => pos_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
-}) -> {ok, acceptors:server()} | {error, term()}.
+}) -> {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Serve =
         case Options of
             #{sleep := Pause} -> fun(Socket) -> poll(Socket, Pause) end;
             #{} -> fun wait/1
         end,
-    passive_connections:start(Options, maps:get(acceptors, Options, 1), fun() ->
+    weir_example_passive_connections:start(Options, maps:get(acceptors, Options, 1), fun() ->
         fun(Socket) -> _ = spawn(fun() -> Serve(Socket) end), ok end
     end).
 

@@ -1,6 +1,6 @@
 %% @doc As `simple', with few processes for many connections: each has its share, and asks one after the other whether
 %% something has come.
--module(simple_readers).
+-module(weir_example_simple_readers).
 
 -export([start/1]).
 
@@ -8,13 +8,13 @@
 %% Between two rounds, in milliseconds.
 -define(PAUSE, 20).
 
-%% @doc Starts the server. The options are for {@link passive_connections:start/3}.
+%% @doc Starts the server. The options are for {@link weir_example_passive_connections:start/3}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     %% A reader that takes a while must not hold up the others: it does not answer whom it cannot send to at once.
     Listen = maps:get(listen, Options, []) ++ [{send_timeout, 0}],
-    passive_connections:start(Options#{listen => Listen}, 1, fun() ->
+    weir_example_passive_connections:start(Options#{listen => Listen}, 1, fun() ->
         Readers = list_to_tuple([spawn_link(fun() -> read([]) end) || _ <- lists:seq(1, ?READERS)]),
         %% Among a hundred readers that always have somebody to ask, the acceptor would have one turn in a hundred: with
         %% thousands of connections more come in between than the backlog holds.

@@ -1,17 +1,17 @@
 %% @doc As `simple', but others answer: who has received tells one of a few processes to send.
--module(simple_responders).
+-module(weir_example_simple_responders).
 
 -export([start/1]).
 
 -define(RESPONDERS, 200).
 -define(TIMEOUT, 5000).
 
-%% @doc Starts the server. The options are for {@link passive_connections:start/3}.
+%% @doc Starts the server. The options are for {@link weir_example_passive_connections:start/3}.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     Listen = maps:get(listen, Options, []) ++ [{send_timeout, 0}],
-    passive_connections:start(Options#{listen => Listen}, 1, fun() ->
+    weir_example_passive_connections:start(Options#{listen => Listen}, 1, fun() ->
         Responders = list_to_tuple([spawn_link(fun respond/0) || _ <- lists:seq(1, ?RESPONDERS)]),
         Turn = counters:new(1, []),
         fun(Socket) ->

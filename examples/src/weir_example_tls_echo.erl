@@ -1,6 +1,6 @@
 %% @doc Sends back what comes, through TLS 1.3 of OTP's own ssl. The certificate is made at the start and signed by
 %% nobody: a client has to take it as it is.
--module(tls_echo).
+-module(weir_example_tls_echo).
 
 -export([start/1]).
 
@@ -8,14 +8,15 @@
 
 -type active() :: once | true | 1..32767 | false.
 
-%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link acceptors:start/2}.
+%% @doc Starts the server. `active' says how connections receive (`once'); the rest is for {@link
+%% weir_example_acceptors:start/2}.
 -spec start(#{active => active(), port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
-    {ok, acceptors:server()} | {error, term()}.
+    {ok, weir_example_acceptors:server()} | {error, term()}.
 start(Options) ->
     {ok, _} = application:ensure_all_started(ssl),
     Active = maps:get(active, Options, once),
     Tls = [{versions, ['tlsv1.3']} | certificate()],
-    acceptors:start(Options, fun(Socket) ->
+    weir_example_acceptors:start(Options, fun(Socket) ->
         %% The socket is upgraded, so that nothing but this line differs from a server without TLS. It is ssl's own from
         %% here on: a handshake that fails closes it.
         case ssl:handshake(Socket, Tls, ?HANDSHAKE_TIMEOUT) of
@@ -54,7 +55,7 @@ active(Socket, Active) ->
         {ssl, Socket, Data} ->
             case ssl:send(Socket, Data) of
                 ok ->
-                    received(Socket, Active),
+                    weir_example_active:received(ssl, Socket, Active),
                     active(Socket, Active);
                 {error, _} ->
                     ssl:close(Socket)
@@ -67,9 +68,3 @@ active(Socket, Active) ->
         {ssl_closed, Socket} ->
             ssl:close(Socket)
     end.
-
-received(Socket, once) ->
-    _ = ssl:setopts(Socket, [{active, once}]),
-    ok;
-received(_Socket, _Active) ->
-    ok.

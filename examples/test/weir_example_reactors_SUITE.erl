@@ -1,5 +1,5 @@
 %% The examples on reactors: what a player of the game and a client of the echo server see.
--module(reactors_SUITE).
+-module(weir_example_reactors_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -56,7 +56,7 @@ world(Socket) ->
     World.
 
 every_player_is_told_again_and_again(_Config) ->
-    with_server(game_reactor, #{}, fun(Port) ->
+    with_server(weir_example_game_reactor, #{}, fun(Port) ->
         Players = [connect(Port) || _ <- lists:seq(1, 50)],
         Worlds = [world(Player) || _ <- lists:seq(1, 3), Player <- Players],
         ?assertEqual([binary:copy(<<"w">>, 512)], lists:usort(Worlds)),
@@ -64,7 +64,7 @@ every_player_is_told_again_and_again(_Config) ->
     end).
 
 answers_are_taken_and_not_returned(_Config) ->
-    with_server(game_reactor, #{}, fun(Port) ->
+    with_server(weir_example_game_reactor, #{}, fun(Port) ->
         Player = connect(Port),
         lists:foreach(fun(_) ->
             _ = world(Player),
@@ -77,8 +77,8 @@ answers_are_taken_and_not_returned(_Config) ->
 %% At 512 bytes twice a second that would take long: the reactor is told to tick faster and to queue less.
 a_player_that_does_not_listen_is_put_out(_Config) ->
     World = binary:copy(<<"w">>, 100000),
-    Reactor = #{module => game_reactor, args => World, tick => 5, max_send_queue => 200000},
-    {ok, #{port := Port, stop := Stop}} = reactors:start(#{listen => [{ip, ?LOOPBACK}]}, Reactor),
+    Reactor = #{module => weir_example_game_reactor, args => World, tick => 5, max_send_queue => 200000},
+    {ok, #{port := Port, stop := Stop}} = weir_example_reactors:start(#{listen => [{ip, ?LOOPBACK}]}, Reactor),
     Deaf = connect(Port, [{recbuf, 4096}]),
     Player = connect(Port),
     Closed = fun Closed() ->
@@ -98,14 +98,14 @@ exchange(Socket, Bytes) ->
     ?assertEqual({ok, Bytes}, gen_tcp:recv(Socket, byte_size(Bytes), ?PATIENCE)).
 
 echo_sends_back(_Config) ->
-    with_server(echo_reactor, #{}, fun(Port) ->
+    with_server(weir_example_echo_reactor, #{}, fun(Port) ->
         Sockets = [connect(Port) || _ <- lists:seq(1, 20)],
         [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 30000, 3], Socket <- Sockets],
         [gen_tcp:close(Socket) || Socket <- Sockets]
     end).
 
 echo_of_lines(_Config) ->
-    with_server(echo_reactor, #{packet => line}, fun(Port) ->
+    with_server(weir_example_echo_reactor, #{packet => line}, fun(Port) ->
         Socket = connect(Port),
         ok = gen_tcp:send(Socket, "half"),
         ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)),
@@ -115,7 +115,7 @@ echo_of_lines(_Config) ->
     end).
 
 stop_is_the_end(_Config) ->
-    {ok, #{port := Port, stop := Stop}} = game_reactor:start(#{listen => [{ip, ?LOOPBACK}]}),
+    {ok, #{port := Port, stop := Stop}} = weir_example_game_reactor:start(#{listen => [{ip, ?LOOPBACK}]}),
     Player = connect(Port),
     _ = world(Player),
     ok = Stop(),
@@ -131,5 +131,5 @@ drained(Socket) ->
 a_port_that_is_taken_is_told(_Config) ->
     {ok, Taken} = gen_tcp:listen(0, [{ip, ?LOOPBACK}]),
     {ok, Port} = inet:port(Taken),
-    ?assertEqual({error, eaddrinuse}, game_reactor:start(#{port => Port, listen => [{ip, ?LOOPBACK}]})),
+    ?assertEqual({error, eaddrinuse}, weir_example_game_reactor:start(#{port => Port, listen => [{ip, ?LOOPBACK}]})),
     ok = gen_tcp:close(Taken).

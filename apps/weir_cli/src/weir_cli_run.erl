@@ -34,7 +34,7 @@ check(#{name := Example, backends := Backends} = Of, #{backend := Backend} = Val
         {[], [], false} ->
             {usage, ["--backend ", atom_to_list(Backend), ": ", Name, " is Weir's own, it runs on weir only"]};
         {[], [], true} ->
-            serve(module(Example, Backend), Values)
+            serve(Name, module(Example, Backend), Values)
     end.
 
 %% The options that are others' own.
@@ -43,8 +43,8 @@ foreign(#{options := Own}, Values) ->
     [Option || Option <- Others, is_map_key(Option, Values)].
 
 %% Where there are no groups, the same is done by a process for each member.
-module(fanout, Backend) when Backend =/= weir -> fanout_processes;
-module(Name, _Backend) -> Name.
+module(fanout, Backend) when Backend =/= weir -> weir_example_fanout_processes;
+module(Name, _Backend) -> list_to_atom("weir_example_" ++ atom_to_list(Name)).
 
 needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "its backend: --to HOST:PORT"}];
 needs(file_httpd) -> [{file, "what to serve: --file PATH"}];
@@ -53,27 +53,27 @@ needs(_) -> [].
 needed_example() ->
     ["one of ", lists:join(", ", [atom_to_list(Name) || #{name := Name} <- examples()]), " is needed"].
 
-serve(Module, #{backend := Backend} = Values) ->
+serve(Name, Module, #{backend := Backend} = Values) ->
     weir_cli_signal:report_to(self()),
     %% Where the build has put the examples that are no modules of an application (see examples/rebar.config).
     true = code:add_pathz(filename:join(code:lib_dir(weir_examples), "cowboy")),
     case {code:ensure_loaded(Module), start_backend(Backend)} of
         {{module, Module}, ok} ->
-            start(Module, Values);
+            start(Name, Module, Values);
         {{error, _}, _} ->
             {failed, ["the module ", atom_to_list(Module), " is missing: run `make build`"]};
         {_, {error, Reason}} ->
             {failed, io_lib:format("cannot start weir: ~0tp", [Reason])}
     end.
 
-start(Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
+start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
     case Module:start(example_options(Values)) of
         {ok, #{port := Actual, stop := Stop}} ->
             _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
             io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
             receive stop -> Stop() end;
         {error, {not_installed, Application}} ->
-            {failed, [atom_to_list(Module), " needs ", atom_to_list(Application), ", which is not installed"]};
+            {failed, [Name, " needs ", atom_to_list(Application), ", which is not installed"]};
         {error, {not_opened, File, Reason}} ->
             {failed, ["cannot open ", File, ": ", file:format_error(Reason)]};
         {error, Reason} ->

@@ -366,7 +366,7 @@ relay_lets_in_whom_it_knows(_Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
     {ok, Backend} = inet:port(Listen),
-    {ok, #{port := Port, stop := Stop}} = relay:start(#{
+    {ok, #{port := Port, stop := Stop}} = weir_example_relay:start(#{
         to => {{127, 0, 0, 1}, Backend},
         listen => [{tcp_module, weir_tcp}],
         connect => [{tcp_module, weir_tcp}],
