@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::CONNECTIONS;
+use super::lane::CONNECTIONS;
+use super::load::Load;
 use super::measurement::{Fault, Measurement};
-use super::options::Load;
 use super::session::{Outcome, Session, TIMEOUT_SCAN};
 use crate::clock;
 use crate::command_line::Failure;

@@ -1,9 +1,9 @@
 //! Sends messages and waits for them to come back, byte for byte. The `proxy` command says the same words.
 
-use super::fleet::{Connection, Protocol, Turn};
 use super::measurement::{Fault, Measurement};
-use super::pattern::{Frame, Pattern, Position};
-use super::transport::Transport;
+use super::pattern::{Message, Pattern, Position};
+use super::protocol::{Connection, Protocol};
+use super::transport::{Transport, Turn};
 use crate::clock;
 use crate::poller::Readiness;
 use crate::socket::scratch;
@@ -17,15 +17,6 @@ pub struct Echo<T> {
     /// When each message that is on its way was sent: `depth` places for each connection, used in turn.
     sent_at: Vec<u64>,
     scratch: Box<[u8]>,
-}
-
-/// What a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// How it is framed.
-    pub frame: Frame,
-    /// Its bytes, without what the frame puts in front.
-    pub size: usize,
 }
 
 /// The two ends of a connection's stream.

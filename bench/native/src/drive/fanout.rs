@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::protocol::{Connection, Protocol};
 use super::target::Target;
+use super::transport::{Turn, read};
 use crate::clock;
 use crate::poller::Readiness;
 use crate::reference::fanout::TIMESTAMP_BYTES;

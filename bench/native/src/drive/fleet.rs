@@ -5,207 +5,24 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
+use super::lane::{ALARM, BACKEND, BACKEND_LISTENER, CONNECTIONS};
+use super::load::Load;
 use super::measurement::{Fault, Measurement, errors_in_words};
-use super::options::Load;
-use super::session::{ALARM, BACKEND_LISTENER, Outcome, Session, TIMEOUT_SCAN};
+use super::opener::{Opener, Opening};
+use super::protocol::{Connection, Protocol};
+use super::session::{Outcome, Session, TIMEOUT_SCAN};
 use super::target::Target;
-use super::{BACKEND, CONNECTIONS};
+use super::transport::Turn;
 use crate::alarm::Alarm;
-use crate::clock::{self, MILLISECOND, SECOND};
+use crate::clock;
 use crate::command_line::Failure;
 use crate::connections::Connections;
 use crate::limits;
-use crate::poller::{Event, Events, Interest, Readiness};
+use crate::poller::{Event, Events, Interest};
 use crate::reference::server::{Server, Service};
-use crate::socket::{READS_PER_EVENT, Received, receive};
-
-/// How many connections may be on their way at the same time: less than the backlog of a server with defaults.
-const MOST_IN_FLIGHT: u32 = 500;
 
 /// Descriptors of the driver that are not connections: standard streams, epoll, timers, signals, /proc.
 const OTHER_DESCRIPTORS: u64 = 16;
-
-/// How long a server that is being started is waited for, and how often it is tried.
-const RETRY_FOR: u64 = 5 * SECOND;
-const RETRY_EVERY: u64 = 50 * MILLISECOND;
-
-/// What is said on a connection.
-pub trait Protocol {
-    /// What the protocol keeps for a connection.
-    type State;
-
-    /// Begins the connection of this index.
-    fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
-        target.dial(index)
-    }
-
-    /// The state of a new connection.
-    fn open(&mut self, index: u32) -> Self::State;
-
-    /// Says what has to be said before a connection counts as open, and returns whether it does.
-    fn greet(
-        &mut self,
-        _connection: &mut Connection<Self::State>,
-        _readiness: Readiness,
-    ) -> Result<bool, Fault> {
-        Ok(true)
-    }
-
-    /// Says the first word, once all connections are open.
-    fn start(
-        &mut self,
-        connection: &mut Connection<Self::State>,
-        measurement: &mut Measurement,
-    ) -> Result<(), Fault>;
-
-    /// Serves a connection that is ready. What the server sends unasked may come before [`start`](Self::start).
-    fn ready(
-        &mut self,
-        connection: &mut Connection<Self::State>,
-        readiness: Readiness,
-        measurement: &mut Measurement,
-    ) -> Result<Turn, Fault>;
-
-    /// When [`tick`](Self::tick) is wanted next, by [`clock::now`], of a protocol that does something by time.
-    fn deadline(&self) -> Option<u64> {
-        None
-    }
-
-    /// Does what is due at `now`. A connection that fails is to be counted and taken out.
-    fn tick(
-        &mut self,
-        _connections: &mut Connections<Connection<Self::State>>,
-        _now: u64,
-        _measurement: &mut Measurement,
-    ) {
-    }
-}
-
-/// A connection to the server under test.
-#[derive(Debug)]
-pub struct Connection<S> {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// When the oldest request without a reply was sent; 0 while there is none. It is what timeouts are taken from.
-    pub waiting_since: u64,
-    /// What the protocol keeps.
-    pub state: S,
-    is_connected: bool,
-}
-
-/// Whether a connection was read to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Nothing is left.
-    Done,
-    /// The others first.
-    More,
-}
-
-/// Receives what is there and gives it to `take`, piece by piece.
-#[inline]
-pub fn read(
-    socket: &OwnedFd,
-    readiness: Readiness,
-    scratch: &mut [u8],
-    mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
-) -> Result<Turn, Fault> {
-    for _ in 0..READS_PER_EVENT {
-        match receive(socket, scratch)? {
-            Received::Bytes(length) => {
-                take(&scratch[..length])?;
-                if length < scratch.len() && !readiness.closing() {
-                    return Ok(Turn::Done);
-                }
-            }
-            Received::Nothing => return Ok(Turn::Done),
-            Received::End => return Err(Fault::Closed),
-        }
-    }
-    Ok(Turn::More)
-}
-
-/// How the connections are opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Opening {
-    /// The most connections a second.
-    pub per_second: Option<u64>,
-    /// Waits up to five seconds for a server that does not listen yet.
-    pub retries: bool,
-}
-
-#[derive(Debug)]
-struct Opener {
-    opening: Opening,
-    wanted: u32,
-    dialed: u32,
-    in_flight: u32,
-    open: u32,
-    started: u64,
-    not_before: u64,
-    last_fault: Option<Fault>,
-}
-
-impl Opener {
-    fn new(opening: Opening, wanted: u32, now: u64) -> Self {
-        Self {
-            opening,
-            wanted,
-            dialed: 0,
-            in_flight: 0,
-            open: 0,
-            started: now,
-            not_before: now,
-            last_fault: None,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.dialed == self.wanted && self.in_flight == 0
-    }
-
-    /// How many connections may be begun now.
-    fn allowance(&self, now: u64) -> u32 {
-        if now < self.not_before {
-            return 0;
-        }
-        let by_flight = MOST_IN_FLIGHT - self.in_flight;
-        let by_rate = self.opening.per_second.map_or(u32::MAX, |rate| {
-            let due = 1 + u128::from(now - self.started) * u128::from(rate) / u128::from(SECOND);
-            (due as u32).saturating_sub(self.dialed)
-        });
-        // A server that may not be there yet is felt for with one connection.
-        let by_caution = if self.opening.retries && self.open == 0 {
-            1_u32.saturating_sub(self.in_flight)
-        } else {
-            u32::MAX
-        };
-        (self.wanted - self.dialed)
-            .min(by_flight)
-            .min(by_rate)
-            .min(by_caution)
-    }
-
-    fn opened(&mut self) {
-        self.in_flight -= 1;
-        self.open += 1;
-    }
-
-    /// A connection failed on its way. Returns whether that counts: one that will be tried again does not.
-    fn failed(&mut self, fault: Fault, now: u64) -> bool {
-        self.in_flight -= 1;
-        self.last_fault = Some(fault);
-        let tries_again = self.opening.retries
-            && self.open == 0
-            && fault == Fault::Refused
-            && now < self.started + RETRY_FOR;
-        if tries_again {
-            self.dialed -= 1;
-            self.not_before = now + RETRY_EVERY;
-        }
-        !tries_again
-    }
-}
 
 struct Fleet<'a, P: Protocol> {
     protocol: P,
@@ -467,49 +284,4 @@ fn check_descriptors(connections: u32, has_backend: bool) -> Result<(), Failure>
         )));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_in_flight_are_bounded() {
-        let mut opener = Opener::new(Opening::default(), 1200, 0);
-        assert_eq!(opener.allowance(0), 500);
-        opener.dialed = 1100;
-        opener.in_flight = 350;
-        assert_eq!(opener.allowance(0), 100);
-        opener.opened();
-        assert!(!opener.is_done());
-    }
-
-    #[test]
-    fn a_rate_spreads_the_connections() {
-        let opening = Opening {
-            per_second: Some(100),
-            retries: false,
-        };
-        let mut opener = Opener::new(opening, 1000, 0);
-        assert_eq!(opener.allowance(0), 1);
-        opener.dialed = 1;
-        assert_eq!(opener.allowance(SECOND / 2), 50);
-    }
-
-    #[test]
-    fn a_server_that_is_not_there_yet_is_tried_again_for_a_while() {
-        let opening = Opening {
-            per_second: None,
-            retries: true,
-        };
-        let mut opener = Opener::new(opening, 10, 0);
-        assert_eq!(opener.allowance(0), 1);
-        (opener.dialed, opener.in_flight) = (1, 1);
-        assert_eq!(opener.allowance(0), 0);
-        assert!(!opener.failed(Fault::Refused, 0));
-        assert_eq!(opener.allowance(0), 0);
-        assert_eq!(opener.allowance(RETRY_EVERY), 1);
-        (opener.dialed, opener.in_flight) = (1, 1);
-        assert!(opener.failed(Fault::Refused, RETRY_FOR));
-    }
 }

@@ -1,7 +1,8 @@
 //! Players: each answers the ticks that the server sends it.
 
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::protocol::{Connection, Protocol};
+use super::transport::{Turn, read};
 use crate::poller::Readiness;
 use crate::reference::game::{ANSWER_BYTES, TICK_BYTES};
 use crate::socket::{scratch, send};

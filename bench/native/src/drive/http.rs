@@ -1,9 +1,10 @@
 //! HTTP/1.1 keep-alive: the next GET when the response to the last is there.
 
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::protocol::{Connection, Protocol};
 use super::response::{BadResponse, Progress, ResponseReader};
 use super::target::Target;
+use super::transport::{Turn, read};
 use crate::clock;
 use crate::poller::Readiness;
 use crate::socket::{scratch, send};

@@ -1,7 +1,8 @@
 //! Connections that are held and say nothing.
 
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::protocol::{Connection, Protocol};
+use super::transport::{Turn, read};
 use crate::poller::Readiness;
 use crate::socket::scratch;
 

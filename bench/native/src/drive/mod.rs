@@ -8,11 +8,15 @@ pub mod game;
 mod help;
 pub mod http;
 pub mod idle;
+pub(crate) mod lane;
+pub mod load;
 pub mod measurement;
 pub mod observer;
 pub mod open_loop;
+pub mod opener;
 pub mod options;
 pub mod pattern;
+pub mod protocol;
 pub mod report;
 pub mod response;
 pub mod session;
@@ -26,26 +30,18 @@ use std::net::Ipv4Addr;
 
 use crate::command_line::{self, Failure};
 use crate::listener::Listener;
-use crate::poller::Lane;
 use crate::reference;
 use crate::reference::server::{Server, Service};
 use crate::reference::stream::{Chargen, Discard};
 use echo::Echo;
-use fleet::Opening;
-use options::{Command, Invocation, Options};
+use lane::BACKEND;
+use load::{Command, Run};
+use opener::Opening;
+use options::Invocation;
 use report::Report;
 use session::Session;
 use tls::Tls;
 use transport::Plain;
-
-/// The lane of the connection to the server under test.
-pub(crate) const CONNECTIONS: Lane = 1;
-
-/// The lane of the connections that a proxy under test makes to the driver's own backend.
-pub(crate) const BACKEND: Lane = 2;
-
-/// The lane of what is not a connection.
-pub(crate) const CONTROL: Lane = 0;
 
 /// Of the commands that load a server directly.
 const NO_BACKEND: Option<Server<reference::echo::Echo>> = None;
@@ -58,11 +54,11 @@ const PATIENT: Opening = Opening {
 
 /// Runs `weir-drive` with the arguments that follow the program's name, and prints the report.
 pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
-    let options = match Options::parse(arguments)? {
+    let run = match options::parse(arguments)? {
         Invocation::Help(text) => return command_line::print(text),
-        Invocation::Drive(options) => options,
+        Invocation::Drive(run) => run,
     };
-    let report = drive(&options)?;
+    let report = drive(&run)?;
     command_line::print(&report.to_json())?;
     if report.is_success() {
         Ok(())
@@ -74,11 +70,11 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-fn drive(options: &Options) -> Result<Report, Failure> {
-    let load = &options.load;
+fn drive(run: &Run) -> Result<Report, Failure> {
+    let load = &run.load;
     let session = Session::new(load)?;
     let opening = Opening::default();
-    match options.command {
+    match run.command {
         Command::Echo {
             message,
             depth,

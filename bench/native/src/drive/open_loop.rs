@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use super::echo::Message;
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
-use super::pattern::{Pattern, Position};
+use super::pattern::{Message, Pattern, Position};
+use super::protocol::{Connection, Protocol};
+use super::transport::{Turn, read};
 use crate::clock::{self, SECOND};
 use crate::connections::Connections;
 use crate::poller::Readiness;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
-use super::echo::Message;
 use super::help;
-use super::pattern::Frame;
+use super::load::{Command, Load, Run};
+use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
 use crate::reference::fanout::TIMESTAMP_BYTES;
@@ -27,95 +27,7 @@ pub enum Invocation {
     /// This text.
     Help(&'static str),
     /// A run.
-    Drive(Options),
-}
-
-/// A run: what is said, and how much of it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Options {
-    /// What is said.
-    pub command: Command,
-    /// How much of it.
-    pub load: Load,
-}
-
-/// The options that all commands share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Load {
-    /// The server under test.
-    pub target: Target,
-    /// Connections at the same time.
-    pub connections: u32,
-    /// Time under load before the window.
-    pub warmup: Duration,
-    /// Length of the measured window.
-    pub duration: Duration,
-    /// Bytes after which the window ends before its time.
-    pub most_bytes: Option<u64>,
-    /// Longest wait for a connection or a reply.
-    pub timeout: Duration,
-    /// The server's process.
-    pub observe: Option<u32>,
-    /// Whether to tell each second how it goes.
-    pub progress: bool,
-}
-
-/// The commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// [`super::echo`]
-    Echo {
-        /// What is sent.
-        message: Message,
-        /// Messages on their way at the same time.
-        depth: usize,
-        /// Whether by [`super::tls`].
-        tls: bool,
-    },
-    /// [`super::open_loop`]
-    OpenLoop {
-        /// What is sent.
-        message: Message,
-        /// Messages a second.
-        rate: u64,
-    },
-    /// [`super::http`]
-    Http,
-    /// [`super::echo`] through a proxy to a backend in the driver.
-    Proxy {
-        /// What is sent.
-        message: Message,
-        /// Messages on their way at the same time.
-        depth: usize,
-        /// Port of the backend; 0 takes a free one.
-        backend: u16,
-    },
-    /// [`super::accept`]
-    Accept,
-    /// [`super::game`]
-    Game {
-        /// Most connections a second.
-        connect_rate: Option<u64>,
-    },
-    /// [`super::idle`]
-    Idle,
-    /// [`super::fanout`]
-    Fanout {
-        /// Bytes of a message.
-        size: usize,
-        /// Connections that never read.
-        slow: u32,
-    },
-    /// [`super::stream::Download`]
-    Download {
-        /// As of a proxy; `None`: from the server itself.
-        backend: Option<u16>,
-    },
-    /// [`super::stream::Upload`]
-    Upload {
-        /// As of a proxy; `None`: to the server itself.
-        backend: Option<u16>,
-    },
+    Drive(Run),
 }
 
 /// The options as far as they were given.
@@ -139,37 +51,35 @@ struct Given {
     connect_rate: Option<u64>,
 }
 
-impl Options {
-    /// Reads the arguments that follow the program's name.
-    pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
-        let mut parser = lexopt::Parser::from_args(arguments);
-        let name = match parser.next()? {
-            Some(Long("help") | Short('h')) => return Ok(Invocation::Help(help::HELP)),
-            Some(Value(name)) => text("COMMAND", name)?,
-            Some(other) => return Err(other.unexpected().into()),
-            None => return Err(Failure::Usage("a command is missing".into())),
-        };
-        let text_of_help = match name.as_str() {
-            "echo" => help::HELP_ECHO,
-            "http" => help::HELP_HTTP,
-            "proxy" => help::HELP_PROXY,
-            "accept" => help::HELP_ACCEPT,
-            "game" => help::HELP_GAME,
-            "idle" => help::HELP_IDLE,
-            "fanout" => help::HELP_FANOUT,
-            "download" => help::HELP_DOWNLOAD,
-            "upload" => help::HELP_UPLOAD,
-            _ => {
-                return Err(Failure::Usage(format!(
-                    "{name} is no command: echo, http, proxy, accept, game, idle, fanout, download or upload is \
-                     needed"
-                )));
-            }
-        };
-        match Given::read(&name, &mut parser)? {
-            Some(given) => given.complete(&name).map(Invocation::Drive),
-            None => Ok(Invocation::Help(text_of_help)),
+/// Reads the arguments that follow the program's name.
+pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let name = match parser.next()? {
+        Some(Long("help") | Short('h')) => return Ok(Invocation::Help(help::HELP)),
+        Some(Value(name)) => text("COMMAND", name)?,
+        Some(other) => return Err(other.unexpected().into()),
+        None => return Err(Failure::Usage("a command is missing".into())),
+    };
+    let text_of_help = match name.as_str() {
+        "echo" => help::HELP_ECHO,
+        "http" => help::HELP_HTTP,
+        "proxy" => help::HELP_PROXY,
+        "accept" => help::HELP_ACCEPT,
+        "game" => help::HELP_GAME,
+        "idle" => help::HELP_IDLE,
+        "fanout" => help::HELP_FANOUT,
+        "download" => help::HELP_DOWNLOAD,
+        "upload" => help::HELP_UPLOAD,
+        _ => {
+            return Err(Failure::Usage(format!(
+                "{name} is no command: echo, http, proxy, accept, game, idle, fanout, download or upload is \
+                 needed"
+            )));
         }
+    };
+    match Given::read(&name, &mut parser)? {
+        Some(given) => given.complete(&name).map(Invocation::Drive),
+        None => Ok(Invocation::Help(text_of_help)),
     }
 }
 
@@ -239,7 +149,7 @@ impl Given {
         Ok(Some(given))
     }
 
-    fn complete(self, name: &str) -> Result<Options, Failure> {
+    fn complete(self, name: &str) -> Result<Run, Failure> {
         let message = Message {
             frame: self.frame,
             size: self.size.unwrap_or(64) as usize,
@@ -301,7 +211,7 @@ impl Given {
             observe: self.observe.map(|pid| pid as u32),
             progress: self.progress,
         };
-        Ok(Options { command, load })
+        Ok(Run { command, load })
     }
 }
 
@@ -334,23 +244,23 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Invocation, Failure> {
-        Options::parse(line.split_whitespace().map(OsString::from).collect())
+        super::parse(line.split_whitespace().map(OsString::from).collect())
     }
 
     fn message(frame: Frame, size: usize) -> Message {
         Message { frame, size }
     }
 
-    fn driven(line: &str) -> Options {
+    fn driven(line: &str) -> Run {
         match parse(line) {
-            Ok(Invocation::Drive(options)) => options,
+            Ok(Invocation::Drive(run)) => run,
             other => panic!("{line:?} gave {other:?}"),
         }
     }
 
     #[test]
     fn defaults() {
-        let Options { command, load } = driven("echo 127.0.0.1:80");
+        let Run { command, load } = driven("echo 127.0.0.1:80");
         assert_eq!(
             command,
             Command::Echo {
@@ -377,7 +287,7 @@ mod tests {
 
     #[test]
     fn options_come_in_any_order() {
-        let Options { command, load } = driven(
+        let Run { command, load } = driven(
             "proxy --size=1 --backend 0 --connections 8 127.0.0.1:80 --depth 4 \
              --duration 500ms --warmup 0s --timeout 1s --observe 7 --progress",
         );

@@ -17,6 +17,15 @@ pub enum Frame {
     Line,
 }
 
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// How it is framed.
+    pub frame: Frame,
+    /// Its bytes, without what the frame puts in front.
+    pub size: usize,
+}
+
 /// Messages of one size. Each begins with a counter of its connection and its place in the stream, as far as it fits;
 /// the rest is the same in all. So a lost, doubled, torn or misdirected byte is seen, and a check costs two compares.
 #[derive(Debug)]

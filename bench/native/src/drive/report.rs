@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::load::Load;
 use super::measurement::Measurement;
 use super::observer::ServerUse;
-use super::options::Load;
 use super::session::Outcome;
 use crate::clock::SECOND;
 

@@ -2,24 +2,15 @@
 
 use std::time::Duration;
 
-use super::CONTROL;
+use super::lane::{STOP, TICKER};
+use super::load::Load;
 use super::measurement::Measurement;
 use super::observer::{Observer, Sample, ServerUse};
-use super::options::Load;
 use crate::alarm::Alarm;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::command_line::Failure;
 use crate::poller::{Interest, Poller, Token};
 use crate::stop::StopSignal;
-
-const STOP: Token = Token::new(CONTROL, 0, 0);
-const TICKER: Token = Token::new(CONTROL, 1, 0);
-
-/// The token of the backend's listener, the third of the control lane.
-pub(crate) const BACKEND_LISTENER: Token = Token::new(CONTROL, 2, 0);
-
-/// The token of a protocol's alarm, the fourth.
-pub(crate) const ALARM: Token = Token::new(CONTROL, 3, 0);
 
 /// How often the course is looked at. A timer of its own, so that no wait of the hot loop needs a timeout, which the
 /// kernel would have to arm and disarm each time.

@@ -1,7 +1,8 @@
 //! Bytes in one direction, as fast as they go: `download` takes what the server sends, `upload` sends.
 
-use super::fleet::{Connection, Protocol, Turn, read};
 use super::measurement::{Fault, Measurement};
+use super::protocol::{Connection, Protocol};
+use super::transport::{Turn, read};
 use crate::clock;
 use crate::poller::Readiness;
 use crate::socket::{READS_PER_EVENT, SCRATCH_BYTES, scratch, send};

@@ -10,9 +10,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 
-use super::fleet::{Turn, read};
 use super::measurement::Fault;
-use super::transport::Transport;
+use super::transport::{Transport, Turn, read};
 use crate::poller::Readiness;
 use crate::socket::send;
 

@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use super::fleet::{Turn, read};
 use super::measurement::Fault;
 use crate::poller::Readiness;
-use crate::socket::send;
+use crate::socket::{READS_PER_EVENT, Received, receive, send};
 
 /// A way for bytes to go over a socket.
 pub trait Transport {
@@ -45,6 +44,38 @@ pub trait Transport {
         scratch: &mut [u8],
         take: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<Turn, Fault>;
+}
+
+/// Whether a connection was read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing is left.
+    Done,
+    /// The others first.
+    More,
+}
+
+/// Receives what is there and gives it to `take`, piece by piece.
+#[inline]
+pub fn read(
+    socket: &OwnedFd,
+    readiness: Readiness,
+    scratch: &mut [u8],
+    mut take: impl FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<Turn, Fault> {
+    for _ in 0..READS_PER_EVENT {
+        match receive(socket, scratch)? {
+            Received::Bytes(length) => {
+                take(&scratch[..length])?;
+                if length < scratch.len() && !readiness.closing() {
+                    return Ok(Turn::Done);
+                }
+            }
+            Received::Nothing => return Ok(Turn::Done),
+            Received::End => return Err(Fault::Closed),
+        }
+    }
+    Ok(Turn::More)
 }
 
 /// The bytes as they are.

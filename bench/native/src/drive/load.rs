@@ -1,0 +1,94 @@
+//! What a run is: the command, and how much load it offers. A value.
+
+use std::time::Duration;
+
+use super::pattern::Message;
+use super::target::Target;
+
+/// A run: what is said, and how much of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What is said.
+    pub command: Command,
+    /// How much of it.
+    pub load: Load,
+}
+
+/// The options that all commands share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// The server under test.
+    pub target: Target,
+    /// Connections at the same time.
+    pub connections: u32,
+    /// Time under load before the window.
+    pub warmup: Duration,
+    /// Length of the measured window.
+    pub duration: Duration,
+    /// Bytes after which the window ends before its time.
+    pub most_bytes: Option<u64>,
+    /// Longest wait for a connection or a reply.
+    pub timeout: Duration,
+    /// The server's process.
+    pub observe: Option<u32>,
+    /// Whether to tell each second how it goes.
+    pub progress: bool,
+}
+
+/// The commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Messages that come back.
+    Echo {
+        /// What is sent.
+        message: Message,
+        /// Messages on their way at the same time.
+        depth: usize,
+        /// Whether within TLS.
+        tls: bool,
+    },
+    /// Messages that come back, at a rate.
+    OpenLoop {
+        /// What is sent.
+        message: Message,
+        /// Messages a second.
+        rate: u64,
+    },
+    /// Requests of HTTP.
+    Http,
+    /// Messages that come back, through a proxy to a backend in the driver.
+    Proxy {
+        /// What is sent.
+        message: Message,
+        /// Messages on their way at the same time.
+        depth: usize,
+        /// Port of the backend; 0 takes a free one.
+        backend: u16,
+    },
+    /// Connections with one request each.
+    Accept,
+    /// Answers to the ticks of a game.
+    Game {
+        /// Most connections a second.
+        connect_rate: Option<u64>,
+    },
+    /// Connections on which nothing is said.
+    Idle,
+    /// Listeners to broadcasts.
+    Fanout {
+        /// Bytes of a message.
+        size: usize,
+        /// Connections that never read.
+        slow: u32,
+    },
+    /// A stream from the server.
+    Download {
+        /// As of a proxy; `None`: from the server itself.
+        backend: Option<u16>,
+    },
+    /// A stream to the server.
+    Upload {
+        /// As of a proxy; `None`: to the server itself.
+        backend: Option<u16>,
+    },
+}

@@ -1,0 +1,139 @@
+//! When the next connection may be begun: bounded in number and rate, and patient with a server that is being started.
+
+use super::measurement::Fault;
+use crate::clock::{MILLISECOND, SECOND};
+
+/// How many connections may be on their way at the same time: less than the backlog of a server with defaults.
+const MOST_IN_FLIGHT: u32 = 500;
+
+/// How long a server that is being started is waited for, and how often it is tried.
+const RETRY_FOR: u64 = 5 * SECOND;
+const RETRY_EVERY: u64 = 50 * MILLISECOND;
+
+/// How the connections are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening {
+    /// The most connections a second.
+    pub per_second: Option<u64>,
+    /// Waits up to five seconds for a server that does not listen yet.
+    pub retries: bool,
+}
+
+/// How far the opening of all connections has come: a value.
+#[derive(Debug)]
+pub(super) struct Opener {
+    opening: Opening,
+    wanted: u32,
+    pub(super) dialed: u32,
+    pub(super) in_flight: u32,
+    pub(super) open: u32,
+    started: u64,
+    not_before: u64,
+    pub(super) last_fault: Option<Fault>,
+}
+
+impl Opener {
+    pub(super) fn new(opening: Opening, wanted: u32, now: u64) -> Self {
+        Self {
+            opening,
+            wanted,
+            dialed: 0,
+            in_flight: 0,
+            open: 0,
+            started: now,
+            not_before: now,
+            last_fault: None,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.dialed == self.wanted && self.in_flight == 0
+    }
+
+    /// How many connections may be begun now.
+    pub(super) fn allowance(&self, now: u64) -> u32 {
+        if now < self.not_before {
+            return 0;
+        }
+        let by_flight = MOST_IN_FLIGHT - self.in_flight;
+        let by_rate = self.opening.per_second.map_or(u32::MAX, |rate| {
+            let due = 1 + u128::from(now - self.started) * u128::from(rate) / u128::from(SECOND);
+            (due as u32).saturating_sub(self.dialed)
+        });
+        // A server that may not be there yet is felt for with one connection.
+        let by_caution = if self.opening.retries && self.open == 0 {
+            1_u32.saturating_sub(self.in_flight)
+        } else {
+            u32::MAX
+        };
+        (self.wanted - self.dialed)
+            .min(by_flight)
+            .min(by_rate)
+            .min(by_caution)
+    }
+
+    pub(super) fn opened(&mut self) {
+        self.in_flight -= 1;
+        self.open += 1;
+    }
+
+    /// A connection failed on its way. Returns whether that counts: one that will be tried again does not.
+    pub(super) fn failed(&mut self, fault: Fault, now: u64) -> bool {
+        self.in_flight -= 1;
+        self.last_fault = Some(fault);
+        let tries_again = self.opening.retries
+            && self.open == 0
+            && fault == Fault::Refused
+            && now < self.started + RETRY_FOR;
+        if tries_again {
+            self.dialed -= 1;
+            self.not_before = now + RETRY_EVERY;
+        }
+        !tries_again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_in_flight_are_bounded() {
+        let mut opener = Opener::new(Opening::default(), 1200, 0);
+        assert_eq!(opener.allowance(0), 500);
+        opener.dialed = 1100;
+        opener.in_flight = 350;
+        assert_eq!(opener.allowance(0), 100);
+        opener.opened();
+        assert!(!opener.is_done());
+    }
+
+    #[test]
+    fn a_rate_spreads_the_connections() {
+        let opening = Opening {
+            per_second: Some(100),
+            retries: false,
+        };
+        let mut opener = Opener::new(opening, 1000, 0);
+        assert_eq!(opener.allowance(0), 1);
+        opener.dialed = 1;
+        assert_eq!(opener.allowance(SECOND / 2), 50);
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_yet_is_tried_again_for_a_while() {
+        let opening = Opening {
+            per_second: None,
+            retries: true,
+        };
+        let mut opener = Opener::new(opening, 10, 0);
+        assert_eq!(opener.allowance(0), 1);
+        (opener.dialed, opener.in_flight) = (1, 1);
+        assert_eq!(opener.allowance(0), 0);
+        assert!(!opener.failed(Fault::Refused, 0));
+        assert_eq!(opener.allowance(0), 0);
+        assert_eq!(opener.allowance(RETRY_EVERY), 1);
+        (opener.dialed, opener.in_flight) = (1, 1);
+        assert!(opener.failed(Fault::Refused, RETRY_FOR));
+    }
+}
