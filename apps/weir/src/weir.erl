@@ -288,7 +288,7 @@ proxy_header() -> weir_connection:proxy_header().
 
 %% @doc The same as {@link relay/3} without options.
 -spec relay(weir_tcp:socket(), weir_tcp:socket()) ->
-    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+    {ok, weir_relay:relay()} | {error, weir_relay:refused()}.
 relay(A, B) ->
     weir_relay:start(A, B, #{}).
 
@@ -323,10 +323,11 @@ relay(A, B) ->
 %%
 %% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of
 %% another process), `enotconn' (not connected, or no longer), `ebusy' (a file is being sent on it) or `epipe' (it is
-%% being shut down for writing); a posix reason is the kernel's. What is no socket of Weir, and an option that there is
-%% not, are exceptions, which say what is needed.
+%% being shut down for writing). `{bad_socket, Term, Needed}' is for what is no socket of Weir's or the same socket twice,
+%% `{bad_option, Name, Value, Allowed}' for a wrong option, and `no_native_part' for a system without it; a posix reason is
+%% the kernel's.
 -spec relay(weir_tcp:socket(), weir_tcp:socket(), weir_relay:options()) ->
-    {ok, weir_relay:relay()} | {error, weir_relay:refused() | inet:posix()}.
+    {ok, weir_relay:relay()} | {error, weir_relay:refused()}.
 relay(A, B, Options) ->
     weir_relay:start(A, B, Options).
 

@@ -73,36 +73,32 @@
 %% <dt>`backlog' (64)</dt><dd>broadcasts that may be on their way to the members of one pollset: beyond that {@link
 %%   broadcast/2} says `busy'</dd>
 %% </dl>
-%% What is no option, or not of it, is an exception that says what is needed. `emfile' when there are 65536 groups.
--spec new(options()) -> {ok, group()} | {error, emfile}.
+%% Errors: `{bad_option, Name, Value, Allowed}'; `emfile' when there are 65536 groups; `no_native_part' on a system without
+%% it.
+-spec new(options()) -> {ok, group()} | {error, emfile | no_native_part | weir_checked_options:bad_option()}.
 new(Options) ->
-    maps:foreach(fun check/2, Options),
+    case {weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2), weir_nif:available()} of
+        {ok, true} -> make(Options);
+        {ok, false} -> {error, no_native_part};
+        {{error, _} = Error, _} -> Error
+    end.
+
+make(Options) ->
     #{policy := Policy, max_messages := Messages, max_bytes := Bytes, backlog := Backlog} = maps:merge(?DEFAULTS, Options),
     case weir_nif:group_new({Policy, Messages, Bytes, Backlog}) of
         {ok, Group} -> {ok, {weir_group, Group}};
         {error, emfile} -> {error, emfile}
     end.
 
-check(policy, Value) when Value =:= drop_oldest; Value =:= drop_newest; Value =:= conflate; Value =:= disconnect -> ok;
-check(policy, Value) -> bad_option(policy, Value, "drop_oldest, drop_newest, conflate or disconnect");
-check(Count, Value) when
-    (Count =:= max_messages orelse Count =:= backlog), is_integer(Value), Value >= 1, Value =< 16#ffffffff
-->
-    ok;
-check(Count, Value) when Count =:= max_messages; Count =:= backlog ->
-    bad_option(Count, Value, "a number of messages from 1 to 4294967295");
-check(max_bytes, Value) when is_integer(Value), Value >= 0, Value =< 16#ffffffff -> ok;
-check(max_bytes, Value) -> bad_option(max_bytes, Value, "a number of bytes from 0 to 4294967295");
-check(Name, Value) -> unknown(Name, Value, maps:keys(?DEFAULTS)).
+allowed(policy, Policy) ->
+    lists:member(Policy, [drop_oldest, drop_newest, conflate, disconnect]) orelse
+        "drop_oldest, drop_newest, conflate or disconnect";
+allowed(max_bytes, Bytes) ->
+    is_number_from(0, Bytes) orelse "a number of bytes from 0 to 4294967295";
+allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog ->
+    is_number_from(1, Messages) orelse "a number of messages from 1 to 4294967295".
 
--spec unknown(term(), term(), [atom()]) -> no_return().
-unknown(Name, Value, Known) ->
-    Names = lists:join(", ", [atom_to_list(Option) || Option <- Known]),
-    bad_option(Name, Value, lists:append(["there is no such option, but " | Names])).
-
--spec bad_option(term(), term(), string()) -> no_return().
-bad_option(Name, Value, Allowed) ->
-    error({bad_option, {Name, Value}, Allowed}).
+is_number_from(Least, Number) -> is_integer(Number) andalso Number >= Least andalso Number =< 16#ffffffff.
 
 %% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. What waits for them still
 %% goes out; broadcasts that have not come to them do not.
@@ -136,11 +132,19 @@ broadcast(Group, Message) ->
 %%   broadcast is as fast as the members' sockets</dd>
 %% </dl>
 %% `busy' says that as many broadcasts as may be are on their way (the group's `backlog'): it was not sent. `closed' says
-%% that the group is deleted, and `emsgsize' that the message has more than 1048576 bytes.
+%% that the group is deleted, and `emsgsize' that the message has more than 1048576 bytes. `{bad_option, Name, Value,
+%% Allowed}' says what is wrong with an option.
 -spec broadcast(group(), iodata(), broadcast_options()) ->
-    {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize}.
-broadcast({weir_group, Group}, Message, Options) ->
-    maps:foreach(fun check_broadcast/2, Options),
+    {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize | weir_checked_options:bad_option()}.
+broadcast({weir_group, _} = Group, Message, Options) when Options =:= #{} ->
+    send(Group, Message, Options);
+broadcast({weir_group, _} = Group, Message, Options) ->
+    case weir_checked_options:check(Options, [except, notify], fun allowed_in_broadcast/2) of
+        ok -> send(Group, Message, Options);
+        {error, _} = Error -> Error
+    end.
+
+send({weir_group, Group}, Message, Options) ->
     weir_nif:group_broadcast(Group, flat(Message), except(Options), maps:get(notify, Options, undefined)).
 
 flat(Message) when is_binary(Message) -> Message;
@@ -149,11 +153,9 @@ flat(Message) -> iolist_to_binary(Message).
 except(#{except := ?SOCKET(Handle)}) -> Handle;
 except(#{}) -> undefined.
 
-check_broadcast(except, ?SOCKET(_)) -> ok;
-check_broadcast(except, Value) -> bad_option(except, Value, "a socket of {tcp_module, weir_tcp}");
-check_broadcast(notify, Value) when is_reference(Value) -> ok;
-check_broadcast(notify, Value) -> bad_option(notify, Value, "a reference, of make_ref/0 for example");
-check_broadcast(Name, Value) -> unknown(Name, Value, [except, notify]).
+allowed_in_broadcast(except, ?SOCKET(_)) -> true;
+allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";
+allowed_in_broadcast(notify, Reference) -> is_reference(Reference) orelse "a reference, of make_ref/0 for example".
 
 %% @doc How many members there are: none if the group is deleted.
 -spec size(group()) -> non_neg_integer().

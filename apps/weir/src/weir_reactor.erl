@@ -134,7 +134,7 @@
 %% every connection, for three seconds at most, and all are closed. If it is killed its connections are closed too; the
 %% listening socket and its backlog are not touched, and wait for the next reactor.
 %%
-%% Errors: `not_available' where there is no native part; `{bad_option, Option}'; what is wrong with the listening socket;
+%% Errors: `no_native_part' where there is no native part; `{bad_option, Option}'; what is wrong with the listening socket;
 %% `emfile' if there are 1024 such processes already.
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
@@ -156,7 +156,7 @@ listen(Reactor, ?SOCKET(Handle)) ->
 %% `eaddrinuse'), no such reactor (`noproc'). Exits with `badarg' for what is wrong in the arguments, as gen_tcp does. A
 %% host has to be an address: names are asked for by whoever may wait.
 -spec connect(Reactor :: pid() | atom(), inet:socket_address(), inet:port_number(), [option()]) ->
-    {ok, weir_tcp:socket()} | {error, noproc | not_available | inet:posix()}.
+    {ok, weir_tcp:socket()} | {error, noproc | no_native_part | inet:posix()}.
 connect(Reactor, Address, Port, Options) ->
     {Args, ConnectOptions} = take_args(Options),
     case weir_open:unconnected(Address, Port, [binary | ConnectOptions]) of

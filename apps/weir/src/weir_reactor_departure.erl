@@ -57,7 +57,7 @@ join(ok, ok, Handle, Other, Prefix) ->
     try
         weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true})
     catch
-        %% A connection with itself.
+        %% A handle that was never one.
         error:Reason -> {error, Reason}
     end;
 join({error, _} = Error, _, _Handle, _Other, _Prefix) ->

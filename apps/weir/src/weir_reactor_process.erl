@@ -56,7 +56,7 @@
 start_link(Options) ->
     case {weir_reactor_options:new(Options), weir_pollsets:ensure_started(), weir_nif:available()} of
         {{ok, Normal}, ok, true} -> spawn_reactor(Normal);
-        {{ok, _}, ok, false} -> {error, not_available};
+        {{ok, _}, ok, false} -> {error, no_native_part};
         {{ok, _}, {error, _} = Error, _} -> Error;
         {{error, _} = Error, _, _} -> Error
     end.

@@ -65,8 +65,14 @@
 }.
 %% The statistics so far, and who and where.
 
--type refused() :: {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}.
-%% Which socket cannot be relayed, and why.
+-type refused() ::
+    {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}
+    | {bad_socket, term(), Needed :: string()}
+    | weir_checked_options:bad_option()
+    | no_native_part
+    | inet:posix().
+%% Why there is no relay: which socket cannot be relayed and why, what is no socket of Weir's, an option that is wrong, a
+%% system without the native part, or what the kernel said.
 
 %% As large as what one read takes: a receiver that keeps up leaves it empty.
 -define(BUFFER, 16#10000).
@@ -88,21 +94,28 @@
 }).
 
 %% @doc See {@link weir:relay/3}.
--spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused() | inet:posix()}.
-start(?SOCKET(HandleA), ?SOCKET(HandleB), Options) when HandleA =/= HandleB ->
-    maps:foreach(fun check/2, Options),
-    #{prefix := Prefix} = All = maps:merge(?DEFAULTS, Options),
-    case weir_nif:relay_start(HandleA, HandleB, weir_pollsets:here(), iolist_to_binary(Prefix), native(All)) of
+-spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused()}.
+start(A, B, Options) ->
+    Known = maps:keys(?DEFAULTS),
+    case {check_sockets(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
+        {ok, ok, true} -> join(A, B, maps:merge(?DEFAULTS, Options));
+        {ok, ok, false} -> {error, no_native_part};
+        {ok, {error, _} = Error, _} -> Error;
+        {{error, _} = Error, _, _} -> Error
+    end.
+
+join(?SOCKET(A), ?SOCKET(B), #{prefix := Prefix} = Options) ->
+    case weir_nif:relay_start(A, B, weir_pollsets:here(), iolist_to_binary(Prefix), native(Options)) of
         {ok, Relay} -> {ok, {weir_relay, Relay}};
         {error, {Handle, Reason}} -> {error, {?SOCKET(Handle), Reason}};
         {error, Reason} -> {error, Reason}
-    end;
-start(?SOCKET(Handle) = Socket, ?SOCKET(Handle), _Options) ->
-    error({bad_socket, Socket, "two different sockets are needed"});
-start(?SOCKET(_), B, _Options) ->
-    error({bad_socket, B, needed_socket()});
-start(A, _B, _Options) ->
-    error({bad_socket, A, needed_socket()}).
+    end.
+
+check_sockets(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->
+    {error, {bad_socket, Socket, "two different sockets are needed"}};
+check_sockets(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
+check_sockets(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
+check_sockets(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
 
 needed_socket() ->
     "a socket of {tcp_module, weir_tcp} is needed, without TLS".
@@ -115,31 +128,21 @@ native(#{splice := Splice, idle_timeout := Idle, half_close_timeout := HalfClose
 pipe(?BUFFER) -> ?PIPE;
 pipe(Buffer) -> Buffer.
 
-check(prefix, Value) ->
-    try iolist_size(Value) of
-        _ -> ok
+allowed(prefix, Prefix) ->
+    try iolist_size(Prefix) of
+        _ -> true
     catch
-        error:badarg -> bad_option(prefix, Value, "iodata")
+        error:badarg -> "iodata"
     end;
-check(buffer, Value) when is_integer(Value), Value >= 1, Value =< ?BUFFER_MAX -> ok;
-check(buffer, Value) -> bad_option(buffer, Value, "a number of bytes from 1 to 1048576");
-check(splice, Value) when Value =:= auto; is_boolean(Value) -> ok;
-check(splice, Value) -> bad_option(splice, Value, "auto, true or false");
-check(Timeout, infinity) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout -> ok;
-check(Timeout, Value) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
-    case is_integer(Value) andalso Value >= 1 andalso Value =< ?TIMEOUT_MAX of
-        true -> ok;
-        false -> bad_option(Timeout, Value, "milliseconds from 1 to 4294967295, or infinity")
-    end;
-check(detached, Value) when is_boolean(Value) -> ok;
-check(detached, Value) -> bad_option(detached, Value, "true or false");
-check(Name, Value) ->
-    Names = lists:join(", ", [atom_to_list(Known) || Known <- maps:keys(?DEFAULTS)]),
-    bad_option(Name, Value, lists:append(["there is no such option, but " | Names])).
-
--spec bad_option(term(), term(), string()) -> no_return().
-bad_option(Name, Value, Allowed) ->
-    error({bad_option, {Name, Value}, Allowed}).
+allowed(buffer, Bytes) ->
+    is_integer(Bytes) andalso Bytes >= 1 andalso Bytes =< ?BUFFER_MAX orelse "a number of bytes from 1 to 1048576";
+allowed(splice, Splice) ->
+    is_boolean(Splice) orelse Splice =:= auto orelse "auto, true or false";
+allowed(detached, Detached) ->
+    is_boolean(Detached) orelse "true or false";
+allowed(Timeout, infinity) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout -> true;
+allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
+    is_integer(Time) andalso Time >= 1 andalso Time =< ?TIMEOUT_MAX orelse "milliseconds from 1 to 4294967295, or infinity".
 
 %% @doc See {@link weir:relay_stop/1}.
 -spec stop(relay()) -> ok.
