@@ -83,8 +83,9 @@
 -export([connect/4]).
 -export([adopt/3]).
 -export([send/2]).
+-export([info/1]).
 
--export_type([option/0, options/0, result/0, result/1]).
+-export_type([option/0, options/0, result/0, result/1, info/0]).
 
 -type options() :: #{
     module := module(),
@@ -119,6 +120,18 @@
     | {handoff, pid(), Unread :: binary(), State}.
 
 -type result() :: result(term()).
+
+-type info() :: #{
+    module := module(),
+    pollset := pos_integer(),
+    connections := non_neg_integer(),
+    atom() => non_neg_integer() | [non_neg_integer()]
+}.
+%% A reactor: its callback module, its connections, and the counters of its own pollset, which are those of {@link
+%% weir:pollset()}. Each is described in {@link weir_counters:table/0}.
+
+%% How long info/1 waits for a reactor that is in a callback.
+-define(INFO_MS, 5000).
 
 -callback init(Socket :: weir_tcp:socket(), Args :: term()) -> result().
 -callback handle_data(Socket :: weir_tcp:socket(), Data :: term(), State :: term()) -> result().
@@ -211,4 +224,28 @@ send(?SOCKET(Handle), Message) ->
             ok;
         {error, _} = Error ->
             Error
+    end.
+
+%% @doc What a reactor is and has done. Waits until the callback that it is in has returned, 5 seconds at most: `timeout'.
+%% `noproc' if it is not there.
+-spec info(Reactor :: pid() | atom()) -> {ok, info()} | {error, noproc | timeout}.
+info(Reactor) ->
+    Monitor = monitor(process, Reactor, [{alias, demonitor}]),
+    try
+        Reactor ! {'$weir_reactor', {info, Monitor, Monitor}},
+        receive
+            {Monitor, Info} ->
+                _ = demonitor(Monitor, [flush]),
+                Info;
+            {'DOWN', Monitor, process, _, _} ->
+                {error, noproc}
+        after ?INFO_MS ->
+            _ = demonitor(Monitor, [flush]),
+            {error, timeout}
+        end
+    catch
+        %% A name that nobody has.
+        error:badarg ->
+            _ = demonitor(Monitor, [flush]),
+            {error, noproc}
     end.

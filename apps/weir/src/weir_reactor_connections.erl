@@ -6,6 +6,7 @@
 %% is there has other keys.
 -module(weir_reactor_connections).
 
+-export([count/1]).
 -export([new/2]).
 -export([events/2]).
 -export([connecting/3]).
@@ -68,6 +69,10 @@
 
 %% Two words for two things, in every write.
 -dialyzer({no_improper_lists, [result/7]}).
+
+%% @doc How many connections there are, or are about to be.
+-spec count(connections()) -> non_neg_integer().
+count(#connections{count = Count}) -> Count.
 
 %% @doc No connections yet.
 -spec new(weir_reactor_options:normal(), Home :: weir_nif:pollset()) -> connections().

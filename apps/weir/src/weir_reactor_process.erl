@@ -268,6 +268,11 @@ request({resume, Handle}, Writes, Reactor) ->
     {Writes, Reactor};
 request({header_timeout, Handle}, Writes, Reactor = #reactor{connections = Connections}) ->
     went_on(weir_reactor_connections:header_timeout(Handle, Writes, Connections), Reactor);
+request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections}) ->
+    Counters = weir_nif:counters(Pollset),
+    Count = weir_reactor_connections:count(Connections),
+    From ! {Reference, {ok, Counters#{module => Module, pollset => Pollset, connections => Count}}},
+    {Writes, Reactor};
 request(tick, Writes, Reactor) ->
     {Writes, next_tick(Reactor)}.
 
