@@ -59,6 +59,8 @@
 }.
 %% What a group is and has done. `pending' are broadcasts that are on their way to the members of the slowest pollset.
 
+-define(BROADCAST, [weir, group, broadcast]).
+
 -define(DEFAULTS, #{policy => drop_oldest, max_messages => 64, max_bytes => 16#100000, backlog => 64}).
 
 %% @doc Makes a group of the calling process.
@@ -144,8 +146,16 @@ broadcast({weir_group, _} = Group, Message, Options) ->
         {error, _} = Error -> Error
     end.
 
-send({weir_group, Group}, Message, Options) ->
-    weir_nif:group_broadcast(Group, flat(Message), except(Options), maps:get(notify, Options, undefined)).
+send({weir_group, Number} = Group, Message, Options) ->
+    Bytes = flat(Message),
+    Result = weir_nif:group_broadcast(Number, Bytes, except(Options), maps:get(notify, Options, undefined)),
+    _ = weir_event:is_attached(?BROADCAST) andalso told(Result, byte_size(Bytes), Group),
+    Result.
+
+told({ok, Members}, Bytes, Group) ->
+    weir_event:execute(?BROADCAST, #{members => Members, bytes => Bytes}, #{group => Group, result => ok});
+told({error, Reason}, Bytes, Group) ->
+    weir_event:execute(?BROADCAST, #{members => 0, bytes => Bytes}, #{group => Group, result => {error, Reason}}).
 
 flat(Message) when is_binary(Message) -> Message;
 flat(Message) -> iolist_to_binary(Message).

@@ -121,8 +121,14 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
             ?LOG_WARNING("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
+            Lived = erlang:monotonic_time(millisecond) - Born,
+            ok = weir_event:execute(
+                [weir, poller, stop],
+                #{duration => erlang:convert_time_unit(Lived, millisecond, native)},
+                #{poller => Pid, pollset => Pollset, reason => Reason}
+            ),
             Pause =
-                case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
+                case Lived < ?SHORT_LIFE_MS of
                     true -> ?SHORT_LIFE_MS;
                     false -> 0
                 end,
@@ -152,7 +158,13 @@ look_later() ->
 start_poller(Pollset, State = #state{pollers = Pollers}) ->
     Home = home(Pollset, State),
     Born = erlang:monotonic_time(millisecond),
-    Poller = #poller{pid = weir_poller:spawn_link(Pollset, Home), home = Home, born = Born},
+    Pid = weir_poller:spawn_link(Pollset, Home),
+    ok = weir_event:execute(
+        [weir, poller, start],
+        #{system_time => erlang:system_time()},
+        #{poller => Pid, pollset => Pollset, scheduler => Home}
+    ),
+    Poller = #poller{pid = Pid, home = Home, born = Born},
     State#state{pollers = Pollers#{Pollset => Poller}}.
 
 %% Gives a pollset another poller if its home has changed.

@@ -40,6 +40,7 @@
     pollset :: weir_nif:pollset(),
     token :: non_neg_integer(),
     parent :: pid(),
+    started :: integer(),
     debug = [] :: [sys:debug_option()],
     connections :: weir_reactor_connections:connections(),
     tick :: pos_integer() | infinity,
@@ -84,8 +85,15 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
     case prepare(Home, Options) of
         {ok, Pollset, Token} ->
             loosen(Affinity),
+            Started = erlang:monotonic_time(),
+            ok = weir_event:execute(
+                [weir, reactor, start],
+                #{monotonic_time => Started, system_time => erlang:system_time()},
+                #{reactor => self(), module => Module, pollset => Pollset, scheduler => Home}
+            ),
             Reactor = #reactor{
                 module = Module,
+                started = Started,
                 pollset = Pollset,
                 token = Token,
                 parent = Parent,
@@ -322,12 +330,35 @@ ticks(_N, Writes, Reactor) ->
 %%% The end.
 
 -spec terminate(term(), [weir_nif:write()], #reactor{}) -> no_return().
-terminate(Reason, Writes, #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
+terminate(Reason, Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     Until = erlang:monotonic_time(millisecond) + ?TERMINATE_MS,
     %% What was sent is written or queued; the queues are sent when the sockets are closed.
     _ = weir_nif:react(Pollset, Token, Writes),
+    ok = stopped(Reason, Reactor),
     ok = weir_reactor_connections:terminate_all(Reason, Until, Connections),
     exit(Reason).
+
+stopped(Reason, #reactor{module = Module, pollset = Pollset, started = Started, connections = Connections}) ->
+    Event = [weir, reactor, stop],
+    case weir_event:is_attached(Event) of
+        true ->
+            Now = erlang:monotonic_time(),
+            #{accepts := Accepted, read_bytes := Read, written_bytes := Written} = weir_nif:counters(Pollset),
+            weir_event:execute(
+                Event,
+                #{
+                    monotonic_time => Now,
+                    duration => Now - Started,
+                    connections => weir_reactor_connections:count(Connections),
+                    accepted => Accepted,
+                    read_bytes => Read,
+                    written_bytes => Written
+                },
+                #{reactor => self(), module => Module, pollset => Pollset, reason => Reason}
+            );
+        false ->
+            ok
+    end.
 
 -spec system_continue(pid(), [sys:debug_option()], {[weir_nif:write()], #reactor{}}) -> no_return().
 system_continue(_Parent, Debug, {Writes, Reactor}) ->

@@ -93,6 +93,8 @@
     detached => false
 }).
 
+-define(STARTED, [weir, relay, start]).
+
 %% @doc See {@link weir:relay/3}.
 -spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused()}.
 start(A, B, Options) ->
@@ -104,11 +106,28 @@ start(A, B, Options) ->
         {{error, _} = Error, _, _} -> Error
     end.
 
-join(?SOCKET(A), ?SOCKET(B), #{prefix := Prefix} = Options) ->
+join(?SOCKET(A) = SocketA, ?SOCKET(B) = SocketB, #{prefix := Prefix} = Options) ->
+    %% Afterwards there are no sockets to be asked for their peers.
+    Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(SocketB)},
     case weir_nif:relay_start(A, B, weir_pollsets:here(), iolist_to_binary(Prefix), native(Options)) of
-        {ok, Relay} -> {ok, {weir_relay, Relay}};
+        {ok, Number} ->
+            Relay = {weir_relay, Number},
+            ok = started(Relay, Peers),
+            {ok, Relay};
         {error, {Handle, Reason}} -> {error, {?SOCKET(Handle), Reason}};
         {error, Reason} -> {error, Reason}
+    end.
+
+started(_Relay, false) ->
+    ok;
+started(Relay, Peers) ->
+    Times = #{monotonic_time => erlang:monotonic_time(), system_time => erlang:system_time()},
+    weir_event:execute(?STARTED, Times, Peers#{relay => Relay, owner => self()}).
+
+peer(Socket) ->
+    case weir_tcp:peername(Socket) of
+        {ok, Peer} -> Peer;
+        {error, _} -> undefined
     end.
 
 check_sockets(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->

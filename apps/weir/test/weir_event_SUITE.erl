@@ -1,0 +1,93 @@
+%% Events of pollers, reactors, relays and groups.
+-module(weir_event_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(PATIENCE, 10000).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [a_poller_that_dies, a_reactor_from_start_to_end, a_relay_begins, broadcasts].
+
+init_per_suite(Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    weir_test_peer:init_group(weir, Config).
+
+end_per_suite(_Config) ->
+    weir_test_peer:unsilence_pollers().
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    _ = weir_event:detach(?MODULE),
+    weir_test_peer:end_case(Config).
+
+attach(Events) ->
+    ok = weir_event:attach_many(?MODULE, Events, {?MODULE, tell}, self()).
+
+tell(Event, Measurements, Metadata, Pid) -> Pid ! {event, Event, Measurements, Metadata}.
+
+%% The next event of a name that is about what is looked for: others may happen beside it.
+next(Event, About) ->
+    receive
+        {event, Event, Measurements, Metadata} ->
+            case maps:with(maps:keys(About), Metadata) of
+                About -> {Measurements, Metadata};
+                _ -> next(Event, About)
+            end
+    after ?PATIENCE -> ct:fail({missing, Event, About})
+    end.
+
+a_poller_that_dies(_Config) ->
+    attach([[weir, poller, start], [weir, poller, stop]]),
+    [#{poller := Old, pollset := Pollset} | _] = weir:pollsets(),
+    exit(Old, kill),
+    {#{duration := Duration}, #{reason := killed, pollset := Pollset}} = next([weir, poller, stop], #{poller => Old}),
+    ?assert(Duration >= 0),
+    {#{system_time := _}, #{poller := New}} = next([weir, poller, start], #{pollset => Pollset}),
+    ?assertNotEqual(Old, New).
+
+a_reactor_from_start_to_end(Config) ->
+    attach([[weir, reactor, start], [weir, reactor, stop]]),
+    {Listener, Port} = weir_test_peer:listen(Config, [binary, {ip, {127, 0, 0, 1}}]),
+    {ok, Reactor} = weir_reactor:start_link(#{module => weir_event_echo, listen => Listener}),
+    {#{monotonic_time := _}, Started} = next([weir, reactor, start], #{reactor => Reactor}),
+    ?assertMatch(#{module := weir_event_echo, pollset := _, scheduler := _}, Started),
+    {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Peer, <<"hello">>),
+    {ok, <<"hello">>} = gen_tcp:recv(Peer, 5, ?PATIENCE),
+    unlink(Reactor),
+    exit(Reactor, shutdown),
+    Monitor = monitor(process, Reactor),
+    {Measured, #{reason := Reason}} = next([weir, reactor, stop], #{reactor => Reactor}),
+    receive {'DOWN', Monitor, process, Reactor, _} -> ok end,
+    ?assertEqual(shutdown, Reason),
+    ?assertMatch(#{connections := 1, accepted := 1, read_bytes := 5, written_bytes := 5}, Measured),
+    ?assert(maps:get(duration, Measured) > 0),
+    ok = gen_tcp:close(Peer).
+
+a_relay_begins(Config) ->
+    attach([[weir, relay, start]]),
+    {A, PeerA} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {B, PeerB} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {ok, AddressA} = inet:sockname(PeerA),
+    {ok, AddressB} = inet:sockname(PeerB),
+    {ok, Relay} = weir:relay(A, B),
+    {#{monotonic_time := _}, About} = next([weir, relay, start], #{relay => Relay}),
+    ?assertEqual(#{relay => Relay, owner => self(), peer_a => AddressA, peer_b => AddressB}, About).
+
+broadcasts(_Config) ->
+    attach([[weir, group, broadcast]]),
+    {ok, Group} = weir_group:new(#{}),
+    {ok, 0} = weir_group:broadcast(Group, "hello"),
+    ?assertEqual(
+        {#{members => 0, bytes => 5}, #{group => Group, result => ok}}, next([weir, group, broadcast], #{group => Group})
+    ),
+    ok = weir_group:delete(Group),
+    {error, closed} = weir_group:broadcast(Group, "hello"),
+    {#{members := 0}, #{result := {error, closed}}} = next([weir, group, broadcast], #{group => Group}).
