@@ -1,7 +1,7 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test matrix check bench bench-quick soak conformance sanitize fuzz clean
+.PHONY: help build demo test matrix check docs bench bench-quick soak conformance sanitize fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one
 check: ## formatting, lints, layers, compiler warnings, xref, dialyzer
 	@scripts/setup build check
 	@scripts/check
+
+docs: ## the reference into _build/docs, and a look for dead links there and in all Markdown files
+	@scripts/setup build check
+	@scripts/docs
 
 bench: build ## all that is measured, into bench/results, in ninety minutes; BENCH="--only seeds" for less
 	@scripts/setup bench

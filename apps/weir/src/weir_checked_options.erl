@@ -1,4 +1,3 @@
-%% @private
 %% @doc Options in a map, checked one by one: the form of the error is the same wherever Weir takes options.
 -module(weir_checked_options).
 

@@ -1,3 +1,4 @@
+%% @private
 %% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
@@ -133,8 +134,7 @@
     | {local, binary()}.
 %% Where to bind or to connect.
 
--type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
-%% An address as sockname and peername show it.
+-type name() :: weir_tcp:name().
 
 -opaque gate() :: reference().
 %% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each

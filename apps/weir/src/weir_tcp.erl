@@ -54,10 +54,13 @@
 -export([monitor/1]).
 -export([cancel_monitor/1]).
 
--export_type([socket/0]).
+-export_type([socket/0, name/0]).
 
--type socket() :: ?SOCKET(weir_nif:handle()).
+-type socket() :: ?SOCKET(Handle :: non_neg_integer()).
 %% A socket. Equal terms for equal sockets; the handle of a closed one is never used again.
+
+-type name() :: {inet:ip_address(), inet:port_number()} | {local, binary()}.
+%% An address as `inet:sockname/1' and `inet:peername/1' show it.
 
 
 -import(weir_operation, [await/3, cancel/3]).
@@ -395,15 +398,15 @@ getstat(?SOCKET(Handle), Names) when is_list(Names) ->
     end.
 
 %% @doc The local address, as `inet:sockname/1'.
--spec sockname(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+-spec sockname(socket()) -> {ok, name()} | {error, inet:posix()}.
 sockname(?SOCKET(Handle)) -> weir_nif:sockname(Handle).
 
 %% @doc The peer's address, as `inet:peername/1'.
--spec peername(socket()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+-spec peername(socket()) -> {ok, name()} | {error, inet:posix()}.
 peername(?SOCKET(Handle)) -> weir_nif:peername(Handle).
 
 %% @doc The local addresses, of which a TCP socket has one, as `inet:socknames/1'.
--spec socknames(socket()) -> {ok, [weir_nif:name()]} | {error, inet:posix()}.
+-spec socknames(socket()) -> {ok, [name()]} | {error, inet:posix()}.
 socknames(Socket) ->
     case sockname(Socket) of
         {ok, Address} -> {ok, [Address]};

@@ -160,12 +160,12 @@ getstat(Socket, Names) -> inet:getstat(Socket, Names).
 controlling_process(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
 
 %% @doc The address of the peer, which ranch asks for before the handshake.
--spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, inet:posix()}.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> inet:sockname(Socket).
 

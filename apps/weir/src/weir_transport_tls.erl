@@ -199,12 +199,12 @@ getstat(Socket, Names) -> (?SSL):getstat(Socket, Names).
 controlling_process(Socket, Pid) -> (?SSL):controlling_process(Socket, Pid).
 
 %% @doc The address of the peer, which ranch asks for before the handshake.
--spec peername(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+-spec peername(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> (?SSL):peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket() | weir_connection:pending()) -> {ok, weir_nif:name()} | {error, term()}.
+-spec sockname(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> (?SSL):sockname(Socket).
 

@@ -1,3 +1,4 @@
+%% @private
 %% @doc Many connections of one process: writes and events in one native call, as {@link weir_reactor} does it, for a
 %% process that has more to do than to answer.
 %%
