@@ -8,7 +8,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, relays/1, groups/1]).
--export([every_page_is_run/1, links_lead_somewhere/1]).
+-export([every_page_is_run/1]).
 -export([start_session/0, evaluate/1, sockets/0]).
 
 -define(PATIENCE, 30000).
@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, relays, groups, every_page_is_run, links_lead_somewhere].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, relays, groups, every_page_is_run].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -40,14 +40,6 @@ groups(Config) -> run("groups", Config).
 every_page_is_run(Config) ->
     Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
     ?assertEqual([], Pages -- ['README', thousand_island | all()]).
-
-links_lead_somewhere(Config) ->
-    [
-        ?assert(filelib:is_regular(filename:join(filename:dirname(File), Link)), Link)
-     || File <- files(Config),
-        {match, Links} <- [re:run(read(File), "\\]\\(([^):]+)\\)", [global, {capture, all_but_first, list}])],
-        [Link] <- Links
-    ].
 
 %% A page
 
