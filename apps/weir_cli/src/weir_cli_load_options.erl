@@ -1,0 +1,111 @@
+%% @doc The options that all scenarios of `weir load' have, and how their values are read.
+-module(weir_cli_load_options).
+
+-export([all/0]).
+-export([all/1]).
+
+-define(SECOND, 1_000_000_000).
+
+%% @doc Those of a scenario: where nothing is asked for, there is no rate of it.
+-spec all(weir_load_scenario:description()) -> [weir_cli_options:option()].
+all(#{arrivals := none}) ->
+    OfRequests = [rate, concurrency, arrivals, seed, depth, search],
+    [Option || #{name := Name} = Option <- all(), not lists:member(Name, OfRequests)];
+all(_Description) ->
+    all().
+
+%% @doc All of them.
+-spec all() -> [weir_cli_options:option()].
+all() ->
+    File = {text, fun(File) -> {ok, File} end},
+    Output = {text, fun weir_cli_options:output_file/1},
+    [
+        #{name => rate, type => {text, fun rate/1}, value => "RATE",
+            help => "open loop: so many a second, whatever comes of them (see below)"},
+        #{name => arrivals, type => {choice, [even, poisson]}, value => "A", default => even,
+            help => "at even distances or at random (even)"},
+        #{name => seed, type => {integer, 0, 1 bsl 32}, value => "N", default => 1,
+            help => "of random arrivals, which are the same with the same seed (1)"},
+        #{name => concurrency, type => {integer, 1, 1_000_000}, value => "N",
+            help => "closed loop: N connections, each asks when it has its answer (without --rate: 50)"},
+        #{name => connections, type => {integer, 1, 1_000_000}, value => "N",
+            help => "connections, opened before the load (50)"},
+        #{name => 'connect-rate', type => {text, fun connect_rate/1}, value => "R",
+            help => "of these, at most so many opened a second (no limit)"},
+        #{name => depth, type => {integer, 1, 1000}, value => "N",
+            help => "requests on their way on a connection at the same time (1)"},
+        #{name => duration, type => {text, fun positive_time/1}, value => "TIME", default => 10 * ?SECOND,
+            help => "the measured window (10s)"},
+        #{name => warmup, type => {text, fun weir_load_units:time/1}, value => "TIME", default => 0,
+            help => "load before it that is not measured, at the first rate (0s)"},
+        #{name => timeout, type => {text, fun positive_time/1}, value => "TIME", default => 5 * ?SECOND,
+            help => "longest wait for an answer, from when it was due, or for a connection (5s)"},
+        #{name => repeat, type => {integer, 1, 100}, value => "N", default => 1,
+            help => "the same again, for compare to know the noise; searches, with --search (1)"},
+        #{name => assert, type => {texts, fun weir_load_promise:parse/1}, value => "PROMISE", default => [],
+            help => "such as p99<10ms or errors=0; may be given several times"},
+        #{name => search, type => {text, fun search/1}, value => "PROMISE",
+            help => "find the highest rate that keeps it, from --rate on (1000)"},
+        #{name => 'max-lag', type => {text, fun positive_time/1}, value => "TIME", default => ?SECOND div 100,
+            help => "a run is invalid if the p99 of the generator's own lag is more (10ms)"},
+        #{name => tls, type => flag, help => "within TLS; so is a URL that begins with https://"},
+        #{name => cacert, type => File, value => "FILE",
+            help => "certificates in PEM of those who may sign for the server (the system's)"},
+        #{name => insecure, type => flag, help => "take any certificate"},
+        #{name => observe, type => {text, fun observed/1}, value => "PID|NODE",
+            help => "CPU and memory of the server, a process here or an Erlang node, on the same time axis"},
+        #{name => cookie, type => {text, fun cookie/1}, value => "COOKIE",
+            help => "of the Erlang nodes (that in ~/.erlang.cookie)"},
+        #{name => json, type => Output, value => "FILE", help => "write everything to FILE, as JSON"},
+        #{name => html, type => Output, value => "FILE", help => "write a report with charts to FILE"},
+        #{name => drivers, type => {integer, 1, 1024}, value => "N",
+            help => "processes that drive connections (as many as schedulers)"},
+        #{name => nodes, type => {text, fun node_names/1}, value => "A@H,...",
+            help => "Erlang nodes that the load comes from, with Weir in their code path (this one)"},
+        #{name => 'local-nodes', type => {integer, 1, 64}, value => "N",
+            help => "start N nodes on this machine, and take those"},
+        #{name => help, type => flag, help => "this text"}
+    ].
+
+node_names(Text) ->
+    Names = string:lexemes(Text, ","),
+    case Names =/= [] andalso lists:all(fun(Name) -> re:run(Name, "^[^@ ]+@[^@ ]+$") =/= nomatch end, Names) of
+        true -> {ok, [list_to_atom(Name) || Name <- Names]};
+        false -> {error, "names of nodes are needed, such as a@host1,b@host2"}
+    end.
+
+observed(Text) ->
+    case {string:to_integer(Text), node_names(Text)} of
+        {{Pid, ""}, _} when Pid >= 1, Pid =< 1 bsl 22 -> {ok, Pid};
+        {_, {ok, [Node]}} -> {ok, Node};
+        _ -> {error, "a process id or the name of an Erlang node, such as server@host1, is needed"}
+    end.
+
+cookie("") -> {error, "a cookie is needed"};
+cookie(Text) when length(Text) > 255 -> {error, "a cookie of at most 255 characters is needed"};
+cookie(Text) -> {ok, list_to_atom(Text)}.
+
+rate(Text) ->
+    case weir_load_units:rate(Text) of
+        {ok, Rate} -> {ok, {Text, Rate}};
+        {error, _} = Error -> Error
+    end.
+
+connect_rate(Text) ->
+    case weir_load_units:number(Text) of
+        {ok, Rate} when Rate > 0 -> {ok, Rate};
+        _ -> {error, "connections a second are needed, such as 1000"}
+    end.
+
+positive_time(Text) ->
+    case weir_load_units:time(Text) of
+        {ok, 0} -> {error, "a time longer than 0 is needed"};
+        {ok, Time} when Time > 24 * 3600 * ?SECOND -> {error, "a day at most is needed"};
+        Other -> Other
+    end.
+
+search(Text) ->
+    case weir_load_promise:parse(Text) of
+        {ok, Promise} -> {ok, {Text, Promise}};
+        {error, _} = Error -> Error
+    end.
