@@ -10,8 +10,7 @@
 -import(reactor_probe, [start/1, start/2, start/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, told/2,
     told_of/2, recv_all/1, exchange/2, reports/1]).
 
--define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
+-include("reactor_suite.hrl").
 
 suite() ->
     [{timetrap, {seconds, 90}}].
@@ -90,26 +89,6 @@ groups() ->
             notify_writable_tells_a_close
         ]}
     ].
-
-init_per_suite(Config) ->
-    reactor_probe:prepare(),
-    Config.
-
-end_per_suite(_Config) ->
-    ok.
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    process_flag(trap_exit, true),
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %%% Data.
 

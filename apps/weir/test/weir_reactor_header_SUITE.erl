@@ -9,6 +9,8 @@
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [stop/1, kill_reactor/1, told/1, told/2, recv_all/1]).
 
+-include("reactor_suite.hrl").
+
 -define(HEADER, #{
     version => 2,
     command => proxy,
@@ -45,26 +47,6 @@ groups() ->
             killed_in_headers
         ]}
     ].
-
-init_per_suite(Config) ->
-    reactor_probe:prepare(),
-    Config.
-
-end_per_suite(_Config) ->
-    ok.
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    process_flag(trap_exit, true),
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 start(Args) -> start(Args, [], #{}).
 

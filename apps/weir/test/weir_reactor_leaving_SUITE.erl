@@ -8,8 +8,7 @@
 -import(weir_test_peer, [connect_raw/1, accept_raw/1, keep/1, async/1, await/1, kill/1, pid/1, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2]).
 
--define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
+-include("reactor_suite.hrl").
 
 suite() ->
     [{timetrap, {seconds, 90}}].
@@ -44,26 +43,6 @@ groups() ->
             relay_with_itself_closes
         ]}
     ].
-
-init_per_suite(Config) ->
-    reactor_probe:prepare(),
-    Config.
-
-end_per_suite(_Config) ->
-    ok.
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    process_flag(trap_exit, true),
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %%% To a process.
 
