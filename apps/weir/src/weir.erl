@@ -1,7 +1,7 @@
 %% @doc Weir: fast TCP for stock Erlang/OTP.
 %%
 %% The way in is one option: `{tcp_module, weir_tcp}' among those of `gen_tcp:listen/2' or `gen_tcp:connect/3,4', with
-%% the application `weir' started. This module is what there is to look at.
+%% the application `weir' started. This module has listeners, relays and inspection.
 -module(weir).
 
 -include("weir_socket.hrl").

@@ -41,7 +41,7 @@
 -spec name() -> tcp.
 name() -> tcp.
 
-%% @doc Whether nobody listens in.
+%% @doc Whether the transport is encrypted.
 -spec secure() -> false.
 secure() -> false.
 

@@ -47,7 +47,7 @@
 -spec name() -> ssl.
 name() -> ssl.
 
-%% @doc Whether nobody listens in.
+%% @doc Whether the transport is encrypted.
 -spec secure() -> true.
 secure() -> true.
 
