@@ -34,6 +34,7 @@ groups() ->
         ipv6_is_served,
         a_unix_socket_is_served,
         an_inherited_descriptor_is_served,
+        an_inherited_descriptor_is_resumed,
         the_proxy_header_is_known,
         no_proxy_header_is_no_connection,
         killed_workers_have_successors,
@@ -51,6 +52,8 @@ groups() ->
             a_port_is_taken_once,
             wrong_options_are_refused,
             a_listener_is_embedded,
+            relays_keep_their_places,
+            stop_ends_relays,
             connections_run_where_their_sockets_are,
             bound_processes_are_bound,
             a_handler_may_take_its_time_to_end,
@@ -314,6 +317,23 @@ an_inherited_descriptor_is_served(Config) ->
     {ok, Accepted} = gen_tcp:accept(Opened, ?PATIENCE),
     ok = gen_tcp:close(Accepted).
 
+%% All of its listening sockets share one open file, which stays open when they are closed.
+an_inherited_descriptor_is_resumed(Config) ->
+    {ok, Opened} = weir_test_peer:keep(gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 100}])),
+    {ok, Fd} = inet:getfd(Opened),
+    Port = start(Config, #{fd => Fd}),
+    Name = ?config(name, Config),
+    #{pid := Listener} = weir:info(Name),
+    [
+        begin
+            ok = weir:suspend_listener(Name),
+            ok = weir:resume_listener(Name),
+            [is_served(connect(Port)) || _ <- lists:seq(1, 5)]
+        end
+     || _ <- lists:seq(1, 5)
+    ],
+    ?assertMatch(#{pid := Listener}, weir:info(Name)).
+
 least_loaded_spreads(Config) ->
     Port = start(Config, #{placement => least_loaded}),
     [is_served(connect(Port)) || _ <- lists:seq(1, 40)],
@@ -517,6 +537,50 @@ a_listener_is_embedded(Config) ->
     unlink(Supervisor),
     exit(Supervisor, shutdown),
     wait_until(fun() -> weir:listeners() =:= [] end).
+
+%% A relay takes the sockets of its connections, and not their places.
+relays_keep_their_places(Config) ->
+    Name = ?config(name, Config),
+    Port = start_relay(Name, #{max_connections => 2, per_address => 2}, #{}),
+    Relayed = [is_served(connect(Port)) || _ <- [1, 2]],
+    wait_until(fun() -> length(weir:relays()) =:= 2 end),
+    ?assertMatch(#{connections := 2}, weir:info(Name)),
+    Late = connect(Port),
+    is_waiting(Late),
+    ?assertEqual({error, {timeout, 2}}, weir:drain_listener(Name, 50)),
+    ok = weir:resume_listener(Name),
+    [ok = gen_tcp:close(Socket) || Socket <- Relayed],
+    wait_until(fun() -> weir:relays() =:= [] end),
+    wait_until(fun() -> count(Config) =:= 0 end),
+    [is_served(connect(Port)) || _ <- [1, 2]].
+
+%% So does one that outlives its owner.
+stop_ends_relays(Config) ->
+    [
+        begin
+            Name = {?config(name, Config), Options},
+            Port = start_relay(Name, #{}, Options),
+            Socket = is_served(connect(Port)),
+            wait_until(fun() -> length(weir:relays()) =:= 1 end),
+            ok = weir:stop_listener(Name),
+            ?assertEqual([], weir:relays()),
+            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE))
+        end
+     || Options <- [#{}, #{detached => true}]
+    ].
+
+%% A listener whose connections are joined with an echo server's.
+start_relay(Name, Options, RelayOptions) ->
+    Echo = {Name, echo},
+    {ok, _} = weir:start_listener(Echo, #{ip => ?LOOPBACK}, handler(function), args),
+    Behind = weir:get_port(Echo),
+    Relay = fun(Socket, _) ->
+        {ok, Server} = gen_tcp:connect(?LOOPBACK, Behind, [{tcp_module, weir_tcp}, binary, {active, false}]),
+        {ok, Relay} = weir:relay(Socket, Server, RelayOptions),
+        receive {weir_relay, Relay, _, _} -> ok end
+    end,
+    {ok, _} = weir:start_listener(Name, Options#{ip => ?LOOPBACK}, Relay, []),
+    weir:get_port(Name).
 
 connections_run_where_their_sockets_are(Config) ->
     Self = self(),
