@@ -6,7 +6,7 @@
 %% @doc Starts a listener. `port' is the port to listen on, 0 (the default) takes a free one. Of `listen', the address
 %% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir. `placement'
 %% and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections too.
--spec start(Options, weir_listener_options:handler()) -> {ok, acceptors:server()} | {error, term()} when
+-spec start(Options, weir_listener:handler()) -> {ok, acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
 start(Options, Handler) ->
     Listen = maps:get(listen, Options, []),

@@ -139,7 +139,7 @@ check(Name, Value) ->
 bad_option(Name, Value, Allowed) ->
     error({bad_option, {Name, Value}, Allowed}).
 
-%% @doc See {@link weir:relay_stop/1}.
+%% @doc See {@link weir:stop_relay/1}.
 -spec stop(relay()) -> ok.
 stop({weir_relay, Relay}) ->
     weir_nif:relay_stop(Relay).

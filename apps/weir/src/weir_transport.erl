@@ -66,7 +66,7 @@ accept(Listener, Timeout) -> gen_tcp:accept(Listener, Timeout).
 
 %% @doc Begins a connection: a PROXY header is read here if the listener wants one.
 -spec handshake(socket() | weir_connection:pending(), timeout()) -> {ok, socket()} | {error, term()}.
-handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, undefined, Timeout).
+handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, [], Timeout).
 
 %% @doc The same; there is nothing to be set.
 -spec handshake(socket() | weir_connection:pending(), term(), timeout()) -> {ok, socket()} | {error, term()}.

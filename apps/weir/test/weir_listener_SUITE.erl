@@ -52,6 +52,10 @@ groups() ->
             a_port_is_taken_once,
             wrong_options_are_refused,
             a_listener_is_embedded,
+            an_embedded_listener_outlives_weir,
+            names_that_are_not_there_are_told,
+            an_address_may_be_text,
+            a_taken_port_is_no_crash,
             relays_keep_their_places,
             stop_ends_relays,
             connections_run_where_their_sockets_are,
@@ -270,8 +274,8 @@ stop_ends_connections(Config) ->
     ok = weir:stop_listener(Name),
     [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Sockets],
     ?assertNot(lists:any(fun is_process_alive/1, Pids)),
-    ?assertEqual({error, not_found}, weir:stop_listener(Name)),
-    ?assertError({no_listener, Name}, weir:info(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:info(Name)),
     ?assertEqual([], weir:listeners()),
     ?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, Port, [])).
 
@@ -525,7 +529,14 @@ wrong_options_are_refused(_Config) ->
         {error, {bad_option, socket_opts, _, _}},
         weir:start_listener(a, #{socket_opts => [{nonsense, 1}]}, handler(function), x)
     ),
-    ?assertError({bad_option, port, no, _}, weir:child_spec(a, #{port => no}, handler(function), x)),
+    %% The culprit is named, and nothing else.
+    ?assertMatch(
+        {error, {bad_option, socket_opts, {nodelay, 1}, [_ | _]}},
+        weir:start_listener(a, #{socket_opts => [{backlog, 5}, {nodelay, 1}, {keepalive, true}]}, handler(function), x)
+    ),
+    ?assertMatch({error, {bad_option, handler, lists, [_ | _]}}, weir:start_listener(a, #{}, lists, x)),
+    #{start := {Module, Function, Arguments}} = weir:child_spec(a, #{port => no}, handler(function), x),
+    ?assertMatch({error, {bad_option, port, no, _}}, apply(Module, Function, Arguments)),
     ?assertEqual([], weir:listeners()).
 
 a_listener_is_embedded(Config) ->
@@ -533,10 +544,68 @@ a_listener_is_embedded(Config) ->
     Spec = weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args),
     {ok, Supervisor} = weir_listener_supervisor:start_link([Spec]),
     is_served(connect(weir:get_port(Name))),
-    ?assertEqual({error, not_found}, weir:stop_listener(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),
     unlink(Supervisor),
     exit(Supervisor, shutdown),
     wait_until(fun() -> weir:listeners() =:= [] end).
+
+%% On a node of its own: Weir is stopped and started under it.
+an_embedded_listener_outlives_weir(_Config) ->
+    weir_test_peer:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
+
+with_weir_stopped(Config) ->
+    Specs = [weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args) || Name <- [running, suspended]],
+    {ok, Supervisor} = weir_listener_supervisor:start_link(Specs),
+    Before = supervisor:which_children(Supervisor),
+    Port = weir:get_port(running),
+    ok = weir:suspend_listener(suspended),
+    [
+        begin
+            ok = application:stop(weir),
+            ?assertEqual([], weir:listeners()),
+            ok = application:start(weir),
+            wait_until(fun() -> lists:sort(weir:listeners()) =:= [running, suspended] end),
+            wait_until(fun() -> maps:get(status, weir:info(running)) =:= running end),
+            still_serves(Port),
+            ?assertMatch(#{status := suspended}, weir:info(suspended))
+        end
+     || _ <- [1, 2]
+    ],
+    ?assertEqual(Before, supervisor:which_children(Supervisor)),
+    ok = weir:resume_listener(suspended),
+    still_serves(weir:get_port(suspended)),
+    [?assertEqual(ok, weir:drain_listener(Name, ?PATIENCE)) || Name <- [running, suspended]],
+    unlink(Supervisor),
+    exit(Supervisor, shutdown),
+    wait_until(fun() -> weir:listeners() =:= [] end),
+    Config.
+
+names_that_are_not_there_are_told(_Config) ->
+    [
+        ?assertEqual({error, {no_listener, nobody}}, apply(weir, Function, [nobody | Arguments]))
+     || {Function, Arguments} <- [
+            {stop_listener, []}, {suspend_listener, []}, {resume_listener, []}, {drain_listener, [0]}, {info, []},
+            {connections, []}, {set_max_connections, [1]}, {set_options, [#{}]}, {get_port, []}
+        ]
+    ].
+
+an_address_may_be_text(Config) ->
+    {ok, _} = weir:start_listener(?config(name, Config), #{ip => "127.0.0.1"}, handler(function), args),
+    ?assertMatch(#{ip := ?LOOPBACK}, weir:info(?config(name, Config))),
+    is_served(connect(weir:get_port(?config(name, Config)))).
+
+%% The error is all that there is: a log that nobody asked for is none.
+a_taken_port_is_no_crash(Config) ->
+    Port = start(Config, #{}),
+    Self = self(),
+    Tell = fun(Event, _) -> Self ! {logged, Event}, stop end,
+    ok = logger:add_primary_filter(?FUNCTION_NAME, {Tell, []}),
+    try
+        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => ?LOOPBACK, port => Port}, handler(function), x))
+    after
+        logger:remove_primary_filter(?FUNCTION_NAME)
+    end,
+    ?assertEqual([], [Event || {logged, Event} <- weir_test_peer:messages()]).
 
 %% A relay takes the sockets of its connections, and not their places.
 relays_keep_their_places(Config) ->
