@@ -181,6 +181,14 @@ handle_call(info, _From, State = #state{name = Name, options = Options, gate = G
     {reply, maps:merge(weir_nif:gate_info(Gate), About), State};
 handle_call({set_options, Changes}, _From, State) ->
     case change(Changes, State) of
+        {ok, Changed} ->
+            ok = weir_ranch:changed(Changed#state.ranch),
+            {reply, ok, Changed};
+        {error, _} = Error ->
+            {reply, Error, State}
+    end;
+handle_call({set_options_of_ranch, Changes}, _From, State) ->
+    case change(Changes, State) of
         {ok, Changed} -> {reply, ok, Changed};
         {error, _} = Error -> {reply, Error, State}
     end;
@@ -234,7 +242,6 @@ change(Changes, State = #state{options = Old, gate = Gate, sockets = Sockets, wo
                         workers = weir_listener_workers:change(Options, Workers)
                     },
                     ok = keep(Changed),
-                    ok = weir_ranch:changed(Changed#state.ranch),
                     balance_anew(Old, Options),
                     {ok, join_ranch(Changed)};
                 {error, _} = Error ->

@@ -216,9 +216,10 @@ handle_info(register, State) ->
 handle_info(_Message, State) ->
     {noreply, State}.
 
+%% ranch has it already, and is not told.
 change(Changes, State = #state{name = Name, options = Options}) ->
     New = maps:filter(fun(Key, Value) -> maps:get(Key, Options, '') =/= Value end, Changes),
-    case map_size(New) =:= 0 orelse weir_listener:set_options(Name, New) of
+    case map_size(New) =:= 0 orelse weir_listener_process:call(Name, {set_options_of_ranch, New}) of
         true ->
             State;
         ok ->
