@@ -23,7 +23,9 @@ all() ->
         a_failed_handshake_of_a_protocol_is_told,
         a_missing_header_is_told,
         a_handshake_that_succeeds_is_told,
-        a_storm_of_failures_is_a_few_lines
+        a_storm_of_failures_is_a_few_lines,
+        a_paused_handshake_is_told_when_it_ends,
+        transports_listen
     ].
 
 init_per_suite(Config) ->
@@ -214,3 +216,59 @@ a_storm_of_failures_is_a_few_lines(Config) ->
     Lines = [Line || Line <- Messages, element(1, Line) =:= logged],
     ?assert(length(Lines) =< 10 * Periods),
     ?assert(length(Lines) >= 1).
+
+%% A protocol that looks at the hello first.
+a_paused_handshake_is_told_when_it_ends(Config) ->
+    {ok, _} = start([{handshake, hello}, {log_level, none} | ?config(inline, Config)], ?MODULE),
+    observe(),
+    {ok, Socket} = ssl:connect(?LOOPBACK, weir:get_port(?MODULE), [{verify, verify_none}], ?PATIENCE),
+    {ok, Address} = ssl:sockname(Socket),
+    receive
+        {told, _, _, #{kind := tls, peer := Address, reason := normal}} -> ok
+    after ?PATIENCE -> ct:fail(not_told)
+    end,
+    ok = ssl:close(Socket).
+
+start_link(Name, Transport, args) ->
+    {ok, proc_lib:spawn_link(?MODULE, look_first, [Name, Transport])}.
+
+look_first(Name, Transport) ->
+    {continue, #{}} = weir:handshake(Name),
+    receive
+        {handshake_continue, Name, Transport, Hello, Timeout} ->
+            {ok, Socket} = Transport:handshake_continue(Hello, Timeout),
+            _ = Transport:recv(Socket, 0, infinity),
+            Transport:close(Socket)
+    end.
+
+%% ranch's own listeners may have the transports too.
+transports_listen(Config) ->
+    #{certificate := Certificate, key := Key} = ?config(files, Config),
+    Options = #{socket_opts => [{ip, ?LOOPBACK}, {nodelay, false}]},
+    {ok, Plain} = weir_transport:listen(Options),
+    ?assertMatch({'$inet', weir_tcp, _}, Plain),
+    ?assertEqual({ok, [{nodelay, false}]}, weir_transport:getopts(Plain, [nodelay])),
+    {ok, {_, Port}} = weir_transport:sockname(Plain),
+    {ok, Client} = weir_transport:connect(?LOOPBACK, Port, []),
+    {ok, Server} = weir_transport:accept(Plain, ?PATIENCE),
+    File = filename:join(?config(priv_dir, Config), "file"),
+    Data = crypto:strong_rand_bytes(50_000),
+    ok = file:write_file(File, Data),
+    ?assertEqual({ok, 50_000}, weir_transport:sendfile(Server, File)),
+    ?assertEqual({ok, Data}, weir_transport:recv(Client, 50_000, ?PATIENCE)),
+    [ok = weir_transport:close(Socket) || Socket <- [Plain, Client, Server]],
+    Tls = Options#{socket_opts => [{ip, ?LOOPBACK}, {certfile, Certificate}, {keyfile, Key}]},
+    {ok, Secure} = weir_transport_tls:listen(Tls),
+    {ok, {_, SecurePort}} = weir_transport_tls:sockname(Secure),
+    Connect = weir_test_peer:async(fun() ->
+        {ok, Connected} = weir_transport_tls:connect(?LOOPBACK, SecurePort, [{verify, verify_none}]),
+        {ok, Received} = weir_transport_tls:recv(Connected, 1000, ?PATIENCE),
+        ok = weir_transport_tls:close(Connected),
+        Received
+    end),
+    {ok, Accepted} = weir_transport_tls:accept(Secure, ?PATIENCE),
+    {ok, Shaken} = weir_transport_tls:handshake(Accepted, ?PATIENCE),
+    ?assertEqual({ok, 1000}, weir_transport_tls:sendfile(Shaken, File, 10, 1000, [{chunk_size, 300}])),
+    ?assertEqual(binary:part(Data, 10, 1000), weir_test_peer:await(Connect)),
+    ?assertEqual({error, enoent}, weir_transport_tls:sendfile(Shaken, "/none")),
+    [ok = weir_transport_tls:close(Socket) || Socket <- [Shaken, Secure]].
