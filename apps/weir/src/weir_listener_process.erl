@@ -125,11 +125,16 @@ listen(Where, State = #state{options = Options, gate = Gate, workers = Workers})
     Pollsets = weir_pollsets:all(),
     case weir_listener_sockets:open(Options, Where, length(Pollsets)) of
         {ok, Sockets} ->
-            Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
-            ok = keep(Listening),
-            ok = attach(Sockets, Gate, Options),
-            ok = weir_listener_workers:listen(Sockets, Workers),
-            {ok, Listening};
+            case attach(Sockets, Gate, Options) of
+                ok ->
+                    Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
+                    ok = keep(Listening),
+                    ok = weir_listener_workers:listen(Sockets, Workers),
+                    {ok, Listening};
+                {error, _} = Error ->
+                    ok = weir_listener_sockets:close(Sockets),
+                    Error
+            end;
         {error, _} = Error ->
             Error
     end.
@@ -139,14 +144,17 @@ keep(#state{name = Name, options = Options, started_with = How, gate = Gate, ter
         gate => Gate, port => Port, started_with => How, options => Options, terms => Terms
     }).
 
-%% Has what the sockets accept go through the gate, with the options that they have now.
-attach([], _Gate, _Options) ->
+%% Has what the sockets accept go through the gate, with the options that they have now. The kernel may refuse to watch one
+%% (epoll_ctl(2): ENOMEM, ENOSPC).
+attach(Sockets, Gate, Options) -> attach(1, Sockets, Gate, Options).
+
+attach(_Pollset, [], _Gate, _Options) ->
     ok;
-attach(Sockets, Gate, Options) ->
-    lists:foreach(
-        fun({Pollset, {_, _, Handle}}) -> ok = weir_nif:gate_listen(Gate, intake(Pollset, Options), Handle) end,
-        lists:zip(weir_pollsets:all(), Sockets)
-    ).
+attach(Pollset, [{_, _, Handle} | Sockets], Gate, Options) ->
+    case weir_nif:gate_listen(Gate, intake(Pollset, Options), Handle) of
+        ok -> attach(Pollset + 1, Sockets, Gate, Options);
+        {error, _} = Error -> Error
+    end.
 
 %% Reactors take their connections from the listening socket, without an intake.
 intake(_Pollset, #{handler := {reactor, _}}) -> reactor;

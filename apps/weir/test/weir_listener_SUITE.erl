@@ -58,6 +58,7 @@ groups() ->
             a_taken_port_is_no_crash,
             relays_keep_their_places,
             stop_ends_relays,
+            a_connection_may_count_no_more,
             connections_run_where_their_sockets_are,
             bound_processes_are_bound,
             a_handler_may_take_its_time_to_end,
@@ -637,6 +638,27 @@ stop_ends_relays(Config) ->
         end
      || Options <- [#{}, #{detached => true}]
     ].
+
+%% What ranch:remove_connection/1 tells the parent of a connection.
+a_connection_may_count_no_more(Config) ->
+    Name = ?config(name, Config),
+    {ok, Listener} = weir:start_listener(Name, #{ip => ?LOOPBACK, max_connections => 1}, weir_listener_protocol, args),
+    First = is_served(connect(weir:get_port(Name))),
+    Second = connect(weir:get_port(Name)),
+    is_waiting(Second),
+    Acceptors = [Acceptor || {_, Acceptor, _, _} <- supervisor:which_children(Listener)],
+    [Pid] = [Pid || Acceptor <- Acceptors, {_, Pid, _, _} <- supervisor:which_children(Acceptor)],
+    [Acceptor ! {remove_connection, Name, Pid} || Acceptor <- Acceptors, _ <- [1, 2]],
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, ?PATIENCE)),
+    is_served(First),
+    ?assertMatch(#{connections := 2}, weir:info(Name)),
+    %% It gave its place back once.
+    ok = gen_tcp:close(First),
+    wait_until(fun() -> count(Config) =:= 1 end),
+    Third = connect(weir:get_port(Name)),
+    is_waiting(Third),
+    ok = gen_tcp:close(Second),
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, ?PATIENCE)).
 
 %% A listener whose connections are joined with an echo server's.
 start_relay(Name, Options, RelayOptions) ->
