@@ -22,9 +22,10 @@ check(Options) ->
         undefined ->
             {error, {not_started, ssl}};
         _ ->
+            %% Releases of OTP from 29 on look at files here too, and say it in other words.
             try
-                ok = values(Options),
-                ok = certificates(Options)
+                ok = certificates(Options),
+                ok = values(Options)
             catch
                 throw:{wrong, Option, Allowed} -> {error, {Option, Allowed}}
             end
@@ -72,9 +73,10 @@ foreign(Options, OfTransport) ->
 certificates(Options) ->
     Pairs = [Option || Option = {_, _} <- Options],
     Sets =
-        case proplists:get_value(certs_keys, Pairs, []) of
-            [] -> [maps:with([cert, certfile, key, keyfile, password], maps:from_list(lists:reverse(Pairs)))];
-            Listed -> Listed
+        case lists:keyfind(certs_keys, 1, Pairs) of
+            false -> [maps:with([cert, certfile, key, keyfile, password], maps:from_list(lists:reverse(Pairs)))];
+            {certs_keys, Listed} when is_list(Listed) -> [Set || Set <- Listed, is_map(Set)];
+            Wrong -> wrong(Wrong, "a list of maps")
         end,
     ChosenLater = [Option || Option = {Name, _} <- Pairs, lists:member(Name, ?CHOSEN_LATER)],
     case ChosenLater =/= [] orelse lists:any(fun has_certificate/1, Sets) of

@@ -93,6 +93,7 @@ what_cannot_work_is_refused(Config) ->
             {[{certfile, Certificate}, {keyfile, Locked}, {password, "wrong"}], {keyfile, Locked}},
             {[{cert, Der}], {cert, Der}},
             {[{certs_keys, [#{certfile => Certificate, keyfile => "/none"}]}], {keyfile, "/none"}},
+            {[{certs_keys, no_list}], {certs_keys, no_list}},
             {[{nonsense, 1} | ?config(inline, Config)], {nonsense, 1}},
             {[{versions, ['tlsv9.9']} | ?config(inline, Config)], {versions, ['tlsv9.9']}},
             {[{verify, perhaps} | ?config(inline, Config)], {verify, perhaps}},
