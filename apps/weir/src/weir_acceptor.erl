@@ -67,10 +67,8 @@ init(State = #state{gate = Gate, intake = Intake}) ->
     process_flag(trap_exit, true),
     %% They came when nobody was there to be told. Behind one that was killed some are told of twice. What has changed since
     %% this process was started is in front of them.
-    case weir_nif:gate_attend(Gate, Intake) of
-        0 -> ok;
-        Waiting -> self() ! {weir_accept, Waiting}
-    end,
+    Waiting = weir_nif:gate_attend(Gate, Intake),
+    _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
     loop(State, infinity).
 
 left_over_timeout(0) -> infinity;

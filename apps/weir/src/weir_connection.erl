@@ -68,9 +68,11 @@ failed_handshakes(#terms{failed = Failed}) -> counters:get(Failed, 1).
 
 %% @doc The module of ranch's transport.
 -spec transport(terms() | weir_listener_options:normal()) -> module().
-transport(#terms{tls = Tls}) -> transport(#{tls => Tls});
-transport(#{tls := undefined}) -> weir_transport;
-transport(#{tls := _}) -> weir_transport_tls.
+transport(#terms{tls = Tls}) -> transport_with(Tls);
+transport(#{tls := Tls}) -> transport_with(Tls).
+
+transport_with(undefined) -> weir_transport;
+transport_with(_Tls) -> weir_transport_tls.
 
 %% @doc Serves one connection of an intake with a fun. There may be none any more: another process has taken it when an
 %% acceptor was replaced.

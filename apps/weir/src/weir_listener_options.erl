@@ -1,6 +1,6 @@
 %% @private
-%% @doc The options of a listener ({@link weir_listener:options()}): what they are when nobody says, what is wrong with those
-%% that are wrong, and which may change while it runs. They are normalised here, once.
+%% @doc The options of a listener ({@link weir_listener:options()}): what they are when nobody says, what is wrong with
+%% those that are wrong, and which may change while it runs. They are normalised here, once.
 -module(weir_listener_options).
 
 -export([new/3]).
@@ -81,8 +81,8 @@
     {send_timeout_close, true}
 ]).
 
-%% What the next gen_tcp would read at once. Cowboy looks at the length of a header when it has read what it has read: with
-%% 64 KiB its limits would not hold.
+%% What gen_tcp reads at once. Cowboy looks at the length of a header after it has read: with 64 KiB its limits would not
+%% hold.
 -define(PROTOCOL_SOCKET_OPTS, [{buffer, 1460}]).
 
 %% What listening sockets are made of, and cannot change.

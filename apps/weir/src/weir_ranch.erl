@@ -148,14 +148,15 @@ handle_call(which_children, _From, State = #state{name = Name, listener = Listen
             #{status := running} -> Listener;
             _ -> undefined
         end,
-    Children = [{Id, Pid, supervisor, [Id]} || {Id, Pid} <- [{ranch_acceptors_sup, Acceptors}, {ranch_conns_sup_sup, Listener}]],
-    {reply, Children, State};
+    Played = [{ranch_acceptors_sup, Acceptors}, {ranch_conns_sup_sup, Listener}],
+    {reply, [{Id, Pid, supervisor, [Id]} || {Id, Pid} <- Played], State};
 handle_call(count_children, _From, State) ->
     Count = count(State),
     {reply, [{specs, 1}, {active, Count}, {supervisors, 0}, {workers, Count}], State};
 handle_call({terminate_child, ranch_acceptors_sup}, _From, State = #state{name = Name}) ->
     {reply, weir_listener:suspend(Name), State};
-handle_call({restart_child, ranch_acceptors_sup}, _From, State = #state{name = Name, address = Address, listener = Listener}) ->
+handle_call({restart_child, ranch_acceptors_sup}, _From, State) ->
+    #state{name = Name, address = Address, listener = Listener} = State,
     case weir_listener:resume(Name) of
         ok ->
             ok = (ranch_server()):set_addr(Name, Address),

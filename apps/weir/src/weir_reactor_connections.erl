@@ -262,13 +262,17 @@ result(_Callback, {close, State}, Handle, _Unread, _Old, Events, Writes, Connect
 result(_Callback, {close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
-result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
+result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_pid(Pid), Pid =/= self()
+->
     hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
 result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
     is_pid(Pid), Pid =/= self(), is_binary(Unread)
 ->
     hand_off(Handle, Pid, [Unread], State, Events, Writes, Connections);
-result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when is_integer(Other) ->
+result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_integer(Other)
+->
     relay(Handle, Other, {Unread, <<>>}, State, Events, Writes, Connections);
 result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
     is_integer(Other), is_binary(Prefix)
