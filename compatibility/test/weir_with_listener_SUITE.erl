@@ -10,11 +10,18 @@
     cowboy_is_served/1,
     cowboy_speaks_tls/1,
     cowboy_ends_with_its_listener/1,
+    cowboys_websocket_talks/1,
+    cowboys_limits_hold/1,
+    cowboys_environment_changes/1,
+    ranch_knows_the_listener/1,
+    ranch_changes_the_listener/1,
+    ranch_lets_connections_not_count/1,
+    ranch_may_start_later/1,
     ranch_shakes_hands/1,
     ranch_reads_the_proxy_header/1,
     haproxy_sends_its_header/1
 ]).
--export([init/2, start_link/3, greet/3]).
+-export([init/2, websocket_handle/2, start_link/3, greet/3]).
 
 -define(LOCALHOST, {127, 0, 0, 1}).
 -define(PATIENCE, 30000).
@@ -27,6 +34,13 @@ all() ->
         cowboy_is_served,
         cowboy_speaks_tls,
         cowboy_ends_with_its_listener,
+        cowboys_websocket_talks,
+        cowboys_limits_hold,
+        cowboys_environment_changes,
+        ranch_knows_the_listener,
+        ranch_changes_the_listener,
+        ranch_lets_connections_not_count,
+        ranch_may_start_later,
         ranch_shakes_hands,
         ranch_reads_the_proxy_header,
         haproxy_sends_its_header
@@ -81,15 +95,156 @@ cowboy_ends_with_its_listener(_Config) ->
     _ = [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || {ok, _} <- [gen_tcp:recv(Socket, 0, 100)]],
     ok = gen_tcp:close(Socket).
 
+cowboys_websocket_talks(_Config) ->
+    Socket = weir_with_websocket:connect(cowboy(cowboy_clear, #{}), "/websocket"),
+    [
+        begin
+            ok = gen_tcp:send(Socket, weir_with_websocket:frame(2, Data)),
+            ?assert({2, Data} =:= weir_with_websocket:receive_frame(Socket))
+        end
+     || Size <- [0, 1, 126, 65536, 300000], Data <- [weir_with:bytes(Size)]
+    ],
+    ok = gen_tcp:send(Socket, weir_with_websocket:frame(8, <<1000:16>>)),
+    ?assertEqual({8, <<1000:16>>}, weir_with_websocket:receive_frame(Socket)),
+    ok = gen_tcp:close(Socket).
+
+%% The same as on ranch: 4,096 bytes of a header's value unless told otherwise.
+cowboys_limits_hold(_Config) ->
+    Port = cowboy(cowboy_clear, #{}),
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            ok = gen_tcp:send(Socket, [
+                "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ", binary:copy(<<"x">>, Length), "\r\n\r\n"
+            ]),
+            {ok, <<"HTTP/1.1 ", Status:3/binary, _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            ?assertEqual({Length, Expected}, {Length, Status}),
+            ok = gen_tcp:close(Socket)
+        end
+     || {Length, Expected} <- [{4000, <<"200">>}, {5000, <<"431">>}, {50000, <<"431">>}]
+    ].
+
+cowboys_environment_changes(_Config) ->
+    Port = cowboy(cowboy_clear, #{}),
+    ?assertEqual({0, <<"hello world">>}, curl("http", Port)),
+    ok = cowboy:set_env(?MODULE, dispatch, cowboy_router:compile([{'_', [{"/", ?MODULE, {page, <<"changed">>}}]}])),
+    weir_with:wait_until(fun() -> curl("http", Port) =:= {0, <<"changed">>} end),
+    ?assertMatch([{'_', _, _}], cowboy:get_env(?MODULE, dispatch)).
+
+%% All that ranch tells of a listener by its name.
+ranch_knows_the_listener(_Config) ->
+    Self = self(),
+    Port = hold(#{max_connections => 7}),
+    {ok, Socket} = connect(Port),
+    Pid = receive {held, Held} -> Held end,
+    ?assertEqual(Port, ranch:get_port(?MODULE)),
+    ?assertEqual({?LOCALHOST, Port}, ranch:get_addr(?MODULE)),
+    ?assertEqual(running, ranch:get_status(?MODULE)),
+    ?assertEqual(7, ranch:get_max_connections(?MODULE)),
+    ?assertEqual({hold, Self}, ranch:get_protocol_options(?MODULE)),
+    ?assertMatch(#{max_connections := 7, handshake_timeout := 5000}, ranch:get_transport_options(?MODULE)),
+    ?assertEqual([Pid], ranch:procs(?MODULE, connections)),
+    ?assertMatch([_ | _], ranch:procs(?MODULE, acceptors)),
+    ?assertMatch(
+        #{
+            status := running, port := Port, ip := ?LOCALHOST, max_connections := 7, active_connections := 1,
+            all_connections := 1, protocol := ?MODULE, transport := weir_transport,
+            metrics := #{{conns_sup, 1, accept} := 1, {conns_sup, 1, terminate} := 0}
+        },
+        ranch:info(?MODULE)
+    ),
+    ?assertMatch(#{?MODULE := #{port := Port}}, ranch:info()),
+    ok = ranch:wait_for_connections(?MODULE, '==', 1),
+    ok = gen_tcp:close(Socket),
+    ok = ranch:wait_for_connections(?MODULE, '==', 0, 10),
+    ok = weir:stop_listener(?MODULE),
+    ?assertError(badarg, ranch:get_port(?MODULE)),
+    ?assertNot(is_map_key(?MODULE, ranch:info())).
+
+%% All that ranch changes of one.
+ranch_changes_the_listener(_Config) ->
+    Self = self(),
+    Port = hold(#{}),
+    ok = ranch:set_max_connections(?MODULE, 3),
+    weir_with:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 3 end),
+    ok = ranch:set_transport_options(?MODULE, #{max_connections => 4, socket_opts => [{nodelay, false}]}),
+    weir_with:wait_until(fun() -> maps:get(max_connections, weir:info(?MODULE)) =:= 4 end),
+    ok = ranch:set_protocol_options(?MODULE, ranch),
+    ?assertEqual(ranch, ranch:get_protocol_options(?MODULE)),
+    weir_with:wait_until(fun() -> answers(Port, <<"hello">>) end),
+    ok = weir:set_options(?MODULE, #{args => {hold, Self}, max_connections => 5}),
+    weir_with:wait_until(fun() -> ranch:get_protocol_options(?MODULE) =:= {hold, Self} end),
+    weir_with:wait_until(fun() -> ranch:get_max_connections(?MODULE) =:= 5 end),
+    ok = ranch:suspend_listener(?MODULE),
+    ?assertMatch(#{status := suspended}, weir:info(?MODULE)),
+    ?assertEqual(suspended, ranch:get_status(?MODULE)),
+    ?assertEqual({error, econnrefused}, connect(Port)),
+    ok = ranch:resume_listener(?MODULE),
+    ?assertEqual(running, ranch:get_status(?MODULE)),
+    ?assertEqual(Port, ranch:get_port(?MODULE)),
+    {ok, _} = connect(Port),
+    receive {held, _} -> ok end,
+    %% What is not ranch's is stopped by nobody else.
+    ?assertEqual({error, not_found}, ranch:stop_listener(?MODULE)).
+
+ranch_lets_connections_not_count(_Config) ->
+    Port = hold(#{max_connections => 1}),
+    {ok, First} = connect(Port),
+    Pid = receive {held, Held} -> Held end,
+    {ok, Second} = connect(Port),
+    receive {held, _} -> ct:fail(beyond_the_limit) after 100 -> ok end,
+    Pid ! remove,
+    receive {held, _} -> ok after ?PATIENCE -> ct:fail(not_let_in) end,
+    %% It is there all the same, and its end gives no place back a second time.
+    ?assertMatch(#{connections := 2}, weir:info(?MODULE)),
+    ok = gen_tcp:close(First),
+    weir_with:wait_until(fun() -> maps:get(connections, weir:info(?MODULE)) =:= 1 end),
+    {ok, Third} = connect(Port),
+    receive {held, _} -> ct:fail(beyond_the_limit) after 100 -> ok end,
+    [ok = gen_tcp:close(Socket) || Socket <- [Second, Third]].
+
+ranch_may_start_later(_Config) ->
+    _ = application:stop(cowboy),
+    ok = application:stop(ranch),
+    Port = hold(#{}),
+    ok = application:start(ranch),
+    weir_with:wait_until(fun() ->
+        try ranch:get_port(?MODULE) =:= Port catch error:badarg -> false end
+    end),
+    ok = application:stop(ranch),
+    ok = application:start(ranch),
+    weir_with:wait_until(fun() ->
+        try ranch:get_port(?MODULE) =:= Port catch error:badarg -> false end
+    end).
+
+%% A listener whose connections tell this process that they are there, and stay.
+hold(Options) ->
+    {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST}, ?MODULE, {hold, self()}),
+    weir:get_port(?MODULE).
+
+answers(Port, Expected) ->
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, "x"),
+    Answer = gen_tcp:recv(Socket, byte_size(Expected), 500),
+    ok = gen_tcp:close(Socket),
+    Answer =:= {ok, Expected}.
+
 cowboy(Protocol, Options) ->
-    Dispatch = cowboy_router:compile([{'_', [{"/", ?MODULE, page}]}]),
+    Dispatch = cowboy_router:compile([{'_', [{"/", ?MODULE, page}, {"/websocket", ?MODULE, websocket}]}]),
     {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOCALHOST}, Protocol, #{
         env => #{dispatch => Dispatch}, connection_type => supervisor
     }),
     weir:get_port(?MODULE).
 
 init(Request, page) ->
-    {ok, cowboy_req:reply(200, #{}, <<"hello world">>, Request), page}.
+    {ok, cowboy_req:reply(200, #{}, <<"hello world">>, Request), page};
+init(Request, {page, Text}) ->
+    {ok, cowboy_req:reply(200, #{}, Text, Request), page};
+init(Request, websocket) ->
+    {cowboy_websocket, Request, websocket, #{max_frame_size => 1_000_000}}.
+
+websocket_handle({binary, Data}, State) ->
+    {reply, {binary, Data}, State}.
 
 curl(Scheme, Port) ->
     weir_with:program("curl", ["--silent", "--insecure", Scheme ++ "://127.0.0.1:" ++ integer_to_list(Port) ++ "/"]).
@@ -152,6 +307,16 @@ is_greeted(Port, First, Expected) ->
 start_link(Ref, Transport, How) ->
     {ok, proc_lib:spawn_link(?MODULE, greet, [Ref, Transport, How])}.
 
+greet(Ref, Transport, {hold, Pid}) ->
+    {ok, Socket} = ranch:handshake(Ref),
+    Pid ! {held, self()},
+    ok = Transport:setopts(Socket, [{active, once}]),
+    (fun Hold() ->
+        receive
+            remove -> ok = ranch:remove_connection(Ref), Hold();
+            {tcp_closed, _} -> ok
+        end
+    end)();
 greet(Ref, Transport, How) ->
     Greeting =
         case How of

@@ -20,6 +20,8 @@
 -export([init/2, websocket_handle/2, websocket_info/2]).
 -export([start_link/3, proxied/2]).
 
+-import(weir_with_websocket, [frame/2, receive_frame/1]).
+
 -define(LOCALHOST, {127, 0, 0, 1}).
 -define(PATIENCE, 30000).
 
@@ -195,47 +197,7 @@ send_back(Socket, Transport) ->
         {error, closed} -> Transport:close(Socket)
     end.
 
-%% A WebSocket client
-
 connect(Port) ->
     gen_tcp:connect(?LOCALHOST, Port, [binary, {active, false}, {nodelay, true}]).
 
-websocket(Port) ->
-    {ok, Socket} = connect(Port),
-    ok = gen_tcp:send(Socket, [
-        "GET /websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ", base64:encode(weir_with:bytes(16)), "\r\n\r\n"
-    ]),
-    ok = inet:setopts(Socket, [{packet, http_bin}]),
-    {ok, {http_response, _, 101, _}} = gen_tcp:recv(Socket, 0, ?PATIENCE),
-    skip_headers(Socket),
-    ok = inet:setopts(Socket, [{packet, raw}]),
-    Socket.
-
-skip_headers(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
-        {ok, http_eoh} -> ok;
-        {ok, {http_header, _, _, _, _}} -> skip_headers(Socket)
-    end.
-
-%% Masked, as clients have to; with zeros the data is what it was.
-frame(Opcode, Data) ->
-    [<<1:1, 0:3, Opcode:4>>, mask_and_length(byte_size(Data)), <<0:32>>, Data].
-
-mask_and_length(Size) when Size < 126 -> <<1:1, Size:7>>;
-mask_and_length(Size) when Size < 65536 -> <<1:1, 126:7, Size:16>>;
-mask_and_length(Size) -> <<1:1, 127:7, Size:64>>.
-
-receive_frame(Socket) ->
-    {ok, <<1:1, 0:3, Opcode:4, 0:1, Length:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
-    {Opcode, receive_bytes(Socket, frame_size(Socket, Length))}.
-
-frame_size(Socket, 126) -> {ok, <<Size:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Size;
-frame_size(Socket, 127) -> {ok, <<Size:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Size;
-frame_size(_Socket, Size) -> Size.
-
-receive_bytes(_Socket, 0) ->
-    <<>>;
-receive_bytes(Socket, Size) ->
-    {ok, Data} = gen_tcp:recv(Socket, Size, ?PATIENCE),
-    Data.
+websocket(Port) -> weir_with_websocket:connect(Port, "/websocket").

@@ -7,7 +7,7 @@
 %% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir.
 %% `placement' and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections
 %% too.
--spec start(Options, weir_listener_options:handler()) -> {ok, weir_example_acceptors:server()} | {error, term()} when
+-spec start(Options, weir_listener:handler()) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
 start(Options, Handler) ->
     Listen = maps:get(listen, Options, []),

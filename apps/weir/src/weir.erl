@@ -24,6 +24,7 @@
 -export([listeners/0]).
 -export([info/1]).
 -export([connections/1]).
+-export([set_options/2]).
 -export([set_max_connections/2]).
 -export([get_port/1]).
 -export([handshake/1]).
@@ -33,7 +34,7 @@
 %% Relays.
 -export([relay/2]).
 -export([relay/3]).
--export([relay_stop/1]).
+-export([stop_relay/1]).
 -export([relay_info/1]).
 -export([relays/0]).
 
@@ -208,44 +209,42 @@ notify_writable(?SOCKET(Handle)) ->
 %%% Listeners.
 
 %% @doc Starts a listener: connections to a port, each served by a process on the scheduler that its socket is polled on.
+%% `Name' is any term; the options and kinds of handlers are described at {@link weir_listener:options()} and {@link
+%% weir_listener:handler()}. The listener lives until {@link stop_listener/1}, whatever happens to the caller.
 %%
-%% `Name' is any term. `Handler' is one of
-%% <ul>
-%% <li>a fun, called with the socket (of TLS, if the options say so) and `Args' in a process of the connection's own, which
-%% owns the socket; when it returns, the connection is closed;</li>
-%% <li>a module with ranch's protocol callback `start_link(Name, Transport, Args)', see {@link handshake/1};</li>
-%% <li>a module of the behaviour `weir_reactor', which serves many connections in one process for each scheduler.</li>
-%% </ul>
-%% The listener lives until {@link stop_listener/1}, whatever happens to the caller.
-%%
-%% Errors: `{bad_option, Name, Value, Allowed}'; `{already_started, Pid}'; those of `gen_tcp:listen/2', of which
-%% `eaddrinuse' also says that other sockets with SO_REUSEPORT listen there; `{no_native_part, _}' where there is none.
--spec start_listener(weir_listener:name(), weir_listener_options:options(), weir_listener_options:handler(), Args :: term()) ->
-    {ok, pid()} | {error, term()}.
+%% Errors: `{bad_option, Option, Value, Allowed}'; `{already_started, Pid}'; `no_native_part' on a system without it;
+%% `{not_started, weir}' and `{not_started, ssl}'; those of `gen_tcp:listen/2', of which `eaddrinuse' also says that other
+%% sockets with SO_REUSEPORT listen there.
+-spec start_listener(weir_listener:name(), weir_listener:options(), weir_listener:handler(), Args :: term()) ->
+    {ok, pid()} | {error, weir_listener:bad_option() | weir_listener:not_started() | term()}.
 start_listener(Name, Options, Handler, Args) -> weir_listener:start(Name, Options, Handler, Args).
 
-%% @doc A listener for a supervisor of the user's own. Weir has to be started before. Fails with `{bad_option, Name, Value,
-%% Allowed}' for what is wrong. It is stopped by its supervisor, not by {@link stop_listener/1}.
--spec child_spec(weir_listener:name(), weir_listener_options:options(), weir_listener_options:handler(), Args :: term()) ->
+%% @doc A listener for a supervisor of the user's own. What is wrong is the error of its start, as for {@link
+%% start_listener/4}. It is stopped by its supervisor, not by {@link stop_listener/1}. Where Weir is stopped and started
+%% again under it, it listens again.
+-spec child_spec(weir_listener:name(), weir_listener:options(), weir_listener:handler(), Args :: term()) ->
     supervisor:child_spec().
 child_spec(Name, Options, Handler, Args) -> weir_listener:child_spec(Name, Options, Handler, Args).
 
 %% @doc Stops a listener. Its connections get the exit signal `shutdown', and are killed after the time of the option
-%% `shutdown'; returns when all are gone. See {@link drain_listener/2} for those who would rather wait.
--spec stop_listener(weir_listener:name()) -> ok | {error, not_found}.
+%% `shutdown'; returns when all are gone, relays of them too. See {@link drain_listener/2} for those who would rather wait.
+%% Errors: `{no_listener, Name}', also for one of {@link child_spec/4}.
+-spec stop_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener()}.
 stop_listener(Name) -> weir_listener:stop(Name).
 
-%% @doc Closes the listening sockets; connections go on. What waits in the backlog is reset by the kernel. Fails with
-%% `{no_listener, Name}', as all functions below, if there is none.
--spec suspend_listener(weir_listener:name()) -> ok.
+%% @doc Closes the listening sockets; connections go on. What waits in the backlog is reset by the kernel.
+-spec suspend_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener()}.
 suspend_listener(Name) -> weir_listener:suspend(Name).
 
-%% @doc Listens again, on the same port.
--spec resume_listener(weir_listener:name()) -> ok | {error, term()}.
+%% @doc Listens again, on the same port. Errors: `{no_listener, Name}', and those of `gen_tcp:listen/2', such as
+%% `eaddrinuse' where somebody has taken the port.
+-spec resume_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener() | term()}.
 resume_listener(Name) -> weir_listener:resume(Name).
 
-%% @doc Suspends a listener and waits until its connections are closed. After `Timeout' the error says how many are not.
--spec drain_listener(weir_listener:name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()}}.
+%% @doc Suspends a listener and waits until its connections are closed, relays of them too. After `Timeout' milliseconds
+%% the error says how many are not.
+-spec drain_listener(weir_listener:name(), timeout()) ->
+    ok | {error, {timeout, Remaining :: pos_integer()} | weir_listener:no_listener()}.
 drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).
 
 %% @doc The names of all listeners.
@@ -253,20 +252,38 @@ drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).
 listeners() -> weir_listener:names().
 
 %% @doc What a listener is and has done. Cheap.
--spec info(weir_listener:name()) -> weir_listener:info().
+-spec info(weir_listener:name()) -> weir_listener:info() | {error, weir_listener:no_listener()}.
 info(Name) -> weir_listener:info(Name).
 
 %% @doc The connections of a listener, each with the process that it was accepted for. Walks the table of sockets, as
-%% {@link sockets/0}.
--spec connections(weir_listener:name()) -> [{weir_tcp:socket(), pid()}].
+%% {@link sockets/0}. Those that are relayed are among {@link relays/0} instead.
+-spec connections(weir_listener:name()) ->
+    [{weir_tcp:socket(), pid()}] | {error, weir_listener:no_listener()}.
 connections(Name) -> weir_listener:connections(Name).
 
-%% @doc Sets the most connections of a listener. Those that are there stay.
--spec set_max_connections(weir_listener:name(), non_neg_integer() | infinity) -> ok.
-set_max_connections(Name, Max) -> weir_listener:set_max_connections(Name, Max).
+%% @doc Changes options of a listener while it runs. Nothing is closed and nothing is refused meanwhile: connections that
+%% are there go on as they are, those to come begin with the new options.
+%%
+%% `Changes' is a map of {@link weir_listener:options()}, and may have `handler' and `args' as well. What is not in it stays;
+%% of `socket_opts', each option that is not named stays. All is checked as by {@link start_listener/4}, and nothing is
+%% changed if something is wrong. The one exception is a socket option that the kernel refuses on a listening socket: those
+%% before it in the list are set.
+%%
+%% `port', `ip' and `fd' cannot change. Of a listener for reactors only `socket_opts', `max_connections', `overload',
+%% `max_rate', `per_address', `allow', `deny' and `shutdown' can.
+%%
+%% Errors: `{bad_option, Option, Value, Allowed}', `{no_listener, Name}', `{not_started, ssl}'.
+-spec set_options(weir_listener:name(), weir_listener:changes()) ->
+    ok | {error, weir_listener:bad_option() | weir_listener:no_listener() | weir_listener:not_started()}.
+set_options(Name, Changes) -> weir_listener:set_options(Name, Changes).
+
+%% @doc Sets the most connections of a listener: {@link set_options/2} of `max_connections'. Those that are there stay.
+-spec set_max_connections(weir_listener:name(), non_neg_integer() | infinity) ->
+    ok | {error, weir_listener:bad_option() | weir_listener:no_listener()}.
+set_max_connections(Name, Max) -> weir_listener:set_options(Name, #{max_connections => Max}).
 
 %% @doc The port of a listener, also while it is suspended; `undefined' for a unix socket.
--spec get_port(weir_listener:name()) -> inet:port_number() | undefined.
+-spec get_port(weir_listener:name()) -> inet:port_number() | undefined | {error, weir_listener:no_listener()}.
 get_port(Name) -> weir_listener:port(Name).
 
 %% @doc In a process that `start_link(Name, Transport, Args)' has started: waits for the connection, reads its PROXY header
@@ -334,8 +351,8 @@ relay(A, B, Options) ->
 %% @doc Ends a relay, from any process; nothing happens if it has ended. Both connections are closed. What was read from
 %% one and not written to the other is lost: then that other one is reset, lest it takes what it has for the whole. The
 %% owner gets `{weir_relay, Relay, closed, Statistics}'.
--spec relay_stop(weir_relay:relay()) -> ok.
-relay_stop(Relay) ->
+-spec stop_relay(weir_relay:relay()) -> ok.
+stop_relay(Relay) ->
     weir_relay:stop(Relay).
 
 %% @doc What a relay has carried so far, who owns it, and which pollset serves it.

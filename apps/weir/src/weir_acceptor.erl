@@ -9,7 +9,7 @@
 %% their parent.
 -module(weir_acceptor).
 
--include_lib("kernel/include/logger.hrl").
+-include("weir_socket.hrl").
 
 -export([start_link/5]).
 
@@ -23,26 +23,28 @@
 
 -record(state, {
     parent :: pid(),
-    name :: weir_listener:name(),
+    terms :: weir_connection:terms(),
     gate :: weir_nif:gate(),
     intake :: pos_integer(),
-    start :: {spawn, fun(() -> term()), list()} | {protocol, module(), term(), weir_connection:terms()},
+    home :: weir_pollsets:home(),
+    start :: {spawn, fun(() -> term()), list()} | {protocol, module(), Args :: term()},
     shutdown :: timeout() | brutal_kill,
-    children = #{} :: #{pid() => []},
+    children = #{} :: #{pid() => weir_nif:handle() | none},
     retired = false :: boolean()
 }).
 
 %% @doc Starts the acceptor of a pollset, on a scheduler or wherever the VM likes.
 -spec start_link(
-    weir_listener:name(), weir_listener_options:normal(), weir_nif:gate(), weir_nif:pollset(), weir_pollsets:home()
+    weir_connection:terms(), weir_listener_options:normal(), weir_nif:gate(), weir_nif:pollset(), weir_pollsets:home()
 ) -> pid().
-start_link(Name, Options, Gate, Pollset, Home) ->
+start_link(Terms, Options, Gate, Pollset, Home) ->
     State = #state{
         parent = self(),
-        name = Name,
+        terms = Terms,
         gate = Gate,
         intake = Pollset,
-        start = start_of(Name, Options, Gate, Pollset, Home),
+        home = Home,
+        start = start_of(Terms, Options, Gate, Pollset, Home),
         shutdown = maps:get(shutdown, Options)
     },
     proc_lib:spawn_opt(fun() -> init(State) end, [link | bind_options(Home)]).
@@ -53,23 +55,23 @@ bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
 %% Made once: what a connection costs is a spawn and one native call.
-start_of(Name, Options = #{handler := {function, Handler}, args := Args}, Gate, Intake, Home) ->
-    Terms = weir_connection:terms(Name, Options),
+start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Gate, Intake, Home) ->
     Bind =
         case Options of
             #{affinity := bound} -> bind_options(Home);
             #{affinity := soft} -> []
         end,
     {spawn, fun() -> weir_connection:serve(Gate, Intake, Terms, Handler, Args) end, Bind};
-start_of(Name, Options = #{handler := {protocol, Module}, args := Args}, _Gate, _Intake, _Home) ->
-    {protocol, Module, Args, weir_connection:terms(Name, Options)}.
+start_of(_Terms, #{handler := {protocol, Module}, args := Args}, _Gate, _Intake, _Home) ->
+    {protocol, Module, Args}.
 
 init(State = #state{gate = Gate, intake = Intake}) ->
     process_flag(trap_exit, true),
+    %% They came when nobody was there to be told. Behind one that was killed some are told of twice. What has changed since
+    %% this process was started is in front of them.
     Waiting = weir_nif:gate_attend(Gate, Intake),
-    %% They came when nobody was there to be told. Behind one that was killed some are told of twice.
-    _ = Waiting > 0 andalso event(Waiting, State),
-    loop(start(Waiting, State), left_over_timeout(Waiting)).
+    _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
+    loop(State, infinity).
 
 left_over_timeout(0) -> infinity;
 left_over_timeout(_) -> ?LEFT_OVER_MS.
@@ -87,6 +89,16 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
             loop_or_end(Left, Timeout);
         retire ->
             loop_or_end(State#state{retired = true}, infinity);
+        {change, Terms, Options} ->
+            loop(change(Terms, Options, State), Timeout);
+        %% ranch:remove_connection/1 of a connection's process, see weir_ranch.
+        {remove_connection, _Name, Pid} ->
+            _ = [weir_nif:gate_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
+            loop(State, Timeout);
+        %% As supervisor:which_children/1 asks.
+        {'$gen_call', From, which_children} ->
+            gen:reply(From, [{undefined, Pid, worker, []} || Pid <- maps:keys(Children)]),
+            loop(State, Timeout);
         {system, From, Request} ->
             sys:handle_system_msg(Request, From, Parent, ?MODULE, [], {State, Timeout});
         _ ->
@@ -100,50 +112,64 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
 loop_or_end(State, Timeout) -> loop(State, Timeout).
 
-event(Count, #state{name = Name, intake = Pollset}) ->
-    weir_event:execute([weir, listener, accept], #{count => Count}, #{name => Name, pollset => Pollset}).
+%% What has come by now was told before, and begins as it was to begin.
+change(Terms, Options, State = #state{gate = Gate, intake = Intake, home = Home}) ->
+    Start = start_of(Terms, Options, Gate, Intake, Home),
+    State#state{terms = Terms, start = Start, shutdown = maps:get(shutdown, Options)}.
+
+event(Count, #state{terms = Terms, intake = Pollset}) ->
+    Metadata = #{name => weir_connection:listener(Terms), pollset => Pollset},
+    weir_event:execute([weir, listener, accept], #{count => Count}, Metadata).
 
 start(0, State) ->
     State;
 start(Count, State = #state{start = {spawn, Serve, Options}}) ->
     _ = erlang:spawn_opt(Serve, Options),
     start(Count - 1, State);
-start(Count, State = #state{start = {protocol, Module, Args, Terms}}) ->
-    start(Count - 1, start_protocol(Module, Args, Terms, State)).
+start(Count, State = #state{start = {protocol, Module, Args}}) ->
+    start(Count - 1, start_protocol(Module, Args, State)).
 
-start_protocol(Module, Args, Terms, State = #state{name = Name}) ->
-    try Module:start_link(Name, weir_connection:transport(Terms), Args) of
-        {ok, Pid} -> give(Pid, Pid, Terms, State);
-        {ok, Supervisor, Pid} -> give(Supervisor, Pid, Terms, State);
-        Other -> not_started(Module, Other, State)
+start_protocol(Module, Args, State = #state{terms = Terms}) ->
+    try Module:start_link(weir_connection:listener(Terms), weir_connection:transport(Terms), Args) of
+        {ok, Pid} -> give(Pid, Pid, State);
+        {ok, Supervisor, Pid} -> give(Supervisor, Pid, State);
+        Other -> not_started(Module, #{reason => {bad_return_value, Other}}, State)
     catch
-        Class:Reason:Stack -> not_started(Module, {Class, Reason, Stack}, State)
+        Class:Reason:Stack -> not_started(Module, #{reason => {Class, Reason}, stacktrace => Stack}, State)
     end.
 
-not_started(Module, Result, State = #state{name = Name, gate = Gate, intake = Intake}) ->
-    ?LOG_ERROR("weir: ~p:start_link/3 of listener ~0p gave ~0p; the connection is closed", [Module, Name, Result]),
+not_started(Module, Why, State = #state{terms = Terms, gate = Gate, intake = Intake}) ->
+    ok = weir_reports:log(error, Why#{
+        what => "start_link/3 of a listener's module failed, and a connection is closed",
+        listener => weir_connection:listener(Terms),
+        module => Module
+    }),
     ok = weir_nif:gate_discard(Gate, Intake),
     State.
 
-give(Child, Pid, Terms, State = #state{name = Name, gate = Gate, intake = Intake, children = Children}) ->
+give(Child, Pid, State = #state{terms = Terms, gate = Gate, intake = Intake, children = Children}) ->
     case weir_nif:gate_give(Gate, Intake, Pid) of
         {ok, Handle} ->
-            Pid ! weir_connection:handshake_message(Name, {'$inet', weir_tcp, Handle}, Terms),
-            ok;
+            Pid ! weir_connection:handshake_message(?SOCKET(Handle), Terms),
+            State#state{children = Children#{Child => Handle}};
         empty ->
-            exit(Child, shutdown);
+            exit(Child, shutdown),
+            State#state{children = Children#{Child => none}};
         {error, _} ->
-            ok = weir_nif:gate_discard(Gate, Intake)
-    end,
-    State#state{children = Children#{Child => []}}.
+            ok = weir_nif:gate_discard(Gate, Intake),
+            State#state{children = Children#{Child => none}}
+    end.
 
 %% Those that end as they should are no news; see ranch_conns_sup.
 report(_Pid, Reason, _State) when Reason =:= normal; Reason =:= shutdown -> ok;
 report(_Pid, {shutdown, _}, _State) -> ok;
-report(Pid, Reason, #state{name = Name, start = {protocol, Module, _, _}}) ->
-    ?LOG_ERROR("weir: connection ~p of listener ~0p, started with ~p:start_link/3, died (~0p)", [
-        Pid, Name, Module, Reason
-    ]).
+report(Pid, Reason, #state{terms = Terms}) ->
+    weir_reports:log(error, #{
+        what => "the process of a connection died",
+        listener => weir_connection:listener(Terms),
+        pid => Pid,
+        reason => Reason
+    }).
 
 -spec terminate(term(), #state{}) -> no_return().
 terminate(Reason, #state{children = Children, shutdown = Shutdown}) ->

@@ -3,13 +3,19 @@
 %% TLS is negotiated.
 -module(weir_connection).
 
+-include("weir_socket.hrl").
+
 -export([terms/2]).
+-export([change/2]).
+-export([listener/1]).
+-export([failed_handshakes/1]).
 -export([transport/1]).
 -export([serve/5]).
--export([handshake_message/3]).
+-export([handshake_message/2]).
 -export([handshake/1]).
 -export([handshake/2]).
 -export([handshake_pending/3]).
+-export([handshake_continued/1]).
 -export([read_proxy_header/2]).
 -export([proxy_header/0]).
 -export([with_proxy_header/2]).
@@ -20,10 +26,13 @@
     name :: weir_listener:name(),
     timeout :: timeout(),
     proxy :: boolean(),
-    tls :: [ssl:tls_server_option()] | undefined
+    tls :: [ssl:tls_server_option()] | undefined,
+    %% How many handshakes have failed, and how many of them were told in the log lately.
+    failed :: counters:counters_ref(),
+    limit :: weir_reports:limit()
 }).
 
--type terms() :: #terms{}.
+-opaque terms() :: #terms{}.
 %% What a connection begins with.
 
 -type pending() :: {weir_pending, weir_tcp:socket(), terms()}.
@@ -33,72 +42,165 @@
 %% Where the header of the connection that a process serves is kept.
 -define(HEADER, {?MODULE, proxy_header}).
 
+%% Where a handshake is kept that waits for its process to go on.
+-define(PAUSED, {?MODULE, paused}).
+
 -define(STARTED, [weir, connection, start]).
 -define(STOPPED, [weir, connection, stop]).
+-define(SHAKEN, [weir, handshake, stop]).
 
 %% @doc The terms of a listener.
 -spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
 terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
-    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls}.
+    Failed = counters:new(1, []),
+    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls, failed = Failed, limit = weir_reports:new_limit()}.
+
+%% @doc The terms of a listener whose options have changed.
+-spec change(weir_listener_options:normal(), terms()) -> terms().
+change(#{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}, Terms) ->
+    Terms#terms{timeout = Timeout, proxy = Proxy, tls = Tls}.
+
+%% @doc The name of the listener.
+-spec listener(terms()) -> weir_listener:name().
+listener(#terms{name = Name}) -> Name.
+
+%% @doc How many connections have failed at their PROXY header or their TLS handshake.
+-spec failed_handshakes(terms()) -> non_neg_integer().
+failed_handshakes(#terms{failed = Failed}) -> counters:get(Failed, 1).
 
 %% @doc The module of ranch's transport.
--spec transport(terms()) -> module().
-transport(#terms{tls = undefined}) -> weir_transport;
-transport(_) -> weir_transport_tls.
+-spec transport(terms() | weir_listener_options:normal()) -> module().
+transport(#terms{tls = Tls}) -> transport_with(Tls);
+transport(#{tls := Tls}) -> transport_with(Tls).
+
+transport_with(undefined) -> weir_transport;
+transport_with(_Tls) -> weir_transport_tls.
 
 %% @doc Serves one connection of an intake with a fun. There may be none any more: another process has taken it when an
 %% acceptor was replaced.
 -spec serve(weir_nif:gate(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
 serve(Gate, Intake, Terms, Handler, Args) ->
     case weir_nif:gate_take(Gate, Intake) of
-        {ok, Handle} -> begin_with({'$inet', weir_tcp, Handle}, Terms, Handler, Args);
+        {ok, Handle} -> begin_with(?SOCKET(Handle), Terms, Handler, Args);
         empty -> ok;
         %% The table of sockets is full, and the connection is closed.
         {error, _} -> ok
     end.
 
 begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args) ->
-    case establish(Socket, undefined, Terms, Timeout) of
+    case establish(Socket, [], Terms, Timeout) of
         {ok, Connection} ->
             case weir_event:is_attached(?STOPPED) orelse weir_event:is_attached(?STARTED) of
                 false -> Handler(Connection, Args);
                 true -> observed(Name, Connection, Handler, Args)
             end;
+        %% With `{handshake, hello}' somebody has to go on, and a fun cannot.
+        {ok, Connection, _Extensions} ->
+            (weir_transport_tls:library()):close(Connection);
         %% A peer that does not say what it has to is closed with its process.
         {error, _} ->
             ok
     end.
 
 observed(Name, Connection, Handler, Args) ->
-    Metadata = #{name => Name, socket => Connection, pid => self()},
+    Metadata = #{name => Name, socket => Connection, peer => peer(Connection), pid => self()},
     Start = erlang:monotonic_time(),
     weir_event:execute(?STARTED, #{monotonic_time => Start, system_time => erlang:system_time()}, Metadata),
     try Handler(Connection, Args) of
-        _ -> stopped(Start, Metadata, normal)
+        _ -> stopped(?STOPPED, Start, Metadata, normal)
     catch
         Class:Reason:Stack ->
-            stopped(Start, Metadata, {Class, Reason}),
+            stopped(?STOPPED, Start, Metadata, {Class, Reason}),
             erlang:raise(Class, Reason, Stack)
     end.
 
-stopped(Start, Metadata, Reason) ->
+stopped(Event, Start, Metadata, Reason) ->
     Now = erlang:monotonic_time(),
-    weir_event:execute(?STOPPED, #{monotonic_time => Now, duration => Now - Start}, Metadata#{reason => Reason}).
+    weir_event:execute(Event, #{monotonic_time => Now, duration => Now - Start}, Metadata#{reason => Reason}).
 
+peer(Socket) ->
+    Name =
+        case Socket of
+            ?SOCKET(_) -> inet:peername(Socket);
+            _ -> (weir_transport_tls:library()):peername(Socket)
+        end,
+    case Name of
+        {ok, Peer} -> Peer;
+        {error, _} -> undefined
+    end.
+
+%% `More' are options of TLS that come before those of the listener. The peer is asked for first: a failed handshake leaves
+%% nobody to ask.
 establish(Socket, _More, #terms{proxy = false, tls = undefined}, _Timeout) ->
     {ok, Socket};
-establish(Socket, More, Terms = #terms{proxy = true}, Timeout) ->
-    case read_proxy_header(Socket, Timeout) of
+establish(Socket, More, Terms, Timeout) ->
+    Peer = peer(Socket),
+    case headed(Socket, Peer, Terms, Timeout) of
+        ok -> secured(Socket, More, Peer, Terms, Timeout);
+        {error, _} = Error -> Error
+    end.
+
+headed(_Socket, _Peer, #terms{proxy = false}, _Timeout) ->
+    ok;
+headed(Socket, Peer, Terms, Timeout) ->
+    Start = erlang:monotonic_time(),
+    case shaken(proxy, Peer, Start, Terms, read_proxy_header(Socket, Timeout)) of
         {ok, Header} ->
             _ = put(?HEADER, Header),
-            establish(Socket, More, Terms#terms{proxy = false}, Timeout);
+            ok;
         {error, _} = Error ->
             Error
-    end;
-establish(Socket, undefined, #terms{tls = Tls}, Timeout) ->
-    (weir_transport_tls:library()):handshake(Socket, Tls, Timeout);
-establish(Socket, More, #terms{tls = Tls}, Timeout) ->
-    (weir_transport_tls:library()):handshake(Socket, More ++ Tls, Timeout).
+    end.
+
+secured(Socket, _More, _Peer, #terms{tls = undefined}, _Timeout) ->
+    {ok, Socket};
+secured(Socket, More, Peer, Terms = #terms{tls = Tls}, Timeout) ->
+    Start = erlang:monotonic_time(),
+    Result =
+        try
+            (weir_transport_tls:library()):handshake(Socket, More ++ Tls, Timeout)
+        catch
+            exit:{noproc, _} -> {error, {not_started, ssl}}
+        end,
+    shaken(tls, Peer, Start, Terms, Result).
+
+%% Counts and tells what has come of a handshake, and returns it.
+shaken(_Kind, Peer, Start, Terms, Result = {ok, _Hello, _Extensions}) ->
+    _ = put(?PAUSED, {Peer, Start, Terms}),
+    Result;
+shaken(Kind, Peer, Start, Terms = #terms{name = Name}, Result) ->
+    Reason =
+        case Result of
+            {ok, _} -> normal;
+            {error, Why} -> failed(Kind, Peer, Why, Terms)
+        end,
+    _ = weir_event:is_attached(?SHAKEN) andalso
+        stopped(?SHAKEN, Start, #{name => Name, kind => Kind, peer => Peer, pid => self()}, Reason),
+    Result.
+
+failed(Kind, Peer, Reason, #terms{name = Name, failed = Failed, limit = Limit}) ->
+    ok = counters:add(Failed, 1, 1),
+    %% A peer that only looked whether somebody listens is no news.
+    Level =
+        case Reason of
+            closed -> info;
+            _ -> warning
+        end,
+    What =
+        case Kind of
+            tls -> "a TLS handshake failed, and its connection is closed";
+            proxy -> "a connection did not begin with a PROXY header, and is closed"
+        end,
+    ok = weir_reports:log(Level, #{what => What, listener => Name, peer => Peer, reason => Reason}, Limit),
+    Reason.
+
+%% @doc Counts and tells what has come of a TLS handshake that its process has gone on with, and returns it.
+-spec handshake_continued(Result) -> Result when Result :: {ok, ssl:sslsocket()} | {error, term()}.
+handshake_continued(Result) ->
+    case erase(?PAUSED) of
+        undefined -> Result;
+        {Peer, Start, Terms} -> shaken(tls, Peer, Start, Terms, Result)
+    end.
 
 %% @doc Reads a PROXY header. What came behind it is for the next to read.
 -spec read_proxy_header(weir_tcp:socket(), timeout()) ->
@@ -145,11 +247,11 @@ with_proxy_header(Header, Fun) ->
     end.
 
 %% @doc What ranch sends to the process of a connection.
--spec handshake_message(weir_listener:name(), weir_tcp:socket(), terms()) ->
+-spec handshake_message(weir_tcp:socket(), terms()) ->
     {handshake, weir_listener:name(), module(), weir_tcp:socket() | pending(), timeout()}.
-handshake_message(Name, Socket, Terms = #terms{proxy = false, tls = undefined, timeout = Timeout}) ->
+handshake_message(Socket, Terms = #terms{name = Name, proxy = false, tls = undefined, timeout = Timeout}) ->
     {handshake, Name, transport(Terms), Socket, Timeout};
-handshake_message(Name, Socket, Terms = #terms{timeout = Timeout}) ->
+handshake_message(Socket, Terms = #terms{name = Name, timeout = Timeout}) ->
     {handshake, Name, transport(Terms), {weir_pending, Socket, Terms}, Timeout}.
 
 %% @doc See `weir:handshake/1'.
@@ -182,9 +284,9 @@ result({error, Reason}, _Name, Transport, Socket, _Timeout) ->
         _ -> error(Reason)
     end.
 
-%% @doc Goes on with what {@link handshake_message/3} has made, for the transports. `More' are options of TLS that come
+%% @doc Goes on with what {@link handshake_message/2} has made, for the transports. `More' are options of TLS that come
 %% before those of the listener.
--spec handshake_pending(weir_tcp:socket() | pending(), More :: list() | undefined, timeout()) ->
+-spec handshake_pending(weir_tcp:socket() | pending(), More :: list(), timeout()) ->
     {ok, weir_listener:connection()} | {ok, ssl:sslsocket(), term()} | {error, term()}.
 handshake_pending({weir_pending, Socket, Terms}, More, Timeout) -> establish(Socket, More, Terms, Timeout);
 handshake_pending(Socket, _More, _Timeout) -> {ok, Socket}.

@@ -6,10 +6,49 @@
 %% attached costs a look at a constant.
 %%
 %% A handler runs in the process that the event happens in, so it should be quick. One that raises is detached, with one
-%% line in the log. What events there are is said in the guide's page on listeners.
+%% line in the log.
+%%
+%% <h2>Shape</h2>
+%% A name is `[weir, Thing, What]'. Something that takes time has a `start', where that is worth an event, and always a
+%% `stop', whether it went well or not. The same thing has the same key everywhere:
+%% <table>
+%% <tr><td>measurement</td><td>meaning</td></tr>
+%% <tr><td>`count'</td><td>how many of the event's things</td></tr>
+%% <tr><td>`duration'</td><td>how long it took, in the native unit of `erlang:monotonic_time/0'</td></tr>
+%% <tr><td>`monotonic_time', `system_time'</td><td>when, in native units</td></tr>
+%% </table>
+%% <table>
+%% <tr><td>metadata</td><td>meaning</td></tr>
+%% <tr><td>`name'</td><td>the name of the listener</td></tr>
+%% <tr><td>`pid'</td><td>the process that it happens in</td></tr>
+%% <tr><td>`socket'</td><td>the connection, of gen_tcp or ssl</td></tr>
+%% <tr><td>`peer'</td><td>`{Address, Port}' or `{local, Path}' of the other end; `undefined' if it has gone before anybody
+%%   asked</td></tr>
+%% <tr><td>`pollset'</td><td>the number of the pollset</td></tr>
+%% <tr><td>`reason'</td><td>of a `stop': `normal', or why it failed</td></tr>
+%% </table>
+%% Reports in the log have these keys too, `listener' in place of `name', and `domain => [weir]' in their metadata.
+%%
+%% <h2>Events of listeners</h2>
+%% <table>
+%% <tr><td>event</td><td>measurements</td><td>metadata</td></tr>
+%% <tr><td>`[weir, listener, start]', `stop', `suspend', `resume'</td><td>`connections', `accepted'</td>
+%%   <td>`name', `port', `status'</td></tr>
+%% <tr><td>`[weir, listener, accept]': a batch of connections; not of reactors</td><td>`count'</td>
+%%   <td>`name', `pollset'</td></tr>
+%% <tr><td>`[weir, listener, exhausted]': no descriptors; connections wait in the backlog</td><td>`count'</td>
+%%   <td>`name', `reason'</td></tr>
+%% <tr><td>`[weir, listener, recover]': there are some again</td><td>`connections', `accepted'</td>
+%%   <td>`name', `port', `status'</td></tr>
+%% <tr><td>`[weir, handshake, stop]': a PROXY header or a TLS handshake; not of reactors</td>
+%%   <td>`monotonic_time', `duration'</td><td>`name', `kind' (`proxy' or `tls'), `peer', `pid', `reason': `normal', or what
+%%   ssl said, such as `{tls_alert, _}', `closed' or `timeout'; `not_proxy' and `bad_header' of PROXY headers</td></tr>
+%% <tr><td>`[weir, connection, start]': of a fun</td><td>`monotonic_time', `system_time'</td>
+%%   <td>`name', `socket', `peer', `pid'</td></tr>
+%% <tr><td>`[weir, connection, stop]': the fun has returned, or raised</td><td>`monotonic_time', `duration'</td>
+%%   <td>the same, and `reason': `normal' or `{Class, Reason}'</td></tr>
+%% </table>
 -module(weir_event).
-
--include_lib("kernel/include/logger.hrl").
 
 -export([attach/4]).
 -export([attach_many/4]).
@@ -90,9 +129,13 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
     catch
         Class:Reason:Stack ->
             _ = detach(Id),
-            ?LOG_ERROR("weir: handler ~0p of event ~0p raised ~0p:~0p and is detached~n~0p", [
-                Id, Event, Class, Reason, Stack
-            ])
+            weir_reports:log(error, #{
+                what => "a handler of an event raised, and is detached",
+                handler => Id,
+                event => Event,
+                reason => {Class, Reason},
+                stacktrace => Stack
+            })
     end.
 
 %% @doc Whether somebody would hear of an event, for those whose measurements cost something. With `telemetry' that is

@@ -53,10 +53,10 @@ all() ->
         Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
     end.
 
-%% @doc Keeps the gate, and whatever else, for the next listener of this name.
+%% @doc Keeps the gate, and whatever else, for the next listener of this name. Nothing is kept where Weir has been stopped.
 -spec keep(term(), #{gate := weir_nif:gate(), _ => _}) -> ok.
 keep(Name, Term) ->
-    true = ets:insert(?TABLE, {{kept, Name}, Term}),
+    _ = ets:whereis(?TABLE) =/= undefined andalso ets:insert(?TABLE, {{kept, Name}, Term}),
     ok.
 
 %% @doc What is kept for a listener of this name.
@@ -70,7 +70,7 @@ kept(Name) ->
 %% @doc Forgets what is kept.
 -spec forget(term()) -> ok.
 forget(Name) ->
-    true = ets:delete(?TABLE, {kept, Name}),
+    _ = ets:whereis(?TABLE) =/= undefined andalso ets:delete(?TABLE, {kept, Name}),
     ok.
 
 -spec register_name(term(), pid()) -> yes | no.

@@ -1,66 +1,15 @@
 %% @private
-%% @doc The options of a listener: which there are, what they are when nobody says, and what is wrong with those that are
-%% wrong. They are normalised here, once.
+%% @doc The options of a listener ({@link weir_listener:options()}): what they are when nobody says, what is wrong with
+%% those that are wrong, and which may change while it runs. They are normalised here, once.
 -module(weir_listener_options).
 
 -export([new/3]).
+-export([change/2]).
 
--export_type([options/0, handler/0, normal/0, limits/0, prefix/0, bad_option/0]).
+-export_type([given/0, normal/0, limits/0, refused/0]).
 
--type handler() :: fun((weir_listener:connection(), Args :: term()) -> term()) | module().
-
--type prefix() :: inet:ip_address() | string() | {inet:ip_address(), Bits :: 0..128}.
-%% Addresses that begin alike: `"10.0.0.0/8"', `{{10, 0, 0, 0}, 8}', `"::1"', `{127, 0, 0, 1}'.
-
--type options() :: #{
-    port => inet:port_number(),
-    ip => inet:ip_address() | any | loopback | {local, binary() | string()},
-    fd => non_neg_integer(),
-    socket_opts => [gen_tcp:listen_option()],
-    tls => [ssl:tls_server_option()],
-    handshake_timeout => timeout(),
-    proxy_protocol => boolean(),
-    max_connections => non_neg_integer() | infinity,
-    overload => pause | reset,
-    max_rate => pos_integer() | infinity,
-    per_address => pos_integer() | infinity,
-    allow => [prefix()],
-    deny => [prefix()],
-    placement => local | least_loaded,
-    affinity => soft | bound,
-    shutdown => timeout() | brutal_kill,
-    balance => off | #{interval := pos_integer(), threshold := pos_integer()},
-    reactor => map()
-}.
-%% <dl>
-%% <dt>`port' (0)</dt><dd>0 takes a free one, the same for all schedulers and for as long as the listener is there.</dd>
-%% <dt>`ip' (`any')</dt><dd>Where to listen. `{local, Path}' is a unix socket. Its file stays when
-%% the listener is gone; the next takes its place.</dd>
-%% <dt>`fd'</dt><dd>A descriptor that somebody else has opened and bound, such as an init system. It is duplicated,
-%% and never closed.</dd>
-%% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2', before those of ranch's: `binary', `{active, false}',
-%% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}', `{send_timeout_close,
-%% true}'.</dd>
-%% <dt>`tls'</dt><dd>Options of `ssl:handshake/3': connections are of TLS. The application `ssl' has to be started.</dd>
-%% <dt>`handshake_timeout' (5000)</dt><dd>Milliseconds for the PROXY header and the TLS handshake, each.</dd>
-%% <dt>`proxy_protocol' (`false')</dt><dd>Connections begin with a PROXY header, version 1 or 2; those that do not are
-%% closed.</dd>
-%% <dt>`max_connections' (`infinity'), `overload' (`pause')</dt><dd>How many connections there are at most, and what happens
-%% to those beyond: they wait in the backlog, or are reset.</dd>
-%% <dt>`max_rate' (`infinity')</dt><dd>Connections accepted in a second; others wait in the backlog.</dd>
-%% <dt>`per_address' (`infinity')</dt><dd>Connections of one address; those beyond are reset.</dd>
-%% <dt>`allow', `deny' (`[]')</dt><dd>Whose connections are not reset. The longest prefix decides, and one that is on both
-%% lists denies. Who is on none is allowed, unless there is an `allow'.</dd>
-%% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
-%% sockets. Not for reactors.</dd>
-%% <dt>`affinity' (`soft')</dt><dd>The process of a connection begins on the scheduler of its socket, and is free to go;
-%% or is bound to it, and then stands still while that is offline.</dd>
-%% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>
-%% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds sockets go from the busiest pollset to the idlest, if the
-%% former does more than `threshold' percent more. Not for reactors.</dd>
-%% <dt>`reactor' (`#{}')</dt><dd>Options of `weir_reactor:start_link/1', for a handler that is a reactor's: `affinity',
-%% `tick', `long_callback_ms', `max_send_queue'.</dd>
-%% </dl>
+-type given() :: {weir_listener:options(), weir_listener:handler(), Args :: term()}.
+%% What a listener was started with.
 
 -type limits() :: #{
     max_connections := non_neg_integer() | infinity,
@@ -92,12 +41,13 @@
     balance := off | #{interval := pos_integer(), threshold := pos_integer()},
     reactor := map(),
     handler := {function, fun((_, _) -> term())} | {protocol, module()} | {reactor, module()},
-    args := term()
+    args := term(),
+    given := given()
 }.
-%% All options, with a value each.
+%% All options, with a value each, and what they were made of.
 
--type bad_option() :: {bad_option, Name :: term(), Value :: term(), Allowed :: string()}.
-%% What was wrong, and what is allowed.
+-type refused() :: weir_listener:bad_option() | {not_started, ssl}.
+%% What was wrong.
 
 -define(DEFAULTS, #{
     port => 0,
@@ -131,41 +81,112 @@
     {send_timeout_close, true}
 ]).
 
+%% What gen_tcp reads at once. Cowboy looks at the length of a header after it has read: with 64 KiB its limits would not
+%% hold.
+-define(PROTOCOL_SOCKET_OPTS, [{buffer, 1460}]).
+
+%% What listening sockets are made of, and cannot change.
+-define(FIXED, [port, ip, fd]).
+
+%% What is changed for reactors that run: they have been given the rest.
+-define(CHANGES_FOR_REACTORS, [
+    socket_opts, max_connections, overload, max_rate, per_address, allow, deny, shutdown, given
+]).
+
 %% @doc All options of a listener, or what is wrong with one.
--spec new(options(), handler(), Args :: term()) -> {ok, normal()} | {error, bad_option()}.
+-spec new(weir_listener:options(), weir_listener:handler(), Args :: term()) -> {ok, normal()} | {error, refused()}.
 new(Options, Handler, Args) when is_map(Options) ->
     try
         Given = maps:map(fun value/2, Options),
-        Socket = maps:get(socket_opts, Given, []),
-        All = maps:merge(?DEFAULTS, Given),
-        {ok, together(All#{socket_opts := defaults(Socket), handler => handler(Handler), args => Args})}
+        Known = handler(Handler),
+        All = (maps:merge(?DEFAULTS, Given))#{handler => Known, args => Args, given => {Options, Handler, Args}},
+        Complete = All#{socket_opts := defaults(All) ++ maps:get(socket_opts, Given, [])},
+        ok = together(Complete),
+        ok = tls(Complete),
+        {ok, Complete}
     catch
-        throw:{bad_option, _, _, _} = Bad -> {error, Bad}
+        throw:{refused, Refused} -> {error, Refused}
     end;
 new(Options, _Handler, _Args) ->
     {error, {bad_option, options, Options, "a map"}}.
 
+%% @doc The options of a listener that runs with some of them changed; `handler' and `args' may be among them. Of
+%% `socket_opts' those that are named change.
+-spec change(weir_listener:changes(), normal()) -> {ok, normal()} | {error, refused()}.
+change(Changes, Old = #{given := {Options, Handler, Args}}) when is_map(Changes) ->
+    Changed = maps:merge(Options, maps:without([handler, args], Changes)),
+    Given =
+        case {Options, Changes} of
+            {#{socket_opts := Before}, #{socket_opts := Now}} when is_list(Now) ->
+                Changed#{socket_opts => others(Before, Now) ++ Now};
+            _ ->
+                Changed
+        end,
+    case new(Given, maps:get(handler, Changes, Handler), maps:get(args, Changes, Args)) of
+        {ok, New} ->
+            try
+                ok = may_become(Old, New),
+                {ok, New}
+            catch
+                throw:{refused, Refused} -> {error, Refused}
+            end;
+        {error, _} = Error ->
+            Error
+    end;
+change(Changes, _Old) ->
+    {error, {bad_option, options, Changes, "a map"}}.
+
+%% Options that are not said anew.
+others(Before, Now) ->
+    Said = [name(Option) || Option <- Now],
+    [Option || Option <- Before, not lists:member(name(Option), Said)].
+
+name({raw, Level, Name, _}) -> {raw, Level, Name};
+name(Option) when is_tuple(Option) -> element(1, Option);
+name(Mode) when Mode =:= binary; Mode =:= list -> mode;
+name(Option) -> Option.
+
+may_become(Old, New) ->
+    Different = [Name || {Name, Value} <- maps:to_list(New), maps:get(Name, Old) =/= Value],
+    Kinds = [element(1, maps:get(handler, Options)) || Options <- [Old, New]],
+    case [Name || Name <- Different, lists:member(Name, ?FIXED)] of
+        [Fixed | _] -> bad(Fixed, maps:get(Fixed, New), "what it was: a listener that runs stays where it is");
+        [] -> ok
+    end,
+    case lists:member(reactor, Kinds) andalso Different -- ?CHANGES_FOR_REACTORS of
+        false -> ok;
+        [] -> ok;
+        [Other | _] -> bad(Other, maps:get(Other, New), "what it was: reactors that run do not change it")
+    end.
+
 -spec bad(term(), term(), string()) -> no_return().
-bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).
+bad(Name, Value, Allowed) -> throw({refused, {bad_option, Name, Value, Allowed}}).
 
 value(port, Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;
 value(port, Port) -> bad(port, Port, "0..65535");
-value(ip, undefined) -> bad(ip, undefined, "an address, any, loopback or {local, Path}");
+value(ip, Text) when is_list(Text) ->
+    case inet:parse_strict_address(Text) of
+        {ok, IP} -> IP;
+        {error, einval} -> bad(ip, Text, ip())
+    end;
+value(ip, undefined) -> bad(ip, undefined, ip());
 value(ip, IP) ->
     case not is_map(IP) andalso weir_address:is_valid(IP) of
         true -> IP;
-        false -> bad(ip, IP, "an address, any, loopback or {local, Path}")
+        false -> bad(ip, IP, ip())
     end;
 value(fd, Fd) when is_integer(Fd), Fd >= 0 -> Fd;
 value(fd, Fd) -> bad(fd, Fd, "the number of an open descriptor");
-value(socket_opts, Options) when is_list(Options) ->
-    case [Option || Option <- Options, is_reserved(Option)] of
+value(socket_opts, Options) ->
+    is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
+    case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of
         [] -> Options;
         [Option | _] -> bad(socket_opts, Option, "options of gen_tcp:listen/2 but ip, port, fd and tcp_module")
     end;
-value(socket_opts, Options) -> bad(socket_opts, Options, "a list of options of gen_tcp:listen/2");
-value(tls, Options) when is_list(Options) -> Options;
-value(tls, Options) -> bad(tls, Options, "a list of options of ssl:handshake/3");
+value(tls, undefined) -> undefined;
+value(tls, Options) ->
+    is_proper(Options) orelse bad(tls, Options, "a list of options of ssl:handshake/3"),
+    Options;
 value(handshake_timeout, Time) -> timeout(handshake_timeout, Time);
 value(proxy_protocol, Value) when is_boolean(Value) -> Value;
 value(proxy_protocol, Value) -> bad(proxy_protocol, Value, "true or false");
@@ -198,6 +219,17 @@ value(balance, Balance) -> bad(balance, Balance, "off or #{interval => Milliseco
 value(reactor, Options) when is_map(Options) -> Options;
 value(reactor, Options) -> bad(reactor, Options, "a map of options of weir_reactor:start_link/1");
 value(Name, Value) -> bad(Name, Value, "no such option; there are " ++ names()).
+
+ip() -> "an address such as {127, 0, 0, 1} or \"127.0.0.1\", any, loopback or {local, Path}".
+
+is_proper(Options) -> is_list(Options) andalso length_of(Options) >= 0.
+
+length_of(Options) ->
+    try
+        length(Options)
+    catch
+        error:badarg -> -1
+    end.
 
 names() -> lists:append(lists:join(", ", [atom_to_list(Name) || Name <- maps:keys(?DEFAULTS)])).
 
@@ -235,26 +267,39 @@ prefix(Name, IP) when tuple_size(IP) =:= 8 -> prefix(Name, {IP, 128});
 prefix(Name, Other) -> bad(Name, Other, "an address, or one with a prefix such as \"10.0.0.0/8\"").
 
 %% Ours come where the user says nothing: the last of equal names counts.
-defaults(Options) -> ?SOCKET_OPTS ++ Options.
+defaults(#{handler := {protocol, _}, tls := undefined}) -> ?SOCKET_OPTS ++ ?PROTOCOL_SOCKET_OPTS;
+defaults(_Options) -> ?SOCKET_OPTS.
 
 handler(Function) when is_function(Function, 2) ->
     {function, Function};
 handler(Module) when is_atom(Module) ->
     _ = code:ensure_loaded(Module),
-    case {erlang:function_exported(Module, handle_data, 3), erlang:function_exported(Module, start_link, 3)} of
+    case {weir_reactor_options:is_reactor(Module), erlang:function_exported(Module, start_link, 3)} of
         {true, _} -> {reactor, Module};
         {_, true} -> {protocol, Module};
-        _ -> bad(handler, Module, "a fun of two arguments, or a module that exports start_link/3 or handle_data/3")
+        _ -> bad(handler, Module, handlers())
     end;
 handler(Other) ->
-    bad(handler, Other, "a fun of two arguments, or a module that exports start_link/3 or handle_data/3").
+    bad(handler, Other, handlers()).
+
+handlers() ->
+    "a fun of two arguments, or a module that exports start_link/3, or init/2, handle_data/3 and handle_close/3".
+
+tls(#{tls := undefined}) ->
+    ok;
+tls(#{tls := Options}) ->
+    case weir_listener_tls:check(Options) of
+        ok -> ok;
+        {error, {not_started, ssl} = NotStarted} -> throw({refused, NotStarted});
+        {error, {Option, Allowed}} -> bad(tls, Option, Allowed)
+    end.
 
 %% What does not go together.
 together(Options = #{handler := {reactor, _}}) ->
     for_reactor(Options),
     apart(Options);
 together(#{reactor := Reactor}) when map_size(Reactor) > 0 ->
-    bad(reactor, Reactor, "nothing, unless the handler is a module with handle_data/3");
+    bad(reactor, Reactor, "nothing, unless the handler is a reactor");
 together(Options = #{proxy_protocol := Proxy, tls := Tls, socket_opts := Socket}) when Proxy; Tls =/= undefined ->
     case [Option || {Name, Value} = Option <- Socket, Name =:= active orelse Name =:= packet, Value =/= false] of
         [] -> apart(Options);
@@ -279,11 +324,11 @@ for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := S
     end,
     case weir_reactor_options:new(Reactor#{module => Module}) of
         {ok, _} -> ok;
-        {error, {bad_option, Bad}} -> bad(reactor, Bad, "an option of weir_reactor:start_link/1")
+        {error, {bad_option, Option, Value, Allowed}} -> bad(reactor, {Option, Value}, Allowed)
     end,
     case [Option || {active, Value} = Option <- Socket, not is_boolean(Value)] of
         [] -> ok;
-        [Option | _] -> bad(socket_opts, Option, "true or false for reactors, whose connections begin active")
+        [Bad | _] -> bad(socket_opts, Bad, "true or false for reactors, whose connections begin active")
     end.
 
 apart(#{affinity := bound, handler := {Kind, _}}) when Kind =/= function ->
@@ -294,5 +339,5 @@ apart(#{fd := Fd, port := Port}) when Fd =/= undefined, Port =/= 0 ->
     bad(port, Port, "nothing beside fd: a descriptor is bound already");
 apart(#{ip := {local, _}, port := Port}) when Port =/= 0 ->
     bad(port, Port, "nothing beside {local, Path}");
-apart(Options) ->
-    Options.
+apart(_Options) ->
+    ok.

@@ -5,7 +5,10 @@
 %% A unix socket and a descriptor that came from elsewhere are duplicated instead: whichever pollset comes first accepts.
 -module(weir_listener_sockets).
 
+-include("weir_socket.hrl").
+
 -export([open/3]).
+-export([change/3]).
 -export([port/1]).
 -export([close/1]).
 
@@ -63,13 +66,13 @@ listen(Port, Options) ->
     try
         weir_open:listen(any, Port, Options)
     catch
-        exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2"}}
+        exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2 that go together"}}
     end.
 
 duplicated({ok, First = {_, _, Handle}}, Count) ->
     Duplicate = fun(Pollset) ->
         case weir_nif:duplicate(Handle, Pollset) of
-            {ok, Duplicate} -> {ok, {'$inet', weir_tcp, Duplicate}};
+            {ok, Duplicate} -> {ok, ?SOCKET(Duplicate)};
             Error -> Error
         end
     end,
@@ -127,6 +130,31 @@ is_free(#{ip := IP, socket_opts := Settings}, Port) ->
             Bound =:= ok orelse Bound;
         Error ->
             Error
+    end.
+
+%% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
+%% again. The error names the one that a listening socket does not take; those before it are set then.
+-spec change(Old :: weir_listener_options:normal(), New :: weir_listener_options:normal(), [socket()]) ->
+    ok | {error, weir_listener:bad_option()}.
+change(#{socket_opts := Old}, #{socket_opts := New}, Sockets) -> change_each(New -- Old, Sockets).
+
+change_each([], _Sockets) ->
+    ok;
+change_each([Option | Options], Sockets) ->
+    case [Error || {_, _, Handle} <- Sockets, {error, _} = Error <- [change_one(Option, Handle)]] of
+        [] -> change_each(Options, Sockets);
+        [{error, Reason} | _] -> {error, {bad_option, socket_opts, Option, refused(Reason)}}
+    end.
+
+refused(Reason) ->
+    lists:flatten(io_lib:format("what can be set while it listens (~p)", [Reason])).
+
+change_one({backlog, Backlog}, Handle) ->
+    weir_nif:listen(Handle, Backlog);
+change_one(Option, Handle) ->
+    case weir_options:settings([Option]) of
+        {ok, Settings} -> weir_nif:setopts(Handle, Settings);
+        {error, einval} = Error -> Error
     end.
 
 %% @doc The port of the sockets; none of unix sockets.

@@ -24,11 +24,11 @@ start_listener(Spec) ->
     end.
 
 %% @doc Stops a listener and forgets it.
--spec stop_listener(weir_listener:name()) -> ok | {error, not_found}.
+-spec stop_listener(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop_listener(Name) ->
-    case supervisor:terminate_child(?MODULE, {weir_listener, Name}) of
+    case whereis(?MODULE) =/= undefined andalso supervisor:terminate_child(?MODULE, {weir_listener, Name}) of
         ok -> supervisor:delete_child(?MODULE, {weir_listener, Name});
-        {error, not_found} -> {error, not_found}
+        _ -> {error, {no_listener, Name}}
     end.
 
 %% A listener that a fault of ours kills is started again at once; more than a few in a second are a fault of all.

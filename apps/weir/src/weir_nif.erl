@@ -69,9 +69,11 @@
 -export([gate_give/3]).
 -export([gate_discard/2]).
 -export([gate_clear/1]).
--export([gate_set_max_connections/2]).
+-export([gate_change/2]).
 -export([gate_info/1]).
+-export([gate_exempt/1]).
 -export([gate_connections/2]).
+-export([gate_relays/2]).
 
 %% Reactors.
 -export([reactor_begin/3]).
@@ -372,8 +374,8 @@ sockets(_Piece) -> ?NOT_LOADED.
 -spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
 gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
 
-%% @doc Has a listening socket accept through the gate, for an intake. What is accepted has the options of the first
-%% such socket. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
+%% @doc Has a listening socket accept through the gate, for an intake. What is taken from there has the options that this
+%% socket has now: said again, those of the last call count. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
 -spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
 gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
 
@@ -412,18 +414,27 @@ gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
 -spec gate_clear(gate()) -> ok.
 gate_clear(_Gate) -> ?NOT_LOADED.
 
-%% @doc Sets the limit of connections.
--spec gate_set_max_connections(gate(), non_neg_integer() | infinity) -> ok.
-gate_set_max_connections(_Gate, _Max) -> ?NOT_LOADED.
+%% @doc Has other limits hold from now on. Connections that are there stay.
+-spec gate_change(gate(), weir_listener_options:limits()) -> ok.
+gate_change(_Gate, _Limits) -> ?NOT_LOADED.
 
 %% @doc The counts of a gate.
 -spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
 gate_info(_Gate) -> ?NOT_LOADED.
 
+%% @doc Has a connection not count against the limit of connections any more.
+-spec gate_exempt(handle()) -> ok | {error, closed}.
+gate_exempt(_Handle) -> ?NOT_LOADED.
+
 %% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
 %% it was accepted for, and its pollset.
 -spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
 gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+
+%% @doc The relays of a gate's connections in one piece of the table of relays, as {@link relays/1}: each with the process
+%% that its connection was accepted for.
+-spec gate_relays(gate(), non_neg_integer()) -> {ok, [{relay(), pid()}]} | done.
+gate_relays(_Gate, _Piece) -> ?NOT_LOADED.
 
 %% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
 -spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.

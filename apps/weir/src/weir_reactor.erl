@@ -147,8 +147,8 @@
 %% every connection, for three seconds at most, and all are closed. If it is killed its connections are closed too; the
 %% listening socket and its backlog are not touched, and wait for the next reactor.
 %%
-%% Errors: `no_native_part' where there is no native part; `{bad_option, Option}'; what is wrong with the listening socket;
-%% `emfile' if there are 1024 such processes already.
+%% Errors: `no_native_part' where there is no native part; `{bad_option, Option, Value, Allowed}', also for a `module' without
+%% the callbacks that are needed; what is wrong with the listening socket; `emfile' if there are 1024 such processes already.
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
     weir_reactor_process:start_link(Options).

@@ -17,9 +17,7 @@
 
 -export_type([callbacks/0, error/0]).
 
--include_lib("kernel/include/logger.hrl").
 -include("weir_socket.hrl").
-
 
 -record(callbacks, {
     module :: module(),
@@ -113,12 +111,22 @@ terminate(Reason, State, Callbacks = #callbacks{module = Module, optional = #{te
 terminate(_Reason, _State, _Callbacks) ->
     ok.
 
-%% @doc Says that a callback has failed.
+%% @doc Says that a callback has failed; `send' says that what one has sent can be sent to nobody.
 -spec report(error(), Callback :: atom(), weir_nif:handle() | none, State :: term(), callbacks()) -> ok.
 report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Module}) ->
+    Socket =
+        case Handle of
+            none -> none;
+            _ -> ?SOCKET(Handle)
+        end,
     weir_reports:say(fun() ->
-        ?LOG_ERROR(
-            "weir: ~s:~s failed, and connection ~0p of reactor ~p is closed~n** ~s~n** State: ~0P",
-            [Module, Callback, Handle, self(), erl_error:format_exception(Class, Reason, Stack), State, 50]
-        )
+        weir_reports:log(error, #{
+            what => "a callback of a reactor failed, and its connection is closed",
+            callback => {Module, Callback},
+            reason => {Class, Reason},
+            stacktrace => Stack,
+            socket => Socket,
+            state => State,
+            reactor => self()
+        })
     end).

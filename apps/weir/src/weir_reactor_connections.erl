@@ -68,7 +68,7 @@
 %% The state that a callback was called with, if it was.
 
 %% Two words for two things, in every write.
--dialyzer({no_improper_lists, [result/7]}).
+-dialyzer({no_improper_lists, [result/8]}).
 
 %% @doc How many connections there are, or are about to be.
 -spec count(connections()) -> non_neg_integer().
@@ -138,7 +138,7 @@ data(Handle, Data, State, Events, Writes, Connections = #connections{data = Hand
             events(Events, Writes, Connections);
         Result ->
             {NewEvents, NewWrites, NewConnections} =
-                result(Result, Handle, [Data], {state, State}, Events, Writes, Connections),
+                result(handle_data, Result, Handle, [Data], {state, State}, Events, Writes, Connections),
             events(NewEvents, NewWrites, NewConnections)
     catch
         Class:Reason:Stack ->
@@ -186,11 +186,11 @@ unsent(Handle, Reason, IoData, Connections) ->
     Error = {error, {Reason, {send, IoData}}, []},
     case take(Handle) of
         {state, State} ->
-            ok = report(Error, a_callback, Handle, State, Connections),
+            ok = report(Error, send, Handle, State, Connections),
             terminated({error, Error}, State, Connections);
         %% It was the last that it has sent.
         none ->
-            ok = report(Error, a_callback, Handle, closed, Connections),
+            ok = report(Error, send, Handle, closed, Connections),
             Connections
     end.
 
@@ -227,7 +227,7 @@ begin_connection(Handle, Args, Events, Writes, Before = #connections{callbacks =
     Connections = Before#connections{count = Count + 1},
     case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
         {ok, Result} ->
-            result(Result, Handle, [], none, Events, Writes, Connections);
+            result(init, Result, Handle, [], none, Events, Writes, Connections);
         {failed, Error} ->
             {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Connections),
             {Events, NewWrites, NewConnections}
@@ -239,7 +239,7 @@ on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callba
         {true, {state, State}} ->
             case weir_reactor_callbacks:optional(Callback, Argument, Handle, State, Callbacks) of
                 {ok, Result} ->
-                    result(Result, Handle, [], {state, State}, Events, Writes, Connections);
+                    result(Callback, Result, Handle, [], {state, State}, Events, Writes, Connections);
                 {failed, Error} ->
                     {NewWrites, NewConnections} = failed(Error, Callback, Handle, {state, State}, Writes, Connections),
                     {Events, NewWrites, NewConnections}
@@ -251,37 +251,41 @@ on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callba
 %%% Results.
 
 %% Does what a callback has returned. Unread: what it was called with, if that was data.
--spec result(term(), weir_nif:handle(), Unread :: [term()], old(), Events, Writes, connections()) ->
+-spec result(Callback :: atom(), term(), weir_nif:handle(), Unread :: [term()], old(), Events, Writes, connections()) ->
     {Events, Writes, connections()}
 when
     Events :: [weir_nif:event()], Writes :: [weir_nif:write()].
-result({ok, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+result(_Callback, {ok, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     keep(Handle, State),
     {Events, Writes, Connections};
-result({send, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+result(_Callback, {send, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     keep(Handle, State),
     {Events, [[Handle | IoData] | Writes], Connections};
-result({close, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+result(_Callback, {close, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     {Events, [Handle | Writes], terminated(normal, State, Connections)};
-result({close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
+result(_Callback, {close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
-result({handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
+result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_pid(Pid), Pid =/= self()
+->
     hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
-result({handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
     is_pid(Pid), Pid =/= self(), is_binary(Unread)
 ->
     hand_off(Handle, Pid, [Unread], State, Events, Writes, Connections);
-result({relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when is_integer(Other) ->
+result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when
+    is_integer(Other)
+->
     relay(Handle, Other, {Unread, <<>>}, State, Events, Writes, Connections);
-result({relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
+result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
     is_integer(Other), is_binary(Prefix)
 ->
     relay(Handle, Other, {[], Prefix}, State, Events, Writes, Connections);
-result(Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
+result(Callback, Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
     Error = {error, {bad_return_value, Bad}, []},
-    {NewWrites, NewConnections} = failed(Error, a_callback, Handle, Old, Writes, Connections),
+    {NewWrites, NewConnections} = failed(Error, Callback, Handle, Old, Writes, Connections),
     {Events, NewWrites, NewConnections}.
 
 hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{home = Home}) ->

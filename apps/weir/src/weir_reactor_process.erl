@@ -108,25 +108,17 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
     end.
 
 prepare(Home, Options = #{max_send_queue := MaxSendQueue, listen := Listen}) ->
-    case {loaded(Options), register_as(Options), weir_nif:lease()} of
-        {ok, ok, {ok, {Pollset, Token}}} ->
+    case {register_as(Options), weir_nif:lease()} of
+        {ok, {ok, {Pollset, Token}}} ->
             ok = weir_nif:reactor_begin(Pollset, Home, MaxSendQueue),
             case listen(Pollset, Listen) of
                 ok -> {ok, Pollset, Token};
                 {error, _} = Error -> Error
             end;
-        {ok, ok, {error, _} = Error} ->
+        {ok, {error, _} = Error} ->
             Error;
-        {ok, {error, _} = Error, _} ->
-            Error;
-        {{error, _} = Error, _, _} ->
+        {{error, _} = Error, _} ->
             Error
-    end.
-
-loaded(#{module := Module}) ->
-    case code:ensure_loaded(Module) of
-        {module, Module} -> ok;
-        {error, _} -> {error, {bad_option, {module, Module}}}
     end.
 
 register_as(#{name := undefined}) ->

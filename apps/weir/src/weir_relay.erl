@@ -163,7 +163,7 @@ allowed(Timeout, infinity) when Timeout =:= idle_timeout; Timeout =:= half_close
 allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
     is_integer(Time) andalso Time >= 1 andalso Time =< ?TIMEOUT_MAX orelse "milliseconds from 1 to 4294967295, or infinity".
 
-%% @doc See {@link weir:relay_stop/1}.
+%% @doc See {@link weir:stop_relay/1}.
 -spec stop(relay()) -> ok.
 stop({weir_relay, Relay}) ->
     weir_nif:relay_stop(Relay).

@@ -1,12 +1,27 @@
 %% @private
-%% @doc Reports in bounded numbers: ten thousand connections that fail in the same way are a line or two in the log.
+%% @doc Reports for the log: maps, in one shape, and in bounded numbers.
 %%
-%% The limit is one of the calling process, which has it in its dictionary.
+%% A report is a map: `what' says in a few words what happened, and the other keys say to whom, by the names that events
+%% have for them ({@link weir_event}). Handlers of the log get the map as it is, with `domain => [weir]' in the metadata;
+%% for a reader it becomes a line: `weir: ' and what happened, then the keys.
+%%
+%% Ten thousand connections that fail in the same way are a line or two. The limit is one of the calling process
+%% ({@link say/1}), which has it in its dictionary; or of many that share it ({@link log/3}).
 -module(weir_reports).
 
+-export([log/2]).
+-export([log/3]).
 -export([say/1]).
+-export([new_limit/0]).
+-export([format/1]).
 
--include_lib("kernel/include/logger.hrl").
+-export_type([report/0, limit/0]).
+
+-type report() :: #{what := string(), atom() => term()}.
+%% `peer' is an address, `listener' a name, `reason' why it happened, `stacktrace' where.
+
+-opaque limit() :: atomics:atomics_ref().
+%% Of many processes.
 
 %% Reports in one period.
 -define(REPORTS, 10).
@@ -14,6 +29,60 @@
 
 %% Where the beginning of the period is kept, and how many reports there were since.
 -define(LIMIT, ?MODULE).
+
+%% The places of a shared limit.
+-define(SINCE, 1).
+-define(SAID, 2).
+
+%% Depth to which terms are shown.
+-define(DEPTH, 50).
+
+%% @doc Puts a report into the log.
+-spec log(logger:level(), report()) -> ok.
+log(Level, Report) ->
+    logger:log(Level, Report, #{domain => [weir], report_cb => fun ?MODULE:format/1}).
+
+%% @doc The same, unless those who share the limit have said too much lately. The next report says how many were left out.
+-spec log(logger:level(), report(), limit()) -> ok.
+log(Level, Report, Limit) ->
+    Now = erlang:monotonic_time(millisecond),
+    Since = atomics:get(Limit, ?SINCE),
+    case Now - Since >= ?PERIOD_MS andalso atomics:compare_exchange(Limit, ?SINCE, Since, Now) of
+        ok ->
+            %% A period begins, with this report.
+            case atomics:exchange(Limit, ?SAID, 1) - ?REPORTS of
+                LeftOut when LeftOut > 0 -> log(Level, Report#{left_out => LeftOut});
+                _ -> log(Level, Report)
+            end;
+        _ ->
+            case atomics:add_get(Limit, ?SAID, 1) =< ?REPORTS of
+                true -> log(Level, Report);
+                false -> ok
+            end
+    end.
+
+%% @doc A limit for many processes.
+-spec new_limit() -> limit().
+new_limit() ->
+    Limit = atomics:new(2, [{signed, true}]),
+    ok = atomics:put(Limit, ?SINCE, erlang:monotonic_time(millisecond) - ?PERIOD_MS),
+    Limit.
+
+%% @doc A report as text.
+-spec format(report()) -> {io:format(), [term()]}.
+format(Report = #{what := What}) ->
+    Keys = lists:sort(maps:keys(maps:without([what, stacktrace], Report))),
+    Shown = [[atom_to_list(Key), $=, shown(Key, maps:get(Key, Report))] || Key <- Keys],
+    Where =
+        case Report of
+            #{stacktrace := Stack} -> io_lib:format("~n~0tp", [Stack]);
+            #{} -> ""
+        end,
+    {"weir: ~ts; ~ts~ts", [What, lists:join(", ", Shown), Where]}.
+
+shown(peer, {IP, Port}) when is_tuple(IP), tuple_size(IP) =:= 8 -> [$[, inet:ntoa(IP), "]:", integer_to_list(Port)];
+shown(peer, {IP, Port}) when is_tuple(IP), is_integer(Port) -> [inet:ntoa(IP), $:, integer_to_list(Port)];
+shown(_Key, Value) -> io_lib:format("~0tP", [Value, ?DEPTH]).
 
 %% @doc Says something, unless the caller has said too much lately. How many reports were left out is told with the next.
 -spec say(fun(() -> term())) -> ok.
@@ -26,7 +95,7 @@ say(Say) ->
             _ = put(?LIMIT, {Since, Said + 1}),
             ok;
         {_, Said} when Said > ?REPORTS ->
-            ?LOG_WARNING("weir: ~b more reports were left out", [Said - ?REPORTS]),
+            ok = log(warning, #{what => "more reports were left out", left_out => Said - ?REPORTS}),
             said(Now, 1, Say);
         _ ->
             said(Now, 1, Say)

@@ -33,9 +33,12 @@
 -export([cleanup/1]).
 -export([format_error/1]).
 
--type socket() :: weir_tcp:socket().
+%% What both transports do alike.
+-export([listen_options/1]).
+-export([connect_options/1]).
+-export([with_file/2]).
 
--define(OPTIONS, [binary, {active, false}, {packet, raw}, {tcp_module, weir_tcp}]).
+-type socket() :: weir_tcp:socket().
 
 %% @doc The name of the transport.
 -spec name() -> tcp.
@@ -51,10 +54,20 @@ messages() -> {tcp, tcp_closed, tcp_error, tcp_passive}.
 
 %% @doc A listening socket, for ranch's own listeners.
 -spec listen(#{socket_opts => [gen_tcp:listen_option()], _ => _}) -> {ok, inet:socket()} | {error, term()}.
-listen(Options) ->
+listen(Options) -> gen_tcp:listen(0, listen_options(Options)).
+
+%% @private
+%% Options of a listening socket of ranch's own listeners. A family in front of the module would win before OTP 29.
+-spec listen_options(#{socket_opts => list(), _ => _}) -> list().
+listen_options(Options) ->
     Given = maps:get(socket_opts, Options, []),
     Defaults = [{backlog, 1024}, {nodelay, true}, {send_timeout, 30000}, {send_timeout_close, true}],
-    gen_tcp:listen(0, Defaults ++ Given ++ [{reuseaddr, true} | ?OPTIONS]).
+    [{tcp_module, weir_tcp} | Defaults] ++ Given ++ [{reuseaddr, true}, binary, {active, false}, {packet, raw}].
+
+%% @private
+%% Options of a connection to a peer.
+-spec connect_options(list()) -> list().
+connect_options(Given) -> [{tcp_module, weir_tcp} | Given] ++ [binary, {active, false}, {packet, raw}].
 
 %% @doc Options that {@link listen/1} decides itself.
 -spec disallowed_listen_options() -> [atom()].
@@ -66,7 +79,7 @@ accept(Listener, Timeout) -> gen_tcp:accept(Listener, Timeout).
 
 %% @doc Begins a connection: a PROXY header is read here if the listener wants one.
 -spec handshake(socket() | weir_connection:pending(), timeout()) -> {ok, socket()} | {error, term()}.
-handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, undefined, Timeout).
+handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, [], Timeout).
 
 %% @doc The same; there is nothing to be set.
 -spec handshake(socket() | weir_connection:pending(), term(), timeout()) -> {ok, socket()} | {error, term()}.
@@ -87,12 +100,12 @@ handshake_cancel(Socket) -> error(not_supported, [Socket]).
 %% @doc A connection to a peer.
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list()) ->
     {ok, inet:socket()} | {error, inet:posix()}.
-connect(Host, Port, Options) -> gen_tcp:connect(Host, Port, Options ++ ?OPTIONS).
+connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
 
 %% @doc A connection to a peer within a time.
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
     {ok, inet:socket()} | {error, timeout | inet:posix()}.
-connect(Host, Port, Options, Timeout) -> gen_tcp:connect(Host, Port, Options ++ ?OPTIONS, Timeout).
+connect(Host, Port, Options, Timeout) -> gen_tcp:connect(Host, Port, connect_options(Options), Timeout).
 
 %% @doc Receives.
 -spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, closed | timeout | inet:posix()}.
@@ -125,19 +138,25 @@ sendfile(Socket, File, Offset, Bytes) -> sendfile(Socket, File, Offset, Bytes, [
 %% @doc The same, with options of `file:sendfile/5'.
 -spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer(), list()) ->
     {ok, non_neg_integer()} | {error, term()}.
-sendfile(Socket, Name, Offset, Bytes, Options) when is_list(Name); is_atom(Name); is_binary(Name) ->
+sendfile(Socket, File, Offset, Bytes, Options) ->
+    with_file(File, fun(Open) -> file:sendfile(Open, Socket, Offset, Bytes, Options) end).
+
+%% @private
+%% Calls a fun with a file that is open, or is named and open for that long.
+-spec with_file(file:name_all() | file:fd(), fun((file:fd()) -> Result)) -> Result | {error, term()}.
+with_file(Name, Fun) when is_list(Name); is_atom(Name); is_binary(Name) ->
     case file:open(Name, [read, raw, binary]) of
         {ok, File} ->
             try
-                sendfile(Socket, File, Offset, Bytes, Options)
+                Fun(File)
             after
                 _ = file:close(File)
             end;
         {error, _} = Error ->
             Error
     end;
-sendfile(Socket, File, Offset, Bytes, Options) ->
-    file:sendfile(File, Socket, Offset, Bytes, Options).
+with_file(File, Fun) ->
+    Fun(File).
 
 %% @doc Sets options.
 -spec setopts(socket(), list()) -> ok | {error, inet:posix()}.
@@ -178,7 +197,7 @@ shutdown(Socket, How) -> gen_tcp:shutdown(Socket, How).
 close({weir_pending, Socket, _}) -> close(Socket);
 close(Socket) -> gen_tcp:close(Socket).
 
-%% @doc Nothing is left to clean up of a listener.
+%% @doc Does nothing: a listener leaves nothing behind.
 -spec cleanup(term()) -> ok.
 cleanup(_Options) -> ok.
 

@@ -36,8 +36,6 @@
 
 -define(SSL, (?MODULE:library())).
 
--define(OPTIONS, [binary, {active, false}, {packet, raw}]).
-
 %% Bytes of a file that are encrypted at once.
 -define(CHUNK, 16#1fff).
 
@@ -58,13 +56,11 @@ messages() -> {ssl, ssl_closed, ssl_error, ssl_passive}.
 %% @doc A listening socket of TLS, for ranch's own listeners.
 -spec listen(#{socket_opts => list(), _ => _}) -> {ok, ssl:sslsocket()} | {error, term()}.
 listen(Options) ->
-    Given = maps:get(socket_opts, Options, []),
-    (?SSL):listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}}, {tcp_module, weir_tcp}] ++
-        Given ++ [{reuseaddr, true}, {backlog, 1024}, {nodelay, true} | ?OPTIONS]).
+    (?SSL):listen(0, [{cb_info, {gen_tcp, tcp, tcp_closed, tcp_error}} | weir_transport:listen_options(Options)]).
 
 %% @doc Options that {@link listen/1} decides itself.
 -spec disallowed_listen_options() -> [atom()].
-disallowed_listen_options() -> [active, header, mode, packet, packet_size, line_delimiter, reuseaddr, tcp_module].
+disallowed_listen_options() -> weir_transport:disallowed_listen_options().
 
 %% @doc The next connection of a listening socket.
 -spec accept(ssl:sslsocket(), timeout()) -> {ok, ssl:sslsocket()} | {error, term()}.
@@ -90,7 +86,8 @@ handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 
 %% @doc The same, with options of `ssl:handshake_continue/3'.
 -spec handshake_continue(socket(), list(), timeout()) -> {ok, socket()} | {error, term()}.
-handshake_continue(Socket, Options, Timeout) -> (?SSL):handshake_continue(Socket, Options, Timeout).
+handshake_continue(Socket, Options, Timeout) ->
+    weir_connection:handshake_continued((?SSL):handshake_continue(Socket, Options, Timeout)).
 
 %% @doc Ends a handshake that was to be looked at first.
 -spec handshake_cancel(socket()) -> ok.
@@ -106,7 +103,7 @@ connect(Host, Port, Options) -> connect(Host, Port, Options, infinity).
 -spec connect(inet:socket_address() | inet:hostname(), inet:port_number(), list(), timeout()) ->
     {ok, socket()} | {error, term()}.
 connect(Host, Port, Options, Timeout) ->
-    (?SSL):connect(Host, Port, [{tcp_module, weir_tcp} | Options] ++ ?OPTIONS, Timeout).
+    (?SSL):connect(Host, Port, weir_transport:connect_options(Options), Timeout).
 
 %% @doc Receives.
 -spec recv(socket(), non_neg_integer(), timeout()) -> {ok, binary() | term()} | {error, term()}.
@@ -133,17 +130,6 @@ sendfile(Socket, File, Offset, Bytes) -> sendfile(Socket, File, Offset, Bytes, [
 %% @doc The same; `chunk_size' says how much is encrypted at once.
 -spec sendfile(socket(), file:name_all() | file:fd(), non_neg_integer(), non_neg_integer(), list()) ->
     {ok, non_neg_integer()} | {error, term()}.
-sendfile(Socket, Name, Offset, Bytes, Options) when is_list(Name); is_atom(Name); is_binary(Name) ->
-    case file:open(Name, [read, raw, binary]) of
-        {ok, File} ->
-            try
-                sendfile(Socket, File, Offset, Bytes, Options)
-            after
-                _ = file:close(File)
-            end;
-        {error, _} = Error ->
-            Error
-    end;
 sendfile(Socket, File, Offset, Bytes, Options) ->
     Chunk =
         case proplists:get_value(chunk_size, Options, ?CHUNK) of
@@ -155,10 +141,12 @@ sendfile(Socket, File, Offset, Bytes, Options) ->
             0 -> infinity;
             _ -> Bytes
         end,
-    case file:position(File, {bof, Offset}) of
-        {ok, _} -> send_chunks(Socket, File, Left, Chunk, 0);
-        {error, _} = Error -> Error
-    end.
+    weir_transport:with_file(File, fun(Open) ->
+        case file:position(Open, {bof, Offset}) of
+            {ok, _} -> send_chunks(Socket, Open, Left, Chunk, 0);
+            {error, _} = Error -> Error
+        end
+    end).
 
 send_chunks(_Socket, _File, 0, _Chunk, Sent) ->
     {ok, Sent};
@@ -220,7 +208,7 @@ close(Socket) ->
     _ = (?SSL):close(Socket),
     ok.
 
-%% @doc Nothing is left to clean up of a listener.
+%% @doc Does nothing: a listener leaves nothing behind.
 -spec cleanup(term()) -> ok.
 cleanup(_Options) -> ok.
 

@@ -120,6 +120,8 @@ arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfil
     oneof([vector(1, argument()), [{socket, connected}]]);
 arguments(gate_new, 2) ->
     oneof([vector(2, argument()), [{term, integer(0, 2)}, limits()]]);
+arguments(gate_change, 2) ->
+    oneof([vector(2, argument()), [{socket, gate}, limits()]]);
 arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
 arguments(relay_start, 5) ->
@@ -287,8 +289,11 @@ is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting;
 is_documented(Function, {ok, Handle}) when Function =:= gate_take; Function =:= gate_give -> is_integer(Handle);
 is_documented(Function, Result) when Function =:= gate_take; Function =:= gate_give -> Result =:= empty;
 is_documented(gate_info, Result) -> is_map(Result);
-is_documented(List, {ok, Entries}) when List =:= gate_connections; List =:= relays -> is_list(Entries);
-is_documented(List, Result) when List =:= gate_connections; List =:= relays; List =:= relay_expire -> Result =:= done;
+is_documented(List, {ok, Entries}) when List =:= gate_connections; List =:= gate_relays; List =:= relays -> is_list(Entries);
+is_documented(List, Result) when
+    List =:= gate_connections; List =:= gate_relays; List =:= relays; List =:= relay_expire
+->
+    Result =:= done;
 is_documented(relay_expire, Result) -> is_integer(Result);
 is_documented(Function, {ok, Number}) when
     Function =:= relay_start; Function =:= group_new; Function =:= group_broadcast; Function =:= duplicate
@@ -299,7 +304,7 @@ is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->
 is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [
-        gate_listen, gate_keep, gate_retry, gate_discard, gate_clear, gate_set_max_connections, reactor_listen,
+        gate_listen, gate_keep, gate_retry, gate_discard, gate_clear, gate_change, gate_exempt, reactor_listen,
         reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave
     ]);
 is_documented(_Function, _Result) -> false.

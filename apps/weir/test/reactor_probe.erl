@@ -149,6 +149,9 @@ reported() ->
 
 log(#{msg := {Format, Arguments}}, #{config := #{pid := Pid}}) when is_list(Format) ->
     Pid ! {reported, lists:flatten(io_lib:format(Format, Arguments))};
+log(#{msg := {report, Report = #{what := _}}, meta := #{report_cb := Shown}}, #{config := #{pid := Pid}}) ->
+    {Format, Arguments} = Shown(Report),
+    Pid ! {reported, lists:flatten(io_lib:format(Format, Arguments))};
 log(_Event, _Config) ->
     ok.
 

@@ -32,7 +32,7 @@ listeners(_Config) ->
     Info = weir:info(?MODULE),
     ok = weir:stop_listener(?MODULE),
     Counters = maps:without([name, pid, status, ip, port, handler], Info),
-    complete(listener, maps:merge(#{failed_handshakes => 0}, Counters)).
+    complete(listener, Counters).
 
 reactors(_Config) ->
     {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{}}),

@@ -340,7 +340,7 @@ relayed_by_handlers_that_are_killed(_Config) ->
     [
         begin
             [exit(Pid, kill) || {_, Pid} <- weir:connections(one_of([front, back])), rand:uniform(2) =:= 1],
-            [weir:relay_stop(Stopped) || Stopped <- weir:relays(), rand:uniform(4) =:= 1],
+            [weir:stop_relay(Stopped) || Stopped <- weir:relays(), rand:uniform(4) =:= 1],
             _ = N rem 10 =:= 0 andalso kill_pollers(),
             pause()
         end
@@ -516,7 +516,7 @@ relays_in_havoc(Config) ->
             pause(),
             case N rem 5 of
                 0 -> kill(Owner);
-                1 -> weir:relay_stop(Relay);
+                1 -> weir:stop_relay(Relay);
                 2 -> gen_tcp:shutdown(Client, write);
                 3 -> kill(lists:nth(2 * N + 2, Busy));
                 4 -> [kill(lists:nth(2 * N + Side, Busy)) || Side <- [1, 2]]

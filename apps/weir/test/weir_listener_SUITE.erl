@@ -34,6 +34,7 @@ groups() ->
         ipv6_is_served,
         a_unix_socket_is_served,
         an_inherited_descriptor_is_served,
+        an_inherited_descriptor_is_resumed,
         the_proxy_header_is_known,
         no_proxy_header_is_no_connection,
         killed_workers_have_successors,
@@ -51,6 +52,13 @@ groups() ->
             a_port_is_taken_once,
             wrong_options_are_refused,
             a_listener_is_embedded,
+            an_embedded_listener_outlives_weir,
+            names_that_are_not_there_are_told,
+            an_address_may_be_text,
+            a_taken_port_is_no_crash,
+            relays_keep_their_places,
+            stop_ends_relays,
+            a_connection_may_count_no_more,
             connections_run_where_their_sockets_are,
             bound_processes_are_bound,
             a_handler_may_take_its_time_to_end,
@@ -267,8 +275,8 @@ stop_ends_connections(Config) ->
     ok = weir:stop_listener(Name),
     [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Sockets],
     ?assertNot(lists:any(fun is_process_alive/1, Pids)),
-    ?assertEqual({error, not_found}, weir:stop_listener(Name)),
-    ?assertError({no_listener, Name}, weir:info(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:info(Name)),
     ?assertEqual([], weir:listeners()),
     ?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, Port, [])).
 
@@ -313,6 +321,23 @@ an_inherited_descriptor_is_served(Config) ->
     _ = connect(Port),
     {ok, Accepted} = gen_tcp:accept(Opened, ?PATIENCE),
     ok = gen_tcp:close(Accepted).
+
+%% All of its listening sockets share one open file, which stays open when they are closed.
+an_inherited_descriptor_is_resumed(Config) ->
+    {ok, Opened} = weir_test_peer:keep(gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 100}])),
+    {ok, Fd} = inet:getfd(Opened),
+    Port = start(Config, #{fd => Fd}),
+    Name = ?config(name, Config),
+    #{pid := Listener} = weir:info(Name),
+    [
+        begin
+            ok = weir:suspend_listener(Name),
+            ok = weir:resume_listener(Name),
+            [is_served(connect(Port)) || _ <- lists:seq(1, 5)]
+        end
+     || _ <- lists:seq(1, 5)
+    ],
+    ?assertMatch(#{pid := Listener}, weir:info(Name)).
 
 least_loaded_spreads(Config) ->
     Port = start(Config, #{placement => least_loaded}),
@@ -505,7 +530,14 @@ wrong_options_are_refused(_Config) ->
         {error, {bad_option, socket_opts, _, _}},
         weir:start_listener(a, #{socket_opts => [{nonsense, 1}]}, handler(function), x)
     ),
-    ?assertError({bad_option, port, no, _}, weir:child_spec(a, #{port => no}, handler(function), x)),
+    %% The culprit is named, and nothing else.
+    ?assertMatch(
+        {error, {bad_option, socket_opts, {nodelay, 1}, [_ | _]}},
+        weir:start_listener(a, #{socket_opts => [{backlog, 5}, {nodelay, 1}, {keepalive, true}]}, handler(function), x)
+    ),
+    ?assertMatch({error, {bad_option, handler, lists, [_ | _]}}, weir:start_listener(a, #{}, lists, x)),
+    #{start := {Module, Function, Arguments}} = weir:child_spec(a, #{port => no}, handler(function), x),
+    ?assertMatch({error, {bad_option, port, no, _}}, apply(Module, Function, Arguments)),
     ?assertEqual([], weir:listeners()).
 
 a_listener_is_embedded(Config) ->
@@ -513,10 +545,133 @@ a_listener_is_embedded(Config) ->
     Spec = weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args),
     {ok, Supervisor} = weir_listener_supervisor:start_link([Spec]),
     is_served(connect(weir:get_port(Name))),
-    ?assertEqual({error, not_found}, weir:stop_listener(Name)),
+    ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),
     unlink(Supervisor),
     exit(Supervisor, shutdown),
     wait_until(fun() -> weir:listeners() =:= [] end).
+
+%% On a node of its own: Weir is stopped and started under it.
+an_embedded_listener_outlives_weir(_Config) ->
+    weir_test_peer:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
+
+with_weir_stopped(Config) ->
+    Specs = [weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args) || Name <- [running, suspended]],
+    {ok, Supervisor} = weir_listener_supervisor:start_link(Specs),
+    Before = supervisor:which_children(Supervisor),
+    Port = weir:get_port(running),
+    ok = weir:suspend_listener(suspended),
+    [
+        begin
+            ok = application:stop(weir),
+            ?assertEqual([], weir:listeners()),
+            ok = application:start(weir),
+            wait_until(fun() -> lists:sort(weir:listeners()) =:= [running, suspended] end),
+            wait_until(fun() -> maps:get(status, weir:info(running)) =:= running end),
+            still_serves(Port),
+            ?assertMatch(#{status := suspended}, weir:info(suspended))
+        end
+     || _ <- [1, 2]
+    ],
+    ?assertEqual(Before, supervisor:which_children(Supervisor)),
+    ok = weir:resume_listener(suspended),
+    still_serves(weir:get_port(suspended)),
+    [?assertEqual(ok, weir:drain_listener(Name, ?PATIENCE)) || Name <- [running, suspended]],
+    unlink(Supervisor),
+    exit(Supervisor, shutdown),
+    wait_until(fun() -> weir:listeners() =:= [] end),
+    Config.
+
+names_that_are_not_there_are_told(_Config) ->
+    [
+        ?assertEqual({error, {no_listener, nobody}}, apply(weir, Function, [nobody | Arguments]))
+     || {Function, Arguments} <- [
+            {stop_listener, []}, {suspend_listener, []}, {resume_listener, []}, {drain_listener, [0]}, {info, []},
+            {connections, []}, {set_max_connections, [1]}, {set_options, [#{}]}, {get_port, []}
+        ]
+    ].
+
+an_address_may_be_text(Config) ->
+    {ok, _} = weir:start_listener(?config(name, Config), #{ip => "127.0.0.1"}, handler(function), args),
+    ?assertMatch(#{ip := ?LOOPBACK}, weir:info(?config(name, Config))),
+    is_served(connect(weir:get_port(?config(name, Config)))).
+
+%% The error is all that there is: a log that nobody asked for is none.
+a_taken_port_is_no_crash(Config) ->
+    Port = start(Config, #{}),
+    Self = self(),
+    Tell = fun(Event, _) -> Self ! {logged, Event}, stop end,
+    ok = logger:add_primary_filter(?FUNCTION_NAME, {Tell, []}),
+    try
+        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => ?LOOPBACK, port => Port}, handler(function), x))
+    after
+        logger:remove_primary_filter(?FUNCTION_NAME)
+    end,
+    ?assertEqual([], [Event || {logged, Event} <- weir_test_peer:messages()]).
+
+%% A relay takes the sockets of its connections, and not their places.
+relays_keep_their_places(Config) ->
+    Name = ?config(name, Config),
+    Port = start_relay(Name, #{max_connections => 2, per_address => 2}, #{}),
+    Relayed = [is_served(connect(Port)) || _ <- [1, 2]],
+    wait_until(fun() -> length(weir:relays()) =:= 2 end),
+    ?assertMatch(#{connections := 2}, weir:info(Name)),
+    Late = connect(Port),
+    is_waiting(Late),
+    ?assertEqual({error, {timeout, 2}}, weir:drain_listener(Name, 50)),
+    ok = weir:resume_listener(Name),
+    [ok = gen_tcp:close(Socket) || Socket <- Relayed],
+    wait_until(fun() -> weir:relays() =:= [] end),
+    wait_until(fun() -> count(Config) =:= 0 end),
+    [is_served(connect(Port)) || _ <- [1, 2]].
+
+%% So does one that outlives its owner.
+stop_ends_relays(Config) ->
+    [
+        begin
+            Name = {?config(name, Config), Options},
+            Port = start_relay(Name, #{}, Options),
+            Socket = is_served(connect(Port)),
+            wait_until(fun() -> length(weir:relays()) =:= 1 end),
+            ok = weir:stop_listener(Name),
+            ?assertEqual([], weir:relays()),
+            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE))
+        end
+     || Options <- [#{}, #{detached => true}]
+    ].
+
+%% What ranch:remove_connection/1 tells the parent of a connection.
+a_connection_may_count_no_more(Config) ->
+    Name = ?config(name, Config),
+    {ok, Listener} = weir:start_listener(Name, #{ip => ?LOOPBACK, max_connections => 1}, weir_listener_protocol, args),
+    First = is_served(connect(weir:get_port(Name))),
+    Second = connect(weir:get_port(Name)),
+    is_waiting(Second),
+    Acceptors = [Acceptor || {_, Acceptor, _, _} <- supervisor:which_children(Listener)],
+    [Pid] = [Pid || Acceptor <- Acceptors, {_, Pid, _, _} <- supervisor:which_children(Acceptor)],
+    [Acceptor ! {remove_connection, Name, Pid} || Acceptor <- Acceptors, _ <- [1, 2]],
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, ?PATIENCE)),
+    is_served(First),
+    ?assertMatch(#{connections := 2}, weir:info(Name)),
+    %% It gave its place back once.
+    ok = gen_tcp:close(First),
+    wait_until(fun() -> count(Config) =:= 1 end),
+    Third = connect(weir:get_port(Name)),
+    is_waiting(Third),
+    ok = gen_tcp:close(Second),
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, ?PATIENCE)).
+
+%% A listener whose connections are joined with an echo server's.
+start_relay(Name, Options, RelayOptions) ->
+    Echo = {Name, echo},
+    {ok, _} = weir:start_listener(Echo, #{ip => ?LOOPBACK}, handler(function), args),
+    Behind = weir:get_port(Echo),
+    Relay = fun(Socket, _) ->
+        {ok, Server} = gen_tcp:connect(?LOOPBACK, Behind, [{tcp_module, weir_tcp}, binary, {active, false}]),
+        {ok, Relay} = weir:relay(Socket, Server, RelayOptions),
+        receive {weir_relay, Relay, _, _} -> ok end
+    end,
+    {ok, _} = weir:start_listener(Name, Options#{ip => ?LOOPBACK}, Relay, []),
+    weir:get_port(Name).
 
 connections_run_where_their_sockets_are(Config) ->
     Self = self(),

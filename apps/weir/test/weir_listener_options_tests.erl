@@ -20,6 +20,32 @@ addresses_with_prefixes_test() ->
         [{{10, 0, 0, 0}, 8}, {{0, 0, 0, 0, 0, 0, 0, 1}, 128}, {{127, 0, 0, 1}, 32}, {{1, 2, 3, 4}, 30}], Allow
     ).
 
+addresses_as_text_test() ->
+    ?assertMatch({ok, #{ip := {127, 0, 0, 1}}}, new(#{ip => "127.0.0.1"})),
+    ?assertMatch({ok, #{ip := {0, 0, 0, 0, 0, 0, 0, 1}}}, new(#{ip => "::1"})).
+
+%% ranch's protocols get what gen_tcp would have given them, unless somebody says otherwise.
+buffers_test() ->
+    Buffers = fun(Options, Handler) ->
+        {ok, #{socket_opts := Opts}} = weir_listener_options:new(Options, Handler, args),
+        proplists:get_all_values(buffer, Opts)
+    end,
+    ?assertEqual([], Buffers(#{}, handler())),
+    ?assertEqual([1460], Buffers(#{}, ?MODULE)),
+    ?assertEqual([1460, 5000], Buffers(#{socket_opts => [{buffer, 5000}]}, ?MODULE)).
+
+%% What is not said stays, and socket options one by one.
+changes_test() ->
+    {ok, Old} = new(#{max_rate => 5, socket_opts => [binary, {raw, 6, 12, <<1:32>>}, {nodelay, false}, {keepalive, true}]}),
+    Changes = #{socket_opts => [{raw, 6, 12, <<2:32>>}, list, {nodelay, true}], args => other},
+    {ok, New = #{given := {Given, _, other}}} = weir_listener_options:change(Changes, Old),
+    ?assertMatch(#{max_rate := 5, args := other}, New),
+    ?assertMatch(
+        #{max_rate := 5, socket_opts := [{keepalive, true}, {raw, 6, 12, <<2:32>>}, list, {nodelay, true}]}, Given
+    ),
+    ?assertMatch({error, {bad_option, port, 1, _}}, weir_listener_options:change(#{port => 1}, Old)),
+    ?assertMatch({error, {bad_option, colour, red, _}}, weir_listener_options:change(#{colour => red}, Old)).
+
 handlers_test() ->
     ?assertMatch({ok, #{handler := {protocol, ?MODULE}}}, weir_listener_options:new(#{}, ?MODULE, x)),
     ?assertMatch({error, {bad_option, handler, lists, _}}, weir_listener_options:new(#{}, lists, x)),
@@ -40,6 +66,8 @@ wrong_elements_are_named_test() ->
     ?assertMatch({error, {bad_option, allow, {{1, 2, 3, 4}, 33}, _}}, new(#{allow => [{{1, 2, 3, 4}, 33}]})),
     ?assertMatch({error, {bad_option, deny, "10.0.0.0/x", _}}, new(#{deny => ["10.0.0.0/x"]})),
     ?assertMatch({error, {bad_option, socket_opts, {ip, _}, _}}, new(#{socket_opts => [{ip, any}]})),
+    ?assertMatch({error, {bad_option, socket_opts, {nodelay, 1}, _}}, new(#{socket_opts => [binary, {nodelay, 1}, inet6]})),
+    ?assertMatch({error, {bad_option, socket_opts, [binary | x], _}}, new(#{socket_opts => [binary | x]})),
     ?assertMatch(
         {error, {bad_option, socket_opts, {active, once}, _}},
         new(#{proxy_protocol => true, socket_opts => [{active, once}]})

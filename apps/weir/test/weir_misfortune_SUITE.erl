@@ -686,6 +686,8 @@ count_warnings() ->
 
 log(#{level := warning, msg := {"weir: " ++ _, _}}, #{config := #{warnings := Warnings}}) ->
     counters:add(Warnings, 1, 1);
+log(#{level := warning, msg := {report, #{what := _}}}, #{config := #{warnings := Warnings}}) ->
+    counters:add(Warnings, 1, 1);
 log(_Event, _Handler) ->
     ok.
 

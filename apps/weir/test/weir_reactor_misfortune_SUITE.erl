@@ -28,6 +28,7 @@ groups() ->
         {callbacks, [], [
             each_callback_may_fail,
             what_cannot_be_sent_closes,
+            a_bad_result_names_its_callback,
             what_cannot_be_sent_closes_on_the_way_out,
             nobody_to_hand_off_to,
             a_long_message_or_tick_is_named
@@ -148,11 +149,35 @@ what_cannot_be_sent_closes(_Config) ->
             {terminated, _, {error, {error, {Reason, {send, _}}, _}}} = told(terminated),
             ?assert(lists:member(Reason, [badarg, emsgsize]))
         end),
-        ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "a_callback failed") =/= nomatch]),
+        ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch]),
         ok = gen_tcp:send(Good, "good"),
         {ok, <<"good">>} = gen_tcp:recv(Good, 0, ?PATIENCE)
     end, lists:seq(1, length(Bad))),
     stop(Reactor).
+
+a_bad_result_names_its_callback(_Config) ->
+    [
+        begin
+            Reports = reports(fun() ->
+                {Reactor, Port} = start(#{Name => Fun}),
+                Peer = connect_raw(Port),
+                ok = gen_tcp:send(Peer, "go"),
+                ?assertEqual(<<>>, recv_all(Peer)),
+                stop(Reactor)
+            end),
+            Callback = lists:flatten(io_lib:format("callback={reactor_probe,~p}", [Expected])),
+            ?assertMatch({_, [_ | _]}, {Callback, [
+                Report
+             || Report <- Reports,
+                string:find(Report, Callback) =/= nomatch,
+                string:find(Report, "{bad_return_value,a_bad_one}") =/= nomatch
+            ]})
+        end
+     || {Name, Expected, Fun} <- [
+            {init, init, fun(_Socket, _Args) -> a_bad_one end},
+            {data, handle_data, fun(_Socket, _Data, _State) -> a_bad_one end}
+        ]
+    ].
 
 %% Last words that are none, and what was sent before a connection leaves.
 what_cannot_be_sent_closes_on_the_way_out(_Config) ->

@@ -234,7 +234,7 @@ others_are_served_beside_bulk(Config) ->
         end
      || Number <- lists:seq(1, 200)
     ],
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     _ = ended(Relay, closed),
     ?assertMatch({error, _}, await(Writing)),
     ?assertMatch({error, _}, await(Reading)).
@@ -284,7 +284,7 @@ the_sockets_are_closed_to_everybody(Config) ->
     ok = gen_tcp:close(A),
     ok = gen_tcp:close(B),
     ?assertMatch({ok, _}, weir:relay_info(Relay)),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 statistics_count_both_ways(Config) ->
@@ -320,7 +320,7 @@ information_while_it_runs(Config) ->
     carried(Client, Server, <<"12345">>),
     {ok, #{a_to_b := #{bytes := 5, packets := 1}}} = weir:relay_info(Relay),
     ?assert(lists:member(Relay, weir:relays())),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed),
     ?assertNot(lists:member(Relay, weir:relays())).
 
@@ -333,7 +333,7 @@ prefix_goes_first(Config) ->
     {ok, Relay} = weir:relay(A, B, #{prefix => ["said ", <<"before">>]}),
     ?assertEqual(<<"said before and more">>, recv_exactly(Server, 20)),
     {ok, #{a_to_b := #{bytes := 20}}} = weir:relay_info(Relay),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 %% The line is taken, what came with it is in the socket.
@@ -345,7 +345,7 @@ what_was_read_goes_along(Config) ->
     ok = gen_tcp:send(Client, <<", and the end">>),
     {ok, Relay} = weir:relay(A, B),
     ?assertEqual(<<"rest of it, and the end">>, recv_exactly(Server, 23)),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 what_was_put_back_goes_along(Config) ->
@@ -355,7 +355,7 @@ what_was_put_back_goes_along(Config) ->
     ok = gen_tcp:send(Server, <<"from B">>),
     {ok, Relay} = weir:relay(A, B, #{splice => true}),
     ?assertEqual(<<"greeting from B">>, recv_exactly(Client, 15)),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 what_was_queued_goes_first(Config) ->
@@ -403,7 +403,7 @@ from_a_pollset_of_its_own(Config) ->
     kill(Reactor),
     carried(Client, Server, <<"there">>),
     carried(Server, Client, <<"and back">>),
-    ok = weir:relay_stop(Relay).
+    ok = weir:stop_relay(Relay).
 
 borrowed_descriptors_stay_open(Config) ->
     {B, Server} = socket_pair(Config, [binary, {active, false}]),
@@ -416,7 +416,7 @@ borrowed_descriptors_stay_open(Config) ->
     {ok, A} = weir_tcp:fdopen(Fd, [binary, {active, false}]),
     {ok, Relay} = weir:relay(A, B),
     carried(Client, Server, <<"there">>),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed),
     carried(Client, Ours, <<"still there">>).
 
@@ -467,10 +467,10 @@ fill(Socket, Data, Sent) ->
 stopped_by_anybody(Config) ->
     {Relay, Client, Server} = relay(Config),
     carried(Client, Server, <<"x">>),
-    ok = await(async(fun() -> weir:relay_stop(Relay) end)),
+    ok = await(async(fun() -> weir:stop_relay(Relay) end)),
     ?assertEqual([closed, closed], [end_of(Client), end_of(Server)]),
     ended(Relay, closed),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     assert_no_message().
 
 %% Who would take a part for the whole is reset.
@@ -479,7 +479,7 @@ stopped_with_bytes_that_wait(Config) ->
         begin
             {Relay, Client, Server} = relay(Config, #{splice => Splice}),
             _ = fill(Client),
-            ok = weir:relay_stop(Relay),
+            ok = weir:stop_relay(Relay),
             ok = inet:setopts(Server, [{show_econnreset, true}]),
             ?assertEqual(econnreset, drain(Server)),
             ended(Relay, closed)
@@ -567,7 +567,7 @@ pipes_are_given_back(Config) ->
     ok = await(Sender),
     [carried(Client, Server, <<"small">>) || _ <- lists:seq(1, 50)],
     wait_until(fun() -> weir_test_peer:descriptors() =< Before end),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 %% Timeouts --------------------------------------------------------------------
@@ -605,7 +605,7 @@ half_close_timeout_is_for_half_closes(Config) ->
     {Relay, Client, Server} = relay(Config, #{half_close_timeout => ?SOON}),
     timer:sleep(5 * ?SOON),
     carried(Client, Server, <<"x">>),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 the_timer_is_killed(Config) ->
@@ -679,14 +679,14 @@ refused_sockets_are_as_they_were(Config) ->
     ?assertEqual(<<"sent">>, recv_exactly(A, 4)),
     {ok, Relay} = weir:relay(A, B),
     carried(Client, Server, <<"there">>),
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 relays_that_are_none(_Config) ->
     Never = {weir_relay, 16#ffffff},
     ?assertError(badarg, weir:relay_info(Never)),
-    ?assertError(badarg, weir:relay_stop(Never)),
-    ?assertError(function_clause, weir:relay_stop(17)).
+    ?assertError(badarg, weir:stop_relay(Never)),
+    ?assertError(function_clause, weir:stop_relay(17)).
 
 %% Misfortune ------------------------------------------------------------------
 
@@ -749,7 +749,7 @@ stopped_while_data_flies(Config) ->
     Readers = [async(fun() -> drain(Server) end) || {_, _, Server} <- Relays],
     [ok = gen_tcp:controlling_process(Server, pid(Reader)) || {{_, _, Server}, Reader} <- lists:zip(Relays, Readers)],
     timer:sleep(50),
-    Stoppers = [async(fun() -> [weir:relay_stop(Relay) || {Relay, _, _} <- Relays] end) || _ <- [1, 2, 3]],
+    Stoppers = [async(fun() -> [weir:stop_relay(Relay) || {Relay, _, _} <- Relays] end) || _ <- [1, 2, 3]],
     [await(Async) || Async <- Stoppers ++ Senders ++ Readers],
     [{weir_relay, _, _, _} = next_message() || _ <- Relays],
     assert_no_message().
@@ -763,7 +763,7 @@ the_same_two_in_either_order(Config) ->
             Others = [async(fun() -> [weir:relay(X, Y) || _ <- lists:seq(1, 1000)] end) || {X, Y} <- [{A, B}, {B, A}]],
             {ok, Relay} = weir:relay(A, B),
             [await(Other) || Other <- Others],
-            ok = weir:relay_stop(Relay),
+            ok = weir:stop_relay(Relay),
             ended(Relay, closed)
         end
      || _ <- lists:seq(1, 20)
@@ -782,7 +782,7 @@ bulk_without_threads(Config) ->
     ?assertEqual(Data, recv_exactly(Server, byte_size(Data))),
     ok = await(Sender),
     [?assertMatch({0, {ok, _}}, Seen) || Seen <- await(Watcher)],
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 no_descriptors_for_pipes(_Config) ->
@@ -796,7 +796,7 @@ bulk_without_descriptors(Config) ->
     ?assertEqual(Data, recv_exactly(Server, byte_size(Data))),
     ok = await(Sender),
     [ok = file:close(File) || File <- Files],
-    ok = weir:relay_stop(Relay),
+    ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 
 exhaust() ->

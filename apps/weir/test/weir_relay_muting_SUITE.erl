@@ -193,7 +193,7 @@ reader_is_reset(Config) ->
 
 stopped(Config) ->
     both_ways(Config, fun(Relay, Sender, Reader, _Flood) ->
-        ok = weir:relay_stop(Relay),
+        ok = weir:stop_relay(Relay),
         ended(Relay, closed),
         assert_given_back(Relay, Sender, Reader)
     end).

@@ -487,7 +487,7 @@ unsilence_pollers() ->
 
 -spec without_pollers(logger:log_event(), term()) -> stop | ignore.
 without_pollers(#{msg := {"weir: poller" ++ _, _}}, _) -> stop;
-without_pollers(#{msg := {"weir: worker" ++ _, _}}, _) -> stop;
+without_pollers(#{msg := {report, #{what := "a worker of a listener" ++ _}}}, _) -> stop;
 without_pollers(_Event, _) -> ignore.
 
 %% Nodes ----------------------------------------------------------------------

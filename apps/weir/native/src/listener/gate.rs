@@ -9,7 +9,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
 use crate::value::options::Options;
 
-/// What a gate is made with.
+/// What a gate is made with, and what may change later.
 pub struct Settings {
     pub max_connections: u64,
     /// Connections beyond that are reset instead of left in the backlog.
@@ -58,8 +58,8 @@ pub struct Counts {
 
 /// The gate of a listener.
 pub struct Gate {
-    reset: bool,
-    pub(super) least_loaded: bool,
+    reset: AtomicBool,
+    pub(super) least_loaded: AtomicBool,
     max_connections: AtomicU64,
     /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
     places: AtomicU64,
@@ -73,9 +73,10 @@ pub struct Gate {
     exhausted: AtomicBool,
     /// The keeper sees to another try.
     retrying: AtomicBool,
-    /// Nothing where everybody may come in.
-    admission: Option<Mutex<Admission>>,
-    template: OnceLock<Template>,
+    /// Not everybody may come in at any time: `admission` is asked.
+    selective: AtomicBool,
+    admission: Mutex<Admission>,
+    template: RwLock<Option<Arc<Template>>>,
     pub(super) intakes: Box<[Intake]>,
     /// The listening sockets, and where they are polled.
     listening: Mutex<Vec<(Handle, u16)>>,
@@ -99,8 +100,8 @@ impl Gate {
             queue: Mutex::default(),
         };
         Gate {
-            reset: settings.reset,
-            least_loaded: settings.least_loaded,
+            reset: AtomicBool::new(settings.reset),
+            least_loaded: AtomicBool::new(settings.least_loaded),
             max_connections: AtomicU64::new(settings.max_connections),
             places: AtomicU64::new(0),
             left: AtomicU64::new(0),
@@ -108,8 +109,9 @@ impl Gate {
             throttled: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             retrying: AtomicBool::new(false),
-            admission: (!settings.admission.is_open()).then(|| Mutex::new(settings.admission)),
-            template: OnceLock::new(),
+            selective: AtomicBool::new(!settings.admission.is_open()),
+            admission: Mutex::new(settings.admission),
+            template: RwLock::default(),
             intakes: (1..=schedulers).map(intake).collect(),
             listening: Mutex::default(),
             keeper: Mutex::default(),
@@ -128,8 +130,8 @@ impl Gate {
     }
 
     /// What accepted sockets are made with; none before there was a listening socket.
-    pub fn template(&self) -> Option<&Template> {
-        self.template.get()
+    pub fn template(&self) -> Option<Arc<Template>> {
+        self.template.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Those that have come in and are not closed.
@@ -148,9 +150,15 @@ impl Gate {
         self.max_connections.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit of connections. Those that are there stay.
-    pub fn set_max_connections(&self, env: Env, max: u64) {
-        self.max_connections.store(max, Ordering::SeqCst);
+    /// Has other limits hold from now on. Connections that are there stay.
+    pub fn change(&self, env: Env, settings: Settings) {
+        self.reset.store(settings.reset, Ordering::SeqCst);
+        self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
+        self.max_connections.store(settings.max_connections, Ordering::SeqCst);
+        let selective = !settings.admission.is_open();
+        lock(&self.admission).change(settings.admission);
+        self.selective.store(selective, Ordering::SeqCst);
+        self.throttled.store(false, Ordering::SeqCst);
         self.resume(env);
     }
 
@@ -159,10 +167,12 @@ impl Gate {
         *lock(&self.keeper) = Some(pid);
     }
 
-    /// A listening socket accepts for this gate from now on.
+    /// A listening socket accepts for this gate from now on. Said again, it has other options.
     pub fn add_listening(&self, handle: Handle, pollset: u16, template: Template) {
-        let _ = self.template.set(template);
-        lock(&self.listening).push((handle, pollset));
+        *self.template.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(template));
+        let mut listening = lock(&self.listening);
+        listening.retain(|(other, _)| *other != handle);
+        listening.push((handle, pollset));
     }
 
     /// A listening socket has gone to another pollset.
@@ -210,8 +220,8 @@ impl Gate {
         if intake.is_some_and(|intake| !self.reachable(intake).iter().all(Gate::has_room)) {
             return Opening::Closed;
         }
-        if let Some(admission) = &self.admission
-            && let Some(wait) = lock(admission).wait(Instant::now())
+        if self.wants_address()
+            && let Some(wait) = lock(&self.admission).wait(Instant::now())
         {
             if !self.throttled.swap(true, Ordering::SeqCst) {
                 add(&self.counts.rate_pauses, 1);
@@ -223,7 +233,7 @@ impl Gate {
         if self.reserve() {
             return Opening::Place;
         }
-        if self.reset {
+        if self.reset.load(Ordering::Relaxed) {
             return Opening::Overload;
         }
         // Whoever leaves after this finds the mark; whoever left before it has made room.
@@ -245,7 +255,7 @@ impl Gate {
 
     /// Whether the addresses of peers matter.
     pub fn wants_address(&self) -> bool {
-        self.admission.is_some()
+        self.selective.load(Ordering::Relaxed)
     }
 
     /// Lets an accepted connection in, which has its place; or resets it and gives the place back.
@@ -253,9 +263,9 @@ impl Gate {
         if self.exhausted.load(Ordering::Relaxed) && self.exhausted.swap(false, Ordering::Relaxed) {
             self.tell_keeper(env, (atoms::weir_gate(), atoms::recovered()));
         }
-        let entered = match &self.admission {
-            None => Ok(false),
-            Some(admission) => lock(admission).enter(address),
+        let entered = match self.wants_address() {
+            true => lock(&self.admission).enter(address),
+            false => Ok(false),
         };
         match entered {
             Ok(noted) => {
@@ -281,12 +291,14 @@ impl Gate {
         reset(fd);
     }
 
-    pub(super) fn leave(&self, env: Env, address: Option<Address>) {
-        if let (Some(address), Some(admission)) = (address, &self.admission) {
-            lock(admission).leave(address);
+    pub(super) fn leave(&self, env: Env, address: Option<Address>, has_place: bool) {
+        if let Some(address) = address {
+            lock(&self.admission).leave(address);
         }
         self.left.fetch_add(1, Ordering::SeqCst);
-        self.give_place_back(env);
+        if has_place {
+            self.give_place_back(env);
+        }
     }
 
     /// Gives back a place that was taken, for nothing or by a connection.

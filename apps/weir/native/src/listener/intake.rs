@@ -110,7 +110,7 @@ impl Gate {
     /// Closes a connection that nobody will serve.
     pub fn discard(&self, env: Env, arrival: Arrival) {
         drop(arrival.fd);
-        self.leave(env, arrival.address);
+        self.leave(env, arrival.address, true);
     }
 
     /// Closes all connections that no process has.
@@ -124,7 +124,10 @@ impl Gate {
 
     /// The intakes that what is accepted for one of them may go to.
     pub(super) fn reachable(&self, intake: usize) -> &[Intake] {
-        if self.least_loaded { &self.intakes } else { &self.intakes[intake..=intake] }
+        match self.least_loaded.load(Ordering::Relaxed) {
+            true => &self.intakes,
+            false => &self.intakes[intake..=intake],
+        }
     }
 
     pub(super) fn has_room(intake: &Intake) -> bool {

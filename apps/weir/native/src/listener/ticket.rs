@@ -21,12 +21,21 @@ pub struct Ticket {
     address: Option<Box<Address>>,
     /// The process that it was accepted for.
     pub process: LocalPid,
+    /// It does not count against the limit of connections any more.
+    exempt: bool,
 }
 
 impl Ticket {
     /// Gives the place of a connection back.
     pub fn end(self, env: Env) {
-        self.gate.leave(env, self.address.map(|address| *address));
+        self.gate.leave(env, self.address.map(|address| *address), !self.exempt);
+    }
+
+    /// Has the connection not count against the limit of connections any more.
+    pub fn exempt(&mut self, env: Env) {
+        if !std::mem::replace(&mut self.exempt, true) {
+            self.gate.give_place_back(env);
+        }
     }
 
     /// Whether this is a ticket of `gate`.
@@ -38,7 +47,7 @@ impl Ticket {
 impl Arrival {
     /// The descriptor, and the ticket of a socket of `process`.
     pub fn into_parts(self, gate: &Arc<Gate>, process: LocalPid) -> (OwnedFd, Ticket) {
-        (self.fd, Ticket { gate: Arc::clone(gate), address: self.address.map(Box::new), process })
+        (self.fd, Ticket { gate: Arc::clone(gate), address: self.address.map(Box::new), process, exempt: false })
     }
 
     /// What [`into_parts`](Self::into_parts) took apart.

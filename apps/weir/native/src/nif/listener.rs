@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustler::{Atom, Encoder, Env, Error, LocalPid, NifResult, Resource, ResourceArc, Term};
+use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Resource, ResourceArc, Term};
 
 use super::{failed, find, plain, posix, proper_list};
 use crate::listener::gate::{Gate, Settings};
 use crate::pollset;
+use crate::relay;
 use crate::socket::table;
 use crate::term::atoms;
 use crate::value::admission::{Admission, Prefix, Rules};
@@ -31,10 +32,6 @@ fn limit(term: Term) -> NifResult<Option<u32>> {
         Ok(atom) if atom == atoms::infinity() => Ok(None),
         _ => term.decode().map(Some),
     }
-}
-
-fn most(term: Term) -> NifResult<u64> {
-    Ok(limit(term)?.map_or(u64::MAX, u64::from))
 }
 
 fn prefixes(term: Term) -> NifResult<Vec<Prefix>> {
@@ -58,19 +55,22 @@ fn intake(gate: &GateTerm, number: usize) -> NifResult<usize> {
     (intake < gate.0.intakes()).then_some(intake).ok_or(Error::BadArg)
 }
 
-#[rustler::nif]
-fn gate_new<'a>(env: Env<'a>, schedulers: u16, settings: Term<'a>) -> NifResult<Term<'a>> {
-    let settings = settings.map_get(atoms::max_connections()).and_then(|max| {
-        let of = |name: Atom| settings.map_get(name);
+impl<'a> Decoder<'a> for Settings {
+    fn decode(limits: Term<'a>) -> NifResult<Settings> {
+        let of = |name: Atom| limits.map_get(name);
         let rules = Rules::new(&prefixes(of(atoms::allow())?)?, &prefixes(of(atoms::deny())?)?);
         let (rate, per_address) = (limit(of(atoms::max_rate())?)?, limit(of(atoms::per_address())?)?);
         Ok(Settings {
-            max_connections: most(max)?,
+            max_connections: limit(of(atoms::max_connections())?)?.map_or(u64::MAX, u64::from),
             reset: of(atoms::overload())?.decode::<Atom>()? == atoms::reset(),
             least_loaded: of(atoms::placement())?.decode::<Atom>()? == atoms::least_loaded(),
             admission: Admission::new(rules, rate, per_address, Instant::now()),
         })
-    })?;
+    }
+}
+
+#[rustler::nif]
+fn gate_new<'a>(env: Env<'a>, schedulers: u16, settings: Settings) -> NifResult<Term<'a>> {
     if schedulers == 0 || !(1..=schedulers).all(pollset::exists) {
         return Err(Error::BadArg);
     }
@@ -144,9 +144,9 @@ fn gate_clear(env: Env, gate: GateTerm) -> Atom {
 }
 
 #[rustler::nif]
-fn gate_set_max_connections<'a>(env: Env<'a>, gate: GateTerm, max: Term<'a>) -> NifResult<Atom> {
-    gate.0.set_max_connections(env, most(max)?);
-    Ok(atoms::ok())
+fn gate_change(env: Env, gate: GateTerm, settings: Settings) -> Atom {
+    gate.0.change(env, settings);
+    atoms::ok()
 }
 
 #[rustler::nif]
@@ -168,6 +168,26 @@ fn gate_info<'a>(env: Env<'a>, gate: GateTerm) -> NifResult<Term<'a>> {
         (atoms::rate_pauses(), counts.rate_pauses.load(Relaxed).encode(env)),
     ];
     Term::map_from_pairs(env, &pairs)
+}
+
+#[rustler::nif]
+fn gate_exempt<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    if let Some(ticket) = &mut socket.ticket {
+        ticket.exempt(env);
+    }
+    Ok(atoms::ok().encode(env))
+}
+
+#[rustler::nif]
+fn gate_relays<'a>(env: Env<'a>, gate: GateTerm, chunk: usize) -> Term<'a> {
+    match relay::of_gate(chunk, &gate.0) {
+        Some(relays) => {
+            let relays: Vec<_> = relays.into_iter().map(|(handle, process)| (handle.raw(), process)).collect();
+            (atoms::ok(), relays).encode(env)
+        }
+        None => atoms::done().encode(env),
+    }
 }
 
 #[rustler::nif]

@@ -12,6 +12,7 @@ use super::Options;
 use super::connection::{Connection, Turn, Visit};
 use super::flow::Flow;
 use super::statistics::{Nanos, Statistics};
+use crate::listener::ticket::Ticket;
 use crate::pollset;
 use crate::socket::Reason;
 use crate::socket::owner::Watch;
@@ -40,6 +41,8 @@ pub struct Live {
     pub half_closed: Option<Nanos>,
     /// Descriptors that somebody else has opened, and closes: left and right.
     pub borrowed: [bool; 2],
+    /// The places of the connections at the gates that they came through: left and right.
+    pub tickets: [Option<Ticket>; 2],
 }
 
 /// How a relay ends.
@@ -139,8 +142,8 @@ impl Live {
         idle.into_iter().chain(half).min()
     }
 
-    /// Closes both connections, in order or by a reset.
-    pub fn close(self, ending: Ending) {
+    /// Closes both connections, in order or by a reset. Their places are still to be given back.
+    pub fn close(self, ending: Ending) -> [Option<Ticket>; 2] {
         let lost = |flow: &Flow<Held>| match ending {
             Ending::Complete => false,
             Ending::Failed(_) => true,
@@ -158,5 +161,6 @@ impl Live {
                 let _ = connection.fd.into_raw_fd();
             }
         }
+        self.tickets
     }
 }

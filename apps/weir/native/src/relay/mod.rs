@@ -12,7 +12,7 @@ mod live;
 mod pipe;
 mod statistics;
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
@@ -24,6 +24,7 @@ use self::flow::Flow;
 use self::live::{Ending, Live};
 pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
+use crate::listener::gate::Gate;
 use crate::pollset;
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket};
@@ -57,6 +58,15 @@ fn find(handle: Handle) -> Option<MutexGuard<'static, Relay>> {
 /// is done in bounded pieces.
 pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     RELAYS.handles(chunk)
+}
+
+/// The relays of a chunk whose connections came through `gate`, each with the process that one of them was accepted for;
+/// see [`handles`].
+pub fn of_gate(chunk: usize, gate: &Arc<Gate>) -> Option<Vec<(Handle, LocalPid)>> {
+    RELAYS.select(chunk, |relay| {
+        let mut tickets = relay.live.iter().flat_map(|live| &live.tickets).flatten();
+        tickets.find(|ticket| ticket.is_of(gate)).map(|ticket| (relay.handle(), ticket.process))
+    })
 }
 
 /// What a relay is started with.
@@ -159,6 +169,7 @@ pub fn start(
         over: None,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
+        tickets: [from_left.ticket, from_right.ticket],
     });
     if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
         // Where there is nobody, whoever comes looks at all relays.
@@ -279,7 +290,9 @@ impl Relay {
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
         // An owner that is dead does not care.
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
-        live.close(ending);
+        for ticket in live.close(ending).into_iter().flatten() {
+            ticket.end(env);
+        }
         RELAYS.vacate(self);
     }
 }

@@ -29,6 +29,7 @@ names![
     ECONNRESET,
     EDESTADDRREQ,
     EDOM,
+    EEXIST,
     EFAULT,
     EHOSTDOWN,
     EHOSTUNREACH,

@@ -125,6 +125,12 @@ impl Admission {
         Admission { rules, bucket, per_address, present: HashMap::new() }
     }
 
+    /// Has other limits hold from now on. Connections that came in without being noted are not known to them.
+    pub fn change(&mut self, limits: Admission) {
+        let present = std::mem::take(&mut self.present);
+        *self = Admission { present, ..limits };
+    }
+
     /// Whether there is nothing to ask for: everybody may come in at any time.
     pub fn is_open(&self) -> bool {
         self.rules.is_empty() && self.bucket.is_none() && self.per_address.is_none()
@@ -289,6 +295,21 @@ mod tests {
         admission.leave(one);
         admission.leave(one);
         admission.leave(other);
+        assert!(admission.present.is_empty());
+    }
+
+    #[test]
+    fn other_limits_know_who_is_there() {
+        let now = Instant::now();
+        let mut admission = Admission::new(Rules::default(), None, Some(2), now);
+        let one = address("192.0.2.1");
+        assert_eq!(admission.enter(Some(one)), Ok(true));
+        admission.change(Admission::new(rules(&[], &["10.0.0.0/8"]), None, Some(1), now));
+        assert_eq!(admission.enter(Some(one)), Err(Refusal::Crowded));
+        assert_eq!(admission.enter(Some(address("10.0.0.1"))), Err(Refusal::Denied));
+        admission.change(Admission::new(Rules::default(), None, None, now));
+        assert_eq!(admission.enter(Some(one)), Ok(false));
+        admission.leave(one);
         assert!(admission.present.is_empty());
     }
 

@@ -184,6 +184,10 @@ impl Socket {
             self.leave_fd();
         }
         if let Some(fd) = self.fd.take() {
+            if self.registered && self.state == State::Listening {
+                // Others may share its open file, and then close(2) leaves the entry in the epoll.
+                let _ = pollset::epoll(self.pollset).delete(fd.as_fd());
+            }
             if self.options.linger == Linger::Wait {
                 let off = libc::linger { l_onoff: 0, l_linger: 0 };
                 let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &off);

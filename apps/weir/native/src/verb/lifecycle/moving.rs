@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustler::{Env, LocalPid};
 
 use crate::kernel::sockopt;
+use crate::listener::ticket::Ticket;
 use crate::pollset;
 use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
@@ -24,6 +25,8 @@ pub struct Surrendered {
     pub input: InputBuffer,
     /// What the kernel has not taken yet.
     pub queued: SendQueue<Held>,
+    /// The place of the connection at the gate that it came through.
+    pub ticket: Option<Ticket>,
 }
 
 impl Socket {
@@ -106,8 +109,8 @@ impl Socket {
             Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
             None => SendQueue::new(),
         };
-        let borrowed = self.prebound;
+        let (borrowed, ticket) = (self.prebound, self.ticket.take());
         self.release(env);
-        Some(Surrendered { fd, borrowed, input, queued })
+        Some(Surrendered { fd, borrowed, input, queued, ticket })
     }
 }

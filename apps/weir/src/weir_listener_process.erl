@@ -1,0 +1,387 @@
+%% @private
+%% @doc The process of a listener: it has the listening sockets, and sees to it that each has a worker.
+%%
+%% Connections need nothing of it. It may die at any time: its sockets close, those of its connections do not, and its
+%% successor goes on with the same gate (see {@link weir_listener_names}) on the same port, with the options that the
+%% listener had by then.
+%%
+%% One in a supervisor of the user's own may outlive Weir, which is stopped and started: it closes its sockets, and opens
+%% them again when the names of listeners are there again.
+-module(weir_listener_process).
+-behaviour(gen_server).
+
+-export([start_link/2]).
+-export([call/2]).
+-export([connections/1]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+-export([terminate/2]).
+
+%% How long to wait when the system gives no descriptor: others have to close some first.
+-define(RETRY_MS, 100).
+
+%% How often it is looked whether Weir is running again.
+-define(AWAIT_WEIR_MS, 100).
+
+-record(state, {
+    name :: weir_listener:name(),
+    options :: weir_listener_options:normal(),
+    started_with :: weir_listener_options:given(),
+    gate :: weir_nif:gate(),
+    terms :: weir_connection:terms(),
+    workers :: weir_listener_workers:workers(),
+    sockets = [] :: [weir_tcp:socket()],
+    %% That of the sockets, while there are any and after: it is kept for when the listener resumes.
+    port :: inet:port_number() | undefined,
+    %% The registry of names, which is as alive as Weir. Otherwise: what to do when it is back.
+    names :: reference() | resume | go_on,
+    ranch = none :: weir_ranch:bridge(),
+    exhausted = false :: boolean(),
+    loads = #{} :: weir_balancer:loads()
+}).
+
+%% @doc Starts the process of a listener. What it cannot listen with is the error, and no crash.
+-spec start_link(weir_listener:name(), weir_listener_options:normal()) -> {ok, pid()} | {error, term()}.
+start_link(Name, Options) ->
+    try gen_server:start_link({via, weir_listener_names, Name}, ?MODULE, {Name, Options}, []) of
+        {error, {shutdown, Reason}} -> {error, Reason};
+        Result -> Result
+    catch
+        exit:{noproc, _} -> {error, {not_started, weir}}
+    end.
+
+%% @doc Asks a listener by its name.
+-spec call(weir_listener:name(), term()) -> Reply :: term().
+call(Name, Request) ->
+    case weir_listener_names:whereis_name(Name) of
+        undefined ->
+            {error, {no_listener, Name}};
+        Pid ->
+            try
+                gen_server:call(Pid, Request, infinity)
+            catch
+                %% It is gone by now.
+                exit:{_, {gen_server, call, _}} -> {error, {no_listener, Name}}
+            end
+    end.
+
+%% @doc The connections of a gate: each socket with the process that it was accepted for, and its pollset.
+-spec connections(weir_nif:gate()) -> [{weir_nif:handle(), pid(), weir_nif:pollset()}].
+connections(Gate) -> pieces(fun(Piece) -> weir_nif:gate_connections(Gate, Piece) end, 0).
+
+relays(Gate) -> pieces(fun(Piece) -> weir_nif:gate_relays(Gate, Piece) end, 0).
+
+pieces(Take, Piece) ->
+    case Take(Piece) of
+        {ok, Some} -> Some ++ pieces(Take, Piece + 1);
+        done -> []
+    end.
+
+-spec init({weir_listener:name(), weir_listener_options:normal()}) -> {ok, #state{}} | {stop, term()}.
+init({Name, Given}) ->
+    process_flag(trap_exit, true),
+    {Gate, Options, Terms, Where} = begin_with(Name, Given),
+    State = #state{
+        name = Name,
+        options = Options,
+        started_with = maps:get(given, Given),
+        gate = Gate,
+        terms = Terms,
+        workers = weir_listener_workers:new(Terms, Options, Gate),
+        port = element(2, Where),
+        names = monitor(process, weir_listener_names)
+    },
+    case listen(Where, State) of
+        {ok, Listening} ->
+            ok = weir_nif:gate_keep(Gate),
+            event(start, Listening),
+            balance_later(Options),
+            {ok, join_ranch(start_workers(Listening))};
+        {error, Reason} ->
+            {stop, {shutdown, Reason}}
+    end.
+
+%% A listener that was started in the same way and died has left its gate, and the options that it had by then. Another one
+%% of that name has the connections that are there, and its own options.
+begin_with(Name, Given = #{given := How, port := Port}) ->
+    case weir_listener_names:kept(Name) of
+        {ok, #{gate := Gate, port := Kept, started_with := How, options := Changed, terms := Terms}} ->
+            {Gate, Changed, Terms, {share, Kept}};
+        {ok, #{gate := Gate, port := Kept, terms := Terms}} ->
+            ok = weir_nif:gate_change(Gate, limits(Given)),
+            {Gate, Given, weir_connection:change(Given, Terms), {share, Kept}};
+        error ->
+            Gate = weir_nif:gate_new(length(weir_pollsets:all()), limits(Given)),
+            {Gate, Given, weir_connection:terms(Name, Given), {claim, Port}}
+    end.
+
+limits(Options) ->
+    maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement], Options).
+
+listen(Where, State = #state{options = Options, gate = Gate, workers = Workers}) ->
+    Pollsets = weir_pollsets:all(),
+    case weir_listener_sockets:open(Options, Where, length(Pollsets)) of
+        {ok, Sockets} ->
+            case attach(Sockets, Gate, Options) of
+                ok ->
+                    Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
+                    ok = keep(Listening),
+                    ok = weir_listener_workers:listen(Sockets, Workers),
+                    {ok, Listening};
+                {error, _} = Error ->
+                    ok = weir_listener_sockets:close(Sockets),
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+keep(#state{name = Name, options = Options, started_with = How, gate = Gate, terms = Terms, port = Port}) ->
+    weir_listener_names:keep(Name, #{
+        gate => Gate, port => Port, started_with => How, options => Options, terms => Terms
+    }).
+
+%% Has what the sockets accept go through the gate, with the options that they have now. The kernel may refuse to watch one
+%% (epoll_ctl(2): ENOMEM, ENOSPC).
+attach(Sockets, Gate, Options) -> attach(1, Sockets, Gate, Options).
+
+attach(_Pollset, [], _Gate, _Options) ->
+    ok;
+attach(Pollset, [{_, _, Handle} | Sockets], Gate, Options) ->
+    case weir_nif:gate_listen(Gate, intake(Pollset, Options), Handle) of
+        ok -> attach(Pollset + 1, Sockets, Gate, Options);
+        {error, _} = Error -> Error
+    end.
+
+%% Reactors take their connections from the listening socket, without an intake.
+intake(_Pollset, #{handler := {reactor, _}}) -> reactor;
+intake(Pollset, _Options) -> Pollset.
+
+start_workers(State = #state{workers = Workers, sockets = Sockets}) ->
+    State#state{workers = weir_listener_workers:start(Sockets, Workers)}.
+
+%% What was written for ranch may ask ranch about its listener.
+join_ranch(State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}) ->
+    State#state{ranch = weir_ranch:join(Name, Options, Sockets)};
+join_ranch(State = #state{ranch = Bridge, options = #{handler := {Kind, _}}}) when Kind =/= protocol ->
+    ok = weir_ranch:leave(Bridge),
+    State#state{ranch = none};
+join_ranch(State) ->
+    State.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call(gate, _From, State = #state{gate = Gate}) ->
+    {reply, {ok, Gate}, State};
+handle_call(port, _From, State = #state{port = Port}) ->
+    {reply, Port, State};
+handle_call(info, _From, State = #state{name = Name, options = Options, gate = Gate, port = Port, terms = Terms}) ->
+    Known = maps:with([ip, handler], Options),
+    About = Known#{
+        name => Name,
+        pid => self(),
+        port => Port,
+        status => status(State),
+        failed_handshakes => weir_connection:failed_handshakes(Terms)
+    },
+    {reply, maps:merge(weir_nif:gate_info(Gate), About), State};
+handle_call({set_options, Changes}, _From, State) ->
+    case change(Changes, State) of
+        {ok, Changed} ->
+            ok = weir_ranch:changed(Changed#state.ranch),
+            {reply, ok, Changed};
+        {error, _} = Error ->
+            {reply, Error, State}
+    end;
+handle_call({set_options_of_ranch, Changes}, _From, State) ->
+    case change(Changes, State) of
+        {ok, Changed} -> {reply, ok, Changed};
+        {error, _} = Error -> {reply, Error, State}
+    end;
+handle_call(options, _From, State = #state{options = Options}) ->
+    {reply, Options, State};
+handle_call(which_children, _From, State = #state{workers = Workers}) ->
+    {reply, weir_listener_workers:children(Workers), State};
+handle_call(suspend, _From, State = #state{sockets = []}) ->
+    {reply, ok, State};
+handle_call(suspend, _From, State) ->
+    Suspended = close(State),
+    event(suspend, Suspended),
+    {reply, ok, Suspended};
+handle_call(resume, _From, State = #state{sockets = []}) ->
+    case resume(State) of
+        {ok, Listening} -> {reply, ok, Listening};
+        {error, _} = Error -> {reply, Error, State}
+    end;
+handle_call(resume, _From, State) ->
+    {reply, ok, State};
+handle_call(_Request, _From, State) ->
+    {reply, {error, badarg}, State}.
+
+close(State = #state{sockets = Sockets}) ->
+    ok = weir_listener_sockets:close(Sockets),
+    State#state{sockets = []}.
+
+resume(State = #state{port = Port}) ->
+    case listen({claim, Port}, State) of
+        {ok, Listening} ->
+            event(resume, Listening),
+            {ok, Listening};
+        {error, _} = Error ->
+            Error
+    end.
+
+status(#state{sockets = []}) -> suspended;
+status(_) -> running.
+
+%% The sockets may refuse; all else cannot fail once it was checked.
+change(Changes, State = #state{options = Old, gate = Gate, sockets = Sockets, workers = Workers, terms = Terms}) ->
+    case weir_listener_options:change(Changes, Old) of
+        {ok, Options} ->
+            case weir_listener_sockets:change(Old, Options, Sockets) of
+                ok ->
+                    ok = attach(Sockets, Gate, Options),
+                    ok = weir_nif:gate_change(Gate, limits(Options)),
+                    Changed = State#state{
+                        options = Options,
+                        terms = weir_connection:change(Options, Terms),
+                        workers = weir_listener_workers:change(Options, Workers)
+                    },
+                    ok = keep(Changed),
+                    balance_anew(Old, Options),
+                    {ok, join_ranch(Changed)};
+                {error, _} = Error ->
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
+handle_info({weir_gate, throttled, Milliseconds}, State) ->
+    _ = erlang:send_after(Milliseconds, self(), retry),
+    {noreply, State};
+handle_info({weir_gate, exhausted, Reason}, State) ->
+    _ = erlang:send_after(?RETRY_MS, self(), retry),
+    {noreply, exhausted(Reason, State)};
+handle_info({weir_gate, recovered}, State) ->
+    event(recover, State),
+    {noreply, State#state{exhausted = false}};
+handle_info(retry, State = #state{gate = Gate}) ->
+    ok = weir_nif:gate_retry(Gate),
+    {noreply, State};
+handle_info(balance, State = #state{options = Options}) ->
+    balance_later(Options),
+    {noreply, balance(State)};
+handle_info(pollers_moved, State) ->
+    {noreply, start_workers(State)};
+handle_info({start_worker, Pollset}, State = #state{names = Names, workers = Workers, sockets = Sockets}) when
+    is_reference(Names)
+->
+    {noreply, State#state{workers = weir_listener_workers:start(Pollset, Sockets, Workers)}};
+handle_info({'EXIT', Bridge, _Reason}, State = #state{ranch = Bridge}) ->
+    {noreply, State#state{ranch = none}};
+handle_info({'EXIT', Pid, Reason}, State = #state{workers = Workers}) ->
+    {noreply, State#state{workers = weir_listener_workers:died(Pid, Reason, Workers)}};
+handle_info({'DOWN', Names, process, _, _}, State = #state{names = Names, sockets = Sockets}) ->
+    %% If Weir is stopped nobody polls the sockets. If only the names died, nothing is to be done but to know the next.
+    await_weir(),
+    case weir_listener_names:whereis_name(State#state.name) of
+        undefined when Sockets =/= [] -> {noreply, (close(State))#state{names = resume}};
+        _ -> {noreply, State#state{names = go_on}}
+    end;
+handle_info(look_for_weir, State) ->
+    come_back(whereis(weir_listener_names), State);
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+exhausted(_Reason, State = #state{exhausted = true}) ->
+    State;
+exhausted(Reason, State = #state{name = Name}) ->
+    ok = weir_reports:log(warning, #{
+        what => "a listener cannot accept, and connections wait in the backlog", listener => Name, reason => Reason
+    }),
+    weir_event:execute([weir, listener, exhausted], #{count => 1}, #{name => Name, reason => Reason}),
+    State#state{exhausted = true}.
+
+%%% Weir is stopped and started.
+
+await_weir() ->
+    _ = erlang:send_after(?AWAIT_WEIR_MS, self(), look_for_weir),
+    ok.
+
+come_back(undefined, State) ->
+    await_weir(),
+    {noreply, State};
+come_back(Names, State = #state{name = Name, names = Before}) ->
+    Known = State#state{names = monitor(process, Names)},
+    case weir_listener_names:register_name(Name, self()) of
+        no ->
+            {stop, {shutdown, {already_started, weir_listener_names:whereis_name(Name)}}, Known};
+        yes when Before =:= go_on ->
+            ok = keep(Known),
+            {noreply, start_workers(Known)};
+        yes ->
+            case resume(Known) of
+                {ok, Listening} -> {noreply, start_workers(Listening)};
+                {error, Reason} -> {stop, {shutdown, Reason}, Known}
+            end
+    end.
+
+%%% The end.
+
+%% Connections end, within the time that they have. The supervisor waits for that.
+-spec terminate(term(), #state{}) -> ok.
+terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, workers = Workers, ranch = Bridge}) ->
+    Closed = close(State),
+    ok = weir_ranch:leave(Bridge),
+    ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
+    ok = weir_nif:gate_clear(Gate),
+    Processes = [Pid || {_, Pid, _} <- connections(Gate)] ++ [Pid || {_, Pid} <- relays(Gate)],
+    ok = weir_shutdown:processes(Processes, maps:get(shutdown, Options)),
+    %% What is left was given to processes that are none of ours, or is nobody's.
+    lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, connections(Gate)),
+    lists:foreach(fun({Relay, _}) -> weir_nif:relay_stop(Relay) end, relays(Gate)),
+    ok = weir_listener_names:forget(Name),
+    event(stop, Closed).
+
+%% A reactor is all of its connections, and may be in a callback that does not return.
+worker_shutdown(#{handler := {reactor, _}, shutdown := Shutdown}) -> Shutdown;
+worker_shutdown(_Options) -> infinity.
+
+event(What, State = #state{name = Name, port = Port, gate = Gate}) ->
+    Event = [weir, listener, What],
+    case weir_event:is_attached(Event) of
+        true ->
+            Measurements = maps:with([connections, accepted], weir_nif:gate_info(Gate)),
+            weir_event:execute(Event, Measurements, #{name => Name, port => Port, status => status(State)});
+        false ->
+            ok
+    end.
+
+%%% Balance.
+
+%% One that goes on takes the new interval with its next round.
+balance_anew(#{balance := off}, Options) -> balance_later(Options);
+balance_anew(_Old, _Options) -> ok.
+
+balance_later(#{balance := off}) ->
+    ok;
+balance_later(#{balance := #{interval := Interval}}) ->
+    _ = erlang:send_after(Interval, self(), balance),
+    ok.
+
+balance(State = #state{options = #{balance := off}}) ->
+    State;
+balance(State = #state{options = #{balance := #{threshold := Threshold}}, gate = Gate, loads = Before}) ->
+    Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- weir_pollsets:all()]),
+    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- connections(Gate)],
+    Moves = weir_balancer:moves(weir_balancer:since(Before, Now), Threshold, Connections),
+    lists:foreach(fun({Handle, To}) -> weir_nif:move(Handle, To) end, Moves),
+    State#state{loads = Now}.

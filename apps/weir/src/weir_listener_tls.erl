@@ -1,0 +1,137 @@
+%% @private
+%% @doc Whether TLS can work with what a listener was given, asked before the first client asks.
+%%
+%% OTP's ssl looks at the values of its options when it listens, and at certificates and keys at the first handshake. So
+%% it is had listen on a transport that goes no further ({@link listen/2}), and the files are read here.
+-module(weir_listener_tls).
+
+-export([check/1]).
+
+%% As `cb_info' of ssl wants a transport.
+-export([listen/2]).
+
+%% With one of these the certificate is chosen at the handshake, or there is none.
+-define(CHOSEN_LATER, [sni_fun, sni_hosts, user_lookup_fun]).
+
+-type wrong() :: {Option :: term(), Allowed :: string()}.
+
+%% @doc Whether these options of `ssl:handshake/3' can work, or which cannot. Files are read.
+-spec check([ssl:tls_server_option()]) -> ok | {error, {not_started, ssl} | wrong()}.
+check(Options) ->
+    case whereis(ssl_sup) of
+        undefined ->
+            {error, {not_started, ssl}};
+        _ ->
+            %% Releases of OTP from 29 on look at files here too, and say it in other words.
+            try
+                ok = certificates(Options),
+                ok = values(Options)
+            catch
+                throw:{wrong, Option, Allowed} -> {error, {Option, Allowed}}
+            end
+    end.
+
+-spec wrong(term(), string()) -> no_return().
+wrong(Option, Allowed) -> throw({wrong, Option, Allowed}).
+
+%%% Values.
+
+values(Options) ->
+    try (weir_transport_tls:library()):listen(0, [{cb_info, {?MODULE, tcp, tcp_closed, tcp_error, tcp_passive}} | Options]) of
+        {error, {?MODULE, OfTransport}} -> foreign(Options, OfTransport);
+        {error, {options, Reason}} -> wrong(culprit(Reason, Options), "options of ssl:handshake/3 that go together");
+        {error, Reason} -> wrong(Reason, "options of ssl:handshake/3")
+    catch
+        error:_ -> wrong(Options, "a list of options of ssl:handshake/3")
+    end.
+
+%% OTP names it in one of several ways, and some values as it sees them.
+culprit({_, Option = {Name, _}}, Options) when is_atom(Name) -> given(Name, Options, Option);
+culprit(Option = {Name, _}, Options) when is_atom(Name) -> given(Name, Options, Option);
+culprit(Reason, _Options) -> Reason.
+
+given(Name, Options, Otherwise) ->
+    case lists:keyfind(Name, 1, [Option || Option <- Options, is_tuple(Option)]) of
+        false -> Otherwise;
+        Option -> Option
+    end.
+
+%% @doc Stands for the transport: all options of TLS are right when it is called, and it gets those that are not of TLS.
+-spec listen(inet:port_number(), list()) -> {error, {?MODULE, list()}}.
+listen(_Port, Options) -> {error, {?MODULE, Options}}.
+
+%% What ssl does not know it takes for an option of the socket.
+foreign(Options, OfTransport) ->
+    Given = [Option || Option <- Options, lists:member(Option, OfTransport)],
+    case [Option || Option <- Given, weir_options:listen([Option]) =:= {error, badarg}] of
+        [] -> ok;
+        [Option | _] -> wrong(Option, "an option of ssl:handshake/3")
+    end.
+
+%%% Certificates.
+
+certificates(Options) ->
+    Pairs = [Option || Option = {_, _} <- Options],
+    Sets =
+        case lists:keyfind(certs_keys, 1, Pairs) of
+            false -> [maps:with([cert, certfile, key, keyfile, password], maps:from_list(lists:reverse(Pairs)))];
+            {certs_keys, Listed} when is_list(Listed) -> [Set || Set <- Listed, is_map(Set)];
+            Wrong -> wrong(Wrong, "a list of maps")
+        end,
+    ChosenLater = [Option || Option = {Name, _} <- Pairs, lists:member(Name, ?CHOSEN_LATER)],
+    case ChosenLater =/= [] orelse lists:any(fun has_certificate/1, Sets) of
+        true -> lists:foreach(fun certificate_and_key/1, [Set || Set <- Sets, has_certificate(Set)]);
+        false -> wrong(Options, "certfile and keyfile, cert and key, certs_keys, or sni_fun: there is no certificate")
+    end.
+
+has_certificate(Set) -> is_map_key(cert, Set) orelse is_map_key(certfile, Set).
+
+certificate_and_key(Set) ->
+    ok = certificate(Set),
+    key(Set).
+
+certificate(#{cert := _}) ->
+    ok;
+certificate(#{certfile := File}) ->
+    case lists:keymember('Certificate', 1, entries(certfile, File)) of
+        true -> ok;
+        false -> wrong({certfile, File}, "a PEM file with a certificate")
+    end.
+
+%% The key may be in the file of the certificate.
+key(#{key := _}) -> ok;
+key(Set = #{keyfile := File}) -> key(keyfile, File, Set);
+key(Set = #{certfile := File}) -> key(certfile, File, Set);
+key(#{cert := Certificate}) -> wrong({cert, Certificate}, "a key beside it: key or keyfile").
+
+key(Name, File, Set) ->
+    case [Entry || Entry = {Type, _, _} <- entries(Name, File), is_key(Type)] of
+        [] -> wrong({Name, File}, "a PEM file with a private key");
+        [Entry | _] -> opened(Entry, password(Set), {Name, File})
+    end.
+
+is_key(Type) ->
+    lists:member(Type, ['PrivateKeyInfo', 'RSAPrivateKey', 'ECPrivateKey', 'DSAPrivateKey', 'EncryptedPrivateKeyInfo']).
+
+password(#{password := Password}) when is_function(Password, 0) -> Password();
+password(#{password := Password}) -> Password;
+password(_) -> "".
+
+opened(Entry, Password, Option) ->
+    try public_key:pem_entry_decode(Entry, Password) of
+        _ -> ok
+    catch
+        error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
+    end.
+
+entries(Name, File) ->
+    case file:read_file(File) of
+        {ok, Pem} ->
+            try
+                public_key:pem_decode(Pem)
+            catch
+                error:_ -> wrong({Name, File}, "a PEM file")
+            end;
+        {error, Reason} ->
+            wrong({Name, File}, "a file that can be read (" ++ atom_to_list(Reason) ++ ")")
+    end.

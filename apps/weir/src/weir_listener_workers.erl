@@ -1,0 +1,168 @@
+%% @private
+%% @doc The workers of a listener: an acceptor or a reactor for each pollset, linked to the process of the listener.
+%%
+%% They are where the pollers are. One that dies is replaced; so is an acceptor whose poller has gone elsewhere, and the
+%% one before stays as long as it is the parent of connections.
+-module(weir_listener_workers).
+
+-export([new/3]).
+-export([start/2]).
+-export([start/3]).
+-export([change/2]).
+-export([listen/2]).
+-export([died/3]).
+-export([acceptors/1]).
+-export([children/1]).
+
+-export_type([workers/0]).
+
+%% A worker that lived shorter than this is not replaced at once, lest a fault becomes a storm.
+-define(SHORT_LIFE_MS, 50).
+
+-record(worker, {pid :: pid(), home :: weir_pollsets:home(), born :: integer()}).
+
+-record(workers, {
+    terms :: weir_connection:terms(),
+    options :: weir_listener_options:normal(),
+    gate :: weir_nif:gate(),
+    running = #{} :: #{weir_nif:pollset() => #worker{}},
+    %% Acceptors that were replaced, and still have connections.
+    retired = [] :: [pid()]
+}).
+
+-opaque workers() :: #workers{}.
+
+%% @doc No workers yet, of a listener with these terms for connections, options and gate.
+-spec new(weir_connection:terms(), weir_listener_options:normal(), weir_nif:gate()) -> workers().
+new(Terms, Options, Gate) -> #workers{terms = Terms, options = Options, gate = Gate}.
+
+%% @doc Gives each pollset a worker where its poller is; one whose poller has just died, when that has a successor. The
+%% sockets are those that reactors listen on, one for each pollset, or none.
+-spec start([weir_tcp:socket()], workers()) -> workers().
+start(Sockets, Workers) ->
+    Pollers = pollers(),
+    lists:foldl(fun(Pollset, Now) -> start(Pollset, Pollers, Sockets, Now) end, Workers, weir_pollsets:all()).
+
+%% @doc The same for one pollset.
+-spec start(weir_nif:pollset(), [weir_tcp:socket()], workers()) -> workers().
+start(Pollset, Sockets, Workers) -> start(Pollset, pollers(), Sockets, Workers).
+
+%% Where Weir is being stopped there is nobody to ask.
+pollers() ->
+    try
+        weir_pollsets:pollers()
+    catch
+        exit:_ -> #{}
+    end.
+
+start(Pollset, Pollers, Sockets, Workers = #workers{running = Running, options = #{handler := {Kind, _}}}) ->
+    case {Pollers, Running} of
+        {#{Pollset := {_, Home}}, #{Pollset := #worker{home = Home}}} ->
+            Workers;
+        %% A reactor has its connections with it; it is not bound unless its options say so.
+        {#{Pollset := _}, #{Pollset := _}} when Kind =:= reactor ->
+            Workers;
+        {#{Pollset := {_, Home}}, #{Pollset := #worker{pid = Old}}} ->
+            %% It may be frozen on a scheduler that is offline. Its connections stay with it.
+            Old ! retire,
+            new_worker(Pollset, Home, Sockets, Workers#workers{retired = [Old | Workers#workers.retired]});
+        {#{Pollset := {_, Home}}, #{}} ->
+            new_worker(Pollset, Home, Sockets, Workers);
+        {#{}, #{}} ->
+            start_later(Pollset, ?SHORT_LIFE_MS, Workers)
+    end.
+
+start_later(Pollset, Pause, Workers) ->
+    _ = erlang:send_after(Pause, self(), {start_worker, Pollset}),
+    Workers.
+
+new_worker(Pollset, Home, Sockets, Workers = #workers{running = Running, terms = Terms}) ->
+    Born = erlang:monotonic_time(millisecond),
+    case start_link(Pollset, Home, Sockets, Workers) of
+        {ok, Pid} ->
+            Workers#workers{running = Running#{Pollset => #worker{pid = Pid, home = Home, born = Born}}};
+        {error, Reason} ->
+            ok = weir_reports:log(warning, #{
+                what => "a worker of a listener did not start, trying again",
+                listener => weir_connection:listener(Terms),
+                pollset => Pollset,
+                reason => Reason
+            }),
+            start_later(Pollset, ?SHORT_LIFE_MS, Workers)
+    end.
+
+start_link(Pollset, Home, Sockets, #workers{options = Options = #{handler := {reactor, Module}, args := Args}}) ->
+    Scheduler =
+        case Home of
+            anywhere -> Pollset;
+            _ -> Home
+        end,
+    Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout], Options)),
+    weir_reactor:start_link(Given#{
+        module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)
+    });
+start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, gate = Gate}) ->
+    {ok, weir_acceptor:start_link(Terms, Options, Gate, Pollset, Home)}.
+
+listening(_Pollset, []) -> none;
+listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).
+
+%% @doc Has connections to come begin with other options. A reactor goes on with those that it was given.
+-spec change(weir_listener_options:normal(), workers()) -> workers().
+change(Options, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
+    Changed = weir_connection:change(Options, Terms),
+    case Options of
+        #{handler := {reactor, _}} ->
+            ok;
+        #{} ->
+            _ = [Pid ! {change, Changed, Options} || #worker{pid = Pid} <- maps:values(Running)],
+            _ = [Pid ! {change, Changed, Options} || Pid <- Retired],
+            ok
+    end,
+    Workers#workers{terms = Changed, options = Options}.
+
+%% @doc Gives the reactors that run the sockets of a listener that resumes.
+-spec listen([weir_tcp:socket()], workers()) -> ok.
+listen(Sockets, #workers{options = #{handler := {reactor, _}}, running = Running}) ->
+    Listen = fun({Pollset, #worker{pid = Pid}}) -> weir_reactor:listen(Pid, lists:nth(Pollset, Sockets)) end,
+    lists:foreach(Listen, maps:to_list(Running));
+listen(_Sockets, _Workers) ->
+    ok.
+
+%% @doc A linked process has died. If it was a worker the message `{start_worker, Pollset}' comes when it is time for
+%% another.
+-spec died(pid(), Reason :: term(), workers()) -> workers().
+died(Pid, Reason, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
+    case [Entry || Entry = {_, #worker{pid = P}} <- maps:to_list(Running), P =:= Pid] of
+        [{Pollset, #worker{born = Born}}] ->
+            ok = weir_reports:log(warning, #{
+                what => "a worker of a listener died, starting another",
+                listener => weir_connection:listener(Terms),
+                pollset => Pollset,
+                reason => Reason
+            }),
+            Pause =
+                case erlang:monotonic_time(millisecond) - Born < ?SHORT_LIFE_MS of
+                    true -> ?SHORT_LIFE_MS;
+                    false -> 0
+                end,
+            start_later(Pollset, Pause, Workers#workers{running = maps:remove(Pollset, Running)});
+        [] ->
+            Workers#workers{retired = lists:delete(Pid, Retired)}
+    end.
+
+%% @doc All workers, those among them that were replaced too.
+-spec acceptors(workers()) -> [pid()].
+acceptors(#workers{running = Running, retired = Retired}) ->
+    [Pid || #worker{pid = Pid} <- maps:values(Running)] ++ Retired.
+
+%% @doc The workers as `supervisor:which_children/1' shows them.
+-spec children(workers()) -> [{term(), pid(), worker | supervisor, [module()]}].
+children(Workers = #workers{options = #{handler := {Kind, Handler}}}) ->
+    {Type, Module} =
+        case Kind of
+            reactor -> {worker, Handler};
+            protocol -> {supervisor, weir_acceptor};
+            function -> {worker, weir_acceptor}
+        end,
+    [{Pid, Pid, Type, [Module]} || Pid <- acceptors(Workers)].

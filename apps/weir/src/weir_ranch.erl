@@ -1,0 +1,235 @@
+%% @private
+%% @doc Makes a listener of Weir's known to ranch, for protocols that ask ranch about their listener: Cowboy's WebSocket
+%% calls `ranch:remove_connection/1', and `cowboy:set_env/3' sets what `ranch:get_protocol_options/1' gives.
+%%
+%% ranch keeps what it knows of a listener in the table of `ranch_server', and asks three kinds of supervisors. One process
+%% is registered there for the listener, and plays two of them: the supervisor of the listener, and that of its
+%% connections. The listener's own process and its acceptors answer `which_children' as the others.
+%%
+%% It waits for ranch where that is in the code path and not started yet. If it cannot speak with this version of ranch, it
+%% says so and ends: connections are served all the same.
+-module(weir_ranch).
+-behaviour(gen_server).
+
+-export([join/3]).
+-export([leave/1]).
+-export([changed/1]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+-export_type([bridge/0]).
+
+-type bridge() :: pid() | none.
+
+-record(state, {
+    name :: weir_listener:name(),
+    listener :: pid(),
+    options :: weir_listener_options:normal(),
+    address :: tuple(),
+    %% Connections that came, and that ended, as ranch:info/1 shows them.
+    metrics :: counters:counters_ref()
+}).
+
+%% How often it is looked whether ranch is there.
+-define(AWAIT_RANCH_MS, 1000).
+
+%% The number under which the connections are registered: ranch may have several supervisors of them.
+-define(CONNECTIONS, 1).
+
+%% @doc Makes the listener of the calling process known to ranch, or to ranch when that starts. `none' where there is no
+%% ranch. The process that does so is linked to the caller.
+-spec join(weir_listener:name(), weir_listener_options:normal(), [weir_tcp:socket()]) -> bridge().
+join(Name, Options, Sockets) ->
+    case code:which(ranch_server) of
+        non_existing ->
+            none;
+        _ ->
+            case gen_server:start_link(?MODULE, {Name, self(), Options, address(Sockets)}, []) of
+                {ok, Pid} -> Pid;
+                ignore -> none
+            end
+    end.
+
+address([]) ->
+    {undefined, undefined};
+address([Socket | _]) ->
+    {ok, Address} = inet:sockname(Socket),
+    Address.
+
+%% @doc Has ranch forget the listener.
+-spec leave(bridge()) -> ok.
+leave(none) ->
+    ok;
+leave(Pid) ->
+    unlink(Pid),
+    Monitor = monitor(process, Pid),
+    %% It may be asking the caller, and does not trap exits.
+    exit(Pid, shutdown),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> ok
+    end.
+
+%% @doc Tells that the options of the listener have changed.
+-spec changed(bridge()) -> ok.
+changed(none) -> ok;
+changed(Pid) -> gen_server:cast(Pid, changed).
+
+-spec init({weir_listener:name(), pid(), weir_listener_options:normal(), tuple()}) -> {ok, #state{}} | ignore.
+init({Name, Listener, Options, Address}) ->
+    State = #state{
+        name = Name, listener = Listener, options = Options, address = Address, metrics = counters:new(2, [])
+    },
+    %% Before the first connection, if ranch is there.
+    case register_listener(whereis(ranch_server), State) of
+        ok -> {ok, State};
+        refused -> ignore
+    end.
+
+register_listener(undefined, _State) ->
+    _ = erlang:send_after(?AWAIT_RANCH_MS, self(), register),
+    ok;
+register_listener(Server, State = #state{name = Name}) ->
+    case other_listener(Name) of
+        true ->
+            refuse(already_started, State);
+        false ->
+            _ = monitor(process, Server),
+            try
+                ok = register_listener(State)
+            catch
+                error:undef -> refuse(undef, State)
+            end
+    end.
+
+%% ranch has one of the same name.
+other_listener(Name) ->
+    try (ranch_server()):get_listener_sup(Name) of
+        Pid -> Pid =/= self() andalso is_process_alive(Pid)
+    catch
+        error:_ -> false
+    end.
+
+refuse(Reason, #state{name = Name}) ->
+    ok = weir_reports:log(warning, #{
+        what => "a listener is not known to ranch: functions of ranch that take its name do not work",
+        listener => Name,
+        reason => Reason
+    }),
+    refused.
+
+register_listener(#state{name = Name, options = Options, address = Address, metrics = Metrics}) ->
+    Ranch = ranch_server(),
+    #{handler := {protocol, Module}, args := Args, max_connections := Max} = Options,
+    Transport = weir_connection:transport(Options),
+    TransportOptions = transport_options(Options),
+    ok = Ranch:cleanup_listener_opts(Name),
+    Start = [Name, Transport, TransportOptions, Module, Args],
+    ok = Ranch:set_new_listener_opts(Name, Max, TransportOptions, Args, Start),
+    ok = Ranch:set_stats_counters(Name, Metrics),
+    ok = Ranch:set_addr(Name, Address),
+    ok = Ranch:set_listener_sup(Name, self()),
+    ok = Ranch:set_connections_sup(Name, ?CONNECTIONS, self()).
+
+%% ranch is not among our dependencies.
+ranch_server() -> ranch_server.
+
+transport_options(Options = #{given := {Given, _, _}}) ->
+    SocketOptions = #{socket_opts => maps:get(socket_opts, Given, [])},
+    maps:merge(SocketOptions, maps:with([max_connections, handshake_timeout, shutdown], Options)).
+
+%% What supervisors are asked and told: that of the listener, and that of its connections.
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
+handle_call(which_children, _From, State = #state{name = Name, listener = Listener}) ->
+    Acceptors =
+        case weir_listener:info(Name) of
+            #{status := running} -> Listener;
+            _ -> undefined
+        end,
+    Played = [{ranch_acceptors_sup, Acceptors}, {ranch_conns_sup_sup, Listener}],
+    {reply, [{Id, Pid, supervisor, [Id]} || {Id, Pid} <- Played], State};
+handle_call(count_children, _From, State) ->
+    Count = count(State),
+    {reply, [{specs, 1}, {active, Count}, {supervisors, 0}, {workers, Count}], State};
+handle_call({terminate_child, ranch_acceptors_sup}, _From, State = #state{name = Name}) ->
+    {reply, weir_listener:suspend(Name), State};
+handle_call({restart_child, ranch_acceptors_sup}, _From, State) ->
+    #state{name = Name, address = Address, listener = Listener} = State,
+    case weir_listener:resume(Name) of
+        ok ->
+            ok = (ranch_server()):set_addr(Name, Address),
+            {reply, {ok, Listener}, State};
+        {error, _} = Error ->
+            {reply, Error, State}
+    end;
+handle_call(_Request, _From, State) ->
+    {reply, {error, ?MODULE}, State}.
+
+count(#state{name = Name, metrics = Metrics}) ->
+    case weir_listener:info(Name) of
+        #{connections := Count, accepted := Accepted} ->
+            ok = counters:put(Metrics, 1, Accepted),
+            ok = counters:put(Metrics, 2, Accepted - Count),
+            Count;
+        {error, _} ->
+            0
+    end.
+
+%% What ranch knows is set anew. It tells us in turn, and that is nothing new then.
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(changed, State = #state{name = Name}) ->
+    case weir_listener_process:call(Name, options) of
+        {error, _} ->
+            {noreply, State};
+        Options = #{args := Args, max_connections := Max} ->
+            Ranch = ranch_server(),
+            _ = whereis(ranch_server) =/= undefined andalso
+                begin
+                    ok = Ranch:set_transport_options(Name, transport_options(Options)),
+                    ok = Ranch:set_protocol_options(Name, Args),
+                    ok = Ranch:set_max_connections(Name, Max)
+                end,
+            {noreply, State#state{options = Options}}
+    end;
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
+handle_info({set_protocol_options, Args}, State) ->
+    {noreply, change(#{args => Args}, State)};
+handle_info({set_max_conns, Max}, State) ->
+    {noreply, change(#{max_connections => Max}, State)};
+handle_info({set_transport_options, Options}, State) ->
+    {noreply, change(maps:with([max_connections, handshake_timeout, shutdown, socket_opts], Options), State)};
+handle_info({ranch_conns_sup, active_connections, From, Tag}, State) ->
+    From ! {Tag, count(State)},
+    {noreply, State};
+handle_info({'DOWN', _, process, _, _}, State) ->
+    _ = erlang:send_after(?AWAIT_RANCH_MS, self(), register),
+    {noreply, State};
+handle_info(register, State) ->
+    case register_listener(whereis(ranch_server), State) of
+        ok -> {noreply, State};
+        refused -> {stop, normal, State}
+    end;
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+%% ranch has it already, and is not told.
+change(Changes, State = #state{name = Name, options = Options}) ->
+    New = maps:filter(fun(Key, Value) -> maps:get(Key, Options, '') =/= Value end, Changes),
+    case map_size(New) =:= 0 orelse weir_listener_process:call(Name, {set_options_of_ranch, New}) of
+        true ->
+            State;
+        ok ->
+            State#state{options = maps:merge(Options, maps:without([socket_opts], New))};
+        {error, Reason} ->
+            ok = weir_reports:log(warning, #{
+                what => "ranch set options that its listener does not take", listener => Name, reason => Reason
+            }),
+            %% It is told what there is.
+            ok = changed(self()),
+            State
+    end.
