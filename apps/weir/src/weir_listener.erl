@@ -103,7 +103,7 @@
     name := name(),
     pid := pid(),
     status := running | suspended,
-    ip := weir_address:address(),
+    ip := any | loopback | undefined | inet:ip_address() | inet:local_address() | map(),
     port := inet:port_number() | undefined,
     handler := {function, fun((_, _) -> term())} | {protocol | reactor, module()},
     connections := non_neg_integer(),

@@ -38,7 +38,12 @@
 -export([connect_options/1]).
 -export([with_file/2]).
 
+-export_type([pending/0]).
+
 -type socket() :: weir_tcp:socket().
+
+-type pending() :: {weir_pending, weir_tcp:socket(), term()}.
+%% A connection before its PROXY header and its handshake: what the message of ranch calls the socket.
 
 %% @doc The name of the transport.
 -spec name() -> tcp.
@@ -78,11 +83,11 @@ disallowed_listen_options() -> [active, header, mode, packet, packet_size, line_
 accept(Listener, Timeout) -> gen_tcp:accept(Listener, Timeout).
 
 %% @doc Begins a connection: a PROXY header is read here if the listener wants one.
--spec handshake(socket() | weir_connection:pending(), timeout()) -> {ok, socket()} | {error, term()}.
+-spec handshake(socket() | pending(), timeout()) -> {ok, socket()} | {error, term()}.
 handshake(Socket, Timeout) -> weir_connection:handshake_pending(Socket, [], Timeout).
 
 %% @doc The same; there is nothing to be set.
--spec handshake(socket() | weir_connection:pending(), term(), timeout()) -> {ok, socket()} | {error, term()}.
+-spec handshake(socket() | pending(), term(), timeout()) -> {ok, socket()} | {error, term()}.
 handshake(Socket, _Options, Timeout) -> handshake(Socket, Timeout).
 
 %% @doc There is no handshake to go on with.
@@ -112,7 +117,7 @@ connect(Host, Port, Options, Timeout) -> gen_tcp:connect(Host, Port, connect_opt
 recv(Socket, Length, Timeout) -> gen_tcp:recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
--spec recv_proxy_header(socket() | weir_connection:pending(), timeout()) ->
+-spec recv_proxy_header(socket() | pending(), timeout()) ->
     {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
 recv_proxy_header({weir_pending, Socket, _}, Timeout) ->
     recv_proxy_header(Socket, Timeout);
@@ -179,12 +184,12 @@ getstat(Socket, Names) -> inet:getstat(Socket, Names).
 controlling_process(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
 
 %% @doc The address of the peer, which ranch asks for before the handshake.
--spec peername(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
+-spec peername(socket() | pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
+-spec sockname(socket() | pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> inet:sockname(Socket).
 
@@ -193,7 +198,7 @@ sockname(Socket) -> inet:sockname(Socket).
 shutdown(Socket, How) -> gen_tcp:shutdown(Socket, How).
 
 %% @doc Closes.
--spec close(socket() | weir_connection:pending()) -> ok.
+-spec close(socket() | pending()) -> ok.
 close({weir_pending, Socket, _}) -> close(Socket);
 close(Socket) -> gen_tcp:close(Socket).
 

@@ -67,13 +67,13 @@ disallowed_listen_options() -> weir_transport:disallowed_listen_options().
 accept(Listener, Timeout) -> (?SSL):transport_accept(Listener, Timeout).
 
 %% @doc Begins a connection: the PROXY header, if the listener wants one, and the handshake.
--spec handshake(weir_connection:pending() | ssl:sslsocket(), timeout()) ->
+-spec handshake(weir_transport:pending() | ssl:sslsocket(), timeout()) ->
     {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
 handshake({weir_pending, _, _} = Pending, Timeout) -> weir_connection:handshake_pending(Pending, [], Timeout);
 handshake(Socket, Timeout) -> (?SSL):handshake(Socket, Timeout).
 
 %% @doc The same, with options of `ssl:handshake/3' that come before those of the listener.
--spec handshake(weir_connection:pending() | ssl:sslsocket(), list(), timeout()) ->
+-spec handshake(weir_transport:pending() | ssl:sslsocket(), list(), timeout()) ->
     {ok, socket()} | {ok, socket(), ssl:protocol_extensions()} | {error, term()}.
 handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
     weir_connection:handshake_pending(Pending, Options, Timeout);
@@ -110,7 +110,7 @@ connect(Host, Port, Options, Timeout) ->
 recv(Socket, Length, Timeout) -> (?SSL):recv(Socket, Length, Timeout).
 
 %% @doc Reads a PROXY header, before the handshake. The error is ranch's: `{error, protocol_error, Reason}'.
--spec recv_proxy_header(weir_connection:pending(), timeout()) ->
+-spec recv_proxy_header(weir_transport:pending(), timeout()) ->
     {ok, weir_proxy_header:header()} | {error, closed | timeout | inet:posix()} | {error, protocol_error, atom()}.
 recv_proxy_header(Pending, Timeout) -> weir_transport:recv_proxy_header(Pending, Timeout).
 
@@ -187,12 +187,12 @@ getstat(Socket, Names) -> (?SSL):getstat(Socket, Names).
 controlling_process(Socket, Pid) -> (?SSL):controlling_process(Socket, Pid).
 
 %% @doc The address of the peer, which ranch asks for before the handshake.
--spec peername(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
+-spec peername(socket() | weir_transport:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> (?SSL):peername(Socket).
 
 %% @doc The own address.
--spec sockname(socket() | weir_connection:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
+-spec sockname(socket() | weir_transport:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> (?SSL):sockname(Socket).
 
@@ -201,7 +201,7 @@ sockname(Socket) -> (?SSL):sockname(Socket).
 shutdown(Socket, How) -> (?SSL):shutdown(Socket, How).
 
 %% @doc Closes.
--spec close(socket() | weir_connection:pending()) -> ok.
+-spec close(socket() | weir_transport:pending()) -> ok.
 close({weir_pending, _, _} = Pending) ->
     weir_transport:close(Pending);
 close(Socket) ->
