@@ -37,7 +37,7 @@ end_per_suite(_Config) ->
     logger:remove_primary_filter(?MODULE).
 
 %% Pollers die by the dozen here, and Weir says so each time.
-without_pollers(#{msg := {"weir: poller" ++ _, _}}, _) -> stop;
+without_pollers(#{msg := {report, #{what := "a poller died" ++ _}}}, _) -> stop;
 without_pollers(_Event, _) -> ignore.
 
 random_mixtures(_Config) ->

@@ -7,6 +7,7 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
+    ok = weir_reports:let_through(),
     weir_sup:start_link().
 
 -spec stop(term()) -> ok.

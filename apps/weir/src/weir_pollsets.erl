@@ -120,7 +120,9 @@ handle_info(look, State) ->
 handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
-            ?LOG_WARNING("weir: poller ~b died (~0p), starting another", [Pollset, Reason]),
+            ok = weir_reports:log(warning, #{
+                what => "a poller died, and another is started", pollset => Pollset, poller => Pid, reason => Reason
+            }),
             Lived = erlang:monotonic_time(millisecond) - Born,
             ok = weir_event:execute(
                 [weir, poller, stop],
@@ -145,7 +147,9 @@ handle_info({weir_descriptors, exhausted, Reason}, State = #state{exhausted = La
         {told, Then} when Now - Then < ?TELL_AGAIN_MS ->
             {noreply, State};
         _ ->
-            ?LOG_WARNING("weir: connections cannot be accepted (~p) and wait in the backlog", [Reason]),
+            ok = weir_reports:log(warning, #{
+                what => "connections cannot be accepted, and wait in the backlog", reason => Reason
+            }),
             {noreply, State#state{exhausted = {told, Now}}}
     end;
 handle_info(_Message, State) ->
@@ -201,5 +205,5 @@ probe_binding() ->
 -dialyzer({nowarn_function, probe_binding/0}).
 
 say_unbound() ->
-    ?LOG_NOTICE("weir: this VM does not bind processes to schedulers; pollers run unbound, which is slower"),
+    ok = weir_reports:log(notice, #{what => "this VM binds no processes to schedulers: pollers run unbound, slower"}),
     false.

@@ -25,7 +25,6 @@
 
 -export_type([connections/0, args/0]).
 
--include_lib("kernel/include/logger.hrl").
 -include("weir_socket.hrl").
 
 
@@ -177,7 +176,9 @@ event({unsent, Handle, Reason, IoData}, Events, Writes, Connections) ->
 event({exhausted, Handle, Reason}, Events, Writes, Connections) ->
     _ = erlang:send_after(?PAUSE_MS, self(), {'$weir_reactor', {resume, Handle}}),
     ok = weir_reports:say(fun() ->
-        ?LOG_WARNING("weir: connections cannot be accepted (~p) and wait in the backlog", [Reason])
+        weir_reports:log(warning, #{
+            what => "connections cannot be accepted, and wait in the backlog", reason => Reason, reactor => self()
+        })
     end),
     {Events, Writes, Connections}.
 

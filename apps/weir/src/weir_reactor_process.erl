@@ -13,7 +13,6 @@
 -export([system_get_state/1]).
 -export([system_replace_state/2]).
 
--include_lib("kernel/include/logger.hrl").
 -include("weir_socket.hrl").
 
 %% With which heap a reactor begins; see weir_reactor_connections.
@@ -290,7 +289,12 @@ unexpected({weir_relay, _Relay, _What, _About}, Writes, Reactor) ->
     {Writes, Reactor};
 unexpected(Message, Writes, Reactor = #reactor{module = Module}) ->
     ok = weir_reports:say(fun() ->
-        ?LOG_ERROR("weir: reactor ~p of ~s received a message that is for no connection: ~0P", [self(), Module, Message, 50])
+        weir_reports:log(error, #{
+            what => "a reactor received a message that is for no connection",
+            reactor => self(),
+            module => Module,
+            message => Message
+        })
     end),
     {Writes, Reactor}.
 

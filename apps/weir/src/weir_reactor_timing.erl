@@ -13,8 +13,6 @@
 
 -export_type([timing/0]).
 
--include_lib("kernel/include/logger.hrl").
-
 %% Batches whose callbacks are timed one by one, after one that took too long.
 -define(TIMED_BATCHES, 1000).
 
@@ -72,6 +70,10 @@ callback(Callback, Socket, Begin, Timing = #timing{long = Long}) ->
 
 warn(What, Took, #timing{module = Module}) ->
     weir_reports:say(fun() ->
-        Text = "weir: reactor ~p of ~s: ~s took ~b ms, and all its connections have waited",
-        ?LOG_WARNING(Text, [self(), Module, What, erlang:convert_time_unit(Took, native, millisecond)])
+        weir_reports:log(warning, #{
+            what => lists:flatten([What, " took long, and all connections of the reactor have waited"]),
+            reactor => self(),
+            module => Module,
+            took_ms => erlang:convert_time_unit(Took, native, millisecond)
+        })
     end).

@@ -13,6 +13,7 @@
 -export([log/3]).
 -export([say/1]).
 -export([new_limit/0]).
+-export([let_through/0]).
 -export([format/1]).
 
 -export_type([report/0, limit/0]).
@@ -59,6 +60,19 @@ log(Level, Report, Limit) ->
                 true -> log(Level, Report);
                 false -> ok
             end
+    end.
+
+%% @doc Has the handler `default' of Erlang's log take our reports. As the kernel configures it, it stops every event that
+%% has a domain but OTP's own; a filter that somebody has put there before ours still comes first.
+-spec let_through() -> ok.
+let_through() ->
+    case logger:get_handler_config(default) of
+        {ok, #{filter_default := stop}} ->
+            %% There already, if this is the second time.
+            _ = logger:add_handler_filter(default, weir, {fun logger_filters:domain/2, {log, sub, [weir]}}),
+            ok;
+        _ ->
+            ok
     end.
 
 %% @doc A limit for many processes.

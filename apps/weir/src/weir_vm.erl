@@ -16,8 +16,6 @@
 -export([unsuited/0]).
 -export([start/1]).
 
--include_lib("kernel/include/logger.hrl").
-
 %% The constant, and what takes its place.
 -define(FAMILIES, #{inet => inet_tcp, inet6 => inet6_tcp, local => local_tcp}).
 -define(FAMILIES_OF_WEIR, #{inet => weir_tcp, inet6 => weir_tcp6, local => weir_local}).
@@ -104,25 +102,30 @@ literals_chunk(Literals) ->
 %% have kept Weir out until now.
 -spec start([default | families]) -> ok.
 start([Which]) ->
+    ok = weir_reports:let_through(),
     case inet_db:tcp_module() of
         weir_tcp ->
             ok;
         Other ->
-            ?LOG_WARNING(
-                "weir: the TCP module of this VM was ~p while it booted, as its own inetrc is in force: sockets that"
-                " are open already are not Weir's. Add {tcp, weir_tcp}. to that file.", [Other]),
+            ok = weir_reports:log(warning, #{
+                what =>
+                    "an inetrc of this VM's own is in force, so sockets that are open already are not Weir's. Add {tcp,"
+                    " weir_tcp}. to that file",
+                tcp_module => Other
+            }),
             use()
     end,
     families(Which),
     lists:foreach(
         fun({Application, Module}) ->
-            ?LOG_WARNING(
-                "weir: ~ts will not work in this VM: its module ~ts takes sockets for ports, and Weir's are none."
-                " Run it without Weir.", [Application, Module])
+            ok = weir_reports:log(warning, #{
+                what => Application ++ " will not work in this VM: it takes sockets for ports. Run it without Weir",
+                module => Module
+            })
         end,
         unsuited()
     ),
-    ?LOG_INFO("weir: weir_tcp is the TCP module of this VM").
+    weir_reports:log(info, #{what => "weir_tcp is the TCP module of this VM"}).
 
 families(default) ->
     ok;
@@ -131,5 +134,5 @@ families(families) ->
         ok ->
             ok;
         {error, Reason} ->
-            ?LOG_WARNING("weir: sockets opened with a bare family are OTP's (~0p)", [Reason])
+            weir_reports:log(warning, #{what => "sockets opened with a bare family are OTP's", reason => Reason})
     end.

@@ -486,7 +486,7 @@ unsilence_pollers() ->
     logger:remove_primary_filter(?MODULE).
 
 -spec without_pollers(logger:log_event(), term()) -> stop | ignore.
-without_pollers(#{msg := {"weir: poller" ++ _, _}}, _) -> stop;
+without_pollers(#{msg := {report, #{what := "a poller died" ++ _}}}, _) -> stop;
 without_pollers(#{msg := {report, #{what := "a worker of a listener" ++ _}}}, _) -> stop;
 without_pollers(_Event, _) -> ignore.
 

@@ -23,6 +23,7 @@
     a_bare_family_is_weirs_with_families/1,
     blanks_and_quotes_in_the_path/1,
     an_application_that_will_not_work_is_named/1,
+    reports_are_seen_in_a_plain_node/1,
     nodes_connect/1
 ]).
 
@@ -56,6 +57,7 @@ all() ->
         a_bare_family_is_weirs_with_families,
         blanks_and_quotes_in_the_path,
         an_application_that_will_not_work_is_named,
+        reports_are_seen_in_a_plain_node,
         nodes_connect
     ].
 
@@ -218,6 +220,15 @@ an_application_that_will_not_work_is_named(Config) ->
     ?assert(mentions("rabbit_net", Lines)),
     {0, Others} = erl(Config, [], ?LISTEN("[]") "halt()."),
     ?assertNot(mentions("will not work", Others)).
+
+%% Erlang's own handler stops what has a domain that is not OTP's.
+reports_are_seen_in_a_plain_node(Config) ->
+    Ebin = filename:dirname(code:which(weir)),
+    Erl = os:find_executable("erl"),
+    Expression = "{ok, _} = application:ensure_all_started(weir), "
+        "weir_reports:log(warning, #{what => \"something happened\", listener => a_name}), timer:sleep(200), halt().",
+    {0, Lines} = run([{weir, Erl} | Config], ["-noshell", "-pa", Ebin, "-eval", Expression]),
+    ?assert(mentions("weir: something happened; listener=a_name", Lines)).
 
 %% Distribution has sockets of its own. The port mapper is one of this test.
 nodes_connect(Config) ->
