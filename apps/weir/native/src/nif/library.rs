@@ -76,11 +76,14 @@ extern "C" fn weir_nif_handover_1() -> *const Handover {
 
 const HANDOVER_SYMBOL: &CStr = c"weir_nif_handover_1";
 
+/// All types of the source, as a number. With a word before it, for the tests to find it in the file.
+static TYPES: &str = concat!("weir types ", env!("WEIR_TYPES"));
+
 /// What two libraries must have in common: the compiler, all types of the source and of the libraries below (see
 /// `build.rs`), and what of the types only the compiler knows.
 fn layout() -> u64 {
     let mut hasher = DefaultHasher::new();
-    (MEANING, env!("WEIR_TYPES")).hash(&mut hasher);
+    (MEANING, TYPES).hash(&mut hasher);
     for part in PARTS {
         part.layout().hash(&mut hasher);
     }
