@@ -406,8 +406,11 @@ release_upgrades_under_load(Config) -> on_own_node(upgrade_releases, Config).
 
 upgrade_releases(Config) ->
     {ok, _} = application:ensure_all_started(sasl),
-    Load = start_load(Config),
+    _ = application:load(weir),
     {ok, First} = application:get_key(weir, vsn),
+    ok = application:unload(weir),
+    ok = use_copy(copy(Config, First, "weir-" ++ First)),
+    Load = start_load(Config),
     lists:foldl(
         fun(Next, Last) ->
             {ok, _} = release_handler:upgrade_app(weir, new_version(Config, Last, Next)),
