@@ -300,6 +300,8 @@ an_engine_that_gives_up_closes_sockets(_Config) ->
     on_own_node(kill_engine, "", []).
 
 kill_engine(Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, _} = weir:start_listener(own, #{port => 0}, fun(S, _) -> gen_tcp:send(S, <<"served">>) end, []),
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     Engine = whereis(weir_engine),
     Reference = monitor(process, Engine),
@@ -307,9 +309,18 @@ kill_engine(Config) ->
     ?assertEqual({tcp_closed, Socket}, next_message()),
     ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)),
     ?assert(is_pid(whereis(kernel_safe_sup))),
+    wait_until(fun() -> is_served(catch weir:get_port(own)) end),
     {Next, Other} = socket_pair(Config, [binary, {active, true}]),
     ok = gen_tcp:send(Other, <<"anew">>),
     ?assertEqual({tcp, Next, <<"anew">>}, next_message()).
+
+is_served(Port) when is_integer(Port) ->
+    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
+        {ok, Client} -> gen_tcp:recv(Client, 6, ?PATIENCE) =:= {ok, <<"served">>};
+        {error, econnrefused} -> false
+    end;
+is_served(_NoListener) ->
+    false.
 
 kill_until_down(Reference) ->
     case whereis(weir_pollsets) of
