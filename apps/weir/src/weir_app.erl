@@ -26,8 +26,16 @@ start(_Type, _Args) ->
 %% Those in a tree of the user's own stay, without listening sockets, and can be resumed; ours are stopped after this.
 -spec prep_stop(term()) -> stopping.
 prep_stop(_State) ->
-    _ = weir_ending:vm_stops() orelse [catch weir_listener:suspend(Name) || Name <- weir_listener:names()],
+    _ = weir_ending:vm_stops() orelse lists:foreach(fun suspend/1, weir_listener:names()),
     stopping.
+
+%% One that dies meanwhile has closed its sockets itself.
+suspend(Name) ->
+    try
+        weir_listener:suspend(Name)
+    catch
+        _:_ -> ok
+    end.
 
 %% Not asked to stop, the supervisor has given up.
 -spec stop(term()) -> ok.
