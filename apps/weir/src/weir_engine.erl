@@ -37,6 +37,8 @@ start_link() ->
 %% The last one is asked to end first, when the others are still there.
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
+    %% These are first called later, when there may be no descriptor to load them with.
+    _ = [code:ensure_loaded(Module) || Module <- [weir_renewal, weir_shutdown, weir_listener, weir_listener_names]],
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
      || Module <- [weir_reaper, weir_pollsets, weir_relay_timer, weir_ending]
