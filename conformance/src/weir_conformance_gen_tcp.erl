@@ -111,7 +111,7 @@ of_family(Module) -> Module.
 -spec process_info(pid(), atom() | [atom()]) -> term().
 process_info(Pid, current_function) ->
     case erlang:process_info(Pid, current_function) of
-        {current_function, {weir_operation, await, _}} -> {current_function, {prim_inet, accept0, 3}};
+        {current_function, {weir_operation, await_until, _}} -> {current_function, {prim_inet, accept0, 3}};
         Info -> Info
     end;
 process_info(Pid, Items) ->

@@ -70,17 +70,15 @@
 %% The idea is the first table of Wei Cao's "pollset per scheduler": times, events, min, max, avg for each scheduler.
 
 %% @doc The pollsets and their counters. Cheap: it reads numbers, and asks one process who polls. Empty where Weir has
-%% no native part.
+%% no native part, and before the application was started or the first socket opened: nothing that reads starts anything.
 -spec pollsets() -> [pollset()].
 pollsets() ->
-    case weir_nif:available() andalso weir_pollsets:ensure_started() of
-        false ->
-            [];
-        ok ->
+    case is_pid(whereis(weir_pollsets)) andalso weir_nif:available() of
+        true ->
             Pollers = weir_pollsets:pollers(),
             [pollset(Number, maps:get(Number, Pollers, {undefined, undefined})) || Number <- weir_pollsets:all()];
-        {error, Reason} ->
-            error({weir_not_started, Reason})
+        false ->
+            []
     end.
 
 pollset(Number, {Poller, Scheduler}) ->

@@ -12,6 +12,8 @@
 -include("weir_socket.hrl").
 
 -export([start_link/5]).
+-export([init/1]).
+-export([loop/2]).
 
 %% As sys wants it.
 -export([system_continue/3]).
@@ -27,7 +29,7 @@
     gate :: weir_nif:gate(),
     intake :: pos_integer(),
     home :: weir_pollsets:home(),
-    start :: {spawn, fun(() -> term()), list()} | {protocol, module(), Args :: term()},
+    start :: {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term()},
     shutdown :: timeout() | brutal_kill,
     children = #{} :: #{pid() => weir_nif:handle() | none},
     retired = false :: boolean()
@@ -47,7 +49,7 @@ start_link(Terms, Options, Gate, Pollset, Home) ->
         start = start_of(Terms, Options, Gate, Pollset, Home),
         shutdown = maps:get(shutdown, Options)
     },
-    proc_lib:spawn_opt(fun() -> init(State) end, [link | bind_options(Home)]).
+    proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]).
 
 -dialyzer({nowarn_function, start_link/5}).
 
@@ -61,26 +63,31 @@ start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Gate,
             #{affinity := bound} -> bind_options(Home);
             #{affinity := soft} -> []
         end,
-    {spawn, fun() -> weir_connection:serve(Gate, Intake, Terms, Handler, Args) end, Bind};
+    %% No fun: that would be of this version of the module for ever.
+    {spawn, [Gate, Intake, Terms, Handler, Args], Bind};
 start_of(_Terms, #{handler := {protocol, Module}, args := Args}, _Gate, _Intake, _Home) ->
     {protocol, Module, Args}.
 
+%% @doc The first call of an acceptor.
+-spec init(#state{}) -> ok.
 init(State = #state{gate = Gate, intake = Intake}) ->
     process_flag(trap_exit, true),
     %% They came when nobody was there to be told. Behind one that was killed some are told of twice. What has changed since
     %% this process was started is in front of them.
     Waiting = weir_nif:gate_attend(Gate, Intake),
     _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
-    loop(State, infinity).
+    ?MODULE:loop(State, infinity).
 
 left_over_timeout(0) -> infinity;
 left_over_timeout(_) -> ?LEFT_OVER_MS.
 
+%% @doc A round. Each begins with the code that is current.
+-spec loop(#state{}, timeout()) -> ok.
 loop(State = #state{parent = Parent, children = Children}, Timeout) ->
     receive
         {weir_accept, Count} ->
             event(Count, State),
-            loop(start(Count, State), ?LEFT_OVER_MS);
+            ?MODULE:loop(start(Count, State), ?LEFT_OVER_MS);
         {'EXIT', Parent, Reason} ->
             terminate(Reason, State);
         {'EXIT', Pid, Reason} ->
@@ -90,27 +97,27 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
         retire ->
             loop_or_end(State#state{retired = true}, infinity);
         {change, Terms, Options} ->
-            loop(change(Terms, Options, State), Timeout);
+            ?MODULE:loop(change(Terms, Options, State), Timeout);
         %% ranch:remove_connection/1 of a connection's process, see weir_ranch.
         {remove_connection, _Name, Pid} ->
             _ = [weir_nif:gate_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
-            loop(State, Timeout);
+            ?MODULE:loop(State, Timeout);
         %% As supervisor:which_children/1 asks.
         {'$gen_call', From, which_children} ->
             gen:reply(From, [{undefined, Pid, worker, []} || Pid <- maps:keys(Children)]),
-            loop(State, Timeout);
+            ?MODULE:loop(State, Timeout);
         {system, From, Request} ->
             sys:handle_system_msg(Request, From, Parent, ?MODULE, [], {State, Timeout});
         _ ->
-            loop(State, Timeout)
+            ?MODULE:loop(State, Timeout)
     after Timeout ->
         Waiting = weir_nif:gate_waiting(State#state.gate, State#state.intake),
-        loop(start(Waiting, State), left_over_timeout(Waiting))
+        ?MODULE:loop(start(Waiting, State), left_over_timeout(Waiting))
     end.
 
 %% Whoever was replaced stays as the parent of its connections.
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
-loop_or_end(State, Timeout) -> loop(State, Timeout).
+loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
 
 %% What has come by now was told before, and begins as it was to begin.
 change(Terms, Options, State = #state{gate = Gate, intake = Intake, home = Home}) ->
@@ -123,8 +130,8 @@ event(Count, #state{terms = Terms, intake = Pollset}) ->
 
 start(0, State) ->
     State;
-start(Count, State = #state{start = {spawn, Serve, Options}}) ->
-    _ = erlang:spawn_opt(Serve, Options),
+start(Count, State = #state{start = {spawn, Arguments, Options}}) ->
+    _ = erlang:spawn_opt(weir_connection, serve, Arguments, Options),
     start(Count - 1, State);
 start(Count, State = #state{start = {protocol, Module, Args}}) ->
     start(Count - 1, start_protocol(Module, Args, State)).
@@ -177,7 +184,7 @@ terminate(Reason, #state{children = Children, shutdown = Shutdown}) ->
     exit(Reason).
 
 -spec system_continue(pid(), [sys:dbg_opt()], {#state{}, timeout()}) -> ok.
-system_continue(_Parent, _Debug, {State, Timeout}) -> loop(State, Timeout).
+system_continue(_Parent, _Debug, {State, Timeout}) -> ?MODULE:loop(State, Timeout).
 
 -spec system_terminate(term(), pid(), [sys:dbg_opt()], {#state{}, timeout()}) -> no_return().
 system_terminate(Reason, _Parent, _Debug, {State, _Timeout}) -> terminate(Reason, State).

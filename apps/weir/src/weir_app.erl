@@ -1,15 +1,51 @@
 %% @private
+%% @doc The application: listeners. What sockets need is the {@link weir_engine}, which outlives it.
 -module(weir_app).
 -behaviour(application).
 
 -export([start/2]).
+-export([prep_stop/1]).
 -export([stop/1]).
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
     ok = weir_reports:let_through(),
-    weir_sup:start_link().
+    case weir_pollsets:ensure_started() of
+        ok ->
+            weir_sup:start_link();
+        {error, no_native_part} ->
+            weir_reports:log(warning, #{what => "no native part, sockets are OTP's own", reason => weir_nif:load_error()}),
+            weir_sup:start_link();
+        {error, _} = Error ->
+            Error
+    end.
 
+%% Those in a tree of the user's own stay, without listening sockets, and can be resumed; ours are stopped after this.
+-spec prep_stop(term()) -> stopping.
+prep_stop(_State) ->
+    _ = weir_ending:vm_stops() orelse lists:foreach(fun suspend/1, weir_listener:names()),
+    stopping.
+
+%% One that dies meanwhile has closed its sockets itself.
+suspend(Name) ->
+    try
+        weir_listener:suspend(Name)
+    catch
+        _:_ -> ok
+    end.
+
+%% Not asked to stop, the supervisor has given up.
 -spec stop(term()) -> ok.
-stop(_State) ->
-    ok.
+stop(State) ->
+    case weir_ending:vm_stops() of
+        true ->
+            ok;
+        false ->
+            Sockets = weir_ending:all(),
+            _ = State =:= stopping orelse
+                weir_reports:log(error, #{
+                    what => "the listeners have died again and again; the application stops and closes what is open",
+                    sockets => Sockets
+                }),
+            ok
+    end.

@@ -16,12 +16,14 @@
 -export([suspend/1]).
 -export([resume/1]).
 -export([drain/2]).
+-export([drain_until/2]).
 -export([names/0]).
 -export([info/1]).
 -export([connections/1]).
 -export([set_options/2]).
 -export([port/1]).
 -export([pollers_moved/0]).
+-export([renew_workers/0]).
 
 -export_type([name/0, handler/0, connection/0, options/0, changes/0, prefix/0, info/0]).
 -export_type([bad_option/0, no_listener/0, not_started/0]).
@@ -144,9 +146,9 @@ start(Name, Options, Handler, Args) ->
     end.
 
 is_possible() ->
-    case weir_pollsets:ensure_started() of
-        {error, _} -> {error, {not_started, weir}};
-        ok -> is_native()
+    case whereis(weir_listener_sup) of
+        undefined -> {error, {not_started, weir}};
+        _ -> is_native()
     end.
 
 is_native() ->
@@ -195,6 +197,9 @@ drain(Name, Timeout) ->
         {_, {error, _} = Error} -> Error
     end.
 
+%% @private
+%% Whoever calls this may wait for long, and goes on with newer code.
+-spec drain_until(weir_nif:gate(), integer() | infinity) -> ok | {error, {timeout, pos_integer()}}.
 drain_until(Gate, Deadline) ->
     case weir_nif:gate_info(Gate) of
         #{connections := 0} ->
@@ -204,7 +209,7 @@ drain_until(Gate, Deadline) ->
             case erlang:monotonic_time(millisecond) < Deadline of
                 true ->
                     timer:sleep(?DRAIN_MS),
-                    drain_until(Gate, Deadline);
+                    ?MODULE:drain_until(Gate, Deadline);
                 false ->
                     {error, {timeout, Remaining}}
             end
@@ -239,3 +244,9 @@ port(Name) -> weir_listener_process:call(Name, port).
 -spec pollers_moved() -> ok.
 pollers_moved() ->
     lists:foreach(fun({_Name, Pid}) -> Pid ! pollers_moved end, weir_listener_names:all()).
+
+%% @private
+%% @doc Has the acceptors of all listeners leave old code.
+-spec renew_workers() -> ok.
+renew_workers() ->
+    lists:foreach(fun({_Name, Pid}) -> Pid ! renew_workers end, weir_listener_names:all()).

@@ -97,6 +97,7 @@ init({Name, Given}) ->
     case listen(Where, State) of
         {ok, Listening} ->
             ok = weir_nif:gate_keep(Gate),
+            _ = monitor(process, weir_engine),
             event(start, Listening),
             balance_later(Options),
             {ok, join_ranch(start_workers(Listening))};
@@ -279,6 +280,13 @@ handle_info(retry, State = #state{gate = Gate}) ->
 handle_info(balance, State = #state{options = Options}) ->
     balance_later(Options),
     {noreply, balance(State)};
+%% All sockets are closed with it. A successor starts it anew.
+handle_info({'DOWN', _, process, {weir_engine, _}, _}, State) ->
+    {stop, {shutdown, engine_ended}, State};
+handle_info(renew_workers, State = #state{workers = Workers, options = #{handler := {Kind, _}}}) ->
+    %% A message of which it knows nothing has an acceptor go on with the current code.
+    _ = [Pid ! renew || Kind =/= reactor, Pid <- weir_listener_workers:acceptors(Workers)],
+    {noreply, State};
 handle_info(pollers_moved, State) ->
     {noreply, start_workers(State)};
 handle_info({start_worker, Pollset}, State = #state{names = Names, workers = Workers, sockets = Sockets}) when

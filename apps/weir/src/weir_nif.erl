@@ -7,15 +7,24 @@
 %% einval}'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
-%% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back.
+%% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back. {@link renew/1} sends `renew' in the
+%% place of a result.
+%%
+%% The module may be loaded again while there are sockets: the same library goes on with what it has, and another library
+%% takes it over, if its types are the same (see `native/src/nif/library.rs'). Otherwise the load fails, with the reason,
+%% and the module stays as it was.
 -module(weir_nif).
 
 -on_load(load/0).
 
 -export([available/0]).
 -export([load_error/0]).
+-export([loaded/0]).
+-export([renew/1]).
 
 %% Pollsets.
+-export([make/1]).
+-export([pollers/0]).
 -export([claim/1]).
 -export([lease/0]).
 -export([poll/2]).
@@ -168,16 +177,43 @@
 }.
 
 -define(LOAD_ERROR, {?MODULE, load_error}).
+
+%% How often a library was loaded.
+-define(LOADS, {?MODULE, loads}).
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
 load() ->
-    case erlang:load_nif(filename:join(priv_dir(), "weir_nif"), 0) of
+    Loads = persistent_term:get(?LOADS, 0),
+    case erlang:load_nif(library(Loads), 0) of
         ok ->
-            ok;
+            _ = persistent_term:erase(?LOAD_ERROR),
+            persistent_term:put(?LOADS, Loads + 1);
         {error, Reason} ->
-            %% The module stays, so that Weir can hand through to OTP where there is no native part.
-            persistent_term:put(?LOAD_ERROR, Reason)
+            %% The module that is there goes on, if it has a library. Otherwise this one stays, without: sockets are OTP's.
+            case erlang:module_loaded(?MODULE) andalso ?MODULE:available() of
+                true -> {error, explained(Reason)};
+                false -> persistent_term:put(?LOAD_ERROR, explained(Reason))
+            end
     end.
+
+%% The C library takes a file whose name it knows for the one that it has loaded, although another may be there now. So
+%% each load has another name for it.
+library(Loads) ->
+    filename:join(priv_dir(), lists:flatten(lists:duplicate(Loads, "./")) ++ "weir_nif").
+
+%% The numbers are those of `native/src/nif/library.rs'.
+explained({What, Text}) when What =:= upgrade; What =:= load ->
+    Reasons = [
+        {"(1)", "the VM refused its resource types"},
+        {"(2)", "the sockets that are open have another layout than this library knows: restart the node to use it"},
+        {"(3)", "it cannot be kept in memory"}
+    ],
+    case [Reason || {Number, Reason} <- Reasons, string:find(Text, Number) =/= nomatch] of
+        [Reason] -> {What, Reason};
+        [] -> {What, Text}
+    end;
+explained(Reason) ->
+    Reason.
 
 priv_dir() ->
     case code:priv_dir(weir) of
@@ -189,11 +225,33 @@ priv_dir() ->
 
 %% @doc Whether the native part is there.
 -spec available() -> boolean().
-available() -> load_error() =:= undefined.
+available() ->
+    try
+        loaded()
+    catch
+        error:{not_loaded, ?MODULE} -> false
+    end.
 
-%% @doc Why the native part is not there, as {@link erlang:load_nif/2} said.
+%% @doc True from the native part, and an error without it.
+-spec loaded() -> true.
+loaded() -> ?NOT_LOADED.
+
+%% @doc Why the native part is not there, mostly as {@link erlang:load_nif/2} said.
 -spec load_error() -> {atom(), string()} | undefined.
 load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
+
+%% @doc Sends `{'$weir', Handle, Operation, renew}' to all processes that wait at sockets of one piece of the table, by its
+%% number from 0 on: they wait on with the code that is current. `done' behind the last.
+-spec renew(non_neg_integer()) -> ok | done.
+renew(_Piece) -> ?NOT_LOADED.
+
+%% @doc Makes the pollset of a scheduler, if there is none. Errors are those of epoll_create1(2).
+-spec make(pollset()) -> ok | {error, inet:posix()}.
+make(_Pollset) -> ?NOT_LOADED.
+
+%% @doc The processes that poll, pollers and reactors.
+-spec pollers() -> [pid()].
+pollers() -> ?NOT_LOADED.
 
 %% @doc Makes the caller the poller of a pollset, which is made if there is none. The token is needed to poll, and
 %% outlives its holder no longer than to the next claim. Errors are those of epoll_create1(2).

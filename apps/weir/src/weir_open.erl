@@ -226,8 +226,9 @@ maybe_all([]) ->
 
 is_native() ->
     case weir_pollsets:ensure_started() of
-        ok -> weir_nif:available();
-        {error, Reason} -> exit({weir_not_started, Reason})
+        ok -> true;
+        {error, no_native_part} -> false;
+        {error, Reason} -> exit({not_started, weir, Reason})
     end.
 
 parsed({ok, Parsed}) -> Parsed;

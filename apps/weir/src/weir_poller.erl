@@ -6,6 +6,8 @@
 -module(weir_poller).
 
 -export([spawn_link/2]).
+-export([start/1]).
+-export([loop/4]).
 
 %% Messages are built on the poller's heap and copied to their owners. This heap takes some hundreds of them before it
 %% has to be collected, which is cheap, as nothing on it is alive.
@@ -16,18 +18,23 @@
 -spec spawn_link(weir_nif:pollset(), Scheduler :: pos_integer() | anywhere) -> pid().
 spawn_link(Pollset, Scheduler) ->
     Options = [link, {min_heap_size, ?HEAP_WORDS} | bind_options(Scheduler)],
-    erlang:spawn_opt(fun() -> start(Pollset) end, Options).
+    erlang:spawn_opt(?MODULE, start, [Pollset], Options).
 
 -dialyzer({nowarn_function, spawn_link/2}).
 
 bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
+%% @doc The first call of a poller.
+-spec start(weir_nif:pollset()) -> ok.
 start(Pollset) ->
     {ok, Token} = weir_nif:claim(Pollset),
-    loop(Pollset, Token, false, weir_gait:new()).
+    ?MODULE:loop(Pollset, Token, false, weir_gait:new()).
 
+%% @doc A round. Each begins with the code that is current.
+%%
 %% Armed: the VM will tell us about the descriptor, for a sleep that something else has ended.
+-spec loop(weir_nif:pollset(), Token :: non_neg_integer(), Armed :: boolean(), weir_gait:gait()) -> ok.
 loop(Pollset, Token, Armed, Gait) ->
     polled(weir_nif:poll(Pollset, Token), Pollset, Token, Armed, Gait).
 
@@ -40,7 +47,7 @@ polled(stale, _Pollset, _Token, _Armed, _Gait) ->
 
 act(yield, Pollset, Token, Armed, Gait) ->
     erlang:yield(),
-    loop(Pollset, Token, Armed, Gait);
+    ?MODULE:loop(Pollset, Token, Armed, Gait);
 act(stream, Pollset, Token, Armed, Gait) ->
     %% Half of the threads that may wait are left to files. Whoever finds none free sleeps: to wait for a thread would keep
     %% all other sockets of the pollset waiting, too.
@@ -57,8 +64,8 @@ act(sleep, Pollset, Token, Armed, Gait) ->
 
 wait(Pollset, Token, Gait) ->
     receive
-        {select, _Object, _Reference, _Ready} -> loop(Pollset, Token, false, Gait);
-        weir_wake -> loop(Pollset, Token, true, Gait);
+        {select, _Object, _Reference, _Ready} -> ?MODULE:loop(Pollset, Token, false, Gait);
+        weir_wake -> ?MODULE:loop(Pollset, Token, true, Gait);
         _ -> wait(Pollset, Token, Gait)
     end.
 
@@ -67,7 +74,7 @@ let_others_run(Pollset, Token, Armed, Gait) ->
     Priority = process_flag(priority, normal),
     erlang:yield(),
     _ = process_flag(priority, Priority),
-    loop(Pollset, Token, Armed, Gait).
+    ?MODULE:loop(Pollset, Token, Armed, Gait).
 
 change_priority(Same, Same) ->
     ok;

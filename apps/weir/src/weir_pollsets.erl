@@ -24,6 +24,7 @@
 -export([handle_call/3]).
 -export([handle_cast/2]).
 -export([handle_info/2]).
+-export([terminate/2]).
 
 %% How often the number of schedulers online is looked at: what changes it is an operator or a container's limits, and
 %% a quarter of a second of silence is what a lost packet costs as well. Looking takes microseconds.
@@ -35,6 +36,9 @@
 %% A server at the limit runs out of descriptors whenever one comes back: it is told once in this time.
 -define(TELL_AGAIN_MS, 60_000).
 
+%% Old code that somebody needs is tried again after this time.
+-define(RENEW_AGAIN_MS, 1000).
+
 -type home() :: pos_integer() | anywhere.
 %% The scheduler that a poller is bound to.
 
@@ -44,6 +48,10 @@
     binding :: boolean(),
     online :: pos_integer(),
     exhausted = never :: never | {told, integer()},
+    %% Pollers that were replaced, and die when their scheduler is back.
+    frozen = [] :: [pid()],
+    %% Who renews processes, or when that was done.
+    renewing = never :: never | integer() | pid(),
     pollers = #{} :: #{weir_nif:pollset() => #poller{}}
 }).
 
@@ -51,14 +59,14 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% @doc Starts Weir if nobody has: a socket needs somebody who polls it.
--spec ensure_started() -> ok | {error, term()}.
+%% @doc Starts the {@link weir_engine} if nobody has: a socket needs somebody who polls it.
+-spec ensure_started() -> ok | {error, no_native_part | term()}.
 ensure_started() ->
     case whereis(?MODULE) of
         undefined ->
-            case application:ensure_all_started(weir) of
-                {ok, _} -> ok;
-                {error, _} = Error -> Error
+            case weir_nif:available() of
+                true -> weir_engine:start();
+                false -> {error, no_native_part}
             end;
         _ ->
             ok
@@ -78,23 +86,27 @@ here() ->
         _ -> 1
     end.
 
-%% @doc The pollers, and where each runs.
+%% @doc The pollers, and where each runs. None if Weir does not run.
 -spec pollers() -> #{weir_nif:pollset() => {pid(), home()}}.
 pollers() ->
-    gen_server:call(?MODULE, pollers).
+    try
+        gen_server:call(?MODULE, pollers)
+    catch
+        exit:{Reason, _} when Reason =:= noproc; Reason =:= shutdown; Reason =:= normal -> #{}
+    end.
 
--spec init([]) -> {ok, #state{}} | ignore.
+-spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
-    case weir_nif:available() of
-        true ->
-            process_flag(trap_exit, true),
+    process_flag(trap_exit, true),
+    %% Whoever finds this process finds all pollsets: a poller may have to wait for its scheduler.
+    case [Error || Pollset <- all(), {error, _} = Error <- [weir_nif:make(Pollset)]] of
+        [] ->
             Online = erlang:system_info(schedulers_online),
             State = lists:foldl(fun start_poller/2, #state{binding = probe_binding(), online = Online}, all()),
             look_later(),
             {ok, State};
-        false ->
-            ?LOG_WARNING("weir: no native part (~0p), sockets are OTP's own", [weir_nif:load_error()]),
-            ignore
+        [{error, Reason} | _] ->
+            {stop, Reason}
     end.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
@@ -108,8 +120,9 @@ handle_cast(_Request, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info(look, State) ->
+handle_info(look, Before) ->
     look_later(),
+    State = renew(Before),
     case erlang:system_info(schedulers_online) of
         Online when Online =:= State#state.online -> {noreply, State};
         Online ->
@@ -117,6 +130,8 @@ handle_info(look, State) ->
             ok = weir_listener:pollers_moved(),
             {noreply, Rehoused}
     end;
+handle_info({'EXIT', Pid, _Reason}, State = #state{renewing = Pid}) ->
+    {noreply, State#state{renewing = erlang:monotonic_time(millisecond)}};
 handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
     case [Entry || Entry = {_, #poller{pid = P}} <- maps:to_list(Pollers), P =:= Pid] of
         [{Pollset, #poller{born = Born}}] ->
@@ -137,7 +152,7 @@ handle_info({'EXIT', Pid, Reason}, State = #state{pollers = Pollers}) ->
             _ = erlang:send_after(Pause, self(), {start_poller, Pollset}),
             {noreply, State#state{pollers = maps:remove(Pollset, Pollers)}};
         [] ->
-            {noreply, State}
+            {noreply, State#state{frozen = lists:delete(Pid, State#state.frozen)}}
     end;
 handle_info({start_poller, Pollset}, State) when not is_map_key(Pollset, State#state.pollers) ->
     {noreply, start_poller(Pollset, State)};
@@ -154,6 +169,19 @@ handle_info({weir_descriptors, exhausted, Reason}, State = #state{exhausted = La
     end;
 handle_info(_Message, State) ->
     {noreply, State}.
+
+%% All pollers are gone after this: a frozen one would keep the VM from stopping.
+-spec terminate(term(), #state{}) -> ok.
+terminate(_Reason, #state{pollers = Pollers, frozen = Frozen}) ->
+    weir_shutdown:processes([Pid || #poller{pid = Pid} <- maps:values(Pollers)] ++ Frozen, brutal_kill).
+
+%% A process of its own does it: a purge waits for all processes.
+renew(State = #state{renewing = Last}) ->
+    Due = is_integer(Last) andalso erlang:monotonic_time(millisecond) - Last >= ?RENEW_AGAIN_MS,
+    case (Last =:= never orelse Due) andalso weir_renewal:is_due() of
+        true -> State#state{renewing = spawn_link(fun weir_renewal:run/0)};
+        false -> State
+    end.
 
 look_later() ->
     _ = erlang:send_after(?LOOK_MS, self(), look),
@@ -172,16 +200,15 @@ start_poller(Pollset, State = #state{pollers = Pollers}) ->
     State#state{pollers = Pollers#{Pollset => Poller}}.
 
 %% Gives a pollset another poller if its home has changed.
-rehouse(Pollset, State = #state{pollers = Pollers}) ->
+rehouse(Pollset, State = #state{pollers = Pollers, frozen = Frozen}) ->
     Home = home(Pollset, State),
     case Pollers of
         #{Pollset := #poller{home = Home}} ->
             State;
         #{Pollset := #poller{pid = Old}} ->
             %% It may be frozen, and then dies when its scheduler is back; nobody waits for that.
-            unlink(Old),
             exit(Old, kill),
-            start_poller(Pollset, State);
+            start_poller(Pollset, State#state{frozen = [Old | Frozen]});
         #{} ->
             State
     end.

@@ -5,6 +5,7 @@
 
 -export([start_link/1]).
 -export([init/3]).
+-export([loop/2]).
 
 %% For sys.
 -export([system_continue/3]).
@@ -54,11 +55,10 @@
 
 -spec start_link(weir_reactor:options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
-    case {weir_reactor_options:new(Options), weir_pollsets:ensure_started(), weir_nif:available()} of
-        {{ok, Normal}, ok, true} -> spawn_reactor(Normal);
-        {{ok, _}, ok, false} -> {error, no_native_part};
-        {{ok, _}, {error, _} = Error, _} -> Error;
-        {{error, _} = Error, _, _} -> Error
+    case {weir_reactor_options:new(Options), weir_pollsets:ensure_started()} of
+        {{ok, Normal}, ok} -> spawn_reactor(Normal);
+        {{ok, _}, {error, _} = Error} -> Error;
+        {{error, _} = Error, _} -> Error
     end.
 
 spawn_reactor(Options = #{scheduler := Chosen}) ->
@@ -100,7 +100,7 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
                 tick = Tick
             },
             proc_lib:init_ack(Parent, {ok, self()}),
-            loop([], begin_ticks(Reactor));
+            ?MODULE:loop([], begin_ticks(Reactor));
         {error, Reason} ->
             proc_lib:init_ack(Parent, {error, Reason}),
             exit(normal)
@@ -144,7 +144,10 @@ loosen(soft) ->
 
 %%% The loop.
 
+%% @doc A round. Each begins with the code that is current.
+%%
 %% Writes: what the callbacks have asked for since the last call, the last one first.
+-spec loop([weir_nif:write()], #reactor{}) -> no_return().
 loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     case weir_nif:react(Pollset, Token, Writes) of
         {[], Count, RoundNs} ->
@@ -171,9 +174,9 @@ go_on(Writes, Count, RoundNs, Reactor = #reactor{gait = Gait}) ->
     case Action of
         yield ->
             erlang:yield(),
-            loop(Writes, NewReactor);
+            ?MODULE:loop(Writes, NewReactor);
         sleep when Writes =/= [] ->
-            loop(Writes, NewReactor);
+            ?MODULE:loop(Writes, NewReactor);
         sleep ->
             sleep(NewReactor)
     end.
@@ -188,7 +191,7 @@ asleep(Reactor = #reactor{connections = Connections}) ->
     receive
         Message ->
             {Writes, NewReactor} = message(Message, [], Reactor),
-            loop(Writes, NewReactor)
+            ?MODULE:loop(Writes, NewReactor)
     after Idle ->
         asleep(Reactor#reactor{connections = weir_reactor_connections:shrink(Connections)})
     end.
@@ -208,7 +211,7 @@ sleep(Reactor = #reactor{pollset = Pollset, token = Token, armed = Armed}) ->
             Priority = process_flag(priority, normal),
             erlang:yield(),
             _ = process_flag(priority, Priority),
-            loop([], Reactor)
+            ?MODULE:loop([], Reactor)
     end.
 
 %%% Messages.
@@ -358,7 +361,7 @@ stopped(Reason, #reactor{module = Module, pollset = Pollset, started = Started, 
 
 -spec system_continue(pid(), [sys:debug_option()], {[weir_nif:write()], #reactor{}}) -> no_return().
 system_continue(_Parent, Debug, {Writes, Reactor}) ->
-    loop(Writes, Reactor#reactor{debug = Debug}).
+    ?MODULE:loop(Writes, Reactor#reactor{debug = Debug}).
 
 -spec system_terminate(term(), pid(), [sys:debug_option()], {[weir_nif:write()], #reactor{}}) -> no_return().
 system_terminate(Reason, _Parent, _Debug, {Writes, Reactor}) ->

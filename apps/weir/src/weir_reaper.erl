@@ -32,12 +32,9 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
--spec init([]) -> {ok, state(), {continue, look}} | ignore.
+-spec init([]) -> {ok, state(), {continue, look}}.
 init([]) ->
-    case weir_nif:available() of
-        true -> {ok, #{}, {continue, look}};
-        false -> ignore
-    end.
+    {ok, #{}, {continue, look}}.
 
 %% Some reactor may have died, and some socket begun to linger, while there was no reaper.
 -spec handle_continue(look, state()) -> {noreply, state()}.

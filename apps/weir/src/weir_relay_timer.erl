@@ -19,16 +19,13 @@
 %% As long as the VM's own timers take.
 -define(LONGEST, 16#ffffffff).
 
--spec start_link() -> {ok, pid()} | {error, term()} | ignore.
+-spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
--spec init([]) -> {ok, [], {continue, look}} | ignore.
+-spec init([]) -> {ok, [], {continue, look}}.
 init([]) ->
-    case weir_nif:available() of
-        true -> {ok, [], {continue, look}};
-        false -> ignore
-    end.
+    {ok, [], {continue, look}}.
 
 -spec handle_continue(look, []) -> {noreply, []}.
 handle_continue(look, State) ->

@@ -1,8 +1,14 @@
 %% @private
 %% @doc Ends processes as a supervisor does: asked first, and killed when they take too long.
+%%
+%% A process that is bound to a scheduler which is offline does not run, and so does not even die: `init:stop/0' would wait
+%% for it without end. So when some stay, all schedulers are online until they are gone.
 -module(weir_shutdown).
 
 -export([processes/2]).
+
+%% How long a process that runs takes to end if there is nothing to wait for.
+-define(PROMPT_MS, 100).
 
 %% @doc Ends processes, all at once, and returns when all are gone. The caller may be linked to them.
 -spec processes([pid()], timeout() | brutal_kill) -> ok.
@@ -24,16 +30,40 @@ ask(Pids, Reason) ->
 deadline(infinity) -> infinity;
 deadline(Time) -> erlang:monotonic_time(millisecond) + Time.
 
-await(Left, _Deadline) when map_size(Left) =:= 0 ->
-    ok;
-await(Left, Deadline) ->
+await(Processes, Deadline) ->
+    case gone(Processes, min(Deadline, deadline(?PROMPT_MS))) of
+        Left when map_size(Left) =:= 0 -> ok;
+        Left -> with_all_schedulers(fun() -> await_or_kill(Left, Deadline) end)
+    end.
+
+await_or_kill(Processes, Deadline) ->
+    Left = gone(Processes, Deadline),
+    lists:foreach(fun(Pid) -> exit(Pid, kill) end, maps:values(Left)),
+    gone(Left, infinity).
+
+%% Waits for processes, and returns those that are not gone at the deadline. Any number is smaller than an atom.
+gone(Left, _Deadline) when map_size(Left) =:= 0 ->
+    Left;
+gone(Left, Deadline) ->
     receive
         {'DOWN', Reference, process, _, _} when is_map_key(Reference, Left) ->
-            await(maps:remove(Reference, Left), Deadline)
+            gone(maps:remove(Reference, Left), Deadline)
     after remaining(Deadline) ->
-        lists:foreach(fun(Pid) -> exit(Pid, kill) end, maps:values(Left)),
-        await(Left, infinity)
+        Left
     end.
 
 remaining(infinity) -> infinity;
 remaining(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+
+with_all_schedulers(Do) ->
+    case {erlang:system_info(schedulers_online), erlang:system_info(schedulers)} of
+        {All, All} ->
+            _ = Do(),
+            ok;
+        {Online, All} ->
+            _ = erlang:system_flag(schedulers_online, All),
+            _ = Do(),
+            %% Unless somebody has set another number meanwhile.
+            _ = erlang:system_info(schedulers_online) =:= All andalso erlang:system_flag(schedulers_online, Online),
+            ok
+    end.

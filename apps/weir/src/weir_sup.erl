@@ -12,11 +12,8 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = weir_listener_names:new_table(),
-    Pollsets = #{id => weir_pollsets, start => {weir_pollsets, start_link, []}},
-    Reaper = #{id => weir_reaper, start => {weir_reaper, start_link, []}},
-    RelayTimer = #{id => weir_relay_timer, start => {weir_relay_timer, start_link, []}},
     Names = #{id => weir_listener_names, start => {weir_listener_names, start_link, []}},
     Listeners = #{
         id => weir_listener_sup, start => {weir_listener_sup, start_link, []}, type => supervisor, shutdown => infinity
     },
-    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Reaper, Pollsets, RelayTimer, Names, Listeners]}}.
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Names, Listeners]}}.

@@ -43,6 +43,11 @@
 -export([setopts/2]).
 -export([getopts/2]).
 
+%% What follows a wait, for {@link weir_operation}.
+-export([accepted/1]).
+-export([sent/3]).
+-export([sent_part/2]).
+
 %% Information.
 -export([getstat/2]).
 -export([sockname/1]).
@@ -63,7 +68,7 @@
 %% An address as `inet:sockname/1' and `inet:peername/1' show it.
 
 
--import(weir_operation, [await/3, cancel/3]).
+-import(weir_operation, [await/3, await/4, cancel/3]).
 -import(weir_pollsets, [here/0]).
 
 %% The most bytes of a file, and the last of them.
@@ -123,10 +128,12 @@ accept(Listener) -> accept(Listener, infinity).
     {ok, socket()} | {error, closed | timeout | system_limit | inet:posix()}.
 accept(?SOCKET(Listener), Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
     case weir_nif:accept(Listener, here(), Timeout =:= 0) of
-        {wait, Operation} -> accepted(await(Listener, Operation, Timeout));
+        {wait, Operation} -> await(Listener, Operation, Timeout, {?MODULE, accepted, []});
         Result -> accepted(Result)
     end.
 
+%% @private
+-spec accepted({ok, weir_nif:handle()} | Error) -> {ok, socket()} | Error.
 accepted({ok, Handle}) -> {ok, ?SOCKET(Handle)};
 accepted(Error) -> Error.
 
@@ -178,30 +185,32 @@ bad_data(Handle) ->
 send_data(Handle, Data) ->
     case weir_nif:send(Handle, Data) of
         ok -> ok;
-        {wait, Operation, Timeout} -> await_room(Handle, Operation, Timeout, timeout);
-        {full, Operation, Timeout} -> await_retry(Handle, Data, Operation, Timeout);
+        {wait, Operation, Timeout} -> await(Handle, Operation, Timeout, {?MODULE, sent, [Handle, taken]});
+        %% Data that was never taken is given back with the error: the queue does not grow for those who do not wait.
+        {full, Operation, Timeout} -> await(Handle, Operation, Timeout, {?MODULE, sent, [Handle, {refused, Data}]});
         Error -> Error
     end.
 
-%% Data that was never taken is given back with the error: the queue does not grow for those who do not wait.
-await_retry(Handle, Data, Operation, Timeout) ->
-    case await_room(Handle, Operation, Timeout, {timeout, Data}) of
-        retry -> send_data(Handle, Data);
-        Error -> Error
-    end.
-
-await_room(Handle, Operation, Timeout, TimeoutReason) ->
-    case await(Handle, Operation, Timeout) of
-        {error, timeout} ->
-            _ =
-                case weir_nif:getopts(Handle, [send_timeout_close]) of
-                    {ok, [{send_timeout_close, true}]} -> weir_nif:close(Handle, descriptor);
-                    _ -> ok
-                end,
-            {error, TimeoutReason};
-        Result ->
-            Result
-    end.
+%% @private
+%% @doc The end of a wait for room in the send queue, which has taken the data or refused it.
+-spec sent(weir_nif:handle(), taken | {refused, Data}, Result :: term()) ->
+    ok | {error, closed | timeout | {timeout, Data} | inet:posix()}
+when
+    Data :: binary() | [binary()].
+sent(Handle, Data, {error, timeout}) ->
+    _ =
+        case weir_nif:getopts(Handle, [send_timeout_close]) of
+            {ok, [{send_timeout_close, true}]} -> weir_nif:close(Handle, descriptor);
+            _ -> ok
+        end,
+    case Data of
+        taken -> {error, timeout};
+        {refused, Refused} -> {error, {timeout, Refused}}
+    end;
+sent(Handle, {refused, Data}, retry) ->
+    send_data(Handle, Data);
+sent(_Handle, _Data, Result) ->
+    Result.
 
 %% @doc Sends a part of a raw file, as `file:sendfile/5' does: in the kernel, and by the owner of the socket only. `Bytes'
 %% of zero are those up to the end of the file. `{error, enotsup}' has file:sendfile read the file and send what it read:
@@ -240,12 +249,16 @@ send_parts(Handle, more) ->
 send_parts(Handle, disk) ->
     send_parts(Handle, weir_nif:sendfile_from_disk(Handle));
 send_parts(Handle, {wait, Operation}) ->
-    case await(Handle, Operation, infinity) of
-        retry -> send_parts(Handle, more);
-        Result -> Result
-    end;
+    await(Handle, Operation, infinity, {?MODULE, sent_part, [Handle]});
 send_parts(_Handle, Result) ->
     Result.
+
+%% @private
+%% @doc The end of a wait of a file that is being sent.
+-spec sent_part(weir_nif:handle(), retry | Result) -> Result when
+    Result :: {ok, non_neg_integer()} | {error, closed | inet:posix()}.
+sent_part(Handle, retry) -> send_parts(Handle, more);
+sent_part(_Handle, Result) -> Result.
 
 %% @doc Receives data of a passive socket, as `gen_tcp:recv/3'.
 -spec recv(socket(), non_neg_integer(), timeout()) ->
@@ -298,6 +311,7 @@ close_flushed(Handle, Operation) ->
 await_flush(Handle, Operation, Deadline, Pending) ->
     Wait = min(?CLOSE_STALL_MS, max(0, Deadline - erlang:monotonic_time(millisecond))),
     receive
+        {'$weir', Handle, Operation, renew} -> await_flush(Handle, Operation, Deadline, Pending);
         {'$weir', Handle, Operation, _Result} -> ok
     after Wait ->
         case pending(Handle) of

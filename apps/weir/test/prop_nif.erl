@@ -10,7 +10,7 @@
 -define(PATIENCE, 10000).
 
 %% Those that decide who polls: they need another start of Weir afterwards.
--define(POLLING, [{claim, 1}, {poll, 2}, {stream, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
+-define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {stream, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
 %% The limits of a gate.
 -define(LIMITS, #{
@@ -224,6 +224,10 @@ improper() ->
 is_documented(relay_start, {error, {Handle, Reason}}) -> is_integer(Handle) andalso is_atom(Reason);
 is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
+is_documented(loaded, Result) -> Result =:= true;
+is_documented(renew, Result) -> Result =:= ok orelse Result =:= done;
+is_documented(make, Result) -> Result =:= ok;
+is_documented(pollers, Result) -> lists:all(fun is_pid/1, Result);
 is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
 is_documented(Poll, {Events, Round}) when Poll =:= poll; Poll =:= stream ->

@@ -109,7 +109,7 @@ wait_for_process_in(Async, Function) ->
     end).
 
 in_wait(Async) ->
-    wait_for_process_in(Async, {weir_operation, await, 3}).
+    wait_for_process_in(Async, {weir_operation, await_until, 4}).
 
 in_close(Async) ->
     wait_for_process_in(Async, {weir_tcp, await_flush, 4}).

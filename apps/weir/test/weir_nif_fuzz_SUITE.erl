@@ -32,8 +32,7 @@ fuzz_pollsets(Config) ->
     ?assertError(badarg, weir_nif:reap(1, 0)),
     fuzz(prop_nif:prop_pollsets(), 100),
     %% Whoever polls now has no valid token.
-    ok = application:stop(weir),
-    ok = application:start(weir),
+    exit(whereis(weir_pollsets), kill),
     wait_until(fun() -> weir:sockets() =:= [] end),
     serves(Config).
 

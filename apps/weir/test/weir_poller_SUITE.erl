@@ -19,7 +19,6 @@ all() ->
         pollers_killed,
         pollers_killed_while_they_sleep,
         server_killed,
-        stopped_and_started,
         fewer_schedulers_online,
         moved_under_load,
         active_on_another_scheduler
@@ -87,18 +86,6 @@ server_killed(Config) ->
         lists:seq(1, 3)
     ),
     assert_streams_go_on(Streams),
-    stop_streams(Streams).
-
-stopped_and_started(Config) ->
-    {Listener, Port} = start_echo(Config, ?MODES),
-    Streams = start_streams(Port, 20),
-    assert_streams_go_on(Streams),
-    Open = lists:sort(weir:sockets()),
-    ok = application:stop(weir),
-    ?assertEqual(Open, lists:sort(weir:sockets())),
-    ok = application:start(weir),
-    assert_streams_go_on(Streams),
-    ?assertMatch({ok, _}, inet:sockname(Listener)),
     stop_streams(Streams).
 
 %% Without the VM's polling by schedulers, which forgets descriptors for seconds on OTP 29 when schedulers go offline: see

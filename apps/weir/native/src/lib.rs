@@ -34,6 +34,3 @@ mod socket;
 mod term;
 mod value;
 mod verb;
-
-#[cfg(not(test))]
-rustler::init!("weir_nif");

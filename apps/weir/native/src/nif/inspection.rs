@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
-use rustler::{Encoder, Env, NifResult, Term};
+use rustler::{Atom, Encoder, Env, NifResult, Term};
 
 use super::{done, failed, find, open, plain, proper_list};
 use crate::socket::State;
@@ -105,6 +105,18 @@ fn info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
         (atoms::acceptors(), accept::waiting(env, &socket).encode(env)),
     ];
     Ok((atoms::ok(), Term::map_from_pairs(env, &pairs)?).encode(env))
+}
+
+/// Those who wait are told to wait with the code that is current.
+#[rustler::nif]
+fn renew(env: Env, chunk: usize) -> Atom {
+    let told = table::select(chunk, |socket| {
+        for waiter in socket.waiters() {
+            socket.answer(env, waiter, atoms::renew());
+        }
+        None::<()>
+    });
+    if told.is_some() { atoms::ok() } else { atoms::done() }
 }
 
 #[rustler::nif]

@@ -1,12 +1,13 @@
 //! Gates of listeners, for the processes of the listener and of its connections.
 
+use std::ffi::CStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use rustix::io::Errno;
-use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Resource, ResourceArc, Term};
+use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{failed, find, plain, posix, proper_list};
 use crate::listener::gate::{Gate, Settings};
@@ -14,15 +15,24 @@ use crate::pollset;
 use crate::relay;
 use crate::socket::table;
 use crate::term::atoms;
+use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::admission::{Admission, Prefix, Rules};
 use crate::value::handle::Handle;
+use crate::value::shared::Shared;
 use crate::verb::accept;
 
 /// What Erlang holds of a gate.
-struct GateReference(Arc<Gate>);
+pub struct GateReference(Arc<Gate>);
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for GateReference {}
+pub static GATE: Shared<Kind> = Shared::new(Kind::new());
+
+impl Resource for GateReference {
+    const NAME: &'static CStr = c"gate";
+
+    fn kind() -> &'static Shared<Kind> {
+        &GATE
+    }
+}
 
 type GateTerm = ResourceArc<GateReference>;
 

@@ -15,6 +15,7 @@ macro_rules! socket {
 
 mod group;
 mod inspection;
+mod library;
 mod listener;
 mod opening;
 mod ownership;

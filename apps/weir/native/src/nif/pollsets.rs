@@ -4,11 +4,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustler::{Atom, Encoder, Env, Error, NifResult, Term};
 
-use super::{PollsetIndex, done};
+use super::{PollsetIndex, done, plain};
 use crate::poll;
 use crate::pollset;
 use crate::term::atoms;
 use crate::value::ready::Sleep;
+
+#[rustler::nif]
+fn make<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
+    if index >= pollset::SCHEDULERS {
+        return Err(Error::BadArg);
+    }
+    Ok(plain(env, pollset::make(index as u16)))
+}
+
+#[rustler::nif]
+fn pollers() -> Vec<rustler::LocalPid> {
+    pollset::pollers()
+}
 
 #[rustler::nif]
 fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {

@@ -188,6 +188,11 @@ fn close<'a>(env: Env<'a>, handle: Handle, when: Atom) -> NifResult<Term<'a>> {
     } else if when == atoms::flush() || when == atoms::now() {
         socket.release(env);
     } else if when == atoms::background() {
+        // What they have given is sent. They need not wait for that.
+        let waiting = socket.output.as_mut().map(|output| std::mem::take(&mut output.waiting));
+        for (waiter, _) in waiting.into_iter().flatten() {
+            socket.answer(env, waiter, (atoms::error(), atoms::closed()));
+        }
         socket.leave(env);
     } else {
         return Err(Error::BadArg);

@@ -8,10 +8,11 @@ use rustler::Env;
 
 use super::{Polled, poll_with};
 use crate::pollset;
+use crate::value::shared::Shared;
 use crate::value::work::Work;
 
 /// Pollers in [`stream`].
-static STREAMING: AtomicUsize = AtomicUsize::new(0);
+pub static STREAMING: Shared<AtomicUsize> = Shared::new(AtomicUsize::new(0));
 
 /// One of them, until it is dropped.
 struct Streaming;

@@ -1,18 +1,28 @@
 //! What the death of a watched process is for.
 
-use rustler::{Env, LocalPid, Monitor, Resource};
+use std::ffi::CStr;
+
+use rustler::{Env, Monitor};
 
 use crate::relay;
 use crate::socket::owner::Watch;
 use crate::socket::table;
+use crate::term::resource::{Kind, Resource};
 use crate::value::handle::Target;
+use crate::value::shared::Shared;
 use crate::verb::group;
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Watch {
-    const IMPLEMENTS_DOWN: bool = true;
+pub static WATCH: Shared<Kind> = Shared::new(Kind::new());
 
-    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, monitor: Monitor) {
+impl Resource for Watch {
+    const NAME: &'static CStr = c"watch";
+    const WATCHES: bool = true;
+
+    fn kind() -> &'static Shared<Kind> {
+        &WATCH
+    }
+
+    fn down(&self, env: Env, monitor: Monitor) {
         match self.target {
             Target::Socket(handle) => {
                 if let Some(mut socket) = table::find(handle) {

@@ -5,7 +5,7 @@
 //! but the boundary.
 
 pub mod bulk;
-mod death;
+pub mod death;
 mod visit;
 
 use std::mem::MaybeUninit;

@@ -7,18 +7,21 @@
 pub mod private;
 pub mod sleeper;
 
+use std::ffi::CStr;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use rustler::{Env, LocalPid, Resource, ResourceArc};
+use rustler::{Env, LocalPid};
 
 pub use self::sleeper::push_ready;
 use crate::kernel::epoll::{BATCH, Epoll};
 use crate::kernel::waiter::Waiter;
 use crate::pollset::private::{Lease, PRIVATE, ReactorSettings};
+use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::counters::{Counters, add};
 use crate::value::ready::{Ready, Taken};
+use crate::value::shared::Shared;
 
 /// Pollsets of schedulers that there can be: the VM has 1024 of those at most, numbered from one.
 pub const SCHEDULERS: usize = 1025;
@@ -40,12 +43,20 @@ pub struct Pollset {
 }
 
 /// The VM wants an object for every descriptor that it watches.
-struct Anchor;
+pub struct Anchor;
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Anchor {}
+pub static ANCHOR: Shared<Kind> = Shared::new(Kind::new());
 
-static ALL: [OnceLock<Pollset>; SCHEDULERS + PRIVATE] = [const { OnceLock::new() }; SCHEDULERS + PRIVATE];
+impl Resource for Anchor {
+    const NAME: &'static CStr = c"anchor";
+
+    fn kind() -> &'static Shared<Kind> {
+        &ANCHOR
+    }
+}
+
+pub static ALL: Shared<[OnceLock<Pollset>; SCHEDULERS + PRIVATE]> =
+    Shared::new([const { OnceLock::new() }; SCHEDULERS + PRIVATE]);
 
 /// The pollset with a number that was checked when the socket or the poller got it.
 pub fn get(index: u16) -> &'static Pollset {
@@ -70,7 +81,7 @@ pub fn counters(index: u16) -> &'static Counters {
     &get(index).counters
 }
 
-/// Makes the calling process the poller of a pollset, which is made if there is none. Returns the poller's token.
+/// Makes the calling process the poller of a pollset, which is made if there is none. Returns its token.
 /// Whoever was the poller is no longer.
 pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
     make(index)?;
@@ -82,7 +93,13 @@ pub fn is_polled_by_caller(env: Env, index: u16) -> bool {
     get(index).ready.is_polled_by(env.pid())
 }
 
-fn make(index: u16) -> rustix::io::Result<()> {
+/// The processes that poll.
+pub fn pollers() -> Vec<LocalPid> {
+    ALL.iter().filter_map(|pollset| pollset.get()?.ready.poller()).collect()
+}
+
+/// Makes a pollset, if there is none (epoll_create1(2) and eventfd(2): EMFILE, ENFILE, ENOMEM).
+pub fn make(index: u16) -> rustix::io::Result<()> {
     let cell = &ALL[usize::from(index)];
     if cell.get().is_none() {
         let epoll = Epoll::new()?;

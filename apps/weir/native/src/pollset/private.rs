@@ -1,14 +1,17 @@
 //! Pollsets of processes that poll for themselves: reactors, and pollers that were given one of their own.
 
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU16, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustler::{Env, LocalPid, Monitor, Resource, ResourceArc};
+use rustler::{Env, Monitor};
 
 use crate::pollset::{SCHEDULERS, get, make};
 use crate::term::atoms;
+use crate::term::resource::{Kind, Resource, ResourceArc};
+use crate::value::shared::Shared;
 
 /// Pollsets of processes that poll for themselves are numbered from there on.
 pub const PRIVATE: usize = 1024;
@@ -34,21 +37,27 @@ impl ReactorSettings {
 }
 
 /// Pollsets of dead reactors, with what they have left behind.
-static ABANDONED: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+pub static ABANDONED: Shared<Mutex<Vec<u16>>> = Shared::new(Mutex::new(Vec::new()));
 
 /// Private pollsets that nobody has any more, and how many there are in all.
-static VACANT: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
+pub static VACANT: Shared<Mutex<(Vec<u16>, usize)>> = Shared::new(Mutex::new((Vec::new(), 0)));
 
 /// What the death of the process with a private pollset is noticed by.
 pub struct Lease {
     index: u16,
 }
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Lease {
-    const IMPLEMENTS_DOWN: bool = true;
+pub static LEASE: Shared<Kind> = Shared::new(Kind::new());
 
-    fn down<'a>(&'a self, env: Env<'a>, _pid: LocalPid, _monitor: Monitor) {
+impl Resource for Lease {
+    const NAME: &'static CStr = c"lease";
+    const WATCHES: bool = true;
+
+    fn kind() -> &'static Shared<Kind> {
+        &LEASE
+    }
+
+    fn down(&self, env: Env, _monitor: Monitor) {
         let pollset = get(self.index);
         pollset.ready.abandon();
         if pollset.settings.is_reactor() {

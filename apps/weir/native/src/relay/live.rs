@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustler::{LocalPid, ResourceArc};
+use rustler::LocalPid;
 
 use super::Options;
 use super::connection::{Connection, Turn, Visit};
@@ -17,6 +17,7 @@ use crate::pollset;
 use crate::socket::Reason;
 use crate::socket::owner::Watch;
 use crate::term::held::Held;
+use crate::term::resource::ResourceArc;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, Side, Target};
 use crate::value::work::Work;

@@ -32,13 +32,15 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
+use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
 use crate::value::work::Work;
 
 const CHUNK: usize = 1024;
 
-static RELAYS: Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+pub static RELAYS: Shared<Slots<Relay, { SLOTS as usize / CHUNK }, CHUNK>> =
+    Shared::new(Slots::new(Mutex::new(Vacant::new())));
 
 /// Finds the relay of a handle.
 pub fn lookup(handle: Handle) -> Lookup<'static, Relay> {

@@ -170,6 +170,15 @@ impl Socket {
         }
     }
 
+    /// Everybody who waits for the answer to an operation.
+    pub fn waiters(&self) -> impl Iterator<Item = Waiter> {
+        let receiver = self.receiver.iter().map(|receiver| receiver.waiter);
+        let connector = self.connector.iter().map(|connector| **connector);
+        let acceptors = self.listener.iter().flat_map(|listener| listener.acceptors.iter().map(|one| one.waiter));
+        let senders = self.output.iter().flat_map(|output| output.waiting.iter().map(|&(waiter, _)| waiter));
+        receiver.chain(connector).chain(acceptors).chain(senders)
+    }
+
     /// Makes the vacant slot a socket around `fd`, owned by `owner`. Fails if that process is dead: then the descriptor
     /// comes back and the slot is vacant again.
     pub fn open(

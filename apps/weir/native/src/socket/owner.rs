@@ -1,7 +1,8 @@
 //! Who hears when a process dies, and who is told when a socket closes.
 
-use rustler::{Env, LocalPid, Monitor, OwnedEnv, ResourceArc, Term, env::SavedTerm};
+use rustler::{Env, LocalPid, Monitor, OwnedEnv, Term, env::SavedTerm};
 
+use crate::term::resource::ResourceArc;
 use crate::value::handle::{Handle, Target};
 
 /// The object that the VM's monitors hang on: one for each socket, relay and group, gone with it. What a death means for

@@ -4,12 +4,14 @@ use rustler::{Decoder, Error, NifResult, Term};
 
 use crate::socket::{Socket, State};
 use crate::value::handle::{Handle, SLOTS};
+use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::{Mutex, MutexGuard};
 
 const CHUNK: usize = 1024;
 
-static SOCKETS: Slots<Socket, { SLOTS as usize / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+pub static SOCKETS: Shared<Slots<Socket, { SLOTS as usize / CHUNK }, CHUNK>> =
+    Shared::new(Slots::new(Mutex::new(Vacant::new())));
 
 impl Occupant for Socket {
     fn vacant(slot: u32, generation: u32) -> Socket {
@@ -68,6 +70,11 @@ pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
 /// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
 pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
     SOCKETS.select(chunk, choose)
+}
+
+/// Visits the open sockets of a chunk that nobody else has locked. False where there is no such chunk.
+pub fn visit_unlocked(chunk: usize, visit: impl FnMut(&mut Socket)) -> bool {
+    SOCKETS.visit_unlocked(chunk, visit)
 }
 
 impl<'a> Decoder<'a> for Handle {

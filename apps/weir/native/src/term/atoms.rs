@@ -4,7 +4,7 @@ rustler::atoms! {
     ok, error, wait, full, more, disk, undefined,
     inet_tag = "$inet", weir_tag = "$weir",
     tcp, tcp_closed, tcp_error, tcp_passive,
-    closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry,
+    closed, timeout, einval, enotconn, ealready, enomem, not_owner, emfile, econnreset, retry, renew,
     r#true = "true", r#false = "false", once, infinity,
     binary, list, raw,
     read, write, read_write, flush, now, background, descriptor, any, loopback,

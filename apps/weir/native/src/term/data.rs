@@ -1,23 +1,33 @@
 //! Bytes as the owner of a socket wants them: terms by the options `mode`, `header`, `packet` and `deliver`.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use rustler::types::tuple::make_tuple;
-use rustler::{Atom, Encoder, Env, NewBinary, OwnedBinary, Resource, ResourceArc, Term, sys};
+use rustler::{Atom, Encoder, Env, NewBinary, OwnedBinary, Term, sys};
 
 use crate::term::atoms;
+use crate::term::resource::{Kind as ResourceKind, Resource, ResourceArc};
 use crate::value::http::{self, Line, Name, Uri};
 use crate::value::options::Options;
 use crate::value::packet::{self, Packet};
+use crate::value::shared::Shared;
 
 /// Data from this size on becomes a binary as it is: copying 64 MiB would take far longer than a call may.
 pub const LARGE: usize = 256 * 1024;
 
 /// The bytes of such a binary.
-struct Bytes(Vec<u8>);
+pub struct Bytes(Vec<u8>);
 
-#[cfg_attr(not(test), rustler::resource_impl)]
-impl Resource for Bytes {}
+pub static BYTES: Shared<ResourceKind> = Shared::new(ResourceKind::new());
+
+impl Resource for Bytes {
+    const NAME: &'static CStr = c"bytes";
+
+    fn kind() -> &'static Shared<ResourceKind> {
+        &BYTES
+    }
+}
 
 /// What a packet is as a term, and how it is told to the owner of an active socket.
 pub struct Data<'a> {

@@ -9,3 +9,4 @@ pub mod data;
 pub mod errno;
 pub mod held;
 pub mod message;
+pub mod resource;

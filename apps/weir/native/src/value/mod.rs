@@ -16,6 +16,7 @@ pub mod options;
 pub mod packet;
 pub mod ready;
 pub mod send_queue;
+pub mod shared;
 pub mod slots;
 pub mod statistics;
 pub mod sync;

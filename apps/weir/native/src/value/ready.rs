@@ -77,6 +77,11 @@ impl<P: Copy> Ready<P> {
         self.lock().poller == Some(poller)
     }
 
+    /// Whoever polls.
+    pub fn poller(&self) -> Option<P> {
+        self.lock().poller
+    }
+
     /// Makes the token of whoever polls stale, and forgets what is on the list.
     pub fn abandon(&self) {
         let mut state = self.lock();

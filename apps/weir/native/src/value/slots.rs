@@ -175,6 +175,19 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         });
         Some(chosen.collect())
     }
+
+    /// Visits those that are open in a chunk and that nobody else has locked. False where there is no such chunk.
+    pub fn visit_unlocked(&self, chunk: usize, mut visit: impl FnMut(&mut T)) -> bool {
+        let Some(chunk) = self.chunks.get(chunk).and_then(|chunk| chunk.get()) else { return false };
+        for occupant in chunk {
+            if let Ok(mut occupant) = occupant.try_lock()
+                && occupant.is_open()
+            {
+                visit(&mut occupant);
+            }
+        }
+        true
+    }
 }
 
 /// Asks for the lines of the cache that a value is in. Other processors than these are not asked.

@@ -20,11 +20,12 @@ use crate::value::admission::Address;
 use crate::value::counters::add;
 use crate::value::handle::Handle;
 use crate::value::options::Options;
+use crate::value::shared::Shared;
 use crate::value::work::Work;
 use crate::verb::kernel_options;
 
 /// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
-static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+pub static EXHAUSTED: Shared<AtomicBool> = Shared::new(AtomicBool::new(false));
 
 /// Listens; see listen(2). A listening socket may be told another backlog.
 pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {

@@ -7,6 +7,7 @@
 pub mod accept;
 pub mod connect;
 pub mod group;
+pub mod halt;
 pub mod input;
 pub mod kernel_options;
 pub mod lifecycle;

@@ -9,15 +9,17 @@ pub mod delivery;
 
 use std::sync::{Arc, MutexGuard};
 
-use rustler::{Encoder, Env, LocalPid, ResourceArc, Term};
+use rustler::{Encoder, Env, LocalPid, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket, State};
 use crate::term::atoms;
+use crate::term::resource::ResourceArc;
 use crate::value::division::Division;
 use crate::value::handle::{Handle, Target};
 use crate::value::membership::Membership;
+use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
 
@@ -25,7 +27,7 @@ use crate::value::sync::Mutex;
 const GROUPS: usize = 65_536;
 const CHUNK: usize = 256;
 
-static ALL: Slots<Group, { GROUPS / CHUNK }, CHUNK> = Slots::new(Mutex::new(Vacant::new()));
+pub static ALL: Shared<Slots<Group, { GROUPS / CHUNK }, CHUNK>> = Shared::new(Slots::new(Mutex::new(Vacant::new())));
 
 /// Finds the group of a handle.
 pub fn lookup(handle: Handle) -> Lookup<'static, Group> {

@@ -7,6 +7,7 @@ pub mod sendfile;
 mod write;
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -197,6 +198,27 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
         Some(output) if output.transfer.is_some() => sendfile::resume(env, socket, work),
         _ => settle(env, socket),
     }
+}
+
+/// Writes what is queued, as far as the kernel takes it, and tells nobody: nobody is there any more. Returns how many bytes
+/// it took and how many are left to try again; none of either on a socket that does not bear it.
+pub fn drain(socket: &mut Socket) -> (usize, usize) {
+    let mut work = Work::of_poll(Instant::now());
+    let mut taken = 0;
+    while let Some(output) = &socket.output
+        && allowed(output) > 0
+    {
+        let before = output.queue.len();
+        if write_queue(socket, &mut work).is_err() {
+            return (taken, 0);
+        }
+        let left = socket.output.as_ref().map_or(0, |output| output.queue.len());
+        if left == before {
+            return (taken, left);
+        }
+        taken += before - left;
+    }
+    (taken, 0)
 }
 
 /// Answers those whom the queue has reached, and lets go of an empty queue.

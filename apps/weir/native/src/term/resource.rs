@@ -1,0 +1,234 @@
+//! Objects that the VM knows: it counts the references to them, and calls them when a process dies that they watch.
+//!
+//! As rustler's, but for what rustler's does not know: a newer library takes the types of the one before over, so that the
+//! objects that are there call its code from then on; and an object that was made before the module was purged and loaded
+//! again is still found in its term.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustler::sys::{
+    self, ErlNifEnv, ErlNifMonitor, ErlNifPid, ErlNifResourceDown, ErlNifResourceDtor, ErlNifResourceFlags,
+    ErlNifResourceType, ErlNifResourceTypeInit,
+};
+use rustler::{Binary, Decoder, Encoder, Env, Error, LocalPid, Monitor, NifResult, Term};
+
+use crate::value::shared::Shared;
+
+/// What can be such an object.
+pub trait Resource: Sized + Send + Sync + 'static {
+    /// By which a newer library finds the type.
+    const NAME: &'static CStr;
+
+    /// Whether objects watch processes.
+    const WATCHES: bool = false;
+
+    /// The type as the VM has it.
+    fn kind() -> &'static Shared<Kind>;
+
+    /// A process has died that the object watches.
+    fn down(&self, _env: Env, _monitor: Monitor) {}
+}
+
+/// A type of objects.
+pub struct Kind {
+    current: AtomicPtr<ErlNifResourceType>,
+    /// An object keeps the type from being freed, so that nothing else ever has its address.
+    kept: AtomicBool,
+    /// Those of the time before the module was purged. Their objects live on.
+    purged: Mutex<Vec<AtomicPtr<ErlNifResourceType>>>,
+}
+
+impl Kind {
+    /// One that the VM does not know yet.
+    pub const fn new() -> Kind {
+        Kind { current: AtomicPtr::new(null_mut()), kept: AtomicBool::new(false), purged: Mutex::new(Vec::new()) }
+    }
+
+    fn current(&self) -> *const ErlNifResourceType {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Whether any type that there was satisfies a test. Mostly it is the current one.
+    fn any(&self, mut test: impl FnMut(*const ErlNifResourceType) -> bool) -> bool {
+        test(self.current()) || {
+            let purged = self.purged.lock().unwrap_or_else(PoisonError::into_inner);
+            purged.iter().any(|kind| test(kind.load(Ordering::Relaxed)))
+        }
+    }
+}
+
+/// Has the VM know a type of objects, or have its objects call this library. False if the VM refuses.
+///
+/// # Safety
+///
+/// The environment is that of the callback `load` or `upgrade`.
+pub unsafe fn open<T: Resource>(env: *mut ErlNifEnv) -> bool {
+    // Where the VM puts objects is aligned for any of C's types.
+    const { assert!(align_of::<T>() <= 8) };
+    let init = ErlNifResourceTypeInit {
+        dtor: destructor::<T> as *const ErlNifResourceDtor,
+        stop: std::ptr::null(),
+        down: if T::WATCHES { down::<T> as *const ErlNifResourceDown } else { std::ptr::null() },
+        members: 3,
+        dyncall: std::ptr::null(),
+    };
+    let try_to = |flags| {
+        let mut tried = MaybeUninit::uninit();
+        // SAFETY: the caller vouches for the environment; name and callbacks are of the types that the VM wants, and
+        // outlive the call.
+        unsafe { sys::enif_init_resource_type(env, T::NAME.as_ptr(), &init, flags, tried.as_mut_ptr()) }
+    };
+    let mut opened = try_to(ErlNifResourceFlags::ERL_NIF_RT_TAKEOVER);
+    if opened.is_null() {
+        opened = try_to(ErlNifResourceFlags::ERL_NIF_RT_CREATE);
+    }
+    if opened.is_null() {
+        return false;
+    }
+    let kind = T::kind();
+    let before = kind.current.swap(opened.cast_mut(), Ordering::AcqRel);
+    if before != opened.cast_mut() && kind.kept.swap(false, Ordering::AcqRel) {
+        kind.purged.lock().unwrap_or_else(PoisonError::into_inner).push(AtomicPtr::new(before));
+    }
+    true
+}
+
+unsafe extern "C" fn destructor<T: Resource>(_env: *mut ErlNifEnv, object: *mut sys::c_void) {
+    // SAFETY: the VM destroys an object of this type once, and nobody has it any more.
+    let _ = catch_unwind(|| unsafe { object.cast::<T>().drop_in_place() });
+}
+
+unsafe extern "C" fn down<T: Resource>(
+    env: *mut ErlNifEnv,
+    object: *mut sys::c_void,
+    _pid: *const ErlNifPid,
+    monitor: *const ErlNifMonitor,
+) {
+    // SAFETY: object and monitor are of this type and live for the call, as does the environment.
+    let (env, object, monitor) = unsafe { (Env::new(&env, env), &*object.cast::<T>(), Monitor::new(*monitor)) };
+    // A panic may not go on into the VM.
+    let _ = catch_unwind(AssertUnwindSafe(|| object.down(env, monitor)));
+}
+
+/// A reference to an object. The object is dropped with the last one, those of terms included.
+pub struct ResourceArc<T: Resource> {
+    object: *mut sys::c_void,
+    of: PhantomData<T>,
+}
+
+// SAFETY: objects are Send and Sync, and the VM counts references to them atomically.
+unsafe impl<T: Resource> Send for ResourceArc<T> {}
+// SAFETY: as above.
+unsafe impl<T: Resource> Sync for ResourceArc<T> {}
+
+impl<T: Resource> ResourceArc<T> {
+    /// Makes an object.
+    pub fn new(value: T) -> ResourceArc<T> {
+        let kind = T::kind();
+        if !kind.kept.load(Ordering::Relaxed) && !kind.kept.swap(true, Ordering::AcqRel) {
+            // SAFETY: the type is one of the VM's. This object is never released, hence never dropped: it may be empty.
+            let _ = unsafe { sys::enif_alloc_resource(kind.current(), size_of::<T>()) };
+        }
+        // SAFETY: the type is one of the VM's, and what it returns has room for the value and is aligned for it.
+        let object = unsafe {
+            let object = sys::enif_alloc_resource(kind.current(), size_of::<T>());
+            object.cast::<T>().write(value);
+            object
+        };
+        ResourceArc { object, of: PhantomData }
+    }
+
+    /// A binary that keeps the object alive.
+    pub fn make_binary<'a>(&self, env: Env<'a>, bytes: impl FnOnce(&T) -> &[u8]) -> Binary<'a> {
+        let bytes = bytes(self);
+        // SAFETY: the bytes are the object's, which does not change them and lives as long as the binary.
+        let term = unsafe {
+            let binary =
+                sys::enif_make_resource_binary(env.as_c_arg(), self.object, bytes.as_ptr().cast(), bytes.len());
+            Term::new(env, binary)
+        };
+        match Binary::from_term(term) {
+            Ok(binary) => binary,
+            Err(_) => unreachable!("a binary is a binary"),
+        }
+    }
+
+    /// The object as the VM's functions know it.
+    pub fn as_c_arg(&self) -> *const sys::c_void {
+        self.object
+    }
+
+    /// Has the object called when a process dies. Nothing if it is dead.
+    pub fn monitor(&self, env: Option<Env>, pid: &LocalPid) -> Option<Monitor> {
+        let mut monitor = MaybeUninit::uninit();
+        // SAFETY: the object is alive, and the VM fills in the monitor if it returns zero.
+        unsafe {
+            let result = sys::enif_monitor_process(caller(env), self.object, pid.as_c_arg(), monitor.as_mut_ptr());
+            (result == 0).then(|| Monitor::new(monitor.assume_init()))
+        }
+    }
+
+    /// Takes that back. False if it is too late.
+    pub fn demonitor(&self, env: Option<Env>, monitor: &Monitor) -> bool {
+        // SAFETY: the object is alive.
+        unsafe { sys::enif_demonitor_process(caller(env), self.object, monitor.as_c_arg()) == 0 }
+    }
+}
+
+/// The VM wants the environment of the call from its own threads, and none from others.
+fn caller(env: Option<Env>) -> *mut ErlNifEnv {
+    match env {
+        Some(env) if rustler::thread::is_scheduler_thread() => env.as_c_arg(),
+        _ => null_mut(),
+    }
+}
+
+impl<T: Resource> Deref for ResourceArc<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the object lives as long as there are references.
+        unsafe { &*self.object.cast() }
+    }
+}
+
+impl<T: Resource> Drop for ResourceArc<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is the reference that was taken when it was made.
+        unsafe { sys::enif_release_resource(self.object) };
+    }
+}
+
+impl<T: Resource> Encoder for ResourceArc<T> {
+    fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+        // SAFETY: the object is alive, and the term belongs to the environment it is made in.
+        unsafe { Term::new(env, sys::enif_make_resource(env.as_c_arg(), self.object)) }
+    }
+}
+
+impl<'a, T: Resource> Decoder<'a> for ResourceArc<T> {
+    fn decode(term: Term<'a>) -> NifResult<ResourceArc<T>> {
+        let mut object = MaybeUninit::uninit();
+        // SAFETY: the VM fills in the object if it is of that type.
+        let found = T::kind().any(|kind| unsafe {
+            sys::enif_get_resource(term.get_env().as_c_arg(), term.as_c_arg(), kind, object.as_mut_ptr()) != 0
+        });
+        if !found {
+            return Err(Error::BadArg);
+        }
+        // SAFETY: it was found. The term keeps the object alive meanwhile.
+        let object = unsafe {
+            let object = object.assume_init();
+            sys::enif_keep_resource(object);
+            object.cast_mut()
+        };
+        Ok(ResourceArc { object, of: PhantomData })
+    }
+}

@@ -1,0 +1,84 @@
+//! Statics that outlive the version of the library in which they were made.
+//!
+//! The VM may load a newer library beside the one that runs. What the old one has built up, sockets above all, is then
+//! given to the new one: both use the very same values, and the old library stays mapped. So every static that holds
+//! more than a cache is a [`Shared`], and stands in the list of the boundary that hands them over.
+
+use std::ops::Deref;
+use std::ptr::{from_ref, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A static of this library, or that of an earlier one in its place.
+pub struct Shared<T: 'static> {
+    /// The earlier library's, once there is one.
+    earlier: AtomicPtr<T>,
+    own: T,
+}
+
+impl<T: Sync> Shared<T> {
+    /// One that is this library's own.
+    pub const fn new(own: T) -> Shared<T> {
+        Shared { earlier: AtomicPtr::new(null_mut()), own }
+    }
+}
+
+impl<T: Sync> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        let earlier = self.earlier.load(Ordering::Acquire);
+        // SAFETY: `take_over` was given a value that lives as long as the process.
+        unsafe { earlier.as_ref() }.unwrap_or(&self.own)
+    }
+}
+
+/// A [`Shared`] of any type, as the list of all of them has it.
+pub trait Part: Sync {
+    /// What has to be the same in two libraries that share the value, as far as the compiler knows it: the type with the
+    /// constants in it, size and alignment.
+    fn layout(&self) -> (&'static str, usize, usize);
+
+    /// Where the value is.
+    fn address(&'static self) -> *const ();
+
+    /// Uses an earlier library's value from now on.
+    ///
+    /// # Safety
+    ///
+    /// The address is that of the same part, of the same layout in all that it leads to, and is never freed. Nobody has
+    /// used this part yet.
+    unsafe fn take_over(&'static self, address: *const ());
+}
+
+impl<T: Sync> Part for Shared<T> {
+    fn layout(&self) -> (&'static str, usize, usize) {
+        (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>())
+    }
+
+    fn address(&'static self) -> *const () {
+        from_ref::<T>(self).cast()
+    }
+
+    unsafe fn take_over(&'static self, address: *const ()) {
+        self.earlier.store(address.cast_mut().cast(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_part_that_was_taken_over_is_the_earlier_one() {
+        static EARLIER: Shared<AtomicU32> = Shared::new(AtomicU32::new(7));
+        static LATER: Shared<AtomicU32> = Shared::new(AtomicU32::new(0));
+        assert_eq!(LATER.load(Relaxed), 0);
+        // SAFETY: a static of the same type.
+        unsafe { LATER.take_over(EARLIER.address()) };
+        LATER.store(8, Relaxed);
+        assert_eq!((EARLIER.load(Relaxed), LATER.address()), (8, EARLIER.address()));
+    }
+}

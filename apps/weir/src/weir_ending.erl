@@ -1,0 +1,109 @@
+%% @private
+%% @doc Closes everything: when the application stops, and when the {@link weir_engine} gives up.
+%%
+%% A connection ends as when a port is closed: what was sent still goes out, for 30 seconds at most where the peer takes
+%% nothing; the owner of an active socket gets `tcp_closed', and whoever waits at a socket gets `{error, closed}'. Each
+%% socket is a few calls of its own, so that ten thousand of them hold nobody up.
+-module(weir_ending).
+-behaviour(gen_server).
+
+-export([start_link/0]).
+-export([all/0]).
+-export([vm_stops/0]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([terminate/2]).
+
+-include("weir_socket.hrl").
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+-spec init([]) -> {ok, []}.
+init([]) ->
+    process_flag(trap_exit, true),
+    {ok, []}.
+
+-spec handle_call(term(), gen_server:from(), []) -> {reply, term(), []}.
+handle_call(_Request, _From, State) ->
+    {reply, {error, badarg}, State}.
+
+-spec handle_cast(term(), []) -> {noreply, []}.
+handle_cast(_Request, State) ->
+    {noreply, State}.
+
+%% The engine ends. Without pollers a socket would be open and silent.
+-spec terminate(term(), []) -> ok.
+terminate(_Reason, _State) ->
+    case vm_stops() of
+        %% The library sends what is queued when the VM halts.
+        true ->
+            ok;
+        false ->
+            Sockets = all(),
+            weir_reports:log(error, #{
+                what =>
+                    "its processes have died again and again and are not restarted; what is open was closed,"
+                    " and the next socket starts them anew",
+                sockets => Sockets
+            })
+    end.
+
+%% @doc Whether the VM is on its way down by `init:stop/0'. Then applications stop one after the other, and those that are
+%% still there may use sockets. The process `init' answers nobody meanwhile; what it does can be seen.
+-spec vm_stops() -> boolean().
+vm_stops() ->
+    case process_info(whereis(init), current_stacktrace) of
+        {current_stacktrace, Stack} -> lists:keymember(clear_system, 2, Stack);
+        undefined -> true
+    end.
+
+%% @doc Closes all sockets and ends all relays. Returns how many sockets that were.
+-spec all() -> non_neg_integer().
+all() ->
+    case weir_nif:available() of
+        true ->
+            %% First those by which others come in.
+            Listening = each(fun weir_nif:sockets/1, fun close_listening/1),
+            _ = each(fun weir_nif:relays/1, fun(Relay) -> weir_nif:relay_stop(Relay) =:= ok end),
+            Listening + each(fun weir_nif:sockets/1, fun close/1);
+        false ->
+            0
+    end.
+
+%% Does something with the entries of a table, piece by piece. Returns for how many that said true.
+each(Piece, Do) -> each(Piece, Do, 0, 0).
+
+each(Piece, Do, Number, Count) ->
+    case Piece(Number) of
+        {ok, Entries} -> each(Piece, Do, Number + 1, Count + length(lists:filter(Do, Entries)));
+        done -> Count
+    end.
+
+close_listening(Handle) ->
+    case weir_nif:info(Handle) of
+        {ok, #{state := listening}} -> weir_nif:close(Handle, now) =:= ok;
+        _ -> false
+    end.
+
+close(Handle) ->
+    Told = told(Handle),
+    ok = weir_nif:close(Handle, background),
+    lists:foreach(fun(Owner) -> Owner ! {tcp_closed, ?SOCKET(Handle)} end, Told),
+    true.
+
+%% Who hears of a close by a message. A reactor hears of it by an event.
+told(Handle) ->
+    case {weir_nif:info(Handle), weir_nif:reactor_of(Handle)} of
+        {{ok, #{state := connected, owner := Owner}}, {error, not_reactor}} when is_pid(Owner) ->
+            case weir_nif:getopts(Handle, [active]) of
+                {ok, [{active, false}]} -> [];
+                {ok, [_]} -> [Owner];
+                {error, _} -> []
+            end;
+        _ ->
+            []
+    end.

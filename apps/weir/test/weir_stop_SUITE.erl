@@ -1,0 +1,409 @@
+%% What ends when the application, the pollers or the VM end; and who starts what.
+%%
+%% Each case runs on a node of its own, since it stops what the others need.
+-module(weir_stop_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    listen/2, connect_raw/1, socket_pair/2, start_node/2, wait_until/1, next_message/0, async/1, await/1
+]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 10000).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        {group, application},
+        {group, engine},
+        {group, vm}
+    ].
+
+groups() ->
+    [
+        {application, [], [
+            connections_end_when_the_application_stops,
+            ten_thousand_end_within_a_second,
+            what_was_sent_arrives_after_the_stop,
+            listeners_of_others_are_suspended,
+            sockets_after_the_stop_are_served,
+            what_reads_starts_nothing,
+            a_listener_wants_the_application
+        ]},
+        {engine, [], [
+            sockets_need_no_application,
+            one_engine_for_all,
+            pollsets_are_there_at_once,
+            sockets_in_the_stop_of_an_application,
+            an_engine_that_gives_up_closes_sockets
+        ]},
+        {vm, [], [
+            halt_sends_what_was_confirmed,
+            stop_sends_what_was_confirmed,
+            a_server_sends_what_was_confirmed,
+            a_halt_does_not_wait_for_ever,
+            stops_with_schedulers_offline
+        ]}
+    ].
+
+%% Runs a function on a node where nothing of Weir is started.
+on_own_node(Case, Command, Arguments) ->
+    Node = start_node(Command, Arguments),
+    try
+        ok = peer:call(Node, ?MODULE, run, [Case], 50_000)
+    after
+        peer:stop(Node)
+    end.
+
+run(Case) ->
+    Config = weir_test_peer:init_case([{backend, [{tcp_module, weir_tcp}]}]),
+    _ = ?MODULE:Case(Config),
+    ok.
+
+%% A VM that calls a function and ends by itself: its port.
+start_vm(Arguments, Function, Values) ->
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
+    Call = lists:flatten(io_lib:format("apply(~p, ~p, ~0p).", [?MODULE, Function, Values])),
+    All = ["-noshell", "-pa" | Paths] ++ Arguments ++ ["-eval", Call],
+    open_port({spawn_executable, Erl}, [exit_status, stderr_to_stdout, binary, {args, All}]).
+
+%% Waits for its end, and returns what it has said.
+ended(Vm, Milliseconds) -> ended(Vm, Milliseconds, []).
+
+ended(Vm, Milliseconds, Said) ->
+    receive
+        {Vm, {data, Data}} -> ended(Vm, Milliseconds, [Said, Data]);
+        {Vm, {exit_status, 0}} -> iolist_to_binary(Said);
+        {Vm, {exit_status, Status}} -> ct:fail({exit_status, Status, iolist_to_binary(Said)})
+    after Milliseconds ->
+        {os_pid, Pid} = erlang:port_info(Vm, os_pid),
+        _ = os:cmd("kill -9 " ++ integer_to_list(Pid)),
+        ct:fail({does_not_end, iolist_to_binary(Said)})
+    end.
+
+%%% The application.
+
+connections_end_when_the_application_stops(_Config) ->
+    on_own_node(stop_connections, "", []).
+
+stop_connections(Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {Active, _} = socket_pair(Config, [binary, {active, true}]),
+    {Passive, _} = socket_pair(Config, [binary, {active, false}]),
+    {Sender, _} = socket_pair(Config, [binary, {active, false}]),
+    {Listener, Port} = listen(Config, [binary, {active, false}]),
+    {Left, _} = socket_pair(Config, [binary, {active, false}]),
+    {Right, _} = socket_pair(Config, [binary, {active, false}]),
+    {ok, Relay} = weir:relay(Left, Right, #{detached => true}),
+    Receiver = async(fun() -> gen_tcp:recv(Passive, 0) end),
+    Acceptor = async(fun() -> gen_tcp:accept(Listener) end),
+    Writer = async(fun() -> fill(Sender, binary:copy(<<1>>, 1 bsl 20)) end),
+    wait_until(fun() -> waits(Receiver) andalso waits(Acceptor) andalso waits(Writer) end),
+    ok = application:stop(weir),
+    ?assertEqual({error, closed}, await(Receiver)),
+    ?assertEqual({error, closed}, await(Acceptor)),
+    ?assertEqual({error, closed}, await(Writer)),
+    ?assertMatch({weir_relay, Relay, closed, _}, next_message()),
+    ?assertEqual({tcp_closed, Active}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:send(Active, <<"more">>)),
+    ?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, Port, [])),
+    wait_until(fun() -> [Socket || Socket <- weir:sockets(), is_owned(Socket)] =:= [] end).
+
+is_owned(Socket) ->
+    maps:get(owner, weir_tcp:info(Socket), undefined) =/= undefined.
+
+waits({Pid, _, _}) ->
+    process_info(Pid, current_function) =:= {current_function, {weir_operation, await_until, 4}}.
+
+fill(Socket, Data) ->
+    case gen_tcp:send(Socket, Data) of
+        ok -> fill(Socket, Data);
+        Error -> Error
+    end.
+
+ten_thousand_end_within_a_second(_Config) ->
+    on_own_node(stop_ten_thousand, "ulimit -n $(ulimit -Hn);", []).
+
+%% As many as there are descriptors for. The time is not judged: every native call is short, and nothing is waited for.
+stop_ten_thousand(_Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {backlog, 1024}, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Connect = fun() ->
+        {ok, Client} = gen_tcp:connect(?LOOPBACK, Port, [{active, false}]),
+        {ok, Server} = gen_tcp:accept(Listener),
+        ok = inet:setopts(Server, [{active, once}]),
+        {Client, Server}
+    end,
+    Limit = min(10_000, (list_to_integer(string:trim(os:cmd("ulimit -n"))) - 200) div 2),
+    Pairs = [Connect() || _ <- lists:seq(1, Limit)],
+    ok = application:stop(weir),
+    [
+        receive
+            {tcp_closed, Server} -> ok
+        after ?PATIENCE -> error({not_told, Server})
+        end
+     || {_, Server} <- Pairs
+    ],
+    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)) || {Client, _} <- Pairs].
+
+what_was_sent_arrives_after_the_stop(_Config) ->
+    on_own_node(stop_behind_data, "", []).
+
+stop_behind_data(Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    ok = gen_tcp:send(Socket, binary:copy(<<7>>, 8_000_000)),
+    ok = application:stop(weir),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual(8_000_000, count(Peer)).
+
+count(Socket) ->
+    count(Socket, 0).
+
+count(Socket, Count) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Data} -> count(Socket, Count + byte_size(Data));
+        {error, closed} -> Count
+    end.
+
+listeners_of_others_are_suspended(_Config) ->
+    on_own_node(stop_beside_listener, "", []).
+
+stop_beside_listener(_Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    Serve = fun(Socket, _) -> gen_tcp:recv(Socket, 0) end,
+    #{start := {Module, Function, Arguments}} = weir:child_spec(others, #{port => 0}, Serve, []),
+    {ok, Pid} = apply(Module, Function, Arguments),
+    Port = weir:get_port(others),
+    {ok, _} = weir:start_listener(ours, #{port => 0}, Serve, []),
+    Ours = weir:get_port(ours),
+    Peers = [connect_raw(P) || P <- [Port, Ours]],
+    wait_until(fun() -> [weir:connections(L) || L <- [others, ours], weir:connections(L) =:= []] =:= [] end),
+    ok = application:stop(weir),
+    [?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)) || Peer <- Peers],
+    [?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, P, [])) || P <- [Port, Ours]],
+    ?assert(is_process_alive(Pid)).
+
+sockets_after_the_stop_are_served(_Config) ->
+    on_own_node(open_after_stop, "", []).
+
+open_after_stop(Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    ok = application:stop(weir),
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    ok = gen_tcp:send(Peer, <<"still served">>),
+    ?assertEqual({tcp, Socket, <<"still served">>}, next_message()),
+    ?assertEqual(false, lists:keymember(weir, 1, application:which_applications())),
+    ok = application:start(weir),
+    ok = gen_tcp:send(Peer, <<"and now">>),
+    ?assertEqual({tcp, Socket, <<"and now">>}, next_message()).
+
+what_reads_starts_nothing(_Config) ->
+    on_own_node(read_without_engine, "", []).
+
+read_without_engine(_Config) ->
+    ?assertEqual([], weir:pollsets()),
+    ?assertEqual([], weir:sockets()),
+    ?assertEqual([], weir:relays()),
+    ?assertEqual([], weir:listeners()),
+    ?assertEqual(ok, weir:i()),
+    ?assertEqual(undefined, whereis(weir_engine)),
+    ?assertEqual(false, lists:keymember(weir, 1, application:which_applications())).
+
+a_listener_wants_the_application(_Config) ->
+    on_own_node(listen_without_application, "", []).
+
+listen_without_application(_Config) ->
+    Serve = fun(_, _) -> ok end,
+    ?assertEqual({error, {not_started, weir}}, weir:start_listener(none, #{port => 0}, Serve, [])).
+
+%%% The engine.
+
+sockets_need_no_application(_Config) ->
+    on_own_node(open_without_application, "", []).
+
+open_without_application(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    ok = gen_tcp:send(Peer, <<"served">>),
+    ?assertEqual({tcp, Socket, <<"served">>}, next_message()),
+    ?assertEqual(false, lists:keymember(weir, 1, application:which_applications())).
+
+one_engine_for_all(_Config) ->
+    on_own_node(start_twice, "", []).
+
+start_twice(_Config) ->
+    Starters = [async(fun weir_pollsets:ensure_started/0) || _ <- lists:seq(1, 50)],
+    ?assertEqual([ok], lists:usort([await(Starter) || Starter <- Starters])),
+    Engine = whereis(weir_engine),
+    {ok, _} = application:ensure_all_started(weir),
+    ?assertEqual(Engine, whereis(weir_engine)),
+    ?assertMatch([{weir_engine, Engine, supervisor, _}], [
+        Child
+     || Child = {weir_engine, _, _, _} <- supervisor:which_children(kernel_safe_sup)
+    ]).
+
+%% Pollers have to wait for their schedulers.
+pollsets_are_there_at_once(_Config) ->
+    on_own_node(listen_at_once, "", ["+S", "2:2"]).
+
+listen_at_once(_Config) ->
+    Busy = [spawn_opt(fun busy/0, [{scheduler, I}]) || I <- [1, 2], _ <- lists:seq(1, 100)],
+    {ok, _} = application:ensure_all_started(weir),
+    ?assertMatch({ok, _}, weir:start_listener(first, #{port => 0}, fun(_, _) -> ok end, [])),
+    [exit(Pid, kill) || Pid <- Busy],
+    ok.
+
+busy() -> busy().
+
+%% The application controller is busy then, and answers nobody.
+sockets_in_the_stop_of_an_application(_Config) ->
+    {ok, Peer} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Peer),
+    Vm = start_vm([], start_last_words, [Port]),
+    {ok, Socket} = gen_tcp:accept(Peer, ?PATIENCE),
+    ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Socket, 10, ?PATIENCE)),
+    ok = gen_tcp:send(Socket, <<"well said">>),
+    ?assertEqual({ok, <<"bye">>}, gen_tcp:recv(Socket, 3, ?PATIENCE)),
+    ?assertEqual(<<>>, ended(Vm, 20_000)).
+
+start_last_words(Port) ->
+    Application =
+        {application, weir_last_words, [
+            {vsn, "1"}, {applications, [kernel, stdlib]}, {modules, []}, {mod, {?MODULE, Port}}
+        ]},
+    ok = application:load(Application),
+    ok = application:start(weir_last_words),
+    init:stop().
+
+%% As the application `weir_last_words'.
+start(_Type, Port) ->
+    {ok, Pid} = supervisor:start_link(?MODULE, []),
+    {ok, Pid, Port}.
+
+init([]) ->
+    {ok, {#{}, []}}.
+
+stop(Port) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary, {active, false}]),
+    ok = gen_tcp:send(Socket, <<"last words">>),
+    {ok, <<"well said">>} = gen_tcp:recv(Socket, 9, ?PATIENCE),
+    ok = gen_tcp:send(Socket, <<"bye">>).
+
+an_engine_that_gives_up_closes_sockets(_Config) ->
+    on_own_node(kill_engine, "", []).
+
+kill_engine(Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, _} = weir:start_listener(own, #{port => 0}, fun(S, _) -> gen_tcp:send(S, <<"served">>) end, []),
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
+    Engine = whereis(weir_engine),
+    Reference = monitor(process, Engine),
+    kill_until_down(Reference),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:recv(Peer, 0, ?PATIENCE)),
+    ?assert(is_pid(whereis(kernel_safe_sup))),
+    wait_until(fun() -> is_served(catch weir:get_port(own)) end),
+    {Next, Other} = socket_pair(Config, [binary, {active, true}]),
+    ok = gen_tcp:send(Other, <<"anew">>),
+    ?assertEqual({tcp, Next, <<"anew">>}, next_message()).
+
+is_served(Port) when is_integer(Port) ->
+    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
+        {ok, Client} -> gen_tcp:recv(Client, 6, ?PATIENCE) =:= {ok, <<"served">>};
+        {error, econnrefused} -> false
+    end;
+is_served(_NoListener) ->
+    false.
+
+kill_until_down(Reference) ->
+    case whereis(weir_pollsets) of
+        undefined -> ok;
+        Pid -> exit(Pid, kill)
+    end,
+    receive
+        {'DOWN', Reference, process, _, _} -> ok
+    after 10 -> kill_until_down(Reference)
+    end.
+
+%%% The VM.
+
+-define(BYTES, 6_000_000).
+
+halt_sends_what_was_confirmed(_Config) ->
+    ?assertEqual(?BYTES, sent_by_a_client(halt)).
+
+stop_sends_what_was_confirmed(_Config) ->
+    ?assertEqual(?BYTES, sent_by_a_client(stop)).
+
+%% What a client's peer gets that pauses before it reads.
+sent_by_a_client(End) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm([], send_and_end, [Port, End]),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    timer:sleep(500),
+    Count = count(Socket),
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)),
+    Count.
+
+send_and_end(Port, End) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary]),
+    ok = gen_tcp:send(Socket, binary:copy(<<"x">>, ?BYTES)),
+    end_vm(End).
+
+end_vm(halt) -> erlang:halt(0);
+end_vm(stop) -> init:stop().
+
+a_server_sends_what_was_confirmed(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm([], serve_and_end, [Port]),
+    {ok, Told} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, <<Served:16>>} = gen_tcp:recv(Told, 2, ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Served, [binary, {active, false}]),
+    timer:sleep(500),
+    ?assertEqual(?BYTES, count(Socket)),
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)).
+
+serve_and_end(Port) ->
+    {ok, _} = application:ensure_all_started(weir),
+    Serve = fun(Socket, _) ->
+        ok = gen_tcp:send(Socket, binary:copy(<<"y">>, ?BYTES)),
+        init:stop(),
+        timer:sleep(infinity)
+    end,
+    {ok, _} = weir:start_listener(last, #{port => 0}, Serve, []),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, []),
+    ok = gen_tcp:send(Socket, <<(weir:get_port(last)):16>>).
+
+%% The peer does not read. What is queued is given up, after some seconds.
+a_halt_does_not_wait_for_ever(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm([], send_and_end, [Port, halt]),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    ?assertEqual(<<>>, ended(Vm, 40_000)),
+    gen_tcp:close(Socket).
+
+%% Processes that are bound to a scheduler which is offline do not die by themselves.
+stops_with_schedulers_offline(_Config) ->
+    ?assertEqual(<<>>, ended(start_vm(["+S", "4:4"], lower_and_stop, []), 30_000)).
+
+lower_and_stop() ->
+    {ok, _} = application:ensure_all_started(weir),
+    Serve = fun(Socket, _) -> gen_tcp:recv(Socket, 0) end,
+    {ok, _} = weir:start_listener(bound, #{port => 0, affinity => bound}, Serve, []),
+    Connect = fun(_) -> gen_tcp:connect(?LOOPBACK, weir:get_port(bound), [{active, false}]) end,
+    Peers = lists:map(Connect, lists:seq(1, 20)),
+    wait_until(fun() -> length(weir:connections(bound)) =:= length(Peers) end),
+    _ = erlang:system_flag(schedulers_online, 1),
+    wait_until(fun() -> lists:usort([Home || {_, Home} <- maps:values(weir_pollsets:pollers())]) =:= [1] end),
+    init:stop(),
+    timer:sleep(infinity).
