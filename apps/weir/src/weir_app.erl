@@ -20,19 +20,10 @@ start(_Type, _Args) ->
             Error
     end.
 
-%% Those in a tree of the user's own stay, without listening sockets, and can be resumed; ours are stopped after this.
+%% Listeners in a tree of the user's own come back with Weir; ours are stopped after this.
 -spec prep_stop(term()) -> stopping.
 prep_stop(_State) ->
-    _ = weir_ending:vm_stops() orelse lists:foreach(fun suspend/1, weir_listener:names()),
     stopping.
-
-%% One that dies meanwhile has closed its sockets itself.
-suspend(Name) ->
-    try
-        weir_listener:suspend(Name)
-    catch
-        _:_ -> ok
-    end.
 
 %% Not asked to stop, the supervisor has given up.
 -spec stop(term()) -> ok.

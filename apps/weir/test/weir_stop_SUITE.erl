@@ -30,7 +30,7 @@ groups() ->
             connections_end_when_the_application_stops,
             ten_thousand_end_within_a_second,
             what_was_sent_arrives_after_the_stop,
-            listeners_of_others_are_suspended,
+            listeners_of_others_close,
             sockets_after_the_stop_are_served,
             what_reads_starts_nothing,
             a_listener_wants_the_application
@@ -173,7 +173,7 @@ count(Socket, Count) ->
         {error, closed} -> Count
     end.
 
-listeners_of_others_are_suspended(_Config) ->
+listeners_of_others_close(_Config) ->
     on_own_node(stop_beside_listener, "", []).
 
 stop_beside_listener(_Config) ->
