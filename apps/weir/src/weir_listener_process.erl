@@ -332,15 +332,22 @@ come_back(Names, State = #state{name = Name, names = Before}) ->
     case weir_listener_names:register_name(Name, self()) of
         no ->
             {stop, {shutdown, {already_started, weir_listener_names:whereis_name(Name)}}, Known};
-        yes when Before =:= go_on ->
-            ok = keep(Known),
-            {noreply, start_workers(Known)};
         yes ->
-            case resume(Known) of
-                {ok, Listening} -> {noreply, start_workers(Listening)};
-                {error, Reason} -> {stop, {shutdown, Reason}, Known}
-            end
+            come_back_as(Before, is_open(Known), Known)
     end.
+
+come_back_as(go_on, true, State) ->
+    ok = keep(State),
+    {noreply, start_workers(State)};
+come_back_as(_Before, _IsOpen, State) ->
+    case resume(State) of
+        {ok, Listening} -> {noreply, start_workers(Listening)};
+        {error, Reason} -> {stop, {shutdown, Reason}, State}
+    end.
+
+%% The sockets of a listener that runs are closed when Weir is stopped; one that is suspended has none.
+is_open(#state{sockets = []}) -> true;
+is_open(#state{sockets = [{_, _, Handle} | _]}) -> weir_nif:info(Handle) =/= {error, closed}.
 
 %%% The end.
 
