@@ -184,7 +184,7 @@
 
 load() ->
     Loads = persistent_term:get(?LOADS, 0),
-    case erlang:load_nif(library(Loads), 0) of
+    case load_library(Loads) of
         ok ->
             _ = persistent_term:erase(?LOAD_ERROR),
             persistent_term:put(?LOADS, Loads + 1);
@@ -196,10 +196,16 @@ load() ->
             end
     end.
 
+load_library(Loads) ->
+    case weir_library:file(weir, ?MODULE) of
+        {ok, File} -> erlang:load_nif(renamed(File, Loads), 0);
+        {error, _} = Error -> Error
+    end.
+
 %% The C library takes a file whose name it knows for the one that it has loaded, although another may be there now. So
 %% each load has another name for it.
-library(Loads) ->
-    filename:join(priv_dir(), lists:flatten(lists:duplicate(Loads, "./")) ++ "weir_nif").
+renamed(File, Loads) ->
+    filename:join(filename:dirname(File), lists:flatten(lists:duplicate(Loads, "./")) ++ filename:basename(File)).
 
 %% The numbers are those of `native/src/nif/library.rs'.
 explained({What, Text}) when What =:= upgrade; What =:= load ->
@@ -215,14 +221,6 @@ explained({What, Text}) when What =:= upgrade; What =:= load ->
 explained(Reason) ->
     Reason.
 
-priv_dir() ->
-    case code:priv_dir(weir) of
-        {error, bad_name} ->
-            filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
-        Dir ->
-            Dir
-    end.
-
 %% @doc Whether the native part is there.
 -spec available() -> boolean().
 available() ->
@@ -236,7 +234,7 @@ available() ->
 -spec loaded() -> true.
 loaded() -> ?NOT_LOADED.
 
-%% @doc Why the native part is not there, mostly as {@link erlang:load_nif/2} said.
+%% @doc Why the native part is not there, as {@link weir_library:file/2} or {@link erlang:load_nif/2} said.
 -spec load_error() -> {atom(), string()} | undefined.
 load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
 
