@@ -1,5 +1,5 @@
-%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang in a VM of the page's own
-%% and shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not
+%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang and Elixir in a VM of the page's
+%% own and shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not
 %% there, it is skipped. The port 8080 of the pages is a free one here.
 -module(weir_guide_SUITE).
 
@@ -7,9 +7,9 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, relays/1, groups/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, relays/1, groups/1, elixir/1]).
 -export([every_page_is_run/1]).
--export([start_session/0, evaluate/1, sockets/0]).
+-export([start_session/0, evaluate/2, sockets/0]).
 
 -define(PATIENCE, 30000).
 
@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, relays, groups, every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, relays, groups, elixir, every_page_is_run].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -35,8 +35,9 @@ whole_vm(Config) -> run("whole_vm", Config).
 reactors(Config) -> run("reactors", Config).
 relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
+elixir(Config) -> run("elixir", Config).
 
-%% Elixir is not run, see there.
+%% That page is not run: its servers cannot be had from Debian.
 every_page_is_run(Config) ->
     Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
     ?assertEqual([], Pages -- ['README', thousand_island | all()]).
@@ -90,9 +91,9 @@ run_pieces([], _Output, _Node, _Config, Most) ->
 run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
     {module, _} = peer:call(Node, code, load_binary, compiled(Text)),
     run_pieces(Pieces, none, Node, Config, Most);
-run_pieces([{"erlang", Text} | Pieces], _Output, Node, Config, Most) ->
+run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when Language =:= "erlang"; Language =:= "elixir" ->
     ct:log("~ts", [Text]),
-    ok = peer:call(Node, ?MODULE, evaluate, [Text], ?PATIENCE),
+    ok = peer:call(Node, ?MODULE, evaluate, [Language, Text], ?PATIENCE),
     run_pieces(Pieces, none, Node, Config, max(Most, peer:call(Node, ?MODULE, sockets, [])));
 run_pieces([{"sh", Text} | Pieces], _Output, Node, Config, Most) ->
     ct:log("~ts", [Text]),
@@ -139,22 +140,30 @@ read(File) ->
 %% On the page's VM: one process evaluates all, so that it holds the variables and owns what the page opens.
 
 start_session() ->
-    Pid = spawn(fun() -> session(erl_eval:new_bindings()) end),
+    Pid = spawn(fun() -> session([]) end),
     register(?MODULE, Pid).
 
 session(Bindings) ->
     receive
-        {evaluate, Text, From, Reference} ->
-            {ok, Tokens, _} = erl_scan:string(Text),
-            {ok, Expressions} = erl_parse:parse_exprs(Tokens),
-            {value, _, After} = erl_eval:exprs(Expressions, Bindings),
+        {evaluate, Language, Text, From, Reference} ->
+            After = evaluate(Language, Text, Bindings),
             From ! Reference,
             session(After)
     end.
 
-evaluate(Text) ->
+evaluate("erlang", Text, Bindings) ->
+    {ok, Tokens, _} = erl_scan:string(Text),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    {value, _, After} = erl_eval:exprs(Expressions, Bindings),
+    After;
+evaluate("elixir", Text, Bindings) ->
+    {ok, _} = application:ensure_all_started(elixir),
+    {_, After} = 'Elixir.Code':eval_string(Text, Bindings),
+    After.
+
+evaluate(Language, Text) ->
     Monitor = monitor(process, ?MODULE),
-    ?MODULE ! {evaluate, Text, self(), Monitor},
+    ?MODULE ! {evaluate, Language, Text, self(), Monitor},
     receive
         Monitor -> demonitor(Monitor, [flush]), ok;
         {'DOWN', Monitor, process, _, Reason} -> {error, Reason, Text}

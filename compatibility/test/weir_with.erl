@@ -36,6 +36,9 @@ found(yaws) ->
     %% Debian has it beside OTP's own.
     _ = code:add_pathz("/usr/lib/yaws/ebin"),
     code:which(yaws) =/= non_existing;
+found(elixir) ->
+    _ = code:add_pathsz(filelib:wildcard("/usr/lib/elixir/lib/{elixir,logger}/ebin")),
+    code:which(elixir) =/= non_existing;
 found(Module) when is_atom(Module) ->
     code:which(Module) =/= non_existing;
 found(Program) -> os:find_executable(Program) =/= false.

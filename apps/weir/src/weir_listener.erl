@@ -10,6 +10,7 @@
 -include("weir_socket.hrl").
 
 -export([start/4]).
+-export([child_spec/1]).
 -export([child_spec/4]).
 -export([start_link/4]).
 -export([stop/1]).
@@ -156,6 +157,12 @@ is_native() ->
         true -> ok;
         false -> {error, no_native_part}
     end.
+
+%% @doc The same as {@link weir:child_spec/4}, for Elixir: `{:weir_listener, {name, options, handler, args}}' in a list of
+%% children.
+-spec child_spec({name(), options(), handler(), Args :: term()}) -> supervisor:child_spec().
+child_spec({Name, Options, Handler, Args}) ->
+    child_spec(Name, Options, Handler, Args).
 
 %% @private
 %% Connections have their own limit of time in terminate/2.

@@ -79,6 +79,7 @@
 -include("weir_socket.hrl").
 
 -export([start_link/1]).
+-export([child_spec/1]).
 -export([listen/2]).
 -export([connect/4]).
 -export([adopt/3]).
@@ -152,6 +153,17 @@
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
     weir_reactor_process:start_link(Options).
+
+%% @doc A reactor for a supervisor; in Elixir `{:weir_reactor, options}' in a list of children. The id is `{weir_reactor, Module}',
+%% with the scheduler if the options name one: several reactors of one module fit into a supervisor if each has its own scheduler.
+-spec child_spec(options()) -> supervisor:child_spec().
+child_spec(#{module := Module} = Options) ->
+    Id =
+        case Options of
+            #{scheduler := Scheduler} -> {?MODULE, Module, Scheduler};
+            #{} -> {?MODULE, Module}
+        end,
+    #{id => Id, start => {?MODULE, start_link, [Options]}, shutdown => 5000}.
 
 %% @doc Has a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Nobody is told
 %% if that socket is closed by then.

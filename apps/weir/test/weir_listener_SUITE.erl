@@ -543,6 +543,7 @@ wrong_options_are_refused(_Config) ->
 a_listener_is_embedded(Config) ->
     Name = ?config(name, Config),
     Spec = weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args),
+    ?assertEqual(Spec, weir_listener:child_spec({Name, #{ip => ?LOOPBACK}, handler(function), args})),
     {ok, Supervisor} = weir_listener_supervisor:start_link([Spec]),
     is_served(connect(weir:get_port(Name))),
     ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),

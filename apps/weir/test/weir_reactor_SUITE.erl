@@ -80,6 +80,7 @@ groups() ->
             the_end_of_the_parent_is_the_end,
             sys_looks_at_the_states,
             options_are_checked,
+            a_supervisor_has_reactors_by_their_specification,
             a_name
         ]},
         {partial_sends, [], [
@@ -608,6 +609,16 @@ options_are_checked(_Config) ->
     {Listen, _} = listen([]),
     ok = gen_tcp:close(Listen),
     ?assertEqual({error, closed}, Bad(#{module => reactor_probe, listen => Listen})).
+
+a_supervisor_has_reactors_by_their_specification(_Config) ->
+    Options = [#{module => reactor_probe}, #{module => reactor_probe, scheduler => 1}],
+    {ok, Supervisor} = weir_listener_supervisor:start_link([weir_reactor:child_spec(One) || One <- Options]),
+    ?assertMatch(
+        [{{weir_reactor, reactor_probe}, _, worker, _}, {{weir_reactor, reactor_probe, 1}, _, worker, _}],
+        lists:sort(supervisor:which_children(Supervisor))
+    ),
+    unlink(Supervisor),
+    gen_server:stop(Supervisor).
 
 a_name(_Config) ->
     {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, name => ?MODULE}),
