@@ -1,10 +1,10 @@
 # `make help` lists the targets. Each begins by installing what is missing (see scripts/setup).
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test matrix check docs bench bench-quick soak conformance sanitize fuzz clean
+.PHONY: help build demo test matrix check docs bench bench-quick soak conformance sanitize fuzz package try-package aarch64 clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## compile everything
 	@scripts/setup build
@@ -56,6 +56,18 @@ sanitize: build ## native code under AddressSanitizer, ThreadSanitizer and loom
 fuzz: ## each fuzz target for WEIR_FUZZ_SECONDS (300)
 	@scripts/setup build fuzz
 	@scripts/fuzz
+
+package: build ## what is uploaded to Hex, with native libraries for four systems, in _build/packages
+	@scripts/setup package
+	@scripts/package
+
+try-package: ## the packages in a Debian root without compilers (after make package)
+	@scripts/setup try-package
+	@scripts/try-package
+
+aarch64: build ## suites of weir on aarch64, in qemu on other machines (after make package)
+	@scripts/setup package aarch64
+	@scripts/aarch64
 
 clean: ## remove what was built
 	rm -rf _build apps/weir/native/target apps/weir_load/native/target
