@@ -103,7 +103,7 @@ tame(connect, [Handle, Address]) when is_tuple(Address), tuple_size(Address) > 1
 %% Nor is a descriptor of the virtual machine's taken.
 tame(fdopen, [Module, Family, Pollset, Fd]) when is_integer(Fd), Fd >= 0, Fd < 1 bsl 31 ->
     [Module, Family, Pollset, 1 bsl 30];
-tame(claim, [Pollset]) when is_integer(Pollset), Pollset >= 0, Pollset < 1024 ->
+tame(Makes, [Pollset]) when Makes =:= make orelse Makes =:= claim, is_integer(Pollset), Pollset >= 0, Pollset < 1024 ->
     [1];
 tame(_Function, Arguments) ->
     Arguments.

@@ -761,10 +761,10 @@ used_on_another_node(Config) ->
     {OurSockets, OurGroups, OurRelays} = open_things(Config),
     [?assertError(badarg, gen_tcp:send(Socket, <<"stray">>)) || Socket <- Sockets],
     [?assertError(badarg, weir_group:broadcast(Group, <<"stray">>)) || Group <- Groups],
-    [?assertError(badarg, weir:relay_stop(Relay)) || Relay <- Relays],
+    [?assertError(badarg, weir:stop_relay(Relay)) || Relay <- Relays],
     [?assertEqual({error, timeout}, gen_tcp:recv(Peer, 0, 0)) || {_, Peer} <- Pairs],
     [?assertMatch({ok, _}, weir:relay_info(Relay)) || Relay <- OurRelays],
-    [weir:relay_stop(Relay) || Relay <- OurRelays],
+    [weir:stop_relay(Relay) || Relay <- OurRelays],
     [weir_group:delete(Group) || Group <- OurGroups],
     [gen_tcp:close(Socket) || Socket <- OurSockets].
 
