@@ -1,0 +1,106 @@
+%% @private
+%% @doc From a request to the bytes of its response: calls the handler, and has its result checked and written.
+-module(weir_http_answer).
+
+-export([target/2]).
+-export([max_body/2]).
+-export([answer/4]).
+-export([refusal/2]).
+
+-export_type([after_it/0, wanted/0]).
+
+-include_lib("kernel/include/logger.hrl").
+-include("weir_http.hrl").
+
+-type after_it() :: keep | close.
+
+-type wanted() :: keep | close | asked.
+%% What is to become of the connection: `asked' has the client to close it.
+
+%% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
+-define(COPIED, 2048).
+
+%% @doc Who serves a request.
+-spec target(weir_http_request:request(), #http{}) -> weir_http_routes:found().
+target(Request, #http{routes = Routes}) ->
+    weir_http_routes:find(weir_http_request:method(Request), Request, Routes).
+
+%% @doc The most bytes that the body of its request may have.
+-spec max_body(weir_http_routes:found(), #http{}) -> non_neg_integer().
+max_body({ok, #{max_body := Bytes}, _}, _Http) when is_integer(Bytes) -> Bytes;
+max_body(_Found, #http{max_body = Bytes}) -> Bytes.
+
+%% @doc The response to a request that has come whole, and what becomes of the connection: a handler may close what was to
+%% stay open.
+-spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) -> {after_it(), iodata()}.
+answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
+    try
+        reply(Handler(weir_http_request:bind(Bindings, Request), State), Request, Wanted)
+    catch
+        Class:Reason:Stack ->
+            ok = weir_http_counters:add(Http#http.counters, crashes),
+            ok = report(Class, Reason, Stack, Request, Http),
+            plain(500, Request, Wanted)
+    end;
+answer({status, Status}, Request, Wanted, _Http) ->
+    plain(Status, Request, Wanted);
+answer({allow, Status, Allow}, Request, Wanted, _Http) ->
+    response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
+
+reply({reply, Status, Fields, Body}, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599 ->
+    response(Status, Fields, Body, Request, Wanted);
+reply({redirect, Status, Location}, Request, Wanted) when
+    Status =:= 301; Status =:= 302; Status =:= 303; Status =:= 307; Status =:= 308
+->
+    response(Status, [{<<"location">>, Location}], <<>>, Request, Wanted);
+reply(Other, _Request, _Wanted) ->
+    error({bad_return_value, Other}).
+
+plain(Status, Request, Wanted) ->
+    response(Status, [], <<>>, Request, Wanted).
+
+response(Status, Fields, Body, Request, Wanted) ->
+    Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
+    case Status =:= 204 orelse Status =:= 304 of
+        true -> made(weir_http_nif:response(Status, Fields, Flags bor ?NO_LENGTH, 0, <<>>), <<>>);
+        false -> with_body(Status, Fields, Flags, Body, weir_http_request:is_head(Request))
+    end.
+
+with_body(Status, Fields, Flags, Body, true) ->
+    made(weir_http_nif:response(Status, Fields, Flags, iolist_size(Body), <<>>), <<>>);
+with_body(Status, Fields, Flags, Body, false) ->
+    case iolist_size(Body) of
+        Length when Length =< ?COPIED, is_binary(Body) ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, Body), <<>>);
+        Length when Length =< ?COPIED ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, iolist_to_binary(Body)), <<>>);
+        Length ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, <<>>), Body)
+    end.
+
+connection_flags(keep, true) -> 0;
+connection_flags(keep, false) -> ?SAY_KEEP_ALIVE;
+connection_flags(_Close, _Is11) -> ?SAY_CLOSE.
+
+made({After, Head}, <<>>) -> {After, Head};
+made({After, Head}, Body) -> {After, [Head, Body]};
+made({forbidden, Name, Value}, _Body) -> error({forbidden_field, Name, Value}).
+
+%% @doc The response to what is no request that could be served, after which the connection is closed.
+-spec refusal(Status :: 400..599, Reason :: atom()) -> binary().
+refusal(Status, Reason) ->
+    Body = <<(atom_to_binary(Reason))/binary, "\n">>,
+    {close, Bytes} =
+        weir_http_nif:response(Status, [{<<"content-type">>, <<"text/plain">>}], ?SAY_CLOSE, byte_size(Body), Body),
+    Bytes.
+
+%% Neither fields nor body are told: they may hold what is secret.
+report(Class, Reason, Stack, Request, #http{name = Name}) ->
+    weir_reports:say(fun() ->
+        ?LOG_ERROR("weir_http: the handler of ~s ~s of listener ~0p failed, and the client gets a 500~n** ~s", [
+            weir_http_request:method(Request),
+            weir_http_request:path(Request),
+            Name,
+            erl_error:format_exception(Class, Reason, Stack)
+        ])
+    end).
