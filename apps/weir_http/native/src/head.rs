@@ -132,7 +132,9 @@ fn incomplete(bytes: &[u8], limits: Limits) -> Result<(), Refusal> {
     let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
     let line = memchr(b'\n', &bytes[begin..]).unwrap_or(bytes.len() - begin);
     if line > limits.line {
-        Err(Refusal::LineTooLong)
+        // What has no end of a method is no request with a long target.
+        let has_method = memchr(b' ', &bytes[begin..begin + line]).is_some();
+        Err(if has_method { Refusal::LineTooLong } else { Refusal::Syntax })
     } else if bytes.len() > limits.head {
         Err(Refusal::FieldsTooLarge)
     } else {
