@@ -76,21 +76,18 @@ new(_Name, Options) ->
 -spec bad(term(), term(), string()) -> no_return().
 bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).
 
+-define(IS_TIME(Name), Name =:= header_timeout; Name =:= body_timeout; Name =:= idle_timeout).
+
 check(max_fields, Count) when is_integer(Count), Count > 0, Count =< ?MOST_FIELDS -> ok;
 check(max_fields, Value) -> bad(max_fields, Value, "1..256");
 check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0, Bytes < 1 bsl 52 -> ok;
 check(max_body, Value) -> bad(max_body, Value, "a number of bytes from 0 on");
+check(_Name, Value) when is_integer(Value), Value > 0, Value < 1 bsl 31 -> ok;
 check(max_requests, infinity) -> ok;
-check(Name, Value) when is_integer(Value), Value > 0, Value < 1 bsl 31 -> is_known(Name);
-check(Name, infinity) when Name =:= header_timeout; Name =:= body_timeout; Name =:= idle_timeout -> ok;
-check(Name, Value) when Name =:= header_timeout; Name =:= body_timeout; Name =:= idle_timeout ->
-    bad(Name, Value, "milliseconds from 1 on, or infinity");
-check(max_requests, Value) ->
-    bad(max_requests, Value, "a number of requests from 1 on, or infinity");
-check(Name, Value) ->
-    bad(Name, Value, "a number of bytes from 1 on").
-
-is_known(_Name) -> ok.
+check(max_requests, Value) -> bad(max_requests, Value, "a number of requests from 1 on, or infinity");
+check(Name, infinity) when ?IS_TIME(Name) -> ok;
+check(Name, Value) when ?IS_TIME(Name) -> bad(Name, Value, "milliseconds from 1 on, or infinity");
+check(Name, Value) -> bad(Name, Value, "a number of bytes from 1 on").
 
 http(Name, Options) ->
     #{max_request_line := Line, max_head := Head, max_fields := Fields, min_body_rate := Rate} = Options,
