@@ -1,4 +1,4 @@
-%% @doc Answers every request with `Hello, world!': `weir_http' with a handler that runs in the reactor.
+%% @doc Answers requests for `/' with `Hello, world!': `weir_http' with a handler that runs in the reactor.
 -module(http_hello).
 -behaviour(weir_http_direct).
 
@@ -10,7 +10,7 @@
 %% taken.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
     {ok, reactors:server()} | {error, term()}.
-start(Options) -> http_server:start(Options, [{"/*path", ?MODULE, <<"Hello, world!\n">>}]).
+start(Options) -> http_server:start(Options, [{"/", ?MODULE, <<"Hello, world!\n">>}]).
 
 -spec handle(weir_http_request:request(), binary()) -> weir_http_direct:result().
 handle(_Request, Greeting) -> {reply, 200, [{<<"content-type">>, <<"text/plain">>}], Greeting}.

@@ -229,33 +229,41 @@ walk([], #node{endpoints = Endpoints}, Bindings, Method) ->
         {ok, Target} -> {served, Target, Bindings};
         none -> {others, Endpoints}
     end;
-walk(Segments = [Segment | Left], #node{literals = Literals, bindings = Children, rest = Rest}, Bindings, Method) ->
-    Ways =
-        [fun() -> walk(Left, map_get(Segment, Literals), Bindings, Method) end || is_map_key(Segment, Literals)] ++
-            [fun() -> through(Child, Segment, Left, Bindings, Method) end || Child <- Children, Segment =/= <<>>] ++
-            [fun() -> rest(Child, Segments, Bindings, Method) end || Child <- Rest],
-    first(Ways, []).
-
-first([Way | Ways], Others) ->
-    case Way() of
-        {served, _, _} = Served -> Served;
-        {others, More} -> first(Ways, Others ++ More)
-    end;
-first([], Others) ->
-    {others, Others}.
-
-through({Name, Constraint, Node}, Segment, Left, Bindings, Method) ->
-    case constrained(Constraint, Segment) of
-        {ok, Value} -> walk(Left, Node, Bindings#{Name => Value}, Method);
-        error -> {others, []}
+walk(Segments = [Segment | Left], Node = #node{literals = Literals}, Bindings, Method) ->
+    case Literals of
+        #{Segment := Child} ->
+            case walk(Left, Child, Bindings, Method) of
+                {others, Others} -> bound(Node#node.bindings, Segments, Node, Bindings, Method, Others);
+                Served -> Served
+            end;
+        #{} ->
+            bound(Node#node.bindings, Segments, Node, Bindings, Method, [])
     end.
 
-rest({Name, Endpoint}, Segments, Bindings, Method) ->
+bound([{Name, Constraint, Child} | Children], Segments = [Segment | Left], Node, Bindings, Method, Others) ->
+    case constrained(Constraint, Segment) of
+        {ok, Value} ->
+            case walk(Left, Child, Bindings#{Name => Value}, Method) of
+                {others, More} -> bound(Children, Segments, Node, Bindings, Method, Others ++ More);
+                Served -> Served
+            end;
+        error ->
+            bound(Children, Segments, Node, Bindings, Method, Others)
+    end;
+bound([], Segments, #node{rest = Rest}, Bindings, Method, Others) ->
+    wildcard(Rest, Segments, Bindings, Method, Others).
+
+wildcard([{Name, Endpoint} | Rest], Segments, Bindings, Method, Others) ->
     case serving(Method, [Endpoint]) of
         {ok, Target} -> {served, Target, Bindings#{Name => Segments}};
-        none -> {others, [Endpoint]}
-    end.
+        none -> wildcard(Rest, Segments, Bindings, Method, Others ++ [Endpoint])
+    end;
+wildcard([], _Segments, _Bindings, _Method, Others) ->
+    {others, Others}.
 
+%% A binding stands for a segment that is there.
+constrained(_Constraint, <<>>) ->
+    error;
 constrained(any, Segment) ->
     {ok, Segment};
 constrained(integer, Segment) when byte_size(Segment) =< 18 ->

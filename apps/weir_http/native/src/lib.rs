@@ -1,4 +1,4 @@
-//! HTTP/1.1 from bytes to terms and back: the head of a request ([`head`], with its [`target`] and [`fields`]), a chunked
+//! HTTP/1.1 from bytes to terms and back: the head of a request ([`head`], with its [`target`] and [`fields`], and their [`meaning`]), a chunked
 //! body ([`chunked`]), and the head of a response ([`response`], with the [`date`]). [`nif`] is the boundary to the Erlang
 //! module `weir_http_nif`.
 //!
@@ -10,6 +10,7 @@ mod chunked;
 mod date;
 mod fields;
 mod head;
+mod meaning;
 #[cfg(not(test))]
 mod nif;
 mod refusal;

@@ -9,7 +9,8 @@ use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
 
 use crate::chunked::{Decoder, Phase};
 use crate::fields;
-use crate::head::{self, Body, Limits};
+use crate::head::{self, Limits};
+use crate::meaning::Body;
 use crate::refusal::Refusal;
 use crate::response;
 
