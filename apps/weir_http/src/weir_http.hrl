@@ -8,6 +8,7 @@
 -define(SAY_CLOSE, 1).
 -define(SAY_KEEP_ALIVE, 2).
 -define(NO_LENGTH, 4).
+-define(CHUNKED, 8).
 
 %% A listener: what its connections look up with each batch of requests. Times are in ticks.
 -record(http, {

@@ -5,9 +5,12 @@
 -export([target/2]).
 -export([max_body/2]).
 -export([answer/4]).
+-export([reply/3]).
+-export([crashed/6]).
+-export([stream/4]).
 -export([refusal/2]).
 
--export_type([after_it/0, wanted/0]).
+-export_type([after_it/0, wanted/0, listener/0]).
 
 -include_lib("kernel/include/logger.hrl").
 -include("weir_http.hrl").
@@ -16,6 +19,8 @@
 
 -type wanted() :: keep | close | asked.
 %% What is to become of the connection: `asked' has the client to close it.
+
+-type listener() :: {weir_listener:name(), weir_http_counters:counters()}.
 
 %% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
 -define(COPIED, 2048).
@@ -37,16 +42,23 @@ answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, H
     try
         reply(Handler(weir_http_request:bind(Bindings, Request), State), Request, Wanted)
     catch
-        Class:Reason:Stack ->
-            ok = weir_http_counters:add(Http#http.counters, crashes),
-            ok = report(Class, Reason, Stack, Request, Http),
-            plain(500, Request, Wanted)
+        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters})
     end;
 answer({status, Status}, Request, Wanted, _Http) ->
     plain(Status, Request, Wanted);
 answer({allow, Status, Allow}, Request, Wanted, _Http) ->
     response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
 
+%% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
+-spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
+    {after_it(), iodata()}.
+crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters}) ->
+    ok = weir_http_counters:add(Counters, crashes),
+    ok = report(Class, Reason, Stack, Request, Name),
+    plain(500, Request, Wanted).
+
+%% @doc The response that a handler has described. Fails if it may not be sent.
+-spec reply(term(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
 reply({reply, Status, Fields, Body}, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599 ->
     response(Status, Fields, Body, Request, Wanted);
 reply({redirect, Status, Location}, Request, Wanted) when
@@ -55,6 +67,29 @@ reply({redirect, Status, Location}, Request, Wanted) when
     response(Status, [{<<"location">>, Location}], <<>>, Request, Wanted);
 reply(Other, _Request, _Wanted) ->
     error({bad_return_value, Other}).
+
+%% @doc The head of a response whose length nobody knows yet, and how its body goes on: in chunks, up to the close of the
+%% connection, or not at all.
+-spec stream(term(), weir_http_direct:fields(), weir_http_request:request(), wanted()) ->
+    {chunked | raw | nothing, after_it(), binary()}.
+stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599, Status =/= 204, Status =/= 304 ->
+    Is11 = weir_http_request:is_1_1(Request),
+    {Kind, Closes, Flags} =
+        case Is11 of
+            true -> {chunked, Wanted, ?CHUNKED bor connection_flags(Wanted, true)};
+            false -> {raw, close, ?NO_LENGTH bor ?SAY_CLOSE}
+        end,
+    case weir_http_nif:response(Status, Fields, Flags, 0, <<>>) of
+        {forbidden, Name, Value} -> error({forbidden_field, Name, Value});
+        {After, Head} when Closes =:= keep -> {kind(Kind, Request), After, Head};
+        {_, Head} -> {kind(Kind, Request), close, Head}
+    end.
+
+kind(Kind, Request) ->
+    case weir_http_request:is_head(Request) of
+        true -> nothing;
+        false -> Kind
+    end.
 
 plain(Status, Request, Wanted) ->
     response(Status, [], <<>>, Request, Wanted).
@@ -95,7 +130,7 @@ refusal(Status, Reason) ->
     Bytes.
 
 %% Neither fields nor body are told: they may hold what is secret.
-report(Class, Reason, Stack, Request, #http{name = Name}) ->
+report(Class, Reason, Stack, Request, Name) ->
     weir_reports:say(fun() ->
         ?LOG_ERROR("weir_http: the handler of ~s ~s of listener ~0p failed, and the client gets a 500~n** ~s", [
             weir_http_request:method(Request),

@@ -6,14 +6,17 @@
 
 -export([new/2]).
 -export([feed/4]).
+-export([take/1]).
+-export([held/1]).
 -export([received/1]).
 
 -export_type([body/0]).
 
-%% `done' has come. A body that nobody wants is read and not kept.
--record(sized, {left :: non_neg_integer(), done = <<>> :: binary()}).
--record(chunked, {progress = {0, 0, 0, 0} :: weir_http_nif:progress(), most :: non_neg_integer(), done = <<>> :: binary()}).
--record(trailing, {lines = <<>> :: binary(), done :: binary()}).
+%% `done' has come, behind so many bytes that were taken.
+-record(sized, {left :: non_neg_integer(), done = <<>> :: binary(), taken = 0 :: non_neg_integer()}).
+-record(chunked, {progress = {0, 0, 0, 0} :: weir_http_nif:progress(), most :: non_neg_integer(), done = <<>> :: binary(),
+    taken = 0 :: non_neg_integer()}).
+-record(trailing, {lines = <<>> :: binary(), done :: binary(), taken = 0 :: non_neg_integer()}).
 
 -opaque body() :: #sized{} | #chunked{} | #trailing{}.
 
@@ -33,12 +36,12 @@ feed(Data, Offset, Body = #sized{left = Left, done = Done}, _Limits) ->
         Here ->
             {more, Body#sized{left = Left - Here, done = append(Done, binary:part(Data, Offset, Here))}}
     end;
-feed(Data, Offset, Body = #chunked{progress = Progress, most = Most, done = Done}, Limits) ->
+feed(Data, Offset, Body = #chunked{progress = Progress, most = Most, done = Done, taken = Taken}, Limits) ->
     case weir_http_nif:chunks(Progress, Data, Offset, Most) of
         {more, Piece, NewProgress} ->
             {more, Body#chunked{progress = NewProgress, done = append(Done, Piece)}};
         {trailers, Piece, _Total, End} ->
-            feed(Data, End, #trailing{done = join(Done, Piece)}, Limits);
+            feed(Data, End, #trailing{done = join(Done, Piece), taken = Taken}, Limits);
         {refused, _, _} = Refused ->
             Refused
     end;
@@ -59,8 +62,20 @@ join(Done, Piece) -> <<Done/binary, Piece/binary>>.
 append(<<>>, Piece) -> binary:copy(Piece);
 append(Done, Piece) -> <<Done/binary, Piece/binary>>.
 
+%% @doc Takes what has come of a body that is not complete.
+-spec take(body()) -> {binary(), body()}.
+take(Body = #sized{done = Done, taken = Taken}) -> {Done, Body#sized{done = <<>>, taken = Taken + byte_size(Done)}};
+take(Body = #chunked{done = Done, taken = Taken}) -> {Done, Body#chunked{done = <<>>, taken = Taken + byte_size(Done)}};
+take(Body = #trailing{done = Done, taken = Taken}) -> {Done, Body#trailing{done = <<>>, taken = Taken + byte_size(Done)}}.
+
+%% @doc How many bytes wait to be taken.
+-spec held(body()) -> non_neg_integer().
+held(#sized{done = Done}) -> byte_size(Done);
+held(#chunked{done = Done}) -> byte_size(Done);
+held(#trailing{done = Done}) -> byte_size(Done).
+
 %% @doc How many bytes of it have come.
 -spec received(body()) -> non_neg_integer().
-received(#sized{done = Done}) -> byte_size(Done);
-received(#chunked{done = Done}) -> byte_size(Done);
-received(#trailing{done = Done}) -> byte_size(Done).
+received(Body = #sized{taken = Taken}) -> Taken + held(Body);
+received(Body = #chunked{taken = Taken}) -> Taken + held(Body);
+received(Body = #trailing{taken = Taken}) -> Taken + held(Body).

@@ -16,8 +16,10 @@
 -export([handle_writable/2]).
 -export([handle_info/2]).
 -export([handle_tick/2]).
+-export([terminate/2]).
 
 -include("weir_http.hrl").
+-include("weir_http_states.hrl").
 
 %% Bytes of responses after which a connection waits until the client has taken them, before more of its requests are
 %% answered: requests are small, and what they ask for is not.
@@ -27,38 +29,9 @@
 -define(INPUT, 65536).
 
 %% When a connection is closed although its client may still be sending: milliseconds until the end of our direction is
-%% said, after which the client has as many ticks to read what was sent. A close at once would be a reset, which may
+%% said, after which it is left some time (see weir_http_patience) to read what was sent. A close at once would be a reset, which may
 %% overtake the response.
 -define(SHUTDOWN_MS, 10).
--define(LINGER_TICKS, 2).
-
-%% Between requests.
--record(idle, {
-    key :: term(),
-    client :: {inet:ip_address(), inet:port_number()} | undefined,
-    requests = 0 :: non_neg_integer(),
-    %% Ticks without a request, and bytes that the client had not taken at the last look.
-    quiet = 0 :: non_neg_integer(),
-    pending = 0 :: non_neg_integer()
-}).
-
-%% A head has begun to come; nothing of it yet on a new connection.
--record(head, {idle :: #idle{}, bytes = <<>> :: binary(), ticks = 0 :: non_neg_integer()}).
-
-%% The body of a request is coming. The response may be decided already, but not before its turn.
--record(body, {
-    idle :: #idle{},
-    request :: weir_http_request:request(),
-    found :: weir_http_routes:found(),
-    body :: weir_http_body:body(),
-    ticks = 0 :: non_neg_integer()
-}).
-
-%% The client takes the responses to its former requests first.
--record(paused, {idle :: #idle{}, bytes :: binary(), is_read = true :: boolean()}).
-
-%% The last response is sent, what still comes is thrown away.
--record(closing, {ticks = 0 :: non_neg_integer()}).
 
 %% What a batch of requests has come to: responses, the last one first, and their bytes.
 -record(out, {responses = [] :: [iodata()], size = 0 :: non_neg_integer()}).
@@ -99,6 +72,17 @@ handle_data(Socket, Data, Paused = #paused{bytes = Bytes}) ->
     IsRead = byte_size(More) =< ?INPUT,
     _ = IsRead orelse inet:setopts(Socket, [{active, false}]),
     {ok, Paused#paused{bytes = More, is_read = IsRead}};
+handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
+    Http = persistent_term:get(Key),
+    case weir_http_busy:data(Socket, Data, Busy, Http) of
+        {ok, NewBusy} ->
+            {ok, NewBusy};
+        {refused, _Status, _Reason} when Busy#busy.has_begun ->
+            {close, Busy};
+        {refused, Status, Reason} ->
+            ok = weir_http_busy:stop(Busy),
+            refuse(Socket, Status, Reason, #out{}, Http)
+    end;
 handle_data(_Socket, _Data, Closing = #closing{}) ->
     {ok, Closing}.
 
@@ -137,6 +121,8 @@ begin_head(<<"\r\n">>, Out, Idle) -> sent(Out, Idle);
 begin_head(Bytes, Out, Idle) -> sent(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
 
 %% A request is there with all that belongs to it.
+answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
+    sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, Idle, Http), Idle}, Http));
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     Wanted = wanted(Request, Idle, Http),
     {After, Response} = weir_http_answer:answer(Found, Request, Wanted, Http),
@@ -153,9 +139,15 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
 go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->
     requests(Socket, Data, Offset, Out, Idle, Http);
 go_on(Socket, Data, Offset, Out, Idle, _Http) ->
-    %% The responses are written when this callback has returned. See handle_writable/2.
+    pause(Socket, Out, #paused{idle = Idle, bytes = rest(Data, Offset)}).
+
+%% The responses are written when the callback has returned. See handle_writable/2.
+pause(Socket, Out, Paused) ->
     _ = weir:notify_writable(Socket),
-    sent(Out, #paused{idle = Idle, bytes = binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset))}).
+    sent(Out, Paused).
+
+%% What is to be kept: a part would keep the whole.
+rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
 
 %% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client.
 wanted(Request, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
@@ -165,7 +157,7 @@ wanted(Request, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
         true when Requests + 1 >= Max ->
             close;
         true ->
-            case is_draining(Http) of
+            case weir_http_patience:is_draining(Http) of
                 true -> close;
                 false -> keep
             end
@@ -190,8 +182,8 @@ begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
             end
     end.
 
-continue(_Socket, Out, Coming = #body{found = {ok, _, _}}, _Http) ->
-    sent(add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming);
+continue(Socket, Out, Coming = #body{found = {ok, _, _}}, Http) ->
+    body(Socket, <<>>, 0, add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
 continue(Socket, Out, #body{found = Found, request = Request}, Http) ->
     %% The client waits to hear this, and may then send the body or not.
     {_, Response} = weir_http_answer:answer(Found, Request, close, Http),
@@ -202,10 +194,16 @@ body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, f
         {done, Bytes, Trailers, End} ->
             answer(Socket, Data, End, Out, Found, weir_http_request:with_body(Bytes, Trailers, Request), Idle, Http);
         {more, More} ->
-            sent(Out, Coming#body{body = More});
+            sent(Out, coming(Found, More, Coming, Http));
         {refused, Status, Reason} ->
             refuse(Socket, Status, Reason, Out, Http)
     end.
+
+%% The process of a body in pieces begins before they have come.
+coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle = Idle}, Http) ->
+    weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, Idle, Http), Idle}, Http);
+coming(_Found, Body, Coming, _Http) ->
+    Coming#body{body = Body}.
 
 refuse(Socket, Status, Reason, Out, #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, refused),
@@ -230,14 +228,16 @@ bytes(#out{responses = Responses}) -> lists:reverse(Responses).
 
 -spec handle_writable(weir_tcp:socket(), term()) -> weir_reactor:result().
 handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
-    case pending(Socket) of
+    case weir_http_patience:pending(Socket) of
         0 ->
-            _ = IsRead orelse inet:setopts(Socket, [{active, true}]),
+            read(Socket, IsRead),
             requests(Socket, Bytes, 0, #out{}, Idle, persistent_term:get(Key));
         _ ->
             _ = weir:notify_writable(Socket),
             {ok, Paused}
     end;
+handle_writable(Socket, Busy = #busy{}) ->
+    {ok, weir_http_busy:writable(Socket, Busy)};
 handle_writable(_Socket, State) ->
     {ok, State}.
 
@@ -245,74 +245,67 @@ handle_writable(_Socket, State) ->
 handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
     _ = gen_tcp:shutdown(Socket, write),
     {ok, Closing};
+handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
+    case weir_http_busy:message(Socket, What, Busy) of
+        {finished, After, Bytes, NewBusy} -> finished(Socket, After, add(Bytes, #out{}), NewBusy);
+        Result -> Result
+    end;
+handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, _Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
+    ended(Socket, Busy, persistent_term:get(Key));
 handle_info(_Message, State) ->
     {ok, State}.
 
-%% What the client has not taken yet. A connection that is closed has nothing left.
-pending(Socket) ->
-    case inet:getstat(Socket, [send_pend]) of
-        {ok, [{send_pend, Bytes}]} -> Bytes;
-        {error, _} -> 0
-    end.
+%% The process has said all: the next request is there already, or will be.
+finished(Socket, keep, Out, #busy{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
+    Http = persistent_term:get(Key),
+    case Bytes of
+        <<>> ->
+            read(Socket, IsRead),
+            sent(Out, served(Idle, Http));
+        _ ->
+            case Out#out.size < ?OUTPUT andalso weir_http_patience:pending(Socket) =:= 0 of
+                true ->
+                    read(Socket, IsRead),
+                    requests(Socket, Bytes, 0, Out, served(Idle, Http), Http);
+                false ->
+                    pause(Socket, Out, #paused{idle = served(Idle, Http), bytes = Bytes, is_read = IsRead})
+            end
+    end;
+finished(_Socket, close, Out, #busy{wanted = asked, bytes = <<>>, idle = Idle}) ->
+    {close, bytes(Out), Idle};
+finished(Socket, close, Out, #busy{is_read = IsRead}) ->
+    read(Socket, IsRead),
+    close_later(Socket, Out).
+
+%% A connection that was not read is read again.
+read(_Socket, true) ->
+    ok;
+read(Socket, false) ->
+    _ = inet:setopts(Socket, [{active, true}]),
+    ok.
+
+%% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
+%% is not whole.
+ended(_Socket, #busy{has_begun = true, idle = Idle}, _Http) ->
+    {close, Idle};
+ended(Socket, #busy{is_read = IsRead}, #http{counters = Counters}) ->
+    ok = weir_http_counters:add(Counters, crashes),
+    read(Socket, IsRead),
+    close_later(Socket, add(weir_http_answer:refusal(500, process_ended), #out{})).
+
+%% A process whose client is gone has nobody to work for.
+-spec terminate(term(), term()) -> ok.
+terminate(_Reason, Busy = #busy{}) -> weir_http_busy:stop(Busy);
+terminate(_Reason, _State) -> ok.
 
 %%% Time.
 
 -spec handle_tick(weir_tcp:socket(), term()) -> weir_reactor:result().
-handle_tick(Socket, Idle = #idle{key = Key, quiet = Quiet}) ->
-    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
-    case Quiet + 1 < Most andalso not (Quiet > 0 andalso is_draining(Http)) of
-        true -> {ok, Idle#idle{quiet = Quiet + 1}};
-        false -> quiet(Socket, Idle, Http)
-    end;
-handle_tick(Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}) ->
-    Http = #http{header_ticks = Most} = persistent_term:get(Key),
-    case Ticks + 1 =< Most of
-        true when Bytes =:= <<>>, Ticks > 0 ->
-            case is_draining(Http) of
-                true -> {close, Head};
-                false -> {ok, Head#head{ticks = Ticks + 1}}
-            end;
-        true ->
-            {ok, Head#head{ticks = Ticks + 1}};
-        false ->
-            late(Socket, Bytes, Head, Http)
-    end;
-handle_tick(Socket, Body = #body{ticks = Ticks, body = Coming, idle = #idle{key = Key}}) ->
-    Http = #http{body_ticks = Most, body_bytes = Bytes} = persistent_term:get(Key),
-    case Most =:= infinity orelse Ticks + 1 =< Most + weir_http_body:received(Coming) div Bytes of
-        true -> {ok, Body#body{ticks = Ticks + 1}};
-        false -> late(Socket, a_body, Body, Http)
-    end;
-handle_tick(Socket, Paused = #paused{idle = Idle = #idle{key = Key, quiet = Quiet}}) ->
-    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
-    case Quiet + 1 < Most of
-        true ->
-            {ok, Paused#paused{idle = Idle#idle{quiet = Quiet + 1}}};
-        false ->
-            case pending(Socket) of
-                Same when Same >= Idle#idle.pending, Idle#idle.pending > 0 -> late(Socket, <<>>, Paused, Http);
-                Fewer -> {ok, Paused#paused{idle = Idle#idle{quiet = 0, pending = Fewer}}}
-            end
-    end;
-handle_tick(_Socket, Closing = #closing{ticks = Ticks}) when Ticks >= ?LINGER_TICKS ->
-    {close, Closing};
-handle_tick(_Socket, #closing{ticks = Ticks}) ->
-    {ok, #closing{ticks = Ticks + 1}}.
-
-is_draining(#http{draining = Draining}) -> atomics:get(Draining, 1) =/= 0.
-
-%% Nothing was asked for long. A client that still takes a response has another period, as often as it has taken something.
-quiet(Socket, Idle = #idle{pending = Before}, _Http) ->
-    case pending(Socket) of
-        0 -> {close, Idle};
-        Same when Before > 0, Same >= Before -> {close, Idle};
-        Fewer -> {ok, Idle#idle{quiet = 0, pending = Fewer}}
+handle_tick(Socket, State) ->
+    case weir_http_patience:tick(Socket, State) of
+        {late, Http} ->
+            ok = weir_http_counters:add(Http#http.counters, timeouts),
+            close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{}));
+        Result ->
+            Result
     end.
-
-%% A client that has said nothing is told nothing.
-late(_Socket, <<>>, State, #http{counters = Counters}) ->
-    ok = weir_http_counters:add(Counters, timeouts),
-    {close, State};
-late(Socket, _Begun, _State, #http{counters = Counters}) ->
-    ok = weir_http_counters:add(Counters, timeouts),
-    close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{})).

@@ -64,10 +64,9 @@ started({error, _} = Error, _Name, Key) ->
     Error.
 
 prepare(Name, Options, Routes) ->
-    case {weir_http_options:new(Name, Options), weir_http_routes:new(Routes)} of
-        {{ok, Http, Given}, {ok, Compiled}} -> {ok, Http#http{routes = Compiled}, Given};
-        {{error, _} = Error, _} -> Error;
-        {_, {error, _} = Error} -> Error
+    case weir_http_routes:new(Routes) of
+        {ok, Compiled} -> weir_http_options:new(Name, Options, Compiled);
+        {error, _} = Error -> Error
     end.
 
 %% @doc See `weir_http:stop_listener/1'.

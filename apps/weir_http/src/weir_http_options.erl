@@ -3,7 +3,7 @@
 %% are wrong. The others are those of `weir:start_listener/4', which looks at them itself.
 -module(weir_http_options).
 
--export([new/2]).
+-export([new/3]).
 
 -export_type([options/0]).
 
@@ -58,19 +58,19 @@
 %% The most fields that the native part has room for.
 -define(MOST_FIELDS, 256).
 
-%% @doc What a listener of that name looks up, without routes, and the options for `weir:start_listener/4'.
--spec new(weir_listener:name(), options()) ->
+%% @doc What a listener of that name looks up, and the options for `weir:start_listener/4'.
+-spec new(weir_listener:name(), options(), weir_http_routes:routes()) ->
     {ok, #http{}, weir_listener_options:options()} | {error, weir_listener_options:bad_option()}.
-new(Name, Options) when is_map(Options) ->
+new(Name, Options, Routes) when is_map(Options) ->
     try
         Ours = maps:with(maps:keys(?DEFAULTS), Options),
         ok = maps:foreach(fun check/2, Ours),
-        Http = http(Name, maps:merge(?DEFAULTS, Ours)),
+        Http = http(Name, maps:merge(?DEFAULTS, Ours), Routes),
         {ok, Http, listener(maps:without(maps:keys(?DEFAULTS), Options), Http)}
     catch
         throw:{bad_option, _, _, _} = Bad -> {error, Bad}
     end;
-new(_Name, Options) ->
+new(_Name, Options, _Routes) ->
     {error, {bad_option, options, Options, "a map"}}.
 
 -spec bad(term(), term(), string()) -> no_return().
@@ -89,14 +89,14 @@ check(Name, infinity) when ?IS_TIME(Name) -> ok;
 check(Name, Value) when ?IS_TIME(Name) -> bad(Name, Value, "milliseconds from 1 on, or infinity");
 check(Name, Value) -> bad(Name, Value, "a number of bytes from 1 on").
 
-http(Name, Options) ->
+http(Name, Options, Routes) ->
     #{max_request_line := Line, max_head := Head, max_fields := Fields, min_body_rate := Rate} = Options,
     Times = [Time || Key <- [header_timeout, body_timeout, idle_timeout], Time <- [maps:get(Key, Options)], is_integer(Time)],
     Tick = max(?SHORTEST_TICK_MS, min(?TICK_MS, lists:min([4 * ?TICK_MS | Times]) div 4)),
     Ticks = fun(Key) -> ticks(maps:get(Key, Options), Tick) end,
     #http{
         name = Name,
-        routes = none,
+        routes = Routes,
         limits = {Line, Head, Fields},
         max_body = maps:get(max_body, Options),
         max_requests = maps:get(max_requests, Options),

@@ -17,21 +17,30 @@
 -type route() ::
     {Path :: string() | binary(), Handler :: module(), State :: term()}
     | {Path :: string() | binary(), Handler :: module(), State :: term(), options()}.
-%% A handler is a module of the behaviour {@link weir_http_direct}, which gets the State with every request.
+%% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}, which gets the State with every
+%% request.
 
 -type options() :: #{
     methods => [binary()],
     constraints => #{Binding :: atom() => constraint()},
-    max_body => non_neg_integer()
+    max_body => non_neg_integer(),
+    body => whole | stream
 }.
 %% `methods' are those that the handler serves; unless given GET, HEAD, POST, PUT, PATCH and DELETE. GET brings HEAD
 %% with it. OPTIONS is answered from the methods of all routes of the path, unless one of them has it. Others get 405.
-%% `constraints': a path whose bindings do not keep to them is not this one. `max_body' is as the option of the listener.
+%% `constraints': a path whose bindings do not keep to them is not this one. `max_body' is as the option of the listener. `body'
+%% (`whole'): a process handler with `stream' begins with the head of a request, and reads the body in pieces.
 
 -type constraint() :: integer | fun((binary()) -> {ok, term()} | error).
 %% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is.
 
--type target() :: #{handler := weir_http_direct:handler(), state := term(), max_body := non_neg_integer() | default}.
+-type target() :: #{
+    kind := direct | process,
+    handler := weir_http_direct:handler() | weir_http_process:handler(),
+    state := term(),
+    max_body := non_neg_integer() | default,
+    body := whole | stream
+}.
 
 -type found() ::
     {ok, target(), Bindings :: #{atom() => term()}}
@@ -84,8 +93,12 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
     length(Names) =:= length(lists:usort(Names)) orelse
         bad(Path, "a path in which no binding has the name of another"),
     maps:keys(Constraints) -- Names =:= [] orelse bad(Route, "a route whose constraints are for bindings of its path"),
+    {Kind, Function} = handler(Handler),
+    Body = maps:get(body, Options, whole),
+    {Kind, Body} =:= {direct, stream} andalso
+        bad({body, stream}, "whole for a handler that runs in the reactor: it is called when the body is there"),
     Target = #{
-        handler => handler(Handler), state => State, max_body => maps:get(max_body, Options, default)
+        kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body
     },
     Endpoint = {methods(maps:get(methods, Options, ?METHODS)), Target},
     put_in(Text, Segments, Endpoint, Routes);
@@ -142,8 +155,10 @@ check(constraints, Constraints) when is_map(Constraints) ->
     maps:foreach(fun(_, C) -> C =:= integer orelse is_function(C, 1) orelse bad(C, "integer, or a fun of one argument") end, Constraints);
 check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0 ->
     ok;
+check(body, Body) when Body =:= whole; Body =:= stream ->
+    ok;
 check(Name, Value) ->
-    bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes").
+    bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream").
 
 methods(Methods) ->
     case lists:member(<<"GET">>, Methods) of
@@ -153,12 +168,13 @@ methods(Methods) ->
 
 handler(Module) when is_atom(Module) ->
     _ = code:ensure_loaded(Module),
-    case erlang:function_exported(Module, handle, 2) of
-        true -> fun Module:handle/2;
-        false -> bad(Module, "a module that exports handle/2")
+    case {erlang:function_exported(Module, handle, 2), erlang:function_exported(Module, serve, 2)} of
+        {true, false} -> {direct, fun Module:handle/2};
+        {false, true} -> {process, fun Module:serve/2};
+        _ -> bad(Module, "a module that exports handle/2 (weir_http_direct) or serve/2 (weir_http_process), and not both")
     end;
 handler(Other) ->
-    bad(Other, "a module that exports handle/2").
+    bad(Other, "a module that exports handle/2 or serve/2").
 
 %%% Requests.
 

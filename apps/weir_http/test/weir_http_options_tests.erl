@@ -3,8 +3,12 @@
 -include_lib("eunit/include/eunit.hrl").
 -include("../src/weir_http.hrl").
 
+new(Options) ->
+    {ok, Routes} = weir_http_routes:new([]),
+    weir_http_options:new(name, Options, Routes).
+
 defaults_are_safe_test() ->
-    {ok, Http, Listener} = weir_http_options:new(name, #{}),
+    {ok, Http, Listener} = new(#{}),
     ?assertMatch(
         #http{limits = {8192, 16384, 100}, max_body = 1048576, max_requests = infinity, tick = 1000, header_ticks = 10,
             idle_ticks = 60, body_ticks = 20, body_bytes = 500},
@@ -14,21 +18,21 @@ defaults_are_safe_test() ->
 
 times_are_ticks_test() ->
     {ok, Http, #{reactor := #{tick := Tick}}} =
-        weir_http_options:new(name, #{header_timeout => 400, idle_timeout => infinity, body_timeout => 1050}),
+        new(#{header_timeout => 400, idle_timeout => infinity, body_timeout => 1050}),
     ?assertMatch({100, #http{tick = 100, header_ticks = 4, idle_ticks = infinity, body_ticks = 11, body_bytes = 50}}, {Tick, Http}),
-    ?assertMatch({ok, #http{tick = 25, header_ticks = 1}, _}, weir_http_options:new(name, #{header_timeout => 1})),
+    ?assertMatch({ok, #http{tick = 25, header_ticks = 1}, _}, new(#{header_timeout => 1})),
     Never = #{header_timeout => infinity, idle_timeout => infinity, body_timeout => infinity},
-    ?assertMatch({ok, #http{tick = 1000}, _}, weir_http_options:new(name, Never)).
+    ?assertMatch({ok, #http{tick = 1000}, _}, new(Never)).
 
 options_of_the_listener_go_there_test() ->
     ?assertMatch(
         {ok, _, #{port := 80, max_connections := 5, reactor := #{tick := _, max_send_queue := 1000}}},
-        weir_http_options:new(name, #{port => 80, max_connections => 5, reactor => #{max_send_queue => 1000}})
+        new(#{port => 80, max_connections => 5, reactor => #{max_send_queue => 1000}})
     ).
 
 what_is_wrong_is_said_test() ->
     [
-        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_http_options:new(name, #{Name => Value}))
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, new(#{Name => Value}))
      || {Name, Value} <- [
             {max_request_line, 0},
             {max_head, infinity},
@@ -43,5 +47,5 @@ what_is_wrong_is_said_test() ->
             {tls, []}
         ]
     ],
-    ?assertMatch({error, {bad_option, reactor, {tick, 5}, _}}, weir_http_options:new(name, #{reactor => #{tick => 5}})),
-    ?assertMatch({error, {bad_option, options, [], _}}, weir_http_options:new(name, [])).
+    ?assertMatch({error, {bad_option, reactor, {tick, 5}, _}}, new(#{reactor => #{tick => 5}})),
+    ?assertMatch({error, {bad_option, options, [], _}}, new([])).

@@ -9,6 +9,8 @@ pub const CLOSE: u32 = 1;
 pub const KEEP_ALIVE: u32 = 2;
 /// There is no `Content-Length`: a status that has no body.
 pub const NO_LENGTH: u32 = 4;
+/// There is `Transfer-Encoding: chunked` in place of a length.
+pub const CHUNKED: u32 = 8;
 
 /// The fields that are ours to say: a second one, or another value, would have the client read something else than we
 /// write. Of Connection a handler may say `close`.
@@ -66,7 +68,9 @@ impl<'a> Head<'a> {
     pub fn end(self, flags: u32, length: u64) -> bool {
         let closes = self.closes || flags & CLOSE != 0;
         let out = self.out;
-        if flags & NO_LENGTH == 0 {
+        if flags & CHUNKED != 0 {
+            out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+        } else if flags & NO_LENGTH == 0 {
             out.extend_from_slice(b"content-length: ");
             decimal(out, length);
             out.extend_from_slice(b"\r\n");
@@ -196,6 +200,10 @@ mod tests {
         assert_eq!(
             made(200, &[("Connection", "close"), ("Date", "now")], KEEP_ALIVE, 0).as_deref(),
             Ok("HTTP/1.1 200 OK\r\nDate: now\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        );
+        assert_eq!(
+            made(200, &date, CHUNKED, 0).as_deref(),
+            Ok("HTTP/1.1 200 OK\r\nDate: now\r\ntransfer-encoding: chunked\r\n\r\n")
         );
         let dated = made(200, &[("a", "b")], 0, u64::MAX).expect("is made");
         assert!(dated.starts_with("HTTP/1.1 200 OK\r\na: b\r\ncontent-length: 18446744073709551615\r\ndate: "));
