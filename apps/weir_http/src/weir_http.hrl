@@ -24,5 +24,6 @@
     %% Bytes that buy a body another tick.
     body_bytes :: pos_integer(),
     counters :: weir_http_counters:counters(),
+    reports :: weir_reports:limit(),
     draining :: atomics:atomics_ref()
 }).

@@ -12,7 +12,6 @@
 
 -export_type([after_it/0, wanted/0, listener/0]).
 
--include_lib("kernel/include/logger.hrl").
 -include("weir_http.hrl").
 
 -type after_it() :: keep | close.
@@ -20,7 +19,7 @@
 -type wanted() :: keep | close | asked.
 %% What is to become of the connection: `asked' has the client to close it.
 
--type listener() :: {weir_listener:name(), weir_http_counters:counters()}.
+-type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
 %% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
 -define(COPIED, 2048).
@@ -42,7 +41,7 @@ answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, H
     try
         reply(Handler(weir_http_request:bind(Bindings, Request), State), Request, Wanted)
     catch
-        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters})
+        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
     end;
 answer({status, Status}, Request, Wanted, _Http) ->
     plain(Status, Request, Wanted);
@@ -52,9 +51,9 @@ answer({allow, Status, Allow}, Request, Wanted, _Http) ->
 %% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
 -spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
     {after_it(), iodata()}.
-crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters}) ->
+crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
     ok = weir_http_counters:add(Counters, crashes),
-    ok = report(Class, Reason, Stack, Request, Name),
+    ok = report(Class, Reason, Stack, Request, Name, Reports),
     plain(500, Request, Wanted).
 
 %% @doc The response that a handler has described. Fails if it may not be sent.
@@ -130,12 +129,21 @@ refusal(Status, Reason) ->
     Bytes.
 
 %% Neither fields nor body are told: they may hold what is secret.
-report(Class, Reason, Stack, Request, Name) ->
-    weir_reports:say(fun() ->
-        ?LOG_ERROR("weir_http: the handler of ~s ~s of listener ~0p failed, and the client gets a 500~n** ~s", [
-            weir_http_request:method(Request),
-            weir_http_request:path(Request),
-            Name,
-            erl_error:format_exception(Class, Reason, Stack)
-        ])
-    end).
+report(Class, Reason, Stack, Request, Name, Reports) ->
+    Report = #{
+        what => "a handler of HTTP failed, its client gets a 500 or is cut off",
+        listener => Name,
+        method => weir_http_request:method(Request),
+        path => weir_http_request:path(Request),
+        reason => {Class, Reason},
+        stacktrace => [without_arguments(Call) || Call <- Stack]
+    },
+    weir_reports:log(error, Report, Reports).
+
+%% The request is one of them.
+without_arguments({Module, Function, Arguments, Where}) when is_list(Arguments) ->
+    {Module, Function, length(Arguments), Where};
+without_arguments({Function, Arguments, Where}) when is_list(Arguments) ->
+    {Function, length(Arguments), Where};
+without_arguments(Call) ->
+    Call.

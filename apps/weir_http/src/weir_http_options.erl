@@ -106,6 +106,7 @@ http(Name, Options, Routes) ->
         body_ticks = Ticks(body_timeout),
         body_bytes = max(1, Rate * Tick div 1000),
         counters = weir_http_counters:new(),
+        reports = weir_reports:new_limit(),
         draining = atomics:new(1, [])
     }.
 

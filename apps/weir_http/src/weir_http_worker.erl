@@ -10,8 +10,8 @@
 %% @doc Starts it from the reactor, which is told of its end as of anything about the connection.
 -spec start(weir_http_routes:target(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(), #http{}) ->
     {pid(), reference()}.
-start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters}) ->
-    Pid = proc_lib:spawn(?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters}]),
+start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
+    Pid = proc_lib:spawn(?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}]),
     {Pid, erlang:monitor(process, Pid, [{tag, {weir_reactor, weir_http_request:socket(Request)}}])}.
 
 -spec run(weir_http_process:handler(), term(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(),
