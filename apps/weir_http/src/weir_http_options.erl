@@ -1,4 +1,3 @@
-%% @private
 %% @doc The options of an HTTP listener: which are ours, what they are when nobody says, and what is wrong with those that
 %% are wrong. The others are those of `weir:start_listener/4', which looks at them itself.
 -module(weir_http_options).
@@ -58,6 +57,7 @@
 %% The most fields that the native part has room for.
 -define(MOST_FIELDS, 256).
 
+%% @private
 %% @doc What a listener of that name looks up, and the options for `weir:start_listener/4'.
 -spec new(weir_listener:name(), options(), weir_http_routes:routes()) ->
     {ok, #http{}, weir_listener_options:options()} | {error, weir_listener_options:bad_option()}.
