@@ -60,7 +60,7 @@
 %% @private
 %% @doc What a listener of that name looks up, and the options for `weir:start_listener/4'.
 -spec new(weir_listener:name(), options(), weir_http_routes:routes()) ->
-    {ok, #http{}, weir_listener_options:options()} | {error, weir_listener_options:bad_option()}.
+    {ok, #http{}, weir_listener:options()} | {error, weir_listener:bad_option()}.
 new(Name, Options, Routes) when is_map(Options) ->
     try
         Ours = maps:with(maps:keys(?DEFAULTS), Options),
