@@ -307,24 +307,36 @@ a_body_that_is_not_read_closes_the_connection(_Config) ->
 
 a_bad_chunk_ends_the_process(_Config) ->
     Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, read([]) end, #{body => stream}, #{}),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{}),
     Socket = connect(Port),
     ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello"),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     ok = send(Socket, "nonsense"),
     {400, _, <<"chunk\n">>} = response(Socket),
     ?assert(is_closed(Socket)),
     told_down(Monitor).
+
+%% Monitors a handler, which goes on when that is so: the signal may come later than what ends the process.
+watch(Pid) ->
+    Monitor = monitor(process, Pid),
+    Pid ! {watched, self()},
+    receive
+        {watching, Pid} -> Monitor
+    after 10000 -> error(not_watched)
+    end.
+
+watched() ->
+    receive {watched, Pid} -> Pid ! {watching, self()} end.
 
 told_down(Monitor) ->
     receive {'DOWN', Monitor, process, _, _} -> ok after 10000 -> error(lives) end.
 
 a_body_that_does_not_come_ends_the_process(_Config) ->
     Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, read([]) end, #{body => stream}, #{body_timeout => 300}),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{body_timeout => 300}),
     Socket = connect(Port),
     ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     ?assert(is_closed(Socket)),
     told_down(Monitor).
 
@@ -351,10 +363,10 @@ trailers_come_with_the_end(_Config) ->
 
 a_process_whose_client_is_gone_ends(_Config) ->
     Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, receive never -> ok end end),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end),
     Socket = connect(Port),
     ok = send(Socket, get("/serve")),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     ok = close(Socket),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
     ?assertMatch(#{crashes := 0}, weir_http:info(?LISTENER)).
@@ -365,12 +377,13 @@ a_process_that_traps_exits_is_told(_Config) ->
         process_flag(trap_exit, true),
         ok = weir_http_process:stream(Request, 200, []),
         Self ! {told, self()},
+        watched(),
         receive {'EXIT', _, Reason} -> Self ! {told, {Reason, weir_http_process:send(<<"x">>)}} end,
         streamed
     end),
     Socket = connect(Port),
     ok = send(Socket, get("/serve")),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     ok = close(Socket),
     ?assertEqual({{shutdown, client_gone}, {error, closed}}, told()),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end.
@@ -404,13 +417,14 @@ a_client_that_takes_nothing_is_gone(_Config) ->
     Self = self(),
     Port = serve(fun(Request) ->
         Self ! {told, self()},
+        watched(),
         ok = weir_http_process:stream(Request, 200, []),
         until_error(binary:copy(<<"x">>, 100000)),
         streamed
     end, #{}, #{idle_timeout => 400}),
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
     ok = close(Socket).
 
@@ -474,10 +488,10 @@ wrong_calls_fail(_Config) ->
 
 stopping_the_listener_ends_processes(_Config) ->
     Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, receive never -> ok end end),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end),
     Socket = connect(Port),
     ok = send(Socket, get("/serve")),
-    Monitor = monitor(process, told()),
+    Monitor = watch(told()),
     ok = weir_http:stop_listener(?LISTENER),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
     ?assert(is_closed(Socket)).
