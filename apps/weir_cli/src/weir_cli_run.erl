@@ -132,6 +132,8 @@ examples() ->
         of_weir(accept_listener, [], "accept behind weir:start_listener, with {active, false}"),
         of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
         of_weir(game_reactor, [], "game by weir_reactor"),
+        of_weir(http_hello, [], "answers HTTP requests with Hello, world!, by weir_http"),
+        of_weir(http_process, [], "the same, with a process for each request"),
         of_weir(relay, [to], "proxy by weir:relay"),
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
             backends := [weir, inet, socket]

@@ -1,0 +1,47 @@
+//! The date of responses, made once a second and thread.
+
+use std::cell::Cell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A date as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub type Text = [u8; 29];
+
+thread_local! {
+    static LAST: Cell<(u64, Text)> = const { Cell::new((u64::MAX, [b' '; 29])) };
+}
+
+/// The time of day.
+pub fn now() -> Text {
+    at(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+fn at(second: u64) -> Text {
+    let (known, text) = LAST.get();
+    if known == second {
+        return text;
+    }
+    let text = format(second);
+    LAST.set((second, text));
+    text
+}
+
+fn format(second: u64) -> Text {
+    // The end of the year 9999: beyond, httpdate panics.
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(253_402_300_799)));
+    let mut text = [b' '; 29];
+    text.copy_from_slice(date.as_bytes());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(&at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&at(784_111_778), b"Sun, 06 Nov 1994 08:49:38 GMT");
+        assert_eq!(&at(u64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}

@@ -1,0 +1,21 @@
+//! HTTP/1.1 from bytes to terms and back: the head of a request ([`head`], with its [`target`] and [`fields`], and their [`meaning`]), a chunked
+//! body ([`chunked`]), and the head of a response ([`response`], with the [`date`]). [`nif`] is the boundary to the Erlang
+//! module `weir_http_nif`.
+//!
+//! Everything but the boundary is a value that knows no VM, and is tested by itself.
+
+#![cfg_attr(test, allow(dead_code))]
+
+mod chunked;
+mod date;
+mod fields;
+mod head;
+mod meaning;
+#[cfg(not(test))]
+mod nif;
+mod refusal;
+mod response;
+mod target;
+
+#[cfg(not(test))]
+rustler::init!("weir_http_nif");

@@ -1,0 +1,197 @@
+//! The boundary: decodes, calls, encodes. A wrong argument is a `badarg`. No call keeps anything, and each is bounded by the
+//! bytes that it is given: those of one read, or of a head.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use rustler::types::atom::undefined;
+use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
+
+use crate::chunked::{Decoder, Phase};
+use crate::fields;
+use crate::head::{self, Limits};
+use crate::meaning::Body;
+use crate::refusal::Refusal;
+use crate::response;
+
+mod atoms {
+    rustler::atoms! {
+        more, refused, forbidden, close, keep, trailers,
+        syntax, bare_line_feed, method, target, version, host, content_length, transfer_encoding, coding, expectation,
+        line_too_long, fields_too_large, chunk, body_too_large
+    }
+}
+
+/// Methods that Erlang knows by number, from 1 on (see `weir_http_request:method/1`).
+const METHODS: [&[u8]; 7] = [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"];
+
+thread_local! {
+    /// Where a response is put together, or a body: what becomes a binary is copied once its length is known.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Scratch that one large response has made is given back.
+const SCRATCH_KEPT: usize = 64 * 1024;
+
+fn with_scratch<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.clear();
+        let result = use_it(scratch);
+        if scratch.capacity() > SCRATCH_KEPT {
+            *scratch = Vec::new();
+        }
+        result
+    })
+}
+
+fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
+    let mut binary = NewBinary::new(env, bytes.len());
+    binary.as_mut_slice().copy_from_slice(bytes);
+    binary.into()
+}
+
+fn reason(refusal: Refusal) -> Atom {
+    match refusal {
+        Refusal::Syntax => atoms::syntax(),
+        Refusal::BareLineFeed => atoms::bare_line_feed(),
+        Refusal::Method => atoms::method(),
+        Refusal::Target => atoms::target(),
+        Refusal::Version => atoms::version(),
+        Refusal::Host => atoms::host(),
+        Refusal::ContentLength => atoms::content_length(),
+        Refusal::TransferEncoding => atoms::transfer_encoding(),
+        Refusal::Coding => atoms::coding(),
+        Refusal::Expectation => atoms::expectation(),
+        Refusal::LineTooLong => atoms::line_too_long(),
+        Refusal::FieldsTooLarge => atoms::fields_too_large(),
+        Refusal::Chunk => atoms::chunk(),
+        Refusal::BodyTooLarge => atoms::body_too_large(),
+    }
+}
+
+fn refused(env: Env<'_>, refusal: Refusal) -> Term<'_> {
+    (atoms::refused(), refusal.status(), reason(refusal)).encode(env)
+}
+
+/// Bytes of a binary from an offset on.
+fn rest<'b>(data: &'b Binary<'_>, offset: usize) -> NifResult<&'b [u8]> {
+    data.as_slice().get(offset..).ok_or(Error::BadArg)
+}
+
+fn part<'a>(data: &Binary<'a>, offset: usize, range: Range<usize>) -> NifResult<Binary<'a>> {
+    data.make_subbinary(offset + range.start, range.len())
+}
+
+#[rustler::nif]
+fn head<'a>(env: Env<'a>, data: Binary<'a>, offset: usize, limits: (usize, usize, usize)) -> NifResult<Term<'a>> {
+    let (line, head, fields) = limits;
+    let bytes = rest(&data, offset)?;
+    let parsed = match head::parse(bytes, Limits { line, head, fields }) {
+        Ok(Some(parsed)) => parsed,
+        Ok(None) => return Ok(atoms::more().encode(env)),
+        Err(refusal) => return Ok(refused(env, refusal)),
+    };
+    let name = &bytes[parsed.method.clone()];
+    let method = match METHODS.iter().position(|known| *known == name) {
+        Some(number) => (number + 1).encode(env),
+        None => part(&data, offset, parsed.method)?.encode(env),
+    };
+    let optional = |range: Option<Range<usize>>| match range {
+        Some(range) => part(&data, offset, range).map(|binary| binary.encode(env)),
+        None => Ok(undefined().encode(env)),
+    };
+    let length = match parsed.body {
+        Body::Chunked => (-1).encode(env),
+        Body::Length(length) => length.encode(env),
+    };
+    let path = optional(parsed.path)?;
+    let query = optional(parsed.query)?;
+    let fields = part(&data, offset, parsed.fields)?;
+    Ok((method, path, query, fields, parsed.flags, length, offset + parsed.end).encode(env))
+}
+
+#[rustler::nif]
+fn field<'a>(env: Env<'a>, head: Binary<'a>, name: Binary<'a>) -> NifResult<Term<'a>> {
+    let mut values = fields::iter(&head).filter(|(known, _)| known.eq_ignore_ascii_case(&name)).map(|(_, value)| value);
+    let Some(first) = values.next() else { return Ok(undefined().encode(env)) };
+    let Some(second) = values.next() else {
+        let begin = first.as_ptr() as usize - head.as_ptr() as usize;
+        return Ok(head.make_subbinary(begin, first.len())?.encode(env));
+    };
+    // Cookies are the one list that is not separated by commas (RFC 9113, 8.2.3).
+    let separator: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+    Ok(with_scratch(|joined| {
+        joined.extend_from_slice(first);
+        for value in std::iter::once(second).chain(values) {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(value);
+        }
+        binary(env, joined)
+    }))
+}
+
+#[rustler::nif]
+fn fields<'a>(env: Env<'a>, head: Binary<'a>) -> NifResult<Vec<(Term<'a>, Binary<'a>)>> {
+    let begin = head.as_ptr() as usize;
+    fields::iter(&head)
+        .map(|(name, value)| {
+            let lower = binary(env, &name.to_ascii_lowercase());
+            Ok((lower, head.make_subbinary(value.as_ptr() as usize - begin, value.len())?))
+        })
+        .collect()
+}
+
+/// How far a body is decoded, as a term: phase, bytes left, overhead, total.
+type Progress = (u8, u64, u64, u64);
+
+#[rustler::nif]
+fn chunks<'a>(env: Env<'a>, progress: Progress, data: Binary<'a>, offset: usize, most: u64) -> NifResult<Term<'a>> {
+    let (phase, left, overhead, total) = progress;
+    let phase = Phase::from_number(phase).ok_or(Error::BadArg)?;
+    let mut decoder = Decoder { phase, left, overhead, total };
+    let bytes = rest(&data, offset)?;
+    with_scratch(|body| {
+        let taken = match decoder.decode(bytes, most, |data| body.extend_from_slice(data)) {
+            Ok(taken) => taken,
+            Err(refusal) => return Ok(refused(env, refusal)),
+        };
+        let body = binary(env, body);
+        Ok(match decoder.phase {
+            Phase::Last => (atoms::trailers(), body, decoder.total, offset + taken).encode(env),
+            phase => (atoms::more(), body, (phase as u8, decoder.left, decoder.overhead, decoder.total)).encode(env),
+        })
+    })
+}
+
+#[rustler::nif]
+fn trailers<'a>(env: Env<'a>, data: Binary<'a>, offset: usize, limits: (usize, usize, usize)) -> NifResult<Term<'a>> {
+    let (line, head, fields) = limits;
+    match head::parse_trailers(rest(&data, offset)?, Limits { line, head, fields }) {
+        Ok(Some((range, end))) => Ok((part(&data, offset, range)?, offset + end).encode(env)),
+        Ok(None) => Ok(atoms::more().encode(env)),
+        Err(refusal) => Ok(refused(env, refusal)),
+    }
+}
+
+#[rustler::nif]
+fn response<'a>(
+    env: Env<'a>,
+    status: u16,
+    given: Vec<(Binary<'a>, Term<'a>)>,
+    flags: u32,
+    length: u64,
+    body: Binary<'a>,
+) -> NifResult<Term<'a>> {
+    with_scratch(|out| {
+        let mut head = response::Head::new(out, status);
+        for (name, value) in given {
+            let bytes = Binary::from_term(value).or_else(|_| Binary::from_iolist(value))?;
+            if head.field(&name, &bytes).is_err() {
+                return Ok((atoms::forbidden(), name, bytes).encode(env));
+            }
+        }
+        let after = if head.end(flags, length) { atoms::close() } else { atoms::keep() };
+        out.extend_from_slice(&body);
+        Ok((after, binary(env, out)).encode(env))
+    })
+}

@@ -1,0 +1,58 @@
+%% @doc HTTP/1.1 servers on Weir's reactors.
+%%
+%% ```
+%% {ok, _} = application:ensure_all_started(weir_http),
+%% {ok, _} = weir_http:start_listener(web, #{port => 8080}, [
+%%     {"/", hello, <<"Hello">>},
+%%     {"/users/:id", users, [], #{methods => [<<"GET">>], constraints => #{id => integer}}}
+%% ]).
+%% '''
+%%
+%% A handler is a module of the behaviour {@link weir_http_direct}. It gets a {@link weir_http_request}. Routes are
+%% described in {@link weir_http_routes}.
+-module(weir_http).
+
+-export([start_listener/3]).
+-export([child_spec/3]).
+-export([stop_listener/1]).
+-export([drain_listener/2]).
+-export([set_routes/2]).
+-export([info/1]).
+
+%% @doc Starts a listener, with a reactor on each scheduler. `Name' is any term, of which no other listener has the same. The
+%% options are those of `weir:start_listener/4' and the limits of HTTP, see {@link weir_http_options:options()}.
+%%
+%% Errors: `{bad_option, Name, Value, Allowed}', also for routes; those of `weir:start_listener/4'.
+-spec start_listener(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
+    {ok, pid()} | {error, term()}.
+start_listener(Name, Options, Routes) -> weir_http_listener:start(Name, Options, Routes).
+
+%% @doc A listener for a supervisor of the user's own. Fails with `{bad_option, Name, Value, Allowed}' for what is wrong. It
+%% is stopped by its supervisor.
+-spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) -> supervisor:child_spec().
+child_spec(Name, Options, Routes) -> weir_http_listener:child_spec(Name, Options, Routes).
+
+%% @doc Stops a listener and closes its connections. See {@link drain_listener/2}.
+-spec stop_listener(weir_listener:name()) -> ok | {error, not_found}.
+stop_listener(Name) -> weir_http_listener:stop(Name).
+
+%% @doc Refuses new connections, and waits for those that are there. Requests are answered, each response says `Connection:
+%% close', and a connection without a request is closed. After `Timeout' milliseconds the error says how many are left. Fails
+%% with `{no_listener, Name}', as the functions below, if there is none.
+-spec drain_listener(weir_listener:name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()}}.
+drain_listener(Name, Timeout) -> weir_http_listener:drain(Name, Timeout).
+
+%% @doc Gives a listener other routes. Requests whose head comes from now on are served by them, on connections that are
+%% there too. Costs a scan of all processes (see `persistent_term:put/2'): for deployments, not for every minute.
+-spec set_routes(weir_listener:name(), [weir_http_routes:route()]) -> ok | {error, {bad_option, routes, term(), string()}}.
+set_routes(Name, Routes) -> weir_http_listener:set_routes(Name, Routes).
+
+%% @doc What a listener is and has done: `weir:info/1', and
+%% <dl>
+%% <dt>`requests'</dt><dd>whose head was complete and right</dd>
+%% <dt>`refused'</dt><dd>that got a 4xx or 5xx and a close before a handler saw them</dd>
+%% <dt>`timeouts'</dt><dd>connections closed because a request took too long to come</dd>
+%% <dt>`crashes'</dt><dd>requests whose handler failed</dd>
+%% </dl>
+-spec info(weir_listener:name()) -> map().
+info(Name) -> weir_http_listener:info(Name).

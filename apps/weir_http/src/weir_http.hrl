@@ -1,0 +1,29 @@
+%% What the native part says about a request (see native/src/head.rs).
+-define(KEEP_ALIVE, 1).
+-define(VERSION_1_1, 2).
+-define(EXPECT_CONTINUE, 4).
+-define(PLAIN_PATH, 8).
+
+%% What it is told about a response (see native/src/response.rs).
+-define(SAY_CLOSE, 1).
+-define(SAY_KEEP_ALIVE, 2).
+-define(NO_LENGTH, 4).
+-define(CHUNKED, 8).
+
+%% A listener: what its connections look up with each batch of requests. Times are in ticks.
+-record(http, {
+    name :: weir_listener:name(),
+    routes :: weir_http_routes:routes(),
+    limits :: weir_http_nif:limits(),
+    max_body :: non_neg_integer(),
+    max_requests :: pos_integer() | infinity,
+    tick :: pos_integer(),
+    header_ticks :: pos_integer() | infinity,
+    idle_ticks :: pos_integer() | infinity,
+    body_ticks :: pos_integer() | infinity,
+    %% Bytes that buy a body another tick.
+    body_bytes :: pos_integer(),
+    counters :: weir_http_counters:counters(),
+    reports :: weir_reports:limit(),
+    draining :: atomics:atomics_ref()
+}).

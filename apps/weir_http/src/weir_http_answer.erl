@@ -1,0 +1,149 @@
+%% @private
+%% @doc From a request to the bytes of its response: calls the handler, and has its result checked and written.
+-module(weir_http_answer).
+
+-export([target/2]).
+-export([max_body/2]).
+-export([answer/4]).
+-export([reply/3]).
+-export([crashed/6]).
+-export([stream/4]).
+-export([refusal/2]).
+
+-export_type([after_it/0, wanted/0, listener/0]).
+
+-include("weir_http.hrl").
+
+-type after_it() :: keep | close.
+
+-type wanted() :: keep | close | asked.
+%% What is to become of the connection: `asked' has the client to close it.
+
+-type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
+
+%% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
+-define(COPIED, 2048).
+
+%% @doc Who serves a request.
+-spec target(weir_http_request:request(), #http{}) -> weir_http_routes:found().
+target(Request, #http{routes = Routes}) ->
+    weir_http_routes:find(weir_http_request:method(Request), Request, Routes).
+
+%% @doc The most bytes that the body of its request may have.
+-spec max_body(weir_http_routes:found(), #http{}) -> non_neg_integer().
+max_body({ok, #{max_body := Bytes}, _}, _Http) when is_integer(Bytes) -> Bytes;
+max_body(_Found, #http{max_body = Bytes}) -> Bytes.
+
+%% @doc The response to a request that has come whole, and what becomes of the connection: a handler may close what was to
+%% stay open.
+-spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) -> {after_it(), iodata()}.
+answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
+    try
+        reply(Handler(weir_http_request:bind(Bindings, Request), State), Request, Wanted)
+    catch
+        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
+    end;
+answer({status, Status}, Request, Wanted, _Http) ->
+    plain(Status, Request, Wanted);
+answer({allow, Status, Allow}, Request, Wanted, _Http) ->
+    response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
+
+%% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
+-spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
+    {after_it(), iodata()}.
+crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
+    ok = weir_http_counters:add(Counters, crashes),
+    ok = report(Class, Reason, Stack, Request, Name, Reports),
+    plain(500, Request, Wanted).
+
+%% @doc The response that a handler has described. Fails if it may not be sent.
+-spec reply(term(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
+reply({reply, Status, Fields, Body}, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599 ->
+    response(Status, Fields, Body, Request, Wanted);
+reply({redirect, Status, Location}, Request, Wanted) when
+    Status =:= 301; Status =:= 302; Status =:= 303; Status =:= 307; Status =:= 308
+->
+    response(Status, [{<<"location">>, Location}], <<>>, Request, Wanted);
+reply(Other, _Request, _Wanted) ->
+    error({bad_return_value, Other}).
+
+%% @doc The head of a response whose length nobody knows yet, and how its body goes on: in chunks, up to the close of the
+%% connection, or not at all.
+-spec stream(term(), weir_http_direct:fields(), weir_http_request:request(), wanted()) ->
+    {chunked | raw | nothing, after_it(), binary()}.
+stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599, Status =/= 204, Status =/= 304 ->
+    Is11 = weir_http_request:is_1_1(Request),
+    {Kind, Closes, Flags} =
+        case Is11 of
+            true -> {chunked, Wanted, ?CHUNKED bor connection_flags(Wanted, true)};
+            false -> {raw, close, ?NO_LENGTH bor ?SAY_CLOSE}
+        end,
+    case weir_http_nif:response(Status, Fields, Flags, 0, <<>>) of
+        {forbidden, Name, Value} -> error({forbidden_field, Name, Value});
+        {After, Head} when Closes =:= keep -> {kind(Kind, Request), After, Head};
+        {_, Head} -> {kind(Kind, Request), close, Head}
+    end.
+
+kind(Kind, Request) ->
+    case weir_http_request:is_head(Request) of
+        true -> nothing;
+        false -> Kind
+    end.
+
+plain(Status, Request, Wanted) ->
+    response(Status, [], <<>>, Request, Wanted).
+
+response(Status, Fields, Body, Request, Wanted) ->
+    Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
+    case Status =:= 204 orelse Status =:= 304 of
+        true -> made(weir_http_nif:response(Status, Fields, Flags bor ?NO_LENGTH, 0, <<>>), <<>>);
+        false -> with_body(Status, Fields, Flags, Body, weir_http_request:is_head(Request))
+    end.
+
+with_body(Status, Fields, Flags, Body, true) ->
+    made(weir_http_nif:response(Status, Fields, Flags, iolist_size(Body), <<>>), <<>>);
+with_body(Status, Fields, Flags, Body, false) ->
+    case iolist_size(Body) of
+        Length when Length =< ?COPIED, is_binary(Body) ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, Body), <<>>);
+        Length when Length =< ?COPIED ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, iolist_to_binary(Body)), <<>>);
+        Length ->
+            made(weir_http_nif:response(Status, Fields, Flags, Length, <<>>), Body)
+    end.
+
+connection_flags(keep, true) -> 0;
+connection_flags(keep, false) -> ?SAY_KEEP_ALIVE;
+connection_flags(_Close, _Is11) -> ?SAY_CLOSE.
+
+made({After, Head}, <<>>) -> {After, Head};
+made({After, Head}, Body) -> {After, [Head, Body]};
+made({forbidden, Name, Value}, _Body) -> error({forbidden_field, Name, Value}).
+
+%% @doc The response to what is no request that could be served, after which the connection is closed.
+-spec refusal(Status :: 400..599, Reason :: atom()) -> binary().
+refusal(Status, Reason) ->
+    Body = <<(atom_to_binary(Reason))/binary, "\n">>,
+    {close, Bytes} =
+        weir_http_nif:response(Status, [{<<"content-type">>, <<"text/plain">>}], ?SAY_CLOSE, byte_size(Body), Body),
+    Bytes.
+
+%% Neither fields nor body are told: they may hold what is secret.
+report(Class, Reason, Stack, Request, Name, Reports) ->
+    Report = #{
+        what => "a handler of HTTP failed, its client gets a 500 or is cut off",
+        listener => Name,
+        method => weir_http_request:method(Request),
+        path => weir_http_request:path(Request),
+        reason => {Class, Reason},
+        stacktrace => [without_arguments(Call) || Call <- Stack]
+    },
+    weir_reports:log(error, Report, Reports).
+
+%% The request is one of them.
+without_arguments({Module, Function, Arguments, Where}) when is_list(Arguments) ->
+    {Module, Function, length(Arguments), Where};
+without_arguments({Function, Arguments, Where}) when is_list(Arguments) ->
+    {Function, length(Arguments), Where};
+without_arguments(Call) ->
+    Call.

@@ -1,0 +1,124 @@
+%% @private
+%% @doc A connection whose request is served by a process: what the two say to each other. The bytes go through the reactor,
+%% so that they stay in order with those of other requests.
+-module(weir_http_busy).
+
+-export([start/6]).
+-export([data/4]).
+-export([message/3]).
+-export([writable/2]).
+-export([stop/1]).
+
+-include("weir_http.hrl").
+-include("weir_http_states.hrl").
+
+%% Bytes that may wait for the process, of the body or of the requests behind it. Then the connection is not read.
+-define(INPUT, 65536).
+
+%% @doc Starts the process of a request. Rest: what came behind it and its body.
+-spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_answer:wanted(), #idle{}}, #http{}) ->
+    #busy{}
+when
+    Body :: whole | weir_http_body:body() | {ended, binary(), binary()}.
+start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
+    Kind =
+        case Body of
+            whole -> whole;
+            _ -> open
+        end,
+    {Pid, Monitor} = weir_http_worker:start(Target, weir_http_request:bind(Bindings, Request), Wanted, Kind, Http),
+    #busy{idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Body}.
+
+%% @doc Bytes have come: of the body, or of what is behind it.
+-spec data(weir_tcp:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().
+data(Socket, Data, Busy = #busy{body = Body, bytes = Bytes}, #http{limits = Limits}) ->
+    case is_complete(Body) of
+        true -> {ok, bounded(Socket, Busy#busy{bytes = <<Bytes/binary, Data/binary>>})};
+        false -> fed(Socket, weir_http_body:feed(Data, 0, Body, Limits), Data, Busy)
+    end.
+
+fed(Socket, Fed, Data, Busy) ->
+    case Fed of
+        {more, More} ->
+            {ok, bounded(Socket, delivered(Busy#busy{body = More}))};
+        {done, Bytes, Trailers, End} ->
+            Rest = binary:copy(binary:part(Data, End, byte_size(Data) - End)),
+            {ok, bounded(Socket, delivered(Busy#busy{body = {ended, Bytes, Trailers}, bytes = Rest}))};
+        {refused, _, _} ->
+            Fed
+    end.
+
+%% What the process waits for is given to it.
+delivered(Busy = #busy{is_reading = false}) ->
+    Busy;
+delivered(Busy = #busy{pid = Pid, body = {ended, Bytes, Trailers}}) ->
+    Pid ! {weir_http, body, {done, Trailers}, Bytes},
+    Busy#busy{body = whole, is_reading = false};
+delivered(Busy = #busy{pid = Pid, body = Body}) ->
+    case weir_http_body:take(Body) of
+        {<<>>, _} ->
+            Busy;
+        {Bytes, More} ->
+            Pid ! {weir_http, body, more, Bytes},
+            Busy#busy{body = More, is_reading = false}
+    end.
+
+%% Reads the connection, or not, by what waits of it.
+bounded(Socket, Busy = #busy{is_read = IsRead}) ->
+    case waiting(Busy) =< ?INPUT of
+        IsRead ->
+            Busy;
+        MayRead ->
+            _ = inet:setopts(Socket, [{active, MayRead}]),
+            Busy#busy{is_read = MayRead}
+    end.
+
+waiting(#busy{body = whole, bytes = Bytes}) -> byte_size(Bytes);
+waiting(#busy{body = {ended, Body, _}, bytes = Bytes}) -> byte_size(Body) + byte_size(Bytes);
+waiting(#busy{body = Body}) -> weir_http_body:held(Body).
+
+%% @doc The process says something.
+-spec message(weir_tcp:socket(), What, #busy{}) ->
+    {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}}
+when
+    What :: read | {more | sync | keep | close, iodata()}.
+message(Socket, read, Busy) ->
+    {ok, bounded(Socket, delivered(Busy#busy{is_reading = true}))};
+message(_Socket, {more, Bytes}, Busy) ->
+    {send, Bytes, Busy#busy{has_begun = true}};
+message(Socket, {sync, Bytes}, Busy) ->
+    %% Written when the callback has returned; see writable/2.
+    _ = weir:notify_writable(Socket),
+    {send, Bytes, Busy#busy{has_begun = true, is_waiting = true}};
+message(_Socket, {After, Bytes}, Busy = #busy{monitor = Monitor, body = Body}) ->
+    _ = erlang:demonitor(Monitor, [flush]),
+    case is_complete(Body) of
+        true -> {finished, After, Bytes, Busy};
+        false -> {finished, close, Bytes, Busy}
+    end.
+
+is_complete(whole) -> true;
+is_complete({ended, _, _}) -> true;
+is_complete(_) -> false.
+
+%% @doc The client may have taken what the process waits for.
+-spec writable(weir_tcp:socket(), #busy{}) -> #busy{}.
+writable(_Socket, Busy = #busy{is_waiting = false}) ->
+    Busy;
+writable(Socket, Busy = #busy{pid = Pid}) ->
+    case weir_http_patience:pending(Socket) of
+        0 ->
+            Pid ! {weir_http, taken},
+            Busy#busy{is_waiting = false};
+        _ ->
+            _ = weir:notify_writable(Socket),
+            Busy
+    end.
+
+%% @doc The client is gone: the process is told, and ends unless it traps exits.
+-spec stop(#busy{}) -> ok.
+stop(#busy{pid = Pid, monitor = Monitor}) ->
+    _ = erlang:demonitor(Monitor, [flush]),
+    Pid ! {weir_http, gone},
+    _ = exit(Pid, {shutdown, client_gone}),
+    ok.

@@ -1,0 +1,311 @@
+%% @private
+%% @doc A connection: the callbacks of a reactor that turn bytes into requests and answers into bytes.
+%%
+%% Between requests a connection is one `#idle{}', which all connections of a reactor share as long as nothing distinguishes
+%% them: it costs no memory, and a request that is answered changes nothing.
+%%
+%% Times are counted in ticks of the reactor, so that no connection has a timer.
+-module(weir_http_connection).
+-behaviour(weir_reactor).
+
+-export([arguments/1]).
+
+-export([init/2]).
+-export([handle_data/3]).
+-export([handle_close/3]).
+-export([handle_writable/2]).
+-export([handle_info/2]).
+-export([handle_tick/2]).
+-export([terminate/2]).
+
+-include("weir_http.hrl").
+-include("weir_http_states.hrl").
+
+%% Bytes of responses after which a connection waits until the client has taken them, before more of its requests are
+%% answered: requests are small, and what they ask for is not.
+-define(OUTPUT, 65536).
+
+%% Bytes that may wait for that. Then the connection is not read.
+-define(INPUT, 65536).
+
+%% When a connection is closed although its client may still be sending: milliseconds until the end of our direction is
+%% said, after which it is left some time (see weir_http_patience) to read what was sent. A close at once would be a reset, which may
+%% overtake the response.
+-define(SHUTDOWN_MS, 10).
+
+%% What a batch of requests has come to: responses, the last one first, and their bytes.
+-record(out, {responses = [] :: [iodata()], size = 0 :: non_neg_integer()}).
+
+%% @doc The arguments of the reactors of a listener that is found by Key.
+-spec arguments(Key :: term()) -> term().
+arguments(Key) -> #idle{key = Key}.
+
+-spec init(weir_tcp:socket(), #idle{}) -> weir_reactor:result().
+init(_Socket, Idle) ->
+    case weir:proxy_header() of
+        {ok, #{src_address := Address, src_port := Port}} -> {ok, #head{idle = Idle#idle{client = {Address, Port}}}};
+        _ -> {ok, #head{idle = Idle}}
+    end.
+
+-spec handle_close(weir_tcp:socket(), term(), term()) -> {ok, term()}.
+handle_close(_Socket, _Reason, State) -> {ok, State}.
+
+%%% Bytes.
+
+-spec handle_data(weir_tcp:socket(), binary(), term()) -> weir_reactor:result().
+handle_data(Socket, Data, Idle = #idle{key = Key}) ->
+    requests(Socket, Data, 0, #out{}, Idle, persistent_term:get(Key));
+handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) ->
+    requests(Socket, Data, 0, #out{}, Idle, persistent_term:get(Key));
+handle_data(Socket, Data, Head = #head{bytes = Before, idle = Idle = #idle{key = Key}}) ->
+    Http = persistent_term:get(Key),
+    Bytes = <<Before/binary, Data/binary>>,
+    %% Read again only when it may be complete, or too long: it may come one byte at a time.
+    case may_end(byte_size(Before), Bytes) orelse is_long(Bytes, Http) of
+        true -> head(Socket, Bytes, Head, Idle, Http);
+        false -> {ok, Head#head{bytes = Bytes}}
+    end;
+handle_data(Socket, Data, Body = #body{idle = #idle{key = Key}}) ->
+    body(Socket, Data, 0, #out{}, Body, persistent_term:get(Key));
+handle_data(Socket, Data, Paused = #paused{bytes = Bytes}) ->
+    More = <<Bytes/binary, Data/binary>>,
+    IsRead = byte_size(More) =< ?INPUT,
+    _ = IsRead orelse inet:setopts(Socket, [{active, false}]),
+    {ok, Paused#paused{bytes = More, is_read = IsRead}};
+handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
+    Http = persistent_term:get(Key),
+    case weir_http_busy:data(Socket, Data, Busy, Http) of
+        {ok, NewBusy} ->
+            {ok, NewBusy};
+        {refused, _Status, _Reason} when Busy#busy.has_begun ->
+            {close, Busy};
+        {refused, Status, Reason} ->
+            ok = weir_http_busy:stop(Busy),
+            refuse(Socket, Status, Reason, #out{}, Http)
+    end;
+handle_data(_Socket, _Data, Closing = #closing{}) ->
+    {ok, Closing}.
+
+%% An empty line ends a head, whether it may be written so or not.
+may_end(Known, Bytes) ->
+    From = max(0, Known - 3),
+    binary:match(Bytes, [<<"\n\r\n">>, <<"\n\n">>], [{scope, {From, byte_size(Bytes) - From}}]) =/= nomatch.
+
+is_long(Bytes, #http{limits = {Line, Whole, _}}) -> byte_size(Bytes) > min(Line, Whole).
+
+head(Socket, Bytes, Head, Idle, Http = #http{limits = Limits}) ->
+    case weir_http_nif:head(Bytes, 0, Limits) of
+        more -> {ok, Head#head{bytes = Bytes}};
+        _ -> requests(Socket, Bytes, 0, #out{}, Idle, Http)
+    end.
+
+%% All requests of the data from an offset on.
+requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
+    case weir_http_nif:head(Data, Offset, Limits) of
+        Head when tuple_size(Head) =:= 7 ->
+            ok = weir_http_counters:add(Http#http.counters, requests),
+            Request = weir_http_request:new(Head, Socket, Idle#idle.client),
+            Found = weir_http_answer:target(Request, Http),
+            case element(6, Head) of
+                0 -> answer(Socket, Data, element(7, Head), Out, Found, Request, Idle, Http);
+                Length -> begin_body(Socket, Data, element(7, Head), Length, Out, Found, Request, Idle, Http)
+            end;
+        more ->
+            begin_head(binary:part(Data, Offset, byte_size(Data) - Offset), Out, Idle);
+        {refused, Status, Reason} ->
+            refuse(Socket, Status, Reason, Out, Http)
+    end.
+
+%% Empty lines between requests are nothing that has begun.
+begin_head(<<"\r\n">>, Out, Idle) -> sent(Out, Idle);
+begin_head(Bytes, Out, Idle) -> sent(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
+
+%% A request is there with all that belongs to it.
+answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
+    sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, Idle, Http), Idle}, Http));
+answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
+    Wanted = wanted(Request, Idle, Http),
+    {After, Response} = weir_http_answer:answer(Found, Request, Wanted, Http),
+    NewOut = add(Response, Out),
+    IsLast = End =:= byte_size(Data),
+    case After of
+        keep when IsLast -> sent(NewOut, served(Idle, Http));
+        keep -> go_on(Socket, Data, End, NewOut, served(Idle, Http), Http);
+        %% A client that has asked for it sends nothing more.
+        close when IsLast, Wanted =:= asked -> {close, bytes(NewOut), Idle};
+        close -> close_later(Socket, NewOut)
+    end.
+
+go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->
+    requests(Socket, Data, Offset, Out, Idle, Http);
+go_on(Socket, Data, Offset, Out, Idle, _Http) ->
+    pause(Socket, Out, #paused{idle = Idle, bytes = rest(Data, Offset)}).
+
+%% The responses are written when the callback has returned. See handle_writable/2.
+pause(Socket, Out, Paused) ->
+    _ = weir:notify_writable(Socket),
+    sent(Out, Paused).
+
+%% What is to be kept: a part would keep the whole.
+rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
+
+%% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client.
+wanted(Request, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
+    case weir_http_request:is_keep_alive(Request) of
+        false ->
+            asked;
+        true when Requests + 1 >= Max ->
+            close;
+        true ->
+            case weir_http_patience:is_draining(Http) of
+                true -> close;
+                false -> keep
+            end
+    end.
+
+served(Idle = #idle{quiet = 0}, #http{max_requests = infinity}) -> Idle;
+served(Idle, #http{max_requests = infinity}) -> Idle#idle{quiet = 0, pending = 0};
+served(Idle = #idle{requests = Requests}, _Http) -> Idle#idle{requests = Requests + 1, quiet = 0, pending = 0}.
+
+begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
+    Here = byte_size(Data) - End,
+    case weir_http_body:new(Length, weir_http_answer:max_body(Found, Http)) of
+        {refused, Status, Reason} ->
+            refuse(Socket, Status, Reason, Out, Http);
+        {ok, Body} when Length >= 0, Here >= Length ->
+            body(Socket, Data, End, Out, #body{idle = Idle, request = Request, found = Found, body = Body}, Http);
+        {ok, Body} ->
+            Coming = #body{idle = Idle, request = weir_http_request:copy(Request), found = Found, body = Body},
+            case Here =:= 0 andalso weir_http_request:expects_continue(Request) of
+                true -> continue(Socket, Out, Coming, Http);
+                false -> body(Socket, Data, End, Out, Coming, Http)
+            end
+    end.
+
+continue(Socket, Out, Coming = #body{found = {ok, _, _}}, Http) ->
+    body(Socket, <<>>, 0, add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
+continue(Socket, Out, #body{found = Found, request = Request}, Http) ->
+    %% The client waits to hear this, and may then send the body or not.
+    {_, Response} = weir_http_answer:answer(Found, Request, close, Http),
+    close_later(Socket, add(Response, Out)).
+
+body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, found = Found, idle = Idle}, Http) ->
+    case weir_http_body:feed(Data, Offset, Body, Http#http.limits) of
+        {done, Bytes, Trailers, End} ->
+            answer(Socket, Data, End, Out, Found, weir_http_request:with_body(Bytes, Trailers, Request), Idle, Http);
+        {more, More} ->
+            sent(Out, coming(Found, More, Coming, Http));
+        {refused, Status, Reason} ->
+            refuse(Socket, Status, Reason, Out, Http)
+    end.
+
+%% The process of a body in pieces begins before they have come.
+coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle = Idle}, Http) ->
+    weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, Idle, Http), Idle}, Http);
+coming(_Found, Body, Coming, _Http) ->
+    Coming#body{body = Body}.
+
+refuse(Socket, Status, Reason, Out, #http{counters = Counters}) ->
+    ok = weir_http_counters:add(Counters, refused),
+    close_later(Socket, add(weir_http_answer:refusal(Status, Reason), Out)).
+
+close_later(Socket, Out) ->
+    _ = erlang:send_after(?SHUTDOWN_MS, self(), {{weir_reactor, Socket}, shutdown}),
+    sent(Out, #closing{}).
+
+%%% What is sent.
+
+add(Response, #out{responses = Responses, size = Size}) ->
+    #out{responses = [Response | Responses], size = Size + iolist_size(Response)}.
+
+sent(#out{responses = []}, State) -> {ok, State};
+sent(Out, State) -> {send, bytes(Out), State}.
+
+bytes(#out{responses = [Response]}) -> Response;
+bytes(#out{responses = Responses}) -> lists:reverse(Responses).
+
+%%% What is not data.
+
+-spec handle_writable(weir_tcp:socket(), term()) -> weir_reactor:result().
+handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
+    case weir_http_patience:pending(Socket) of
+        0 ->
+            read(Socket, IsRead),
+            requests(Socket, Bytes, 0, #out{}, Idle, persistent_term:get(Key));
+        _ ->
+            _ = weir:notify_writable(Socket),
+            {ok, Paused}
+    end;
+handle_writable(Socket, Busy = #busy{}) ->
+    {ok, weir_http_busy:writable(Socket, Busy)};
+handle_writable(_Socket, State) ->
+    {ok, State}.
+
+-spec handle_info(term(), term()) -> weir_reactor:result().
+handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
+    _ = gen_tcp:shutdown(Socket, write),
+    {ok, Closing};
+handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
+    case weir_http_busy:message(Socket, What, Busy) of
+        {finished, After, Bytes, NewBusy} -> finished(Socket, After, add(Bytes, #out{}), NewBusy);
+        Result -> Result
+    end;
+handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, _Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
+    ended(Socket, Busy, persistent_term:get(Key));
+handle_info(_Message, State) ->
+    {ok, State}.
+
+%% The process has said all: the next request is there already, or will be.
+finished(Socket, keep, Out, #busy{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
+    Http = persistent_term:get(Key),
+    case Bytes of
+        <<>> ->
+            read(Socket, IsRead),
+            sent(Out, served(Idle, Http));
+        _ ->
+            case Out#out.size < ?OUTPUT andalso weir_http_patience:pending(Socket) =:= 0 of
+                true ->
+                    read(Socket, IsRead),
+                    requests(Socket, Bytes, 0, Out, served(Idle, Http), Http);
+                false ->
+                    pause(Socket, Out, #paused{idle = served(Idle, Http), bytes = Bytes, is_read = IsRead})
+            end
+    end;
+finished(_Socket, close, Out, #busy{wanted = asked, bytes = <<>>, idle = Idle}) ->
+    {close, bytes(Out), Idle};
+finished(Socket, close, Out, #busy{is_read = IsRead}) ->
+    read(Socket, IsRead),
+    close_later(Socket, Out).
+
+%% A connection that was not read is read again.
+read(_Socket, true) ->
+    ok;
+read(Socket, false) ->
+    _ = inet:setopts(Socket, [{active, true}]),
+    ok.
+
+%% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
+%% is not whole.
+ended(_Socket, #busy{has_begun = true, idle = Idle}, _Http) ->
+    {close, Idle};
+ended(Socket, #busy{is_read = IsRead}, #http{counters = Counters}) ->
+    ok = weir_http_counters:add(Counters, crashes),
+    read(Socket, IsRead),
+    close_later(Socket, add(weir_http_answer:refusal(500, process_ended), #out{})).
+
+%% A process whose client is gone has nobody to work for.
+-spec terminate(term(), term()) -> ok.
+terminate(_Reason, Busy = #busy{}) -> weir_http_busy:stop(Busy);
+terminate(_Reason, _State) -> ok.
+
+%%% Time.
+
+-spec handle_tick(weir_tcp:socket(), term()) -> weir_reactor:result().
+handle_tick(Socket, State) ->
+    case weir_http_patience:tick(Socket, State) of
+        {late, Http} ->
+            ok = weir_http_counters:add(Http#http.counters, timeouts),
+            close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{}));
+        Result ->
+            Result
+    end.

@@ -1,0 +1,39 @@
+%% @doc A handler that runs in the reactor: the fastest, for what needs no waiting.
+%%
+%% ```
+%% -module(hello).
+%% -behaviour(weir_http_direct).
+%% -export([handle/2]).
+%%
+%% handle(_Request, Greeting) ->
+%%     {reply, 200, [{<<"content-type">>, <<"text/plain">>}], [Greeting, "!"]}.
+%% '''
+%%
+%% It is called once for each request, when the whole of it has come. While it runs, all connections of its reactor wait: it
+%% must not wait for anything, and one that takes longer than `long_callback_ms' (see {@link weir_reactor:start_link/1}) is
+%% named in a warning.
+%%
+%% <h2>Results</h2>
+%% <ul>
+%% <li>`{reply, Status, Fields, Body}'. Content-Length and Date are added, and Connection where it is needed. A field
+%% `{<<"connection">>, <<"close">>}' closes the connection after the response. HEAD gets the response without its body.</li>
+%% <li>`{redirect, Status, Location}': 301, 302, 303, 307 or 308.</li>
+%% </ul>
+%% A handler that raises, or returns anything else, gives the client a 500, and a report with the request in the log. So
+%% does a field that may not be sent: one whose name or value has a byte that would end it (CR, LF, NUL), or that is for the
+%% server to say (Content-Length, Transfer-Encoding, Keep-Alive).
+-module(weir_http_direct).
+
+-export_type([result/0, handler/0, status/0, fields/0]).
+
+-type status() :: 200..599.
+
+-type fields() :: [{Name :: binary(), Value :: iodata()}].
+
+-type result() ::
+    {reply, status(), fields(), Body :: iodata()}
+    | {redirect, 301 | 302 | 303 | 307 | 308, Location :: iodata()}.
+
+-type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
+
+-callback handle(weir_http_request:request(), State :: term()) -> result().

@@ -1,0 +1,120 @@
+%% @private
+%% @doc HTTP listeners: listeners of Weir's whose reactors serve HTTP, and what their connections look up.
+%%
+%% That is a `#http{}' in a persistent term, under a key that is new with each start: a connection has the key, so that other
+%% routes reach those that are there, and it costs them nothing to find.
+-module(weir_http_listener).
+
+-export([start/3]).
+-export([child_spec/3]).
+-export([start_link/3]).
+-export([stop/1]).
+-export([drain/2]).
+-export([set_routes/2]).
+-export([info/1]).
+
+-include("weir_http.hrl").
+
+-define(KEY(Name), {weir_http, Name}).
+
+%% @doc See `weir_http:start_listener/3'.
+-spec start(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
+    {ok, pid()} | {error, term()}.
+start(Name, Options, Routes) ->
+    start_with(Name, Options, Routes, fun(Given, Arguments) ->
+        weir:start_listener(Name, Given, weir_http_connection, Arguments)
+    end).
+
+%% @doc See `weir_http:child_spec/3'.
+-spec child_spec(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) -> supervisor:child_spec().
+child_spec(Name, Options, Routes) ->
+    case prepare(Name, Options, Routes) of
+        {ok, _Http, Given} ->
+            Spec = weir:child_spec(Name, Given, weir_http_connection, undefined),
+            Spec#{start := {?MODULE, start_link, [Name, Options, Routes]}};
+        {error, Bad} ->
+            error(Bad)
+    end.
+
+%% @doc Starts a listener that is linked to the caller, a supervisor.
+-spec start_link(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
+    {ok, pid()} | {error, term()}.
+start_link(Name, Options, Routes) ->
+    start_with(Name, Options, Routes, fun(Given, Arguments) ->
+        #{start := {Module, Function, Args}} = weir:child_spec(Name, Given, weir_http_connection, Arguments),
+        apply(Module, Function, Args)
+    end).
+
+start_with(Name, Options, Routes, Start) ->
+    case prepare(Name, Options, Routes) of
+        {ok, Http, Given} ->
+            Key = {weir_http_listener, make_ref()},
+            ok = persistent_term:put(Key, Http),
+            started(Start(Given, weir_http_connection:arguments(Key)), Name, Key);
+        {error, _} = Error ->
+            Error
+    end.
+
+started({ok, Pid}, Name, Key) ->
+    forget(Name),
+    ok = persistent_term:put(?KEY(Name), Key),
+    {ok, Pid};
+started({error, _} = Error, _Name, Key) ->
+    _ = persistent_term:erase(Key),
+    Error.
+
+prepare(Name, Options, Routes) ->
+    case weir_http_routes:new(Routes) of
+        {ok, Compiled} -> weir_http_options:new(Name, Options, Compiled);
+        {error, _} = Error -> Error
+    end.
+
+%% @doc See `weir_http:stop_listener/1'.
+-spec stop(weir_listener:name()) -> ok | {error, not_found}.
+stop(Name) ->
+    case persistent_term:get(?KEY(Name), none) of
+        none ->
+            {error, not_found};
+        _ ->
+            Stopped = weir:stop_listener(Name),
+            forget(Name),
+            Stopped
+    end.
+
+forget(Name) ->
+    case persistent_term:get(?KEY(Name), none) of
+        none ->
+            ok;
+        Key ->
+            _ = persistent_term:erase(?KEY(Name)),
+            _ = persistent_term:erase(Key),
+            ok
+    end.
+
+%% @doc See `weir_http:drain_listener/2'.
+-spec drain(weir_listener:name(), timeout()) -> ok | {error, {timeout, pos_integer()}}.
+drain(Name, Timeout) ->
+    #http{draining = Draining} = persistent_term:get(key(Name)),
+    ok = atomics:put(Draining, 1, 1),
+    weir:drain_listener(Name, Timeout).
+
+%% @doc See `weir_http:set_routes/2'.
+-spec set_routes(weir_listener:name(), [weir_http_routes:route()]) -> ok | {error, term()}.
+set_routes(Name, Routes) ->
+    Key = key(Name),
+    case weir_http_routes:new(Routes) of
+        {ok, Compiled} -> persistent_term:put(Key, (persistent_term:get(Key))#http{routes = Compiled});
+        {error, _} = Error -> Error
+    end.
+
+%% @doc See `weir_http:info/1'.
+-spec info(weir_listener:name()) -> map().
+info(Name) ->
+    #http{counters = Counters} = persistent_term:get(key(Name)),
+    maps:merge(weir:info(Name), weir_http_counters:get(Counters)).
+
+key(Name) ->
+    case persistent_term:get(?KEY(Name), none) of
+        none -> error({no_listener, Name});
+        Key -> Key
+    end.

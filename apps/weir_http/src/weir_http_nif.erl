@@ -1,0 +1,82 @@
+%% @private
+%% @doc The native boundary: heads, chunks and responses. A wrong argument is a `badarg'. Nothing here keeps anything or
+%% waits; each call takes time in proportion to the bytes that it is given.
+-module(weir_http_nif).
+
+-on_load(load/0).
+
+%% From bytes to terms.
+-export([head/3]).
+-export([field/2]).
+-export([fields/1]).
+-export([chunks/4]).
+-export([trailers/3]).
+
+%% And back.
+-export([response/5]).
+
+-export_type([head/0, limits/0, refused/0, progress/0]).
+
+-type limits() :: {LineBytes :: pos_integer(), HeadBytes :: pos_integer(), Fields :: pos_integer()}.
+
+-type head() ::
+    {
+        Method :: 1..7 | binary(),
+        Path :: binary() | undefined,
+        Query :: binary() | undefined,
+        Fields :: binary(),
+        Flags :: non_neg_integer(),
+        Length :: -1 | non_neg_integer(),
+        End :: non_neg_integer()
+    }.
+%% A head, in pieces of the bytes that it was read from. A method of RFC 9110 is a number, see {@link
+%% weir_http_request:method/1}. `Fields' are lines. The flags are those of `weir_http.hrl'. `Length' is that of the body, -1 for
+%% chunks. `End' is where the body begins.
+
+-type refused() :: {refused, Status :: 400..599, Reason :: atom()}.
+%% The request is wrong, and nobody knows where the next one would begin.
+
+-type progress() :: {0..13, non_neg_integer(), non_neg_integer(), non_neg_integer()}.
+%% How far a chunked body is read: `{0, 0, 0, 0}' at its beginning.
+
+-define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
+
+load() ->
+    erlang:load_nif(filename:join(priv_dir(), "weir_http_nif"), 0).
+
+priv_dir() ->
+    case code:priv_dir(weir_http) of
+        {error, bad_name} -> filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
+        Directory -> Directory
+    end.
+
+%% @doc The head of a request that begins at that offset. `more': it goes on behind the data.
+-spec head(binary(), Offset :: non_neg_integer(), limits()) -> head() | more | refused().
+head(_Data, _Offset, _Limits) -> ?NOT_LOADED.
+
+%% @doc The value of a field, by a name in any case. Several are joined by commas, cookies by semicolons.
+-spec field(Fields :: binary(), Name :: binary()) -> binary() | undefined.
+field(_Fields, _Name) -> ?NOT_LOADED.
+
+%% @doc All fields in their order, with names in lower case.
+-spec fields(Fields :: binary()) -> [{binary(), binary()}].
+fields(_Fields) -> ?NOT_LOADED.
+
+%% @doc Goes on with a chunked body of at most so many bytes. After the last chunk come the trailers, at End.
+-spec chunks(progress(), binary(), Offset :: non_neg_integer(), Most :: non_neg_integer()) ->
+    {more, Body :: binary(), progress()}
+    | {trailers, Body :: binary(), Total :: non_neg_integer(), End :: non_neg_integer()}
+    | refused().
+chunks(_Progress, _Data, _Offset, _Most) -> ?NOT_LOADED.
+
+%% @doc The trailers that begin at that offset.
+-spec trailers(binary(), Offset :: non_neg_integer(), limits()) ->
+    {Fields :: binary(), End :: non_neg_integer()} | more | refused().
+trailers(_Data, _Offset, _Limits) -> ?NOT_LOADED.
+
+%% @doc The head of a response, and what is given of the body behind it; and whether the connection is closed then. The
+%% flags are those of `weir_http.hrl'. `forbidden': a field of that name and value may not be sent, since it would end a line,
+%% or is ours to say.
+-spec response(Status :: 100..999, [{binary(), iodata()}], Flags :: non_neg_integer(), Length :: non_neg_integer(), binary()) ->
+    {keep | close, binary()} | {forbidden, Name :: binary(), Value :: binary()}.
+response(_Status, _Fields, _Flags, _Length, _Body) -> ?NOT_LOADED.

@@ -1,0 +1,124 @@
+%% @doc The options of an HTTP listener: which are ours, what they are when nobody says, and what is wrong with those that
+%% are wrong. The others are those of `weir:start_listener/4', which looks at them itself.
+-module(weir_http_options).
+
+-export([new/3]).
+
+-export_type([options/0]).
+
+-include("weir_http.hrl").
+
+-type options() :: #{
+    max_request_line => pos_integer(),
+    max_head => pos_integer(),
+    max_fields => pos_integer(),
+    max_body => non_neg_integer(),
+    max_requests => pos_integer() | infinity,
+    header_timeout => timeout(),
+    body_timeout => timeout(),
+    min_body_rate => pos_integer(),
+    idle_timeout => timeout(),
+    atom() => term()
+}.
+%% Limits are bytes and times are milliseconds, kept to within a second or, if they are shorter, within a quarter.
+%% <dl>
+%% <dt>`max_request_line' (8192)</dt><dd>Longer ones get 414.</dd>
+%% <dt>`max_head' (16384)</dt><dd>Request line and fields; trailers too. More gets 431.</dd>
+%% <dt>`max_fields' (100)</dt><dd>Up to 256. More get 431.</dd>
+%% <dt>`max_body' (1048576)</dt><dd>A larger one gets 413 as soon as that is known. A route may have its own.</dd>
+%% <dt>`max_requests' (`infinity')</dt><dd>The connection is closed after that many.</dd>
+%% <dt>`header_timeout' (10000)</dt><dd>From the first byte of a head, or from the beginning of the connection, to the end of
+%% the head. Then there is 408, or nothing for a client that has said nothing.</dd>
+%% <dt>`body_timeout' (20000), `min_body_rate' (500)</dt><dd>How long a body may take: that time, and a second more for each
+%% `min_body_rate' bytes of it that have come. Then there is 408.</dd>
+%% <dt>`idle_timeout' (60000)</dt><dd>Between requests, and for a client that takes nothing of its response.</dd>
+%% </dl>
+%% All options of `weir:start_listener/4' are options as well, but for `tls' and for `tick' in `reactor'. `max_connections'
+%% is 16384 unless given.
+
+-define(DEFAULTS, #{
+    max_request_line => 8192,
+    max_head => 16384,
+    max_fields => 100,
+    max_body => 1048576,
+    max_requests => infinity,
+    header_timeout => 10000,
+    body_timeout => 20000,
+    min_body_rate => 500,
+    idle_timeout => 60000
+}).
+
+-define(MAX_CONNECTIONS, 16384).
+
+%% A tick is a quarter of the shortest time, so that none is kept worse than that, but no longer than this and no shorter.
+-define(TICK_MS, 1000).
+-define(SHORTEST_TICK_MS, 25).
+
+%% The most fields that the native part has room for.
+-define(MOST_FIELDS, 256).
+
+%% @private
+%% @doc What a listener of that name looks up, and the options for `weir:start_listener/4'.
+-spec new(weir_listener:name(), options(), weir_http_routes:routes()) ->
+    {ok, #http{}, weir_listener:options()} | {error, weir_listener:bad_option()}.
+new(Name, Options, Routes) when is_map(Options) ->
+    try
+        Ours = maps:with(maps:keys(?DEFAULTS), Options),
+        ok = maps:foreach(fun check/2, Ours),
+        Http = http(Name, maps:merge(?DEFAULTS, Ours), Routes),
+        {ok, Http, listener(maps:without(maps:keys(?DEFAULTS), Options), Http)}
+    catch
+        throw:{bad_option, _, _, _} = Bad -> {error, Bad}
+    end;
+new(_Name, Options, _Routes) ->
+    {error, {bad_option, options, Options, "a map"}}.
+
+-spec bad(term(), term(), string()) -> no_return().
+bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).
+
+-define(IS_TIME(Name), Name =:= header_timeout; Name =:= body_timeout; Name =:= idle_timeout).
+
+check(max_fields, Count) when is_integer(Count), Count > 0, Count =< ?MOST_FIELDS -> ok;
+check(max_fields, Value) -> bad(max_fields, Value, "1..256");
+check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0, Bytes < 1 bsl 52 -> ok;
+check(max_body, Value) -> bad(max_body, Value, "a number of bytes from 0 on");
+check(_Name, Value) when is_integer(Value), Value > 0, Value < 1 bsl 31 -> ok;
+check(max_requests, infinity) -> ok;
+check(max_requests, Value) -> bad(max_requests, Value, "a number of requests from 1 on, or infinity");
+check(Name, infinity) when ?IS_TIME(Name) -> ok;
+check(Name, Value) when ?IS_TIME(Name) -> bad(Name, Value, "milliseconds from 1 on, or infinity");
+check(Name, Value) -> bad(Name, Value, "a number of bytes from 1 on").
+
+http(Name, Options, Routes) ->
+    #{max_request_line := Line, max_head := Head, max_fields := Fields, min_body_rate := Rate} = Options,
+    Times = [Time || Key <- [header_timeout, body_timeout, idle_timeout], Time <- [maps:get(Key, Options)], is_integer(Time)],
+    Tick = max(?SHORTEST_TICK_MS, min(?TICK_MS, lists:min([4 * ?TICK_MS | Times]) div 4)),
+    Ticks = fun(Key) -> ticks(maps:get(Key, Options), Tick) end,
+    #http{
+        name = Name,
+        routes = Routes,
+        limits = {Line, Head, Fields},
+        max_body = maps:get(max_body, Options),
+        max_requests = maps:get(max_requests, Options),
+        tick = Tick,
+        header_ticks = Ticks(header_timeout),
+        idle_ticks = Ticks(idle_timeout),
+        body_ticks = Ticks(body_timeout),
+        body_bytes = max(1, Rate * Tick div 1000),
+        counters = weir_http_counters:new(),
+        reports = weir_reports:new_limit(),
+        draining = atomics:new(1, [])
+    }.
+
+ticks(infinity, _Tick) -> infinity;
+ticks(Time, Tick) -> (Time + Tick - 1) div Tick.
+
+listener(#{tls := Tls}, _Http) ->
+    bad(tls, Tls, "nothing yet: a reactor has no TLS. Terminate it in front of the listener");
+listener(Options, #http{tick = Tick}) ->
+    case maps:get(reactor, Options, #{}) of
+        #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: it follows from the timeouts");
+        Reactor when is_map(Reactor) ->
+            maps:merge(#{max_connections => ?MAX_CONNECTIONS}, Options#{reactor => Reactor#{tick => Tick}});
+        Reactor -> bad(reactor, Reactor, "a map")
+    end.

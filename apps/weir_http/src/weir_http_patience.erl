@@ -1,0 +1,99 @@
+%% @private
+%% @doc How long a connection may take for what it does, counted in ticks of its reactor.
+-module(weir_http_patience).
+
+-export([tick/2]).
+-export([pending/1]).
+-export([is_draining/1]).
+
+-include("weir_http.hrl").
+-include("weir_http_states.hrl").
+
+%% Ticks that the client of a connection that is being closed has to read what was sent.
+-define(LINGER_TICKS, 2).
+
+%% @doc What a connection is after another tick. `late': its client is told so, and it is closed.
+-spec tick(weir_tcp:socket(), State) -> {ok, State} | {close, State} | {late, #http{}}.
+tick(Socket, Idle = #idle{key = Key, quiet = Quiet}) ->
+    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
+    case Quiet + 1 < Most andalso not (Quiet > 0 andalso is_draining(Http)) of
+        true -> {ok, Idle#idle{quiet = Quiet + 1}};
+        false -> quiet(Socket, Idle)
+    end;
+tick(_Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}) ->
+    Http = #http{header_ticks = Most} = persistent_term:get(Key),
+    IsDraining = Bytes =:= <<>> andalso Ticks > 0 andalso is_draining(Http),
+    case Ticks + 1 =< Most of
+        true when IsDraining -> {close, Head};
+        true -> {ok, Head#head{ticks = Ticks + 1}};
+        %% A client that has said nothing is told nothing.
+        false when Bytes =:= <<>> -> given_up(Head, Http);
+        false -> {late, Http}
+    end;
+tick(_Socket, Body = #body{ticks = Ticks, body = Coming, idle = #idle{key = Key}}) ->
+    Http = persistent_term:get(Key),
+    case may_take(Ticks + 1, Coming, Http) of
+        true -> {ok, Body#body{ticks = Ticks + 1}};
+        false -> {late, Http}
+    end;
+tick(Socket, Paused = #paused{idle = Idle}) ->
+    Http = #http{idle_ticks = Most} = persistent_term:get(Idle#idle.key),
+    case taking(Socket, Idle#idle.quiet, Idle#idle.pending, Most) of
+        {Quiet, Pending} -> {ok, Paused#paused{idle = Idle#idle{quiet = Quiet, pending = Pending}}};
+        nothing -> given_up(Paused, Http)
+    end;
+tick(Socket, Busy = #busy{idle = #idle{key = Key}}) ->
+    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
+    case {taking(Socket, Busy#busy.quiet, Busy#busy.pending, Most), giving(Busy, Http)} of
+        {nothing, _} -> given_up(Busy, Http);
+        {_, nothing} -> given_up(Busy, Http);
+        {{Quiet, Pending}, Ticks} -> {ok, Busy#busy{quiet = Quiet, pending = Pending, ticks = Ticks}}
+    end;
+tick(_Socket, Closing = #closing{ticks = Ticks}) when Ticks >= ?LINGER_TICKS ->
+    {close, Closing};
+tick(_Socket, #closing{ticks = Ticks}) ->
+    {ok, #closing{ticks = Ticks + 1}}.
+
+given_up(State, #http{counters = Counters}) ->
+    ok = weir_http_counters:add(Counters, timeouts),
+    {close, State}.
+
+%% Nothing was asked for long. A client that still takes a response has another period, as often as it has taken something.
+quiet(Socket, Idle = #idle{pending = Before}) ->
+    case pending(Socket) of
+        0 -> {close, Idle};
+        Same when Before > 0, Same >= Before -> {close, Idle};
+        Fewer -> {ok, Idle#idle{quiet = 0, pending = Fewer}}
+    end.
+
+%% The ticks since a client has last taken something of what waits for it, and how much waits.
+taking(Socket, Quiet, Before, Most) ->
+    case pending(Socket) of
+        Pending when Pending =:= 0; Pending =/= Before -> {0, Pending};
+        Same when Quiet + 1 < Most -> {Quiet + 1, Same};
+        _ -> nothing
+    end.
+
+%% The ticks that a process has waited for its client to send more of a body.
+giving(#busy{is_reading = true, ticks = Ticks, body = Body}, Http) ->
+    case may_take(Ticks + 1, Body, Http) of
+        true -> Ticks + 1;
+        false -> nothing
+    end;
+giving(#busy{ticks = Ticks}, _Http) ->
+    Ticks.
+
+may_take(_Ticks, _Body, #http{body_ticks = infinity}) -> true;
+may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) -> Ticks =< Most + weir_http_body:received(Body) div Bytes.
+
+%% @doc Whether the listener refuses new connections and wants to be rid of those that are there.
+-spec is_draining(#http{}) -> boolean().
+is_draining(#http{draining = Draining}) -> atomics:get(Draining, 1) =/= 0.
+
+%% @doc The bytes that the client has not taken yet. A connection that is closed has none left.
+-spec pending(weir_tcp:socket()) -> non_neg_integer().
+pending(Socket) ->
+    case inet:getstat(Socket, [send_pend]) of
+        {ok, [{send_pend, Bytes}]} -> Bytes;
+        {error, _} -> 0
+    end.

@@ -1,0 +1,201 @@
+%% @doc A handler that runs in a process of its own, for code that waits: for a database, another service, a file.
+%%
+%% ```
+%% -module(report).
+%% -behaviour(weir_http_process).
+%% -export([serve/2]).
+%%
+%% serve(Request, Database) ->
+%%     Rows = database:rows(Database, weir_http_request:binding(id, Request)),
+%%     {reply, 200, [{<<"content-type">>, <<"text/csv">>}], Rows}.
+%% '''
+%%
+%% It is called once for each request, in a new process. What it may return is that of {@link weir_http_direct}, and
+%% `streamed' after {@link stream/3}. A failure is a 500 and a report, as there; if the response has begun, the connection is
+%% closed in the middle of it, so that the client sees that it is not whole. The requests of one connection are served one
+%% after the other.
+%%
+%% The functions here are for that process only. They find the connection in its dictionary.
+%%
+%% <h2>A client that is gone</h2>
+%% When the connection is closed the process gets an exit signal at once, with the reason `{shutdown, client_gone}', also
+%% while it waits for something else. If it traps exits it is told by the message `{'EXIT', Pid, {shutdown, client_gone}}' and
+%% may go on; {@link send/1} and {@link read_body/0} say `{error, closed}' then. A client that sends far ahead (64 KiB of
+%% pipelined requests) is not read meanwhile, and its end is not seen before the response is.
+%%
+%% <h2>Bodies</h2>
+%% The body is there when the process begins, whole, unless the route says `body => stream'. Then {@link read_body/0}
+%% returns it in pieces; the client is stopped while 64 KiB wait to be read. Of a body that was not read to its end the rest
+%% is not waited for: the connection is closed after the response.
+-module(weir_http_process).
+
+-export([stream/3]).
+-export([send/1]).
+-export([read_body/0]).
+
+%% For the process itself.
+-export([begin_with/4]).
+-export([finish/1]).
+-export([has_begun/0]).
+
+-export_type([handler/0, result/0, body/0]).
+
+-type result() :: weir_http_direct:result() | streamed.
+
+-type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
+
+-type body() :: whole | open.
+
+-callback serve(weir_http_request:request(), State :: term()) -> result().
+
+%% Bytes that are on their way to the client before the process waits until it has taken them.
+-define(WINDOW, 65536).
+
+-record(exchange, {
+    socket :: weir_tcp:socket(),
+    request :: weir_http_request:request(),
+    wanted :: weir_http_answer:wanted(),
+    %% Whether the body was read to its end.
+    body :: body(),
+    response = none :: none | chunked | raw | nothing,
+    unconfirmed = 0 :: non_neg_integer()
+}).
+
+%% @doc Begins a response whose body follows by {@link send/1}; the function returns `streamed' then. The fields are as in a
+%% reply. It goes out in chunks, or for a client of HTTP/1.0 up to the end of the connection; for HEAD there is no body. Fails
+%% with `response_has_begun', or if a field may not be sent, or for a status without a body (204, 304).
+-spec stream(weir_http_request:request(), weir_http_direct:status(), weir_http_direct:fields()) -> ok | {error, closed}.
+stream(Request, Status, Fields) ->
+    Exchange = #exchange{response = Response} = exchange(),
+    Response =:= none orelse error(response_has_begun),
+    {Kind, After, Head} = weir_http_answer:stream(Status, Fields, Request, wanted(Exchange)),
+    give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
+
+%% @doc Sends a piece of the body. Returns at once while less than 64 KiB are on their way; then it waits until the client has
+%% taken them. A client that takes nothing for the `idle_timeout' of the listener is gone. Fails with
+%% `response_has_not_begun'.
+-spec send(iodata()) -> ok | {error, closed}.
+send(Data) ->
+    case exchange() of
+        #exchange{response = none} -> error(response_has_not_begun);
+        #exchange{response = nothing} -> ok;
+        #exchange{response = Kind} = Exchange -> send(iolist_size(Data), Data, Kind, Exchange)
+    end.
+
+send(0, _Data, _Kind, _Exchange) ->
+    ok;
+send(Size, Data, Kind, Exchange = #exchange{unconfirmed = Unconfirmed}) when Unconfirmed > 0, Unconfirmed + Size > ?WINDOW ->
+    case give(sync, <<>>, Exchange) of
+        ok -> send(Size, Data, Kind, exchange());
+        {error, closed} = Error -> Error
+    end;
+send(Size, Data, Kind, Exchange = #exchange{unconfirmed = Unconfirmed}) ->
+    Bytes = framed(Kind, Size, Data),
+    case Unconfirmed + Size >= ?WINDOW of
+        true -> give(sync, Bytes, Exchange);
+        false -> give(more, Bytes, Exchange#exchange{unconfirmed = Unconfirmed + Size})
+    end.
+
+framed(raw, _Size, Data) -> Data;
+framed(chunked, Size, Data) -> [integer_to_binary(Size, 16), <<"\r\n">>, Data, <<"\r\n">>].
+
+%% @doc The next piece of a body that comes in pieces; waits for it. `done' with the last bytes, which may be none, and after
+%% them. The trailers are in the order in which they came.
+-spec read_body() -> {more, binary()} | {done, binary(), Trailers :: [{binary(), binary()}]} | {error, closed}.
+read_body() ->
+    case exchange() of
+        #exchange{body = whole} ->
+            {done, <<>>, []};
+        #exchange{socket = Socket} = Exchange ->
+            case tell(Socket, read) of
+                ok -> receive_body(Exchange);
+                {error, closed} = Error -> Error
+            end
+    end.
+
+receive_body(Exchange) ->
+    receive
+        {weir_http, body, more, Bytes} ->
+            {more, Bytes};
+        {weir_http, body, {done, Trailers}, Bytes} ->
+            ok = keep(Exchange#exchange{body = whole}),
+            {done, Bytes, weir_http_nif:fields(Trailers)};
+        {weir_http, gone} = Gone ->
+            gone(Gone)
+    end.
+
+%%% The connection.
+
+give(Kind, Bytes, Exchange = #exchange{socket = Socket}) ->
+    ok = keep(Exchange),
+    case tell(Socket, {Kind, Bytes}) of
+        ok when Kind =:= sync -> confirmed(Exchange);
+        ok -> ok;
+        {error, closed} = Error -> Error
+    end.
+
+confirmed(Exchange) ->
+    receive
+        {weir_http, taken} -> keep(Exchange#exchange{unconfirmed = 0});
+        {weir_http, gone} = Gone -> gone(Gone)
+    end.
+
+%% It stays in the mailbox for the next that asks.
+gone(Gone) ->
+    self() ! Gone,
+    {error, closed}.
+
+tell(Socket, What) ->
+    case weir_reactor:send(Socket, {weir_http, Socket, self(), What}) of
+        ok -> ok;
+        {error, _} -> {error, closed}
+    end.
+
+%%% The process.
+
+%% @private
+%% @doc Says for which request the calling process is.
+-spec begin_with(weir_tcp:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
+begin_with(Socket, Request, Wanted, Body) ->
+    keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
+
+%% @private
+%% @doc Whether something of a response was sent.
+-spec has_begun() -> boolean().
+has_begun() ->
+    #exchange{response = Response} = exchange(),
+    Response =/= none.
+
+%% @private
+%% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent.
+-spec finish(result() | {crash, fun((weir_http_answer:wanted()) -> {keep | close, iodata()})}) -> ok | {error, closed}.
+finish(streamed) ->
+    case exchange() of
+        #exchange{response = none} -> error({bad_return_value, streamed});
+        #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, <<"0\r\n\r\n">>});
+        #exchange{wanted = After, socket = Socket} -> tell(Socket, {After, <<>>})
+    end;
+finish(Result) ->
+    Exchange = #exchange{socket = Socket, request = Request, response = Response} = exchange(),
+    Response =:= none orelse error({bad_return_value, Result}),
+    Wanted = wanted(Exchange),
+    Made =
+        case Result of
+            {crash, Plain} -> Plain(Wanted);
+            _ -> weir_http_answer:reply(Result, Request, Wanted)
+        end,
+    tell(Socket, Made).
+
+%% Where a body is not read to its end nobody knows where the next request begins.
+wanted(#exchange{body = open, wanted = keep}) -> close;
+wanted(#exchange{wanted = Wanted}) -> Wanted.
+
+exchange() ->
+    case get(?MODULE) of
+        undefined -> error(not_a_process_of_weir_http);
+        Exchange -> Exchange
+    end.
+
+keep(Exchange) ->
+    _ = put(?MODULE, Exchange),
+    ok.

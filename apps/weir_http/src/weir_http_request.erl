@@ -1,0 +1,202 @@
+%% @doc A request, as handlers get it.
+%%
+%% It is cheap to make, and what is not asked for is not taken apart: fields are looked up in the bytes that came. What is
+%% returned are parts of those bytes. Keep one for long (in a table, in a process) as a copy, `binary:copy/1', or it keeps up
+%% to 64 KiB of what came with it.
+-module(weir_http_request).
+
+%% What a handler asks.
+-export([method/1]).
+-export([path/1]).
+-export([query/1]).
+-export([query_pairs/1]).
+-export([version/1]).
+-export([field/2, field/3]).
+-export([fields/1]).
+-export([cookies/1]).
+-export([bindings/1]).
+-export([binding/2]).
+-export([body/1]).
+-export([form/1]).
+-export([trailers/1]).
+-export([peer/1]).
+-export([socket/1]).
+
+%% What connections make of it.
+-export([new/3]).
+-export([is_head/1]).
+-export([is_keep_alive/1]).
+-export([is_1_1/1]).
+-export([is_plain/1]).
+-export([expects_continue/1]).
+-export([copy/1]).
+-export([bind/2]).
+-export([with_body/3]).
+
+-export_type([request/0]).
+
+-include("weir_http.hrl").
+
+-record(request, {
+    method :: 1..7 | binary(),
+    path :: binary(),
+    query :: binary() | undefined,
+    fields :: binary(),
+    flags :: non_neg_integer(),
+    socket :: weir_tcp:socket(),
+    client :: {inet:ip_address(), inet:port_number()} | undefined,
+    bindings = #{} :: #{atom() => term()},
+    body = <<>> :: binary(),
+    trailers = <<>> :: binary()
+}).
+
+-opaque request() :: #request{}.
+
+%% @private
+%% @doc A request without a body, from the head that the native part has read. Client: who a PROXY header says it is.
+-spec new(weir_http_nif:head(), weir_tcp:socket(), {inet:ip_address(), inet:port_number()} | undefined) -> request().
+new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client) ->
+    #request{
+        method = Method,
+        path = path_of(Path),
+        query = Query,
+        fields = Fields,
+        flags = Flags,
+        socket = Socket,
+        client = Client
+    }.
+
+path_of(undefined) -> <<"/">>;
+path_of(Path) -> Path.
+
+%% @private
+-spec is_head(request()) -> boolean().
+is_head(#request{method = Method}) -> Method =:= 2.
+
+%% @private
+%% @doc Whether the client wants the connection to stay open.
+-spec is_keep_alive(request()) -> boolean().
+is_keep_alive(#request{flags = Flags}) -> Flags band ?KEEP_ALIVE =/= 0.
+
+%% @private
+-spec is_1_1(request()) -> boolean().
+is_1_1(#request{flags = Flags}) -> Flags band ?VERSION_1_1 =/= 0.
+
+%% @private
+%% @doc Whether the path has nothing that must be decoded or removed before it is compared.
+-spec is_plain(request()) -> boolean().
+is_plain(#request{flags = Flags}) -> Flags band ?PLAIN_PATH =/= 0.
+
+%% @private
+-spec expects_continue(request()) -> boolean().
+expects_continue(#request{flags = Flags}) -> Flags band ?EXPECT_CONTINUE =/= 0.
+
+%% @private
+%% @doc The same request, for one that stays until its body has come: it keeps nothing of what came with it.
+-spec copy(request()) -> request().
+copy(Request = #request{path = Path, query = Query, fields = Fields}) ->
+    Request#request{path = binary:copy(Path), query = copied(Query), fields = binary:copy(Fields)}.
+
+copied(undefined) -> undefined;
+copied(Query) -> binary:copy(Query).
+
+%% @private
+-spec bind(#{atom() => term()}, request()) -> request().
+bind(Bindings, Request) when map_size(Bindings) =:= 0 -> Request;
+bind(Bindings, Request) -> Request#request{bindings = Bindings}.
+
+%% @private
+-spec with_body(Body :: binary(), Trailers :: binary(), request()) -> request().
+with_body(Body, Trailers, Request) -> Request#request{body = Body, trailers = Trailers}.
+
+%% @doc The method, in the case that it came in: `<<"GET">>'. HEAD is `<<"HEAD">>' also where a route says GET.
+-spec method(request()) -> binary().
+method(#request{method = Number}) when is_integer(Number) ->
+    element(Number, {<<"GET">>, <<"HEAD">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"OPTIONS">>, <<"PATCH">>});
+method(#request{method = Method}) ->
+    Method.
+
+%% @doc The path as it came, without the query: `<<"/caf%C3%A9">>'. {@link binding/2} has parts of it decoded.
+-spec path(request()) -> binary().
+path(#request{path = Path}) -> Path.
+
+%% @doc What is behind the question mark, as it came; empty if there is none.
+-spec query(request()) -> binary().
+query(#request{query = undefined}) -> <<>>;
+query(#request{query = Query}) -> Query.
+
+%% @doc The names and values of the query in their order, decoded.
+-spec query_pairs(request()) -> [{binary(), binary()}].
+query_pairs(Request) -> weir_http_percent:pairs(query(Request)).
+
+%% @doc `{1, 0}' or `{1, 1}'.
+-spec version(request()) -> {1, 0 | 1}.
+version(Request) ->
+    case is_1_1(Request) of
+        true -> {1, 1};
+        false -> {1, 0}
+    end.
+
+%% @doc The value of a header field, by its name in any case; `undefined' if there is none. Several fields of the name are
+%% joined by `, ', those of `cookie' by `; '.
+-spec field(Name :: binary(), request()) -> binary() | undefined.
+field(Name, #request{fields = Fields}) -> weir_http_nif:field(Fields, Name).
+
+%% @doc {@link field/2} with a default.
+-spec field(Name :: binary(), request(), Default) -> binary() | Default.
+field(Name, Request, Default) ->
+    case field(Name, Request) of
+        undefined -> Default;
+        Value -> Value
+    end.
+
+%% @doc All header fields in their order, with names in lower case.
+-spec fields(request()) -> [{Name :: binary(), Value :: binary()}].
+fields(#request{fields = Fields}) -> weir_http_nif:fields(Fields).
+
+%% @doc The cookies in their order, as they came. What has no `=' is none.
+-spec cookies(request()) -> [{Name :: binary(), Value :: binary()}].
+cookies(Request) ->
+    Pairs = binary:split(field(<<"cookie">>, Request, <<>>), <<";">>, [global]),
+    [{trim(Name), trim(Value)} || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]].
+
+trim(Text) -> string:trim(Text, both, " \t").
+
+%% @doc What the bindings of the route stand for, decoded.
+-spec bindings(request()) -> #{Name :: atom() => Value :: term()}.
+bindings(#request{bindings = Bindings}) -> Bindings.
+
+%% @doc What one of them stands for: a binary, the list of segments for a `*', or what its constraint has made of it. Fails
+%% with `{badkey, Name}' if the route has none of the name.
+-spec binding(Name :: atom(), request()) -> term().
+binding(Name, #request{bindings = Bindings}) -> map_get(Name, Bindings).
+
+%% @doc The body, whole; empty if there is none.
+-spec body(request()) -> binary().
+body(#request{body = Body}) -> Body.
+
+%% @doc The names and values of a form (`application/x-www-form-urlencoded') in their order, decoded; `error' if the body
+%% is said to be something else.
+-spec form(request()) -> {ok, [{binary(), binary()}]} | error.
+form(Request = #request{body = Body}) ->
+    [Type | _] = binary:split(field(<<"content-type">>, Request, <<>>), <<";">>),
+    case string:lowercase(trim(Type)) of
+        <<"application/x-www-form-urlencoded">> -> {ok, weir_http_percent:pairs(Body)};
+        _ -> error
+    end.
+
+%% @doc The trailer fields of a chunked body. They are never mixed with those of the head: whoever is in between may not
+%% have looked at them.
+-spec trailers(request()) -> [{Name :: binary(), Value :: binary()}].
+trailers(#request{trailers = Trailers}) -> weir_http_nif:fields(Trailers).
+
+%% @doc Who sent the request: the source that a PROXY header names, where the listener has those, or the peer of the
+%% connection. `{local, Path}' on a unix socket. `closed': the peer is gone already.
+-spec peer(request()) ->
+    {ok, {inet:ip_address(), inet:port_number()} | {local, binary()}} | {error, closed | inet:posix()}.
+peer(#request{client = undefined, socket = Socket}) -> inet:peername(Socket);
+peer(#request{client = Client}) -> {ok, Client}.
+
+%% @doc The connection, for `inet:getopts/2' and the like. Nothing may be sent on it.
+-spec socket(request()) -> weir_tcp:socket().
+socket(#request{socket = Socket}) -> Socket.

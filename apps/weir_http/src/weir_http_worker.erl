@@ -1,0 +1,40 @@
+%% @private
+%% @doc The process of one request; see {@link weir_http_process}.
+-module(weir_http_worker).
+
+-export([start/5]).
+-export([run/6]).
+
+-include("weir_http.hrl").
+
+%% @doc Starts it from the reactor, which is told of its end as of anything about the connection.
+-spec start(weir_http_routes:target(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(), #http{}) ->
+    {pid(), reference()}.
+start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
+    Pid = proc_lib:spawn(?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}]),
+    {Pid, erlang:monitor(process, Pid, [{tag, {weir_reactor, weir_http_request:socket(Request)}}])}.
+
+-spec run(weir_http_process:handler(), term(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(),
+    weir_http_answer:listener()) -> ok.
+run(Handler, State, Request, Wanted, Body, Listener) ->
+    ok = weir_http_process:begin_with(weir_http_request:socket(Request), Request, Wanted, Body),
+    try
+        finished(weir_http_process:finish(Handler(Request, State)))
+    catch
+        exit:{shutdown, client_gone} -> ok;
+        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Listener)
+    end.
+
+finished(ok) -> ok;
+finished({error, closed}) -> ok.
+
+crashed(Class, Reason, Stack, Request, Listener) ->
+    Crash = fun(Wanted) -> weir_http_answer:crashed(Class, Reason, Stack, Request, Wanted, Listener) end,
+    case weir_http_process:has_begun() of
+        false ->
+            finished(weir_http_process:finish({crash, Crash}));
+        true ->
+            %% It is counted and reported; that the end is missing is said by the end of this process.
+            _ = Crash(close),
+            ok
+    end.

@@ -1,0 +1,126 @@
+%% A client for the tests, on stock gen_tcp: bytes out, responses in, and nothing that would put right what is wrong.
+-module(weir_http_client).
+
+-export([connect/1, connect/2, send/2, close/1]).
+-export([response/1, response/2, request/2, request/3, responses/2]).
+-export([is_closed/1, is_closed/2, recv_all/1]).
+-export([get/1, get/2, observe/2]).
+
+-compile({no_auto_import, [get/1]}).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-define(PATIENCE, 10000).
+
+connect(Port) -> connect(Port, []).
+
+connect(Port, Options) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true} | Options], ?PATIENCE),
+    put({rest, Socket}, <<>>),
+    Socket.
+
+send(Socket, Data) -> gen_tcp:send(Socket, Data).
+
+close(Socket) -> gen_tcp:close(Socket).
+
+get(Path) -> get(Path, "").
+
+get(Path, Fields) -> ["GET ", Path, " HTTP/1.1\r\nHost: localhost\r\n", Fields, "\r\n"].
+
+%% One request on a connection of its own.
+request(Port, Request) -> request(Port, Request, #{}).
+
+request(Port, Request, Options) ->
+    Socket = connect(Port),
+    ok = send(Socket, Request),
+    Response = response(Socket, Options),
+    ok = close(Socket),
+    Response.
+
+responses(Socket, N) -> [response(Socket) || _ <- lists:seq(1, N)].
+
+%% The next response: {Status, Fields, Body}. Fields are a map by lower-case names.
+response(Socket) -> response(Socket, #{}).
+
+response(Socket, Options) ->
+    {Head, Rest} = head(Socket, erlang:get({rest, Socket})),
+    [<<"HTTP/1.1 ", Status:3/binary, " ", _Reason/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
+    Fields = maps:from_list([field(Line) || Line <- Lines]),
+    ?assertEqual(length(Lines), map_size(Fields)),
+    Length =
+        case {Options, Fields, binary_to_integer(Status)} of
+            {#{is_head := true}, _, _} -> 0;
+            {_, _, S} when S < 200; S =:= 204; S =:= 304 -> 0;
+            {_, #{<<"content-length">> := N}, _} -> binary_to_integer(N)
+        end,
+    {Body, After} = take(Socket, Length, Rest),
+    put({rest, Socket}, After),
+    {binary_to_integer(Status), Fields, Body}.
+
+field(Line) ->
+    [Name, Value] = binary:split(Line, <<": ">>),
+    ?assertEqual(nomatch, binary:match(Value, [<<"\r">>, <<"\n">>])),
+    {string:lowercase(Name), Value}.
+
+head(Socket, Bytes) ->
+    case binary:split(Bytes, <<"\r\n\r\n">>) of
+        [Head, Rest] -> {Head, Rest};
+        [_] -> head(Socket, <<Bytes/binary, (recv(Socket))/binary>>)
+    end.
+
+take(_Socket, Length, Bytes) when byte_size(Bytes) >= Length ->
+    <<Body:Length/binary, Rest/binary>> = Bytes,
+    {Body, Rest};
+take(Socket, Length, Bytes) ->
+    take(Socket, Length, <<Bytes/binary, (recv(Socket))/binary>>).
+
+recv(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Bytes} -> Bytes;
+        {error, Reason} -> error({no_response, Reason})
+    end.
+
+%% Whether nothing comes any more but the end.
+is_closed(Socket) -> is_closed(Socket, ?PATIENCE).
+
+is_closed(Socket, Time) ->
+    case erlang:get({rest, Socket}) of
+        <<>> ->
+            case gen_tcp:recv(Socket, 0, Time) of
+                {error, closed} -> true;
+                {error, econnreset} -> true;
+                {error, timeout} -> false;
+                {ok, Bytes} -> error({not_expected, Bytes})
+            end;
+        Bytes ->
+            error({not_expected, Bytes})
+    end.
+
+%% All that comes until the end.
+recv_all(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
+        {error, closed} -> <<>>
+    end.
+
+%% What a server makes of bytes: the statuses of its responses, and whether the connection is open after as many
+%% milliseconds of silence.
+observe(Port, {Bytes, Silence}) ->
+    Socket = connect(Port),
+    _ = send(Socket, Bytes),
+    {End, Text} = until_silence(Socket, Silence, <<>>),
+    ok = close(Socket),
+    #{statuses => statuses(Text), text => Text, connection => End}.
+
+until_silence(Socket, Silence, Text) ->
+    case gen_tcp:recv(Socket, 0, Silence) of
+        {ok, Bytes} -> until_silence(Socket, Silence, <<Text/binary, Bytes/binary>>);
+        {error, timeout} -> {open, Text};
+        {error, _} -> {closed, Text}
+    end.
+
+statuses(Text) ->
+    case re:run(Text, "HTTP/1\\.1 (\\d\\d\\d) ", [global, {capture, all_but_first, binary}]) of
+        {match, All} -> [binary_to_integer(Status) || [Status] <- All];
+        nomatch -> []
+    end.

@@ -1,0 +1,158 @@
+%% A listener of HTTP: routes that change, drains, stops and failures, each case seen by a raw client.
+-module(weir_http_listener_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, send/2, response/1, request/2, is_closed/1, get/1]).
+
+-define(LISTENER, ?MODULE).
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        routes_change_under_connections,
+        a_drain_answers_what_has_begun,
+        a_drain_closes_what_is_idle,
+        a_listener_is_stopped_and_started_again,
+        a_name_is_taken_once,
+        a_supervisor_starts_it,
+        a_unix_socket,
+        the_source_of_a_proxy_header_is_the_peer,
+        requests_are_counted,
+        a_reactor_that_is_killed_is_replaced
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) ->
+    {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, routes()),
+    [{port, weir:get_port(?LISTENER)} | Config].
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+routes() ->
+    [
+        {"/", weir_http_echo, {reply, 200, [], <<"hello">>}, #{methods => [<<"GET">>]}},
+        {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
+        {"/describe", weir_http_echo, describe}
+    ].
+
+port(Config) -> proplists:get_value(port, Config).
+
+described({200, _, Body}) -> binary_to_term(Body).
+
+routes_change_under_connections(Config) ->
+    Socket = connect(port(Config)),
+    ok = send(Socket, get("/")),
+    {200, _, <<"hello">>} = response(Socket),
+    ok = weir_http:set_routes(?LISTENER, [{"/", weir_http_echo, {reply, 200, [], <<"other">>}}]),
+    ok = send(Socket, get("/")),
+    {200, _, <<"other">>} = response(Socket),
+    {error, {bad_option, routes, _, _}} = weir_http:set_routes(?LISTENER, [nonsense]),
+    ok = send(Socket, get("/")),
+    {200, _, <<"other">>} = response(Socket),
+    ?assertError({no_listener, nobody}, weir_http:set_routes(nobody, [])).
+
+a_drain_answers_what_has_begun(Config) ->
+    Socket = connect(port(Config)),
+    ok = send(Socket, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"),
+    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) =:= 1 end),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 20000)} end),
+    ok = until(fun() -> map_get(status, weir_http:info(?LISTENER)) =:= suspended end),
+    ok = send(Socket, "lo"),
+    {200, #{<<"connection">> := <<"close">>}, <<"hello">>} = response(Socket),
+    ?assert(is_closed(Socket)),
+    receive {drained, Result} -> ?assertEqual(ok, Result) end.
+
+a_drain_closes_what_is_idle(Config) ->
+    Asked = connect(port(Config)),
+    ok = send(Asked, get("/")),
+    {200, _, <<"hello">>} = response(Asked),
+    New = connect(port(Config)),
+    ok = weir_http:drain_listener(?LISTENER, 20000),
+    ?assert(is_closed(Asked)),
+    ?assert(is_closed(New)).
+
+a_listener_is_stopped_and_started_again(Config) ->
+    Socket = connect(port(Config)),
+    ok = weir_http:stop_listener(?LISTENER),
+    ?assert(is_closed(Socket)),
+    {error, not_found} = weir_http:stop_listener(?LISTENER),
+    ?assertError({no_listener, ?LISTENER}, weir_http:info(?LISTENER)),
+    {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK, port => port(Config)}, routes()),
+    {200, _, <<"hello">>} = request(port(Config), get("/")).
+
+a_name_is_taken_once(Config) ->
+    {error, {already_started, _}} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, []),
+    {200, _, <<"hello">>} = request(port(Config), get("/")).
+
+a_supervisor_starts_it(_Config) ->
+    Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK}, routes()),
+    {ok, Supervisor} = weir_http_supervisor:start_link([Spec]),
+    Port = weir:get_port(supervised),
+    {200, _, <<"hello">>} = request(Port, get("/")),
+    exit(map_get(pid, weir_http:info(supervised)), kill),
+    ok = until(fun() -> try request(Port, get("/")) of {200, _, _} -> true catch _:_ -> false end end),
+    ok = gen_server:stop(Supervisor),
+    ?assertError({bad_option, max_head, -1, _}, weir_http:child_spec(supervised, #{max_head => -1}, [])).
+
+a_unix_socket(_Config) ->
+    Path = <<0, "weir_http_listener_SUITE", (list_to_binary(os:getpid()))/binary>>,
+    {ok, _} = weir_http:start_listener(local, #{ip => {local, Path}}, routes()),
+    {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}]),
+    put({rest, Socket}, <<>>),
+    ok = send(Socket, get("/describe")),
+    ?assertMatch(#{peer := {ok, {local, _}}}, described(response(Socket))),
+    ok = weir_http:stop_listener(local).
+
+the_source_of_a_proxy_header_is_the_peer(_Config) ->
+    {ok, _} = weir_http:start_listener(behind_proxy, #{ip => ?LOOPBACK, proxy_protocol => true}, routes()),
+    Socket = connect(weir:get_port(behind_proxy)),
+    ok = send(Socket, ["PROXY TCP4 10.1.2.3 10.4.5.6 1234 80\r\n", get("/describe")]),
+    ?assertMatch(#{peer := {ok, {{10, 1, 2, 3}, 1234}}}, described(response(Socket))),
+    ok = send(Socket, get("/describe")),
+    ?assertMatch(#{peer := {ok, {{10, 1, 2, 3}, 1234}}}, described(response(Socket))),
+    ok = weir_http:stop_listener(behind_proxy).
+
+requests_are_counted(Config) ->
+    {200, _, _} = request(port(Config), get("/")),
+    {404, _, _} = request(port(Config), get("/nowhere")),
+    {400, _, _} = request(port(Config), "nonsense\r\n\r\n"),
+    ?assertMatch(
+        #{requests := 2, refused := 1, crashes := 0, timeouts := 0, accepted := 3, status := running, port := _},
+        weir_http:info(?LISTENER)
+    ).
+
+a_reactor_that_is_killed_is_replaced(Config) ->
+    lists:foreach(
+        fun(_) ->
+            Socket = connect(port(Config)),
+            ok = send(Socket, [get("/"), "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"]),
+            {200, _, <<"hello">>} = response(Socket),
+            [exit(Reactor, kill) || {_, Reactor} <- weir:connections(?LISTENER)],
+            ?assert(is_closed(Socket))
+        end,
+        lists:seq(1, 3)
+    ),
+    {200, _, <<"hello">>} = request(port(Config), get("/")).
+
+until(Condition) ->
+    case Condition() of
+        true ->
+            ok;
+        false ->
+            timer:sleep(10),
+            until(Condition)
+    end.

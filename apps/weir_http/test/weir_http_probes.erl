@@ -1,0 +1,40 @@
+%% The probes of Http11Probe (MDA2AV/Http11Probe, MIT): what a server answers to requests that are right, odd or wrong. The
+%% names, levels and expected answers are theirs, the requests are written anew.
+%%
+%% A probe is `{Name, Level, Bytes, Expected}'. Expected are alternatives: a status, `ok' (2xx), `close' (no response, and the
+%% connection is closed), `silence' (neither), `{ok, closed}' (one response with 2xx, and the connection is closed), or a
+%% fun of what was observed. Behind `warn' stand answers that are accepted with a warning.
+-module(weir_http_probes).
+
+-export([all/0, verdict/2, answer/1]).
+
+all() ->
+    weir_http_probes_compliance:all() ++ weir_http_probes_malformed:all() ++ weir_http_probes_smuggling:all().
+
+%% pass, warn or fail.
+verdict({_Name, _Level, _Bytes, Expected}, Observed) ->
+    {Pass, Warn} =
+        case lists:splitwith(fun(Answer) -> Answer =/= warn end, Expected) of
+            {All, []} -> {All, []};
+            {Good, [warn | Bad]} -> {Good, Bad}
+        end,
+    case {is_one_of(Pass, Observed), is_one_of(Warn, Observed)} of
+        {true, _} -> pass;
+        {false, true} -> warn;
+        {false, false} -> fail
+    end.
+
+is_one_of(Answers, Observed) ->
+    lists:any(fun(Answer) -> is_it(Answer, Observed) end, Answers).
+
+is_it(ok, #{statuses := [Status | _]}) -> Status >= 200 andalso Status < 300;
+is_it({ok, closed}, #{statuses := [Status], connection := closed}) -> Status >= 200 andalso Status < 300;
+is_it(close, #{statuses := [], connection := closed}) -> true;
+is_it(silence, #{statuses := [], connection := open}) -> true;
+is_it(Status, #{statuses := [Status | _]}) when is_integer(Status) -> true;
+is_it(Check, Observed) when is_function(Check) -> Check(Observed);
+is_it(_Other, _Observed) -> false.
+
+%% For the table.
+answer(#{statuses := Statuses, connection := Connection}) ->
+    lists:flatten(lists:join(", ", [integer_to_list(Status) || Status <- Statuses] ++ [atom_to_list(Connection)])).

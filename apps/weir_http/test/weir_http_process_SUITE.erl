@@ -1,0 +1,506 @@
+%% Handlers that run in a process of their own: replies and streams, bodies in pieces, clients that go away.
+-module(weir_http_process_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, request/2, is_closed/1,
+    get/1]).
+
+-define(LISTENER, ?MODULE).
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        it_waits_and_others_are_served,
+        requests_stay_in_order,
+        a_stream_in_chunks,
+        a_stream_for_an_old_client,
+        a_stream_for_head,
+        a_stream_waits_for_its_client,
+        a_large_piece_is_one_chunk,
+        responses_that_are_not_taken_stop_the_next_process,
+        a_body_is_whole,
+        a_body_in_pieces,
+        a_body_in_pieces_waits_for_its_process,
+        a_body_that_is_not_read_closes_the_connection,
+        a_bad_chunk_ends_the_process,
+        a_body_that_does_not_come_ends_the_process,
+        an_upload_is_asked_for,
+        trailers_come_with_the_end,
+        a_process_whose_client_is_gone_ends,
+        a_process_that_traps_exits_is_told,
+        a_process_that_sends_to_a_client_that_is_gone,
+        a_client_that_takes_nothing_is_gone,
+        a_failure_is_a_500,
+        a_failure_in_a_stream_closes_the_connection,
+        a_process_that_is_killed_is_a_500,
+        wrong_calls_fail,
+        stopping_the_listener_ends_processes
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+%% A listener whose route /serve is that fun, in a process.
+serve(Fun) -> serve(Fun, #{}, #{}).
+
+serve(Fun, RouteOptions, Options) ->
+    {ok, _} = weir_http:start_listener(?LISTENER, Options#{ip => ?LOOPBACK}, [
+        {"/serve", weir_http_serving, Fun, RouteOptions},
+        {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
+    ]),
+    weir:get_port(?LISTENER).
+
+post(Body) -> ["POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(iolist_size(Body)), "\r\n\r\n", Body].
+
+head(Socket, Bytes) ->
+    case binary:split(Bytes, <<"\r\n\r\n">>) of
+        [Head, Rest] -> {Head, Rest};
+        [_] -> {ok, More} = gen_tcp:recv(Socket, 0, 10000), head(Socket, <<Bytes/binary, More/binary>>)
+    end.
+
+more(Socket, Bytes) ->
+    {ok, More} = gen_tcp:recv(Socket, 0, 10000),
+    <<Bytes/binary, More/binary>>.
+
+told(Message) ->
+    receive
+        Message -> ok
+    after 10000 -> error({not_told, Message, process_info(self(), messages)})
+    end.
+
+told() ->
+    receive
+        {told, What} -> What
+    after 10000 -> error(not_told)
+    end.
+
+%%% Responses.
+
+it_waits_and_others_are_served(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) ->
+        Self ! {told, self()},
+        receive {answer, Text} -> {reply, 200, [], Text} end
+    end),
+    Waiting = connect(Port),
+    ok = send(Waiting, get("/serve")),
+    Pid = told(),
+    {200, _, <<"direct">>} = request(Port, get("/direct")),
+    Pid ! {answer, <<"at last">>},
+    {200, _, <<"at last">>} = response(Waiting),
+    ok = send(Waiting, get("/direct")),
+    {200, _, <<"direct">>} = response(Waiting).
+
+requests_stay_in_order(_Config) ->
+    Port = serve(fun(Request) ->
+        Number = weir_http_request:query(Request),
+        timer:sleep(binary_to_integer(Number) rem 3),
+        {reply, 200, [], Number}
+    end),
+    Socket = connect(Port),
+    Numbers = [integer_to_binary(N) || N <- lists:seq(1, 200)],
+    ok = send(Socket, [[get(["/serve?", N]), get("/direct")] || N <- Numbers]),
+    [
+        begin
+            ?assertMatch({200, _, N}, response(Socket)),
+            ?assertMatch({200, _, <<"direct">>}, response(Socket))
+        end
+     || N <- Numbers
+    ],
+    ?assertMatch(#{requests := 400}, weir_http:info(?LISTENER)).
+
+a_stream_in_chunks(_Config) ->
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, [{<<"content-type">>, <<"text/plain">>}]),
+        [ok = weir_http_process:send(Piece) || Piece <- [<<"one">>, [], ["t", $w, <<"o">>], <<>>, binary:copy(<<"x">>, 300)]],
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, [get("/serve"), get("/direct")]),
+    {Head, Chunks} = chunked_and_rest(Socket),
+    ?assertMatch({match, _}, re:run(Head, "^HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\ndate: ")),
+    ?assertEqual([<<"one">>, <<"two">>, binary:copy(<<"x">>, 300), <<>>], Chunks),
+    {200, _, <<"direct">>} = response(Socket).
+
+%% A response in chunks: its head, and the data of the chunks. What is behind is left for response/1.
+chunked_and_rest(Socket) ->
+    {Head, Rest} = head(Socket, <<>>),
+    {Chunks, After} = chunks_and_rest(Socket, Rest, []),
+    put({rest, Socket}, After),
+    {Head, Chunks}.
+
+chunks_and_rest(Socket, Bytes, Chunks) ->
+    case binary:split(Bytes, <<"\r\n">>) of
+        [Size, Rest] ->
+            Length = binary_to_integer(Size, 16),
+            case Rest of
+                <<"\r\n", After/binary>> when Length =:= 0 -> {lists:reverse(Chunks, [<<>>]), After};
+                <<Data:Length/binary, "\r\n", After/binary>> -> chunks_and_rest(Socket, After, [Data | Chunks]);
+                _ -> chunks_and_rest(Socket, more(Socket, Bytes), Chunks)
+            end;
+        [_] ->
+            chunks_and_rest(Socket, more(Socket, Bytes), Chunks)
+    end.
+
+a_stream_for_an_old_client(_Config) ->
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        ok = weir_http_process:send(<<"one">>),
+        ok = weir_http_process:send(<<"two">>),
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, "GET /serve HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+    Text = weir_http_client:recv_all(Socket),
+    ?assertMatch({match, _}, re:run(Text, "\r\nconnection: close\r\n\r\nonetwo$")),
+    ?assertEqual(nomatch, re:run(Text, "transfer-encoding|content-length")).
+
+a_stream_for_head(_Config) ->
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        ok = weir_http_process:send(<<"nobody sees this">>),
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, ["HEAD /serve HTTP/1.1\r\nHost: a\r\n\r\n", get("/direct")]),
+    {200, #{<<"transfer-encoding">> := <<"chunked">>}, <<>>} = response(Socket, #{is_head => true}),
+    {200, _, <<"direct">>} = response(Socket).
+
+a_stream_waits_for_its_client(_Config) ->
+    Self = self(),
+    Piece = binary:copy(<<"x">>, 10000),
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        lists:foreach(fun(N) -> ok = weir_http_process:send(Piece), Self ! {sent, N} end, lists:seq(1, 2000)),
+        streamed
+    end),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/serve")),
+    told({sent, 1}),
+    %% 20 MB are to go. When the kernels on both sides have taken what they take, the process waits.
+    ?assert(when_it_stops(0) < 1900),
+    [{Connection, _}] = weir:connections(?LISTENER),
+    ?assertMatch({ok, [{send_pend, Pending}]} when Pending < 200000, inet:getstat(Connection, [send_pend])),
+    {_, Chunks} = chunked_and_rest(Socket),
+    ?assertEqual(20000000, iolist_size(Chunks)).
+
+%% How many messages there are when no more come.
+when_it_stops(Before) ->
+    timer:sleep(200),
+    case process_info(self(), message_queue_len) of
+        {message_queue_len, Before} -> Before;
+        {message_queue_len, More} -> when_it_stops(More)
+    end.
+
+a_large_piece_is_one_chunk(_Config) ->
+    Large = binary:copy(<<"0123456789">>, 30000),
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        ok = weir_http_process:send(<<"small">>),
+        ok = weir_http_process:send(Large),
+        ok = weir_http_process:send(Large),
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    ?assertMatch({_, [<<"small">>, Large, Large, <<>>]}, chunked_and_rest(Socket)).
+
+responses_that_are_not_taken_stop_the_next_process(_Config) ->
+    Large = binary:copy(<<"x">>, 1000000),
+    Port = serve(fun(_) -> {reply, 200, [], Large} end),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, lists:duplicate(100, get("/serve"))),
+    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) > 0 end),
+    timer:sleep(300),
+    ?assert(map_get(requests, weir_http:info(?LISTENER)) < 10),
+    [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 100)].
+
+%%% Bodies.
+
+a_body_is_whole(_Config) ->
+    Port = serve(fun(Request) -> {reply, 200, [], weir_http_request:body(Request)} end),
+    Socket = connect(Port),
+    Large = binary:copy(<<"0123456789">>, 50000),
+    ok = send(Socket, [post(Large), post("two"), get("/direct")]),
+    {200, _, Large} = response(Socket),
+    {200, _, <<"two">>} = response(Socket),
+    {200, _, <<"direct">>} = response(Socket).
+
+%% Reads all, and says how many pieces it was.
+read(Pieces) ->
+    case weir_http_process:read_body() of
+        {more, Bytes} -> read([Bytes | Pieces]);
+        {done, Bytes, Trailers} -> {lists:reverse([Bytes | Pieces]), Trailers};
+        {error, closed} = Error -> Error
+    end.
+
+a_body_in_pieces(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) ->
+        {more, First} = weir_http_process:read_body(),
+        Self ! {told, First},
+        {Rest, []} = read([]),
+        {done, <<>>, []} = weir_http_process:read_body(),
+        {reply, 200, [], [First | Rest]}
+    end, #{body => stream, max_body => 10000000}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 2000010\r\n\r\nhello"),
+    <<"hello">> = told(),
+    Large = binary:copy(<<"x">>, 2000000),
+    ok = send(Socket, [Large, "world", get("/direct")]),
+    Whole = <<"hello", Large/binary, "world">>,
+    ?assertMatch({200, _, Whole}, response(Socket)),
+    {200, _, <<"direct">>} = response(Socket),
+    %% In chunks.
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+    <<"hello">> = told(),
+    ok = send(Socket, ["5\r\nworld\r\n0\r\n\r\n", get("/direct")]),
+    {200, _, <<"helloworld">>} = response(Socket),
+    {200, _, <<"direct">>} = response(Socket).
+
+a_body_in_pieces_waits_for_its_process(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) ->
+        Self ! {told, self()},
+        receive go -> ok end,
+        {Pieces, []} = read([]),
+        {reply, 200, [], integer_to_binary(iolist_size(Pieces))}
+    end, #{body => stream, max_body => 20000000}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n"),
+    Pid = told(),
+    _ = spawn_link(fun() -> ok = send(Socket, binary:copy(<<"x">>, 20000000)) end),
+    %% The process does not read, and the connection is not read either.
+    [{Connection, _}] = weir:connections(?LISTENER),
+    ok = until(fun() -> inet:getopts(Connection, [active]) =:= {ok, [{active, false}]} end),
+    {ok, [{recv_oct, Read}]} = inet:getstat(Connection, [recv_oct]),
+    ?assert(Read < 1000000),
+    Pid ! go,
+    {200, _, <<"20000000">>} = response(Socket).
+
+a_body_that_is_not_read_closes_the_connection(_Config) ->
+    Port = serve(fun(_) -> {reply, 200, [], <<"enough">>} end, #{body => stream}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhello"),
+    {200, #{<<"connection">> := <<"close">>}, <<"enough">>} = response(Socket),
+    ?assert(is_closed(Socket)),
+    %% One that came with the head is there whole.
+    Other = connect(Port),
+    ok = send(Other, [post("hello"), get("/direct")]),
+    {200, _, <<"enough">>} = response(Other),
+    {200, _, <<"direct">>} = response(Other).
+
+a_bad_chunk_ends_the_process(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello"),
+    Monitor = watch(told()),
+    ok = send(Socket, "nonsense"),
+    {400, _, <<"chunk\n">>} = response(Socket),
+    ?assert(is_closed(Socket)),
+    told_down(Monitor).
+
+%% Monitors a handler, which goes on when that is so: the signal may come later than what ends the process.
+watch(Pid) ->
+    Monitor = monitor(process, Pid),
+    Pid ! {watched, self()},
+    receive
+        {watching, Pid} -> Monitor
+    after 10000 -> error(not_watched)
+    end.
+
+watched() ->
+    receive {watched, Pid} -> Pid ! {watching, self()} end.
+
+told_down(Monitor) ->
+    receive {'DOWN', Monitor, process, _, _} -> ok after 10000 -> error(lives) end.
+
+a_body_that_does_not_come_ends_the_process(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{body_timeout => 300}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"),
+    Monitor = watch(told()),
+    ?assert(is_closed(Socket)),
+    told_down(Monitor).
+
+an_upload_is_asked_for(_Config) ->
+    Port = serve(fun(_) -> {Pieces, _} = read([]), {reply, 200, [], Pieces} end, #{body => stream}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"),
+    {100, _, <<>>} = response(Socket),
+    ok = send(Socket, "hello"),
+    {200, _, <<"hello">>} = response(Socket).
+
+trailers_come_with_the_end(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> Self ! {told, self()}, Self ! {told, read([])}, {reply, 200, [], <<>>} end, #{body => stream}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    _ = told(),
+    ok = send(Socket, "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"),
+    {200, _, <<>>} = response(Socket),
+    {Pieces, Trailers} = told(),
+    ?assertEqual({<<"hello">>, [{<<"x-sum">>, <<"1">>}]}, {iolist_to_binary(Pieces), Trailers}).
+
+%%% Clients that go away.
+
+a_process_whose_client_is_gone_ends(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Monitor = watch(told()),
+    ok = close(Socket),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    ?assertMatch(#{crashes := 0}, weir_http:info(?LISTENER)).
+
+a_process_that_traps_exits_is_told(_Config) ->
+    Self = self(),
+    Port = serve(fun(Request) ->
+        process_flag(trap_exit, true),
+        ok = weir_http_process:stream(Request, 200, []),
+        Self ! {told, self()},
+        watched(),
+        receive {'EXIT', _, Reason} -> Self ! {told, {Reason, weir_http_process:send(<<"x">>)}} end,
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Monitor = watch(told()),
+    ok = close(Socket),
+    ?assertEqual({{shutdown, client_gone}, {error, closed}}, told()),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end.
+
+a_process_that_sends_to_a_client_that_is_gone(_Config) ->
+    Self = self(),
+    Port = serve(fun(Request) ->
+        process_flag(trap_exit, true),
+        ok = weir_http_process:stream(Request, 200, []),
+        Self ! {told, begun},
+        Self ! {told, until_error(binary:copy(<<"x">>, 100000))},
+        Self ! {told, weir_http_process:read_body()},
+        streamed
+    end),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/serve")),
+    begun = told(),
+    timer:sleep(100),
+    ok = close(Socket),
+    ?assertEqual({error, closed}, told()),
+    %% There was no body.
+    ?assertEqual({done, <<>>, []}, told()).
+
+until_error(Piece) ->
+    case weir_http_process:send(Piece) of
+        ok -> until_error(Piece);
+        Error -> Error
+    end.
+
+a_client_that_takes_nothing_is_gone(_Config) ->
+    Self = self(),
+    Port = serve(fun(Request) ->
+        Self ! {told, self()},
+        watched(),
+        ok = weir_http_process:stream(Request, 200, []),
+        until_error(binary:copy(<<"x">>, 100000)),
+        streamed
+    end, #{}, #{idle_timeout => 400}),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/serve")),
+    Monitor = watch(told()),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    ok = close(Socket).
+
+%%% Failures.
+
+a_failure_is_a_500(_Config) ->
+    Port = serve(fun(Request) ->
+        case weir_http_request:query(Request) of
+            <<"error">> -> error(on_purpose);
+            <<"throw">> -> throw(on_purpose);
+            <<"exit">> -> exit(on_purpose);
+            <<"result">> -> nothing;
+            <<"streamed">> -> streamed;
+            <<"field">> -> {reply, 200, [{<<"a">>, <<"b\r\nc: d">>}], <<>>};
+            <<"stream">> -> weir_http_process:stream(Request, 200, [{<<"a">>, <<"b\r\nc: d">>}]);
+            <<"send">> -> weir_http_process:send(<<"a">>);
+            <<"204">> -> weir_http_process:stream(Request, 204, [])
+        end
+    end),
+    Socket = connect(Port),
+    Failures = ["error", "throw", "exit", "result", "streamed", "field", "stream", "send", "204"],
+    ok = send(Socket, [[get(["/serve?", Failure]) || Failure <- Failures], get("/direct")]),
+    [?assertMatch({500, _, <<>>}, response(Socket), Failure) || Failure <- Failures],
+    {200, _, <<"direct">>} = response(Socket),
+    Count = length(Failures),
+    ?assertMatch(#{crashes := Count}, weir_http:info(?LISTENER)).
+
+a_failure_in_a_stream_closes_the_connection(_Config) ->
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        ok = weir_http_process:send(<<"hello">>),
+        error(on_purpose)
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Text = weir_http_client:recv_all(Socket),
+    %% The last chunk is missing.
+    ?assertMatch({match, _}, re:run(Text, "\r\n\r\n5\r\nhello\r\n$")),
+    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
+
+a_process_that_is_killed_is_a_500(_Config) ->
+    Port = serve(fun(_) -> exit(self(), kill) end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    {500, #{<<"connection">> := <<"close">>}, <<"process_ended\n">>} = response(Socket),
+    ?assert(is_closed(Socket)).
+
+wrong_calls_fail(_Config) ->
+    ?assertError(not_a_process_of_weir_http, weir_http_process:send(<<"a">>)),
+    Self = self(),
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        Self ! {told, catch weir_http_process:stream(Request, 200, [])},
+        streamed
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    ?assertMatch({'EXIT', {response_has_begun, _}}, told()),
+    {error, {bad_option, routes, {body, stream}, _}} =
+        weir_http:set_routes(?LISTENER, [{"/", weir_http_echo, echo, #{body => stream}}]).
+
+stopping_the_listener_ends_processes(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Monitor = watch(told()),
+    ok = weir_http:stop_listener(?LISTENER),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    ?assert(is_closed(Socket)).
+
+until(Condition) ->
+    case Condition() of
+        true ->
+            ok;
+        false ->
+            timer:sleep(10),
+            until(Condition)
+    end.

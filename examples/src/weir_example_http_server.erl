@@ -1,0 +1,15 @@
+%% @doc What the HTTP servers share: a listener on one port, stopped by its caller.
+-module(weir_example_http_server).
+
+-export([start/2]).
+
+%% @doc Starts a listener with those routes. The options are those of the examples: `port' and, of `listen', the address.
+-spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}, [weir_http_routes:route()]) ->
+    {ok, weir_example_reactors:server()} | {error, term()}.
+start(Options, Routes) ->
+    Ip = proplists:get_value(ip, maps:get(listen, Options, []), any),
+    Name = {?MODULE, make_ref()},
+    case weir_http:start_listener(Name, #{port => maps:get(port, Options, 0), ip => Ip}, Routes) of
+        {ok, _} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir_http:stop_listener(Name) end}};
+        {error, _} = Error -> Error
+    end.
