@@ -102,10 +102,14 @@ run_pieces([{"sh", Text} | Pieces], _Output, Node, Config, Most) ->
     ?assertMatch({Text, 0, _}, {Text, Status, Output}),
     run_pieces(Pieces, Output, Node, Config, Most);
 run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary(Output) ->
-    ?assertEqual(string:trim(Text), string:trim(binary_to_list(Output))),
+    ?assertEqual(shown(Text), shown(Output)),
     run_pieces(Pieces, none, Node, Config, Most);
 run_pieces([{"inetrc", _} | Pieces], _Output, Node, Config, Most) ->
     run_pieces(Pieces, none, Node, Config, Most).
+
+%% Each VM numbers its sockets from another number on.
+shown(Text) ->
+    re:replace(string:trim(Text), "weir_tcp,[0-9]+", "weir_tcp,0", [global, {return, list}]).
 
 compiled(Text) ->
     {ok, Tokens, _} = erl_scan:string(Text),
