@@ -89,7 +89,7 @@ server_killed(Config) ->
     stop_streams(Streams).
 
 %% Without the VM's polling by schedulers, which forgets descriptors for seconds on OTP 29 when schedulers go offline: see
-%% docs/internals.md, Known limits.
+%% docs/internals.md, What it does not bear.
 fewer_schedulers_online(_Config) ->
     on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4", "+IOs", "false"]).
 
