@@ -33,12 +33,12 @@ docs: ## the reference into _build/docs, and a look for dead links there and in 
 	@scripts/setup build check
 	@scripts/docs
 
-bench: build ## all that is measured, into bench/results, in ninety minutes; BENCH="--only seeds" for less
+bench: build ## every scenario, into bench/results, in ninety minutes; BENCH="--only seeds" for less
 	@scripts/setup bench
 	bench/peers/build
 	bin/weir bench $(BENCH)
 
-bench-quick: ## of that what tells most, in five minutes
+bench-quick: ## the most telling part of the bench, in five minutes
 	@$(MAKE) --no-print-directory bench BENCH="--only quick --quick"
 
 soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections; the load generator beside wrk

@@ -1,30 +1,37 @@
-%% @doc Writes figures into a document that people write: what stands between `<!-- NAME -->' and `<!-- /NAME -->' is
-%% made from results, for the scenario of that name; the rest is left alone. Two more names are known: `results', what
-%% was measured where, and `targets'.
+%% @doc Writes figures into documents that people write: the text between `<!-- NAME -->' and `<!-- /NAME -->' is made
+%% from results, the rest is left alone. A name is that of a chapter of the suite (one table of all its scenarios that have
+%% no place of their own), of a scenario (all its contestants), `results' (what was measured where) or `targets' (how many
+%% were met, and those that were missed). Charts that a document shows are drawn again.
 -module(weir_bench_measurements).
 
 -export([update/1]).
 -export([places/1]).
 -export([fill/3]).
 
-%% @doc Writes the results of these files into docs/measurements.md, and their charts beside it. Where two files of the
-%% same OTP release have a scenario, the later counts; one that is in none of them stays as it is.
+%% @doc Writes the results of these files into docs/measurements.md and docs/seeds.md, and their charts beside them. Where
+%% two files of the same OTP release have a scenario, the later run counts. A table without any results stays as it is.
 -spec update([file:filename(), ...]) -> {ok, [Written :: file:filename()]} | {error, iodata()}.
 update(Files) ->
-    File = weir_bench_tree:measurements(),
-    case {weir_bench_suite:read(), read(Files), file:read_file(File)} of
-        {{ok, Suite}, {ok, Results}, {ok, Text}} ->
-            Charts = filename:rootname(File),
+    case {weir_bench_suite:read(), read(Files)} of
+        {{ok, Suite}, {ok, Results}} -> update(weir_bench_tree:measurements(), Results, Suite, []);
+        {{error, _} = Error, _} -> Error;
+        {_, {error, _} = Error} -> Error
+    end.
+
+update([], _Results, _Suite, Contents) ->
+    write(Contents);
+update([File | Files], Results, Suite, Contents) ->
+    case file:read_file(File) of
+        {ok, Text} ->
             case fill(Text, Results, Suite) of
                 {ok, Filled, Pictures} ->
-                    write([{File, Filled} | [{filename:join(Charts, Name), Svg} || {Name, Svg} <- Pictures]]);
-                {error, Reason} -> {error, [File, ": ", Reason]}
+                    Charts = filename:join(filename:dirname(File), "measurements"),
+                    Drawn = [{filename:join(Charts, Name), Svg} || {Name, Svg} <- Pictures],
+                    update(Files, Results, Suite, Contents ++ [{File, Filled} | Drawn]);
+                {error, Reason} ->
+                    {error, [File, ": ", Reason]}
             end;
-        {{error, _} = Error, _, _} ->
-            Error;
-        {_, {error, _} = Error, _} ->
-            Error;
-        {_, _, {error, Reason}} ->
+        {error, Reason} ->
             {error, ["cannot read ", File, ": ", file:format_error(Reason)]}
     end.
 
@@ -80,29 +87,40 @@ pairs([Mark | _]) ->
 %% @doc A text with its places filled, and the charts that it shows. Results are documents by the name of their file.
 -spec fill(binary(), [{string(), weir_bench_results:document()}], weir_bench_suite:suite()) ->
     {ok, binary(), [{file:filename(), Svg :: binary()}]} | {error, iodata()}.
-fill(Text, Results, #{scenarios := Scenarios}) ->
-    Known = maps:from_list([{atom_to_binary(Name), Scenario} || #{name := Name} = Scenario <- Scenarios]),
+fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters}) ->
     case places(Text) of
         {ok, Names} ->
-            case [Name || Name <- Names, Name =/= <<"results">>, Name =/= <<"targets">>, not is_map_key(Name, Known)] of
+            Known = [{atom_to_binary(Name), Scenario} || #{name := Name} = Scenario <- Scenarios],
+            Of = [
+                {atom_to_binary(Chapter), [
+                    Entry
+                 || {Name, #{chapter := In}} = Entry <- Known, In =:= Chapter, not lists:member(Name, Names)
+                ]}
+             || {Chapter, _} <- Chapters
+            ],
+            Places = maps:from_list([{Name, [Entry]} || {Name, _} = Entry <- Known] ++ Of),
+            case [Name || Name <- Names, not is_map_key(Name, Places), Name =/= <<"results">>, Name =/= <<"targets">>] of
                 [] ->
-                    {Filled, Pictures} = lists:foldl(
-                        fun(Name, {SoFar, Shown}) ->
-                            case block(Name, Results, Known) of
-                                none -> {SoFar, Shown};
-                                {Block, More} -> {put_between(Name, Block, SoFar), Shown ++ More}
+                    Sorted = lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Results),
+                    Filled = lists:foldl(
+                        fun(Name, SoFar) ->
+                            case block(Name, Sorted, Places, lists:keymember(Name, 1, Known)) of
+                                [] -> SoFar;
+                                Block -> put_between(Name, Block, SoFar)
                             end
                         end,
-                        {Text, []},
+                        Text,
                         Names
                     ),
-                    {ok, Filled, Pictures};
+                    {ok, Filled, pictures(Filled, Sorted, maps:from_list(Known))};
                 [Unknown | _] ->
-                    {error, ["there is no scenario ", Unknown]}
+                    {error, ["there is no scenario or chapter ", Unknown]}
             end;
         {error, _} = Error ->
             Error
     end.
+
+started(#{<<"started">> := Started}) -> Started.
 
 put_between(Name, Block, Text) ->
     Begin = <<"<!-- ", Name/binary, " -->\n">>,
@@ -111,73 +129,91 @@ put_between(Name, Block, Text) ->
     [_, After] = binary:split(Rest, End),
     iolist_to_binary([Before, Begin, unicode:characters_to_binary(Block), End, After]).
 
-block(<<"results">>, Results, _Known) ->
-    {
+block(<<"results">>, Results, _Places, _) ->
+    [
         [
+            "- [", Name, "](../bench/results/", Name, ".md): ",
+            lists:join("; ", [[What, " ", Value] || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"]),
+            "\n"
+        ]
+     || {Name, Document} <- Results
+    ];
+block(<<"targets">>, Results, _Places, _) ->
+    Newest = maps:from_list([
+        {{weir_bench_results:release(Document), {Title, maps:get(<<"rival">>, Verdict, none)}}, Verdict}
+     || {_, #{<<"targets">> := Verdicts} = Document} <- Results,
+        #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
+    ]),
+    Releases = lists:usort([Release || {Release, _} <- maps:keys(Newest)]),
+    Tables = [{Release, missed(Release, Newest)} || Release <- Releases],
+    case Tables of
+        [] ->
+            [];
+        [{_, {_, _, {[_ | Header], _}}} | _] ->
             [
-                "- [", Name, "](../bench/results/", Name, ".md): ",
                 lists:join("; ", [
-                    [What, " ", Value]
-                 || {What, Value} <- weir_bench_report:machine(Document), What =/= "cores"
+                    io_lib:format("OTP ~ts: ~b of ~b met", [Release, Met, All])
+                 || {Release, {Met, All, _}} <- Tables
                 ]),
-                "\n"
+                ". Missed:\n\n",
+                weir_bench_table:markdown(["work", "OTP" | lists:droplast(Header)], [
+                    [Title, Release | lists:droplast(Cells)]
+                 || {Release, {_, _, {_, Rows}}} <- Tables, [Title | Cells] <- Rows
+                ])
             ]
-         || {Name, Document} <- Results
-        ],
-        []
-    };
-block(<<"targets">>, Results, _Known) ->
-    {
-        [
-            [Otp, weir_bench_table:markdown(Header, Rows), "\n"]
-         || {Name, Document} <- Results,
-            {Header, [_ | _] = Rows} <- [weir_bench_report:targets(Document)],
-            Otp <- [["OTP ", weir_bench_results:release(Document), ", ", Name, ":\n\n"]]
-        ],
-        []
-    };
-block(Name, Results, Known) ->
-    #{title := Title, metrics := Metrics} = map_get(Name, Known),
-    %% By release; of several the last.
-    %% Results of before kept no list of what to show.
+    end;
+block(Name, Results, Places, IsScenario) ->
+    case [{Of, measured(Of, Results, Scenario)} || {Of, Scenario} <- map_get(Name, Places)] of
+        [{_, [_ | _] = ByRelease}] when IsScenario ->
+            [{_, #{title := Title}}] = map_get(Name, Places),
+            [
+                "### ", Title, "\n\n    bin/weir bench --only ", Name, "\n\n",
+                lists:join("\n", [part(Release, Scenario) || {Release, Scenario} <- ByRelease])
+            ];
+        Scenarios ->
+            case [Entry || {_, [_ | _]} = Entry <- Scenarios] of
+                [] ->
+                    [];
+                Measured ->
+                    Titles = maps:from_list([{Of, Title} || {Of, #{title := Title}} <- map_get(Name, Places)]),
+                    {Header, Rows} = weir_bench_topic:table(Measured, Titles),
+                    weir_bench_table:markdown(Header, Rows)
+            end
+    end.
+
+missed(Of, Newest) ->
+    Verdicts = [Verdict || {{Release, _}, Verdict} <- lists:sort(maps:to_list(Newest)), Release =:= Of],
+    Missed = [Verdict || #{<<"met">> := false} = Verdict <- Verdicts],
+    {length(Verdicts) - length(Missed), length(Verdicts), weir_bench_report:targets(#{<<"targets">> => Missed})}.
+
+%% By release; of several the last. Results of before kept no list of what to show.
+measured(Name, Results, #{metrics := Metrics}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
-    Measured = maps:from_list([
+    lists:sort(maps:to_list(maps:from_list([
         {weir_bench_results:release(Document), maps:merge(Shown, Scenario)}
      || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
         #{<<"name">> := Of} = Scenario <- Scenarios, Of =:= Name
-    ]),
-    case lists:sort(maps:to_list(Measured)) of
-        [] ->
-            none;
-        ByRelease ->
-            Parts = [part(Name, Release, Scenario) || {Release, Scenario} <- ByRelease],
-            {
-                [
-                    "### ", Title, "\n\n    bin/weir bench --only ", Name, "\n\n",
-                    lists:join("\n", [Markdown || {Markdown, _} <- Parts])
-                ],
-                lists:append([Pictures || {_, Pictures} <- Parts])
-            }
-    end.
+    ]))).
 
-part(Name, Release, Scenario) ->
+part(Release, Scenario) ->
     {[_ | Header], Rows} = weir_bench_report:table(Scenario),
-    {Image, Pictures} =
-        case weir_bench_chart:svg(Scenario) of
-            {ok, Svg} ->
-                File = <<Name/binary, "-otp", Release/binary, ".svg">>,
-                {
-                    ["![", Name, " on OTP ", Release, "](measurements/", File, ")\n\n"],
-                    [{binary_to_list(File), unicode:characters_to_binary(Svg)}]
-                };
-            none ->
-                {"", []}
+    [
+        weir_bench_table:markdown([["OTP ", Release] | Header], Rows),
+        [["\n", Note, "\n"] || Note <- weir_bench_report:notes(Scenario)]
+    ].
+
+%% The charts that a text shows, as far as these results have them.
+pictures(Text, Results, Known) ->
+    Shown =
+        case re:run(Text, "\\(measurements/([a-z0-9-]+)-otp([0-9]+)\\.svg\\)", [global, {capture, all_but_first, binary}]) of
+            {match, Pictures} -> lists:usort(Pictures);
+            nomatch -> []
         end,
-    {
-        [
-            Image,
-            weir_bench_table:markdown([["OTP ", Release] | Header], Rows),
-            [["\n", Note, "\n"] || Note <- weir_bench_report:notes(Scenario)]
-        ],
-        Pictures
-    }.
+    [
+        {binary_to_list(<<Name/binary, "-otp", Release/binary, ".svg">>), unicode:characters_to_binary(Svg)}
+     || [Name, Release] <- Shown,
+        is_map_key(Name, Known),
+        {Of, Scenario} <- measured(Name, Results, map_get(Name, Known)),
+        Of =:= Release,
+        {ok, Svg} <- [weir_bench_chart:svg(Scenario)]
+    ].

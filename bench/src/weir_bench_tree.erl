@@ -44,9 +44,9 @@ page() -> priv(weir_bench, "page").
 -spec charts() -> {Style :: file:filename(), Script :: file:filename()}.
 charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.js")}.
 
-%% @doc The document that tells of results.
--spec measurements() -> file:filename().
-measurements() -> path(["docs", "measurements.md"]).
+%% @doc The documents that report results.
+-spec measurements() -> [file:filename()].
+measurements() -> [path(["docs", "measurements.md"]), path(["docs", "seeds.md"])].
 
 %% @doc A peer that `bench/peers/build' builds.
 -spec peer(go | tokio) -> file:filename().

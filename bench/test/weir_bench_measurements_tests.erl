@@ -4,20 +4,18 @@
 
 what_people_wrote_stays_test() ->
     Text = <<"# Title\n\n<!-- echo-100 -->\nold\n<!-- /echo-100 -->\n\nOur words.\n">>,
-    {ok, Filled, [{"echo-100-otp25.svg", Svg}]} = fill(Text),
+    {ok, Filled, []} = fill(Text),
     ?assertMatch({0, _}, binary:match(Filled, <<"# Title\n\n<!-- echo-100 -->\n### echo, 64 bytes">>)),
     [
         ?assertNotEqual({Part, nomatch}, {Part, binary:match(Filled, Part)})
      || Part <- [
             <<"<!-- /echo-100 -->\n\nOur words.\n">>,
             <<"bin/weir bench --only echo-100\n">>,
-            <<"](measurements/echo-100-otp25.svg)">>,
             <<"| OTP 25 | requests/s |">>,
             <<"| inet once | 100 (90">>
         ]
     ],
     ?assertEqual(nomatch, binary:match(Filled, <<"old">>)),
-    ?assertMatch(<<"<svg ", _/binary>>, Svg),
     %% The same again changes nothing.
     ?assertMatch({ok, Filled, _}, fill(Filled)).
 
@@ -35,7 +33,7 @@ of_two_results_of_a_release_the_later_counts_test() ->
     Documents = [{"a", weir_bench_results:document(Record)}, {"b", weir_bench_results:document(Later)}],
     {ok, Suite} = weir_bench_suite:read(),
     Text = <<"<!-- echo-100 -->\n<!-- /echo-100 -->\n">>,
-    {ok, Filled, [_]} = weir_bench_measurements:fill(Text, Documents, Suite),
+    {ok, Filled, []} = weir_bench_measurements:fill(Text, Documents, Suite),
     ?assertNotEqual(nomatch, binary:match(Filled, <<"777">>)),
     ?assertEqual(nomatch, binary:match(Filled, <<"90">>)).
 
@@ -50,10 +48,50 @@ a_place_that_is_wrong_is_named_test_() ->
     ].
 
 every_scenario_has_a_place_in_the_document_test() ->
-    {ok, Text} = file:read_file("docs/measurements.md"),
-    {ok, Places} = weir_bench_measurements:places(Text),
+    weir_bench_record:in_tree(),
+    Places = [
+        binary_to_atom(Place)
+     || File <- weir_bench_tree:measurements(),
+        {ok, Text} <- [file:read_file(File)],
+        {ok, Names} <- [weir_bench_measurements:places(Text)],
+        Place <- Names
+    ],
     {ok, #{scenarios := Scenarios}} = weir_bench_suite:read(),
-    ?assertEqual([], [Name || #{name := Name} <- Scenarios] -- [binary_to_atom(Place) || Place <- Places]).
+    ?assertEqual([], [
+        Name
+     || #{name := Name, chapter := Chapter} <- Scenarios,
+        not lists:member(Name, Places),
+        not lists:member(Chapter, Places)
+    ]).
+
+a_chapter_is_one_table_test() ->
+    {ok, Filled, []} = fill(<<"<!-- echo -->\n<!-- /echo -->\n">>),
+    [_, Header, _Rule, Row, <<"<!-- /echo -->">>, <<>>] = binary:split(Filled, <<"\n">>, [global]),
+    ?assertMatch(<<"| work | OTP | measure | stock |", _/binary>>, Header),
+    ?assertEqual(
+        <<
+            "| `echo-100`: echo, 64 bytes, 100 connections | 25 | requests/s · CPU µs/request | "
+            "100 · – | inet once: 100 · – | 240 · – |  |  |  |"/utf8
+        >>,
+        Row
+    ).
+
+a_chart_that_is_shown_is_drawn_test() ->
+    ?assertMatch({ok, _, [{"echo-100-otp25.svg", <<"<svg ", _/binary>>}]}, fill(<<"![echo](measurements/echo-100-otp25.svg)\n">>)),
+    ?assertMatch({ok, _, []}, fill(<<"![echo](measurements/echo-100-otp29.svg)\n">>)).
+
+a_missed_target_is_named_test() ->
+    Verdict = #{<<"relation">> => <<"ratio_at_least">>, <<"limit">> => 2.0, <<"rival">> => <<"inet once">>},
+    Verdicts = [
+        Verdict#{<<"title">> => <<"reached">>, <<"measured">> => 2.1, <<"met">> => true},
+        Verdict#{<<"title">> => <<"missed">>, <<"measured">> => 1.9, <<"met">> => false}
+    ],
+    Document = (weir_bench_results:document(weir_bench_record:record()))#{<<"targets">> => Verdicts},
+    {ok, Suite} = weir_bench_suite:read(),
+    {ok, Filled, []} = weir_bench_measurements:fill(<<"<!-- targets -->\n<!-- /targets -->\n">>, [{"a", Document}], Suite),
+    [?assertNotEqual({Part, nomatch}, {Part, binary:match(Filled, Part)})
+     || Part <- [<<"OTP 25: 1 of 2 met. Missed:">>, <<"| missed | 25 | ">>, <<"1.90">>]],
+    ?assertEqual(nomatch, binary:match(Filled, <<"reached">>)).
 
 fill(Text) ->
     {ok, Suite} = weir_bench_suite:read(),

@@ -1,4 +1,4 @@
-%% @doc One connection, one request, one reply, close: what a server costs whose clients always come anew.
+%% @doc One connection, one request, one reply, close: the cost of a server whose clients always open a new connection.
 -module(weir_example_accept).
 
 -export([start/1]).

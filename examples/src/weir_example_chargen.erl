@@ -1,6 +1,6 @@
-%% @doc Sends without end, 64 KiB at a time, to whoever connects: the service of RFC 864 without its pattern.
+%% @doc Sends without end, 64 KiB at a time, to each client: the service of RFC 864 without its pattern.
 %%
-%% What a client does not take waits: gen_tcp holds a process in `send' while more is queued than its high watermark.
+%% gen_tcp holds a process in `send' while more bytes are queued than its high watermark.
 -module(weir_example_chargen).
 
 -export([start/1]).

@@ -1,4 +1,4 @@
-%% @doc Sends back what comes. The plainest server there is, once for each way to receive.
+%% @doc Sends back all data: the simplest server, once for each way to receive.
 -module(weir_example_echo).
 
 -export([start/1]).

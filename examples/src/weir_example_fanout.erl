@@ -1,4 +1,4 @@
-%% @doc One message to everybody who is connected, again and again: by a group, and no process for anybody.
+%% @doc One message to all connections, again and again: by a group, without a process for a connection.
 %%
 %% The same service as {@link weir_example_fanout_processes}, which has a process for each member. A member that has
 %% not taken the last message yet misses the next, so that nothing piles up in front of a slow one.

@@ -1,11 +1,11 @@
-%% @doc The proxy that Weir comes from: each client is let in by a few lines of Erlang, connected to a backend, and then
-%% left to a relay, for which no Erlang runs any more. So there is no process for a connection that is let in.
+%% @doc The proxy that Weir comes from: a few lines of Erlang check each client and connect it to a backend. Then a relay takes
+%% both connections, without a process.
 -module(weir_example_relay).
 
 -export([start/1]).
 
 -define(CONNECT_TIMEOUT, 5000).
-%% How long a client may take to say who it is.
+%% How long a client may take to send its first line.
 -define(AUTHENTICATE_TIMEOUT, 5000).
 %% The most bytes of that line.
 -define(LINE_MAX, 1024).

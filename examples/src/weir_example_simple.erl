@@ -1,5 +1,5 @@
-%% @doc Whatever comes is answered with `ok'. How one writes a server on gen_tcp at first, with the two changes that
-%% are tried next: more processes that accept, and no timeout in the receive.
+%% @doc Answers any data with `ok': a first server on gen_tcp, with the two changes that people try next: more processes that
+%% accept, and no timeout in the receive.
 -module(weir_example_simple).
 
 -export([start/1]).

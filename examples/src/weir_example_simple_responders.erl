@@ -1,4 +1,4 @@
-%% @doc As `simple', but others answer: who has received tells one of a few processes to send.
+%% @doc As `simple', but the process that receives tells one of a few other processes to send the answer.
 -module(weir_example_simple_responders).
 
 -export([start/1]).

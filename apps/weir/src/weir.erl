@@ -1,7 +1,7 @@
 %% @doc Weir: fast TCP for stock Erlang/OTP.
 %%
-%% The way in is one option: `{tcp_module, weir_tcp}' among those of `gen_tcp:listen/2' or `gen_tcp:connect/3,4', with
-%% the application `weir' started. This module has listeners, relays and inspection.
+%% Start the application `weir' and give `{tcp_module, weir_tcp}' to `gen_tcp:listen/2' or `gen_tcp:connect/3,4'. This module
+%% has the rest: listeners, relays and inspection.
 -module(weir).
 
 -include("weir_socket.hrl").
@@ -85,7 +85,7 @@ pollset(Number, {Poller, Scheduler}) ->
     (weir_nif:counters(Number))#{pollset => Number, poller => Poller, scheduler => Scheduler}.
 
 %% @doc All open sockets of Weir, listening ones included. Walks the whole table, so it costs time in proportion to the
-%% most sockets that were ever open at once, in pieces of a thousand that hold nobody up.
+%% most sockets that were ever open at once, in pieces of a thousand that delay no other work.
 -spec sockets() -> [weir_tcp:socket()].
 sockets() ->
     case weir_nif:available() of
@@ -115,7 +115,7 @@ holds_socket(Tuple, Depth) when is_tuple(Tuple), Depth > 0 ->
     lists:any(fun(Element) -> holds_socket(Element, Depth - 1) end, tuple_to_list(Tuple));
 holds_socket(_Other, _Depth) -> false.
 
-%% @doc Prints all open sockets of Weir, as `inet:i/0' does those of OTP.
+%% @doc Prints all open sockets of Weir, as `inet:i/0' prints those of OTP.
 -spec i() -> ok.
 i() ->
     Header = ["Socket", "Pollset", "Recv", "Sent", "Owner", "Local Address", "Foreign Address", "State"],
@@ -168,11 +168,11 @@ line([Cell | Cells], [Width | Widths]) -> [string:pad(Cell, Width), $\s | line(C
 %% @doc Takes a live connection to another scheduler, with what has come for it and what is still to be sent: nothing is
 %% lost or reordered. Fails with `badarg' for a scheduler that is not there.
 %%
-%% The socket goes to that scheduler's pollset at once. The process that owns it goes with it only if it is the caller,
-%% since the VM moves no other; it stays where the VM puts it then, unless it is bound. To move another process's
-%% connection with its process, ask that process. Where the VM does not let a process choose (the way is not
-%% documented), and on a scheduler that is offline, the caller stays. `{error, reactor}': the connection is one of a reactor,
-%% which it does not leave: its state may hold what is the process's own, such as timers and monitors.
+%% The socket moves to that scheduler's pollset at once. Its owner moves too only if the owner is the caller, because in the
+%% VM no process can move another one; afterwards the VM may move it again, unless it is bound. To move a connection of another
+%% process together with that process, ask it to make this call. The caller stays where it is if the VM does not let a process
+%% choose (the option is not documented), or if the scheduler is offline. `{error, reactor}': a connection cannot leave its
+%% reactor, because its state may hold timers and monitors of that process.
 -spec migrate(weir_tcp:socket(), Scheduler :: pos_integer()) -> ok | {error, closed | reactor | inet:posix()}.
 migrate(?SOCKET(Handle), Scheduler) ->
     Self = self(),
@@ -186,9 +186,9 @@ migrate(?SOCKET(Handle), Scheduler) ->
             Error
     end.
 
-%% @doc Sends as much as the kernel takes at once, and says how many bytes that were: it never waits and never queues.
-%% `{ok, 0}' means that the kernel is full, or that bytes of other sends are queued before these; then
-%% {@link notify_writable/1} tells when to go on. `einval' on a socket with packets (`{packet, 4}' and so on), which do not
+%% @doc Sends as much as the kernel takes at once, and returns the number of bytes. It never waits and never queues.
+%% `{ok, 0}' means that the kernel is full, or that bytes of other sends are queued before these; then use
+%% {@link notify_writable/1} to learn when to go on. `einval' on a socket with packets (`{packet, 4}' and so on), which do not
 %% go out in parts. For sockets of processes and of reactors, from any process.
 %%
 %% The idea is Zhi Jia Wang's patch of OTP for servers that must not block on a slow reader.
@@ -197,45 +197,45 @@ migrate(?SOCKET(Handle), Scheduler) ->
 send_nowait(?SOCKET(Handle), Data) ->
     weir_nif:send_now(Handle, Data).
 
-%% @doc Has the caller told, once, when the kernel takes output and nothing is queued: by a message
-%% `{weir_writable, Socket}', or if the caller is the socket's reactor by `handle_writable'. A close of the socket ends
-%% the wait too: the next send says so. Another call, of whatever process, replaces this one.
+%% @doc Tells the caller, once, when the kernel takes output and nothing is queued: by the message
+%% `{weir_writable, Socket}', or by `handle_writable' if the caller is the socket's reactor. A close of the socket ends
+%% the wait too; the next send then returns the error. A later call, by any process, replaces this one.
 -spec notify_writable(weir_tcp:socket()) -> ok | {error, closed | inet:posix()}.
 notify_writable(?SOCKET(Handle)) ->
     weir_nif:notify_writable(Handle).
 
 %%% Listeners.
 
-%% @doc Starts a listener: connections to a port, each served by a process on the scheduler that its socket is polled on.
+%% @doc Starts a listener: it accepts connections on a port. A process on the scheduler that polls the socket serves each.
 %% `Name' is any term; the options and kinds of handlers are described at {@link weir_listener:options()} and {@link
-%% weir_listener:handler()}. The listener lives until {@link stop_listener/1}, whatever happens to the caller.
+%% weir_listener:handler()}. The listener lives until {@link stop_listener/1}, also when the caller ends.
 %%
 %% Errors: `{bad_option, Option, Value, Allowed}'; `{already_started, Pid}'; `no_native_part' on a system without it;
-%% `{not_started, weir}' and `{not_started, ssl}'; those of `gen_tcp:listen/2', of which `eaddrinuse' also says that other
+%% `{not_started, weir}' and `{not_started, ssl}'; those of `gen_tcp:listen/2', of which `eaddrinuse' can also mean that other
 %% sockets with SO_REUSEPORT listen there.
 -spec start_listener(weir_listener:name(), weir_listener:options(), weir_listener:handler(), Args :: term()) ->
     {ok, pid()} | {error, weir_listener:bad_option() | weir_listener:not_started() | term()}.
 start_listener(Name, Options, Handler, Args) -> weir_listener:start(Name, Options, Handler, Args).
 
-%% @doc A listener for a supervisor of the user's own. What is wrong is the error of its start, as for {@link
-%% start_listener/4}. It is stopped by its supervisor, not by {@link stop_listener/1}. Where Weir is stopped and started
-%% again under it, it listens again.
+%% @doc A child specification of a listener, for your own supervisor. Its start returns the errors of {@link
+%% start_listener/4}. The supervisor stops it, not {@link stop_listener/1}. If Weir is stopped and started again meanwhile, it
+%% listens again.
 -spec child_spec(weir_listener:name(), weir_listener:options(), weir_listener:handler(), Args :: term()) ->
     supervisor:child_spec().
 child_spec(Name, Options, Handler, Args) -> weir_listener:child_spec(Name, Options, Handler, Args).
 
 %% @doc Stops a listener. Its connections get the exit signal `shutdown', and are killed after the time of the option
-%% `shutdown'; returns when all are gone, relays of them too. See {@link drain_listener/2} for those who would rather wait.
+%% `shutdown'; returns when all have ended, their relays too. To wait for connections instead, see {@link drain_listener/2}.
 %% Errors: `{no_listener, Name}', also for one of {@link child_spec/4}.
 -spec stop_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener()}.
 stop_listener(Name) -> weir_listener:stop(Name).
 
-%% @doc Closes the listening sockets; connections go on. What waits in the backlog is reset by the kernel.
+%% @doc Closes the listening sockets; connections go on. The kernel resets connections in the backlog.
 -spec suspend_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener()}.
 suspend_listener(Name) -> weir_listener:suspend(Name).
 
 %% @doc Listens again, on the same port. Errors: `{no_listener, Name}', and those of `gen_tcp:listen/2', such as
-%% `eaddrinuse' where somebody has taken the port.
+%% `eaddrinuse' if another program has taken the port.
 -spec resume_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener() | term()}.
 resume_listener(Name) -> weir_listener:resume(Name).
 
@@ -249,7 +249,7 @@ drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).
 -spec listeners() -> [weir_listener:name()].
 listeners() -> weir_listener:names().
 
-%% @doc What a listener is and has done. Cheap.
+%% @doc The state and the counters of a listener. Cheap.
 -spec info(weir_listener:name()) -> weir_listener:info() | {error, weir_listener:no_listener()}.
 info(Name) -> weir_listener:info(Name).
 
@@ -259,12 +259,12 @@ info(Name) -> weir_listener:info(Name).
     [{weir_tcp:socket(), pid()}] | {error, weir_listener:no_listener()}.
 connections(Name) -> weir_listener:connections(Name).
 
-%% @doc Changes options of a listener while it runs. Nothing is closed and nothing is refused meanwhile: connections that
-%% are there go on as they are, those to come begin with the new options.
+%% @doc Changes options of a listener while it runs. This closes nothing and refuses nothing: existing connections keep
+%% their options, new connections get the new ones.
 %%
-%% `Changes' is a map of {@link weir_listener:options()}, and may have `handler' and `args' as well. What is not in it stays;
-%% of `socket_opts', each option that is not named stays. All is checked as by {@link start_listener/4}, and nothing is
-%% changed if something is wrong. The one exception is a socket option that the kernel refuses on a listening socket: those
+%% `Changes' is a map of {@link weir_listener:options()}, and may have `handler' and `args' as well. Other options stay;
+%% within `socket_opts', each option that is not named stays. All values are checked as by {@link start_listener/4}; if one is
+%% wrong, nothing changes. The one exception is a socket option that the kernel refuses on a listening socket: the options
 %% before it in the list are set.
 %%
 %% `port', `ip' and `fd' cannot change. Of a listener for reactors only `socket_opts', `max_connections', `overload',
@@ -275,7 +275,7 @@ connections(Name) -> weir_listener:connections(Name).
     ok | {error, weir_listener:bad_option() | weir_listener:no_listener() | weir_listener:not_started()}.
 set_options(Name, Changes) -> weir_listener:set_options(Name, Changes).
 
-%% @doc Sets the most connections of a listener: {@link set_options/2} of `max_connections'. Those that are there stay.
+%% @doc Sets the most connections of a listener: {@link set_options/2} of `max_connections'. Existing connections stay.
 -spec set_max_connections(weir_listener:name(), non_neg_integer() | infinity) ->
     ok | {error, weir_listener:bad_option() | weir_listener:no_listener()}.
 set_max_connections(Name, Max) -> weir_listener:set_options(Name, #{max_connections => Max}).
@@ -307,16 +307,16 @@ proxy_header() -> weir_connection:proxy_header().
 relay(A, B) ->
     weir_relay:start(A, B, #{}).
 
-%% @doc Joins two connections: from now on what comes from either goes to the other, without a process in between.
+%% @doc Joins two connections: native code copies the bytes of each to the other, and no process runs for them.
 %%
 %% Both sockets must be the caller's, connected, and plain: TCP over IPv4 or IPv6 or local, in any mixture, but not under
-%% `ssl'. They are closed to everybody afterwards, and whoever monitors them is told. What was read from them and
-%% delivered to nobody, and what was queued for sending, goes along, in order; what the caller has received is for
-%% `prefix'. So a socket should be passive by now: what comes as a message is not relayed.
+%% `ssl'. Afterwards they are closed for all processes, and their monitors fire. Bytes that were read but not delivered, and
+%% bytes that were queued for sending, go along in order; put bytes that the caller has received into
+%% `prefix'. So make the sockets passive before: data that comes as a message is not relayed.
 %%
 %% The end of one direction is passed on and the other goes on (half-close); a reset is passed on as a reset. A side that
-%% takes nothing stops the other: nothing is read that finds no room. When both directions have ended, or at the first
-%% failure, the owner, which is the caller, gets
+%% takes nothing stops the other: the relay reads only what it has room for. When both directions have ended, or at the first
+%% failure, the owner (the caller) gets
 %% ```
 %% {weir_relay, Relay, closed, Statistics}
 %% {weir_relay, Relay, {error, Reason}, Statistics}
@@ -338,7 +338,7 @@ relay(A, B) ->
 %%
 %% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of
 %% another process), `enotconn' (not connected, or no longer), `ebusy' (a file is being sent on it) or `epipe' (it is
-%% being shut down for writing). `{bad_socket, Term, Needed}' is for what is no socket of Weir's or the same socket twice,
+%% being shut down for writing). `{bad_socket, Term, Needed}' is for a term that is not a socket of Weir, or the same socket twice,
 %% `{bad_option, Name, Value, Allowed}' for a wrong option, and `no_native_part' for a system without it; a posix reason is
 %% the kernel's.
 -spec relay(weir_tcp:socket(), weir_tcp:socket(), weir_relay:options()) ->
@@ -347,13 +347,13 @@ relay(A, B, Options) ->
     weir_relay:start(A, B, Options).
 
 %% @doc Ends a relay, from any process; nothing happens if it has ended. Both connections are closed. What was read from
-%% one and not written to the other is lost: then that other one is reset, lest it takes what it has for the whole. The
+%% one and not written to the other is lost; in that case the other connection is reset, so that its peer notices the loss. The
 %% owner gets `{weir_relay, Relay, closed, Statistics}'.
 -spec stop_relay(weir_relay:relay()) -> ok.
 stop_relay(Relay) ->
     weir_relay:stop(Relay).
 
-%% @doc What a relay has carried so far, who owns it, and which pollset serves it.
+%% @doc The statistics of a relay until now, its owner and its pollset.
 -spec relay_info(weir_relay:relay()) -> {ok, weir_relay:info()} | {error, closed}.
 relay_info(Relay) ->
     weir_relay:info(Relay).

@@ -22,8 +22,8 @@
 %% <tr><td>`name'</td><td>the name of the listener</td></tr>
 %% <tr><td>`pid'</td><td>the process that it happens in</td></tr>
 %% <tr><td>`socket'</td><td>the connection, of gen_tcp or ssl</td></tr>
-%% <tr><td>`peer'</td><td>`{Address, Port}' or `{local, Path}' of the other end; `undefined' if it has gone before anybody
-%%   asked</td></tr>
+%% <tr><td>`peer'</td><td>`{Address, Port}' or `{local, Path}' of the other end; `undefined' if it had closed
+%%   before</td></tr>
 %% <tr><td>`pollset'</td><td>the number of the pollset</td></tr>
 %% <tr><td>`reason'</td><td>of a `stop': `normal', or why it failed</td></tr>
 %% </table>
@@ -38,7 +38,7 @@
 %%   <td>`name', `pollset'</td></tr>
 %% <tr><td>`[weir, listener, exhausted]': no descriptors; connections wait in the backlog</td><td>`count'</td>
 %%   <td>`name', `reason'</td></tr>
-%% <tr><td>`[weir, listener, recover]': there are some again</td><td>`connections', `accepted'</td>
+%% <tr><td>`[weir, listener, recover]': descriptors are available again</td><td>`connections', `accepted'</td>
 %%   <td>`name', `port', `status'</td></tr>
 %% <tr><td>`[weir, handshake, stop]': a PROXY header or a TLS handshake; not of reactors</td>
 %%   <td>`monotonic_time', `duration'</td><td>`name', `kind' (`proxy' or `tls'), `peer', `pid', `reason': `normal', or what
@@ -73,7 +73,7 @@
 -spec attach(handler_id(), name(), handler(), Config :: term()) -> ok | {error, already_exists}.
 attach(Id, Event, Handler, Config) -> attach_many(Id, [Event], Handler, Config).
 
-%% @doc Attaches a handler to several events. Fails with `badarg' for what is no event or no handler.
+%% @doc Attaches a handler to several events. Fails with `badarg' for a term that is not an event or not a handler.
 -spec attach_many(handler_id(), [name()], handler(), Config :: term()) -> ok | {error, already_exists}.
 attach_many(Id, Events, Handler, Config) ->
     Valid = lists:all(fun(Event) -> is_list(Event) andalso lists:all(fun is_atom/1, Event) end, Events),
@@ -88,7 +88,7 @@ function(Function) when is_function(Function, 4) -> Function;
 function({Module, Function}) when is_atom(Module), is_atom(Function) -> fun Module:Function/4;
 function(Other) -> error(badarg, [Other]).
 
-%% @doc Takes a handler from all its events.
+%% @doc Detaches a handler from all its events.
 -spec detach(handler_id()) -> ok | {error, not_found}.
 detach(Id) ->
     case has_telemetry() andalso not has(Id, handlers()) of
@@ -96,7 +96,7 @@ detach(Id) ->
         false -> change(fun(Handlers) -> remove(Id, Handlers) end)
     end.
 
-%% @doc The handlers of all events whose names begin so.
+%% @doc The handlers of all events whose names begin with this prefix.
 -spec list_handlers(Prefix :: [atom()]) ->
     [#{id := handler_id(), event_name := name(), function := fun(), config := term()}].
 list_handlers(Prefix) ->
@@ -138,8 +138,7 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
             })
     end.
 
-%% @doc Whether somebody would hear of an event, for those whose measurements cost something. With `telemetry' that is
-%% always so.
+%% @doc Whether an event has a handler, to avoid measurements without use. Always true with `telemetry'.
 -spec is_attached(name()) -> boolean().
 is_attached(Event) ->
     has_telemetry() orelse is_map_key(Event, handlers()).

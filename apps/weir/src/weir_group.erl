@@ -1,17 +1,17 @@
 %% @doc Groups: one message to many sockets, without a process in between.
 %%
-%% A member is a Weir socket, of a process or of a reactor, but not one under `ssl'. A broadcast costs its caller one call;
-%% each pollset then writes to its own members, in slices, and serves its other sockets in between. However many members
-%% there are, the message is one shared buffer.
+%% A member is a socket of Weir, of a process or of a reactor, but not one under `ssl'. A broadcast costs its caller one call.
+%% Each pollset then writes to its own members, in slices, and serves its other sockets in between. All members share one
+%% buffer with the message.
 %%
-%% A member gets what is broadcast while it is a member, in the order of the broadcasts, each message whole, between and
-%% never within what is sent on it otherwise. Where a member has a `packet' type with a length in front, so have its
-%% messages. A member that closes leaves by itself, also when it becomes part of a relay.
+%% A member gets the broadcasts that are made while it is a member, in their order. Each message is whole: it comes between
+%% other sends on the socket, never within one. If a member has a `packet' type with a length in front, its messages have
+%% that too. A member that closes, or becomes part of a relay, leaves the group.
 %%
-%% What a member does not take waits for it, within the bounds of the group; then the group's policy decides. So a member
-%% that reads gets everything, one that is slow a part of it, and neither costs the others anything.
+%% Messages that a member does not take wait for it, within the bounds of the group; then the group's policy decides. So a
+%% member that reads gets everything, a slow one gets a part, and neither costs the others anything.
 %%
-%% A group belongs to the process that made it and is deleted when that dies. Any process may use it.
+%% A group belongs to the process that created it and is deleted when that process dies. Any process may use it.
 -module(weir_group).
 
 -include("weir_socket.hrl").
@@ -43,9 +43,9 @@
 -type outcomes() :: #{
     sent := non_neg_integer(), queued := non_neg_integer(), dropped := non_neg_integer(), disconnected := non_neg_integer()
 }.
-%% What has become of messages: each is counted once for each member. `sent' the kernel has taken at once, `queued' waits
-%% or has waited for the member. `dropped' were thrown away, `disconnected' are members that were closed. One that was
-%% queued first and dropped later is counted as both.
+%% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it waits or has
+%% waited for the member. `dropped': it was discarded. `disconnected': members that were closed. A message that was
+%% queued and later dropped counts as both.
 
 -type info() :: #{
     owner := pid(),
@@ -57,7 +57,7 @@
     dropped := non_neg_integer(),
     disconnected := non_neg_integer()
 }.
-%% What a group is and has done. `pending' are broadcasts that are on their way to the members of the slowest pollset.
+%% The state and the counters of a group. `pending' are broadcasts that are on their way to the members of the slowest pollset.
 
 -define(BROADCAST, [weir, group, broadcast]).
 
@@ -67,9 +67,9 @@
 %%
 %% <dl>
 %% <dt>`policy' (`drop_oldest')</dt><dd>what happens to a message for a member that has as many waiting as it may:
-%%   `drop_oldest' throws away what has waited longest, `drop_newest' the message itself, and `disconnect' closes the
-%%   connection, as an error of the connection would. `conflate' keeps only the latest, always: for states, of which the
-%%   last is the only one that matters. A message that has begun to go out always does so whole</dd>
+%%   `drop_oldest' discards the message that has waited longest, `drop_newest' the new message, and `disconnect' closes the
+%%   connection, as an error of the connection would. `conflate' always keeps only the latest message: for states, of which
+%%   only the last one matters. A message that has begun to go out always goes out whole</dd>
 %% <dt>`max_messages' (64)</dt><dd>messages of the group that may wait for one member</dd>
 %% <dt>`max_bytes' (1048576)</dt><dd>their bytes; one message may wait however large it is</dd>
 %% <dt>`backlog' (64)</dt><dd>broadcasts that may be on their way to the members of one pollset: beyond that {@link
@@ -102,8 +102,8 @@ allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog ->
 
 is_number_from(Least, Number) -> is_integer(Number) andalso Number >= Least andalso Number =< 16#ffffffff.
 
-%% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. What waits for them still
-%% goes out; broadcasts that have not come to them do not.
+%% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. Messages that wait for them
+%% still go out; broadcasts that have not reached them do not.
 -spec delete(group()) -> ok.
 delete({weir_group, Group}) ->
     weir_nif:group_delete(Group).
@@ -125,17 +125,16 @@ leave({weir_group, Group}, ?SOCKET(Handle)) ->
 broadcast(Group, Message) ->
     broadcast(Group, Message, #{}).
 
-%% @doc Sends a message to all members, and returns how many those are. The caller does not wait: the pollsets write.
+%% @doc Sends a message to all members and returns their number. The caller does not wait: the pollsets write.
 %%
 %% <dl>
 %% <dt>`except'</dt><dd>a socket that does not get it: mostly the one that it came from</dd>
 %% <dt>`notify'</dt><dd>a reference. When every member has been written to, or passed over, the caller gets `{weir_group,
-%%   Group, Reference, Outcomes}' with the {@type outcomes()} of this message. Whoever waits for that before the next
-%%   broadcast is as fast as the members' sockets</dd>
+%%   Group, Reference, Outcomes}' with the {@type outcomes()} of this message. To send as fast as the members' sockets
+%%   allow, wait for this before the next broadcast</dd>
 %% </dl>
-%% `busy' says that as many broadcasts as may be are on their way (the group's `backlog'): it was not sent. `closed' says
-%% that the group is deleted, and `emsgsize' that the message has more than 1048576 bytes. `{bad_option, Name, Value,
-%% Allowed}' says what is wrong with an option.
+%% Errors: `busy': the group's `backlog' is full, and nothing was sent. `closed': the group is deleted. `emsgsize': the message
+%% has more than 1048576 bytes. `{bad_option, Name, Value, Allowed}': an option is wrong.
 -spec broadcast(group(), iodata(), broadcast_options()) ->
     {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize | weir_checked_options:bad_option()}.
 broadcast({weir_group, _} = Group, Message, Options) when Options =:= #{} ->
@@ -167,12 +166,12 @@ allowed_in_broadcast(except, ?SOCKET(_)) -> true;
 allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";
 allowed_in_broadcast(notify, Reference) -> is_reference(Reference) orelse "a reference, of make_ref/0 for example".
 
-%% @doc How many members there are: none if the group is deleted.
+%% @doc The number of members; 0 if the group is deleted.
 -spec size(group()) -> non_neg_integer().
 size({weir_group, Group}) ->
     weir_nif:group_size(Group).
 
-%% @doc What a group is and has done. Cheap.
+%% @doc The state and the counters of a group. Cheap.
 -spec info(group()) -> {ok, info()} | {error, closed}.
 info({weir_group, Group}) ->
     weir_nif:group_info(Group).

@@ -1,10 +1,10 @@
-%% @doc Listeners: what they are started with, and what is known of them. The functions are those of {@link weir}.
+%% @doc Listeners: their options, handlers and information. The functions to use are in {@link weir}.
 %%
-%% A listener takes connections to a port, and has each served by a process on the scheduler that polls its socket. It has
-%% a listening socket and a worker for each scheduler; connections need nothing of the listener's process, which may die at
-%% any time and has a successor on the same port.
+%% A listener accepts connections on a port. A process on the scheduler that polls the socket serves each connection. A listener
+%% has a listening socket and a worker for each scheduler. Connections do not depend on the listener's process: it may die at
+%% any time, and its successor listens on the same port.
 %%
-%% What happens to a listener and its connections is told by events: see {@link weir_event}.
+%% Listeners and connections emit events: see {@link weir_event}.
 -module(weir_listener).
 
 -include("weir_socket.hrl").
@@ -44,7 +44,7 @@
 %% What a fun is called with: a socket of gen_tcp, passive unless `socket_opts' say otherwise; with `tls' one of ssl.
 
 -type prefix() :: inet:ip_address() | string() | {inet:ip_address(), Bits :: 0..128}.
-%% Addresses that begin alike: `"10.0.0.0/8"', `{{10, 0, 0, 0}, 8}', `"::1"', `{127, 0, 0, 1}'.
+%% A prefix of addresses: `"10.0.0.0/8"', `{{10, 0, 0, 0}, 8}', `"::1"', `{127, 0, 0, 1}'.
 
 -type options() :: #{
     port => inet:port_number(),
@@ -66,36 +66,36 @@
     balance => off | #{interval := pos_integer(), threshold := pos_integer()},
     reactor => map()
 }.
-%% In parentheses: what counts unless another value is given.
+%% Defaults are in parentheses.
 %% <dl>
 %% <dt>`port' (0)</dt><dd>0 takes a free one, the same for all schedulers and for as long as the listener is there.</dd>
 %% <dt>`ip' (`any')</dt><dd>Where to listen: an address as a tuple or as text, `any', or `loopback'. `{local, Path}' is a
-%% unix socket. Its file stays when the listener is gone; the next takes its place.</dd>
-%% <dt>`fd'</dt><dd>A descriptor that somebody else has opened and bound, such as an init system. It is duplicated,
-%% and never closed.</dd>
+%% unix socket. Its file stays when the listener ends; the next listener replaces it.</dd>
+%% <dt>`fd'</dt><dd>A descriptor that another program, such as an init system, has opened and bound. Weir duplicates it and
+%% never closes it.</dd>
 %% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2'. They come after those of ranch's, `binary', `{active, false}',
 %% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}' and `{send_timeout_close, true}'; and
 %% for a module with `start_link/3' without TLS after `{buffer, 1460}', which Cowboy's limits on headers need.</dd>
-%% <dt>`tls' (`undefined')</dt><dd>Options of `ssl:handshake/3': connections are of TLS. The application `ssl' has to be
-%% started. The values, and that certificates and keys can be read, are checked at the start; not for reactors.</dd>
+%% <dt>`tls' (`undefined')</dt><dd>Options of `ssl:handshake/3': connections use TLS. Start the application `ssl' first.
+%% The values, and whether certificates and keys can be read, are checked at the start. Not for reactors.</dd>
 %% <dt>`handshake_timeout' (5000)</dt><dd>Milliseconds for the PROXY header and the TLS handshake, each.</dd>
 %% <dt>`proxy_protocol' (`false')</dt><dd>Connections begin with a PROXY header, version 1 or 2; those that do not are
 %% closed.</dd>
-%% <dt>`max_connections' (`infinity'), `overload' (`pause')</dt><dd>How many connections there are at most, and what happens
-%% to those beyond: they wait in the backlog, or are reset. A connection counts until it is closed, also when it is
+%% <dt>`max_connections' (`infinity'), `overload' (`pause')</dt><dd>The most connections, and what happens
+%% to further ones: they wait in the backlog (`pause'), or are reset (`reset'). A connection counts until it is closed, also when it is
 %% relayed ({@link weir:relay/3}).</dd>
 %% <dt>`max_rate' (`infinity')</dt><dd>Connections accepted in a second; others wait in the backlog.</dd>
-%% <dt>`per_address' (`infinity')</dt><dd>Connections of one address; those beyond are reset.</dd>
-%% <dt>`allow', `deny' (`[]')</dt><dd>Whose connections are not reset. The longest prefix decides, and one that is on both
-%% lists denies. Who is on none is allowed, unless there is an `allow'.</dd>
+%% <dt>`per_address' (`infinity')</dt><dd>Connections of one address; further ones are reset.</dd>
+%% <dt>`allow', `deny' (`[]')</dt><dd>Addresses whose connections are accepted, or reset. The longest prefix decides; a prefix on
+%% both lists denies. An address on no list is allowed, unless there is an `allow'.</dd>
 %% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
 %% sockets. Not for reactors.</dd>
-%% <dt>`affinity' (`soft')</dt><dd>The process of a connection begins on the scheduler of its socket, and is free to go;
-%% or is bound to it, and then stands still while that is offline.</dd>
+%% <dt>`affinity' (`soft')</dt><dd>`soft': the process of a connection begins on the scheduler of its socket, and the VM may
+%% move it. `bound': it stays there, and does not run while that scheduler is offline.</dd>
 %% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>
-%% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds sockets go from the busiest pollset to the idlest, if the
-%% former does more than `threshold' percent more. Not for reactors.</dd>
-%% <dt>`reactor' (`#{}')</dt><dd>Options of {@link weir_reactor:start_link/1}, for a handler that is a reactor's: `affinity',
+%% <dt>`balance' (`off')</dt><dd>Every `interval' milliseconds sockets move from the busiest pollset to the idlest, if the
+%% busiest does more than `threshold' percent more. Not for reactors.</dd>
+%% <dt>`reactor' (`#{}')</dt><dd>Options of {@link weir_reactor:start_link/1}, if the handler is a reactor: `affinity',
 %% `tick', `long_callback_ms', `max_send_queue'.</dd>
 %% </dl>
 
@@ -120,11 +120,11 @@
     rate_pauses := non_neg_integer(),
     failed_handshakes := non_neg_integer()
 }.
-%% `connections' are those that are accepted and not closed; `waiting', those among them that no process has yet. Since
-%% the start of the listener, `accepted' came in; of those that were reset, `overload' were beyond `max_connections',
-%% `denied' were not allowed, and `crowded' had enough connections from their address; `full_pauses' and `rate_pauses' are
-%% how often `max_connections' and `max_rate' have stopped accepting. Of those that came in, `failed_handshakes' did not
-%% get through their TLS handshake or had no PROXY header (those of reactors are not counted).
+%% `connections' are accepted and not closed; `waiting' are those of them without a process yet. The others count since the
+%% start of the listener: `accepted' connections; reset ones, by reason: `overload' (above `max_connections'), `denied' (by
+%% `allow' or `deny') and `crowded' (above `per_address'); `full_pauses' and `rate_pauses', how often `max_connections' and
+%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed (not
+%% counted for reactors).
 
 -type bad_option() :: {bad_option, Option :: term(), Value :: term(), Allowed :: string()}.
 %% An option that is wrong or not there, and what is allowed. Where a value is a list, Value is the element that is wrong.
@@ -133,7 +133,7 @@
 %% No listener of this name is running.
 
 -type not_started() :: {not_started, weir | ssl}.
-%% This application has to be started first.
+%% Start this application first.
 
 %% How often drain looks.
 -define(DRAIN_MS, 20).

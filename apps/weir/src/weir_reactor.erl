@@ -18,7 +18,7 @@
 %%
 %% <h2>Callbacks</h2>
 %% All are about one connection, whose state comes last. `init/2', `handle_data/3' and `handle_close/3' are needed, the
-%% others are not. Sockets are ordinary ones for `inet:setopts/2', `inet:peername/1', `gen_tcp:send/2' and so on;
+%% others are optional. Sockets are ordinary ones for `inet:setopts/2', `inet:peername/1', `gen_tcp:send/2' and so on;
 %% `gen_tcp:recv/2', `file:sendfile/2' and `gen_tcp:controlling_process/2', which would wait for the reactor or take the
 %% socket away from it, are refused.
 %% <ul>
@@ -27,8 +27,8 @@
 %% <li>`handle_close(Socket, Reason, State)': the connection is closed already. `closed': by the peer, or by
 %% `gen_tcp:close/1' on the socket. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes wait for
 %% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet. For a connection of
-%% {@link connect/4} that was not made, Reason is `{connect, Posix}' and in place of a state there are the Args that
-%% `init/2' was not called with. There is nothing to send to any more: the only result is `{ok, State}'.</li>
+%% {@link connect/4} that failed, Reason is `{connect, Posix}', and in place of a state there are the Args for
+%% `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
 %% when a connection that was not read because of its send queue is read again.</li>
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2}.</li>
@@ -50,13 +50,13 @@
 %% a connection of this reactor, which forgets it too, or a socket of the reactor's process. If they cannot be joined both
 %% are closed, but not a Socket2 of another process.</li>
 %% <li>`{handoff, Pid, State}': the connection becomes an ordinary passive socket of that process, which gets
-%% `{weir_reactor, handoff, Socket}'. Data of this callback, and whatever was read after it, is still to be received;
+%% `{weir_reactor, handoff, Socket}'. Data of this callback, and bytes that were read after it, can still be received;
 %% `{handoff, Pid, Unread, State}': Unread in place of Data. If the process is dead the connection is closed.</li>
 %% </ul>
 %% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. Packets of
 %% HTTP are terms and no bytes, and cannot be put back: a connection leaves before it is framed so. A callback that raises,
-%% or returns something else, closes its own connection, with a report in the log; so does one that sends what is no iodata
-%% or is longer than its packets may be. What it had sent before goes out.
+%% or returns something else, closes its own connection, with a report in the log. The same holds if it sends a term that is
+%% not iodata, or more than its packets allow. Data that it had sent before goes out.
 %%
 %% <h2>PROXY headers</h2>
 %% With `proxy_protocol' a connection begins with such a header, of version 1 or 2. `init/2' is called when it has come, and
@@ -65,15 +65,15 @@
 %%
 %% <h2>Slow readers</h2>
 %% While more than `high_watermark' bytes wait for a peer, its own requests are not read; down at `low_watermark' they are
-%% again, and `handle_writable/2' tells so. Whoever sends nevertheless (ticks, broadcasts) fills the queue up to
-%% `max_send_queue' bytes, and the connection is closed. So the memory of a connection is bounded. One send onto an empty
+%% again, and `handle_writable/2' is called. Further sends (ticks, broadcasts) fill the queue up to
+%% `max_send_queue' bytes; then the connection is closed. So the memory of a connection is bounded. One send onto an empty
 %% queue is taken whole, however large it is.
 %%
 %% <h2>Scheduler</h2>
-%% A reactor starts on the scheduler it is told. With `affinity' `soft' the VM may take it elsewhere when schedulers are
-%% uneven; `bound' keeps it there, and <em>its connections stand still</em> when that scheduler goes offline, those in the
-%% backlog of its listening socket too. No connection goes to another reactor: its state may hold what is the process's own,
-%% such as timers and monitors.
+%% A reactor starts on the scheduler in its options. With `affinity' `soft' the VM may move it when schedulers are
+%% unevenly loaded. `bound' keeps it there, and <em>its connections stand still</em> while that scheduler is offline, also those
+%% in the backlog of its listening socket. No connection moves to another reactor: its state may hold timers and monitors of
+%% the process.
 -module(weir_reactor).
 
 -include("weir_socket.hrl").
@@ -165,21 +165,21 @@ child_spec(#{module := Module} = Options) ->
         end,
     #{id => Id, start => {?MODULE, start_link, [Options]}, shutdown => 5000}.
 
-%% @doc Has a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. Nobody is told
-%% if that socket is closed by then.
+%% @doc Makes a reactor take the connections of another listening socket, as `listen' of {@link start_link/1}. If that socket
+%% is closed by then, there is no message.
 -spec listen(Reactor :: pid(), weir_tcp:socket()) -> ok.
 listen(Reactor, ?SOCKET(Handle)) ->
     Reactor ! {'$weir_reactor', {listen, Handle}},
     ok.
 
-%% @doc Makes a connection into a reactor, from any process or from a callback. Does not wait: `init/2' is called when the
-%% connection is made, or `handle_close/3' with `{connect, Posix}' if it is not. The options are those of
+%% @doc Opens a connection in a reactor, from any process or from a callback. Does not wait: `init/2' is called when the
+%% connection is open, or `handle_close/3' with `{connect, Posix}' if it failed. The options are those of
 %% `gen_tcp:connect/3' (`{ip, Address}' chooses where it comes from), and `{args, Args}' for `init/2', in place of the
 %% reactor's own. `binary' is the default here.
 %%
 %% Errors are those that show at once: no descriptor (`emfile'), an address that cannot be bound (`eaddrnotavail',
-%% `eaddrinuse'), no such reactor (`noproc'). Exits with `badarg' for what is wrong in the arguments, as gen_tcp does. A
-%% host has to be an address: names are asked for by whoever may wait.
+%% `eaddrinuse'), no such reactor (`noproc'). Exits with `badarg' for wrong arguments, as gen_tcp does. A
+%% host must be an address: resolve a name before, in a process that may wait.
 -spec connect(Reactor :: pid() | atom(), inet:socket_address(), inet:port_number(), [option()]) ->
     {ok, weir_tcp:socket()} | {error, noproc | no_native_part | inet:posix()}.
 connect(Reactor, Address, Port, Options) ->
@@ -238,7 +238,7 @@ send(?SOCKET(Handle), Message) ->
             Error
     end.
 
-%% @doc What a reactor is and has done. Waits until the callback that it is in has returned, 5 seconds at most: `timeout'.
+%% @doc The state and the counters of a reactor. Waits until the callback that it is in has returned, 5 seconds at most: `timeout'.
 %% `noproc' if it is not there.
 -spec info(Reactor :: pid() | atom()) -> {ok, info()} | {error, noproc | timeout}.
 info(Reactor) ->

@@ -1,4 +1,4 @@
-%% @doc Relays, behind {@link weir:relay/3}: what may be asked for, and how it is said to the native side.
+%% @doc Relays, behind {@link weir:relay/3}: their options, and the calls of the native side.
 -module(weir_relay).
 
 -include("weir_socket.hrl").

@@ -1,4 +1,4 @@
-%% @doc TCP on sockets of Weir, as a transport of ranch's: what a module with `start_link/3' gets from a listener. The
+%% @doc TCP on sockets of Weir, as a transport for ranch: a listener passes it to a module with `start_link/3'. The
 %% functions are those of the behaviour `ranch_transport', and of gen_tcp.
 -module(weir_transport).
 
@@ -98,7 +98,7 @@ handshake_continue(Socket, Timeout) -> error(not_supported, [Socket, Timeout]).
 -spec handshake_continue(socket(), term(), timeout()) -> no_return().
 handshake_continue(Socket, Options, Timeout) -> error(not_supported, [Socket, Options, Timeout]).
 
-%% @doc There is no handshake to cancel.
+%% @doc Without TLS there is no handshake to cancel.
 -spec handshake_cancel(socket()) -> no_return().
 handshake_cancel(Socket) -> error(not_supported, [Socket]).
 
@@ -188,7 +188,7 @@ controlling_process(Socket, Pid) -> gen_tcp:controlling_process(Socket, Pid).
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
 
-%% @doc The own address.
+%% @doc The local address.
 -spec sockname(socket() | pending()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> inet:sockname(Socket).

@@ -1,5 +1,5 @@
-%% @doc TLS of OTP's ssl on sockets of Weir, as a transport of ranch's: what a module with `start_link/3' gets from a
-%% listener with `tls'. The functions are those of the behaviour `ranch_transport', and of ssl.
+%% @doc TLS of OTP's ssl on sockets of Weir, as a transport for ranch: a listener with `tls' passes it to a module with
+%% `start_link/3'. The functions are those of the behaviour `ranch_transport', and of ssl.
 -module(weir_transport_tls).
 
 -export([name/0]).
@@ -80,7 +80,7 @@ handshake({weir_pending, _, _} = Pending, Options, Timeout) ->
 handshake(Socket, Options, Timeout) ->
     (?SSL):handshake(Socket, Options, Timeout).
 
-%% @doc Goes on with a handshake that was to be looked at first.
+%% @doc Continues a handshake that has paused after the client's hello.
 -spec handshake_continue(socket(), timeout()) -> {ok, socket()} | {error, term()}.
 handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 
@@ -89,7 +89,7 @@ handshake_continue(Socket, Timeout) -> handshake_continue(Socket, [], Timeout).
 handshake_continue(Socket, Options, Timeout) ->
     weir_connection:handshake_continued((?SSL):handshake_continue(Socket, Options, Timeout)).
 
-%% @doc Ends a handshake that was to be looked at first.
+%% @doc Cancels a handshake that has paused after the client's hello.
 -spec handshake_cancel(socket()) -> ok.
 handshake_cancel(Socket) ->
     _ = (?SSL):handshake_cancel(Socket),
@@ -191,7 +191,7 @@ controlling_process(Socket, Pid) -> (?SSL):controlling_process(Socket, Pid).
 peername({weir_pending, Socket, _}) -> inet:peername(Socket);
 peername(Socket) -> (?SSL):peername(Socket).
 
-%% @doc The own address.
+%% @doc The local address.
 -spec sockname(socket() | weir_transport:pending()) -> {ok, weir_tcp:name()} | {error, term()}.
 sockname({weir_pending, Socket, _}) -> inet:sockname(Socket);
 sockname(Socket) -> (?SSL):sockname(Socket).

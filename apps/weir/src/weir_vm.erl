@@ -1,12 +1,12 @@
-%% @doc Weir for a whole VM: every program in it, unchanged, is given Weir's sockets.
+%% @doc Weir for a whole VM: every program in it uses Weir's sockets without a change.
 %%
-%% gen_tcp asks the kernel for the TCP module of the VM when a program names none. What sets it before the first
-%% application starts is a line `{tcp, weir_tcp}.' in the kernel's inetrc file; a running VM is told by {@link use/0}.
-%% `bin/weir exec' does the one and, at the end of the boot, the other.
+%% If a program names no TCP module, gen_tcp asks the kernel for the module of the VM. A line `{tcp, weir_tcp}.' in the kernel's
+%% inetrc file sets it before the first application starts; {@link use/0} sets it in a running VM. `bin/weir exec' does the
+%% first and, at the end of the boot, the second.
 %%
-%% A program that names its family by a bare `inet', `inet6' or `local' among the options asks nobody: the modules of
-%% the families stand in a constant of OTP's `inet'. {@link use_for_families/0} loads an `inet' whose constant names
-%% Weir's. It is the same module in all else, and as `inet' of this very VM is what it is made from, it fits.
+%% For a bare `inet', `inet6' or `local' among the options, gen_tcp takes the module of that family from a constant of OTP's
+%% `inet'. {@link use_for_families/0} loads an `inet' whose constant names Weir's modules. It is made from the `inet' of this
+%% VM and does not differ otherwise.
 %%
 %% Distribution has sockets of its own (`inet_tcp_dist') and is not touched by either.
 -module(weir_vm).

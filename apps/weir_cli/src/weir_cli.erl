@@ -61,13 +61,13 @@ complain(Message) ->
     io:format(standard_error, "weir: ~ts~n", [Message]).
 
 help() ->
-    "weir: TCP that is fast on stock Erlang/OTP\n"
+    "weir: fast TCP for stock Erlang/OTP\n"
     "\n"
     "usage: weir COMMAND [OPTION...]\n"
     "\n"
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
-    "  load          offer load to a TCP server and report what came of it; compare two such reports\n"
+    "  load          put load on a TCP server and report the results; compare two reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
     "  bench         measure everything, into bench/results\n"
     "\n"

@@ -53,9 +53,9 @@ help(Suite) ->
         "JSON, as tables in Markdown and as a page with charts: what an interrupted run has measured is there. A peer\n"
         "that is not installed is skipped.\n"
         "\n"
-        "What is measured stands in bench/priv/suite.config. With `document', tables and charts of results are written\n"
-        "into docs/measurements.md; of two with the same scenario and OTP release the later counts. With `page', the\n"
-        "page of each is written beside it.\n"
+        "bench/priv/suite.config lists what is measured. `document' writes tables and charts of these results into\n"
+        "docs/measurements.md and docs/seeds.md; of two results with the same scenario and OTP release the later run\n"
+        "counts. `page' writes the page of each result beside it.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].

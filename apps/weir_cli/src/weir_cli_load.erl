@@ -186,15 +186,15 @@ help() ->
         "usage: weir load SCENARIO HOST:PORT [OPTION...]\n"
         "       weir load compare A.json B.json\n"
         "\n"
-        "Offers load to a TCP server and reports what came of it. Requests of an open loop (--rate) are due by a\n"
-        "schedule, and response times count from then, whatever the server does meanwhile.\n"
+        "Puts load on a TCP server and reports the results. Requests of an open loop (--rate) are due by a schedule that\n"
+        "does not depend on the server. Response times count from the due time.\n"
         "\n",
         [
             ["  ", string:pad(Name, Width), "   ", maps:get(summary, weir_load_scenario:describe(Module)), "\n"]
          || {Name, Module} <- scenarios(), {ok, _} <- [loaded(Module)]
         ],
         "\n"
-        "Any other name is that of a module of yours, a weir_load_scenario (ERL_FLAGS=\"-pa DIR\" says where it is).\n"
+        "Any other name is the name of your own weir_load_scenario module (set its directory by ERL_FLAGS=\"-pa DIR\").\n"
         "\n"
         "Exit codes: 0 all promises kept, 1 one broken or no load possible, 2 a wrong argument, 3 the generator itself\n"
         "could not offer the load. Ctrl-C ends a run with the report of what was measured.\n"
@@ -206,7 +206,7 @@ help(Name, #{summary := Summary, help := Help, options := Own, defaults := Defau
     [
         "usage: weir load ", Name, " HOST:PORT [OPTION...]\n\n",
         string:titlecase(Summary), ".\n", Help,
-        [["Unless told otherwise:", [[" --", atom_to_list(Option), " ", Text] || {Option, Text} <- Defaults], "\n"]
+        [["Defaults:", [[" --", atom_to_list(Option), " ", Text] || {Option, Text} <- Defaults], "\n"]
          || Defaults =/= []],
         "\n",
         weir_cli_options:help(Own ++ weir_cli_load_options:all(Description)),

@@ -1,0 +1,95 @@
+%% @doc One table for a chapter of the suite: a row for each scenario and OTP release, a column for stock, for
+%% Weir, for native code and for peers. Spreads and all other contestants are in the results.
+-module(weir_bench_topic).
+
+-export([table/2]).
+
+%% @doc Header and rows. Of each scenario comes what was measured by release: `[{Name, [{Release, Scenario}]}]'.
+-spec table([{Name :: binary(), ByRelease}], Titles :: #{binary() => unicode:chardata()}) ->
+    {[unicode:chardata()], [[unicode:chardata()]]}
+when
+    ByRelease :: [{Release :: binary(), weir_bench_results:document()}].
+table(Scenarios, Titles) ->
+    {["work", "OTP", "measure", "stock", "OTP's best", "drop-in", "Weir's own way", "native", "peers"], [
+        [["`", Name, "`: ", map_get(Name, Titles)], Release | row(measures(Metrics), Contestants)]
+     || {Name, ByRelease} <- Scenarios,
+        {Release, #{<<"metrics">> := [First | _] = Metrics} = Scenario} <- ByRelease,
+        {_, [_ | _]} = Contestants <- [contestants(First, Scenario)]
+    ]}.
+
+%% What the scenario is about and what it costs, or, where that is the same, how much the server did.
+measures([<<"cpu_us_per_request">> = First | Others]) ->
+    [First | [Rate || <<"requests_per_s">> = Rate <- Others]];
+measures([First | Others]) ->
+    [First | [Cost || Cost <- Others, Cost =:= <<"cpu_us_per_request">> orelse Cost =:= <<"bytes_per_cpu_s">>]].
+
+%% A title with a comma is a variant of a contestant. It counts where there is nothing else.
+contestants(First, #{<<"contestants">> := Contestants}) ->
+    Measured = [
+        {Title, Backend, Summary}
+     || #{<<"title">> := Title, <<"backend">> := Backend, <<"metrics">> := #{First := _} = Summary} <- Contestants
+    ],
+    case [Contestant || {Title, _, _} = Contestant <- Measured, binary:match(Title, <<",">>) =:= nomatch] of
+        [] -> {variants, Measured};
+        Plain -> {plain, Plain}
+    end.
+
+row([First | _] = Measures, {Kind, Contestants}) ->
+    Show = fun({_, _, Summary}) -> lists:join(<<" · "/utf8>>, [value(Measure, Summary) || Measure <- Measures]) end,
+    Named = fun({Title, _, _} = Contestant) -> [Title, ": ", Show(Contestant)] end,
+    Of = fun(Role) -> [Contestant || Contestant <- Contestants, role(Contestant) =:= Role] end,
+    All = fun(Some) -> lists:join("; ", [Named(Contestant) || Contestant <- Some]) end,
+    [lists:join(<<" · "/utf8>>, [weir_bench_sample:title(binary_to_existing_atom(Measure)) || Measure <- Measures]) |
+        case Kind of
+            plain ->
+                [
+                    first(Show, Of(stock)),
+                    best(Named, First, Of(stock) ++ Of(socket)),
+                    first(Show, drop_in(Of(stock), Of(drop_in))),
+                    All(Of(own)),
+                    first(Show, Of(native)),
+                    All(Of(peer))
+                ];
+            variants ->
+                [All(Of(stock)), All(Of(socket)), All(Of(drop_in)), All(Of(own)), All(Of(native)), All(Of(peer))]
+        end
+    ].
+
+value(Measure, Summary) ->
+    case Summary of
+        #{Measure := #{<<"median">> := Median}} -> weir_bench_sample:format(binary_to_existing_atom(Measure), Median);
+        #{} -> <<"–"/utf8>>
+    end.
+
+role({<<"ranch", _/binary>>, _, _}) -> peer;
+role({_, <<"inet">>, _}) -> stock;
+role({_, <<"socket">>, _}) -> socket;
+role({_, <<"reference">>, _}) -> native;
+role({Title, <<"weir">>, _}) ->
+    [Plain | _] = binary:split(Title, <<",">>),
+    case lists:member(Plain, [<<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>]) of
+        true -> own;
+        false -> drop_in
+    end;
+role(_) -> peer.
+
+first(_, []) -> "";
+first(Show, [Contestant | _]) -> Show(Contestant).
+
+%% The drop-in that receives as stock's first contestant does.
+drop_in([{<<"inet", Way/binary>>, _, _} | _], Contestants) ->
+    [Contestant || {<<"weir", Same/binary>>, _, _} = Contestant <- Contestants, Same =:= Way];
+drop_in([], Contestants) ->
+    Contestants.
+
+best(_, _, []) ->
+    "";
+best(Named, First, Contestants) ->
+    Median = fun({_, _, #{First := #{<<"median">> := Value}}}) -> Value end,
+    Sorted = lists:sort(fun(A, B) -> Median(A) =< Median(B) end, Contestants),
+    Named(
+        case weir_bench_sample:better(binary_to_existing_atom(First)) of
+            less -> hd(Sorted);
+            more -> lists:last(Sorted)
+        end
+    ).
