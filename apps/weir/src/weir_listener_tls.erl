@@ -9,6 +9,7 @@
 
 %% As `cb_info' of ssl wants a transport.
 -export([listen/2]).
+-export([public_key/0]).
 
 %% With one of these the certificate is chosen at the handshake, or there is none.
 -define(CHOSEN_LATER, [sni_fun, sni_hosts, user_lookup_fun]).
@@ -118,7 +119,7 @@ password(#{password := Password}) -> Password;
 password(_) -> "".
 
 opened(Entry, Password, Option) ->
-    try public_key:pem_entry_decode(Entry, Password) of
+    try (?MODULE:public_key()):pem_entry_decode(Entry, Password) of
         _ -> ok
     catch
         error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
@@ -128,10 +129,15 @@ entries(Name, File) ->
     case file:read_file(File) of
         {ok, Pem} ->
             try
-                public_key:pem_decode(Pem)
+                (?MODULE:public_key()):pem_decode(Pem)
             catch
                 error:_ -> wrong({Name, File}, "a PEM file")
             end;
         {error, Reason} ->
             wrong({Name, File}, "a file that can be read (" ++ atom_to_list(Reason) ++ ")")
     end.
+
+%% @private
+%% @doc OTP's `public_key', which comes with ssl and is not among our dependencies ({@link weir_transport_tls:library/0}).
+-spec public_key() -> module().
+public_key() -> public_key.
