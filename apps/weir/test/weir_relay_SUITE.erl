@@ -77,7 +77,7 @@ groups() ->
             peers_reset,
             stopped_while_data_flies,
             the_same_two_in_either_order,
-            no_descriptors_for_pipes,
+            no_descriptors_for_pipes
         ]}
     ].
 
