@@ -40,7 +40,7 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, mailbox: &Notif
     while served < visits {
         match poll(table, pollset, 0, token) {
             None => return served,
-            Some(0) => match pollset[0].sleep(token, false, || {}) {
+            Some(0) => match pollset[0].sleep(token, false, || true) {
                 Sleep::Asleep => mailbox.wait(),
                 Sleep::Busy => {}
                 Sleep::Stale => return served,
@@ -99,7 +99,7 @@ fn nobody_is_forgotten_when_a_successor_takes_over() {
             thread::spawn(move || {
                 // One poll and half of another; it never reads its mail.
                 let served = poll(&table, &*pollset, 0, old);
-                let _ = pollset[0].sleep(old, false, || {});
+                let _ = pollset[0].sleep(old, false, || true);
                 served.unwrap_or(0)
             })
         };
@@ -172,7 +172,13 @@ fn the_kernels_events_wake_a_poller_that_goes_to_sleep() {
         // Other messages may end its sleep as well.
         while !woken.load(SeqCst) {
             // What is ready is named as soon as the instance is armed.
-            assert_eq!(pollset[0].sleep(token, false, || names.notify()), Sleep::Asleep);
+            assert_eq!(
+                pollset[0].sleep(token, false, || {
+                    names.notify();
+                    true
+                }),
+                Sleep::Asleep
+            );
             mailboxes[0].wait();
             assert!(pollset[0].take(token, Instant::now()).is_some());
         }
@@ -188,7 +194,7 @@ fn nobody_is_forgotten_by_the_thread_that_serves() {
         let names = Arc::new(Notify::new());
         let sockets: Vec<Handle> = (0..2).filter_map(|_| open(&table)).collect();
         let token = pollset[0].claim(0);
-        assert_eq!(pollset[0].sleep(token, true, || {}), Sleep::Asleep);
+        assert_eq!(pollset[0].sleep(token, true, || true), Sleep::Asleep);
         let callers: Vec<_> = sockets
             .iter()
             .map(|&handle| {
@@ -220,7 +226,7 @@ fn what_the_thread_keeps_is_the_pollers() {
         let mailboxes = mailboxes();
         let handle = open(&table).expect("room");
         let token = pollset[0].claim(0);
-        assert_eq!(pollset[0].sleep(token, true, || {}), Sleep::Asleep);
+        assert_eq!(pollset[0].sleep(token, true, || true), Sleep::Asleep);
         let thread = {
             let (pollset, mailboxes) = (pollset.clone(), mailboxes.clone());
             thread::spawn(move || {
@@ -233,7 +239,7 @@ fn what_the_thread_keeps_is_the_pollers() {
         // It may be woken by something else before.
         let mut found = pollset[0].take(token, Instant::now()).expect("ours").list.len();
         while found == 0 {
-            if pollset[0].sleep(token, false, || {}) == Sleep::Asleep {
+            if pollset[0].sleep(token, false, || true) == Sleep::Asleep {
                 mailboxes[0].wait();
             }
             found = pollset[0].take(token, Instant::now()).expect("ours").list.len();
@@ -255,8 +261,8 @@ fn two_that_claim_are_one_poller() {
         let theirs = other.join().expect("no panic");
         assert_ne!(mine.0, theirs.0);
         let (last, stale) = if mine.0 > theirs.0 { (mine, theirs) } else { (theirs, mine) };
-        assert_eq!(pollset[0].sleep(stale.0, false, || {}), Sleep::Stale);
-        assert_eq!(pollset[0].sleep(last.0, false, || {}), Sleep::Asleep);
+        assert_eq!(pollset[0].sleep(stale.0, false, || true), Sleep::Stale);
+        assert_eq!(pollset[0].sleep(last.0, false, || true), Sleep::Asleep);
         assert_eq!(pollset[0].push(Target::Socket(Handle::new(0, 0))), Wake::Poller(last.1));
     });
 }

@@ -25,7 +25,7 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, inbox: &Receive
         match poll(table, pollset, 0, token) {
             None => return served,
             Some(0) if done => return served,
-            Some(0) => match pollset[0].sleep(token, false, || {}) {
+            Some(0) => match pollset[0].sleep(token, false, || true) {
                 Sleep::Asleep => inbox.recv().expect("callers outlive their sockets"),
                 Sleep::Busy => {}
                 Sleep::Stale => return served,
@@ -109,7 +109,7 @@ fn pollers_take_over_from_each_other() {
                     let token = pollset[0].claim(poller);
                     find(table, handle).expect("nobody closes it").enqueue(pollset, |_| {});
                     visits.fetch_add(poll(table, pollset, 0, token).unwrap_or(0), SeqCst);
-                    let _ = pollset[0].sleep(token, false, || {});
+                    let _ = pollset[0].sleep(token, false, || true);
                 }
             });
         }

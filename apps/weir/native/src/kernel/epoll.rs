@@ -74,12 +74,9 @@ impl Epoll {
     }
 
     /// The same after waiting until something is ready, for `limit` at most. Nothing where a signal has come.
-    pub fn wait<'a>(
-        &self,
-        space: &'a mut [MaybeUninit<epoll::Event>],
-        limit: Option<Duration>,
-    ) -> &'a [epoll::Event] {
-        let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
+    pub fn wait<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>], limit: Option<Duration>) -> &'a [epoll::Event] {
+        let limit =
+            limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
         self.take_within(space, limit.as_ref())
     }
 

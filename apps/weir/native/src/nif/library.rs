@@ -21,8 +21,8 @@ use rustler::sys::{ErlNifEnv, ErlNifTerm};
 
 use super::listener::{GATE, GateReference};
 use crate::poll::death;
-use crate::pollset::private::{self, Lease};
 use crate::pollset;
+use crate::pollset::private::{self, Lease};
 use crate::relay;
 use crate::socket::owner::Watch;
 use crate::socket::table;

@@ -15,7 +15,7 @@ fn make<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
     if index >= pollset::SCHEDULERS {
         return Err(Error::BadArg);
     }
-    Ok(plain(env, pollset::make(index as u16)))
+    Ok(plain(env, poll::thread::start(index as u16)))
 }
 
 #[rustler::nif]

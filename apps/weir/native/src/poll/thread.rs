@@ -44,13 +44,13 @@ pub fn start(index: u16) -> rustix::io::Result<()> {
 
 fn run(index: u16) {
     block_signals();
-    let pollset = pollset::get(index);
+    let (pollset, watch) = (pollset::get(index), pollset::watch(index));
     let mut env = OwnedEnv::new();
     let mut limit = None;
     loop {
         let mut space = [const { MaybeUninit::uninit() }; BATCH];
         let mut named = false;
-        for other in pollset.watch.wait(&mut space, limit) {
+        for other in watch.wait(&mut space, limit) {
             match other == index {
                 true => named = true,
                 false => env.run(|env| summon(env, other)),
@@ -60,7 +60,8 @@ fn run(index: u16) {
             match pollset.ready.duty(named, Instant::now()) {
                 Duty::Rest(limit) => break limit,
                 Duty::Watch(limit) => {
-                    pollset.arm(index);
+                    // The limit bounds what is lost where this fails.
+                    let _ = pollset.arm(index);
                     break Some(limit);
                 }
                 Duty::Summon(poller) => wake(&env, poller),
@@ -72,7 +73,8 @@ fn run(index: u16) {
                     {
                         wake(&env, poller);
                     }
-                    pollset.arm(index);
+                    // It has been in there, and needs no memory.
+                    let _ = pollset.arm(index);
                 }
             }
             named = false;

@@ -30,7 +30,8 @@ pub const SCHEDULERS: usize = 1025;
 pub struct Pollset {
     pub epoll: Epoll,
     pub ready: Ready<LocalPid>,
-    pub watch: Watch,
+    /// What the thread of a scheduler's pollset waits for; processes that poll for themselves have no thread.
+    watch: Option<Watch>,
     /// The pollset whose watch has the epoll instance.
     watched_by: Mutex<Option<u16>>,
     /// It has a thread; see [`poll::thread`](crate::poll::thread).
@@ -64,6 +65,14 @@ pub fn epoll(index: u16) -> &'static Epoll {
     &get(index).epoll
 }
 
+/// What the thread of a scheduler's pollset waits for.
+pub fn watch(index: u16) -> &'static Watch {
+    match &get(index).watch {
+        Some(watch) => watch,
+        None => unreachable!("pollset {index} is no scheduler's"),
+    }
+}
+
 /// The counters of a pollset.
 pub fn counters(index: u16) -> &'static Counters {
     &get(index).counters
@@ -93,7 +102,7 @@ pub fn make(index: u16) -> rustix::io::Result<()> {
         let made = Pollset {
             epoll: Epoll::new()?,
             ready: Ready::new(),
-            watch: Watch::new()?,
+            watch: if usize::from(index) < SCHEDULERS { Some(Watch::new()?) } else { None },
             watched_by: Mutex::new(None),
             threaded: AtomicBool::new(false),
             counters: Counters::default(),

@@ -12,7 +12,7 @@ use rustler::Env;
 
 use crate::kernel::epoll::Epoll;
 use crate::kernel::waker::Waker;
-use crate::pollset::{Pollset, get};
+use crate::pollset::{Pollset, get, watch};
 use crate::term::atoms;
 use crate::value::counters::add;
 use crate::value::handle::Target;
@@ -49,7 +49,7 @@ pub fn push_ready(env: Env, index: u16, target: Target) {
     let pollset = get(index);
     match pollset.ready.push(target) {
         Wake::Nobody => {}
-        Wake::Thread => pollset.watch.waker.wake(),
+        Wake::Thread => watch(index).waker.wake(),
         // One that is dead has a successor that looks for itself.
         Wake::Poller(poller) => {
             let _ = env.send(&poller, atoms::weir_wake());
@@ -75,20 +75,18 @@ pub fn sleep(index: u16, token: u32, bulk: bool) -> Sleep {
 }
 
 impl Pollset {
-    /// Has the thread of the home named when something is ready: once.
-    pub fn arm(&self, index: u16) {
+    /// Has the thread of the home hear when something is ready: once. False if the kernel does not do that (ENOMEM, ENOSPC).
+    pub fn arm(&self, index: u16) -> bool {
         let home = self.home(index);
         let mut watched_by = self.watched_by.lock().unwrap_or_else(PoisonError::into_inner);
         if *watched_by == Some(home) {
-            // It is in there, and there is nothing to allocate.
-            let _ = get(home).watch.epoll.arm(&self.epoll, Target::Pollset(index));
-            return;
+            return watch(home).epoll.arm(&self.epoll, Target::Pollset(index)).is_ok();
         }
         if let Some(former) = *watched_by {
-            let _ = get(former).watch.epoll.delete_instance(&self.epoll);
+            let _ = watch(former).epoll.delete_instance(&self.epoll);
         }
-        // Without memory for that the poller is woken by what others put on its list, and the next sleep tries again.
-        let added = get(home).watch.epoll.add_instance(&self.epoll, Target::Pollset(index));
-        *watched_by = added.is_ok().then_some(home);
+        let added = watch(home).epoll.add_instance(&self.epoll, Target::Pollset(index)).is_ok();
+        *watched_by = added.then_some(home);
+        added
     }
 }

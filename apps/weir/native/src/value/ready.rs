@@ -178,20 +178,19 @@ impl<P: Copy> Ready<P> {
     }
 
     /// Lets the poller sleep, if nothing is on the list. The thread serves meanwhile if there are but bulk streams. `arm`
-    /// sees to it that somebody hears of the kernel's events.
-    pub fn sleep(&self, token: u32, bulk: bool, arm: impl FnOnce()) -> Sleep {
+    /// sees to it that somebody hears of the kernel's events; where it fails, the poller has to look itself.
+    pub fn sleep(&self, token: u32, bulk: bool, arm: impl FnOnce() -> bool) -> Sleep {
         let mut state = self.lock();
         if state.token != token {
             return Sleep::Stale;
         }
-        if !state.list.is_empty() || !state.kept.is_empty() {
+        if !state.list.is_empty() || !state.kept.is_empty() || !arm() {
             return Sleep::Busy;
         }
         state.asleep = Some(Instant::now());
         state.summoned = None;
         state.bulk = bulk;
         state.woken = false;
-        arm();
         Sleep::Asleep
     }
 
@@ -279,7 +278,7 @@ mod tests {
     fn asleep(bulk: bool) -> (Ready<char>, u32) {
         let ready = Ready::new();
         let token = ready.claim('a');
-        assert_eq!(ready.sleep(token, bulk, || {}), Sleep::Asleep);
+        assert_eq!(ready.sleep(token, bulk, || true), Sleep::Asleep);
         (ready, token)
     }
 
@@ -367,6 +366,14 @@ mod tests {
         assert_eq!(ready.take(token, Instant::now()).expect("ours").list, [socket(5, 0)]);
         ready.keep(socket(5, 0));
         assert_eq!(ready.sleep(token, false, || panic!("it has work")), Sleep::Busy);
+    }
+
+    #[test]
+    fn nobody_sleeps_unwatched() {
+        let ready = Ready::new();
+        let token = ready.claim('a');
+        assert_eq!(ready.sleep(token, false, || false), Sleep::Busy);
+        assert_eq!(ready.push(socket(0, 0)), Wake::Nobody);
     }
 
     #[test]

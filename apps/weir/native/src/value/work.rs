@@ -45,7 +45,15 @@ impl Work {
 
     /// The bound of the broadcasts of a poll that begins now.
     pub fn of_groups(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, steps: 0, until: Some(now + TIME / 2), over: false, substitute: false, tally: None }
+        Work {
+            bytes: BYTES,
+            visits: 0,
+            steps: 0,
+            until: Some(now + TIME / 2),
+            over: false,
+            substitute: false,
+            tally: None,
+        }
     }
 
     /// The bound of an operation on one socket. Few take as many steps as it takes to look at the clock, from when on there
