@@ -7,7 +7,8 @@
 %% where hope could have bridged that, it hopes longer, else less.
 %%
 %% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
-%% sleeping takes, and what they do meanwhile would only be looked at in vain. The pollset's thread serves them then.
+%% sleeping takes, and what they do meanwhile would only be looked at in vain. Where all of them are relays the pollset's
+%% thread serves them then.
 %%
 %% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
 %% late, and its owner another round later. So when rounds grow long it changes its gait: it sleeps after every poll,
@@ -21,8 +22,8 @@
 
 -export_type([gait/0, action/0]).
 
--type action() :: yield | {sleep, Bulk :: boolean()}.
-%% Whether the pollset's thread serves during the sleep, as nothing comes but bulk streams.
+-type action() :: yield | {sleep, Relays :: boolean()}.
+%% Whether the pollset's thread serves during the sleep, as nothing comes but relays of bulk.
 
 %% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
 %% microseconds, depending on the machine: hoping longer than that wastes what it would save. A single peer that answers
@@ -61,7 +62,7 @@ new() ->
     #gait{}.
 
 %% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
--spec next(Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
+-spec next(Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
 next(Events, RoundNs, Gait) ->
     {Action, NewGait} = pace(Events, RoundNs, Gait),
     {Action, NewGait#gait{last = last(Action), delivered = delivered(Events)}}.
@@ -69,8 +70,8 @@ next(Events, RoundNs, Gait) ->
 last(yield) -> yield;
 last({sleep, _}) -> sleep.
 
-delivered(bulk) -> 0;
-delivered(Events) -> Events.
+delivered(Events) when is_integer(Events) -> Events;
+delivered(_Bulk) -> 0.
 
 pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
     case is_long(RoundNs, Gait) of
@@ -81,8 +82,8 @@ pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
         false ->
             free(Events, RoundNs, Gait#gait{long = 0})
     end;
-pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
-    {{sleep, true}, Gait#gait{idle = 0}};
+pace(Bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) when is_atom(Bulk) ->
+    {{sleep, Bulk =:= relays}, Gait#gait{idle = 0}};
 pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope, idle = Hoped}) ->
     NewHope =
         case Hoped + SleptNs < ?HOPE_MAX + ?WAKING of
@@ -108,8 +109,8 @@ is_long(RoundNs, #gait{delivered = Delivered}) ->
 priority(#gait{pace = crowded, last = sleep}) -> high;
 priority(#gait{}) -> normal.
 
-free(bulk, _RoundNs, Gait) ->
-    {{sleep, true}, Gait#gait{idle = 0}};
+free(Bulk, _RoundNs, Gait) when is_atom(Bulk) ->
+    {{sleep, Bulk =:= relays}, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
     {{sleep, false}, Gait#gait{idle = Idle + RoundNs}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->

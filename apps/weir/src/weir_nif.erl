@@ -260,10 +260,10 @@ claim(_Pollset) -> ?NOT_LOADED.
 lease() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were, or `bulk' if they were nothing but bulk streams, and the nanoseconds since the poll before; `stale'
+%% many there were, or `bulk' if they were nothing but bulk streams, `relays' if these were relays, and the nanoseconds since the poll before; `stale'
 %% if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
+    {Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
 
 %% @doc Lets the caller sleep: it gets the message `weir_wake', once, when there is something to do. With `Bulk' the pollset's

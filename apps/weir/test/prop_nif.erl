@@ -231,7 +231,7 @@ is_documented(pollers, Result) -> lists:all(fun is_pid/1, Result);
 is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
 is_documented(poll, {Events, Round}) ->
-    (is_integer(Events) orelse Events =:= bulk) andalso is_integer(Round);
+    (is_integer(Events) orelse lists:member(Events, [bulk, relays])) andalso is_integer(Round);
 is_documented(poll, Result) -> Result =:= stale;
 is_documented(sleep, Result) -> lists:member(Result, [asleep, busy, stale]);
 is_documented(counters, Result) -> is_map(Result);

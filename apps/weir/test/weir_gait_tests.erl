@@ -132,9 +132,12 @@ long_trial_round_does_not_test() ->
     {Actions, _} = walk(lists:duplicate(?TRY_AFTER, {1, ?LONG}), Gait),
     ?assertEqual([{sleep, false}], lists:usort(Actions)).
 
-bulk_streams_are_not_hoped_for_test() ->
-    {Actions, Gait} = walk(lists:duplicate(100, {bulk, ?SHORT}), new()),
-    ?assertEqual([{sleep, true}], lists:usort(Actions)),
+bulk_streams_are_not_hoped_for_test_() ->
+    [fun() -> bulk_is_not_hoped_for(bulk, false) end, fun() -> bulk_is_not_hoped_for(relays, true) end].
+
+bulk_is_not_hoped_for(Bulk, ByThread) ->
+    {Actions, Gait} = walk(lists:duplicate(100, {Bulk, ?SHORT}), new()),
+    ?assertEqual([{sleep, ByThread}], lists:usort(Actions)),
     %% Its short sleeps say nothing of how long to hope for others.
     {Before, _} = vain_polls(?SHORT, new()),
     {After, _} = vain_polls(?SHORT, Gait),

@@ -37,8 +37,17 @@ const FEWEST: usize = 64;
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
-    /// All that it has visited were relays that splice.
-    pub bulk: bool,
+    pub bulk: Bulk,
+}
+
+/// Whether a poll has visited nothing but what moves much at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bulk {
+    No,
+    /// Sockets that fill large reads, and relays that splice.
+    Mixed,
+    /// Relays that splice.
+    Relays,
 }
 
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
@@ -96,8 +105,7 @@ fn poll_into<'a>(
 /// What was served.
 struct Served {
     count: usize,
-    /// Nothing but relays that splice.
-    bulk: bool,
+    bulk: Bulk,
 }
 
 /// Serves what is on the list and what the kernel has named; what there is no time for goes back to the list.
@@ -153,19 +161,27 @@ fn serve<'a>(
         pollset.ready.put_back(rest);
     }
     pollset.counters.polled(count as u64);
-    let bulk = tally.bulk;
+    let (relays, mut bulk) = (tally.bulk, tally.bulk);
     tally.add_to(&pollset.counters);
     if let Some(tally) = &mut work.tally {
+        bulk += tally.bulk;
         std::mem::take(tally).add_to(&pollset.counters);
     }
-    Served { count, bulk: count > 0 && bulk == count }
+    let bulk = match count {
+        0 => Bulk::No,
+        _ if relays == count => Bulk::Relays,
+        _ if bulk == count => Bulk::Mixed,
+        _ => Bulk::No,
+    };
+    Served { count, bulk }
 }
 
 impl Encoder for Polled {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
         match self.bulk {
-            true => (atoms::bulk(), self.round_ns).encode(env),
-            false => (self.events, self.round_ns).encode(env),
+            Bulk::Relays => (atoms::relays(), self.round_ns).encode(env),
+            Bulk::Mixed => (atoms::bulk(), self.round_ns).encode(env),
+            Bulk::No => (self.events, self.round_ns).encode(env),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustler::{LocalPid, OwnedEnv};
 
-use super::{Served, serve};
+use super::{Bulk, Served, serve};
 use crate::pollset;
 use crate::pollset::sleeper::summon;
 use crate::reactor::Batch;
@@ -68,7 +68,7 @@ fn run(index: u16) {
                 Duty::Serve(list) => {
                     let served = serve_here(index, &mut env, list);
                     if served.count > 0
-                        && !served.bulk
+                        && served.bulk != Bulk::Relays
                         && let Some(poller) = pollset.ready.resign()
                     {
                         wake(&env, poller);
@@ -99,7 +99,7 @@ fn serve_here(index: u16, env: &mut OwnedEnv, list: VecDeque<Target>) -> Served 
     }));
     env.clear();
     // A panic has told of itself on standard error.
-    served.unwrap_or(Served { count: 0, bulk: false })
+    served.unwrap_or(Served { count: 0, bulk: Bulk::No })
 }
 
 /// Signals are the VM's.

@@ -77,7 +77,12 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
             if input::is_readable(socket) {
                 match socket.lingering {
                     true => input::discard(env, socket, work),
-                    false => input::serve(env, socket, work),
+                    false => {
+                        input::serve(env, socket, work);
+                        if let Some(tally) = &mut work.tally {
+                            tally.bulk += usize::from(socket.bulk);
+                        }
+                    }
                 }
             }
         }
