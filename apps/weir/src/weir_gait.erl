@@ -7,8 +7,8 @@
 %% where hope could have bridged that, it hopes longer, else less.
 %%
 %% A poll that has served nothing but bulk streams does not hope at all: the peers take longer to move as much again than
-%% sleeping takes, and what they do meanwhile would only be looked at in vain. Nor does it sleep on its descriptor, which
-%% would cost as much as the stream itself: it waits in the kernel, on a thread that may.
+%% sleeping takes, and what they do meanwhile would only be looked at in vain. Where all of them are relays the pollset's
+%% thread serves them then.
 %%
 %% Beside many CPU-bound processes a round takes milliseconds. A poller that yields would then see a packet a round
 %% late, and its owner another round later. So when rounds grow long it changes its gait: it sleeps after every poll,
@@ -22,7 +22,8 @@
 
 -export_type([gait/0, action/0]).
 
--type action() :: yield | sleep | stream.
+-type action() :: yield | {sleep, Relays :: boolean()}.
+%% Whether the pollset's thread serves during the sleep, as nothing comes but relays of bulk.
 
 %% Nanoseconds of vain polling before sleep, at least and at most. Going to sleep and waking up takes 10 to 50
 %% microseconds, depending on the machine: hoping longer than that wastes what it would save. A single peer that answers
@@ -61,28 +62,28 @@ new() ->
     #gait{}.
 
 %% @doc What to do after a poll that found `Events', `RoundNs' nanoseconds after the one before.
--spec next(Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
+-spec next(Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer(), gait()) -> {action(), gait()}.
 next(Events, RoundNs, Gait) ->
     {Action, NewGait} = pace(Events, RoundNs, Gait),
     {Action, NewGait#gait{last = last(Action), delivered = delivered(Events)}}.
 
 last(yield) -> yield;
-last(_Waited) -> sleep.
+last({sleep, _}) -> sleep.
 
-delivered(bulk) -> 0;
-delivered(Events) -> Events.
+delivered(Events) when is_integer(Events) -> Events;
+delivered(_Bulk) -> 0.
 
 pace(Events, RoundNs, Gait = #gait{pace = free, last = yield}) ->
     case is_long(RoundNs, Gait) of
         true when Gait#gait.long + 1 >= ?LONG_ROUNDS ->
-            {sleep, Gait#gait{pace = crowded, long = 0, sleeps = 0}};
+            {{sleep, false}, Gait#gait{pace = crowded, long = 0, sleeps = 0}};
         true ->
             free(Events, RoundNs, Gait#gait{long = Gait#gait.long + 1});
         false ->
             free(Events, RoundNs, Gait#gait{long = 0})
     end;
-pace(bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) ->
-    {stream, Gait#gait{idle = 0}};
+pace(Bulk, _SleptNs, Gait = #gait{pace = free, last = sleep}) when is_atom(Bulk) ->
+    {{sleep, Bulk =:= relays}, Gait#gait{idle = 0}};
 pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope, idle = Hoped}) ->
     NewHope =
         case Hoped + SleptNs < ?HOPE_MAX + ?WAKING of
@@ -92,11 +93,11 @@ pace(Events, SleptNs, Gait = #gait{pace = free, last = sleep, hope = Hope, idle 
     free(Events, 0, Gait#gait{hope = NewHope, idle = 0});
 pace(_Events, RoundNs, Gait = #gait{pace = crowded, last = yield}) ->
     case is_long(RoundNs, Gait) of
-        true -> {sleep, Gait#gait{sleeps = 0}};
+        true -> {{sleep, false}, Gait#gait{sleeps = 0}};
         false -> {yield, Gait#gait{pace = free, idle = 0}}
     end;
 pace(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep, sleeps = Sleeps}) when Sleeps < ?TRY_AFTER ->
-    {sleep, Gait#gait{sleeps = Sleeps + 1}};
+    {{sleep, false}, Gait#gait{sleeps = Sleeps + 1}};
 pace(_Events, _SleptNs, Gait = #gait{pace = crowded, last = sleep}) ->
     {yield, Gait}.
 
@@ -108,10 +109,10 @@ is_long(RoundNs, #gait{delivered = Delivered}) ->
 priority(#gait{pace = crowded, last = sleep}) -> high;
 priority(#gait{}) -> normal.
 
-free(bulk, _RoundNs, Gait) ->
-    {stream, Gait#gait{idle = 0}};
+free(Bulk, _RoundNs, Gait) when is_atom(Bulk) ->
+    {{sleep, Bulk =:= relays}, Gait#gait{idle = 0}};
 free(0, RoundNs, Gait = #gait{idle = Idle, hope = Hope}) when Idle + RoundNs >= Hope ->
-    {sleep, Gait#gait{idle = Idle + RoundNs}};
+    {{sleep, false}, Gait#gait{idle = Idle + RoundNs}};
 free(0, RoundNs, Gait = #gait{idle = Idle}) ->
     {yield, Gait#gait{idle = Idle + RoundNs}};
 free(_Events, _RoundNs, Gait) ->

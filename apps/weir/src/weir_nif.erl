@@ -28,8 +28,6 @@
 -export([claim/1]).
 -export([lease/0]).
 -export([poll/2]).
--export([stream/2]).
--export([streaming/0]).
 -export([sleep/3]).
 -export([counters/1]).
 
@@ -262,26 +260,16 @@ claim(_Pollset) -> ?NOT_LOADED.
 lease() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were, or `bulk' if they were nothing but relays that splice, and the nanoseconds since the poll before; `stale'
+%% many there were, or `bulk' if they were nothing but bulk streams, `relays' if these were relays, and the nanoseconds since the poll before; `stale'
 %% if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
+    {Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
 
-%% @doc Waits until something is ready and polls, again and again as long as there is nothing but relays that splice, for
-%% 10 milliseconds at most. Runs on a dirty I/O scheduler. Returns what the last poll did.
--spec stream(pollset(), Token :: non_neg_integer()) ->
-    {Events :: non_neg_integer() | bulk, RoundNs :: non_neg_integer()} | stale.
-stream(_Pollset, _Token) -> ?NOT_LOADED.
-
-%% @doc How many processes are in {@link stream/2}, each on a dirty I/O scheduler.
--spec streaming() -> non_neg_integer().
-streaming() -> ?NOT_LOADED.
-
-%% @doc Has the VM send `{select, _, _, _}' to the caller when a socket becomes ready (unless `Armed' says that it will
-%% already), and whoever puts a socket on the ready list send `weir_wake'. `busy': there is something to do already.
--spec sleep(pollset(), Token :: non_neg_integer(), Armed :: boolean()) -> armed | busy | stale | error.
-sleep(_Pollset, _Token, _Armed) -> ?NOT_LOADED.
+%% @doc Lets the caller sleep: it gets the message `weir_wake', once, when there is something to do. With `Bulk' the pollset's
+%% thread serves meanwhile as long as nothing comes but bulk streams. `busy': there is something to do already.
+-spec sleep(pollset(), Token :: non_neg_integer(), Bulk :: boolean()) -> asleep | busy | stale.
+sleep(_Pollset, _Token, _Bulk) -> ?NOT_LOADED.
 
 %% @doc The counters of a pollset since it was made; see {@link weir:pollsets/0}.
 -spec counters(pollset()) -> counters().

@@ -47,7 +47,6 @@
     next_tick = 0 :: integer(),
     %% Connections that the current tick has not come to yet.
     ticking = [] :: [weir_nif:handle()],
-    armed = false :: boolean(),
     gait = weir_gait:new() :: weir_gait:gait()
 }).
 
@@ -175,9 +174,9 @@ go_on(Writes, Count, RoundNs, Reactor = #reactor{gait = Gait}) ->
         yield ->
             erlang:yield(),
             ?MODULE:loop(Writes, NewReactor);
-        sleep when Writes =/= [] ->
+        {sleep, _} when Writes =/= [] ->
             ?MODULE:loop(Writes, NewReactor);
-        sleep ->
+        {sleep, _} ->
             sleep(NewReactor)
     end.
 
@@ -202,10 +201,10 @@ change_priority(_Old, New) ->
     _ = process_flag(priority, New),
     ok.
 
-sleep(Reactor = #reactor{pollset = Pollset, token = Token, armed = Armed}) ->
-    case weir_nif:sleep(Pollset, Token, Armed) of
-        armed ->
-            asleep(Reactor#reactor{armed = true});
+sleep(Reactor = #reactor{pollset = Pollset, token = Token}) ->
+    case weir_nif:sleep(Pollset, Token, false) of
+        asleep ->
+            asleep(Reactor);
         busy ->
             %% More work than one call may do: the others get their turn in between, at whatever priority we go.
             Priority = process_flag(priority, normal),
@@ -226,8 +225,6 @@ messages(N, Writes, Reactor) ->
     after 0 -> {Writes, Reactor}
     end.
 
-message({select, _Object, _Reference, _Ready}, Writes, Reactor) ->
-    {Writes, Reactor#reactor{armed = false}};
 message(weir_wake, Writes, Reactor) ->
     {Writes, Reactor};
 message({'$weir_reactor', Request}, Writes, Reactor) ->

@@ -10,7 +10,7 @@
 -define(PATIENCE, 10000).
 
 %% Those that decide who polls: they need another start of Weir afterwards.
--define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {stream, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
+-define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
 %% The limits of a gate.
 -define(LIMITS, #{
@@ -230,10 +230,10 @@ is_documented(make, Result) -> Result =:= ok;
 is_documented(pollers, Result) -> lists:all(fun is_pid/1, Result);
 is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
-is_documented(Poll, {Events, Round}) when Poll =:= poll; Poll =:= stream ->
-    (is_integer(Events) orelse Events =:= bulk) andalso is_integer(Round);
-is_documented(Poll, Result) when Poll =:= poll; Poll =:= stream -> Result =:= stale;
-is_documented(sleep, Result) -> lists:member(Result, [armed, busy, stale, error]);
+is_documented(poll, {Events, Round}) ->
+    (is_integer(Events) orelse lists:member(Events, [bulk, relays])) andalso is_integer(Round);
+is_documented(poll, Result) -> Result =:= stale;
+is_documented(sleep, Result) -> lists:member(Result, [asleep, busy, stale]);
 is_documented(counters, Result) -> is_map(Result);
 is_documented(Function, {ok, Handle}) when Function =:= open; Function =:= open_in; Function =:= fdopen ->
     is_integer(Handle);
@@ -280,7 +280,6 @@ is_documented(reactor_begin, Result) -> Result =:= ok;
 is_documented(react, {Events, Sockets, Round}) -> is_list(Events) andalso is_integer(Sockets) andalso is_integer(Round);
 is_documented(react, Result) -> Result =:= stale;
 is_documented(reap, Result) -> lists:member(Result, [ok, more, done]);
-is_documented(streaming, Result) -> is_integer(Result);
 is_documented(abandoned, Result) -> is_list(Result);
 is_documented(lingering, {ok, Handles}) -> is_list(Handles);
 is_documented(lingering, Result) -> Result =:= done;

@@ -25,14 +25,14 @@ vain_polls(Slept, Gait) ->
     {Action, Next} = weir_gait:next(0, Slept, Gait),
     count_vain(Action, Next, 1).
 
-count_vain(sleep, Gait, Count) ->
+count_vain({sleep, false}, Gait, Count) ->
     {Count, Gait};
 count_vain(yield, Gait, Count) ->
     {Action, Next} = weir_gait:next(0, ?SHORT, Gait),
     count_vain(Action, Next, Count + 1).
 
 crowded() ->
-    {[yield, sleep], Gait} = walk([{1, ?LONG}, {1, ?LONG}], new()),
+    {[yield, {sleep, false}], Gait} = walk([{1, ?LONG}, {1, ?LONG}], new()),
     Gait.
 
 work_keeps_it_going_test() ->
@@ -43,8 +43,8 @@ work_keeps_it_going_test() ->
 %% A new one has slept for no time, and hopes for twice the least.
 vain_polls_end_in_sleep_test() ->
     {Actions, Gait} = walk(lists:duplicate(2 * ?HOPE_MIN div ?SHORT, {0, ?SHORT}), new()),
-    ?assertEqual([sleep], [Action || Action <- Actions, Action =/= yield]),
-    ?assertEqual(sleep, lists:last(Actions)),
+    ?assertEqual([{sleep, false}], [Action || Action <- Actions, Action =/= yield]),
+    ?assertEqual({sleep, false}, lists:last(Actions)),
     ?assertEqual(normal, weir_gait:priority(Gait)).
 
 %% One event, and it hopes from the start.
@@ -97,7 +97,7 @@ two_long_rounds_are_a_crowd_test() ->
     ?assertEqual(high, weir_gait:priority(Gait)),
     %% It sleeps after every poll, whatever that found.
     {Actions, Still} = walk([{Events, ?LONG} || Events <- [0, 1, 100]], Gait),
-    ?assertEqual([sleep, sleep, sleep], Actions),
+    ?assertEqual([{sleep, false}, {sleep, false}, {sleep, false}], Actions),
     ?assertEqual(high, weir_gait:priority(Still)).
 
 %% A yield at high priority would starve the rest.
@@ -115,7 +115,7 @@ never_yields_at_high_priority_test() ->
 tries_a_round_now_and_then_test() ->
     {Actions, Gait} = walk(lists:duplicate(?TRY_AFTER + 1, {1, ?LONG}), crowded()),
     {Sleeps, [Last]} = lists:split(?TRY_AFTER, Actions),
-    ?assertEqual([sleep], lists:usort(Sleeps)),
+    ?assertEqual([{sleep, false}], lists:usort(Sleeps)),
     ?assertEqual(yield, Last),
     ?assertEqual(normal, weir_gait:priority(Gait)).
 
@@ -127,14 +127,17 @@ short_trial_round_frees_it_test() ->
 
 long_trial_round_does_not_test() ->
     {_, Trying} = walk(lists:duplicate(?TRY_AFTER + 1, {1, ?LONG}), crowded()),
-    {sleep, Gait} = weir_gait:next(1, ?LONG, Trying),
+    {{sleep, false}, Gait} = weir_gait:next(1, ?LONG, Trying),
     ?assertEqual(high, weir_gait:priority(Gait)),
     {Actions, _} = walk(lists:duplicate(?TRY_AFTER, {1, ?LONG}), Gait),
-    ?assertEqual([sleep], lists:usort(Actions)).
+    ?assertEqual([{sleep, false}], lists:usort(Actions)).
 
-bulk_streams_are_not_hoped_for_test() ->
-    {Actions, Gait} = walk(lists:duplicate(100, {bulk, ?SHORT}), new()),
-    ?assertEqual([stream], lists:usort(Actions)),
+bulk_streams_are_not_hoped_for_test_() ->
+    [fun() -> bulk_is_not_hoped_for(bulk, false) end, fun() -> bulk_is_not_hoped_for(relays, true) end].
+
+bulk_is_not_hoped_for(Bulk, ByThread) ->
+    {Actions, Gait} = walk(lists:duplicate(100, {Bulk, ?SHORT}), new()),
+    ?assertEqual([{sleep, ByThread}], lists:usort(Actions)),
     %% Its short sleeps say nothing of how long to hope for others.
     {Before, _} = vain_polls(?SHORT, new()),
     {After, _} = vain_polls(?SHORT, Gait),
@@ -142,5 +145,5 @@ bulk_streams_are_not_hoped_for_test() ->
 
 bulk_streams_beside_busy_processes_test() ->
     {Actions, Gait} = walk(lists:duplicate(?TRY_AFTER - 1, {bulk, ?LONG}), crowded()),
-    ?assertEqual([sleep], lists:usort(Actions)),
+    ?assertEqual([{sleep, false}], lists:usort(Actions)),
     ?assertEqual(high, weir_gait:priority(Gait)).

@@ -7,7 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, socket_pair/2, start_echo/2, start_streams/2, stop_streams/1,
+    listen/2, socket_pair/2, socket_pair/3, start_echo/2, start_streams/2, stop_streams/1,
     assert_streams_go_on/1, on_node/4, wait_until/1, next_message/0, recv_all/1, recv_exactly/2
 ]).
 
@@ -19,6 +19,10 @@ all() ->
         pollers_killed,
         pollers_killed_while_they_sleep,
         server_killed,
+        poller_that_does_not_run,
+        relays_without_a_poller,
+        one_message_wakes,
+        messages_in_order,
         fewer_schedulers_online,
         moved_under_load,
         active_on_another_scheduler
@@ -88,10 +92,120 @@ server_killed(Config) ->
     assert_streams_go_on(Streams),
     stop_streams(Streams).
 
-%% Without the VM's polling by schedulers, which forgets descriptors for seconds on OTP 29 when schedulers go offline: see
-%% docs/internals.md, What it does not bear.
+%% Whether it sleeps or is awake: the thread of the pollset accepts, and serves what is passive.
+poller_that_does_not_run(Config) ->
+    {_Listener, Port} = start_echo(Config, [passive]),
+    Streams = start_streams(Port, 20),
+    lists:foreach(
+        fun(_) ->
+            assert_streams_go_on(Streams),
+            Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+            [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+            assert_streams_go_on(Streams),
+            [true = erlang:resume_process(Poller) || Poller <- Pollers]
+        end,
+        lists:seq(1, 10)
+    ),
+    stop_streams(Streams).
+
+relays_without_a_poller(Config) ->
+    {A, Client} = socket_pair(Config, [binary, {active, false}]),
+    {B, Server} = socket_pair(Config, [binary, {active, false}]),
+    {ok, Relay} = weir:relay(A, B),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    Data = rand:bytes(20_000_000),
+    Sender = spawn_link(fun() ->
+        ok = gen_tcp:send(Client, Data),
+        ok = gen_tcp:shutdown(Client, write)
+    end),
+    ?assertEqual(Data, recv_exactly(Server, byte_size(Data))),
+    wait_until(fun() -> not is_process_alive(Sender) end),
+    ok = gen_tcp:close(Server),
+    ?assertMatch({weir_relay, Relay, closed, #{}}, next_message()),
+    [true = erlang:resume_process(Poller) || Poller <- Pollers].
+
+%% However much is put on the list of a poller that sleeps.
+one_message_wakes(Config) ->
+    Pairs = [socket_pair(Config, [binary, {active, true}]) || _ <- lists:seq(1, 50)],
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    [wait_until(fun() -> process_info(Poller, status) =:= {status, waiting} end) || Poller <- Pollers],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    [
+        ok = weir:migrate(Socket, Pollset)
+     || _ <- [1, 2], Pollset <- weir_pollsets:all(), {Socket, _} <- Pairs
+    ],
+    [?assertMatch({message_queue_len, N} when N =< 1, process_info(Poller, message_queue_len)) || Poller <- Pollers],
+    [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    [
+        begin
+            ok = gen_tcp:send(Peer, <<"there">>),
+            ?assertEqual({tcp, Socket, <<"there">>}, next_message())
+        end
+     || {Socket, Peer} <- Pairs
+    ].
+
+%% The queue of the owner keeps the messages of each sender in order, and a poller and a thread are two senders.
+messages_in_order(_Config) ->
+    on_node(?MODULE, send_by_turns, "", ["+S", "4:4"]).
+
+send_by_turns(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 4}], [binary, {packet, 4}]),
+    _ = erts_debug:set_internal_state(available_internal_state, true),
+    Self = self(),
+    Owner = spawn_link(fun() ->
+        _ = process_flag(message_queue_data, off_heap),
+        true = erts_debug:set_internal_state(proc_sig_buffers, true),
+        receive
+            go -> ok = inet:setopts(Socket, [{active, true}])
+        end,
+        Self ! {counted, count_in_order(Socket, 0)}
+    end),
+    ok = gen_tcp:controlling_process(Socket, Owner),
+    Owner ! go,
+    Sender = spawn_link(fun() -> send_numbers(Peer, 0) end),
+    ok = gen_tcp:controlling_process(Peer, Sender),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    lists:foreach(
+        fun(_) ->
+            [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+            timer:sleep(30),
+            [true = erlang:resume_process(Poller) || Poller <- Pollers],
+            timer:sleep(5)
+        end,
+        lists:seq(1, 50)
+    ),
+    Sender ! stop,
+    receive
+        {counted, Count} -> ?assert(Count > 1000)
+    after 20000 -> ct:fail(not_counted)
+    end.
+
+send_numbers(Peer, Number) ->
+    ok = gen_tcp:send(Peer, <<Number:32>>),
+    Pause =
+        case Number rem 50 of
+            0 -> 1;
+            _ -> 0
+        end,
+    receive
+        stop -> gen_tcp:close(Peer)
+    after Pause -> send_numbers(Peer, Number + 1)
+    end.
+
+count_in_order(Socket, Number) ->
+    %% Now and then it lets them gather.
+    Number rem 100 =:= 0 andalso timer:sleep(3),
+    receive
+        {tcp, Socket, <<Next:32>>} ->
+            ?assertEqual(Number, Next),
+            count_in_order(Socket, Number + 1);
+        {tcp_closed, Socket} ->
+            Number
+    end.
+
 fewer_schedulers_online(_Config) ->
-    on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4", "+IOs", "false"]).
+    on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4"]).
 
 change_schedulers_online(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}]),

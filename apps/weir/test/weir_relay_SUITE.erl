@@ -77,8 +77,7 @@ groups() ->
             peers_reset,
             stopped_while_data_flies,
             the_same_two_in_either_order,
-            no_descriptors_for_pipes,
-            no_threads_to_wait_on
+            no_descriptors_for_pipes
         ]}
     ].
 
@@ -770,21 +769,6 @@ the_same_two_in_either_order(Config) ->
     ].
 
 %% Without descriptors for a pipe bytes are copied.
-%% Files have the only thread that may wait, and pollers sleep as they do otherwise.
-no_threads_to_wait_on(_Config) ->
-    weir_test_peer:on_node(?MODULE, bulk_without_threads, "", ["+SDio", "1"]).
-
-bulk_without_threads(Config) ->
-    {Relay, Client, Server} = relay(Config, #{splice => true}),
-    Data = rand:bytes(20_000_000),
-    Sender = async(fun() -> gen_tcp:send(Client, Data) end),
-    Watcher = async(fun() -> [{weir_nif:streaming(), file:read_file_info("/")} || _ <- lists:seq(1, 1000)] end),
-    ?assertEqual(Data, recv_exactly(Server, byte_size(Data))),
-    ok = await(Sender),
-    [?assertMatch({0, {ok, _}}, Seen) || Seen <- await(Watcher)],
-    ok = weir:stop_relay(Relay),
-    ended(Relay, closed).
-
 no_descriptors_for_pipes(_Config) ->
     weir_test_peer:on_node(?MODULE, bulk_without_descriptors, "ulimit -n 60;", []).
 

@@ -23,7 +23,6 @@
     %% Since when there has been nothing to read or write.
     idle_since = busy :: busy | integer(),
     %% Whether the VM watches the pollset for a sleep that something else has ended.
-    armed = false :: boolean(),
     alarm :: weir_load_nif:alarm(),
     %% For when it is set.
     alarm_at = none :: none | integer()
@@ -98,11 +97,11 @@ set_alarm(At, Now, #reactor{alarm = Alarm} = Reactor) ->
     ok = weir_load_nif:alarm_set(Alarm, At - Now),
     Reactor#reactor{alarm_at = At}.
 
-sleep(#reactor{pollset = Pollset, token = Token, armed = Armed} = Reactor) ->
-    case weir_nif:sleep(Pollset, Token, Armed) of
-        armed ->
+sleep(#reactor{pollset = Pollset, token = Token} = Reactor) ->
+    case weir_nif:sleep(Pollset, Token, false) of
+        asleep ->
             receive
-                Message -> {message, Message, Reactor#reactor{armed = true}}
+                Message -> {message, Message, Reactor}
             end;
         busy ->
             erlang:yield(),
@@ -111,7 +110,6 @@ sleep(#reactor{pollset = Pollset, token = Token, armed = Armed} = Reactor) ->
 
 %% @doc Looks at a message: `other' if it is not for the reactor.
 -spec message(term(), reactor()) -> {ok, reactor()} | other.
-message({select, _Object, _Reference, _Ready}, Reactor) -> {ok, Reactor#reactor{armed = false}};
 message(weir_wake, Reactor) -> {ok, Reactor};
 message(weir_load_alarm, Reactor) -> {ok, Reactor#reactor{alarm_at = none}};
 message(_Message, _Reactor) -> other.

@@ -1,10 +1,11 @@
 //! A socket reduced to what its life in the table and on the ready list consists of. The methods say and do what those of
 //! `../src/socket/` do, the poll what that of `../src/pollset/` does.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::handle::{Handle, Target};
-use crate::ready::Ready;
+use crate::ready::{Ready, Wake};
 use crate::slots::{Lookup, Occupant, Slots};
 use crate::sync::MutexGuard;
 
@@ -47,15 +48,15 @@ impl Socket {
     }
 
     /// Puts it on the ready list of its pollset, once.
-    pub fn enqueue<P: Copy>(&mut self, pollsets: &[Ready<P>], wake: impl FnOnce(P)) {
+    pub fn enqueue<P: Copy>(&mut self, pollsets: &[Ready<P>], wake: impl FnOnce(Wake<P>)) {
         if !self.queued {
             self.queued = true;
-            pollsets[self.pollset].push(Target::Socket(self.handle()), wake);
+            wake(pollsets[self.pollset].push(Target::Socket(self.handle())));
         }
     }
 
     /// Takes it to another pollset, to be visited there.
-    pub fn move_to<P: Copy>(&mut self, pollsets: &[Ready<P>], target: usize, wake: impl FnOnce(P)) {
+    pub fn move_to<P: Copy>(&mut self, pollsets: &[Ready<P>], target: usize, wake: impl FnOnce(Wake<P>)) {
         self.pollset = target;
         self.queued = false;
         self.enqueue(pollsets, wake);
@@ -93,6 +94,17 @@ pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
 ) -> Option<usize> {
     let ready = &pollsets[index];
     let list = ready.take(token, Instant::now())?.list;
+    let count = serve(table, index, list);
+    ready.polled(Instant::now());
+    Some(count)
+}
+
+/// Visits what was on a list: how many sockets that were.
+pub fn serve<const CHUNKS: usize, const CHUNK: usize>(
+    table: &Slots<Socket, CHUNKS, CHUNK>,
+    index: usize,
+    list: VecDeque<Target>,
+) -> usize {
     let count = list.len();
     for target in list {
         if let Target::Socket(handle) = target
@@ -104,6 +116,5 @@ pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
             socket.visits += 1;
         }
     }
-    ready.polled(Instant::now());
-    Some(count)
+    count
 }

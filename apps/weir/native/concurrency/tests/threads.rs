@@ -7,7 +7,7 @@ use std::thread;
 
 use weir_concurrency::group::Group;
 use weir_concurrency::handle::Handle;
-use weir_concurrency::ready::{Ready, Sleep};
+use weir_concurrency::ready::{Ready, Sleep, Wake};
 use weir_concurrency::slots::{Slots, Vacant};
 use weir_concurrency::socket::{Socket, close, find, poll};
 use weir_concurrency::sync::Mutex;
@@ -25,11 +25,10 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, inbox: &Receive
         match poll(table, pollset, 0, token) {
             None => return served,
             Some(0) if done => return served,
-            Some(0) => match pollset[0].sleep(token, || true) {
-                Sleep::Armed => inbox.recv().expect("callers outlive their sockets"),
+            Some(0) => match pollset[0].sleep(token, false, || true) {
+                Sleep::Asleep => inbox.recv().expect("callers outlive their sockets"),
                 Sleep::Busy => {}
                 Sleep::Stale => return served,
-                Sleep::Refused => unreachable!("the kernel watches"),
             },
             Some(count) => served += count,
         }
@@ -38,9 +37,11 @@ fn serve(table: &Table, pollset: &[Ready<usize>; 1], token: u32, inbox: &Receive
 
 /// Opens, names, visits and closes sockets, its own and those of the callers before it.
 fn call(table: &Table, pollset: &[Ready<usize>; 1], mailbox: &SyncSender<()>, others: &Mutex<Vec<Handle>>) -> usize {
-    let wake = |_| {
-        // A full mailbox wakes as well.
-        let _ = mailbox.try_send(());
+    let wake = |woken| {
+        if let Wake::Poller(_) = woken {
+            // A full mailbox wakes as well.
+            let _ = mailbox.try_send(());
+        }
     };
     let mut opened = 0;
     for round in 0..SOCKETS {
@@ -108,7 +109,7 @@ fn pollers_take_over_from_each_other() {
                     let token = pollset[0].claim(poller);
                     find(table, handle).expect("nobody closes it").enqueue(pollset, |_| {});
                     visits.fetch_add(poll(table, pollset, 0, token).unwrap_or(0), SeqCst);
-                    let _ = pollset[0].sleep(token, || true);
+                    let _ = pollset[0].sleep(token, false, || true);
                 }
             });
         }

@@ -1,9 +1,10 @@
 //! An epoll instance, edge-triggered.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+use rustix::event::{Timespec, epoll};
 use rustix::io::Result;
 
 use crate::value::handle::Target;
@@ -21,11 +22,6 @@ impl Epoll {
     /// A new instance (epoll_create1(2): EMFILE, ENFILE, ENOMEM).
     pub fn new() -> Result<Epoll> {
         Ok(Epoll { fd: epoll::create(epoll::CreateFlags::CLOEXEC)? })
-    }
-
-    /// The instance's own descriptor, which is readable when an event waits.
-    pub fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
     }
 
     /// Registers a descriptor; an event follows at once if it is ready already (epoll_ctl(2): ENOMEM, ENOSPC).
@@ -51,26 +47,54 @@ impl Epoll {
         epoll::add(self.fd.as_fd(), fd, epoll::EventData::new_u64(u64::MAX), flags)
     }
 
+    /// Registers another instance, to name `target` once when something of it is ready, and not before the next
+    /// [`Epoll::arm`].
+    pub fn add_instance(&self, other: &Epoll, target: Target) -> Result<()> {
+        epoll::add(self.fd.as_fd(), other.fd.as_fd(), epoll::EventData::new_u64(target.raw()), once())
+    }
+
+    /// Has it named once more; an event follows at once if something is ready already.
+    pub fn arm(&self, other: &Epoll, target: Target) -> Result<()> {
+        epoll::modify(self.fd.as_fd(), other.fd.as_fd(), epoll::EventData::new_u64(target.raw()), once())
+    }
+
+    /// Takes it out.
+    pub fn delete_instance(&self, other: &Epoll) -> Result<()> {
+        self.delete(other.fd.as_fd())
+    }
+
     /// Takes a descriptor out that stays open.
     pub fn delete(&self, fd: BorrowedFd) -> Result<()> {
         epoll::delete(self.fd.as_fd(), fd)
     }
 
-    /// Waits until something is ready, for `limit` at most, and takes nothing.
-    pub fn wait(&self, limit: Timespec) {
-        // EINTR: whoever waits looks for himself.
-        let _ = rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&limit));
-    }
-
     /// Takes what is ready into `space`, without waiting, and returns it.
     pub fn take<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>]) -> &'a [epoll::Event] {
-        const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(self.fd.as_fd(), space, Some(&NO_WAIT)) {
+        self.take_within(space, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+    }
+
+    /// The same after waiting until something is ready, for `limit` at most. Nothing where a signal has come.
+    pub fn wait<'a>(&self, space: &'a mut [MaybeUninit<epoll::Event>], limit: Option<Duration>) -> &'a [epoll::Event] {
+        let limit =
+            limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
+        self.take_within(space, limit.as_ref())
+    }
+
+    fn take_within<'a>(
+        &self,
+        space: &'a mut [MaybeUninit<epoll::Event>],
+        limit: Option<&Timespec>,
+    ) -> &'a [epoll::Event] {
+        match epoll::wait(self.fd.as_fd(), space, limit) {
             Ok((events, _)) => events,
-            // EINTR: the next poll takes them. EBADF and EINVAL cannot be: the descriptor is ours.
+            // EINTR: the next call takes them. EBADF and EINVAL cannot be: the descriptor is ours.
             Err(_) => &[],
         }
     }
+}
+
+fn once() -> epoll::EventFlags {
+    epoll::EventFlags::IN | epoll::EventFlags::ONESHOT
 }
 
 fn events() -> epoll::EventFlags {

@@ -6,4 +6,4 @@
 pub mod epoll;
 pub mod scratch;
 pub mod sockopt;
-pub mod waiter;
+pub mod waker;

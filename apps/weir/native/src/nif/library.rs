@@ -20,9 +20,9 @@ use rustler::codegen_runtime::{ErlNifEntry, ErlNifFunc, internal_write_symbols, 
 use rustler::sys::{ErlNifEnv, ErlNifTerm};
 
 use super::listener::{GATE, GateReference};
-use crate::poll::{bulk, death};
+use crate::poll::death;
+use crate::pollset;
 use crate::pollset::private::{self, Lease};
-use crate::pollset::{self, Anchor};
 use crate::relay;
 use crate::socket::owner::Watch;
 use crate::socket::table;
@@ -32,17 +32,15 @@ use crate::value::shared::Part;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 13] = [
+static PARTS: [&dyn Part; 11] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
     &pollset::ALL,
     &private::ABANDONED,
     &private::VACANT,
-    &bulk::STREAMING,
     &accept::EXHAUSTED,
     &death::WATCH,
-    &pollset::ANCHOR,
     &private::LEASE,
     &data::BYTES,
     &GATE,
@@ -194,7 +192,6 @@ fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
     // SAFETY: this is called by `load` and `upgrade`.
     let opened = unsafe {
         resource::open::<Watch>(env)
-            && resource::open::<Anchor>(env)
             && resource::open::<Lease>(env)
             && resource::open::<Bytes>(env)
             && resource::open::<GateReference>(env)

@@ -15,7 +15,7 @@ fn make<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
     if index >= pollset::SCHEDULERS {
         return Err(Error::BadArg);
     }
-    Ok(plain(env, pollset::make(index as u16)))
+    Ok(plain(env, poll::thread::start(index as u16)))
 }
 
 #[rustler::nif]
@@ -28,12 +28,13 @@ fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
     if index >= pollset::SCHEDULERS {
         return Err(Error::BadArg);
     }
-    Ok(done(env, pollset::claim(env, index as u16)))
+    Ok(done(env, poll::thread::start(index as u16).and_then(|()| pollset::claim(env, index as u16))))
 }
 
 #[rustler::nif]
 fn lease<'a>(env: Env<'a>) -> Term<'a> {
-    done(env, pollset::private::lease(env))
+    // Whoever has no other home is woken by the first scheduler's.
+    done(env, poll::thread::start(1).and_then(|()| pollset::private::lease(env)))
 }
 
 #[rustler::nif]
@@ -44,26 +45,12 @@ fn poll<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
     }
 }
 
-#[rustler::nif(schedule = "DirtyIo")]
-fn stream<'a>(env: Env<'a>, index: PollsetIndex, token: u32) -> Term<'a> {
-    match poll::bulk::stream(env, index.0, token) {
-        Some(polled) => polled.encode(env),
-        None => atoms::stale().encode(env),
-    }
-}
-
 #[rustler::nif]
-fn streaming() -> usize {
-    poll::bulk::streaming()
-}
-
-#[rustler::nif]
-fn sleep(env: Env, index: PollsetIndex, token: u32, armed: bool) -> Atom {
-    match pollset::sleeper::sleep(env, index.0, token, armed) {
-        Sleep::Armed => atoms::armed(),
+fn sleep(index: PollsetIndex, token: u32, bulk: bool) -> Atom {
+    match pollset::sleeper::sleep(index.0, token, bulk) {
+        Sleep::Asleep => atoms::asleep(),
         Sleep::Busy => atoms::busy(),
         Sleep::Stale => atoms::stale(),
-        Sleep::Refused => atoms::error(),
     }
 }
 

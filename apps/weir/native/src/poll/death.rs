@@ -31,6 +31,8 @@ impl Resource for Watch {
             }
             Target::Relay(handle, _) => relay::owner_died(env, handle),
             Target::Group(handle) => group::delete(env, handle),
+            // The processes of these have a lease.
+            Target::Pollset(_) => {}
         }
     }
 }

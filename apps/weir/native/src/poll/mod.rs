@@ -1,23 +1,24 @@
 //! The dispatch: takes what is ready, from the kernel and from the ready list of a pollset, and has it served.
 //!
 //! Sockets are served by the verbs or for their reactor (`visit`), relays and groups by their own modules. `death` says what
-//! the death of an owner means for each of them; [`bulk`] polls and waits in turn, on a thread that may. May use everything
-//! but the boundary.
+//! the death of an owner means for each of them; [`thread`] wakes pollers, and serves in their place. May use everything but
+//! the boundary.
 
-pub mod bulk;
 pub mod death;
+pub mod thread;
 mod visit;
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use rustix::event::epoll::Event;
 use rustler::{Encoder, Env, NifResult, Term};
 
 use self::visit::{note, prefetch, revisit, visit};
 use crate::kernel::epoll::BATCH;
 use crate::pollset;
-use crate::pollset::push_ready;
 use crate::reactor;
 use crate::reactor::Batch;
 use crate::relay;
@@ -36,18 +37,24 @@ const FEWEST: usize = 64;
 pub struct Polled {
     pub events: usize,
     pub round_ns: u64,
-    /// All that it has visited were relays that splice.
-    pub bulk: bool,
+    pub bulk: Bulk,
+}
+
+/// Whether a poll has visited nothing but what moves much at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bulk {
+    No,
+    /// Sockets that fill large reads, and relays that splice.
+    Mixed,
+    /// Relays that splice.
+    Relays,
 }
 
 /// Visits all sockets that are ready: those of the ready list and those that the kernel names, within the bound of a
 /// call; the rest goes to the ready list. Nothing if the caller is not the poller any more.
 pub fn poll(env: Env, index: u16, token: u32) -> Option<Polled> {
     let now = Instant::now();
-    poll_with(env, index, token, now, Work::of_poll(now))
-}
-
-fn poll_with(env: Env, index: u16, token: u32, now: Instant, mut work: Work) -> Option<Polled> {
+    let mut work = Work::of_poll(now);
     // What the kernel has named and a poll has no time for goes over the ready list, which costs a second look at each
     // socket. What it has not named it keeps.
     let fits = &pollset::get(index).fits;
@@ -74,8 +81,8 @@ pub fn react<'a>(env: Env<'a>, index: u16, token: u32, writes: Term<'a>) -> NifR
     Ok(polled.map(|polled| (batch.into_term(), polled)))
 }
 
-/// The same in a call that has begun at `now` with other work. The kernel is asked for `limit` sockets at most. What
-/// reactors' sockets have goes into `batch`.
+/// Visits what is ready in a call of the poller that has begun at `now` with other work. The kernel is asked for `limit`
+/// sockets at most, less those of the ready list. What reactors' sockets have goes into `batch`.
 fn poll_into<'a>(
     env: Env<'a>,
     index: u16,
@@ -87,36 +94,58 @@ fn poll_into<'a>(
     let pollset = pollset::get(index);
     let Taken { list, round, .. } = pollset.take(token, now)?;
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
-    let events = pollset.epoll.take(&mut space[..limit]);
-    let count = list.len() + events.len();
-    pollset.counters.polled(count as u64);
+    // Where the list alone takes the whole time, some come from the kernel nevertheless: it may be a socket's only chance.
+    let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
+    let events = pollset.epoll.take(&mut space[..room]);
+    let Served { count, bulk } = serve(env, index, (list, events), now, work, batch);
+    pollset.polled(if count == 0 { now } else { Instant::now() });
+    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk })
+}
+
+/// What was served.
+struct Served {
+    count: usize,
+    bulk: Bulk,
+}
+
+/// Serves what is on the list and what the kernel has named; what there is no time for goes back to the list.
+fn serve<'a>(
+    env: Env<'a>,
+    index: u16,
+    (list, events): (VecDeque<Target>, &[Event]),
+    now: Instant,
+    work: &mut Work,
+    batch: &mut Batch<'a>,
+) -> Served {
+    let pollset = pollset::get(index);
+    let mut count = list.len();
     let mut tally = Tally::default();
     // Beside that of the sockets, lest a long broadcast leaves them nothing.
     let mut groups = Work::of_groups(now);
-    let mut unfinished = Vec::new();
+    // Those that had no turn come before those that had one.
+    let (mut rest, mut unfinished) = (VecDeque::new(), VecDeque::new());
     for target in list {
         match target {
-            Target::Socket(handle) => revisit(env, index, handle, work, batch),
-            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
-            // Those that had no turn come before those that had one.
-            Target::Group(handle) if groups.is_over() || work.is_silent() => {
-                push_ready(env, index, Target::Group(handle))
-            }
+            Target::Group(_) if groups.is_over() => rest.push_back(target),
             Target::Group(handle) => {
                 if delivery::serve(env, index, handle, &mut groups, &mut tally) {
-                    unfinished.push(handle);
+                    unfinished.push_back(target);
                 }
             }
+            _ if work.is_over() => rest.push_back(target),
+            Target::Socket(handle) => revisit(env, index, handle, work, batch),
+            Target::Relay(handle, _) => relay::revisit(env, handle, work, &mut tally),
+            Target::Pollset(_) => {}
         }
-    }
-    for handle in unfinished {
-        push_ready(env, index, Target::Group(handle));
     }
     for (at, event) in events.iter().enumerate() {
         if let Some(next) = events.get(at + table::AHEAD) {
             prefetch(next.data.u64());
         }
-        match Target::from_raw(event.data.u64()) {
+        // A waker names nothing.
+        let target = Target::from_raw(event.data.u64());
+        count += usize::from(target.is_some());
+        match target {
             Some(Target::Socket(handle)) => {
                 if let Some(mut socket) = table::find(handle) {
                     note(&mut socket, event.flags);
@@ -124,22 +153,35 @@ fn poll_into<'a>(
                 }
             }
             Some(Target::Relay(handle, side)) => relay::ready(env, handle, side, event.flags, work, &mut tally),
-            Some(Target::Group(_)) | None => {}
+            Some(Target::Group(_) | Target::Pollset(_)) | None => {}
         }
     }
+    rest.append(&mut unfinished);
+    if !rest.is_empty() {
+        pollset.ready.put_back(rest);
+    }
+    pollset.counters.polled(count as u64);
+    let (relays, mut bulk) = (tally.bulk, tally.bulk);
     tally.add_to(&pollset.counters);
     if let Some(tally) = &mut work.tally {
+        bulk += tally.bulk;
         std::mem::take(tally).add_to(&pollset.counters);
     }
-    pollset.polled(if count == 0 { now } else { Instant::now() });
-    Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk: count > 0 && tally.bulk == count })
+    let bulk = match count {
+        0 => Bulk::No,
+        _ if relays == count => Bulk::Relays,
+        _ if bulk == count => Bulk::Mixed,
+        _ => Bulk::No,
+    };
+    Served { count, bulk }
 }
 
 impl Encoder for Polled {
     fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
         match self.bulk {
-            true => (atoms::bulk(), self.round_ns).encode(env),
-            false => (self.events, self.round_ns).encode(env),
+            Bulk::Relays => (atoms::relays(), self.round_ns).encode(env),
+            Bulk::Mixed => (atoms::bulk(), self.round_ns).encode(env),
+            Bulk::No => (self.events, self.round_ns).encode(env),
         }
     }
 }

@@ -3,6 +3,7 @@
 use rustix::event::epoll::EventFlags;
 use rustler::Env;
 
+use crate::pollset;
 use crate::reactor;
 use crate::reactor::Batch;
 use crate::relay;
@@ -20,7 +21,7 @@ pub fn prefetch(raw: u64) {
     match Target::from_raw(raw) {
         Some(Target::Socket(handle)) => table::prefetch(handle),
         Some(Target::Relay(handle, _)) => relay::prefetch(handle),
-        Some(Target::Group(_)) | None => {}
+        Some(Target::Group(_) | Target::Pollset(_)) | None => {}
     }
 }
 
@@ -46,8 +47,12 @@ pub fn note(socket: &mut Socket, flags: EventFlags) {
 
 /// Does what a socket has become ready for.
 pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
-    if work.is_over() || work.is_silent() {
+    if work.is_over() {
         return socket.enqueue(env);
+    }
+    if work.is_substitute() && socket.is_active() {
+        socket.queued = true;
+        return pollset::get(socket.pollset).ready.keep(Target::Socket(socket.handle()));
     }
     work.visited();
     if socket.reactor {
@@ -72,7 +77,12 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
             if input::is_readable(socket) {
                 match socket.lingering {
                     true => input::discard(env, socket, work),
-                    false => input::serve(env, socket, work),
+                    false => {
+                        input::serve(env, socket, work);
+                        if let Some(tally) = &mut work.tally {
+                            tally.bulk += usize::from(socket.bulk);
+                        }
+                    }
                 }
             }
         }

@@ -1,24 +1,23 @@
 //! A pollset: one epoll instance and its ready list, for one scheduler or one process.
 //!
 //! It knows what is waited on by its number only; the layer `poll` knows who is served when that is ready. Here a pollset is
-//! made and claimed by its poller; [`sleeper`] says how a poller sleeps and is woken, [`private`] has the pollsets of
-//! processes that poll for themselves. May use `term`, `kernel` and `value`.
+//! made and claimed by its poller; [`sleeper`] says how those who serve it wait and are woken, [`private`] has the pollsets
+//! of processes that poll for themselves. May use `term`, `kernel` and `value`.
 
 pub mod private;
 pub mod sleeper;
 
-use std::ffi::CStr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use rustler::{Env, LocalPid};
 
+use self::sleeper::Watch;
 pub use self::sleeper::push_ready;
 use crate::kernel::epoll::{BATCH, Epoll};
-use crate::kernel::waiter::Waiter;
 use crate::pollset::private::{Lease, PRIVATE, ReactorSettings};
-use crate::term::resource::{Kind, Resource, ResourceArc};
+use crate::term::resource::ResourceArc;
 use crate::value::counters::{Counters, add};
 use crate::value::ready::{Ready, Taken};
 use crate::value::shared::Shared;
@@ -30,29 +29,19 @@ pub const SCHEDULERS: usize = 1025;
 /// process had for itself is given to another when that process is gone.
 pub struct Pollset {
     pub epoll: Epoll,
-    /// What `enif_select` knows the epoll descriptor by.
-    anchor: ResourceArc<Anchor>,
-    ready: Ready<LocalPid>,
-    waiter: Waiter,
+    pub ready: Ready<LocalPid>,
+    /// What the thread of a scheduler's pollset waits for; processes that poll for themselves have no thread.
+    watch: Option<Watch>,
+    /// The pollset whose watch has the epoll instance.
+    watched_by: Mutex<Option<u16>>,
+    /// It has a thread; see [`poll::thread`](crate::poll::thread).
+    pub threaded: AtomicBool,
     pub counters: Counters,
     /// As many sockets as a poll is likely to have time for.
     pub fits: AtomicUsize,
     /// What watches the process that has a private pollset. The monitor ends with this.
     lease: Mutex<Option<ResourceArc<Lease>>>,
     settings: ReactorSettings,
-}
-
-/// The VM wants an object for every descriptor that it watches.
-pub struct Anchor;
-
-pub static ANCHOR: Shared<Kind> = Shared::new(Kind::new());
-
-impl Resource for Anchor {
-    const NAME: &'static CStr = c"anchor";
-
-    fn kind() -> &'static Shared<Kind> {
-        &ANCHOR
-    }
 }
 
 pub static ALL: Shared<[OnceLock<Pollset>; SCHEDULERS + PRIVATE]> =
@@ -74,6 +63,14 @@ pub fn exists(index: u16) -> bool {
 /// The epoll instance of a pollset.
 pub fn epoll(index: u16) -> &'static Epoll {
     &get(index).epoll
+}
+
+/// What the thread of a scheduler's pollset waits for.
+pub fn watch(index: u16) -> &'static Watch {
+    match &get(index).watch {
+        Some(watch) => watch,
+        None => unreachable!("pollset {index} is no scheduler's"),
+    }
 }
 
 /// The counters of a pollset.
@@ -102,12 +99,12 @@ pub fn pollers() -> Vec<LocalPid> {
 pub fn make(index: u16) -> rustix::io::Result<()> {
     let cell = &ALL[usize::from(index)];
     if cell.get().is_none() {
-        let epoll = Epoll::new()?;
         let made = Pollset {
-            waiter: Waiter::new(&epoll)?,
-            epoll,
-            anchor: ResourceArc::new(Anchor),
+            epoll: Epoll::new()?,
             ready: Ready::new(),
+            watch: if usize::from(index) < SCHEDULERS { Some(Watch::new()?) } else { None },
+            watched_by: Mutex::new(None),
+            threaded: AtomicBool::new(false),
             counters: Counters::default(),
             fits: AtomicUsize::new(BATCH),
             lease: Mutex::new(None),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 use rustler::{Env, Monitor};
 
-use crate::pollset::{SCHEDULERS, get, make};
+use crate::pollset::{Pollset, SCHEDULERS, get, make};
 use crate::term::atoms;
 use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::shared::Shared;
@@ -111,6 +111,13 @@ pub fn settings(index: u16) -> &'static ReactorSettings {
 /// The pollset of a scheduler that takes what a reactor's leaves behind.
 pub fn home(index: u16) -> u16 {
     get(index).settings.home.load(Relaxed)
+}
+
+impl Pollset {
+    /// The pollset of a scheduler whose thread wakes the poller.
+    pub fn home(&self, index: u16) -> u16 {
+        if usize::from(index) < SCHEDULERS { index } else { self.settings.home.load(Relaxed).max(1) }
+    }
 }
 
 /// The most bytes that wait to be sent on a reactor's socket.

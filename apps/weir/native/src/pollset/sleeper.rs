@@ -1,67 +1,92 @@
-//! How the poller of a pollset sleeps, and how it is woken.
+//! How those who serve a pollset wait, and how they are woken.
+//!
+//! The poller sleeps in `receive`. While it does, the epoll instance of its pollset is armed in a second one, the watch,
+//! which names it once when something is ready. A thread for each scheduler's pollset waits there, and wakes the poller
+//! by a message. A process that polls for itself is watched for by the thread of its home.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use rustix::event::Timespec;
+use rustix::event::epoll::Event;
 use rustler::Env;
-use rustler::sys::{ERL_NIF_SELECT_READ, enif_select};
 
-use crate::pollset::{Pollset, get};
+use crate::kernel::epoll::Epoll;
+use crate::kernel::waker::Waker;
+use crate::pollset::{Pollset, get, watch};
 use crate::term::atoms;
 use crate::value::counters::add;
 use crate::value::handle::Target;
-use crate::value::ready::Sleep;
+use crate::value::ready::{Sleep, Wake};
 
-/// Puts a target on the ready list, and wakes the poller if it sleeps.
-pub fn push_ready(env: Env, index: u16, target: Target) {
-    let pollset = get(index);
-    pollset.ready.push(target, |poller| {
-        // A message costs a process less, but does not go out of a dirty call of a process that was killed.
-        if pollset.waiter.waits() || env.send(&poller, atoms::weir_wake()).is_err() {
-            pollset.waiter.wake();
-        }
-    });
+/// What the thread of a scheduler's pollset waits for.
+pub struct Watch {
+    epoll: Epoll,
+    waker: Waker,
 }
 
-/// Lets the poller sleep. `armed` says that the VM still watches for an earlier sleep.
-pub fn sleep(env: Env, index: u16, token: u32, armed: bool) -> Sleep {
+impl Watch {
+    /// Watches nothing (epoll_create1(2), eventfd(2) and epoll_ctl(2): EMFILE, ENFILE, ENOMEM, ENOSPC).
+    pub fn new() -> rustix::io::Result<Watch> {
+        let epoll = Epoll::new()?;
+        Ok(Watch { waker: Waker::new(&epoll)?, epoll })
+    }
+
+    /// Waits until a pollset is named, or somebody wakes the thread; for `limit` at most.
+    pub fn wait<'a>(
+        &self,
+        space: &'a mut [std::mem::MaybeUninit<Event>],
+        limit: Option<Duration>,
+    ) -> impl Iterator<Item = u16> + use<'a> {
+        self.epoll.wait(space, limit).iter().filter_map(|event| match Target::from_raw(event.data.u64()) {
+            Some(Target::Pollset(index)) => Some(index),
+            _ => None,
+        })
+    }
+}
+
+/// Puts a target on the ready list, and wakes somebody if all wait.
+pub fn push_ready(env: Env, index: u16, target: Target) {
     let pollset = get(index);
-    let slept = pollset.ready.sleep(token, || {
-        pollset.waiter.set(false);
-        armed || watch(env, pollset)
-    });
-    if slept == Sleep::Armed {
+    match pollset.ready.push(target) {
+        Wake::Nobody => {}
+        Wake::Thread => watch(index).waker.wake(),
+        // One that is dead has a successor that looks for itself.
+        Wake::Poller(poller) => {
+            let _ = env.send(&poller, atoms::weir_wake());
+        }
+    }
+}
+
+/// Wakes the poller of a pollset, if it sleeps.
+pub fn summon(env: Env, index: u16) {
+    if let Some(poller) = get(index).ready.summon() {
+        let _ = env.send(&poller, atoms::weir_wake());
+    }
+}
+
+/// Lets the poller sleep until it gets the message `weir_wake`. The thread serves meanwhile if there are but bulk streams.
+pub fn sleep(index: u16, token: u32, bulk: bool) -> Sleep {
+    let pollset = get(index);
+    let slept = pollset.ready.sleep(token, bulk, || pollset.arm(index));
+    if slept == Sleep::Asleep {
         add(&pollset.counters.sleeps, 1);
     }
     slept
 }
 
 impl Pollset {
-    /// Waits in the kernel until something is ready, for `limit` at most, on a thread that may wait.
-    pub fn wait(&self, token: u32, limit: Duration) {
-        let armed = self.ready.sleep(token, || {
-            self.waiter.set(true);
-            true
-        });
-        if armed == Sleep::Armed {
-            self.epoll.wait(Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) });
+    /// Has the thread of the home hear when something is ready: once. False if the kernel does not do that (ENOMEM, ENOSPC).
+    pub fn arm(&self, index: u16) -> bool {
+        let home = self.home(index);
+        let mut watched_by = self.watched_by.lock().unwrap_or_else(PoisonError::into_inner);
+        if *watched_by == Some(home) {
+            return watch(home).epoll.arm(&self.epoll, Target::Pollset(index)).is_ok();
         }
+        if let Some(former) = *watched_by {
+            let _ = watch(former).epoll.delete_instance(&self.epoll);
+        }
+        let added = watch(home).epoll.add_instance(&self.epoll, Target::Pollset(index)).is_ok();
+        *watched_by = added.then_some(home);
+        added
     }
-}
-
-/// Has the VM tell the calling process, once, when the kernel names a socket. False if it does not.
-fn watch(env: Env, pollset: &Pollset) -> bool {
-    // SAFETY: the environment is the calling process's, the descriptor stays open for the life of the VM, as does the
-    // object, and a null pid means the calling process.
-    let result = unsafe {
-        enif_select(
-            env.as_c_arg(),
-            pollset.epoll.as_raw_fd(),
-            ERL_NIF_SELECT_READ,
-            pollset.anchor.as_c_arg().cast_mut(),
-            std::ptr::null(),
-            atoms::undefined().as_c_arg(),
-        )
-    };
-    result >= 0
 }

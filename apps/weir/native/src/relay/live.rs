@@ -36,8 +36,6 @@ pub struct Live {
     pub owner: LocalPid,
     /// The monitor of the owner ends with this.
     pub _watch: Option<ResourceArc<Watch>>,
-    /// It is over, which its owner has still to be told: it is on the ready list.
-    pub over: Option<Ending>,
     /// When the first direction ended.
     pub half_closed: Option<Nanos>,
     /// Descriptors that somebody else has opened, and closes: left and right.

@@ -168,7 +168,6 @@ pub fn start(
         options,
         owner: env.pid(),
         _watch: watch,
-        over: None,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
         tickets: [from_left.ticket, from_right.ticket],
@@ -186,10 +185,9 @@ pub fn start(
 pub fn ready(env: Env, handle: Handle, side: Side, flags: EventFlags, work: &mut Work, tally: &mut Tally) {
     if let Some(mut relay) = find(handle)
         && let Some(live) = &mut relay.live
-        && live.over.is_none()
     {
         let result = live.ready(handle, (side, flags), work, tally);
-        relay.served(env, result, work, tally);
+        relay.served(env, result, tally);
     }
 }
 
@@ -199,13 +197,8 @@ pub fn revisit(env: Env, handle: Handle, work: &mut Work, tally: &mut Tally) {
         && let Some(live) = &mut relay.live
     {
         live.queued = false;
-        match live.over {
-            Some(ending) => relay.finish(env, ending, work),
-            None => {
-                let result = live.go_on(handle, work, tally);
-                relay.served(env, result, work, tally);
-            }
-        }
+        let result = live.go_on(handle, work, tally);
+        relay.served(env, result, tally);
     }
 }
 
@@ -219,12 +212,12 @@ pub fn owner_died(env: Env, handle: Handle) {
 impl Relay {
     /// What follows from a visit: the end, or another one.
     #[inline]
-    fn served(&mut self, env: Env, result: Result<Turn, Errno>, work: &Work, tally: &mut Tally) {
+    fn served(&mut self, env: Env, result: Result<Turn, Errno>, tally: &mut Tally) {
         let Some(live) = &mut self.live else { return };
         match result {
-            Err(errno) => self.finish(env, Ending::Failed(errno), work),
+            Err(errno) => self.end(env, Ending::Failed(errno)),
             Ok(_) if live.to_left.is_finished() && live.to_right.is_finished() => {
-                self.finish(env, Ending::Complete, work);
+                self.end(env, Ending::Complete);
             }
             Ok(turn) => {
                 tally.bulk += usize::from(live.is_bulk());
@@ -233,17 +226,6 @@ impl Relay {
                 }
             }
         }
-    }
-
-    /// Ends it in this poll, or in the next one if this must be silent.
-    fn finish(&mut self, env: Env, ending: Ending, work: &Work) {
-        if !work.is_silent() {
-            return self.end(env, ending);
-        }
-        if let Some(live) = &mut self.live {
-            live.over = Some(ending);
-        }
-        self.enqueue(env);
     }
 
     /// Has the next poll visit it.
@@ -281,7 +263,6 @@ impl Relay {
     /// Closes both connections and tells the owner. The slot is vacant afterwards.
     fn end(&mut self, env: Env, ending: Ending) {
         let Some(live) = self.live.take() else { return };
-        let ending = live.over.unwrap_or(ending);
         let result = match ending {
             Ending::Complete | Ending::Dropped(None) => atoms::closed().encode(env),
             Ending::Dropped(Some(reason)) => (atoms::error(), reason).encode(env),

@@ -160,11 +160,6 @@ impl<T: Resource> ResourceArc<T> {
         }
     }
 
-    /// The object as the VM's functions know it.
-    pub fn as_c_arg(&self) -> *const sys::c_void {
-        self.object
-    }
-
     /// Has the object called when a process dies. Nothing if it is dead.
     pub fn monitor(&self, env: Option<Env>, pid: &LocalPid) -> Option<Monitor> {
         let mut monitor = MaybeUninit::uninit();

@@ -42,7 +42,7 @@ pub struct Tally {
     pub writes: u64,
     pub written_bytes: u64,
     pub short_writes: u64,
-    /// Visits of relays that splice.
+    /// Visits of relays that splice, and of sockets that fill large reads.
     pub bulk: usize,
 }
 

@@ -58,6 +58,8 @@ pub enum Target {
     Relay(Handle, Side),
     /// Messages of a group for its members on this pollset.
     Group(Handle),
+    /// A pollset whose process sleeps.
+    Pollset(u16),
 }
 
 const TARGET_SHIFT: u32 = SLOT_BITS + 32;
@@ -70,6 +72,7 @@ impl Target {
             Target::Relay(handle, Side::Left) => (1, handle),
             Target::Relay(handle, Side::Right) => (2, handle),
             Target::Group(handle) => (3, handle),
+            Target::Pollset(index) => (4, Handle(u64::from(index))),
         };
         kind << TARGET_SHIFT | handle.0
     }
@@ -82,6 +85,7 @@ impl Target {
             1 => Some(Target::Relay(handle, Side::Left)),
             2 => Some(Target::Relay(handle, Side::Right)),
             3 => Some(Target::Group(handle)),
+            4 => Some(Target::Pollset(handle.0 as u16)),
             _ => None,
         }
     }

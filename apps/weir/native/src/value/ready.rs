@@ -1,4 +1,4 @@
-//! What a pollset visits without an event of the kernel, and whether its poller has to be woken for that.
+//! What a pollset visits without an event of the kernel, who serves it, and who has to be woken for that.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -7,21 +7,38 @@ use std::time::{Duration, Instant};
 use super::handle::Target;
 use super::sync::{Mutex, MutexGuard};
 
-/// The ready list of a pollset: the part of it that others than the poller touch.
+/// A poller that has not polled for so long although it is awake, or was woken, is not running: its scheduler is offline or
+/// has much else to do, or it was killed. The thread serves until it is back.
+pub const STALL: Duration = Duration::from_millis(20);
+
+/// After so long the thread has the poller look at how things are.
+const TERM: Duration = Duration::from_millis(250);
+
+/// The ready list of a pollset, and who serves the pollset: its poller, or its thread in the poller's place. A pollset of a
+/// process that polls for itself has no thread of its own.
 ///
 /// What is on the list is never forgotten: either the poller finds it before it sleeps, or whoever put it there finds
-/// the poller asleep and wakes it. One lock over the list and the sleep sees to that.
+/// the poller asleep and wakes it, or the thread that serves meanwhile. One lock over the list and the sleep sees to that.
 ///
 /// `P` is how a poller is reached: a process of the VM in the engine, a channel in the models.
 pub struct Ready<P>(Mutex<State<P>>);
 
 struct State<P> {
     list: VecDeque<Target>,
+    /// What only the poller may serve.
+    kept: VecDeque<Target>,
     poller: Option<P>,
     /// The poller's proof that it is still the one: a successor has the next.
     token: u32,
     /// The poller sleeps since then, and has to be woken.
     asleep: Option<Instant>,
+    /// It was sent the message that wakes it.
+    summoned: Option<Instant>,
+    /// The thread serves while the poller sleeps: nothing comes but bulk streams, which send no messages, and there is no
+    /// need to wake a scheduler for each part.
+    bulk: bool,
+    /// The thread was woken for the list, and has not looked at it yet.
+    woken: bool,
     /// When the last poll ended.
     polled: Instant,
 }
@@ -39,21 +56,49 @@ pub struct Taken {
 /// How going to sleep went.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// The poller will get a message when there is something to do: `{select, …}` from the VM or `weir_wake` from us.
-    Armed,
+    /// The poller gets the message `weir_wake` when there is something to do.
+    Asleep,
     /// There is something to do.
     Busy,
     /// The caller is not the poller any more.
     Stale,
-    /// The VM does not watch the descriptor.
-    Refused,
+}
+
+/// Who has to be woken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wake<P> {
+    Nobody,
+    Thread,
+    Poller(P),
+}
+
+/// What the thread does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Duty<P> {
+    /// Wait; for so long at most, if that is said.
+    Rest(Option<Duration>),
+    /// Wait for the kernel's events in the poller's place, for so long at most.
+    Watch(Duration),
+    /// Wake the poller.
+    Summon(P),
+    /// Serve these, and what the kernel names.
+    Serve(VecDeque<Target>),
 }
 
 impl<P: Copy> Ready<P> {
     /// An empty list that nobody polls.
     pub fn new() -> Ready<P> {
-        let (list, polled) = (VecDeque::new(), Instant::now());
-        Ready(Mutex::new(State { list, poller: None, token: 0, asleep: None, polled }))
+        Ready(Mutex::new(State {
+            list: VecDeque::new(),
+            kept: VecDeque::new(),
+            poller: None,
+            token: 0,
+            asleep: None,
+            summoned: None,
+            bulk: false,
+            woken: false,
+            polled: Instant::now(),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State<P>> {
@@ -62,11 +107,7 @@ impl<P: Copy> Ready<P> {
 
     /// Makes `poller` the one that polls, and returns its token. Whoever was it before is no longer.
     pub fn claim(&self, poller: P) -> u32 {
-        let mut state = self.lock();
-        state.poller = Some(poller);
-        state.token = state.token.wrapping_add(1);
-        state.asleep = None;
-        state.token
+        self.lock().succeed(Some(poller))
     }
 
     /// Whether this is the one that polls.
@@ -85,21 +126,34 @@ impl<P: Copy> Ready<P> {
     /// Makes the token of whoever polls stale, and forgets what is on the list.
     pub fn abandon(&self) {
         let mut state = self.lock();
-        state.poller = None;
-        state.token = state.token.wrapping_add(1);
-        state.asleep = None;
+        state.succeed(None);
         state.list.clear();
+        state.kept.clear();
     }
 
-    /// Puts a target on the list, and calls `wake` if the poller sleeps.
-    pub fn push(&self, target: Target, wake: impl FnOnce(P)) {
+    /// Puts a target on the list. Returns who has to be woken: once for each sleep, however many are put there.
+    pub fn push(&self, target: Target) -> Wake<P> {
         let mut state = self.lock();
         state.list.push_back(target);
-        if state.asleep.is_some()
-            && let Some(poller) = state.poller
-        {
-            wake(poller);
+        if state.asleep.is_none() {
+            return Wake::Nobody;
         }
+        if state.bulk {
+            return if std::mem::replace(&mut state.woken, true) { Wake::Nobody } else { Wake::Thread };
+        }
+        state.summon(Instant::now()).map_or(Wake::Nobody, Wake::Poller)
+    }
+
+    /// Puts a target on the list that only the poller may serve. The thread does, and has the poller woken then.
+    pub fn keep(&self, target: Target) {
+        self.lock().kept.push_back(target);
+    }
+
+    /// Puts what there was no time for in front of the list, for whoever serves next.
+    pub fn put_back(&self, mut rest: VecDeque<Target>) {
+        let mut state = self.lock();
+        rest.append(&mut state.list);
+        state.list = rest;
     }
 
     /// Takes the list for a poll that begins `now`. Nothing if the token is not the poller's any more.
@@ -108,8 +162,14 @@ impl<P: Copy> Ready<P> {
         if state.token != token {
             return None;
         }
+        state.summoned = None;
         let slept = state.asleep.take().map(|since| now - since);
-        Some(Taken { list: std::mem::take(&mut state.list), slept, round: now - state.polled })
+        let mut list = std::mem::take(&mut state.kept);
+        match list.is_empty() {
+            true => list = std::mem::take(&mut state.list),
+            false => list.append(&mut state.list),
+        }
+        Some(Taken { list, slept, round: now - state.polled })
     }
 
     /// Notes when a poll ended.
@@ -117,20 +177,92 @@ impl<P: Copy> Ready<P> {
         self.lock().polled = end;
     }
 
-    /// Lets the poller sleep, if nothing is on the list and `arm` sees to it that the kernel's events wake it too.
-    pub fn sleep(&self, token: u32, arm: impl FnOnce() -> bool) -> Sleep {
+    /// Lets the poller sleep, if nothing is on the list. The thread serves meanwhile if there are but bulk streams. `arm`
+    /// sees to it that somebody hears of the kernel's events; where it fails, the poller has to look itself.
+    pub fn sleep(&self, token: u32, bulk: bool, arm: impl FnOnce() -> bool) -> Sleep {
         let mut state = self.lock();
         if state.token != token {
             return Sleep::Stale;
         }
-        if !state.list.is_empty() {
+        if !state.list.is_empty() || !state.kept.is_empty() || !arm() {
             return Sleep::Busy;
         }
-        if !arm() {
-            return Sleep::Refused;
-        }
         state.asleep = Some(Instant::now());
-        Sleep::Armed
+        state.summoned = None;
+        state.bulk = bulk;
+        state.woken = false;
+        Sleep::Asleep
+    }
+
+    /// Has the poller woken, if it sleeps and nobody has done so.
+    pub fn summon(&self) -> Option<P> {
+        self.lock().summon(Instant::now())
+    }
+
+    /// Ends the thread's service for bulk streams, as something else has come. Returns whom to wake.
+    pub fn resign(&self) -> Option<P> {
+        let mut state = self.lock();
+        state.bulk = false;
+        state.summon(Instant::now())
+    }
+
+    /// What the thread does at the time `now`. `named`: the kernel has named something.
+    pub fn duty(&self, named: bool, now: Instant) -> Duty<P> {
+        let mut state = self.lock();
+        state.woken = false;
+        let Some(asleep) = state.asleep else {
+            // It polls, or should.
+            return match state.poller {
+                Some(_) => {
+                    let polled = state.polled;
+                    state.serve_if_stalled(polled, named, now)
+                }
+                None => Duty::Rest(None),
+            };
+        };
+        if let Some(since) = state.summoned {
+            return state.serve_if_stalled(since, named, now);
+        }
+        if state.bulk && now < asleep + TERM {
+            return if named || !state.list.is_empty() {
+                Duty::Serve(std::mem::take(&mut state.list))
+            } else {
+                Duty::Rest(None)
+            };
+        }
+        if named || !state.list.is_empty() {
+            return state.summon(now).map_or(Duty::Rest(None), Duty::Summon);
+        }
+        Duty::Rest(None)
+    }
+}
+
+impl<P: Copy> State<P> {
+    fn succeed(&mut self, poller: Option<P>) -> u32 {
+        self.poller = poller;
+        self.token = self.token.wrapping_add(1);
+        self.asleep = None;
+        self.summoned = None;
+        self.token
+    }
+
+    fn summon(&mut self, now: Instant) -> Option<P> {
+        if self.asleep.is_none() || self.summoned.is_some() {
+            return None;
+        }
+        self.summoned = Some(now);
+        self.poller
+    }
+
+    fn serve_if_stalled(&mut self, since: Instant, named: bool, now: Instant) -> Duty<P> {
+        let rest = STALL.saturating_sub(now.saturating_duration_since(since));
+        if !rest.is_zero() {
+            Duty::Rest(Some(rest))
+        } else if named || !self.list.is_empty() {
+            Duty::Serve(std::mem::take(&mut self.list))
+        } else {
+            Duty::Watch(STALL)
+        }
     }
 }
 
@@ -143,10 +275,11 @@ mod tests {
         Target::Socket(Handle::new(slot, generation))
     }
 
-    fn push(ready: &Ready<char>, target: Target) -> Option<char> {
-        let mut woken = None;
-        ready.push(target, |poller| woken = Some(poller));
-        woken
+    fn asleep(bulk: bool) -> (Ready<char>, u32) {
+        let ready = Ready::new();
+        let token = ready.claim('a');
+        assert_eq!(ready.sleep(token, bulk, || true), Sleep::Asleep);
+        (ready, token)
     }
 
     #[test]
@@ -155,40 +288,101 @@ mod tests {
         let token = ready.claim('a');
         let targets = [socket(3, 0), socket(1, 7), socket(3, 0)];
         for target in targets {
-            assert_eq!(push(&ready, target), None);
+            assert_eq!(ready.push(target), Wake::Nobody);
         }
-        assert_eq!(ready.sleep(token, || true), Sleep::Busy);
+        assert_eq!(ready.sleep(token, false, || panic!("it has work")), Sleep::Busy);
         assert_eq!(ready.take(token, Instant::now()).expect("ours").list, targets);
         assert!(ready.take(token, Instant::now()).expect("ours").list.is_empty());
     }
 
     #[test]
-    fn a_sleeping_poller_is_woken_until_it_polls() {
+    fn what_is_put_back_comes_first() {
         let ready = Ready::new();
         let token = ready.claim('a');
-        assert_eq!(ready.sleep(token, || true), Sleep::Armed);
-        assert_eq!(push(&ready, socket(0, 0)), Some('a'));
-        assert!(ready.take(token, Instant::now()).expect("ours").slept.is_some());
-        assert_eq!(push(&ready, socket(0, 0)), None);
+        ready.push(socket(3, 0));
+        ready.put_back(VecDeque::from([socket(1, 0), socket(2, 0)]));
+        let list = ready.take(token, Instant::now()).expect("ours").list;
+        assert_eq!(list, [socket(1, 0), socket(2, 0), socket(3, 0)]);
     }
 
     #[test]
-    fn a_descriptor_that_is_not_watched_lets_nobody_sleep() {
+    fn a_sleeping_poller_is_woken_once() {
+        let (ready, token) = asleep(false);
+        assert_eq!(ready.push(socket(0, 0)), Wake::Poller('a'));
+        assert_eq!(ready.push(socket(1, 0)), Wake::Nobody);
+        assert!(matches!(ready.duty(true, Instant::now()), Duty::Rest(Some(_))));
+        assert!(ready.take(token, Instant::now()).expect("ours").slept.is_some());
+        assert_eq!(ready.push(socket(0, 0)), Wake::Nobody);
+    }
+
+    #[test]
+    fn the_kernels_events_wake_a_sleeping_poller() {
+        let (ready, _) = asleep(false);
+        assert_eq!(ready.duty(false, Instant::now()), Duty::Rest(None));
+        assert_eq!(ready.duty(true, Instant::now()), Duty::Summon('a'));
+        assert!(matches!(ready.duty(true, Instant::now()), Duty::Rest(Some(_))));
+    }
+
+    #[test]
+    fn a_substitute_serves_and_is_woken_once() {
+        let (ready, token) = asleep(true);
+        assert_eq!(ready.duty(true, Instant::now()), Duty::Serve(VecDeque::new()));
+        assert_eq!(ready.push(socket(0, 0)), Wake::Thread);
+        assert_eq!(ready.push(socket(1, 0)), Wake::Nobody);
+        assert_eq!(ready.duty(false, Instant::now()), Duty::Serve(VecDeque::from([socket(0, 0), socket(1, 0)])));
+        assert_eq!(ready.resign(), Some('a'));
+        assert_eq!(ready.resign(), None);
+        assert!(ready.take(token, Instant::now()).is_some());
+    }
+
+    #[test]
+    fn a_substitute_has_the_poller_look_after_a_while() {
+        let (ready, _) = asleep(true);
+        assert_eq!(ready.duty(true, Instant::now() + TERM), Duty::Summon('a'));
+    }
+
+    #[test]
+    fn the_thread_serves_for_a_poller_that_does_not_come() {
+        let (ready, token) = asleep(false);
+        assert_eq!(ready.duty(true, Instant::now()), Duty::Summon('a'));
+        ready.push(socket(0, 0));
+        let late = Instant::now() + STALL;
+        assert_eq!(ready.duty(false, late), Duty::Serve(VecDeque::from([socket(0, 0)])));
+        assert_eq!(ready.duty(false, late), Duty::Watch(STALL));
+        assert_eq!(ready.duty(true, late), Duty::Serve(VecDeque::new()));
+        assert!(ready.take(token, Instant::now()).expect("ours").list.is_empty());
+        ready.polled(late);
+        assert_eq!(ready.duty(true, late), Duty::Rest(Some(STALL)));
+        // One that is awake may stop as well.
+        assert_eq!(ready.duty(false, late + STALL), Duty::Watch(STALL));
+    }
+
+    #[test]
+    fn what_is_kept_is_the_pollers() {
+        let (ready, token) = asleep(true);
+        ready.keep(socket(5, 0));
+        ready.push(socket(6, 0));
+        assert_eq!(ready.duty(true, Instant::now()), Duty::Serve(VecDeque::from([socket(6, 0)])));
+        assert_eq!(ready.take(token, Instant::now()).expect("ours").list, [socket(5, 0)]);
+        ready.keep(socket(5, 0));
+        assert_eq!(ready.sleep(token, false, || panic!("it has work")), Sleep::Busy);
+    }
+
+    #[test]
+    fn nobody_sleeps_unwatched() {
         let ready = Ready::new();
         let token = ready.claim('a');
-        assert_eq!(ready.sleep(token, || false), Sleep::Refused);
-        assert_eq!(push(&ready, socket(0, 0)), None);
+        assert_eq!(ready.sleep(token, false, || false), Sleep::Busy);
+        assert_eq!(ready.push(socket(0, 0)), Wake::Nobody);
     }
 
     #[test]
     fn a_successor_makes_the_token_stale() {
-        let ready = Ready::new();
-        let old = ready.claim('a');
-        assert_eq!(ready.sleep(old, || true), Sleep::Armed);
+        let (ready, old) = asleep(false);
         let new = ready.claim('b');
-        assert_eq!(push(&ready, socket(0, 0)), None);
+        assert_eq!(ready.push(socket(0, 0)), Wake::Nobody);
         assert!(ready.take(old, Instant::now()).is_none());
-        assert_eq!(ready.sleep(old, || true), Sleep::Stale);
+        assert_eq!(ready.sleep(old, false, || panic!("it is not the poller")), Sleep::Stale);
         assert_eq!(ready.take(new, Instant::now()).expect("ours").list.len(), 1);
     }
 }

@@ -12,7 +12,7 @@ pub struct Work {
     steps: u32,
     until: Option<Instant>,
     over: bool,
-    silent: bool,
+    substitute: bool,
     /// What a poll has read and written; an operation of a process counts on the pollset itself.
     pub tally: Option<Tally>,
 }
@@ -32,26 +32,34 @@ impl Work {
             steps: 0,
             until: Some(now + TIME),
             over: false,
-            silent: false,
+            substitute: false,
             tally: Some(Tally::default()),
         }
     }
 
-    /// The bound of a poll that begins now in a call that the VM may let go on after its process was killed. What such a
-    /// process sends is lost, so the poll leaves to another whatever ends in a message.
-    pub fn of_silent_poll(now: Instant) -> Work {
-        Work { silent: true, ..Work::of_poll(now) }
+    /// The bound of a thread that polls in a poller's place, now. Messages of active sockets are left to the poller: the VM
+    /// keeps those of one sender in order, and a process and a thread are two.
+    pub fn of_substitute(now: Instant) -> Work {
+        Work { substitute: true, ..Work::of_poll(now) }
     }
 
     /// The bound of the broadcasts of a poll that begins now.
     pub fn of_groups(now: Instant) -> Work {
-        Work { bytes: BYTES, visits: 0, steps: 0, until: Some(now + TIME / 2), over: false, silent: false, tally: None }
+        Work {
+            bytes: BYTES,
+            visits: 0,
+            steps: 0,
+            until: Some(now + TIME / 2),
+            over: false,
+            substitute: false,
+            tally: None,
+        }
     }
 
     /// The bound of an operation on one socket. Few take as many steps as it takes to look at the clock, from when on there
     /// is time as for a poll.
     pub fn of_caller() -> Work {
-        Work { bytes: BYTES, visits: 0, steps: 0, until: None, over: false, silent: false, tally: None }
+        Work { bytes: BYTES, visits: 0, steps: 0, until: None, over: false, substitute: false, tally: None }
     }
 
     /// Notes bytes that were moved.
@@ -100,9 +108,9 @@ impl Work {
         self.over || self.bytes == 0
     }
 
-    /// Whether the call must not send messages.
-    pub fn is_silent(&self) -> bool {
-        self.silent
+    /// Whether messages of active sockets are left to the poller.
+    pub fn is_substitute(&self) -> bool {
+        self.substitute
     }
 
     /// The part of a time slice, in percent, that this cost a process that worked for itself. A system call takes about
