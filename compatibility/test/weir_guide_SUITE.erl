@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, relays/1, groups/1, elixir/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, static_files/1, relays/1, groups/1, elixir/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
@@ -17,7 +17,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, relays, groups, elixir, every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, static_files, relays, groups, elixir, every_page_is_run].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -34,6 +34,7 @@ ssl(Config) -> run("ssl", Config).
 whole_vm(Config) -> run("whole_vm", Config).
 reactors(Config) -> run("reactors", Config).
 http(Config) -> run("http", Config).
+static_files(Config) -> run("static_files", Config).
 relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
 elixir(Config) -> run("elixir", Config).

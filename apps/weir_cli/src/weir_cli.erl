@@ -51,6 +51,7 @@ run(["--version"]) -> {help, version()};
 run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "--version" ->
     {usage, [Option, " stands alone, unexpected argument: ", Extra, " (weir help COMMAND for a command's help)"]};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
+run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
 run(["load" | Arguments]) -> weir_cli_load:run(Arguments);
@@ -66,6 +67,7 @@ help() ->
     "usage: weir COMMAND [OPTION...]\n"
     "\n"
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
+    "  serve DIR     serve the files of a directory over HTTP\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"

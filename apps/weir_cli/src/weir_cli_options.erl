@@ -4,6 +4,7 @@
 -export([parse/2]).
 -export([help/1]).
 -export([output_file/1]).
+-export([ip/1]).
 
 -export_type([option/0, values/0]).
 
@@ -98,6 +99,14 @@ output_file(File) ->
             {ok, File};
         {error, Reason} ->
             {error, ["cannot be written: ", file:format_error(Reason)]}
+    end.
+
+%% @doc The parser of an option that is an address.
+-spec ip(string()) -> {ok, inet:ip4_address()} | {error, Needed :: string()}.
+ip(Text) ->
+    case inet:parse_ipv4strict_address(Text) of
+        {ok, Ip} -> {ok, Ip};
+        {error, einval} -> {error, "an IPv4 address is needed, such as 127.0.0.1"}
     end.
 
 %% @doc The part of a help text that lists the options, a line each.

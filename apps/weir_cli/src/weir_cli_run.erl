@@ -151,7 +151,7 @@ options() ->
     [
         #{name => port, type => {integer, 0, 65535}, value => "P", default => 0,
             help => "port to listen on, 0 takes a free one (0)"},
-        #{name => ip, type => {text, fun ip/1}, value => "ADDR", default => {127, 0, 0, 1},
+        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
         #{name => backend, type => {choice, [weir, inet, socket]}, value => "B", default => weir,
             help => "weir, or inet or socket of gen_tcp (weir)"},
@@ -182,12 +182,6 @@ options() ->
         #{name => help, type => flag,
             help => "this text"}
     ].
-
-ip(Text) ->
-    case inet:parse_ipv4strict_address(Text) of
-        {ok, Ip} -> {ok, Ip};
-        {error, einval} -> {error, "an IPv4 address is needed, such as 127.0.0.1"}
-    end.
 
 active("once") -> {ok, once};
 active("true") -> {ok, true};

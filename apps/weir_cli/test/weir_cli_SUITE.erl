@@ -131,7 +131,7 @@ end_per_group(_Backend, _Config) ->
 
 help_names_every_command(Config) ->
     {0, Lines} = run(Config, ["--help"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["run", "demo", "bench", "--version"]],
+    [?assert(mentions(Word, Lines)) || Word <- ["run", "serve", "demo", "bench", "--version"]],
     {2, [Line]} = run(Config, []),
     ?assert(mentions("--help", [Line])).
 
@@ -152,7 +152,7 @@ help_of_run_names_examples_and_options(Config) ->
 help_and_a_command_is_the_commands_help(Config) ->
     [
         ?assertEqual({Command, run(Config, Command ++ ["--help"])}, {Command, run(Config, ["help" | Command])})
-     || Command <- [["run"], ["exec"], ["load"], ["load", "echo"], ["load", "compare"], ["demo"], ["bench"]]
+     || Command <- [["run"], ["serve"], ["exec"], ["load"], ["load", "echo"], ["load", "compare"], ["demo"], ["bench"]]
     ],
     ?assertEqual(run(Config, ["--help"]), run(Config, ["help"])).
 
@@ -164,7 +164,7 @@ every_command_refuses_an_unknown_option(Config) ->
             ?assert(mentions("--frob", Lines))
         end
      || Command <- [
-            [], ["help"], ["--version"], ["run"], ["run", "echo"], ["exec"], ["load"], ["load", "echo", "127.0.0.1:1"],
+            [], ["help"], ["--version"], ["run"], ["run", "echo"], ["serve"], ["exec"], ["load"], ["load", "echo", "127.0.0.1:1"],
             ["load", "compare"], ["demo"], ["bench"]
         ]
     ].

@@ -8,7 +8,8 @@
 %% ]).
 %% '''
 %%
-%% A handler is a module of the behaviour {@link weir_http_direct}. It gets a {@link weir_http_request}. Routes are
+%% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}; {@link weir_http_directory} has the
+%% files of a directory. It gets a {@link weir_http_request}. Routes are
 %% described in {@link weir_http_routes}.
 -module(weir_http).
 

@@ -8,6 +8,7 @@
 -export([reply/3]).
 -export([crashed/6]).
 -export([stream/4]).
+-export([sized/5]).
 -export([refusal/2]).
 
 -export_type([after_it/0, wanted/0, listener/0]).
@@ -36,10 +37,16 @@ max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 
 %% @doc The response to a request that has come whole, and what becomes of the connection: a handler may close what was to
 %% stay open.
--spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) -> {after_it(), iodata()}.
+%% `process': one has to serve it, since a disk may make it wait.
+-spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) ->
+    {after_it(), iodata()} | {process, weir_http_routes:found()}.
 answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
     try
-        reply(Handler(weir_http_request:bind(Bindings, Request), State), Request, Wanted)
+        case Handler(weir_http_request:bind(Bindings, Request), State) of
+            {file, _} = File -> {process, {ok, returning(File), Bindings}};
+            {file, _, _} = File -> {process, {ok, returning(File), Bindings}};
+            Result -> reply(Result, Request, Wanted)
+        end
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
     end;
@@ -47,6 +54,10 @@ answer({status, Status}, Request, Wanted, _Http) ->
     plain(Status, Request, Wanted);
 answer({allow, Status, Allow}, Request, Wanted, _Http) ->
     response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
+
+%% A process returns what the reactor's handler has returned, and its result is carried out there.
+returning(Result) ->
+    #{kind => process, handler => fun(_Request, Returned) -> Returned end, state => Result, max_body => default, body => whole}.
 
 %% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
 -spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
@@ -83,6 +94,14 @@ stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, 
         {After, Head} when Closes =:= keep -> {kind(Kind, Request), After, Head};
         {_, Head} -> {kind(Kind, Request), close, Head}
     end.
+
+%% @doc The head of a response whose body of so many bytes follows, or does not for HEAD.
+-spec sized(200 | 206, weir_http_direct:fields(), Length :: non_neg_integer(), weir_http_request:request(), wanted()) ->
+    {raw | nothing, after_it(), iodata()}.
+sized(Status, Fields, Length, Request, Wanted) ->
+    Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
+    {After, Head} = made(weir_http_nif:response(Status, Fields, Flags, Length, <<>>), <<>>),
+    {kind(raw, Request), After, Head}.
 
 kind(Kind, Request) ->
     case weir_http_request:is_head(Request) of

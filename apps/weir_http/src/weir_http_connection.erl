@@ -125,15 +125,14 @@ answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Id
     sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, Idle, Http), Idle}, Http));
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     Wanted = wanted(Request, Idle, Http),
-    {After, Response} = weir_http_answer:answer(Found, Request, Wanted, Http),
-    NewOut = add(Response, Out),
     IsLast = End =:= byte_size(Data),
-    case After of
-        keep when IsLast -> sent(NewOut, served(Idle, Http));
-        keep -> go_on(Socket, Data, End, NewOut, served(Idle, Http), Http);
+    case weir_http_answer:answer(Found, Request, Wanted, Http) of
+        {keep, Response} when IsLast -> sent(add(Response, Out), served(Idle, Http));
+        {keep, Response} -> go_on(Socket, Data, End, add(Response, Out), served(Idle, Http), Http);
         %% A client that has asked for it sends nothing more.
-        close when IsLast, Wanted =:= asked -> {close, bytes(NewOut), Idle};
-        close -> close_later(Socket, NewOut)
+        {close, Response} when IsLast, Wanted =:= asked -> {close, bytes(add(Response, Out)), Idle};
+        {close, Response} -> close_later(Socket, add(Response, Out));
+        {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http))
     end.
 
 go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->

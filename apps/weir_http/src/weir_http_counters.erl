@@ -1,42 +1,59 @@
-%% @private
-%% @doc What a listener counts, in one table from which `weir_http:info/1' and documents are made.
+%% @doc What a listener of HTTP counts beside what {@link weir_counters} has of every listener, in one table from which
+%% `weir_http:info/1', exporters and `docs/counters.md' are made.
 -module(weir_http_counters).
 
 -export([new/0]).
 -export([add/2]).
 -export([get/1]).
 -export([table/0]).
+-export([values/2]).
 
--export_type([counters/0, name/0]).
+-export_type([counters/0, name/0, row/0]).
 
 -opaque counters() :: counters:counters_ref().
 
 -type name() :: requests | refused | timeouts | crashes.
 
+-type row() :: #{subject := http_listener, name := name(), kind := counter, unit := none, help := string()}.
+
+%% @private
 %% @doc Counters that are zero.
 -spec new() -> counters().
-new() -> counters:new(length(table()), [write_concurrency]).
+new() -> counters:new(length(rows()), [write_concurrency]).
 
+%% @private
 %% @doc Counts one more.
 -spec add(counters(), name()) -> ok.
 add(Counters, Name) -> counters:add(Counters, index(Name), 1).
 
+%% @private
 %% @doc All counters by their names.
 -spec get(counters()) -> #{name() => non_neg_integer()}.
 get(Counters) ->
-    maps:from_list([{Name, counters:get(Counters, index(Name))} || {Name, _Kind, _Help} <- table()]).
+    maps:from_list([{Name, counters:get(Counters, index(Name))} || {Name, _, _, _} <- rows()]).
 
 index(requests) -> 1;
 index(refused) -> 2;
 index(timeouts) -> 3;
 index(crashes) -> 4.
 
-%% @doc The names, what they are, and what they count.
--spec table() -> [{name(), counter, Help :: string()}].
+%% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
+-spec table() -> [row(), ...].
 table() ->
     [
-        {requests, counter, "Requests whose head was complete and right"},
-        {refused, counter, "Requests that were refused with a 4xx or 5xx and a close, before a handler saw them"},
-        {timeouts, counter, "Connections that were closed because a request took too long to come"},
-        {crashes, counter, "Requests whose handler raised, or returned what it may not"}
+        #{subject => http_listener, name => Name, kind => Kind, unit => Unit, help => Help}
+     || {Name, Kind, Unit, Help} <- rows()
+    ].
+
+%% @doc Their values out of the map of `weir_http:info/1', in the order of the table, as {@link weir_counters:values/2} has
+%% those of its own.
+-spec values(http_listener, map()) -> [{name(), non_neg_integer()}].
+values(http_listener, Info) -> [{Name, map_get(Name, Info)} || {Name, _, _, _} <- rows()].
+
+rows() ->
+    [
+        {requests, counter, none, "requests whose head was complete and right"},
+        {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
+        {timeouts, counter, none, "connections closed because a request took too long to come"},
+        {crashes, counter, none, "requests whose handler raised, or returned what it may not"}
     ].

@@ -18,6 +18,11 @@
 %% <li>`{reply, Status, Fields, Body}'. Content-Length and Date are added, and Connection where it is needed. A field
 %% `{<<"connection">>, <<"close">>}' closes the connection after the response. HEAD gets the response without its body.</li>
 %% <li>`{redirect, Status, Location}': 301, 302, 303, 307 or 308.</li>
+%% <li>`{file, Path}', `{file, Path, Fields}': the file of that name, with ETag, Last-Modified and a Content-Type that follows
+%% from the name unless the fields have one. Conditions (If-None-Match and the others) and ranges, several too, are answered as
+%% RFC 9110 says. A client that takes br or gzip gets `Path.br' or `Path.gz' where it is there. What is no file, or none that
+%% is there, is a 404, one that may not be read a 403. The file is read by a process, with 64 KiB in memory for each client.
+%% A path that is made from a request must be looked at by the handler; see {@link weir_http_directory}.</li>
 %% </ul>
 %% A handler that raises, or returns anything else, gives the client a 500, and a report with the request in the log. So
 %% does a field that may not be sent: one whose name or value has a byte that would end it (CR, LF, NUL), or that is for the
@@ -32,6 +37,8 @@
 
 -type result() ::
     {reply, status(), fields(), Body :: iodata()}
+    | {file, file:name_all()}
+    | {file, file:name_all(), fields()}
     | {redirect, 301 | 302 | 303 | 307 | 308, Location :: iodata()}.
 
 -type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).

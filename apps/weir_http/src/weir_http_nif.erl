@@ -15,6 +15,11 @@
 %% And back.
 -export([response/5]).
 
+%% What files are sent with.
+-export([format_date/1]).
+-export([parse_date/1]).
+-export([media_type/1]).
+
 -export_type([head/0, limits/0, refused/0, progress/0]).
 
 -type limits() :: {LineBytes :: pos_integer(), HeadBytes :: pos_integer(), Fields :: pos_integer()}.
@@ -80,3 +85,15 @@ trailers(_Data, _Offset, _Limits) -> ?NOT_LOADED.
 -spec response(Status :: 100..999, [{binary(), iodata()}], Flags :: non_neg_integer(), Length :: non_neg_integer(), binary()) ->
     {keep | close, binary()} | {forbidden, Name :: binary(), Value :: binary()}.
 response(_Status, _Fields, _Flags, _Length, _Body) -> ?NOT_LOADED.
+
+%% @doc A time in seconds since 1970 as a date of HTTP: `<<"Sun, 06 Nov 1994 08:49:37 GMT">>'.
+-spec format_date(non_neg_integer()) -> binary().
+format_date(_Second) -> ?NOT_LOADED.
+
+%% @doc The time that a date in one of the three forms of HTTP means, in seconds since 1970.
+-spec parse_date(binary()) -> non_neg_integer() | undefined.
+parse_date(_Text) -> ?NOT_LOADED.
+
+%% @doc The media type of files with such an extension, in any case and without its dot: `<<"text/html">>' for `<<"html">>'.
+-spec media_type(Extension :: binary()) -> binary() | undefined.
+media_type(_Extension) -> ?NOT_LOADED.

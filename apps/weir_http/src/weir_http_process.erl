@@ -35,6 +35,7 @@
 
 %% For the process itself.
 -export([begin_with/4]).
+-export([stream/4]).
 -export([finish/1]).
 -export([has_begun/0]).
 
@@ -158,6 +159,15 @@ tell(Socket, What) ->
 -spec begin_with(weir_tcp:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
 begin_with(Socket, Request, Wanted, Body) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
+
+%% @private
+%% @doc Begins a response whose body of so many bytes follows by {@link send/1}: the caller sends exactly that.
+-spec stream(weir_http_request:request(), 200 | 206, weir_http_direct:fields(), Length :: non_neg_integer()) ->
+    ok | {error, closed}.
+stream(Request, Status, Fields, Length) ->
+    Exchange = #exchange{response = none} = exchange(),
+    {Kind, After, Head} = weir_http_answer:sized(Status, Fields, Length, Request, wanted(Exchange)),
+    give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
 
 %% @private
 %% @doc Whether something of a response was sent.

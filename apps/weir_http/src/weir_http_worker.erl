@@ -19,11 +19,15 @@ start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name =
 run(Handler, State, Request, Wanted, Body, Listener) ->
     ok = weir_http_process:begin_with(weir_http_request:socket(Request), Request, Wanted, Body),
     try
-        finished(weir_http_process:finish(Handler(Request, State)))
+        finished(weir_http_process:finish(with_file(Handler(Request, State), Request)))
     catch
         exit:{shutdown, client_gone} -> ok;
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Listener)
     end.
+
+with_file({file, Path}, Request) -> weir_http_file:serve(Request, Path, {[], follow});
+with_file({file, Path, Fields}, Request) -> weir_http_file:serve(Request, Path, {Fields, follow});
+with_file(Result, _Request) -> Result.
 
 finished(ok) -> ok;
 finished({error, closed}) -> ok.

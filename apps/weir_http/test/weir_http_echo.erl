@@ -31,5 +31,9 @@ handle(_Request, {reply, _, _, _} = Reply) ->
     Reply;
 handle(_Request, {redirect, _, _} = Redirect) ->
     Redirect;
+handle(_Request, {file, _} = File) ->
+    File;
+handle(_Request, {file, _, _} = File) ->
+    File;
 handle(Request, {call, Fun}) ->
     Fun(Request).

@@ -133,7 +133,15 @@ requests_are_counted(Config) ->
     ?assertMatch(
         #{requests := 2, refused := 1, crashes := 0, timeouts := 0, accepted := 3, status := running, port := _},
         weir_http:info(?LISTENER)
-    ).
+    ),
+    %% For exporters, as those of every listener.
+    ?assertEqual(
+        [{requests, 2}, {refused, 1}, {timeouts, 0}, {crashes, 0}],
+        weir_http_counters:values(http_listener, weir_http:info(?LISTENER))
+    ),
+    Rows = weir_http_counters:table(),
+    ?assertEqual([requests, refused, timeouts, crashes], [Name || #{name := Name} <- Rows]),
+    [?assertEqual(maps:keys(Row), maps:keys(hd(weir_counters:table()))) || Row <- Rows].
 
 a_reactor_that_is_killed_is_replaced(Config) ->
     lists:foreach(

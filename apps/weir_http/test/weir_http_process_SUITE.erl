@@ -1,4 +1,4 @@
-%% Handlers that run in a process of their own: replies and streams, bodies in pieces, clients that go away.
+%% Handlers that run in a process of their own: replies and streams, clients that go away, failures.
 -module(weir_http_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -8,9 +8,9 @@
 
 -import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, request/2, is_closed/1,
     get/1]).
+-import(weir_http_serving, [told/0, told/1, watch/1, watched/0, until/1]).
 
 -define(LISTENER, ?MODULE).
--define(LOOPBACK, {127, 0, 0, 1}).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -24,14 +24,6 @@ all() ->
         a_stream_waits_for_its_client,
         a_large_piece_is_one_chunk,
         responses_that_are_not_taken_stop_the_next_process,
-        a_body_is_whole,
-        a_body_in_pieces,
-        a_body_in_pieces_waits_for_its_process,
-        a_body_that_is_not_read_closes_the_connection,
-        a_bad_chunk_ends_the_process,
-        a_body_that_does_not_come_ends_the_process,
-        an_upload_is_asked_for,
-        trailers_come_with_the_end,
         a_process_whose_client_is_gone_ends,
         a_process_that_traps_exits_is_told,
         a_process_that_sends_to_a_client_that_is_gone,
@@ -55,17 +47,9 @@ end_per_testcase(_Case, _Config) ->
     _ = weir_http:stop_listener(?LISTENER),
     ok.
 
-%% A listener whose route /serve is that fun, in a process.
 serve(Fun) -> serve(Fun, #{}, #{}).
 
-serve(Fun, RouteOptions, Options) ->
-    {ok, _} = weir_http:start_listener(?LISTENER, Options#{ip => ?LOOPBACK}, [
-        {"/serve", weir_http_serving, Fun, RouteOptions},
-        {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
-    ]),
-    weir:get_port(?LISTENER).
-
-post(Body) -> ["POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_list(iolist_size(Body)), "\r\n\r\n", Body].
+serve(Fun, RouteOptions, Options) -> weir_http_serving:start(?LISTENER, Fun, RouteOptions, Options).
 
 head(Socket, Bytes) ->
     case binary:split(Bytes, <<"\r\n\r\n">>) of
@@ -76,18 +60,6 @@ head(Socket, Bytes) ->
 more(Socket, Bytes) ->
     {ok, More} = gen_tcp:recv(Socket, 0, 10000),
     <<Bytes/binary, More/binary>>.
-
-told(Message) ->
-    receive
-        Message -> ok
-    after 10000 -> error({not_told, Message, process_info(self(), messages)})
-    end.
-
-told() ->
-    receive
-        {told, What} -> What
-    after 10000 -> error(not_told)
-    end.
 
 %%% Responses.
 
@@ -230,135 +202,6 @@ responses_that_are_not_taken_stop_the_next_process(_Config) ->
     ?assert(map_get(requests, weir_http:info(?LISTENER)) < 10),
     [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 100)].
 
-%%% Bodies.
-
-a_body_is_whole(_Config) ->
-    Port = serve(fun(Request) -> {reply, 200, [], weir_http_request:body(Request)} end),
-    Socket = connect(Port),
-    Large = binary:copy(<<"0123456789">>, 50000),
-    ok = send(Socket, [post(Large), post("two"), get("/direct")]),
-    {200, _, Large} = response(Socket),
-    {200, _, <<"two">>} = response(Socket),
-    {200, _, <<"direct">>} = response(Socket).
-
-%% Reads all, and says how many pieces it was.
-read(Pieces) ->
-    case weir_http_process:read_body() of
-        {more, Bytes} -> read([Bytes | Pieces]);
-        {done, Bytes, Trailers} -> {lists:reverse([Bytes | Pieces]), Trailers};
-        {error, closed} = Error -> Error
-    end.
-
-a_body_in_pieces(_Config) ->
-    Self = self(),
-    Port = serve(fun(_) ->
-        {more, First} = weir_http_process:read_body(),
-        Self ! {told, First},
-        {Rest, []} = read([]),
-        {done, <<>>, []} = weir_http_process:read_body(),
-        {reply, 200, [], [First | Rest]}
-    end, #{body => stream, max_body => 10000000}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 2000010\r\n\r\nhello"),
-    <<"hello">> = told(),
-    Large = binary:copy(<<"x">>, 2000000),
-    ok = send(Socket, [Large, "world", get("/direct")]),
-    Whole = <<"hello", Large/binary, "world">>,
-    ?assertMatch({200, _, Whole}, response(Socket)),
-    {200, _, <<"direct">>} = response(Socket),
-    %% In chunks.
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
-    <<"hello">> = told(),
-    ok = send(Socket, ["5\r\nworld\r\n0\r\n\r\n", get("/direct")]),
-    {200, _, <<"helloworld">>} = response(Socket),
-    {200, _, <<"direct">>} = response(Socket).
-
-a_body_in_pieces_waits_for_its_process(_Config) ->
-    Self = self(),
-    Port = serve(fun(_) ->
-        Self ! {told, self()},
-        receive go -> ok end,
-        {Pieces, []} = read([]),
-        {reply, 200, [], integer_to_binary(iolist_size(Pieces))}
-    end, #{body => stream, max_body => 20000000}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000\r\n\r\n"),
-    Pid = told(),
-    _ = spawn_link(fun() -> ok = send(Socket, binary:copy(<<"x">>, 20000000)) end),
-    %% The process does not read, and the connection is not read either.
-    [{Connection, _}] = weir:connections(?LISTENER),
-    ok = until(fun() -> inet:getopts(Connection, [active]) =:= {ok, [{active, false}]} end),
-    {ok, [{recv_oct, Read}]} = inet:getstat(Connection, [recv_oct]),
-    ?assert(Read < 1000000),
-    Pid ! go,
-    {200, _, <<"20000000">>} = response(Socket).
-
-a_body_that_is_not_read_closes_the_connection(_Config) ->
-    Port = serve(fun(_) -> {reply, 200, [], <<"enough">>} end, #{body => stream}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhello"),
-    {200, #{<<"connection">> := <<"close">>}, <<"enough">>} = response(Socket),
-    ?assert(is_closed(Socket)),
-    %% One that came with the head is there whole.
-    Other = connect(Port),
-    ok = send(Other, [post("hello"), get("/direct")]),
-    {200, _, <<"enough">>} = response(Other),
-    {200, _, <<"direct">>} = response(Other).
-
-a_bad_chunk_ends_the_process(_Config) ->
-    Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello"),
-    Monitor = watch(told()),
-    ok = send(Socket, "nonsense"),
-    {400, _, <<"chunk\n">>} = response(Socket),
-    ?assert(is_closed(Socket)),
-    told_down(Monitor).
-
-%% Monitors a handler, which goes on when that is so: the signal may come later than what ends the process.
-watch(Pid) ->
-    Monitor = monitor(process, Pid),
-    Pid ! {watched, self()},
-    receive
-        {watching, Pid} -> Monitor
-    after 10000 -> error(not_watched)
-    end.
-
-watched() ->
-    receive {watched, Pid} -> Pid ! {watching, self()} end.
-
-told_down(Monitor) ->
-    receive {'DOWN', Monitor, process, _, _} -> ok after 10000 -> error(lives) end.
-
-a_body_that_does_not_come_ends_the_process(_Config) ->
-    Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, watched(), read([]) end, #{body => stream}, #{body_timeout => 300}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello"),
-    Monitor = watch(told()),
-    ?assert(is_closed(Socket)),
-    told_down(Monitor).
-
-an_upload_is_asked_for(_Config) ->
-    Port = serve(fun(_) -> {Pieces, _} = read([]), {reply, 200, [], Pieces} end, #{body => stream}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"),
-    {100, _, <<>>} = response(Socket),
-    ok = send(Socket, "hello"),
-    {200, _, <<"hello">>} = response(Socket).
-
-trailers_come_with_the_end(_Config) ->
-    Self = self(),
-    Port = serve(fun(_) -> Self ! {told, self()}, Self ! {told, read([])}, {reply, 200, [], <<>>} end, #{body => stream}, #{}),
-    Socket = connect(Port),
-    ok = send(Socket, "POST /serve HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    _ = told(),
-    ok = send(Socket, "5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"),
-    {200, _, <<>>} = response(Socket),
-    {Pieces, Trailers} = told(),
-    ?assertEqual({<<"hello">>, [{<<"x-sum">>, <<"1">>}]}, {iolist_to_binary(Pieces), Trailers}).
-
 %%% Clients that go away.
 
 a_process_whose_client_is_gone_ends(_Config) ->
@@ -495,12 +338,3 @@ stopping_the_listener_ends_processes(_Config) ->
     ok = weir_http:stop_listener(?LISTENER),
     receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
     ?assert(is_closed(Socket)).
-
-until(Condition) ->
-    case Condition() of
-        true ->
-            ok;
-        false ->
-            timer:sleep(10),
-            until(Condition)
-    end.

@@ -25,12 +25,19 @@ fn at(second: u64) -> Text {
     text
 }
 
-fn format(second: u64) -> Text {
+/// A time in seconds since 1970, as a date.
+pub fn format(second: u64) -> Text {
     // The end of the year 9999: beyond, httpdate panics.
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(253_402_300_799)));
     let mut text = [b' '; 29];
     text.copy_from_slice(date.as_bytes());
     text
+}
+
+/// The second that a date in one of the three forms of HTTP means (RFC 9110, 5.6.7).
+pub fn parse(text: &[u8]) -> Option<u64> {
+    let time = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
+    time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
 #[cfg(test)]
@@ -42,6 +49,11 @@ mod tests {
         assert_eq!(&at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(&at(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(&at(784_111_778), b"Sun, 06 Nov 1994 08:49:38 GMT");
+        assert_eq!(parse(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(parse(b"Sunday, 06-Nov-94 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(parse(b"Sun Nov  6 08:49:37 1994"), Some(784_111_777));
+        assert_eq!(parse(b"yesterday"), None);
+        assert_eq!(parse(b"\xff"), None);
         assert_eq!(&at(u64::MAX), b"Fri, 31 Dec 9999 23:59:59 GMT");
     }
 }

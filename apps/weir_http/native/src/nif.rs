@@ -8,6 +8,7 @@ use rustler::types::atom::undefined;
 use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
 
 use crate::chunked::{Decoder, Phase};
+use crate::date;
 use crate::fields;
 use crate::head::{self, Limits};
 use crate::meaning::Body;
@@ -194,4 +195,21 @@ fn response<'a>(
         out.extend_from_slice(&body);
         Ok((after, binary(env, out)).encode(env))
     })
+}
+
+#[rustler::nif]
+fn format_date(env: Env, second: u64) -> Term {
+    binary(env, &date::format(second))
+}
+
+#[rustler::nif]
+fn parse_date<'a>(env: Env<'a>, text: Binary<'a>) -> Term<'a> {
+    date::parse(&text).map_or_else(|| undefined().encode(env), |second| second.encode(env))
+}
+
+/// The media type that files with such an extension have, by the table of `mime_guess`.
+#[rustler::nif]
+fn media_type<'a>(env: Env<'a>, extension: Binary<'a>) -> Term<'a> {
+    let known = std::str::from_utf8(&extension).ok().and_then(|text| mime_guess::from_ext(text).first_raw());
+    known.map_or_else(|| undefined().encode(env), |name| binary(env, name.as_bytes()))
 }

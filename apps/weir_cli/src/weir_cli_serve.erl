@@ -1,0 +1,68 @@
+%% @doc `weir serve': serves the files of a directory over HTTP in the foreground, until SIGTERM or SIGINT.
+%%
+%% The first line on standard output is `ready PORT', once it listens. The second is `pid PID', the emulator's, as that of
+%% {@link weir_cli_run}.
+-module(weir_cli_serve).
+
+-export([run/1]).
+
+%% What connections have to finish their requests once it is to stop, in milliseconds.
+-define(DRAIN_MS, 5000).
+
+-spec run([string()]) -> weir_cli:outcome().
+run(Arguments) ->
+    case weir_cli_options:parse(options(), Arguments) of
+        {ok, #{help := true}, _} -> {help, help()};
+        {ok, Values, [Directory]} -> check(Directory, Values);
+        {ok, _, []} -> {usage, "a directory is missing (weir serve --help)"};
+        {ok, _, [_, Extra | _]} -> {usage, ["one directory at a time, and what is ", Extra, "? (weir serve --help)"]};
+        {error, Message} -> {usage, [Message, " (weir serve --help)"]}
+    end.
+
+check(Directory, Values) ->
+    case filelib:is_dir(Directory) of
+        true -> serve(Directory, Values);
+        false -> {failed, ["no directory ", Directory]}
+    end.
+
+serve(Directory, #{ip := Ip, port := Port}) ->
+    weir_cli_signal:report_to(self()),
+    {ok, _} = application:ensure_all_started(weir_http),
+    case weir_http:start_listener(?MODULE, #{ip => Ip, port => Port}, [weir_http_directory:route("/", Directory, #{})]) of
+        {ok, _} ->
+            io:format("ready ~b~npid ~s~n", [weir:get_port(?MODULE), os:getpid()]),
+            receive stop -> ok end,
+            _ = weir_http:drain_listener(?MODULE, ?DRAIN_MS),
+            weir_http:stop_listener(?MODULE);
+        {error, Reason} ->
+            {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
+    end.
+
+explain(Reason) ->
+    case inet:format_error(Reason) of
+        "unknown POSIX error" ++ _ -> io_lib:format("~0tp", [Reason]);
+        Text -> Text
+    end.
+
+options() ->
+    [
+        #{name => port, type => {integer, 0, 65535}, value => "P", default => 0,
+            help => "port to listen on, 0 takes a free one (0)"},
+        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
+            help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
+        #{name => help, type => flag,
+            help => "this text"}
+    ].
+
+help() ->
+    [
+        "weir serve: serve the files of a directory over HTTP, until SIGTERM or SIGINT (Ctrl+C)\n"
+        "\n"
+        "usage: weir serve DIR [OPTION...]\n"
+        "\n"
+        "The first line of output is `ready P`, with the port, once it listens. A path that ends in a slash is index.html there.\n"
+        "Names that begin with a dot and symbolic links are not served. FILE.br or FILE.gz is sent for FILE to clients that\n"
+        "take it.\n"
+        "\n",
+        weir_cli_options:help(options())
+    ].

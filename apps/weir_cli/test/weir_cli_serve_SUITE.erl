@@ -1,0 +1,102 @@
+%% Runs bin/weir serve as a user would.
+-module(weir_cli_serve_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([
+    help_says_how/1,
+    a_wrong_argument_is_one_line/1,
+    a_directory_that_is_not_there_is_one_line_and_exit_code_1/1,
+    a_port_in_use_is_one_line_and_exit_code_1/1,
+    it_serves_files_until_a_signal/1,
+    a_download_that_has_begun_is_finished/1
+]).
+
+-import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() ->
+    [
+        help_says_how,
+        a_wrong_argument_is_one_line,
+        a_directory_that_is_not_there_is_one_line_and_exit_code_1,
+        a_port_in_use_is_one_line_and_exit_code_1,
+        it_serves_files_until_a_signal,
+        a_download_that_has_begun_is_finished
+    ].
+
+init_per_suite(Config) -> weir_cli_program:find(Config).
+
+end_per_suite(_Config) -> ok.
+
+help_says_how(Config) ->
+    {0, Lines} = run(Config, ["serve", "--help"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["weir serve DIR", "--port", "--ip", "index.html"]].
+
+a_wrong_argument_is_one_line(Config) ->
+    [
+        begin
+            {Status, Lines} = run(Config, ["serve" | Arguments]),
+            ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
+            ?assert(mentions(Wrong, Lines))
+        end
+     || {Arguments, Wrong} <- [{[], "directory"}, {[".", "more"], "more"}, {[".", "--port", "65536"], "65536"}, {[".", "--ip", "localhost"], "localhost"}]
+    ].
+
+a_directory_that_is_not_there_is_one_line_and_exit_code_1(Config) ->
+    {1, [Line]} = run(Config, ["serve", filename:join(?config(priv_dir, Config), "nowhere")]),
+    ?assert(mentions("nowhere", [Line])).
+
+a_port_in_use_is_one_line_and_exit_code_1(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, ?LOOPBACK}]),
+    {ok, Port} = inet:port(Listen),
+    {1, [Line]} = run(Config, ["serve", ".", "--port", integer_to_list(Port)]),
+    ?assert(mentions(integer_to_list(Port), [Line])),
+    ok = gen_tcp:close(Listen).
+
+it_serves_files_until_a_signal(Config) ->
+    Directory = directory(Config, "site"),
+    ok = file:write_file(filename:join(Directory, "index.html"), "<p>Hello"),
+    {Program, Port} = serve(Config, Directory),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, "GET / HTTP/1.0\r\n\r\n"),
+    Text = until_closed(Socket),
+    ?assertMatch({match, _}, re:run(Text, "^HTTP/1.1 200 OK\r\n.*\r\n\r\n<p>Hello$", [dotall])),
+    ?assertEqual(0, stop(Program)).
+
+%% The client takes the rest when the server was told to stop.
+a_download_that_has_begun_is_finished(Config) ->
+    Directory = directory(Config, "large"),
+    Large = binary:copy(<<"0123456789">>, 1000000),
+    ok = file:write_file(filename:join(Directory, "large"), Large),
+    {Program, Port} = serve(Config, Directory),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {recbuf, 4096}]),
+    ok = gen_tcp:send(Socket, "GET /large HTTP/1.0\r\n\r\n"),
+    {ok, Begin} = gen_tcp:recv(Socket, 0),
+    kill("TERM", shell(Program)),
+    Text = iolist_to_binary([Begin | until_closed(Socket)]),
+    [_, Body] = binary:split(Text, <<"\r\n\r\n">>),
+    ?assert(Large =:= Body),
+    ?assertEqual(0, exit_status(Program)).
+
+directory(Config, Name) ->
+    Directory = filename:join(?config(priv_dir, Config), Name),
+    ok = file:make_dir(Directory),
+    Directory.
+
+serve(Config, Directory) ->
+    Program = start(Config, ["serve", Directory]),
+    <<"ready ", Port/binary>> = line(Program),
+    <<"pid ", _/binary>> = line(Program),
+    {Program, binary_to_integer(Port)}.
+
+until_closed(Socket) ->
+    case gen_tcp:recv(Socket, 0, 10000) of
+        {ok, Bytes} -> [Bytes | until_closed(Socket)];
+        {error, closed} -> []
+    end.

@@ -1,0 +1,63 @@
+%% @private
+%% @doc Conditional requests: whether a client has what it asks for already (RFC 9110, 13).
+-module(weir_http_conditions).
+
+-export([check/3]).
+-export([may_be_in_parts/3]).
+
+-type time() :: non_neg_integer().
+%% Seconds since 1970.
+
+%% @doc What the conditions of a GET or HEAD come to, for a file with that entity tag, last changed then. In the order of
+%% RFC 9110, 13.2.2: a tag counts more than a time.
+-spec check(weir_http_request:request(), Tag :: binary(), time()) -> proceed | not_modified | failed.
+check(Request, Tag, Modified) ->
+    Holds =
+        case field(<<"if-match">>, Request) of
+            undefined -> not_after(Modified, field(<<"if-unmodified-since">>, Request), true);
+            Tags -> is_among(Tag, Tags, strong)
+        end,
+    case Holds of
+        true -> is_new(Request, Tag, Modified);
+        false -> failed
+    end.
+
+is_new(Request, Tag, Modified) ->
+    Has =
+        case field(<<"if-none-match">>, Request) of
+            undefined -> not_after(Modified, field(<<"if-modified-since">>, Request), false);
+            Tags -> is_among(Tag, Tags, weak)
+        end,
+    case Has of
+        true -> not_modified;
+        false -> proceed
+    end.
+
+%% @doc Whether the parts that a client has are of this file: the condition If-Range. Its date must be exactly that of the
+%% file.
+-spec may_be_in_parts(weir_http_request:request(), Tag :: binary(), time()) -> boolean().
+may_be_in_parts(Request, Tag, Modified) ->
+    case field(<<"if-range">>, Request) of
+        undefined -> true;
+        Tag -> true;
+        Date -> weir_http_nif:parse_date(Date) =:= Modified
+    end.
+
+%% A date that is none does not count.
+not_after(_Modified, undefined, Default) ->
+    Default;
+not_after(Modified, Date, Default) ->
+    case weir_http_nif:parse_date(Date) of
+        undefined -> Default;
+        Time -> Modified =< Time
+    end.
+
+is_among(_Tag, <<"*">>, _Comparison) -> true;
+is_among(Tag, Tags, Comparison) ->
+    lists:any(fun(Text) -> is_same(Tag, string:trim(Text, both, " \t"), Comparison) end, binary:split(Tags, <<",">>, [global])).
+
+%% Ours are strong, and have no comma.
+is_same(Tag, <<"W/", Tag/binary>>, weak) -> true;
+is_same(Tag, Given, _Comparison) -> Tag =:= Given.
+
+field(Name, Request) -> weir_http_request:field(Name, Request).

@@ -1,0 +1,89 @@
+%% @doc The files of a directory: a handler for a route that ends in `*path'.
+%%
+%% ```
+%% {ok, _} = weir_http:start_listener(web, #{port => 8080}, [
+%%     {"/hello", hello, []},
+%%     weir_http_directory:route("/static", "priv/www", #{fields => [{<<"cache-control">>, <<"max-age=3600">>}]})
+%% ]).
+%% '''
+%%
+%% A file is answered as {@link weir_http_direct} says of `{file, Path}'. A path that ends in a slash means `index.html' there;
+%% a directory without the slash is redirected to the one with it. Directories are not listed.
+%%
+%% Nothing outside the directory can be reached: `..' and `.' are resolved before, in each way of writing them, and what is
+%% encoded in a segment (a slash, a zero byte) makes it no name of a file. Names that begin with a dot are not served, but for
+%% `.well-known'. Symbolic links are not served, wherever in the path they are, unless the option says so. They are looked at
+%% before a file is opened: who may write in the directory can still exchange one for the other in between.
+-module(weir_http_directory).
+-behaviour(weir_http_process).
+
+-export([route/3]).
+-export([serve/2]).
+
+-export_type([options/0]).
+
+-type options() :: #{fields => weir_http_direct:fields(), symbolic_links => refuse | follow}.
+%% `fields' are sent with each file. `symbolic_links' (`refuse'): with `follow' they stand for what they point to, which may
+%% be outside.
+
+-record(directory, {path :: binary(), fields :: weir_http_direct:fields(), links :: refuse | follow}).
+
+%% @doc A route for GET and HEAD of what is below a prefix such as `"/static"', or `"/"'. Fails with `{bad_option, Name, Value, Allowed}'
+%% for a wrong option, or if there is no such directory.
+-spec route(Prefix :: string() | binary(), file:name_all(), options()) -> weir_http_routes:route().
+route(Prefix, Directory, Options) when is_map(Options) ->
+    maps:foreach(fun check/2, Options),
+    filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "a directory that is there"}),
+    State = #directory{
+        path = weir_http_file:bytes(filename:absname(Directory)),
+        fields = maps:get(fields, Options, []),
+        links = maps:get(symbolic_links, Options, refuse)
+    },
+    {string:trim(unicode:characters_to_list(Prefix), trailing, "/") ++ "/*path", ?MODULE, State, #{methods => [<<"GET">>]}}.
+
+check(symbolic_links, Links) when Links =:= follow; Links =:= refuse -> ok;
+check(symbolic_links, Value) -> error({bad_option, symbolic_links, Value, "follow or refuse"});
+check(fields, Fields) when is_list(Fields) -> ok;
+check(fields, Value) -> error({bad_option, fields, Value, "a list of {Name, Value}"});
+check(Name, Value) -> error({bad_option, Name, Value, "no such option: fields, symbolic_links"}).
+
+%% @private
+-spec serve(weir_http_request:request(), #directory{}) -> weir_http_process:result().
+serve(Request, Directory = #directory{path = Root, links = Links}) ->
+    Segments = with_index(weir_http_request:binding(path, Request)),
+    case lists:all(fun is_name/1, Segments) andalso is_inside(Root, lists:droplast(Segments), Links) of
+        true -> found(Request, filename:join([Root | Segments]), Directory);
+        false -> {reply, 404, [], <<>>}
+    end.
+
+with_index(Segments) ->
+    case lists:last(Segments) of
+        <<>> -> lists:droplast(Segments) ++ [<<"index.html">>];
+        _ -> Segments
+    end.
+
+is_name(<<".well-known">>) -> true;
+is_name(<<".", _/binary>>) -> false;
+is_name(<<>>) -> false;
+is_name(Segment) -> binary:match(Segment, [<<"/">>, <<0>>]) =:= nomatch.
+
+%% A link on the way leads out as one at its end does.
+is_inside(_Root, _Segments, follow) ->
+    true;
+is_inside(Root, [Segment | Segments], refuse) ->
+    Path = filename:join(Root, Segment),
+    weir_http_file:regular(Path, refuse) =:= {error, directory} andalso is_inside(Path, Segments, refuse);
+is_inside(_Root, [], refuse) ->
+    true.
+
+found(Request, Path, #directory{fields = Fields, links = Links}) ->
+    case weir_http_file:regular(Path, Links) of
+        {error, directory} -> {redirect, 301, with_slash(Request)};
+        _ -> weir_http_file:serve(Request, Path, {Fields, Links})
+    end.
+
+%% Relative: whatever the path begins with, it is no other host.
+with_slash(Request) ->
+    Last = lists:last(binary:split(weir_http_request:path(Request), <<"/">>, [global])),
+    Query = weir_http_request:query(Request),
+    [<<"./">>, Last, <<"/">>, [[$?, Query] || Query =/= <<>>]].
