@@ -57,7 +57,8 @@ init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_http),
     Config.
 
-end_per_suite(_Config) -> ok.
+end_per_suite(_Config) ->
+    lists:foreach(fun(Name) -> ok = weir_http:stop_listener(Name) end, weir:listeners()).
 
 %% A listener of the case's own.
 start(Options) ->
