@@ -242,6 +242,7 @@ impl Gate {
             return Opening::Place;
         }
         add(&self.counts.full_pauses, 1);
+        self.forgo();
         Opening::Closed
     }
 
@@ -285,8 +286,16 @@ impl Gate {
         }
     }
 
+    /// There was no connection to accept, or no place for it: what [`opens`](Self::opens) has promised of the rate is free.
+    pub fn forgo(&self) {
+        if self.wants_address() {
+            lock(&self.admission).forgo();
+        }
+    }
+
     /// Resets a connection for which there is no place.
     pub fn overload(&self, fd: OwnedFd) {
+        self.forgo();
         add(&self.counts.overload, 1);
         reset(fd);
     }

@@ -82,21 +82,28 @@ impl Rules {
 struct Bucket {
     per_second: f64,
     tokens: f64,
+    /// Tokens of connections that are being accepted: another thread must not take them meanwhile.
+    promised: u32,
     filled: Instant,
 }
 
 impl Bucket {
     fn new(per_second: u32, now: Instant) -> Bucket {
         let per_second = f64::from(per_second);
-        Bucket { per_second, tokens: per_second, filled: now }
+        Bucket { per_second, tokens: per_second, promised: 0, filled: now }
     }
 
-    /// How long it takes until there is a token, if there is none.
+    /// Promises a token, or says how long it takes until there is one.
     fn wait(&mut self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.tokens = (self.tokens + passed * self.per_second).min(self.per_second);
         self.filled = now;
-        (self.tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - self.tokens) / self.per_second))
+        let missing = 1.0 + f64::from(self.promised) - self.tokens;
+        if missing > 0.0 {
+            return Some(Duration::from_secs_f64(missing / self.per_second));
+        }
+        self.promised += 1;
+        None
     }
 }
 
@@ -136,14 +143,23 @@ impl Admission {
         self.rules.is_empty() && self.bucket.is_none() && self.per_address.is_none()
     }
 
-    /// How long nobody may come in, because of the rate.
+    /// How long nobody may come in, because of the rate. If it is nothing, a token is promised: [`enter`](Self::enter) or
+    /// [`forgo`](Self::forgo) follows.
     pub fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.bucket.as_mut().and_then(|bucket| bucket.wait(now))
+    }
+
+    /// Nobody came in after [`wait`](Self::wait) had nothing to wait for.
+    pub fn forgo(&mut self) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.promised = bucket.promised.saturating_sub(1);
+        }
     }
 
     /// Lets a connection in, or says why not. A peer without an address, behind a unix socket, is asked for none. Returns
     /// whether the address was noted, and is to be given back to [`leave`](Self::leave).
     pub fn enter(&mut self, address: Option<Address>) -> Result<bool, Refusal> {
+        self.forgo();
         let noted = match (address, self.per_address) {
             (Some(address), _) if !self.rules.allow(address) => return Err(Refusal::Denied),
             (Some(address), Some(limit)) => {
@@ -265,6 +281,13 @@ mod tests {
         assert_eq!(admission.wait(later), None);
         assert_eq!(admission.enter(None), Ok(false));
         assert!(admission.wait(later).is_some());
+        // What is promised to one is not another's.
+        let again = now + Duration::from_millis(202);
+        assert_eq!(admission.wait(again), None);
+        assert!(admission.wait(again).is_some());
+        admission.forgo();
+        assert_eq!(admission.wait(again), None);
+        admission.forgo();
         // A long pause fills the bucket and no more.
         let much_later = now + Duration::from_secs(3600);
         for _ in 0..10 {

@@ -248,6 +248,7 @@ fn pass_gate(env: Env, socket: &mut Socket, gate: &Gate, intake: Option<usize>) 
             Passed::TurnedAway
         }
         nothing => {
+            gate.forgo();
             if has_place {
                 gate.give_place_back(env);
             }
