@@ -34,7 +34,7 @@ start_listener(Name, Options, Routes) -> weir_http_listener:start(Name, Options,
 child_spec(Name, Options, Routes) -> weir_http_listener:child_spec(Name, Options, Routes).
 
 %% @doc Stops a listener and closes its connections. See {@link drain_listener/2}.
--spec stop_listener(weir_listener:name()) -> ok | {error, not_found}.
+-spec stop_listener(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop_listener(Name) -> weir_http_listener:stop(Name).
 
 %% @doc Refuses new connections, and waits for those that are there. Requests are answered, each response says `Connection:

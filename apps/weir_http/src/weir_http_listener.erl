@@ -70,11 +70,11 @@ prepare(Name, Options, Routes) ->
     end.
 
 %% @doc See `weir_http:stop_listener/1'.
--spec stop(weir_listener:name()) -> ok | {error, not_found}.
+-spec stop(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop(Name) ->
     case persistent_term:get(?KEY(Name), none) of
         none ->
-            {error, not_found};
+            {error, {no_listener, Name}};
         _ ->
             Stopped = weir:stop_listener(Name),
             forget(Name),

@@ -89,7 +89,7 @@ a_listener_is_stopped_and_started_again(Config) ->
     Socket = connect(port(Config)),
     ok = weir_http:stop_listener(?LISTENER),
     ?assert(is_closed(Socket)),
-    {error, not_found} = weir_http:stop_listener(?LISTENER),
+    {error, {no_listener, ?LISTENER}} = weir_http:stop_listener(?LISTENER),
     ?assertError({no_listener, ?LISTENER}, weir_http:info(?LISTENER)),
     {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK, port => port(Config)}, routes()),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
