@@ -1,4 +1,4 @@
-%% What stands in docs/guide works: the pieces of a page are run one after the other, Erlang and Elixir in a VM of the page's
+%% What stands in docs/guide and in the READMEs works: the pieces of a page are run one after the other, Erlang and Elixir in a VM of the page's
 %% own and shell commands in the tree. A `text' block is what the command before it prints. Where a page's `needs' are not
 %% there, it is skipped. The port 8080 of the pages is a free one here.
 -module(weir_guide_SUITE).
@@ -8,6 +8,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, static_files/1, relays/1, groups/1, elixir/1]).
+-export([readme/1, readme_of_weir_http/1, readme_of_weir_load/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
@@ -17,7 +18,10 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, static_files, relays, groups, elixir, every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, static_files, relays, groups, elixir | readmes()] ++ [every_page_is_run].
+
+readmes() ->
+    [readme, readme_of_weir_http, readme_of_weir_load].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -39,6 +43,24 @@ relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
 elixir(Config) -> run("elixir", Config).
 
+readme(Config) -> run_readme("README.md", [], Config).
+readme_of_weir_http(Config) -> run_readme("apps/weir_http/README.md", [], Config).
+readme_of_weir_load(Config) ->
+    %% Its server is the reader's own.
+    {ok, _} = application:ensure_all_started(weir),
+    Echo = fun Echo(Socket, _) ->
+        case gen_tcp:recv(Socket, 0) of
+            {ok, Data} -> ok = gen_tcp:send(Socket, Data), Echo(Socket, []);
+            {error, closed} -> ok
+        end
+    end,
+    {ok, _} = weir:start_listener(?FUNCTION_NAME, #{ip => {127, 0, 0, 1}}, Echo, []),
+    try
+        run_readme("apps/weir_load/README.md", [{<<"7000">>, integer_to_list(weir:get_port(?FUNCTION_NAME))}], Config)
+    after
+        ok = weir:stop_listener(?FUNCTION_NAME)
+    end.
+
 %% That page is not run: its servers cannot be had from Debian.
 every_page_is_run(Config) ->
     Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
@@ -46,8 +68,15 @@ every_page_is_run(Config) ->
 
 %% A page
 
+%% A page of the guide closes what it has opened.
 run(Name, Config) ->
-    Page = read(filename:join([?config(tree, Config), "docs", "guide", Name ++ ".md"])),
+    run_page("docs/guide/" ++ Name ++ ".md", [], fun(Node, Most) -> ?assert(Most > 0), weir_with:nothing_left(Node) end, Config).
+
+run_readme(File, InPlace, Config) ->
+    run_page(File, InPlace, fun(_Node, _Most) -> ok end, Config).
+
+run_page(File, InPlace, Check, Config) ->
+    Page = read(filename:join(?config(tree, Config), File)),
     case weir_with:needs(needs(Page), Config) of
         {skip, _} = Skip ->
             Skip;
@@ -56,9 +85,8 @@ run(Name, Config) ->
             {ok, _} = peer:call(Node, application, ensure_all_started, [weir]),
             true = peer:call(Node, ?MODULE, start_session, []),
             try
-                Most = run_pieces(pieces(in_place(Page, Config)), none, Node, Config, 0),
-                ?assert(Most > 0),
-                weir_with:nothing_left(Node)
+                Most = run_pieces(pieces(in_place(Page, InPlace, Config)), none, Node, Config, 0),
+                Check(Node, Most)
             after
                 peer:stop(Node)
             end
@@ -71,14 +99,14 @@ needs(Page) ->
     end.
 
 %% What a page writes to goes to the directory of the test.
-in_place(Page, Config) ->
+in_place(Page, Others, Config) ->
     {ok, Socket} = gen_tcp:listen(0, [{reuseaddr, true}]),
     {ok, Port} = inet:port(Socket),
     ok = gen_tcp:close(Socket),
     lists:foldl(
         fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
         Page,
-        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, ?config(priv_dir, Config)}]
+        [{<<"8080">>, integer_to_list(Port)}, {<<"/tmp/weir-guide">>, ?config(priv_dir, Config)} | Others]
     ).
 
 pieces(Page) ->

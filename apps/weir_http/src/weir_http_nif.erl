@@ -47,12 +47,9 @@
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
 load() ->
-    erlang:load_nif(filename:join(priv_dir(), "weir_http_nif"), 0).
-
-priv_dir() ->
-    case code:priv_dir(weir_http) of
-        {error, bad_name} -> filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
-        Directory -> Directory
+    case weir_library:file(weir_http, ?MODULE) of
+        {ok, File} -> erlang:load_nif(File, 0);
+        {error, _} = Error -> Error
     end.
 
 %% @doc The head of a request that begins at that offset. `more': it goes on behind the data.
