@@ -39,12 +39,13 @@ max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 %% stay open.
 %% `process': one has to serve it, since a disk may make it wait.
 -spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) ->
-    {after_it(), iodata()} | {process, weir_http_routes:found()}.
+    weir_http_switched:entered() | {process, weir_http_routes:found()}.
 answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
     try
         case Handler(weir_http_request:bind(Bindings, Request), State) of
             {file, _} = File -> {process, {ok, returning(File), Bindings}};
             {file, _, _} = File -> {process, {ok, returning(File), Bindings}};
+            {switch, Module, _} = Result -> Module:enter(Result, Request, Wanted, Http);
             Result -> reply(Result, Request, Wanted)
         end
     catch

@@ -83,6 +83,8 @@ handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
             ok = weir_http_busy:stop(Busy),
             refuse(Socket, Status, Reason, #out{}, Http)
     end;
+handle_data(Socket, Data, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+    switched(Module:data(Socket, Data, State, Key), Socket, Switched, #out{});
 handle_data(_Socket, _Data, Closing = #closing{}) ->
     {ok, Closing}.
 
@@ -132,8 +134,31 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
         %% A client that has asked for it sends nothing more.
         {close, Response} when IsLast, Wanted =:= asked -> {close, bytes(add(Response, Out)), Idle};
         {close, Response} -> close_later(Socket, add(Response, Out));
-        {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http))
+        {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
+        {switched, Module, Bytes, State} ->
+            switch(Socket, rest(Data, End), add(Bytes, Out), #switched{idle = Idle, module = Module, state = State})
     end.
+
+switch(_Socket, <<>>, Out, Switched) ->
+    sent(Out, Switched);
+switch(Socket, Rest, Out, Switched = #switched{idle = #idle{key = Key}, module = Module, state = State}) ->
+    switched(Module:data(Socket, Rest, State, Key), Socket, Switched, Out).
+
+%% What has become of a connection that is switched. It costs no memory where nothing has changed.
+switched({ok, State}, _Socket, Switched = #switched{state = State}, Out) ->
+    sent(Out, Switched);
+switched({ok, State}, _Socket, Switched, Out) ->
+    sent(Out, Switched#switched{state = State});
+switched({send, Bytes, State}, _Socket, Switched = #switched{state = State}, Out) ->
+    sent(add(Bytes, Out), Switched);
+switched({send, Bytes, State}, _Socket, Switched, Out) ->
+    sent(add(Bytes, Out), Switched#switched{state = State});
+switched({close, Bytes}, _Socket, #switched{idle = Idle}, Out) ->
+    {close, bytes(add(Bytes, Out)), Idle};
+switched({close_later, Bytes}, Socket, _Switched, Out) ->
+    close_later(Socket, add(Bytes, Out));
+switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, #switched{idle = Idle}, Out) ->
+    finished(Socket, Wanted, add(Bytes, Out), Rest, IsRead, Idle).
 
 go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->
     requests(Socket, Data, Offset, Out, Idle, Http);
@@ -237,6 +262,8 @@ handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes =
     end;
 handle_writable(Socket, Busy = #busy{}) ->
     {ok, weir_http_busy:writable(Socket, Busy)};
+handle_writable(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+    switched(Module:writable(Socket, State, Key), Socket, Switched, #out{});
 handle_writable(_Socket, State) ->
     {ok, State}.
 
@@ -246,16 +273,30 @@ handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
     {ok, Closing};
 handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
-        {finished, After, Bytes, NewBusy} -> finished(Socket, After, add(Bytes, #out{}), NewBusy);
-        Result -> Result
+        {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead}} ->
+            finished(Socket, wanted(After, Wanted), add(Bytes, #out{}), Rest, IsRead, Idle);
+        Result ->
+            Result
     end;
 handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, _Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
     ended(Socket, Busy, persistent_term:get(Key));
+handle_info({weir_http, Socket, Message}, Switched = #switched{}) ->
+    info(Socket, Message, Switched);
+handle_info(Message, Switched = #switched{}) when element(1, element(1, Message)) =:= weir_reactor ->
+    info(element(2, element(1, Message)), Message, Switched);
 handle_info(_Message, State) ->
     {ok, State}.
 
-%% The process has said all: the next request is there already, or will be.
-finished(Socket, keep, Out, #busy{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
+info(Socket, Message, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+    switched(Module:info(Socket, Message, State, Key), Socket, Switched, #out{}).
+
+%% A client that has asked to be closed sends nothing more.
+wanted(keep, _Wanted) -> keep;
+wanted(close, asked) -> asked;
+wanted(close, _Wanted) -> close.
+
+%% A response is complete that was not made at once: the next request is there already, or will be.
+finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
     Http = persistent_term:get(Key),
     case Bytes of
         <<>> ->
@@ -270,9 +311,9 @@ finished(Socket, keep, Out, #busy{idle = Idle = #idle{key = Key}, bytes = Bytes,
                     pause(Socket, Out, #paused{idle = served(Idle, Http), bytes = Bytes, is_read = IsRead})
             end
     end;
-finished(_Socket, close, Out, #busy{wanted = asked, bytes = <<>>, idle = Idle}) ->
+finished(_Socket, asked, Out, <<>>, _IsRead, Idle) ->
     {close, bytes(Out), Idle};
-finished(Socket, close, Out, #busy{is_read = IsRead}) ->
+finished(Socket, _Close, Out, _Bytes, IsRead, _Idle) ->
     read(Socket, IsRead),
     close_later(Socket, Out).
 
@@ -295,11 +336,14 @@ ended(Socket, #busy{is_read = IsRead}, #http{counters = Counters}) ->
 %% A process whose client is gone has nobody to work for.
 -spec terminate(term(), term()) -> ok.
 terminate(_Reason, Busy = #busy{}) -> weir_http_busy:stop(Busy);
+terminate(Reason, #switched{module = Module, state = State, idle = #idle{key = Key}}) -> Module:gone(Reason, State, Key);
 terminate(_Reason, _State) -> ok.
 
 %%% Time.
 
 -spec handle_tick(weir_tcp:socket(), term()) -> weir_reactor:result().
+handle_tick(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+    switched(Module:tick(Socket, State, Key), Socket, Switched, #out{});
 handle_tick(Socket, State) ->
     case weir_http_patience:tick(Socket, State) of
         {late, Http} ->

@@ -46,5 +46,8 @@
     pending = 0 :: non_neg_integer()
 }).
 
+%% No requests and responses: an event stream, a held request, a WebSocket; see weir_http_switched.
+-record(switched, {idle :: #idle{}, module :: module(), state :: weir_http_switched:state()}).
+
 %% The last response is sent, what still comes is thrown away.
 -record(closing, {ticks = 0 :: non_neg_integer()}).

@@ -1,0 +1,64 @@
+%% @private
+%% @doc Connections that have left the cycle of requests and responses, for an event stream, a held request or a WebSocket:
+%% what {@link weir_http_connection} calls for them, and what they may answer.
+%%
+%% A direct handler's result leads there (see `weir_http_answer'): `enter/4' says what is sent first and what the state is.
+%% Bytes that came behind the request are then given to `data/4'. Key is that of the listener, `persistent_term:get(Key)' its
+%% `#http{}'. A callback that has nothing to change returns the state as it was: that costs no memory.
+%%
+%% What is sent is written when the callback has returned. If something must happen behind that (joining a group, whose
+%% messages would go out first), ask for `writable/3' by `weir:notify_writable/1'.
+-module(weir_http_switched).
+
+-export([send/2]).
+
+-include("weir_http.hrl").
+
+-export_type([state/0, key/0, result/0, entered/0]).
+
+-type state() :: term().
+
+-type key() :: term().
+
+-type entered() ::
+    {switched, module(), iodata(), state()}
+    %% It stays where it is, after this response.
+    | {weir_http_answer:after_it(), iodata()}.
+
+-type result() ::
+    {ok, state()}
+    | {send, iodata(), state()}
+    %% Closed as soon as that is sent: for a client that sends nothing more. `gone/4' is not called any more, as with all below.
+    | {close, iodata()}
+    %% Closed when the client has had time to read that; what it still sends is thrown away.
+    | {close_later, iodata()}
+    %% Back to the cycle of requests: that was the response. Rest: what has come behind the request. IsRead: whether the
+    %% connection is being read, and not `{active, false}'.
+    | {finished, weir_http_answer:wanted(), iodata(), Rest :: binary(), IsRead :: boolean()}.
+
+%% A handler's result leads here. Fails if it is not as it should be: then its client gets a 500.
+-callback enter(Result :: tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> entered().
+
+%% Bytes have come.
+-callback data(weir_tcp:socket(), binary(), state(), key()) -> result().
+
+%% A message, that of {@link send/2} or another for the connection (see `weir_reactor:send/2'). The socket may have become
+%% what it is after the message was sent.
+-callback info(weir_tcp:socket(), Message :: term(), state(), key()) -> result().
+
+%% The kernel takes output, and nothing waits: after `weir:notify_writable/1'.
+-callback writable(weir_tcp:socket(), state(), key()) -> result().
+
+%% A tick of the reactor.
+-callback tick(weir_tcp:socket(), state(), key()) -> result().
+
+%% The connection has ended: by its peer, by its reactor's end, or by a callback here that has raised.
+-callback gone(Reason :: term(), state(), key()) -> ok.
+
+%% @doc Sends a message to `info/4' of a connection.
+-spec send(weir_tcp:socket(), Message :: term()) -> ok | {error, closed}.
+send(Socket, Message) ->
+    case weir_reactor:send(Socket, {weir_http, Socket, Message}) of
+        ok -> ok;
+        {error, _} -> {error, closed}
+    end.
