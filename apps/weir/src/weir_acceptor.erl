@@ -1,9 +1,9 @@
 %% @private
 %% @doc Starts a process for each connection of one pollset, on the scheduler of that.
 %%
-%% Accepting is done by the pollset. What comes here is one message for a batch of connections, which wait in the intake
-%% of the gate. The process of a fun takes its own from there. That of a module with ranch's `start_link/3' is given it, and
-%% is linked to this process, its parent.
+%% Accepting is done by the pollset. What comes here is one message for a batch of connections, which wait in the queue
+%% of the listener. The process of a fun takes its own from there. That of a module with ranch's `start_link/3' is given it,
+%% and is linked to this process, its parent.
 %%
 %% It may be killed at any time, and then has a successor. Connections of funs notice nothing; those of modules end with
 %% their parent.
@@ -26,8 +26,8 @@
 -record(state, {
     parent :: pid(),
     terms :: weir_connection:terms(),
-    gate :: weir_nif:gate(),
-    intake :: pos_integer(),
+    listener :: weir_nif:listener(),
+    queue :: pos_integer(),
     home :: weir_pollsets:home(),
     start :: {spawn, Arguments :: list(), Options :: list()} | {protocol, module(), Args :: term()},
     shutdown :: timeout() | brutal_kill,
@@ -37,16 +37,16 @@
 
 %% @doc Starts the acceptor of a pollset, on a scheduler or wherever the VM likes.
 -spec start_link(
-    weir_connection:terms(), weir_listener_options:normal(), weir_nif:gate(), weir_nif:pollset(), weir_pollsets:home()
+    weir_connection:terms(), weir_listener_options:normal(), weir_nif:listener(), weir_nif:pollset(), weir_pollsets:home()
 ) -> pid().
-start_link(Terms, Options, Gate, Pollset, Home) ->
+start_link(Terms, Options, Listener, Pollset, Home) ->
     State = #state{
         parent = self(),
         terms = Terms,
-        gate = Gate,
-        intake = Pollset,
+        listener = Listener,
+        queue = Pollset,
         home = Home,
-        start = start_of(Terms, Options, Gate, Pollset, Home),
+        start = start_of(Terms, Options, Listener, Pollset, Home),
         shutdown = maps:get(shutdown, Options)
     },
     proc_lib:spawn_opt(?MODULE, init, [State], [link | bind_options(Home)]).
@@ -57,24 +57,24 @@ bind_options(anywhere) -> [];
 bind_options(Scheduler) -> [{scheduler, Scheduler}].
 
 %% Made once: what a connection costs is a spawn and one native call.
-start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Gate, Intake, Home) ->
+start_of(Terms, Options = #{handler := {function, Handler}, args := Args}, Listener, Queue, Home) ->
     Bind =
         case Options of
             #{affinity := bound} -> bind_options(Home);
             #{affinity := soft} -> []
         end,
     %% No fun: that would be of this version of the module for ever.
-    {spawn, [Gate, Intake, Terms, Handler, Args], Bind};
-start_of(_Terms, #{handler := {protocol, Module}, args := Args}, _Gate, _Intake, _Home) ->
+    {spawn, [Listener, Queue, Terms, Handler, Args], Bind};
+start_of(_Terms, #{handler := {protocol, Module}, args := Args}, _Listener, _Queue, _Home) ->
     {protocol, Module, Args}.
 
 %% @doc The first call of an acceptor.
 -spec init(#state{}) -> ok.
-init(State = #state{gate = Gate, intake = Intake}) ->
+init(State = #state{listener = Listener, queue = Queue}) ->
     process_flag(trap_exit, true),
     %% They came when nobody was there to be told. Behind one that was killed some are told of twice. What has changed since
     %% this process was started is in front of them.
-    Waiting = weir_nif:gate_attend(Gate, Intake),
+    Waiting = weir_nif:listener_set_acceptor(Listener, Queue),
     _ = Waiting > 0 andalso (self() ! {weir_accept, Waiting}),
     ?MODULE:loop(State, infinity).
 
@@ -100,7 +100,7 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
             ?MODULE:loop(change(Terms, Options, State), Timeout);
         %% ranch:remove_connection/1 of a connection's process, see weir_ranch.
         {remove_connection, _Name, Pid} ->
-            _ = [weir_nif:gate_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
+            _ = [weir_nif:listener_exempt(Handle) || #{Pid := Handle} <- [Children], Handle =/= none],
             ?MODULE:loop(State, Timeout);
         %% As supervisor:which_children/1 asks.
         {'$gen_call', From, which_children} ->
@@ -111,7 +111,7 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
         _ ->
             ?MODULE:loop(State, Timeout)
     after Timeout ->
-        Waiting = weir_nif:gate_waiting(State#state.gate, State#state.intake),
+        Waiting = weir_nif:listener_waiting(State#state.listener, State#state.queue),
         ?MODULE:loop(start(Waiting, State), left_over_timeout(Waiting))
     end.
 
@@ -120,11 +120,11 @@ loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size
 loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
 
 %% What has come by now was told before, and begins as it was to begin.
-change(Terms, Options, State = #state{gate = Gate, intake = Intake, home = Home}) ->
-    Start = start_of(Terms, Options, Gate, Intake, Home),
+change(Terms, Options, State = #state{listener = Listener, queue = Queue, home = Home}) ->
+    Start = start_of(Terms, Options, Listener, Queue, Home),
     State#state{terms = Terms, start = Start, shutdown = maps:get(shutdown, Options)}.
 
-event(Count, #state{terms = Terms, intake = Pollset}) ->
+event(Count, #state{terms = Terms, queue = Pollset}) ->
     Metadata = #{name => weir_connection:listener(Terms), pollset => Pollset},
     weir_event:execute([weir, listener, accept], #{count => Count}, Metadata).
 
@@ -145,17 +145,17 @@ start_protocol(Module, Args, State = #state{terms = Terms}) ->
         Class:Reason:Stack -> not_started(Module, #{reason => {Class, Reason}, stacktrace => Stack}, State)
     end.
 
-not_started(Module, Why, State = #state{terms = Terms, gate = Gate, intake = Intake}) ->
+not_started(Module, Why, State = #state{terms = Terms, listener = Listener, queue = Queue}) ->
     ok = weir_reports:log(error, Why#{
         what => "start_link/3 of a listener's module failed, and a connection is closed",
         listener => weir_connection:listener(Terms),
         module => Module
     }),
-    ok = weir_nif:gate_discard(Gate, Intake),
+    ok = weir_nif:listener_discard(Listener, Queue),
     State.
 
-give(Child, Pid, State = #state{terms = Terms, gate = Gate, intake = Intake, children = Children}) ->
-    case weir_nif:gate_give(Gate, Intake, Pid) of
+give(Child, Pid, State = #state{terms = Terms, listener = Listener, queue = Queue, children = Children}) ->
+    case weir_nif:listener_accept_for(Listener, Queue, Pid) of
         {ok, Handle} ->
             Pid ! weir_connection:handshake_message(?SOCKET(Handle), Terms),
             State#state{children = Children#{Child => Handle}};
@@ -163,7 +163,7 @@ give(Child, Pid, State = #state{terms = Terms, gate = Gate, intake = Intake, chi
             exit(Child, shutdown),
             State#state{children = Children#{Child => none}};
         {error, _} ->
-            ok = weir_nif:gate_discard(Gate, Intake),
+            ok = weir_nif:listener_discard(Listener, Queue),
             State#state{children = Children#{Child => none}}
     end.
 

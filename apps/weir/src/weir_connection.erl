@@ -1,5 +1,5 @@
 %% @private
-%% @doc How a connection begins, in the process that serves it: it is taken from the gate, its PROXY header is read, and
+%% @doc How a connection begins, in the process that serves it: it is taken from the listener, its PROXY header is read, and
 %% TLS is negotiated.
 -module(weir_connection).
 
@@ -76,11 +76,11 @@ transport(#{tls := Tls}) -> transport_with(Tls).
 transport_with(undefined) -> weir_transport;
 transport_with(_Tls) -> weir_transport_tls.
 
-%% @doc Serves one connection of an intake with a fun. There may be none any more: another process has taken it when an
+%% @doc Serves one connection of a queue with a fun. There may be none any more: another process has taken it when an
 %% acceptor was replaced.
--spec serve(weir_nif:gate(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
-serve(Gate, Intake, Terms, Handler, Args) ->
-    case weir_nif:gate_take(Gate, Intake) of
+-spec serve(weir_nif:listener(), pos_integer(), terms(), fun((_, _) -> term()), Args :: term()) -> term().
+serve(Listener, Queue, Terms, Handler, Args) ->
+    case weir_nif:listener_accept(Listener, Queue) of
         {ok, Handle} -> begin_with(?SOCKET(Handle), Terms, Handler, Args);
         empty -> ok;
         %% The table of sockets is full, and the connection is closed.

@@ -199,16 +199,16 @@ drain(Name, Timeout) ->
             infinity -> infinity;
             _ -> erlang:monotonic_time(millisecond) + Timeout
         end,
-    case {weir_listener_process:call(Name, gate), suspend(Name)} of
-        {{ok, Gate}, ok} -> drain_until(Gate, Deadline);
+    case {weir_listener_process:call(Name, listener), suspend(Name)} of
+        {{ok, Listener}, ok} -> drain_until(Listener, Deadline);
         {_, {error, _} = Error} -> Error
     end.
 
 %% @private
 %% Whoever calls this may wait for long, and goes on with newer code.
--spec drain_until(weir_nif:gate(), integer() | infinity) -> ok | {error, {timeout, pos_integer()}}.
-drain_until(Gate, Deadline) ->
-    case weir_nif:gate_info(Gate) of
+-spec drain_until(weir_nif:listener(), integer() | infinity) -> ok | {error, {timeout, pos_integer()}}.
+drain_until(Listener, Deadline) ->
+    case weir_nif:listener_info(Listener) of
         #{connections := 0} ->
             ok;
         #{connections := Remaining} ->
@@ -216,7 +216,7 @@ drain_until(Gate, Deadline) ->
             case erlang:monotonic_time(millisecond) < Deadline of
                 true ->
                     timer:sleep(?DRAIN_MS),
-                    ?MODULE:drain_until(Gate, Deadline);
+                    ?MODULE:drain_until(Listener, Deadline);
                 false ->
                     {error, {timeout, Remaining}}
             end
@@ -233,8 +233,8 @@ info(Name) -> weir_listener_process:call(Name, info).
 %% @private
 -spec connections(name()) -> [{weir_tcp:socket(), pid()}] | {error, no_listener()}.
 connections(Name) ->
-    case weir_listener_process:call(Name, gate) of
-        {ok, Gate} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_process:connections(Gate)];
+    case weir_listener_process:call(Name, listener) of
+        {ok, Listener} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_process:connections(Listener)];
         {error, _} = Error -> Error
     end.
 

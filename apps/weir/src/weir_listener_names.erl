@@ -3,7 +3,7 @@
 %%
 %% A name is any term. It works in `{via, weir_listener_names, Name}', so that there is one listener of a name at most.
 %%
-%% The gate of a listener is kept here when the listener dies: it counts the connections that are still there, which
+%% The native part of a listener is kept here when its process dies: it counts the connections that are still there, which
 %% the next listener of that name inherits together with the port and the connections that nobody has taken yet. It is
 %% forgotten when the listener is stopped, or has no successor after a while.
 %%
@@ -53,14 +53,14 @@ all() ->
         Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
     end.
 
-%% @doc Keeps the gate, and whatever else, for the next listener of this name. Nothing is kept where Weir has been stopped.
--spec keep(term(), #{gate := weir_nif:gate(), _ => _}) -> ok.
+%% @doc Keeps the native part, and what else it has, for the next listener of this name. Nothing is kept where Weir has been stopped.
+-spec keep(term(), #{listener := weir_nif:listener(), _ => _}) -> ok.
 keep(Name, Term) ->
     _ = ets:whereis(?TABLE) =/= undefined andalso ets:insert(?TABLE, {{kept, Name}, Term}),
     ok.
 
 %% @doc What is kept for a listener of this name.
--spec kept(term()) -> {ok, #{gate := weir_nif:gate(), _ => _}} | error.
+-spec kept(term()) -> {ok, #{listener := weir_nif:listener(), _ => _}} | error.
 kept(Name) ->
     case ets:lookup(?TABLE, {kept, Name}) of
         [{_, Term}] -> {ok, Term};
@@ -144,8 +144,8 @@ handle_info({'DOWN', Reference, process, _, _}, Names) ->
     end;
 handle_info({expire, Name}, Names) ->
     case {whereis_name(Name), kept(Name)} of
-        {undefined, {ok, #{gate := Gate}}} ->
-            ok = weir_nif:gate_clear(Gate),
+        {undefined, {ok, #{listener := Listener}}} ->
+            ok = weir_nif:listener_clear(Listener),
             ok = forget(Name);
         _ ->
             ok

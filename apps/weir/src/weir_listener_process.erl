@@ -2,7 +2,7 @@
 %% @doc The process of a listener: it has the listening sockets, and sees to it that each has a worker.
 %%
 %% Connections need nothing of it. It may die at any time: its sockets close, those of its connections do not, and its
-%% successor goes on with the same gate (see {@link weir_listener_names}) on the same port, with the options that the
+%% successor goes on with the same native part (see {@link weir_listener_names}) on the same port, with the options that the
 %% listener had by then.
 %%
 %% One in a supervisor of the user's own may outlive Weir, which is stopped and started: it closes its sockets, and opens
@@ -30,7 +30,7 @@
     name :: weir_listener:name(),
     options :: weir_listener_options:normal(),
     started_with :: weir_listener_options:given(),
-    gate :: weir_nif:gate(),
+    listener :: weir_nif:listener(),
     terms :: weir_connection:terms(),
     workers :: weir_listener_workers:workers(),
     sockets = [] :: [weir_tcp:socket()],
@@ -68,11 +68,11 @@ call(Name, Request) ->
             end
     end.
 
-%% @doc The connections of a gate: each socket with the process that it was accepted for, and its pollset.
--spec connections(weir_nif:gate()) -> [{weir_nif:handle(), pid(), weir_nif:pollset()}].
-connections(Gate) -> pieces(fun(Piece) -> weir_nif:gate_connections(Gate, Piece) end, 0).
+%% @doc The connections of a listener: each socket with the process that it was accepted for, and its pollset.
+-spec connections(weir_nif:listener()) -> [{weir_nif:handle(), pid(), weir_nif:pollset()}].
+connections(Listener) -> pieces(fun(Piece) -> weir_nif:listener_connections(Listener, Piece) end, 0).
 
-relays(Gate) -> pieces(fun(Piece) -> weir_nif:gate_relays(Gate, Piece) end, 0).
+relays(Listener) -> pieces(fun(Piece) -> weir_nif:listener_relays(Listener, Piece) end, 0).
 
 pieces(Take, Piece) ->
     case Take(Piece) of
@@ -83,20 +83,20 @@ pieces(Take, Piece) ->
 -spec init({weir_listener:name(), weir_listener_options:normal()}) -> {ok, #state{}} | {stop, term()}.
 init({Name, Given}) ->
     process_flag(trap_exit, true),
-    {Gate, Options, Terms, Where} = begin_with(Name, Given),
+    {Listener, Options, Terms, Where} = begin_with(Name, Given),
     State = #state{
         name = Name,
         options = Options,
         started_with = maps:get(given, Given),
-        gate = Gate,
+        listener = Listener,
         terms = Terms,
-        workers = weir_listener_workers:new(Terms, Options, Gate),
+        workers = weir_listener_workers:new(Terms, Options, Listener),
         port = element(2, Where),
         names = monitor(process, weir_listener_names)
     },
     case listen(Where, State) of
         {ok, Listening} ->
-            ok = weir_nif:gate_keep(Gate),
+            ok = weir_nif:listener_own(Listener),
             _ = monitor(process, weir_engine),
             event(start, Listening),
             balance_later(Options),
@@ -105,28 +105,28 @@ init({Name, Given}) ->
             {stop, {shutdown, Reason}}
     end.
 
-%% A listener that was started in the same way and died has left its gate, and the options that it had by then. Another one
+%% A listener that was started in the same way and died has left its native part, and the options that it had by then. Another one
 %% of that name has the connections that are there, and its own options.
 begin_with(Name, Given = #{given := How, port := Port}) ->
     case weir_listener_names:kept(Name) of
-        {ok, #{gate := Gate, port := Kept, started_with := How, options := Changed, terms := Terms}} ->
-            {Gate, Changed, Terms, {share, Kept}};
-        {ok, #{gate := Gate, port := Kept, terms := Terms}} ->
-            ok = weir_nif:gate_change(Gate, limits(Given)),
-            {Gate, Given, weir_connection:change(Given, Terms), {share, Kept}};
+        {ok, #{listener := Listener, port := Kept, started_with := How, options := Changed, terms := Terms}} ->
+            {Listener, Changed, Terms, {share, Kept}};
+        {ok, #{listener := Listener, port := Kept, terms := Terms}} ->
+            ok = weir_nif:listener_set_limits(Listener, limits(Given)),
+            {Listener, Given, weir_connection:change(Given, Terms), {share, Kept}};
         error ->
-            Gate = weir_nif:gate_new(length(weir_pollsets:all()), limits(Given)),
-            {Gate, Given, weir_connection:terms(Name, Given), {claim, Port}}
+            Listener = weir_nif:listener_new(length(weir_pollsets:all()), limits(Given)),
+            {Listener, Given, weir_connection:terms(Name, Given), {claim, Port}}
     end.
 
 limits(Options) ->
     maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement], Options).
 
-listen(Where, State = #state{options = Options, gate = Gate, workers = Workers}) ->
+listen(Where, State = #state{options = Options, listener = Listener, workers = Workers}) ->
     Pollsets = weir_pollsets:all(),
     case weir_listener_sockets:open(Options, Where, length(Pollsets)) of
         {ok, Sockets} ->
-            case attach(Sockets, Gate, Options) of
+            case attach(Sockets, Listener, Options) of
                 ok ->
                     Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
                     ok = keep(Listening),
@@ -140,26 +140,26 @@ listen(Where, State = #state{options = Options, gate = Gate, workers = Workers})
             Error
     end.
 
-keep(#state{name = Name, options = Options, started_with = How, gate = Gate, terms = Terms, port = Port}) ->
+keep(#state{name = Name, options = Options, started_with = How, listener = Listener, terms = Terms, port = Port}) ->
     weir_listener_names:keep(Name, #{
-        gate => Gate, port => Port, started_with => How, options => Options, terms => Terms
+        listener => Listener, port => Port, started_with => How, options => Options, terms => Terms
     }).
 
-%% Has what the sockets accept go through the gate, with the options that they have now. The kernel may refuse to watch one
+%% Has what the sockets accept go through the listener, with the options that they have now. The kernel may refuse to watch one
 %% (epoll_ctl(2): ENOMEM, ENOSPC).
-attach(Sockets, Gate, Options) -> attach(1, Sockets, Gate, Options).
+attach(Sockets, Listener, Options) -> attach(1, Sockets, Listener, Options).
 
-attach(_Pollset, [], _Gate, _Options) ->
+attach(_Pollset, [], _Listener, _Options) ->
     ok;
-attach(Pollset, [{_, _, Handle} | Sockets], Gate, Options) ->
-    case weir_nif:gate_listen(Gate, intake(Pollset, Options), Handle) of
-        ok -> attach(Pollset + 1, Sockets, Gate, Options);
+attach(Pollset, [{_, _, Handle} | Sockets], Listener, Options) ->
+    case weir_nif:listener_add_socket(Listener, queue(Pollset, Options), Handle) of
+        ok -> attach(Pollset + 1, Sockets, Listener, Options);
         {error, _} = Error -> Error
     end.
 
-%% Reactors take their connections from the listening socket, without an intake.
-intake(_Pollset, #{handler := {reactor, _}}) -> reactor;
-intake(Pollset, _Options) -> Pollset.
+%% Reactors take their connections from the listening socket, without a queue.
+queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
+queue(Pollset, _Options) -> Pollset.
 
 start_workers(State = #state{workers = Workers, sockets = Sockets}) ->
     State#state{workers = weir_listener_workers:start(Sockets, Workers)}.
@@ -174,11 +174,11 @@ join_ranch(State) ->
     State.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call(gate, _From, State = #state{gate = Gate}) ->
-    {reply, {ok, Gate}, State};
+handle_call(listener, _From, State = #state{listener = Listener}) ->
+    {reply, {ok, Listener}, State};
 handle_call(port, _From, State = #state{port = Port}) ->
     {reply, Port, State};
-handle_call(info, _From, State = #state{name = Name, options = Options, gate = Gate, port = Port, terms = Terms}) ->
+handle_call(info, _From, State = #state{name = Name, options = Options, listener = Listener, port = Port, terms = Terms}) ->
     Known = maps:with([ip, handler], Options),
     About = Known#{
         name => Name,
@@ -187,7 +187,7 @@ handle_call(info, _From, State = #state{name = Name, options = Options, gate = G
         status => status(State),
         failed_handshakes => weir_connection:failed_handshakes(Terms)
     },
-    {reply, maps:merge(weir_nif:gate_info(Gate), About), State};
+    {reply, maps:merge(weir_nif:listener_info(Listener), About), State};
 handle_call({set_options, Changes}, _From, State) ->
     case change(Changes, State) of
         {ok, Changed} ->
@@ -238,13 +238,13 @@ status(#state{sockets = []}) -> suspended;
 status(_) -> running.
 
 %% The sockets may refuse; all else cannot fail once it was checked.
-change(Changes, State = #state{options = Old, gate = Gate, sockets = Sockets, workers = Workers, terms = Terms}) ->
+change(Changes, State = #state{options = Old, listener = Listener, sockets = Sockets, workers = Workers, terms = Terms}) ->
     case weir_listener_options:change(Changes, Old) of
         {ok, Options} ->
             case weir_listener_sockets:change(Old, Options, Sockets) of
                 ok ->
-                    ok = attach(Sockets, Gate, Options),
-                    ok = weir_nif:gate_change(Gate, limits(Options)),
+                    ok = attach(Sockets, Listener, Options),
+                    ok = weir_nif:listener_set_limits(Listener, limits(Options)),
                     Changed = State#state{
                         options = Options,
                         terms = weir_connection:change(Options, Terms),
@@ -265,17 +265,17 @@ handle_cast(_Request, State) ->
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
-handle_info({weir_gate, throttled, Milliseconds}, State) ->
+handle_info({weir_listener, throttled, Milliseconds}, State) ->
     _ = erlang:send_after(Milliseconds, self(), retry),
     {noreply, State};
-handle_info({weir_gate, exhausted, Reason}, State) ->
+handle_info({weir_listener, exhausted, Reason}, State) ->
     _ = erlang:send_after(?RETRY_MS, self(), retry),
     {noreply, exhausted(Reason, State)};
-handle_info({weir_gate, recovered}, State) ->
+handle_info({weir_listener, recovered}, State) ->
     event(recover, State),
     {noreply, State#state{exhausted = false}};
-handle_info(retry, State = #state{gate = Gate}) ->
-    ok = weir_nif:gate_retry(Gate),
+handle_info(retry, State = #state{listener = Listener}) ->
+    ok = weir_nif:listener_retry(Listener),
     {noreply, State};
 handle_info(balance, State = #state{options = Options}) ->
     balance_later(Options),
@@ -353,16 +353,16 @@ is_open(#state{sockets = [{_, _, Handle} | _]}) -> weir_nif:info(Handle) =/= {er
 
 %% Connections end, within the time that they have. The supervisor waits for that.
 -spec terminate(term(), #state{}) -> ok.
-terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, workers = Workers, ranch = Bridge}) ->
+terminate(_Reason, State = #state{name = Name, options = Options, listener = Listener, workers = Workers, ranch = Bridge}) ->
     Closed = close(State),
     ok = weir_ranch:leave(Bridge),
     ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
-    ok = weir_nif:gate_clear(Gate),
-    Processes = [Pid || {_, Pid, _} <- connections(Gate)] ++ [Pid || {_, Pid} <- relays(Gate)],
+    ok = weir_nif:listener_clear(Listener),
+    Processes = [Pid || {_, Pid, _} <- connections(Listener)] ++ [Pid || {_, Pid} <- relays(Listener)],
     ok = weir_shutdown:processes(Processes, maps:get(shutdown, Options)),
     %% What is left was given to processes that are none of ours, or is nobody's.
-    lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, connections(Gate)),
-    lists:foreach(fun({Relay, _}) -> weir_nif:relay_stop(Relay) end, relays(Gate)),
+    lists:foreach(fun({Handle, _, _}) -> weir_nif:close(Handle, now) end, connections(Listener)),
+    lists:foreach(fun({Relay, _}) -> weir_nif:relay_stop(Relay) end, relays(Listener)),
     ok = weir_listener_names:forget(Name),
     event(stop, Closed).
 
@@ -370,11 +370,11 @@ terminate(_Reason, State = #state{name = Name, options = Options, gate = Gate, w
 worker_shutdown(#{handler := {reactor, _}, shutdown := Shutdown}) -> Shutdown;
 worker_shutdown(_Options) -> infinity.
 
-event(What, State = #state{name = Name, port = Port, gate = Gate}) ->
+event(What, State = #state{name = Name, port = Port, listener = Listener}) ->
     Event = [weir, listener, What],
     case weir_event:is_attached(Event) of
         true ->
-            Measurements = maps:with([connections, accepted], weir_nif:gate_info(Gate)),
+            Measurements = maps:with([connections, accepted], weir_nif:listener_info(Listener)),
             weir_event:execute(Event, Measurements, #{name => Name, port => Port, status => status(State)});
         false ->
             ok
@@ -394,9 +394,9 @@ balance_later(#{balance := #{interval := Interval}}) ->
 
 balance(State = #state{options = #{balance := off}}) ->
     State;
-balance(State = #state{options = #{balance := #{threshold := Threshold}}, gate = Gate, loads = Before}) ->
+balance(State = #state{options = #{balance := #{threshold := Threshold}}, listener = Listener, loads = Before}) ->
     Now = maps:from_list([{Pollset, maps:get(events, weir_nif:counters(Pollset))} || Pollset <- weir_pollsets:all()]),
-    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- connections(Gate)],
+    Connections = [{Pollset, Handle} || {Handle, _, Pollset} <- connections(Listener)],
     Moves = weir_balancer:moves(weir_balancer:since(Before, Now), Threshold, Connections),
     lists:foreach(fun({Handle, To}) -> weir_nif:move(Handle, To) end, Moves),
     State#state{loads = Now}.

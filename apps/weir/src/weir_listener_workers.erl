@@ -24,7 +24,7 @@
 -record(workers, {
     terms :: weir_connection:terms(),
     options :: weir_listener_options:normal(),
-    gate :: weir_nif:gate(),
+    listener :: weir_nif:listener(),
     running = #{} :: #{weir_nif:pollset() => #worker{}},
     %% Acceptors that were replaced, and still have connections.
     retired = [] :: [pid()]
@@ -32,9 +32,9 @@
 
 -opaque workers() :: #workers{}.
 
-%% @doc No workers yet, of a listener with these terms for connections, options and gate.
--spec new(weir_connection:terms(), weir_listener_options:normal(), weir_nif:gate()) -> workers().
-new(Terms, Options, Gate) -> #workers{terms = Terms, options = Options, gate = Gate}.
+%% @doc No workers yet, of a listener with these terms for connections and these options.
+-spec new(weir_connection:terms(), weir_listener_options:normal(), weir_nif:listener()) -> workers().
+new(Terms, Options, Listener) -> #workers{terms = Terms, options = Options, listener = Listener}.
 
 %% @doc Gives each pollset a worker where its poller is; one whose poller has just died, when that has a successor. The
 %% sockets are those that reactors listen on, one for each pollset, or none.
@@ -101,8 +101,8 @@ start_link(Pollset, Home, Sockets, #workers{options = Options = #{handler := {re
     weir_reactor:start_link(Given#{
         module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)
     });
-start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, gate = Gate}) ->
-    {ok, weir_acceptor:start_link(Terms, Options, Gate, Pollset, Home)}.
+start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, listener = Listener}) ->
+    {ok, weir_acceptor:start_link(Terms, Options, Listener, Pollset, Home)}.
 
 listening(_Pollset, []) -> none;
 listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).

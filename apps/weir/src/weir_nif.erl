@@ -26,7 +26,7 @@
 -export([make/1]).
 -export([pollers/0]).
 -export([claim/1]).
--export([lease/0]).
+-export([acquire/0]).
 -export([poll/2]).
 -export([sleep/3]).
 -export([counters/1]).
@@ -65,22 +65,22 @@
 -export([send_now/2]).
 -export([notify_writable/1]).
 
-%% Gates of listeners.
--export([gate_new/2]).
--export([gate_listen/3]).
--export([gate_keep/1]).
--export([gate_retry/1]).
--export([gate_attend/2]).
--export([gate_waiting/2]).
--export([gate_take/2]).
--export([gate_give/3]).
--export([gate_discard/2]).
--export([gate_clear/1]).
--export([gate_change/2]).
--export([gate_info/1]).
--export([gate_exempt/1]).
--export([gate_connections/2]).
--export([gate_relays/2]).
+%% Listeners.
+-export([listener_new/2]).
+-export([listener_add_socket/3]).
+-export([listener_own/1]).
+-export([listener_retry/1]).
+-export([listener_set_acceptor/2]).
+-export([listener_waiting/2]).
+-export([listener_accept/2]).
+-export([listener_accept_for/3]).
+-export([listener_discard/2]).
+-export([listener_clear/1]).
+-export([listener_set_limits/2]).
+-export([listener_info/1]).
+-export([listener_exempt/1]).
+-export([listener_connections/2]).
+-export([listener_relays/2]).
 
 %% Reactors.
 -export([reactor_begin/3]).
@@ -114,7 +114,7 @@
 -export([relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
--export_type([gate/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
+-export_type([listener/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -145,8 +145,8 @@
 
 -type name() :: weir_tcp:name().
 
--opaque gate() :: reference().
-%% What the listening sockets of a listener have in common: the limits, the count of connections, and an intake for each
+-opaque listener() :: reference().
+%% What the listening sockets of a listener have in common: limits, the count of connections, and an accept queue for each
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
@@ -256,8 +256,8 @@ claim(_Pollset) -> ?NOT_LOADED.
 
 %% @doc Makes the caller the poller of a pollset that is its own, beside those of the schedulers, until it dies: for a
 %% process that serves sockets itself. `emfile' when all 1024 are taken.
--spec lease() -> {ok, {pollset(), Token :: non_neg_integer()}} | {error, inet:posix()}.
-lease() -> ?NOT_LOADED.
+-spec acquire() -> {ok, {pollset(), Token :: non_neg_integer()}} | {error, inet:posix()}.
+acquire() -> ?NOT_LOADED.
 
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
 %% many there were, or `bulk' if they were nothing but bulk streams, `relays' if these were relays, and the nanoseconds since the poll before; `stale'
@@ -414,71 +414,71 @@ info(_Handle) -> ?NOT_LOADED.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
 
-%% @doc A gate with so many intakes, for the first pollsets.
--spec gate_new(Intakes :: pos_integer(), weir_listener_options:limits()) -> gate().
-gate_new(_Intakes, _Limits) -> ?NOT_LOADED.
+%% @doc A listener with so many queues, for the first pollsets.
+-spec listener_new(Queues :: pos_integer(), weir_listener_options:limits()) -> listener().
+listener_new(_Queues, _Limits) -> ?NOT_LOADED.
 
-%% @doc Has a listening socket accept through the gate, for an intake. What is taken from there has the options that this
-%% socket has now: said again, those of the last call count. With `reactor' in place of an intake, the reactor of the socket takes what comes in.
--spec gate_listen(gate(), Intake :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
-gate_listen(_Gate, _Intake, _Handle) -> ?NOT_LOADED.
+%% @doc Has a listening socket accept through the listener, for a queue. What is taken from there has the options that this
+%% socket has now: said again, those of the last call count. With `reactor' in place of a queue, the reactor of the socket takes what comes in.
+-spec listener_add_socket(listener(), Queue :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+listener_add_socket(_Listener, _Queue, _Handle) -> ?NOT_LOADED.
 
 %% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
-%% `{weir_gate, throttled, Milliseconds}' (the rate), `{weir_gate, exhausted, Reason}' (accept(2) failed), each once up to
-%% the next {@link gate_retry/1}, and `{weir_gate, recovered}' with the first connection after that.
--spec gate_keep(gate()) -> ok.
-gate_keep(_Gate) -> ?NOT_LOADED.
+%% `{weir_listener, throttled, Milliseconds}' (the rate), `{weir_listener, exhausted, Reason}' (accept(2) failed), each once up to
+%% the next {@link listener_retry/1}, and `{weir_listener, recovered}' with the first connection after that.
+-spec listener_own(listener()) -> ok.
+listener_own(_Listener) -> ?NOT_LOADED.
 
 %% @doc Has accepting tried again.
--spec gate_retry(gate()) -> ok.
-gate_retry(_Gate) -> ?NOT_LOADED.
+-spec listener_retry(listener()) -> ok.
+listener_retry(_Listener) -> ?NOT_LOADED.
 
-%% @doc Makes the caller the acceptor of an intake: it gets `{weir_accept, Count}' for each batch of connections. Returns
+%% @doc Makes the caller the acceptor of a queue: it gets `{weir_accept, Count}' for each batch of connections. Returns
 %% how many wait already, of which it is not told.
--spec gate_attend(gate(), Intake :: pos_integer()) -> non_neg_integer().
-gate_attend(_Gate, _Intake) -> ?NOT_LOADED.
+-spec listener_set_acceptor(listener(), Queue :: pos_integer()) -> non_neg_integer().
+listener_set_acceptor(_Listener, _Queue) -> ?NOT_LOADED.
 
-%% @doc How many connections wait in an intake.
--spec gate_waiting(gate(), Intake :: pos_integer()) -> non_neg_integer().
-gate_waiting(_Gate, _Intake) -> ?NOT_LOADED.
+%% @doc How many connections wait in a queue.
+-spec listener_waiting(listener(), Queue :: pos_integer()) -> non_neg_integer().
+listener_waiting(_Listener, _Queue) -> ?NOT_LOADED.
 
 %% @doc Makes the connection that has waited longest a socket of the caller.
--spec gate_take(gate(), Intake :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
-gate_take(_Gate, _Intake) -> ?NOT_LOADED.
+-spec listener_accept(listener(), Queue :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+listener_accept(_Listener, _Queue) -> ?NOT_LOADED.
 
 %% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
--spec gate_give(gate(), Intake :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
-gate_give(_Gate, _Intake, _Pid) -> ?NOT_LOADED.
+-spec listener_accept_for(listener(), Queue :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
+listener_accept_for(_Listener, _Queue, _Pid) -> ?NOT_LOADED.
 
 %% @doc Closes the connection that has waited longest.
--spec gate_discard(gate(), Intake :: pos_integer()) -> ok.
-gate_discard(_Gate, _Intake) -> ?NOT_LOADED.
+-spec listener_discard(listener(), Queue :: pos_integer()) -> ok.
+listener_discard(_Listener, _Queue) -> ?NOT_LOADED.
 
 %% @doc Closes all connections that wait.
--spec gate_clear(gate()) -> ok.
-gate_clear(_Gate) -> ?NOT_LOADED.
+-spec listener_clear(listener()) -> ok.
+listener_clear(_Listener) -> ?NOT_LOADED.
 
 %% @doc Has other limits hold from now on. Connections that are there stay.
--spec gate_change(gate(), weir_listener_options:limits()) -> ok.
-gate_change(_Gate, _Limits) -> ?NOT_LOADED.
+-spec listener_set_limits(listener(), weir_listener_options:limits()) -> ok.
+listener_set_limits(_Listener, _Limits) -> ?NOT_LOADED.
 
-%% @doc The counts of a gate.
--spec gate_info(gate()) -> #{atom() => non_neg_integer() | infinity}.
-gate_info(_Gate) -> ?NOT_LOADED.
+%% @doc The counts of a listener.
+-spec listener_info(listener()) -> #{atom() => non_neg_integer() | infinity}.
+listener_info(_Listener) -> ?NOT_LOADED.
 
 %% @doc Has a connection not count against the limit of connections any more.
--spec gate_exempt(handle()) -> ok | {error, closed}.
-gate_exempt(_Handle) -> ?NOT_LOADED.
+-spec listener_exempt(handle()) -> ok | {error, closed}.
+listener_exempt(_Handle) -> ?NOT_LOADED.
 
-%% @doc The connections of a gate in one piece of the table of sockets, as {@link sockets/1}: each with the process that
+%% @doc The connections of a listener in one piece of the table of sockets, as {@link sockets/1}: each with the process that
 %% it was accepted for, and its pollset.
--spec gate_connections(gate(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
-gate_connections(_Gate, _Piece) -> ?NOT_LOADED.
+-spec listener_connections(listener(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+listener_connections(_Listener, _Piece) -> ?NOT_LOADED.
 
-%% @doc The relays of a gate's connections in one piece of the table of relays, as {@link relays/1}: each with the process
+%% @doc The relays of a listener's connections in one piece of the table of relays, as {@link relays/1}: each with the process
 %% that its connection was accepted for.
--spec gate_relays(gate(), non_neg_integer()) -> {ok, [{relay(), pid()}]} | done.
-gate_relays(_Gate, _Piece) -> ?NOT_LOADED.
+-spec listener_relays(listener(), non_neg_integer()) -> {ok, [{relay(), pid()}]} | done.
+listener_relays(_Listener, _Piece) -> ?NOT_LOADED.
 
 %% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
 -spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
@@ -496,7 +496,7 @@ notify_writable(_Handle) -> ?NOT_LOADED.
 reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
 
 %% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
-%% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_gait}.
+%% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_wait_strategy}.
 -spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
     {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
 react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.

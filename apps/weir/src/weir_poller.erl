@@ -1,6 +1,6 @@
 %% @private
 %% @doc The process that owns a pollset and does nothing but poll it: one native call that reads, delivers and writes
-%% for all sockets that are ready, then whatever {@link weir_gait} says.
+%% for all sockets that are ready, then whatever {@link weir_wait_strategy} says.
 %%
 %% It may be killed at any time. The pollset outlives it, and {@link weir_pollsets} starts another.
 -module(weir_poller).
@@ -29,42 +29,42 @@ bind_options(Scheduler) -> [{scheduler, Scheduler}].
 -spec start(weir_nif:pollset()) -> ok.
 start(Pollset) ->
     {ok, Token} = weir_nif:claim(Pollset),
-    ?MODULE:loop(Pollset, Token, weir_gait:new()).
+    ?MODULE:loop(Pollset, Token, weir_wait_strategy:new()).
 
 %% @doc A round. Each begins with the code that is current.
--spec loop(weir_nif:pollset(), Token :: non_neg_integer(), weir_gait:gait()) -> ok.
-loop(Pollset, Token, Gait) ->
+-spec loop(weir_nif:pollset(), Token :: non_neg_integer(), weir_wait_strategy:strategy()) -> ok.
+loop(Pollset, Token, Strategy) ->
     case weir_nif:poll(Pollset, Token) of
         {Events, RoundNs} ->
-            {Action, NewGait} = weir_gait:next(Events, RoundNs, Gait),
-            change_priority(weir_gait:priority(Gait), weir_gait:priority(NewGait)),
-            act(Action, Pollset, Token, NewGait);
+            {Action, NewStrategy} = weir_wait_strategy:next(Events, RoundNs, Strategy),
+            change_priority(weir_wait_strategy:priority(Strategy), weir_wait_strategy:priority(NewStrategy)),
+            act(Action, Pollset, Token, NewStrategy);
         stale ->
             ok
     end.
 
-act(yield, Pollset, Token, Gait) ->
+act(yield, Pollset, Token, Strategy) ->
     erlang:yield(),
-    ?MODULE:loop(Pollset, Token, Gait);
-act({sleep, Bulk}, Pollset, Token, Gait) ->
+    ?MODULE:loop(Pollset, Token, Strategy);
+act({sleep, Bulk}, Pollset, Token, Strategy) ->
     case weir_nif:sleep(Pollset, Token, Bulk) of
-        asleep -> wait(Pollset, Token, Gait);
-        busy -> let_others_run(Pollset, Token, Gait);
+        asleep -> wait(Pollset, Token, Strategy);
+        busy -> let_others_run(Pollset, Token, Strategy);
         stale -> ok
     end.
 
-wait(Pollset, Token, Gait) ->
+wait(Pollset, Token, Strategy) ->
     receive
-        weir_wake -> ?MODULE:loop(Pollset, Token, Gait);
-        _ -> wait(Pollset, Token, Gait)
+        weir_wake -> ?MODULE:loop(Pollset, Token, Strategy);
+        _ -> wait(Pollset, Token, Strategy)
     end.
 
 %% More work than one call may do: the others get their turn in between, at whatever priority we go.
-let_others_run(Pollset, Token, Gait) ->
+let_others_run(Pollset, Token, Strategy) ->
     Priority = process_flag(priority, normal),
     erlang:yield(),
     _ = process_flag(priority, Priority),
-    ?MODULE:loop(Pollset, Token, Gait).
+    ?MODULE:loop(Pollset, Token, Strategy).
 
 change_priority(Same, Same) ->
     ok;

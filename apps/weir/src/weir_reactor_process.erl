@@ -47,7 +47,7 @@
     next_tick = 0 :: integer(),
     %% Connections that the current tick has not come to yet.
     ticking = [] :: [weir_nif:handle()],
-    gait = weir_gait:new() :: weir_gait:gait()
+    strategy = weir_wait_strategy:new() :: weir_wait_strategy:strategy()
 }).
 
 %%% Start.
@@ -106,7 +106,7 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
     end.
 
 prepare(Home, Options = #{max_send_queue := MaxSendQueue, listen := Listen}) ->
-    case {register_as(Options), weir_nif:lease()} of
+    case {register_as(Options), weir_nif:acquire()} of
         {ok, {ok, {Pollset, Token}}} ->
             ok = weir_nif:reactor_begin(Pollset, Home, MaxSendQueue),
             case listen(Pollset, Listen) of
@@ -166,10 +166,10 @@ more(Writes, Count, RoundNs, Reactor) ->
             go_on(TickWrites, Count + 1, RoundNs, TickedReactor)
     end.
 
-go_on(Writes, Count, RoundNs, Reactor = #reactor{gait = Gait}) ->
-    {Action, NewGait} = weir_gait:next(Count, RoundNs, Gait),
-    change_priority(weir_gait:priority(Gait), weir_gait:priority(NewGait)),
-    NewReactor = Reactor#reactor{gait = NewGait},
+go_on(Writes, Count, RoundNs, Reactor = #reactor{strategy = Strategy}) ->
+    {Action, NewStrategy} = weir_wait_strategy:next(Count, RoundNs, Strategy),
+    change_priority(weir_wait_strategy:priority(Strategy), weir_wait_strategy:priority(NewStrategy)),
+    NewReactor = Reactor#reactor{strategy = NewStrategy},
     case Action of
         yield ->
             erlang:yield(),

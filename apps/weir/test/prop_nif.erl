@@ -12,7 +12,7 @@
 %% Those that decide who polls: they need another start of Weir afterwards.
 -define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
-%% The limits of a gate.
+%% The limits of a listener.
 -define(LIMITS, #{
     max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local,
     allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
@@ -27,8 +27,8 @@ prop_pollsets() ->
 
 %% All that there are, so that a new one has to be listed below.
 functions() ->
-    %% A lease has no arguments, and lasts as long as the process.
-    weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {lease, 0}].
+    %% acquire/0 has no arguments, and lasts as long as the process.
+    weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {acquire, 0}].
 
 survives(Calls) ->
     Sockets = sockets(),
@@ -70,7 +70,7 @@ sockets() ->
     {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false}),
     {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
-        gate => weir_nif:gate_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
+        listener => weir_nif:listener_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
         open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer,
         file => File
     }.
@@ -118,10 +118,10 @@ arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
 arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
-arguments(gate_new, 2) ->
+arguments(listener_new, 2) ->
     oneof([vector(2, argument()), [{term, integer(0, 2)}, limits()]]);
-arguments(gate_change, 2) ->
-    oneof([vector(2, argument()), [{socket, gate}, limits()]]);
+arguments(listener_set_limits, 2) ->
+    oneof([vector(2, argument()), [{socket, listener}, limits()]]);
 arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
 arguments(relay_start, 5) ->
@@ -132,7 +132,7 @@ arguments(relay_start, 5) ->
     );
 arguments(Function, Arity) ->
     case atom_to_list(Function) of
-        "gate_" ++ _ -> first({socket, gate}, Arity);
+        "listener_" ++ _ -> first({socket, listener}, Arity);
         "group_" ++ _ -> first({socket, group}, Arity);
         "relay_" ++ _ -> first({socket, relay}, Arity);
         _ -> vector(Arity, argument())
@@ -144,7 +144,7 @@ first(Argument, Arity) ->
 handle_of() ->
     {socket, oneof([open, listening, connected, closed, group])}.
 
-%% One limit of a gate is something else.
+%% One limit of a listener is something else.
 limits() ->
     ?LET({Name, Value}, {oneof(maps:keys(?LIMITS)), oneof([any(), a_number(), infinity])},
         {term, (?LIMITS)#{Name => Value}}).
@@ -154,7 +154,7 @@ settings() ->
 
 argument() ->
     frequency([
-        {8, {socket, oneof([open, listening, connected, closed, gate, group, relay])}},
+        {8, {socket, oneof([open, listening, connected, closed, listener, group, relay])}},
         {4, {term, any()}},
         {3, {term, a_number()}},
         {3, {term, known()}},
@@ -286,15 +286,15 @@ is_documented(lingering, Result) -> Result =:= done;
 is_documented(left_behind, Result) -> Result =:= done orelse is_integer(Result);
 is_documented(give_up, Result) -> Result =:= ok;
 is_documented(reactor_of, {ok, Pid}) -> is_pid(Pid);
-is_documented(gate_new, Result) -> is_reference(Result);
-is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting; Count =:= group_size ->
+is_documented(listener_new, Result) -> is_reference(Result);
+is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= listener_waiting; Count =:= group_size ->
     is_integer(Result);
-is_documented(Function, {ok, Handle}) when Function =:= gate_take; Function =:= gate_give -> is_integer(Handle);
-is_documented(Function, Result) when Function =:= gate_take; Function =:= gate_give -> Result =:= empty;
-is_documented(gate_info, Result) -> is_map(Result);
-is_documented(List, {ok, Entries}) when List =:= gate_connections; List =:= gate_relays; List =:= relays -> is_list(Entries);
+is_documented(Function, {ok, Handle}) when Function =:= listener_accept; Function =:= listener_accept_for -> is_integer(Handle);
+is_documented(Function, Result) when Function =:= listener_accept; Function =:= listener_accept_for -> Result =:= empty;
+is_documented(listener_info, Result) -> is_map(Result);
+is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays -> is_list(Entries);
 is_documented(List, Result) when
-    List =:= gate_connections; List =:= gate_relays; List =:= relays; List =:= relay_expire
+    List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relay_expire
 ->
     Result =:= done;
 is_documented(relay_expire, Result) -> is_integer(Result);
@@ -307,7 +307,7 @@ is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->
 is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [
-        gate_listen, gate_keep, gate_retry, gate_discard, gate_clear, gate_change, gate_exempt, reactor_listen,
+        listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits, listener_exempt, reactor_listen,
         reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave
     ]);
 is_documented(_Function, _Result) -> false.

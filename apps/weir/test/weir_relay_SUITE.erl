@@ -386,7 +386,7 @@ from_a_pollset_of_its_own(Config) ->
     {A, Client} = socket_pair(Config, [binary, {active, false}]),
     {B, Server} = socket_pair(Config, [binary, {active, false}]),
     Reactor = async(fun() ->
-        {ok, {Pollset, _Token}} = weir_nif:lease(),
+        {ok, {Pollset, _Token}} = weir_nif:acquire(),
         {'$inet', weir_tcp, Handle} = A,
         %% It is registered there.
         {error, timeout} = gen_tcp:recv(A, 0, 0),

@@ -94,7 +94,7 @@ init_group(inet, Config) ->
 init_group(weir, Config) ->
     {ok, _} = application:ensure_all_started(weir),
     warm_up(),
-    lease_pollsets(),
+    acquire_pollsets(),
     [{backend, [{tcp_module, weir_tcp}]} | Config];
 init_group(Role, Config) ->
     [{role, Role} | Config].
@@ -109,17 +109,17 @@ warm_up() ->
     ok.
 
 %% The pollset of a process is kept for the next that wants one, and so is its descriptor.
-lease_pollsets() ->
+acquire_pollsets() ->
     Self = self(),
-    Lease = fun() ->
-        {ok, _} = weir_nif:lease(),
-        Self ! {leased, self()},
+    Acquire = fun() ->
+        {ok, _} = weir_nif:acquire(),
+        Self ! {acquired, self()},
         receive stop -> ok end
     end,
-    Lessees = [spawn_monitor(Lease) || _ <- lists:seq(1, 16)],
-    [receive {leased, Pid} -> ok end || {Pid, _} <- Lessees],
-    [Pid ! stop || {Pid, _} <- Lessees],
-    [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Lessees],
+    Holders = [spawn_monitor(Acquire) || _ <- lists:seq(1, 16)],
+    [receive {acquired, Pid} -> ok end || {Pid, _} <- Holders],
+    [Pid ! stop || {Pid, _} <- Holders],
+    [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Holders],
     ok.
 
 -spec init_case(config()) -> config().

@@ -31,7 +31,7 @@ groups() ->
             loaded_after_a_purge,
             loaded_again_and_again,
             monitors_outlive_a_load,
-            gates_outlive_a_purge,
+            listeners_outlive_a_purge,
             taken_over_by_another_file,
             another_file_in_its_place,
             of_another_layout_is_refused,
@@ -151,7 +151,7 @@ load_below_monitors(Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, ?PATIENCE)),
     wait_until(fun() -> {weir:relay_info(Relay), weir_group:info(Group)} =:= {{error, closed}, {error, closed}} end).
 
-gates_outlive_a_purge(Config) -> on_own_node(load_below_gates, Config).
+listeners_outlive_a_purge(Config) -> on_own_node(load_below_gates, Config).
 
 load_below_gates(_Config) ->
     {ok, _} = application:ensure_all_started(weir),

@@ -25,18 +25,18 @@
         undefined -> [];
         All -> [{Busy, Time} || {Number, Busy, Time} <- lists:sort(All), Number =< Online]
     end,
-    Leased = fun Leased(Number) ->
+    Acquired = fun Acquired(Number) ->
         try weir_nif:counters(Number) of
-            %% Nobody's reactor: its process has leased it and died.
-            #{polls := 0} -> Leased(Number + 1);
-            Counters -> [Counters#{pollset => Number} | Leased(Number + 1)]
+            %% Nobody's reactor: its process has acquired it and died.
+            #{polls := 0} -> Acquired(Number + 1);
+            Counters -> [Counters#{pollset => Number} | Acquired(Number + 1)]
         catch
             error:badarg -> []
         end
     end,
     Pollsets = case erlang:whereis(weir_pollsets) of
         undefined -> none;
-        _ -> weir:pollsets() ++ Leased(1025)
+        _ -> weir:pollsets() ++ Acquired(1025)
     end,
     {
         erlang:monotonic_time(nanosecond),

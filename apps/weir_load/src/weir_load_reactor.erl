@@ -35,9 +35,9 @@
 %% What waits on a connection is bounded by the load, as deep as it goes.
 -define(MAX_SEND_QUEUE, 1 bsl 40).
 
-%% How long it polls in vain before it sleeps. A server that is busy answers sooner, and to sleep and be woken takes the VM
+%% How many nanoseconds it spins before it sleeps. A server that is busy answers sooner, and to sleep and be woken takes the VM
 %% and its poll thread several times what a request takes.
--define(HOPE, 20_000).
+-define(SPIN, 20_000).
 
 %% A wait so short is not worth an alarm.
 -define(SHORT, 20_000).
@@ -45,7 +45,7 @@
 %% @doc Makes the calling process a reactor. Its connections end with it.
 -spec start() -> {ok, reactor()} | {error, term()}.
 start() ->
-    case weir_nif:lease() of
+    case weir_nif:acquire() of
         {ok, {Pollset, Token}} ->
             ok = weir_nif:reactor_begin(Pollset, weir_pollsets:here(), ?MAX_SEND_QUEUE),
             {ok, #reactor{pollset = Pollset, token = Token, alarm = weir_load_nif:alarm_start()}};
@@ -85,7 +85,7 @@ react(Writes, #reactor{pollset = Pollset, token = Token} = Reactor) ->
 rest(_At, Now, #reactor{idle_since = busy} = Reactor) ->
     erlang:yield(),
     {ready, Reactor#reactor{idle_since = Now}};
-rest(At, Now, #reactor{idle_since = Since} = Reactor) when Now - Since > ?HOPE, (At =:= never orelse At - Now > ?SHORT) ->
+rest(At, Now, #reactor{idle_since = Since} = Reactor) when Now - Since > ?SPIN, (At =:= never orelse At - Now > ?SHORT) ->
     sleep(set_alarm(At, Now, Reactor));
 rest(_At, _Now, Reactor) ->
     erlang:yield(),

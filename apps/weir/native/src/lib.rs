@@ -17,7 +17,7 @@
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
 //! boundary, so that whatever needs the VM is dead code there.
 //!
-//! Locks are taken in the order socket, [`listener::gate`], relay or [`verb::group`], ready list of a pollset. A second socket is locked
+//! Locks are taken in the order socket, [`listener`], relay or [`verb::group`], ready list of a pollset. A second socket is locked
 //! while it is being made, and behind that of the lower slot where two become a relay.
 
 #![cfg_attr(test, allow(dead_code))]

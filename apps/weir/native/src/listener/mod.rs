@@ -1,9 +1,342 @@
-//! Who may come in: the gate that the listening sockets of a listener have in common.
+//! A listener: what its listening sockets, one for each scheduler, have in common. It limits how many connections come in,
+//! counts them, and keeps those that wait for a process.
 //!
-//! [`gate`] has limits and places, `intake` the connections that wait for a process, [`ticket`] what a connection gives
-//! back when it is closed. Calling accept(2) and making sockets is the business of a verb. May use `pollset` and what is
-//! below it.
+//! A connection that comes in is a descriptor in an [`AcceptQueue`] until a process takes it. Then it is a socket with a
+//! [`Permit`](permit::Permit), which goes back to the listener when the socket is closed. A listener outlives its listening
+//! sockets and its processes.
+//!
+//! Locks are taken in the order socket, listener (one of its locks at a time), ready list of a pollset.
+//!
+//! Calling accept(2) and making sockets is the business of a verb. May use `pollset` and what is below it.
 
-pub mod gate;
-mod intake;
-pub mod ticket;
+mod accept_queue;
+pub mod permit;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustler::{Atom, Env, LocalPid};
+
+use crate::kernel::sockopt;
+use crate::listener::accept_queue::AcceptQueue;
+use crate::listener::permit::Arrival;
+use crate::pollset;
+use crate::term::atoms;
+use crate::term::errno;
+use crate::value::admission::{Address, Admission, Refusal};
+use crate::value::counters::add;
+use crate::value::handle::{Handle, Target};
+use crate::value::options::Options;
+
+/// What a listener is made with, and what may change later.
+pub struct Settings {
+    pub max_connections: u64,
+    /// Connections beyond that are reset instead of left in the backlog.
+    pub reset: bool,
+    /// A connection goes to the pollset with the fewest sockets instead of the one that accepted it.
+    pub least_loaded: bool,
+    pub admission: Admission,
+}
+
+/// What accepted sockets have from the listening one.
+pub struct Template {
+    pub module: Atom,
+    pub options: Options,
+    /// Kernel options that do not come with the descriptor: level, name, value.
+    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+}
+
+/// What a listener has done.
+#[derive(Default)]
+pub struct Counts {
+    pub accepted: AtomicU64,
+    pub overload: AtomicU64,
+    pub denied: AtomicU64,
+    pub crowded: AtomicU64,
+    /// How often accepting has stopped for a limit: that of connections, and that of the rate.
+    pub full_pauses: AtomicU64,
+    pub rate_pauses: AtomicU64,
+}
+
+/// A listener.
+pub struct Listener {
+    reset: AtomicBool,
+    least_loaded: AtomicBool,
+    max_connections: AtomicU64,
+    /// Those that have come in and are not closed, and places that are taken while accept(2) is tried.
+    places: AtomicU64,
+    /// Those that have come in and are closed.
+    left: AtomicU64,
+    /// Accepting waits for one of them to be closed.
+    full: AtomicBool,
+    /// Accepting waits for the rate, and the owner sees to the end of that.
+    throttled: AtomicBool,
+    /// Descriptors have run out and nothing has been accepted since.
+    exhausted: AtomicBool,
+    /// The owner sees to another try.
+    retrying: AtomicBool,
+    /// Not everybody may come in at any time: `admission` is asked.
+    selective: AtomicBool,
+    admission: Mutex<Admission>,
+    template: RwLock<Option<Arc<Template>>>,
+    queues: Box<[AcceptQueue]>,
+    /// The listening sockets, and where they are polled.
+    listening: Mutex<Vec<(Handle, u16)>>,
+    /// The process of the listener, which has the clock.
+    owner: Mutex<Option<LocalPid>>,
+    pub counts: Counts,
+}
+
+/// Takes a lock whose holder cannot have left anything half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listener {
+    /// A listener with a queue for each of the first `schedulers` pollsets.
+    pub fn new(settings: Settings, schedulers: u16) -> Listener {
+        let queue = |pollset| AcceptQueue {
+            pollset,
+            length: AtomicUsize::new(0),
+            stalled: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        };
+        Listener {
+            reset: AtomicBool::new(settings.reset),
+            least_loaded: AtomicBool::new(settings.least_loaded),
+            max_connections: AtomicU64::new(settings.max_connections),
+            places: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+            throttled: AtomicBool::new(false),
+            exhausted: AtomicBool::new(false),
+            retrying: AtomicBool::new(false),
+            selective: AtomicBool::new(!settings.admission.is_open()),
+            admission: Mutex::new(settings.admission),
+            template: RwLock::default(),
+            queues: (1..=schedulers).map(queue).collect(),
+            listening: Mutex::default(),
+            owner: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// How many queues there are, numbered from zero.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The pollset whose connections a queue holds.
+    pub fn pollset(&self, queue: usize) -> u16 {
+        self.queues[queue].pollset
+    }
+
+    /// What accepted sockets are made with; none before there was a listening socket.
+    pub fn template(&self) -> Option<Arc<Template>> {
+        self.template.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Those that have come in and are not closed.
+    pub fn connections(&self) -> u64 {
+        // In this order: a connection that has left has come in before.
+        let left = self.left.load(Ordering::SeqCst);
+        self.counts.accepted.load(Ordering::SeqCst) - left
+    }
+
+    /// Connections that no process has yet.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(|queue| queue.length.load(Ordering::Relaxed)).sum()
+    }
+
+    pub fn max_connections(&self) -> u64 {
+        self.max_connections.load(Ordering::Relaxed)
+    }
+
+    /// Has other limits hold from now on. Connections that are there stay.
+    pub fn change(&self, env: Env, settings: Settings) {
+        self.reset.store(settings.reset, Ordering::SeqCst);
+        self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
+        self.max_connections.store(settings.max_connections, Ordering::SeqCst);
+        let selective = !settings.admission.is_open();
+        lock(&self.admission).change(settings.admission);
+        self.selective.store(selective, Ordering::SeqCst);
+        self.throttled.store(false, Ordering::SeqCst);
+        self.resume(env);
+    }
+
+    /// Makes `pid` the process that is told of pauses which only time ends.
+    pub fn set_owner(&self, pid: LocalPid) {
+        *lock(&self.owner) = Some(pid);
+    }
+
+    /// A listening socket accepts for this listener from now on. Said again, it has other options.
+    pub fn add_listening(&self, handle: Handle, pollset: u16, template: Template) {
+        *self.template.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(template));
+        let mut listening = lock(&self.listening);
+        listening.retain(|(other, _)| *other != handle);
+        listening.push((handle, pollset));
+    }
+
+    /// A listening socket has gone to another pollset.
+    pub fn listening_moved(&self, moved: Handle, pollset: u16) {
+        for entry in lock(&self.listening).iter_mut().filter(|(handle, _)| *handle == moved) {
+            entry.1 = pollset;
+        }
+    }
+
+    /// A listening socket is closed.
+    pub fn remove_listening(&self, closed: Handle) {
+        lock(&self.listening).retain(|(handle, _)| *handle != closed);
+    }
+
+    /// Has all listening sockets visited at the next poll.
+    fn resume(&self, env: Env) {
+        for &(handle, pollset) in lock(&self.listening).iter() {
+            pollset::push_ready(env, pollset, Target::Socket(handle));
+        }
+    }
+
+    /// Ends the pauses that only time ends: the owner says so.
+    pub fn retry(&self, env: Env) {
+        self.throttled.store(false, Ordering::SeqCst);
+        self.retrying.store(false, Ordering::SeqCst);
+        self.resume(env);
+    }
+
+    fn tell_owner(&self, env: Env, message: impl rustler::Encoder) {
+        if let Some(owner) = *lock(&self.owner) {
+            // One that died has a successor, which begins with a retry.
+            let _ = env.send(&owner, message);
+        }
+    }
+
+    /// Takes one of the places for a connection that is about to be accepted; false if there is none.
+    fn reserve(&self) -> bool {
+        let max = self.max_connections.load(Ordering::SeqCst);
+        let one_more = |count| (count < max).then_some(count + 1);
+        self.places.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    /// Whether a connection may be accepted now, for a queue or without one. If not, what ends the pause resumes.
+    pub fn decide(&self, env: Env, queue: Option<usize>) -> Decision {
+        if queue.is_some_and(|queue| !self.reachable(queue).iter().all(Listener::has_room)) {
+            return Decision::Pause;
+        }
+        if self.wants_address()
+            && let Some(wait) = lock(&self.admission).wait(Instant::now())
+        {
+            if !self.throttled.swap(true, Ordering::SeqCst) {
+                add(&self.counts.rate_pauses, 1);
+                let milliseconds = 1 + wait.as_millis() as u64;
+                self.tell_owner(env, (atoms::weir_listener(), atoms::throttled(), milliseconds));
+            }
+            return Decision::Pause;
+        }
+        if self.reserve() {
+            return Decision::Accept;
+        }
+        if self.reset.load(Ordering::Relaxed) {
+            return Decision::Reset;
+        }
+        // A connection that leaves after this finds the mark; one that left before it has made room.
+        self.full.store(true, Ordering::SeqCst);
+        if self.reserve() {
+            return Decision::Accept;
+        }
+        add(&self.counts.full_pauses, 1);
+        self.forgo();
+        Decision::Pause
+    }
+
+    /// The kernel gives no descriptor, or has another reason. Accepting goes on when the owner says so.
+    pub fn accept_failed(&self, env: Env, errno: Errno) {
+        self.exhausted.store(true, Ordering::SeqCst);
+        if !self.retrying.swap(true, Ordering::SeqCst) {
+            self.tell_owner(env, (atoms::weir_listener(), atoms::exhausted(), errno::atom(env, errno)));
+        }
+    }
+
+    /// Whether the addresses of peers matter.
+    pub fn wants_address(&self) -> bool {
+        self.selective.load(Ordering::Relaxed)
+    }
+
+    /// Lets an accepted connection in, which has its place; or resets it and gives the place back.
+    pub fn admit(&self, env: Env, fd: OwnedFd, address: Option<Address>) -> Option<Arrival> {
+        if self.exhausted.load(Ordering::Relaxed) && self.exhausted.swap(false, Ordering::Relaxed) {
+            self.tell_owner(env, (atoms::weir_listener(), atoms::recovered()));
+        }
+        let entered = match self.wants_address() {
+            true => lock(&self.admission).enter(address),
+            false => Ok(false),
+        };
+        match entered {
+            Ok(noted) => {
+                self.counts.accepted.fetch_add(1, Ordering::SeqCst);
+                Some(Arrival { fd, address: address.filter(|_| noted) })
+            }
+            Err(refusal) => {
+                let count = match refusal {
+                    Refusal::Denied => &self.counts.denied,
+                    Refusal::Crowded => &self.counts.crowded,
+                };
+                add(count, 1);
+                self.give_place_back(env);
+                reset(fd);
+                None
+            }
+        }
+    }
+
+    /// There was no connection to accept, or no place for it: the token of the rate that [`decide`](Self::decide) took is given back.
+    pub fn forgo(&self) {
+        if self.wants_address() {
+            lock(&self.admission).forgo();
+        }
+    }
+
+    /// Resets a connection for which there is no place.
+    pub fn overload(&self, fd: OwnedFd) {
+        self.forgo();
+        add(&self.counts.overload, 1);
+        reset(fd);
+    }
+
+    fn leave(&self, env: Env, address: Option<Address>, has_place: bool) {
+        if let Some(address) = address {
+            lock(&self.admission).leave(address);
+        }
+        self.left.fetch_add(1, Ordering::SeqCst);
+        if has_place {
+            self.give_place_back(env);
+        }
+    }
+
+    /// Gives back a place that was taken, for nothing or by a connection.
+    pub fn give_place_back(&self, env: Env) {
+        self.places.fetch_sub(1, Ordering::SeqCst);
+        if self.full.load(Ordering::SeqCst) && self.full.swap(false, Ordering::SeqCst) {
+            self.resume(env);
+        }
+    }
+}
+
+/// What to do about the next connection.
+pub enum Decision {
+    /// Accept it: it has a place.
+    Accept,
+    /// Accept it to reset it.
+    Reset,
+    /// Leave it in the backlog.
+    Pause,
+}
+
+/// Closes a connection so that its peer knows it was not served.
+fn reset(fd: OwnedFd) {
+    let on = libc::linger { l_onoff: 1, l_linger: 0 };
+    let _ = sockopt::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &on);
+    drop(fd);
+}

@@ -19,10 +19,10 @@ use std::sync::OnceLock;
 use rustler::codegen_runtime::{ErlNifEntry, ErlNifFunc, internal_write_symbols, inventory};
 use rustler::sys::{ErlNifEnv, ErlNifTerm};
 
-use super::listener::{GATE, GateReference};
+use super::listener::{LISTENER, ListenerReference};
 use crate::poll::death;
 use crate::pollset;
-use crate::pollset::private::{self, Lease};
+use crate::pollset::private::{self, Holder};
 use crate::relay;
 use crate::socket::owner::Watch;
 use crate::socket::table;
@@ -41,9 +41,9 @@ static PARTS: [&dyn Part; 11] = [
     &private::VACANT,
     &accept::EXHAUSTED,
     &death::WATCH,
-    &private::LEASE,
+    &private::HOLDER,
     &data::BYTES,
-    &GATE,
+    &LISTENER,
 ];
 
 /// To be raised when something in those statics gets another meaning without getting another type.
@@ -192,9 +192,9 @@ fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
     // SAFETY: this is called by `load` and `upgrade`.
     let opened = unsafe {
         resource::open::<Watch>(env)
-            && resource::open::<Lease>(env)
+            && resource::open::<Holder>(env)
             && resource::open::<Bytes>(env)
-            && resource::open::<GateReference>(env)
+            && resource::open::<ListenerReference>(env)
     };
     if opened { Ok(()) } else { Err(Refused::Resources) }
 }

@@ -1,4 +1,4 @@
-//! Gates of listeners, for the processes of the listener and of its connections.
+//! Listeners, for their processes and those of their connections.
 
 use std::ffi::CStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{failed, find, plain, posix, proper_list};
-use crate::listener::gate::{Gate, Settings};
+use crate::listener::{Listener, Settings};
 use crate::pollset;
 use crate::relay;
 use crate::socket::table;
@@ -21,20 +21,20 @@ use crate::value::handle::Handle;
 use crate::value::shared::Shared;
 use crate::verb::accept;
 
-/// What Erlang holds of a gate.
-pub struct GateReference(Arc<Gate>);
+/// What Erlang holds of a listener.
+pub struct ListenerReference(Arc<Listener>);
 
-pub static GATE: Shared<Kind> = Shared::new(Kind::new());
+pub static LISTENER: Shared<Kind> = Shared::new(Kind::new());
 
-impl Resource for GateReference {
-    const NAME: &'static CStr = c"gate";
+impl Resource for ListenerReference {
+    const NAME: &'static CStr = c"listener";
 
     fn kind() -> &'static Shared<Kind> {
-        &GATE
+        &LISTENER
     }
 }
 
-type GateTerm = ResourceArc<GateReference>;
+type ListenerTerm = ResourceArc<ListenerReference>;
 
 /// A limit: nothing for `infinity`.
 fn limit(term: Term) -> NifResult<Option<u32>> {
@@ -59,10 +59,10 @@ fn prefix(term: Term) -> NifResult<Option<Prefix>> {
     Ok(Prefix::of_v6(Ipv6Addr::from(parts), length))
 }
 
-/// An intake that the gate has, by its number from one.
-fn intake(gate: &GateTerm, number: usize) -> NifResult<usize> {
-    let intake = number.wrapping_sub(1);
-    (intake < gate.0.intakes()).then_some(intake).ok_or(Error::BadArg)
+/// A queue of the listener, by its number from one.
+fn queue(listener: &ListenerTerm, number: usize) -> NifResult<usize> {
+    let queue = number.wrapping_sub(1);
+    (queue < listener.0.queues()).then_some(queue).ok_or(Error::BadArg)
 }
 
 impl<'a> Decoder<'a> for Settings {
@@ -80,58 +80,63 @@ impl<'a> Decoder<'a> for Settings {
 }
 
 #[rustler::nif]
-fn gate_new<'a>(env: Env<'a>, schedulers: u16, settings: Settings) -> NifResult<Term<'a>> {
+fn listener_new<'a>(env: Env<'a>, schedulers: u16, settings: Settings) -> NifResult<Term<'a>> {
     if schedulers == 0 || !(1..=schedulers).all(pollset::exists) {
         return Err(Error::BadArg);
     }
-    Ok(ResourceArc::new(GateReference(Arc::new(Gate::new(settings, schedulers)))).encode(env))
+    Ok(ResourceArc::new(ListenerReference(Arc::new(Listener::new(settings, schedulers)))).encode(env))
 }
 
 #[rustler::nif]
-fn gate_listen<'a>(env: Env<'a>, gate: GateTerm, number: Term<'a>, handle: Handle) -> NifResult<Term<'a>> {
-    let intake = match number.decode::<Atom>() {
+fn listener_add_socket<'a>(
+    env: Env<'a>,
+    listener: ListenerTerm,
+    number: Term<'a>,
+    handle: Handle,
+) -> NifResult<Term<'a>> {
+    let queue = match number.decode::<Atom>() {
         Ok(atom) if atom == atoms::reactor() => None,
-        _ => Some(intake(&gate, number.decode()?)?),
+        _ => Some(queue(&listener, number.decode()?)?),
     };
     let mut socket = socket!(env, handle, atoms::closed());
-    Ok(plain(env, accept::through_gate(env, &mut socket, Arc::clone(&gate.0), intake)))
+    Ok(plain(env, accept::attach(env, &mut socket, Arc::clone(&listener.0), queue)))
 }
 
 #[rustler::nif]
-fn gate_keep(env: Env, gate: GateTerm) -> Atom {
-    gate.0.set_keeper(env.pid());
-    gate.0.retry(env);
+fn listener_own(env: Env, listener: ListenerTerm) -> Atom {
+    listener.0.set_owner(env.pid());
+    listener.0.retry(env);
     atoms::ok()
 }
 
 #[rustler::nif]
-fn gate_retry(env: Env, gate: GateTerm) -> Atom {
-    gate.0.retry(env);
+fn listener_retry(env: Env, listener: ListenerTerm) -> Atom {
+    listener.0.retry(env);
     atoms::ok()
 }
 
 #[rustler::nif]
-fn gate_attend(env: Env, gate: GateTerm, number: usize) -> NifResult<usize> {
-    Ok(gate.0.set_acceptor(intake(&gate, number)?, env.pid()))
+fn listener_set_acceptor(env: Env, listener: ListenerTerm, number: usize) -> NifResult<usize> {
+    Ok(listener.0.set_acceptor(queue(&listener, number)?, env.pid()))
 }
 
 #[rustler::nif]
-fn gate_waiting(gate: GateTerm, number: usize) -> NifResult<usize> {
-    Ok(gate.0.length(intake(&gate, number)?))
+fn listener_waiting(listener: ListenerTerm, number: usize) -> NifResult<usize> {
+    Ok(listener.0.length(queue(&listener, number)?))
 }
 
 #[rustler::nif]
-fn gate_take<'a>(env: Env<'a>, gate: GateTerm, number: usize) -> NifResult<Term<'a>> {
-    give(env, &gate, number, env.pid())
+fn listener_accept<'a>(env: Env<'a>, listener: ListenerTerm, number: usize) -> NifResult<Term<'a>> {
+    give(env, &listener, number, env.pid())
 }
 
 #[rustler::nif]
-fn gate_give<'a>(env: Env<'a>, gate: GateTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
-    give(env, &gate, number, pid)
+fn listener_accept_for<'a>(env: Env<'a>, listener: ListenerTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
+    give(env, &listener, number, pid)
 }
 
-fn give<'a>(env: Env<'a>, gate: &GateTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
-    Ok(match accept::take_arrival(env, &gate.0, intake(gate, number)?, pid) {
+fn give<'a>(env: Env<'a>, listener: &ListenerTerm, number: usize, pid: LocalPid) -> NifResult<Term<'a>> {
+    Ok(match accept::take_arrival(env, &listener.0, queue(listener, number)?, pid) {
         Ok(Some(handle)) => (atoms::ok(), handle.raw()).encode(env),
         Ok(None) => atoms::empty().encode(env),
         Err(Errno::SRCH) => failed(env, atoms::noproc()),
@@ -140,36 +145,36 @@ fn give<'a>(env: Env<'a>, gate: &GateTerm, number: usize, pid: LocalPid) -> NifR
 }
 
 #[rustler::nif]
-fn gate_discard(env: Env, gate: GateTerm, number: usize) -> NifResult<Atom> {
-    if let Some(arrival) = gate.0.pop(env, intake(&gate, number)?) {
-        gate.0.discard(env, arrival);
+fn listener_discard(env: Env, listener: ListenerTerm, number: usize) -> NifResult<Atom> {
+    if let Some(arrival) = listener.0.pop(env, queue(&listener, number)?) {
+        listener.0.discard(env, arrival);
     }
     Ok(atoms::ok())
 }
 
 #[rustler::nif]
-fn gate_clear(env: Env, gate: GateTerm) -> Atom {
-    gate.0.clear(env);
+fn listener_clear(env: Env, listener: ListenerTerm) -> Atom {
+    listener.0.clear(env);
     atoms::ok()
 }
 
 #[rustler::nif]
-fn gate_change(env: Env, gate: GateTerm, settings: Settings) -> Atom {
-    gate.0.change(env, settings);
+fn listener_set_limits(env: Env, listener: ListenerTerm, settings: Settings) -> Atom {
+    listener.0.change(env, settings);
     atoms::ok()
 }
 
 #[rustler::nif]
-fn gate_info<'a>(env: Env<'a>, gate: GateTerm) -> NifResult<Term<'a>> {
-    let (gate, counts) = (&gate.0, &gate.0.counts);
-    let max = match gate.max_connections() {
+fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>> {
+    let (listener, counts) = (&listener.0, &listener.0.counts);
+    let max = match listener.max_connections() {
         u64::MAX => atoms::infinity().encode(env),
         max => max.encode(env),
     };
     let pairs = [
-        (atoms::connections(), gate.connections().encode(env)),
+        (atoms::connections(), listener.connections().encode(env)),
         (atoms::max_connections(), max),
-        (atoms::waiting(), gate.waiting().encode(env)),
+        (atoms::waiting(), listener.waiting().encode(env)),
         (atoms::accepted(), counts.accepted.load(Relaxed).encode(env)),
         (atoms::overload(), counts.overload.load(Relaxed).encode(env)),
         (atoms::denied(), counts.denied.load(Relaxed).encode(env)),
@@ -181,17 +186,17 @@ fn gate_info<'a>(env: Env<'a>, gate: GateTerm) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
-fn gate_exempt<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+fn listener_exempt<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    if let Some(ticket) = &mut socket.ticket {
-        ticket.exempt(env);
+    if let Some(permit) = &mut socket.permit {
+        permit.exempt(env);
     }
     Ok(atoms::ok().encode(env))
 }
 
 #[rustler::nif]
-fn gate_relays<'a>(env: Env<'a>, gate: GateTerm, chunk: usize) -> Term<'a> {
-    match relay::of_gate(chunk, &gate.0) {
+fn listener_relays<'a>(env: Env<'a>, listener: ListenerTerm, chunk: usize) -> Term<'a> {
+    match relay::of_listener(chunk, &listener.0) {
         Some(relays) => {
             let relays: Vec<_> = relays.into_iter().map(|(handle, process)| (handle.raw(), process)).collect();
             (atoms::ok(), relays).encode(env)
@@ -201,10 +206,10 @@ fn gate_relays<'a>(env: Env<'a>, gate: GateTerm, chunk: usize) -> Term<'a> {
 }
 
 #[rustler::nif]
-fn gate_connections<'a>(env: Env<'a>, gate: GateTerm, chunk: usize) -> Term<'a> {
+fn listener_connections<'a>(env: Env<'a>, listener: ListenerTerm, chunk: usize) -> Term<'a> {
     let chosen = table::select(chunk, |socket| {
-        let ticket = socket.ticket.as_ref().filter(|ticket| ticket.is_of(&gate.0))?;
-        Some((socket.handle().raw(), ticket.process, socket.pollset))
+        let permit = socket.permit.as_ref().filter(|permit| permit.is_of(&listener.0))?;
+        Some((socket.handle().raw(), permit.process, socket.pollset))
     });
     match chosen {
         Some(connections) => (atoms::ok(), connections).encode(env),

@@ -111,24 +111,24 @@ fn connect_socket<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifRes
 
 #[rustler::nif(name = "accept")]
 fn accept_socket<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex, now: bool) -> NifResult<Term<'a>> {
-    let mut listener = socket!(env, handle, atoms::closed());
-    if listener.state != State::Listening {
+    let mut listening = socket!(env, handle, atoms::closed());
+    if listening.state != State::Listening {
         return Ok(failed(env, atoms::einval()));
     }
     // What has come since the last poll counts for somebody who does not wait.
-    listener.readable |= now;
+    listening.readable |= now;
     // Those who wait come first.
-    if listener.readable && !accept::somebody_waits(&listener) {
-        match accept::accept(env, &mut listener, index.0) {
+    if listening.readable && !accept::somebody_waits(&listening) {
+        match accept::accept(env, &mut listening, index.0) {
             Ok(Some(accepted)) => return Ok((atoms::ok(), accepted.raw()).encode(env)),
             Ok(None) => {}
             Err(errno) => return Ok(posix(env, errno)),
         }
     }
-    match accept::await_connection(env, &mut listener, index.0) {
+    match accept::await_connection(env, &mut listening, index.0) {
         Ok(operation) => {
-            if listener.readable {
-                listener.enqueue(env);
+            if listening.readable {
+                listening.enqueue(env);
             }
             Ok((atoms::wait(), operation).encode(env))
         }

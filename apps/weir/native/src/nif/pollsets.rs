@@ -32,9 +32,9 @@ fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
-fn lease<'a>(env: Env<'a>) -> Term<'a> {
+fn acquire<'a>(env: Env<'a>) -> Term<'a> {
     // Whoever has no other home is woken by the first scheduler's.
-    done(env, poll::thread::start(1).and_then(|()| pollset::private::lease(env)))
+    done(env, poll::thread::start(1).and_then(|()| pollset::private::acquire(env)))
 }
 
 #[rustler::nif]

@@ -51,7 +51,7 @@ fn reactor_listen<'a>(env: Env<'a>, index: PollsetIndex, handle: Handle) -> NifR
     if socket.state != State::Listening {
         return Ok(failed(env, atoms::einval()));
     }
-    socket.listener.get_or_insert_default().reactor = Some(env.pid());
+    socket.listening.get_or_insert_default().reactor = Some(env.pid());
     let listening = socket.move_to(env, index.0).and_then(|()| socket.register());
     socket.readable = true;
     socket.enqueue(env);

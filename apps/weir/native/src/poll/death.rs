@@ -31,7 +31,7 @@ impl Resource for Watch {
             }
             Target::Relay(handle, _) => relay::owner_died(env, handle),
             Target::Group(handle) => group::delete(env, handle),
-            // The processes of these have a lease.
+            // These belong to their processes, whose death their `Holder` notices.
             Target::Pollset(_) => {}
         }
     }

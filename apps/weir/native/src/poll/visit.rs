@@ -28,7 +28,7 @@ pub fn prefetch(raw: u64) {
 /// Visits a socket of the ready list, if it has not been taken to another pollset meanwhile.
 pub fn revisit<'a>(env: Env<'a>, index: u16, handle: Handle, work: &mut Work, batch: &mut Batch<'a>) {
     if let Some(mut socket) = table::find(handle)
-        // A gate that opens again has its listening sockets visited without their lock.
+        // A listener whose pause ends has its listening sockets visited without their lock.
         && (socket.queued || socket.state == State::Listening)
         && socket.pollset == index
     {
@@ -62,8 +62,8 @@ pub fn visit<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
         connect::serve(env, socket);
     }
     match socket.state {
-        State::Listening => match &socket.listener {
-            Some(listener) if listener.reactor.is_some() => reactor::accept_all(env, socket, work, batch),
+        State::Listening => match &socket.listening {
+            Some(listening) if listening.reactor.is_some() => reactor::accept_all(env, socket, work, batch),
             _ => accept::serve(env, socket, work),
         },
         State::Connected => {

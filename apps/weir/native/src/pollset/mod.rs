@@ -16,7 +16,7 @@ use rustler::{Env, LocalPid};
 use self::sleeper::Watch;
 pub use self::sleeper::push_ready;
 use crate::kernel::epoll::{BATCH, Epoll};
-use crate::pollset::private::{Lease, PRIVATE, ReactorSettings};
+use crate::pollset::private::{Holder, PRIVATE, ReactorSettings};
 use crate::term::resource::ResourceArc;
 use crate::value::counters::{Counters, add};
 use crate::value::ready::{Ready, Taken};
@@ -40,7 +40,7 @@ pub struct Pollset {
     /// As many sockets as a poll is likely to have time for.
     pub fits: AtomicUsize,
     /// What watches the process that has a private pollset. The monitor ends with this.
-    lease: Mutex<Option<ResourceArc<Lease>>>,
+    holder: Mutex<Option<ResourceArc<Holder>>>,
     settings: ReactorSettings,
 }
 
@@ -107,7 +107,7 @@ pub fn make(index: u16) -> rustix::io::Result<()> {
             threaded: AtomicBool::new(false),
             counters: Counters::default(),
             fits: AtomicUsize::new(BATCH),
-            lease: Mutex::new(None),
+            holder: Mutex::new(None),
             settings: ReactorSettings::none(),
         };
         // Somebody else may have been faster; then ours is dropped.

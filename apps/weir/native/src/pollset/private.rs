@@ -43,18 +43,18 @@ pub static ABANDONED: Shared<Mutex<Vec<u16>>> = Shared::new(Mutex::new(Vec::new(
 pub static VACANT: Shared<Mutex<(Vec<u16>, usize)>> = Shared::new(Mutex::new((Vec::new(), 0)));
 
 /// What the death of the process with a private pollset is noticed by.
-pub struct Lease {
+pub struct Holder {
     index: u16,
 }
 
-pub static LEASE: Shared<Kind> = Shared::new(Kind::new());
+pub static HOLDER: Shared<Kind> = Shared::new(Kind::new());
 
-impl Resource for Lease {
-    const NAME: &'static CStr = c"lease";
+impl Resource for Holder {
+    const NAME: &'static CStr = c"holder";
     const WATCHES: bool = true;
 
     fn kind() -> &'static Shared<Kind> {
-        &LEASE
+        &HOLDER
     }
 
     fn down(&self, env: Env, _monitor: Monitor) {
@@ -74,7 +74,7 @@ impl Resource for Lease {
 
 /// Makes the calling process the poller of a pollset of its own: its number and token. The pollset is its until it dies.
 /// Its sockets should be too: nobody polls them after that. EMFILE when all are taken.
-pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
+pub fn acquire(env: Env) -> rustix::io::Result<(u16, u32)> {
     let index = {
         let mut vacant = VACANT.lock().unwrap_or_else(PoisonError::into_inner);
         match vacant.0.pop() {
@@ -91,10 +91,10 @@ pub fn lease(env: Env) -> rustix::io::Result<(u16, u32)> {
         return Err(errno);
     }
     let token = get(index).ready.claim(env.pid());
-    let lease = ResourceArc::new(Lease { index });
+    let holder = ResourceArc::new(Holder { index });
     // The calling process is alive: it calls.
-    let _ = lease.monitor(Some(env), &env.pid());
-    *get(index).lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+    let _ = holder.monitor(Some(env), &env.pid());
+    *get(index).holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(holder);
     Ok((index, token))
 }
 

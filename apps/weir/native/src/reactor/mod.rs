@@ -257,19 +257,19 @@ fn finish_connect(env: Env, socket: &mut Socket, batch: &mut Batch) -> bool {
 }
 
 /// Takes connections off the backlog of a listening socket whose reactor this is.
-pub fn accept_all(env: Env, listener: &mut Socket, work: &mut Work, batch: &mut Batch) {
-    while listener.readable {
+pub fn accept_all(env: Env, listening: &mut Socket, work: &mut Work, batch: &mut Batch) {
+    while listening.readable {
         if work.is_over() || batch.is_full() {
-            return listener.enqueue(env);
+            return listening.enqueue(env);
         }
         work.visited();
-        match accept::take_for_reactor(env, listener) {
+        match accept::take_for_reactor(env, listening) {
             Ok(ForReactor::Connection(handle)) => batch.news(atoms::accepted(), handle),
-            Ok(ForReactor::TurnedAway) => {}
+            Ok(ForReactor::Refused) => {}
             Ok(ForReactor::Nothing) => return,
             Err(errno) => {
                 // The connection stays in the backlog, without another edge: the reactor asks again after a while.
-                return batch.end(atoms::exhausted(), listener.handle(), errno::atom(env, errno));
+                return batch.end(atoms::exhausted(), listening.handle(), errno::atom(env, errno));
             }
         }
     }
@@ -301,8 +301,8 @@ pub fn reap(env: Env, index: u16, piece: usize) -> Option<bool> {
         if socket.reactor {
             socket.leave(env);
         } else {
-            if let Some(listener) = &mut socket.listener {
-                listener.reactor = None;
+            if let Some(listening) = &mut socket.listening {
+                listening.reactor = None;
             }
             if socket.move_to(env, pollset::private::home(index)).is_err() {
                 socket.release(env);

@@ -12,7 +12,7 @@ use super::Options;
 use super::connection::{Connection, Turn, Visit};
 use super::flow::Flow;
 use super::statistics::{Nanos, Statistics};
-use crate::listener::ticket::Ticket;
+use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::Reason;
 use crate::socket::owner::Watch;
@@ -40,8 +40,8 @@ pub struct Live {
     pub half_closed: Option<Nanos>,
     /// Descriptors that somebody else has opened, and closes: left and right.
     pub borrowed: [bool; 2],
-    /// The places of the connections at the gates that they came through: left and right.
-    pub tickets: [Option<Ticket>; 2],
+    /// What the connections give back to the listeners through which they came: left and right.
+    pub permits: [Option<Permit>; 2],
 }
 
 /// How a relay ends.
@@ -142,7 +142,7 @@ impl Live {
     }
 
     /// Closes both connections, in order or by a reset. Their places are still to be given back.
-    pub fn close(self, ending: Ending) -> [Option<Ticket>; 2] {
+    pub fn close(self, ending: Ending) -> [Option<Permit>; 2] {
         let lost = |flow: &Flow<Held>| match ending {
             Ending::Complete => false,
             Ending::Failed(_) => true,
@@ -160,6 +160,6 @@ impl Live {
                 let _ = connection.fd.into_raw_fd();
             }
         }
-        self.tickets
+        self.permits
     }
 }

@@ -24,7 +24,7 @@ use self::flow::Flow;
 use self::live::{Ending, Live};
 pub use self::pipe::Splice;
 use self::statistics::{Nanos, Statistics};
-use crate::listener::gate::Gate;
+use crate::listener::Listener;
 use crate::pollset;
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket};
@@ -62,12 +62,12 @@ pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
     RELAYS.handles(chunk)
 }
 
-/// The relays of a chunk whose connections came through `gate`, each with the process that one of them was accepted for;
+/// The relays of a chunk whose connections came through `listener`, each with the process that one of them was accepted for;
 /// see [`handles`].
-pub fn of_gate(chunk: usize, gate: &Arc<Gate>) -> Option<Vec<(Handle, LocalPid)>> {
+pub fn of_listener(chunk: usize, listener: &Arc<Listener>) -> Option<Vec<(Handle, LocalPid)>> {
     RELAYS.select(chunk, |relay| {
-        let mut tickets = relay.live.iter().flat_map(|live| &live.tickets).flatten();
-        tickets.find(|ticket| ticket.is_of(gate)).map(|ticket| (relay.handle(), ticket.process))
+        let mut permits = relay.live.iter().flat_map(|live| &live.permits).flatten();
+        permits.find(|permit| permit.is_of(listener)).map(|permit| (relay.handle(), permit.process))
     })
 }
 
@@ -170,7 +170,7 @@ pub fn start(
         _watch: watch,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
-        tickets: [from_left.ticket, from_right.ticket],
+        permits: [from_left.permit, from_right.permit],
     });
     if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
         // Where there is nobody, whoever comes looks at all relays.
@@ -273,8 +273,8 @@ impl Relay {
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
         // An owner that is dead does not care.
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
-        for ticket in live.close(ending).into_iter().flatten() {
-            ticket.end(env);
+        for permit in live.close(ending).into_iter().flatten() {
+            permit.end(env);
         }
         RELAYS.vacate(self);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustler::LocalPid;
 
-use crate::listener::gate::Gate;
+use crate::listener::Listener;
 use crate::socket::Waiter;
 
 /// A process in `accept`, and the pollset of the scheduler that it called from.
@@ -17,20 +17,20 @@ pub struct Acceptor {
 
 /// What only a listening socket has.
 #[derive(Default)]
-pub struct Listener {
+pub struct Listening {
     /// Processes in `accept`, in the order in which they came.
     pub acceptors: VecDeque<Acceptor>,
     /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
     pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
-    /// Connections go through this gate, to one of its intakes; or else to the reactor.
-    pub gate: Option<(Arc<Gate>, Option<usize>)>,
+    /// Connections go through this listener, to one of its queues; or else to the reactor.
+    pub listener: Option<(Arc<Listener>, Option<usize>)>,
     /// The reactor that takes the connections on its own pollset.
     pub reactor: Option<LocalPid>,
 }
 
-impl Listener {
+impl Listening {
     /// Has connections take a kernel option when they are accepted.
     pub fn set_late(&mut self, level: libc::c_int, name: libc::c_int, value: libc::c_int) {
         self.late_options.retain(|&(l, n, _)| (l, n) != (level, name));

@@ -2,7 +2,7 @@
 //!
 //! A socket lives in a slot of the [`table`] under a lock of its own. Here is what changes no more than the socket and its
 //! place on a pollset: owners and subscribers ([`owner`]), messages ([`message`]), a file on its way ([`transfer`]). Reading,
-//! writing and closing are verbs. May use `listener` (for its place at a gate), `pollset` and what is below.
+//! writing and closing are verbs. May use `listener` (for the permit of a connection), `pollset` and what is below.
 
 mod listening;
 pub mod message;
@@ -17,9 +17,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
-pub use self::listening::{Acceptor, Listener};
+pub use self::listening::{Acceptor, Listening};
 pub use self::waiting::{Output, Receiver, SendWait, Waiter};
-use crate::listener::ticket::Ticket;
+use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::owner::Watched;
 use crate::term::atoms;
@@ -115,9 +115,9 @@ pub struct Socket {
     pub groups: Memberships,
     pub watched: Option<Box<Watched>>,
     pub connector: Option<Box<Waiter>>,
-    pub listener: Option<Box<Listener>>,
-    /// The place that the connection has at the gate through which it came.
-    pub ticket: Option<Ticket>,
+    pub listening: Option<Box<Listening>>,
+    /// What a connection gives back to the listener through which it came.
+    pub permit: Option<Permit>,
     /// The network namespace that was asked for, as a path.
     pub netns: Option<Box<[u8]>>,
 }
@@ -162,9 +162,9 @@ impl Socket {
             writability: None,
             connector: None,
             watched: None,
-            listener: None,
+            listening: None,
             groups: Memberships::default(),
-            ticket: None,
+            permit: None,
             netns: None,
             statistics: Statistics::default(),
         }
@@ -174,7 +174,7 @@ impl Socket {
     pub fn waiters(&self) -> impl Iterator<Item = Waiter> {
         let receiver = self.receiver.iter().map(|receiver| receiver.waiter);
         let connector = self.connector.iter().map(|connector| **connector);
-        let acceptors = self.listener.iter().flat_map(|listener| listener.acceptors.iter().map(|one| one.waiter));
+        let acceptors = self.listening.iter().flat_map(|listening| listening.acceptors.iter().map(|one| one.waiter));
         let senders = self.output.iter().flat_map(|output| output.waiting.iter().map(|&(waiter, _)| waiter));
         receiver.chain(connector).chain(acceptors).chain(senders)
     }
@@ -315,10 +315,10 @@ impl Socket {
             self.connector = None;
             return true;
         }
-        if let Some(listener) = &mut self.listener
-            && let Some(at) = listener.acceptors.iter().position(|acceptor| is(&acceptor.waiter))
+        if let Some(listening) = &mut self.listening
+            && let Some(at) = listening.acceptors.iter().position(|acceptor| is(&acceptor.waiter))
         {
-            listener.acceptors.remove(at);
+            listening.acceptors.remove(at);
             return true;
         }
         if let Some(output) = &mut self.output

@@ -48,8 +48,8 @@ impl Socket {
         to.sockets.fetch_add(1, Relaxed);
         to.moved_in.fetch_add(1, Relaxed);
         self.pollset = target;
-        if let Some((gate, _)) = self.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
-            gate.listening_moved(self.handle(), target);
+        if let Some((listener, _)) = self.listening.as_ref().and_then(|listening| listening.listener.as_ref()) {
+            listener.listening_moved(self.handle(), target);
         }
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;

@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustler::{Encoder, Env, LocalPid};
 
-use crate::listener::gate::{Gate, Opening, Template};
-use crate::listener::ticket::Arrival;
+use crate::listener::permit::Arrival;
+use crate::listener::{Decision, Listener, Template};
 use crate::pollset;
 use crate::socket::table;
-use crate::socket::{Acceptor, Listener, Socket, State, Waiter};
+use crate::socket::{Acceptor, Listening, Socket, State, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::admission::Address;
@@ -35,7 +35,7 @@ pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
     rustix::net::listen(fd.as_fd(), backlog)?;
     // The one option that the kernel does not hand on to connections, and gen_tcp does.
     if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
-        socket.listener.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
+        socket.listening.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
     }
     socket.state = State::Listening;
     Ok(())
@@ -54,33 +54,33 @@ pub fn await_connection(env: Env, socket: &mut Socket, pollset: u16) -> rustix::
     socket.register()?;
     let operation = socket.next_operation();
     let waiter = Waiter { pid: env.pid(), operation };
-    let listener = socket.listener.get_or_insert_default();
+    let listening = socket.listening.get_or_insert_default();
     // Processes that were killed while they waited leave their entry; it goes when the list would grow over it.
-    if listener.acceptors.len() == listener.acceptors.capacity() {
-        listener.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));
+    if listening.acceptors.len() == listening.acceptors.capacity() {
+        listening.acceptors.retain(|acceptor| env.is_process_alive(acceptor.waiter.pid));
     }
-    listener.acceptors.push_back(Acceptor { waiter, pollset });
+    listening.acceptors.push_back(Acceptor { waiter, pollset });
     Ok(operation)
 }
 
 /// Whether processes wait for a connection.
 pub fn somebody_waits(socket: &Socket) -> bool {
-    socket.listener.as_ref().is_some_and(|listener| !listener.acceptors.is_empty())
+    socket.listening.as_ref().is_some_and(|listening| !listening.acceptors.is_empty())
 }
 
 /// How many living processes wait for a connection.
 pub fn waiting(env: Env, socket: &Socket) -> usize {
-    let acceptors = socket.listener.iter().flat_map(|listener| &listener.acceptors);
+    let acceptors = socket.listening.iter().flat_map(|listening| &listening.acceptors);
     acceptors.filter(|acceptor| env.is_process_alive(acceptor.waiter.pid)).count()
 }
 
 /// Gives waiting connections to waiting processes, first come, first served.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
-    if let Some((gate, intake)) = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()) {
+    if let Some((listener, queue)) = socket.listening.as_ref().and_then(|listening| listening.listener.as_ref()) {
         // A reactor comes for its connections itself, or has a successor that does.
-        let Some(intake) = *intake else { return };
-        let gate = Arc::clone(gate);
-        return serve_gate(env, socket, &gate, intake, work);
+        let Some(queue) = *queue else { return };
+        let listener = Arc::clone(listener);
+        return serve_listener(env, socket, &listener, queue, work);
     }
     while socket.readable {
         let Some(Acceptor { waiter, pollset }) = next_acceptor(env, socket) else {
@@ -111,7 +111,7 @@ pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
 
 /// The first process that waits and is alive.
 fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
-    let acceptors = &mut socket.listener.as_mut()?.acceptors;
+    let acceptors = &mut socket.listening.as_mut()?.acceptors;
     loop {
         let acceptor = acceptors.pop_front()?;
         if env.is_process_alive(acceptor.waiter.pid) {
@@ -122,12 +122,12 @@ fn next_acceptor(env: Env, socket: &mut Socket) -> Option<Acceptor> {
 
 /// Puts a process back to the head of those that wait.
 fn wait_on(socket: &mut Socket, acceptor: Acceptor) {
-    socket.listener.get_or_insert_default().acceptors.push_front(acceptor);
+    socket.listening.get_or_insert_default().acceptors.push_front(acceptor);
 }
 
 /// Takes a connection off the backlog.
 fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
-    if let Some(orphan) = socket.listener.as_mut().and_then(|listener| listener.orphan.take()) {
+    if let Some(orphan) = socket.listening.as_mut().and_then(|listening| listening.orphan.take()) {
         return Ok(Some(orphan));
     }
     match take_with(socket, |fd| rustix::net::accept_with(fd, ACCEPTED)) {
@@ -186,83 +186,88 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
     let mut copy = table::allocate().ok_or(Errno::MFILE)?;
     let handle = copy.open(env, fd, State::Listening, (module, pollset, socket.options), env.pid());
     if handle.is_ok() {
-        let late_options = socket.listener.iter().flat_map(|listener| &listener.late_options).copied().collect();
-        copy.listener = Some(Box::new(Listener { late_options, ..Listener::default() }));
+        let late_options = socket.listening.iter().flat_map(|listening| &listening.late_options).copied().collect();
+        copy.listening = Some(Box::new(Listening { late_options, ..Listening::default() }));
     }
     // The calling process is alive: it calls.
     handle.map_err(|_| Errno::SRCH)
 }
 
-/// Has a listening socket accept through a gate, for an intake or for the reactor that has the socket.
-pub fn through_gate(env: Env, socket: &mut Socket, gate: Arc<Gate>, intake: Option<usize>) -> rustix::io::Result<()> {
+/// Has a listening socket accept through a listener, for a queue or for the reactor that has the socket.
+pub fn attach(env: Env, socket: &mut Socket, listener: Arc<Listener>, queue: Option<usize>) -> rustix::io::Result<()> {
     let (State::Listening, Some(module)) = (socket.state, socket.module) else {
         return Err(Errno::INVAL);
     };
     socket.register()?;
     let (handle, pollset) = (socket.handle(), socket.pollset);
     let options = Options { debug: false, ..socket.options };
-    let listener = socket.listener.get_or_insert_default();
-    gate.add_listening(handle, pollset, Template { module, options, late_options: listener.late_options.clone() });
-    listener.gate = Some((gate, intake));
+    let listening = socket.listening.get_or_insert_default();
+    listener.add_listening(handle, pollset, Template { module, options, late_options: listening.late_options.clone() });
+    listening.listener = Some((listener, queue));
     socket.enqueue(env);
     Ok(())
 }
 
-/// Lets waiting connections in, as long as the gate is open, and tells of all at once.
-fn serve_gate(env: Env, socket: &mut Socket, gate: &Arc<Gate>, intake: usize, work: &mut Work) {
+/// Lets waiting connections in, as long as the listener admits them, and tells of all at once.
+fn serve_listener(env: Env, socket: &mut Socket, listener: &Arc<Listener>, queue: usize, work: &mut Work) {
     while socket.readable {
         if work.is_over() {
             socket.enqueue(env);
             break;
         }
         work.visited();
-        match pass_gate(env, socket, gate, Some(intake)) {
-            Passed::In(arrival) => gate.push(intake, arrival),
-            Passed::TurnedAway => {}
-            Passed::Nobody => break,
+        match attempt(env, socket, listener, Some(queue)) {
+            Attempt::Admitted(arrival) => listener.push(queue, arrival),
+            Attempt::Refused => {}
+            Attempt::Nothing => break,
         }
     }
-    gate.announce(env, intake);
+    listener.announce(env, queue);
 }
 
 /// What a try to let a connection in has come to.
-enum Passed {
-    In(Arrival),
+enum Attempt {
+    Admitted(Arrival),
     /// It is closed, and there may be others.
-    TurnedAway,
-    /// There is none, or none may come in now. Whatever changes that has the socket visited again.
-    Nobody,
+    Refused,
+    /// There is none, or none may come in now. What changes that has the socket visited again.
+    Nothing,
 }
 
-/// Lets the next connection in, if the gate is open.
-fn pass_gate(env: Env, socket: &mut Socket, gate: &Gate, intake: Option<usize>) -> Passed {
-    let has_place = match gate.opens(env, intake) {
-        Opening::Place => true,
-        Opening::Overload => false,
-        Opening::Closed => return Passed::Nobody,
+/// Lets the next connection in, if the listener admits it.
+fn attempt(env: Env, socket: &mut Socket, listener: &Listener, queue: Option<usize>) -> Attempt {
+    let has_place = match listener.decide(env, queue) {
+        Decision::Accept => true,
+        Decision::Reset => false,
+        Decision::Pause => return Attempt::Nothing,
     };
-    match take_for_gate(socket, gate) {
-        Ok(Some((fd, address))) if has_place => gate.admit(env, fd, address).map_or(Passed::TurnedAway, Passed::In),
+    match take_for_listener(socket, listener) {
+        Ok(Some((fd, address))) if has_place => {
+            listener.admit(env, fd, address).map_or(Attempt::Refused, Attempt::Admitted)
+        }
         Ok(Some((fd, _))) => {
-            gate.overload(fd);
-            Passed::TurnedAway
+            listener.overload(fd);
+            Attempt::Refused
         }
         nothing => {
-            gate.forgo();
+            listener.forgo();
             if has_place {
-                gate.give_place_back(env);
+                listener.give_place_back(env);
             }
             if let Err(errno) = nothing {
-                gate.accept_failed(env, errno);
+                listener.accept_failed(env, errno);
             }
-            Passed::Nobody
+            Attempt::Nothing
         }
     }
 }
 
 /// Takes a connection off the backlog, with its address if anybody wants to know.
-fn take_for_gate(socket: &mut Socket, gate: &Gate) -> rustix::io::Result<Option<(OwnedFd, Option<Address>)>> {
-    if !gate.wants_address() {
+fn take_for_listener(
+    socket: &mut Socket,
+    listener: &Listener,
+) -> rustix::io::Result<Option<(OwnedFd, Option<Address>)>> {
+    if !listener.wants_address() {
         return take_with(socket, |fd| Ok((rustix::net::accept_with(fd, ACCEPTED)?, None)));
     }
     take_with(socket, |fd| {
@@ -272,31 +277,36 @@ fn take_for_gate(socket: &mut Socket, gate: &Gate) -> rustix::io::Result<Option<
     })
 }
 
-/// Makes the connection that has waited longest in an intake a socket of `owner`: `Ok(None)` if none waits. ESRCH if the
+/// Makes the connection that has waited longest in a queue a socket of `owner`: `Ok(None)` if none waits. ESRCH if the
 /// process is dead; then the connection waits on.
-pub fn take_arrival(env: Env, gate: &Arc<Gate>, intake: usize, owner: LocalPid) -> Result<Option<Handle>, Errno> {
-    let Some(arrival) = gate.pop(env, intake) else {
+pub fn take_arrival(
+    env: Env,
+    listener: &Arc<Listener>,
+    queue: usize,
+    owner: LocalPid,
+) -> Result<Option<Handle>, Errno> {
+    let Some(arrival) = listener.pop(env, queue) else {
         return Ok(None);
     };
-    let (Some(template), Some(mut accepted)) = (gate.template(), table::allocate()) else {
-        gate.discard(env, arrival);
+    let (Some(template), Some(mut accepted)) = (listener.template(), table::allocate()) else {
+        listener.discard(env, arrival);
         return Err(Errno::MFILE);
     };
-    let (fd, ticket) = arrival.into_parts(gate, owner);
+    let (fd, permit) = arrival.into_parts(listener, owner);
     for &(level, name, value) in &template.late_options {
         let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
     }
-    let about = (template.module, gate.pollset(intake), template.options);
+    let about = (template.module, listener.pollset(queue), template.options);
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
-            accepted.ticket = Some(ticket);
+            accepted.permit = Some(permit);
             if accepted.is_active() {
                 accepted.enqueue(env);
             }
             Ok(Some(handle))
         }
         Err(fd) => {
-            gate.put_back(intake, Arrival::from_parts(fd, ticket));
+            listener.put_back(queue, Arrival::from_parts(fd, permit));
             Err(Errno::SRCH)
         }
     }
@@ -305,44 +315,48 @@ pub fn take_arrival(env: Env, gate: &Arc<Gate>, intake: usize, owner: LocalPid) 
 /// What there was for a reactor.
 pub enum ForReactor {
     Connection(Handle),
-    /// One that the gate has closed: there may be others.
-    TurnedAway,
+    /// One that the listener has closed: there may be others.
+    Refused,
     Nothing,
 }
 
 /// Takes a connection off the backlog for the reactor that calls, onto its pollset. Nothing if there is none, if the
-/// gate is closed, or if the sockets are another reactor's.
+/// listener admits none now, or if the sockets are another reactor's.
 pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Errno> {
     let owner = env.pid();
-    if socket.listener.as_ref().and_then(|listener| listener.reactor) != Some(owner) {
+    if socket.listening.as_ref().and_then(|listening| listening.reactor) != Some(owner) {
         socket.readable = false;
         return Ok(ForReactor::Nothing);
     }
-    let gate = socket.listener.as_ref().and_then(|listener| listener.gate.as_ref()).map(|(gate, _)| Arc::clone(gate));
-    let (fd, ticket) = match gate {
+    let listener = socket
+        .listening
+        .as_ref()
+        .and_then(|listening| listening.listener.as_ref())
+        .map(|(listener, _)| Arc::clone(listener));
+    let (fd, permit) = match listener {
         None => match take(env, socket)? {
             Some(fd) => (fd, None),
             None => return Ok(ForReactor::Nothing),
         },
-        Some(gate) => match pass_gate(env, socket, &gate, None) {
-            Passed::In(arrival) => {
-                let (fd, ticket) = arrival.into_parts(&gate, owner);
-                (fd, Some(ticket))
+        Some(listener) => match attempt(env, socket, &listener, None) {
+            Attempt::Admitted(arrival) => {
+                let (fd, permit) = arrival.into_parts(&listener, owner);
+                (fd, Some(permit))
             }
-            Passed::TurnedAway => return Ok(ForReactor::TurnedAway),
-            Passed::Nobody => return Ok(ForReactor::Nothing),
+            Attempt::Refused => return Ok(ForReactor::Refused),
+            Attempt::Nothing => return Ok(ForReactor::Nothing),
         },
     };
     let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
-        if let Some(ticket) = ticket {
-            ticket.end(env);
+        if let Some(permit) = permit {
+            permit.end(env);
         }
         return Err(Errno::MFILE);
     };
     set_late_options(socket, &fd);
     let about = (module, socket.pollset, Options { debug: false, ..socket.options });
     let handle = accepted.open_in_reactor(fd, about, owner);
-    accepted.ticket = ticket;
+    accepted.permit = permit;
     // Its data is read at the next poll.
     accepted.enqueue(env);
     Ok(ForReactor::Connection(handle))
@@ -350,7 +364,7 @@ pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Err
 
 /// Sets the options that the kernel does not hand on.
 fn set_late_options(socket: &Socket, fd: &OwnedFd) {
-    for &(level, name, value) in socket.listener.iter().flat_map(|listener| &listener.late_options) {
+    for &(level, name, value) in socket.listening.iter().flat_map(|listening| &listening.late_options) {
         // What the listener took, a connection takes.
         let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
     }
@@ -373,7 +387,7 @@ fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u
             Ok(handle)
         }
         Err(fd) => {
-            socket.listener.get_or_insert_default().orphan = Some(fd);
+            socket.listening.get_or_insert_default().orphan = Some(fd);
             Err(Errno::SRCH)
         }
     }

@@ -224,12 +224,12 @@ impl Socket {
         if let Some(connector) = self.connector.take() {
             self.answer(env, *connector, (atoms::error(), atoms::closed()));
         }
-        if let Some(listener) = self.listener.take() {
-            for acceptor in listener.acceptors {
+        if let Some(listening) = self.listening.take() {
+            for acceptor in listening.acceptors {
                 self.answer(env, acceptor.waiter, (atoms::error(), atoms::closed()));
             }
-            if let Some((gate, _)) = listener.gate {
-                gate.remove_listening(self.handle());
+            if let Some((listener, _)) = listening.listener {
+                listener.remove_listening(self.handle());
             }
         }
         self.fail_senders(env, atoms::closed());
@@ -237,8 +237,8 @@ impl Socket {
         group::leave_all(env, self);
         self.close_fd();
         pollset::counters(self.pollset).sockets.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        if let Some(ticket) = self.ticket.take() {
-            ticket.end(env);
+        if let Some(permit) = self.permit.take() {
+            permit.end(env);
         }
         table::vacate(self);
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustler::{Env, LocalPid};
 
 use crate::kernel::sockopt;
-use crate::listener::ticket::Ticket;
+use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
@@ -25,8 +25,8 @@ pub struct Surrendered {
     pub input: InputBuffer,
     /// What the kernel has not taken yet.
     pub queued: SendQueue<Held>,
-    /// The place of the connection at the gate that it came through.
-    pub ticket: Option<Ticket>,
+    /// What the connection gives back to the listener through which it came.
+    pub permit: Option<Permit>,
 }
 
 impl Socket {
@@ -109,8 +109,8 @@ impl Socket {
             Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
             None => SendQueue::new(),
         };
-        let (borrowed, ticket) = (self.prebound, self.ticket.take());
+        let (borrowed, permit) = (self.prebound, self.permit.take());
         self.release(env);
-        Some(Surrendered { fd, borrowed, input, queued, ticket })
+        Some(Surrendered { fd, borrowed, input, queued, permit })
     }
 }

@@ -58,7 +58,7 @@ pub fn set(env: Env, socket: &mut Socket, settings: &[Setting]) -> rustix::io::R
 }
 
 fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
-    let Socket { fd, options, state, listener, netns, .. } = socket;
+    let Socket { fd, options, state, listening, netns, .. } = socket;
     // A socket whose descriptor is closed takes options, as a port without one does.
     let fd = fd.as_ref().map(|fd| fd.as_fd());
     match setting {
@@ -118,7 +118,7 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
                 return Err(Errno::INVAL);
             }
             if *state == State::Listening {
-                listener.get_or_insert_default().set_late(*level, *name, *value);
+                listening.get_or_insert_default().set_late(*level, *name, *value);
             }
         }
         Setting::Raw(level, name, value) => {

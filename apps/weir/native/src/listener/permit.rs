@@ -1,11 +1,11 @@
-//! What a connection has from the gate through which it came.
+//! What a connection has from the listener through which it came.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustler::{Env, LocalPid};
 
-use crate::listener::gate::Gate;
+use crate::listener::Listener;
 use crate::value::admission::Address;
 
 /// A connection that no process has yet.
@@ -16,8 +16,8 @@ pub struct Arrival {
 }
 
 /// What a connection gives back when it is closed.
-pub struct Ticket {
-    gate: Arc<Gate>,
+pub struct Permit {
+    listener: Arc<Listener>,
     address: Option<Box<Address>>,
     /// The process that it was accepted for.
     pub process: LocalPid,
@@ -25,33 +25,36 @@ pub struct Ticket {
     exempt: bool,
 }
 
-impl Ticket {
+impl Permit {
     /// Gives the place of a connection back.
     pub fn end(self, env: Env) {
-        self.gate.leave(env, self.address.map(|address| *address), !self.exempt);
+        self.listener.leave(env, self.address.map(|address| *address), !self.exempt);
     }
 
     /// Has the connection not count against the limit of connections any more.
     pub fn exempt(&mut self, env: Env) {
         if !std::mem::replace(&mut self.exempt, true) {
-            self.gate.give_place_back(env);
+            self.listener.give_place_back(env);
         }
     }
 
-    /// Whether this is a ticket of `gate`.
-    pub fn is_of(&self, gate: &Arc<Gate>) -> bool {
-        Arc::ptr_eq(&self.gate, gate)
+    /// Whether this is a permit of `listener`.
+    pub fn is_of(&self, listener: &Arc<Listener>) -> bool {
+        Arc::ptr_eq(&self.listener, listener)
     }
 }
 
 impl Arrival {
-    /// The descriptor, and the ticket of a socket of `process`.
-    pub fn into_parts(self, gate: &Arc<Gate>, process: LocalPid) -> (OwnedFd, Ticket) {
-        (self.fd, Ticket { gate: Arc::clone(gate), address: self.address.map(Box::new), process, exempt: false })
+    /// The descriptor, and the permit of a socket of `process`.
+    pub fn into_parts(self, listener: &Arc<Listener>, process: LocalPid) -> (OwnedFd, Permit) {
+        (
+            self.fd,
+            Permit { listener: Arc::clone(listener), address: self.address.map(Box::new), process, exempt: false },
+        )
     }
 
     /// What [`into_parts`](Self::into_parts) took apart.
-    pub fn from_parts(fd: OwnedFd, ticket: Ticket) -> Arrival {
-        Arrival { fd, address: ticket.address.map(|address| *address) }
+    pub fn from_parts(fd: OwnedFd, permit: Permit) -> Arrival {
+        Arrival { fd, address: permit.address.map(|address| *address) }
     }
 }
