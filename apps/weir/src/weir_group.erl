@@ -18,14 +18,15 @@
 
 -export([new/1]).
 -export([delete/1]).
--export([join/2]).
+-export([join/2, join/3]).
 -export([leave/2]).
+-export([withdraw/1]).
 -export([broadcast/2]).
 -export([broadcast/3]).
 -export([size/1]).
 -export([info/1]).
 
--export_type([group/0, options/0, broadcast_options/0, info/0, outcomes/0]).
+-export_type([group/0, options/0, join_options/0, broadcast_options/0, info/0, outcomes/0]).
 
 -opaque group() :: {weir_group, weir_nif:group()}.
 
@@ -36,6 +37,9 @@
     backlog => pos_integer()
 }.
 %% See {@link new/1}.
+
+-type join_options() :: #{once => boolean()}.
+%% See {@link join/3}.
 
 -type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference()}.
 %% See {@link broadcast/3}.
@@ -108,17 +112,41 @@ is_number_from(Least, Number) -> is_integer(Number) andalso Number >= Least anda
 delete({weir_group, Group}) ->
     weir_nif:group_delete(Group).
 
-%% @doc Makes a connected socket a member, from any process; nothing happens if it is one. It gets what is broadcast from
-%% now on. A socket may be in several groups. `closed' is the group or the socket, and `enotconn' a socket that is not
-%% connected.
+%% @doc The same as {@link join/3} without options.
 -spec join(group(), weir_tcp:socket()) -> ok | {error, closed | enotconn}.
-join({weir_group, Group}, ?SOCKET(Handle)) ->
-    weir_nif:group_join(Group, Handle).
+join(Group, Socket) ->
+    join(Group, Socket, #{}).
+
+%% @doc Makes a connected socket a member, from any process; nothing happens if it is one. It gets what is broadcast from
+%% now on. A socket may be in several groups.
+%%
+%% <dl>
+%% <dt>`once' (`false')</dt><dd>the member gets one message: one that is sent or queued for it, and not one that is dropped. With
+%%   that it leaves all groups that it has joined so, at the same moment, and its owner gets `{weir_group, served, Socket}'; the
+%%   `handle_info/2' of a reactor gets it before anything that the peer has sent in answer. See {@link withdraw/1}</dd>
+%% </dl>
+%% Errors: `closed' is the group or the socket; `enotconn' a socket that is not connected; `{bad_option, Name, Value, Allowed}'.
+-spec join(group(), weir_tcp:socket(), join_options()) ->
+    ok | {error, closed | enotconn | weir_checked_options:bad_option()}.
+join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
+    weir_nif:group_join(Group, Handle, false);
+join({weir_group, Group}, ?SOCKET(Handle), Options) ->
+    case weir_checked_options:check(Options, [once], fun(once, Once) -> is_boolean(Once) orelse "true or false" end) of
+        ok -> weir_nif:group_join(Group, Handle, maps:get(once, Options, false));
+        {error, _} = Error -> Error
+    end.
 
 %% @doc Ends a membership, from any process. What waits for the member still goes out.
 -spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.
 leave({weir_group, Group}, ?SOCKET(Handle)) ->
     weir_nif:group_leave(Group, Handle).
+
+%% @doc Ends the memberships of a socket that are for one message, in all groups. After `ok' no such message reaches it any more,
+%% so that its owner can send something else in its place. `served': it has had its message, and its reactor is about to be
+%% told. A process that owns the socket has `{weir_group, served, Socket}' in its mailbox in that case. `closed' is the socket.
+-spec withdraw(weir_tcp:socket()) -> ok | {error, served | closed}.
+withdraw(?SOCKET(Handle)) ->
+    weir_nif:group_withdraw(Handle).
 
 %% @doc The same as {@link broadcast/3} without options.
 -spec broadcast(group(), iodata()) -> {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize}.

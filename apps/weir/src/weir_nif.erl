@@ -100,8 +100,9 @@
 %% Groups.
 -export([group_new/1]).
 -export([group_delete/1]).
--export([group_join/2]).
+-export([group_join/3]).
 -export([group_leave/2]).
+-export([group_withdraw/1]).
 -export([group_broadcast/4]).
 -export([group_size/1]).
 -export([group_info/1]).
@@ -125,7 +126,7 @@
 
 -type event() ::
     nonempty_improper_list(handle(), Data :: term())
-    | {accepted | connected | writable, handle()}
+    | {accepted | connected | writable | served, handle()}
     | {closed | refused | exhausted, handle(), Reason :: atom()}
     | {unsent, handle(), badarg | emsgsize, term()}.
 %% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
@@ -584,13 +585,17 @@ group_new(_Settings) -> ?NOT_LOADED.
 -spec group_delete(group()) -> ok.
 group_delete(_Group) -> ?NOT_LOADED.
 
-%% @doc Makes a connected socket a member. `closed' is the socket or the group.
--spec group_join(group(), handle()) -> ok | {error, closed | enotconn}.
-group_join(_Group, _Handle) -> ?NOT_LOADED.
+%% @doc Makes a connected socket a member, for one message or for all. `closed' is the socket or the group.
+-spec group_join(group(), handle(), Once :: boolean()) -> ok | {error, closed | enotconn}.
+group_join(_Group, _Handle, _Once) -> ?NOT_LOADED.
 
 %% @doc Ends a membership.
 -spec group_leave(group(), handle()) -> ok | {error, not_member}.
 group_leave(_Group, _Handle) -> ?NOT_LOADED.
+
+%% @doc Ends the memberships of a socket that are for one message. `served': it has had that, and its reactor is about to be told.
+-spec group_withdraw(handle()) -> ok | {error, served | closed}.
+group_withdraw(_Handle) -> ?NOT_LOADED.
 
 %% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
 %% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.

@@ -31,7 +31,7 @@
 %% `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
 %% when a connection that was not read because of its send queue is read again.</li>
-%% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2}.</li>
+%% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link weir_group:join/3}.</li>
 %% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds.</li>
 %% <li>`terminate(Reason, State)': the reactor forgets the connection: the last call, exactly one for each `init/2' that
 %% returned a state. Reason is the one of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or

@@ -171,6 +171,8 @@ event({closed, Handle, Reason}, Events, Writes, Connections) ->
     end;
 event({writable, Handle}, Events, Writes, Connections) ->
     on(handle_writable, ?SOCKET(Handle), Handle, Events, Writes, Connections);
+event({served, Handle}, Events, Writes, Connections) ->
+    on(handle_info, {weir_group, served, ?SOCKET(Handle)}, Handle, Events, Writes, Connections);
 event({unsent, Handle, Reason, IoData}, Events, Writes, Connections) ->
     {Events, Writes, unsent(Handle, Reason, IoData, Connections)};
 event({exhausted, Handle, Reason}, Events, Writes, Connections) ->

@@ -308,6 +308,7 @@ is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [
         listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits, listener_exempt, reactor_listen,
-        reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave
+        reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave,
+        group_withdraw
     ]);
 is_documented(_Function, _Result) -> false.

@@ -578,6 +578,10 @@ options_that_are_wrong(_Config) ->
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:broadcast(Group, "x", #{Name => Value}))
      || {Name, Value} <- [{except, self()}, {notify, true}, {other, 1}]
+    ],
+    [
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value}))
+     || {Name, Value} <- [{once, 1}, {other, true}]
     ].
 
 %% Misfortune ------------------------------------------------------------------

@@ -30,7 +30,7 @@ impl Live {
     fn take_out(&mut self, pollset: usize, member: usize) {
         let division = &mut self.divisions[pollset];
         division.leave(handle(member));
-        if division.len() == 0 {
+        if division.len() == 0 && !division.serving {
             division.clear().for_each(drop);
         }
     }

@@ -33,9 +33,12 @@ enum Step {
     Enter {
         group: u8,
         last: u64,
+        once: bool,
         current: bool,
     },
     Exit(u8),
+    /// The socket has had the message that it is in some groups for.
+    Served,
 }
 
 /// What is expected of a message.
@@ -101,8 +104,8 @@ fuzz_target!(|steps: Vec<Step>| {
                 let through: Vec<usize> = division.clear().collect();
                 assert!(through.into_iter().eq(messages.drain(..).map(|message| message.number)));
             }
-            Step::Enter { group, last, current } if !groups.contains_key(&group) => {
-                let membership = Membership { group: handle(group), last };
+            Step::Enter { group, last, once, current } if !groups.contains_key(&group) => {
+                let membership = Membership { group: handle(group), last, once };
                 let mut gone = Vec::new();
                 memberships.add(membership, |other| {
                     if !current {
@@ -113,14 +116,20 @@ fuzz_target!(|steps: Vec<Step>| {
                 for other in gone {
                     assert!(groups.remove(&other).is_some());
                 }
-                groups.insert(group, last);
+                groups.insert(group, (last, once));
             }
             Step::Enter { group, last, .. } => {
                 let membership = memberships.of(handle(group)).expect("it is a member");
                 membership.last = last;
-                groups.insert(group, last);
+                groups.entry(group).and_modify(|known| known.0 = last);
             }
             Step::Exit(group) => assert_eq!(memberships.remove(handle(group)), groups.remove(&group).is_some()),
+            Step::Served => {
+                while let Some(group) = memberships.remove_once() {
+                    assert!(groups.remove(&(group.slot() as u8)).is_some_and(|(_, once)| once));
+                }
+                assert!(groups.values().all(|&(_, once)| !once));
+            }
         }
         assert_eq!(division.len(), members.len());
         assert!(members.iter().all(|&slot| division.has(handle(slot))));
@@ -128,7 +137,7 @@ fuzz_target!(|steps: Vec<Step>| {
         assert_eq!(memberships.is_empty(), groups.is_empty());
         let known: BTreeSet<u8> = memberships.groups().map(|group| group.slot() as u8).collect();
         assert!(known.iter().eq(groups.keys()));
-        for (&group, &last) in &groups {
+        for (&group, &(last, _)) in &groups {
             assert_eq!(memberships.of(handle(group)).map(|membership| membership.last), Some(last));
         }
     }

@@ -45,10 +45,10 @@ fn group_delete(env: Env, group: Handle) -> NifResult<Atom> {
 }
 
 #[rustler::nif]
-fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle) -> NifResult<Term<'a>> {
+fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle, once: bool) -> NifResult<Term<'a>> {
     open(group::lookup(group))?;
     let mut socket = socket!(env, member, atoms::closed());
-    Ok(match group::join(&mut socket, group) {
+    Ok(match group::join(&mut socket, group, once) {
         Ok(()) => atoms::ok().encode(env),
         Err(reason) => failed(env, reason),
     })
@@ -60,6 +60,15 @@ fn group_leave<'a>(env: Env<'a>, group: Handle, member: Handle) -> NifResult<Ter
     Ok(match group::leave(env, &mut socket, group) {
         true => atoms::ok().encode(env),
         false => failed(env, atoms::not_member()),
+    })
+}
+
+#[rustler::nif]
+fn group_withdraw<'a>(env: Env<'a>, member: Handle) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, member, atoms::closed());
+    Ok(match group::withdraw(env, &mut socket) {
+        true => atoms::ok().encode(env),
+        false => failed(env, atoms::served()),
     })
 }
 

@@ -149,6 +149,10 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
     if batch.is_full() {
         return socket.enqueue(env);
     }
+    // Before what the peer has sent in answer to it.
+    if std::mem::take(&mut socket.served) {
+        batch.news(atoms::served(), socket.handle());
+    }
     if socket.state == State::Connecting && !finish_connect(env, socket, batch) {
         return;
     }

@@ -47,6 +47,12 @@ pub fn writable(env: Env, socket: &Socket, pid: LocalPid) {
     let _ = env.send(&pid, (atoms::weir_writable(), term));
 }
 
+/// `{weir_group, served, Socket}` to the owner.
+pub fn served(env: Env, socket: &Socket) {
+    let term = socket_term(env, socket.module, socket.handle());
+    tell(env, socket, (atoms::weir_group(), atoms::served(), term));
+}
+
 /// `{tcp_closed, Socket}` to the owner, once in the socket's life.
 pub fn closed(env: Env, socket: &mut Socket) {
     if std::mem::replace(&mut socket.close_told, true) {

@@ -88,6 +88,8 @@ pub struct Socket {
     /// Its news go into the batches of its owner, a reactor, instead of messages.
     pub reactor: bool,
     pub ended: Ended,
+    /// A group has given it the one message that it was a member for, of which its reactor is not told yet.
+    pub served: bool,
     /// A reactor's socket is not read from while its send queue is over the high watermark.
     pub throttled: bool,
     /// The owner is gone, or has waited long enough, and the queue is still being sent, as the inet driver does.
@@ -143,6 +145,7 @@ impl Socket {
             write_shut: false,
             reactor: false,
             ended: Ended::Not,
+            served: false,
             throttled: false,
             lingering: false,
             in_http_headers: false,

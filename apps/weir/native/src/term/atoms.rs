@@ -28,7 +28,7 @@ rustler::atoms! {
     reply_us, count, min, max, average, deviation, p50, p90, p95, p99, p999,
     // Groups.
     weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
-    broadcasts, pending,
+    broadcasts, pending, served,
     // Families.
     inet, inet6, local,
     // Packets of HTTP.

@@ -8,6 +8,8 @@ pub struct Membership {
     pub group: Handle,
     /// The last message that the member has had: older ones are not for it.
     pub last: u64,
+    /// It ends, with all others of the socket's that are so, when the member has had one message.
+    pub once: bool,
 }
 
 /// All memberships of a socket. Most are in one group at most: that is where the socket is, and costs no miss of the cache
@@ -59,6 +61,13 @@ impl Memberships {
         true
     }
 
+    /// Takes out one that is for one message, and returns its group.
+    pub fn remove_once(&mut self) -> Option<Handle> {
+        let once = self.first.iter().chain(&self.others).find(|membership| membership.once)?.group;
+        self.remove(once);
+        Some(once)
+    }
+
     /// The groups.
     pub fn groups(&self) -> impl Iterator<Item = Handle> {
         self.first.iter().chain(&self.others).map(|membership| membership.group)
@@ -70,7 +79,7 @@ mod tests {
     use super::*;
 
     fn membership(slot: u32, last: u64) -> Membership {
-        Membership { group: Handle::new(slot, 0), last }
+        Membership { group: Handle::new(slot, 0), last, once: false }
     }
 
     #[test]
@@ -88,6 +97,18 @@ mod tests {
         }
         assert!(all.is_empty());
         assert_eq!(all.others.capacity(), 0);
+    }
+
+    #[test]
+    fn those_for_one_message_go_together_and_the_others_stay() {
+        let mut all = Memberships::default();
+        for slot in 0..6 {
+            all.add(Membership { once: slot % 2 == 0, ..membership(slot, 0) }, |_| true);
+        }
+        let mut gone: Vec<u32> = std::iter::from_fn(|| all.remove_once()).map(|group| group.slot()).collect();
+        gone.sort_unstable();
+        assert_eq!(gone, [0, 2, 4]);
+        assert_eq!(all.groups().count(), 3);
     }
 
     #[test]

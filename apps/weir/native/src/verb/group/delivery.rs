@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustler::Env;
 
 use super::broadcast::{Broadcast, Outcomes, tell};
-use super::{GroupSettings, Policy, find};
+use super::{GroupSettings, Policy, find, served};
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Ended, Output, Socket, State};
@@ -85,6 +85,7 @@ pub fn give(
         return;
     }
     membership.last = broadcast.sequence;
+    let once = membership.once;
     if broadcast.except == Some(socket.handle()) {
         return;
     }
@@ -111,6 +112,9 @@ pub fn give(
     }
     if written == bytes.len() {
         outcomes.sent += 1;
+        if once {
+            served(env, socket);
+        }
         return;
     }
     if let Err(errno) = socket.register() {
@@ -134,6 +138,9 @@ pub fn give(
     outcomes.queued += 1;
     if socket.writable {
         socket.enqueue(env);
+    }
+    if once {
+        served(env, socket);
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, MutexGuard};
 use rustler::{Encoder, Env, LocalPid, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
+use crate::socket::message;
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket, State};
 use crate::term::atoms;
@@ -124,8 +125,9 @@ pub fn delete(env: Env, handle: Handle) {
     tell(env, handle, finished);
 }
 
-/// Makes a connected socket a member. It gets what is broadcast from now on. Nothing happens if it is one.
-pub fn join(socket: &mut Socket, handle: Handle) -> Result<(), Reason> {
+/// Makes a connected socket a member, `once` for one message. It gets what is broadcast from now on. Nothing happens if it is
+/// a member.
+pub fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<(), Reason> {
     if socket.state != State::Connected {
         return Err(atoms::enotconn());
     }
@@ -138,7 +140,7 @@ pub fn join(socket: &mut Socket, handle: Handle) -> Result<(), Reason> {
     if !live.division(socket.pollset).join(socket.handle()) {
         return Ok(());
     }
-    let membership = Membership { group: handle, last: live.sequence };
+    let membership = Membership { group: handle, last: live.sequence, once };
     drop(group);
     socket.groups.add(membership, |group| find(group).is_some());
     Ok(())
@@ -151,6 +153,25 @@ pub fn leave(env: Env, socket: &mut Socket, handle: Handle) -> bool {
     }
     take_out(env, handle, socket.pollset, socket.handle());
     true
+}
+
+/// Ends all memberships of a socket that are for one message. False if it has had that, and its owner is not told yet.
+pub fn withdraw(env: Env, socket: &mut Socket) -> bool {
+    while let Some(group) = socket.groups.remove_once() {
+        take_out(env, group, socket.pollset, socket.handle());
+    }
+    !socket.served
+}
+
+/// A member has had its one message: that was its membership, and its owner is told.
+fn served(env: Env, socket: &mut Socket) {
+    withdraw(env, socket);
+    if socket.reactor {
+        socket.served = true;
+        socket.enqueue(env);
+    } else {
+        message::served(env, socket);
+    }
 }
 
 /// Ends all memberships of a socket that is no connection any more.
@@ -190,9 +211,10 @@ impl Live {
     fn take_out(&mut self, pollset: u16, member: Handle, finished: &mut Vec<Arc<Broadcast>>) {
         let division = self.division(pollset);
         division.leave(member);
-        if division.len() == 0 {
+        // A poller that is at it finishes them itself, when it has counted what became of them.
+        if division.len() == 0 && !division.serving {
             finished.extend(division.clear());
-            self.divisions.retain(|(index, division)| *index != pollset || division.serving);
+            self.divisions.retain(|(index, _)| *index != pollset);
         }
     }
 }

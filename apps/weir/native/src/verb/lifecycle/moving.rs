@@ -7,6 +7,7 @@ use rustler::{Env, LocalPid};
 use crate::kernel::sockopt;
 use crate::listener::permit::Permit;
 use crate::pollset;
+use crate::socket::message;
 use crate::socket::{Ended, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::held::Held;
@@ -54,6 +55,9 @@ impl Socket {
         self.owner = Some(owner);
         self.reactor = false;
         self.throttled = false;
+        if std::mem::take(&mut self.served) {
+            message::served(env, self);
+        }
         self.options.active = Active::Passive;
         if std::mem::replace(&mut self.ended, Ended::Not) != Ended::Not {
             // The kernel says it again.
