@@ -30,7 +30,7 @@ start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
     #busy{idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Body}.
 
 %% @doc Bytes have come: of the body, or of what is behind it.
--spec data(weir_tcp:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().
+-spec data(weir_http_socket:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().
 data(Socket, Data, Busy = #busy{body = Body, bytes = Bytes}, #http{limits = Limits}) ->
     case is_complete(Body) of
         true -> {ok, bounded(Socket, Busy#busy{bytes = <<Bytes/binary, Data/binary>>})};
@@ -69,7 +69,7 @@ bounded(Socket, Busy = #busy{is_read = IsRead}) ->
         IsRead ->
             Busy;
         MayRead ->
-            _ = inet:setopts(Socket, [{active, MayRead}]),
+            ok = weir_http_socket:active(Socket, MayRead),
             Busy#busy{is_read = MayRead}
     end.
 
@@ -78,7 +78,7 @@ waiting(#busy{body = {ended, Body, _}, bytes = Bytes}) -> byte_size(Body) + byte
 waiting(#busy{body = Body}) -> weir_http_body:held(Body).
 
 %% @doc The process says something.
--spec message(weir_tcp:socket(), What, #busy{}) ->
+-spec message(weir_http_socket:socket(), What, #busy{}) ->
     {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}}
 when
     What :: read | {more | sync | keep | close, iodata()}.
@@ -88,7 +88,7 @@ message(_Socket, {more, Bytes}, Busy) ->
     {send, Bytes, Busy#busy{has_begun = true}};
 message(Socket, {sync, Bytes}, Busy) ->
     %% Written when the callback has returned; see writable/2.
-    _ = weir:notify_writable(Socket),
+    ok = weir_http_socket:notify_writable(Socket),
     {send, Bytes, Busy#busy{has_begun = true, is_waiting = true}};
 message(_Socket, {After, Bytes}, Busy = #busy{monitor = Monitor, body = Body}) ->
     _ = erlang:demonitor(Monitor, [flush]),
@@ -102,16 +102,16 @@ is_complete({ended, _, _}) -> true;
 is_complete(_) -> false.
 
 %% @doc The client may have taken what the process waits for.
--spec writable(weir_tcp:socket(), #busy{}) -> #busy{}.
+-spec writable(weir_http_socket:socket(), #busy{}) -> #busy{}.
 writable(_Socket, Busy = #busy{is_waiting = false}) ->
     Busy;
 writable(Socket, Busy = #busy{pid = Pid}) ->
-    case weir_http_patience:pending(Socket) of
+    case weir_http_socket:pending(Socket) of
         0 ->
             Pid ! {weir_http, taken},
             Busy#busy{is_waiting = false};
         _ ->
-            _ = weir:notify_writable(Socket),
+            ok = weir_http_socket:notify_writable(Socket),
             Busy
     end.
 
@@ -119,6 +119,4 @@ writable(Socket, Busy = #busy{pid = Pid}) ->
 -spec stop(#busy{}) -> ok.
 stop(#busy{pid = Pid, monitor = Monitor}) ->
     _ = erlang:demonitor(Monitor, [flush]),
-    Pid ! {weir_http, gone},
-    _ = exit(Pid, {shutdown, client_gone}),
-    ok.
+    weir_http_worker:stop(Pid).

@@ -40,19 +40,19 @@
 -spec arguments(Key :: term()) -> term().
 arguments(Key) -> #idle{key = Key}.
 
--spec init(weir_tcp:socket(), #idle{}) -> weir_reactor:result().
+-spec init(weir_http_socket:socket(), #idle{}) -> weir_reactor:result().
 init(_Socket, Idle) ->
     case weir:proxy_header() of
         {ok, #{src_address := Address, src_port := Port}} -> {ok, #head{idle = Idle#idle{client = {Address, Port}}}};
         _ -> {ok, #head{idle = Idle}}
     end.
 
--spec handle_close(weir_tcp:socket(), term(), term()) -> {ok, term()}.
+-spec handle_close(weir_http_socket:socket(), term(), term()) -> {ok, term()}.
 handle_close(_Socket, _Reason, State) -> {ok, State}.
 
 %%% Bytes.
 
--spec handle_data(weir_tcp:socket(), binary(), term()) -> weir_reactor:result().
+-spec handle_data(weir_http_socket:socket(), binary(), term()) -> weir_reactor:result().
 handle_data(Socket, Data, Idle = #idle{key = Key}) ->
     requests(Socket, Data, 0, #out{}, Idle, persistent_term:get(Key));
 handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) ->
@@ -70,7 +70,7 @@ handle_data(Socket, Data, Body = #body{idle = #idle{key = Key}}) ->
 handle_data(Socket, Data, Paused = #paused{bytes = Bytes}) ->
     More = <<Bytes/binary, Data/binary>>,
     IsRead = byte_size(More) =< ?INPUT,
-    _ = IsRead orelse inet:setopts(Socket, [{active, false}]),
+    _ = IsRead orelse weir_http_socket:active(Socket, false),
     {ok, Paused#paused{bytes = More, is_read = IsRead}};
 handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
     Http = persistent_term:get(Key),
@@ -167,7 +167,7 @@ go_on(Socket, Data, Offset, Out, Idle, _Http) ->
 
 %% The responses are written when the callback has returned. See handle_writable/2.
 pause(Socket, Out, Paused) ->
-    _ = weir:notify_writable(Socket),
+    ok = weir_http_socket:notify_writable(Socket),
     sent(Out, Paused).
 
 %% What is to be kept: a part would keep the whole.
@@ -250,14 +250,14 @@ bytes(#out{responses = Responses}) -> lists:reverse(Responses).
 
 %%% What is not data.
 
--spec handle_writable(weir_tcp:socket(), term()) -> weir_reactor:result().
+-spec handle_writable(weir_http_socket:socket(), term()) -> weir_reactor:result().
 handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
-    case weir_http_patience:pending(Socket) of
+    case weir_http_socket:pending(Socket) of
         0 ->
             read(Socket, IsRead),
             requests(Socket, Bytes, 0, #out{}, Idle, persistent_term:get(Key));
         _ ->
-            _ = weir:notify_writable(Socket),
+            ok = weir_http_socket:notify_writable(Socket),
             {ok, Paused}
     end;
 handle_writable(Socket, Busy = #busy{}) ->
@@ -269,7 +269,7 @@ handle_writable(_Socket, State) ->
 
 -spec handle_info(term(), term()) -> weir_reactor:result().
 handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
-    _ = gen_tcp:shutdown(Socket, write),
+    ok = weir_http_socket:shutdown_write(Socket),
     {ok, Closing};
 handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
@@ -303,7 +303,7 @@ finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
             read(Socket, IsRead),
             sent(Out, served(Idle, Http));
         _ ->
-            case Out#out.size < ?OUTPUT andalso weir_http_patience:pending(Socket) =:= 0 of
+            case Out#out.size < ?OUTPUT andalso weir_http_socket:pending(Socket) =:= 0 of
                 true ->
                     read(Socket, IsRead),
                     requests(Socket, Bytes, 0, Out, served(Idle, Http), Http);
@@ -321,8 +321,7 @@ finished(Socket, _Close, Out, _Bytes, IsRead, _Idle) ->
 read(_Socket, true) ->
     ok;
 read(Socket, false) ->
-    _ = inet:setopts(Socket, [{active, true}]),
-    ok.
+    weir_http_socket:active(Socket, true).
 
 %% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
 %% is not whole.
@@ -341,7 +340,7 @@ terminate(_Reason, _State) -> ok.
 
 %%% Time.
 
--spec handle_tick(weir_tcp:socket(), term()) -> weir_reactor:result().
+-spec handle_tick(weir_http_socket:socket(), term()) -> weir_reactor:result().
 handle_tick(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:tick(Socket, State, Key), Socket, Switched, #out{});
 handle_tick(Socket, State) ->

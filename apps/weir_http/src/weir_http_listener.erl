@@ -22,7 +22,7 @@
     {ok, pid()} | {error, term()}.
 start(Name, Options, Routes) ->
     start_with(Name, Options, Routes, fun(Given, Arguments) ->
-        weir:start_listener(Name, Given, weir_http_connection, Arguments)
+        weir:start_listener(Name, Given, handler(Given), Arguments)
     end).
 
 %% @doc See `weir_http:child_spec/3'.
@@ -30,7 +30,7 @@ start(Name, Options, Routes) ->
 child_spec(Name, Options, Routes) ->
     case prepare(Name, Options, Routes) of
         {ok, _Http, Given} ->
-            Spec = weir:child_spec(Name, Given, weir_http_connection, undefined),
+            Spec = weir:child_spec(Name, Given, handler(Given), undefined),
             Spec#{start := {?MODULE, start_link, [Name, Options, Routes]}};
         {error, Bad} ->
             error(Bad)
@@ -41,9 +41,13 @@ child_spec(Name, Options, Routes) ->
     {ok, pid()} | {error, term()}.
 start_link(Name, Options, Routes) ->
     start_with(Name, Options, Routes, fun(Given, Arguments) ->
-        #{start := {Module, Function, Args}} = weir:child_spec(Name, Given, weir_http_connection, Arguments),
+        #{start := {Module, Function, Args}} = weir:child_spec(Name, Given, handler(Given), Arguments),
         apply(Module, Function, Args)
     end).
+
+%% TLS is ssl's, and has a process for each connection.
+handler(#{tls := Tls}) when Tls =/= undefined -> fun weir_http_tls:serve/2;
+handler(#{}) -> weir_http_connection.
 
 start_with(Name, Options, Routes, Start) ->
     case prepare(Name, Options, Routes) of
@@ -96,6 +100,7 @@ forget(Name) ->
 drain(Name, Timeout) ->
     #http{draining = Draining} = persistent_term:get(key(Name)),
     ok = atomics:put(Draining, 1, 1),
+    ok = weir_http_tls:drain(Name),
     weir:drain_listener(Name, Timeout).
 
 %% @doc See `weir_http:set_routes/2'.

@@ -33,8 +33,11 @@
 %% `min_body_rate' bytes of it that have come. Then there is 408.</dd>
 %% <dt>`idle_timeout' (60000)</dt><dd>Between requests, and for a client that takes nothing of its response.</dd>
 %% </dl>
-%% All options of `weir:start_listener/4' are options as well, but for `tls' and for `tick' in `reactor'. `max_connections'
-%% is 16384 unless given.
+%% All options of `weir:start_listener/4' are options as well, but for `tick' in `reactor'. `max_connections' is 16384 unless
+%% given. With `tls' a connection has a process instead of a place in a reactor: see the guide. The protocol of ALPN is
+%% `http/1.1'; `alpn_preferred_protocols' is refused.
+
+-define(IDLE_TIMEOUT, 60000).
 
 -define(DEFAULTS, #{
     max_request_line => 8192,
@@ -45,7 +48,7 @@
     header_timeout => 10000,
     body_timeout => 20000,
     min_body_rate => 500,
-    idle_timeout => 60000
+    idle_timeout => ?IDLE_TIMEOUT
 }).
 
 -define(MAX_CONNECTIONS, 16384).
@@ -66,7 +69,7 @@ new(Name, Options, Routes) when is_map(Options) ->
         Ours = maps:with(maps:keys(?DEFAULTS), Options),
         ok = maps:foreach(fun check/2, Ours),
         Http = http(Name, maps:merge(?DEFAULTS, Ours), Routes),
-        {ok, Http, listener(maps:without(maps:keys(?DEFAULTS), Options), Http)}
+        {ok, Http, listener(maps:without(maps:keys(?DEFAULTS), Options), Http, maps:get(idle_timeout, Options, ?IDLE_TIMEOUT))}
     catch
         throw:{bad_option, _, _, _} = Bad -> {error, Bad}
     end;
@@ -113,9 +116,17 @@ http(Name, Options, Routes) ->
 ticks(infinity, _Tick) -> infinity;
 ticks(Time, Tick) -> (Time + Tick - 1) div Tick.
 
-listener(#{tls := Tls}, _Http) ->
-    bad(tls, Tls, "nothing yet: a reactor has no TLS. Terminate it in front of the listener");
-listener(Options, #http{tick = Tick}) ->
+%% TLS has no reactor.
+listener(Options = #{tls := Tls}, _Http, IdleTimeout) when Tls =/= undefined ->
+    case weir_http_tls:options(Tls, IdleTimeout) of
+        {ok, Ours = #{socket_opts := SocketOpts}} ->
+            Given = maps:get(socket_opts, Options, []),
+            is_list(Given) orelse bad(socket_opts, Given, "a list of options of gen_tcp:listen/2"),
+            maps:merge(#{max_connections => ?MAX_CONNECTIONS}, maps:merge(Options, Ours#{socket_opts => SocketOpts ++ Given}));
+        {error, Bad} ->
+            throw(Bad)
+    end;
+listener(Options, #http{tick = Tick}, _IdleTimeout) ->
     case maps:get(reactor, Options, #{}) of
         #{tick := Given} -> bad(reactor, {tick, Given}, "no tick: it follows from the timeouts");
         Reactor when is_map(Reactor) ->

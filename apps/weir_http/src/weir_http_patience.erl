@@ -3,7 +3,6 @@
 -module(weir_http_patience).
 
 -export([tick/2]).
--export([pending/1]).
 -export([is_draining/1]).
 
 -include("weir_http.hrl").
@@ -13,7 +12,7 @@
 -define(LINGER_TICKS, 2).
 
 %% @doc What a connection is after another tick. `late': its client is told so, and it is closed.
--spec tick(weir_tcp:socket(), State) -> {ok, State} | {close, State} | {late, #http{}}.
+-spec tick(weir_http_socket:socket(), State) -> {ok, State} | {close, State} | {late, #http{}}.
 tick(Socket, Idle = #idle{key = Key, quiet = Quiet}) ->
     Http = #http{idle_ticks = Most} = persistent_term:get(Key),
     case Quiet + 1 < Most andalso not (Quiet > 0 andalso is_draining(Http)) of
@@ -60,7 +59,7 @@ given_up(State, #http{counters = Counters}) ->
 
 %% Nothing was asked for long. A client that still takes a response has another period, as often as it has taken something.
 quiet(Socket, Idle = #idle{pending = Before}) ->
-    case pending(Socket) of
+    case weir_http_socket:pending(Socket) of
         0 -> {close, Idle};
         Same when Before > 0, Same >= Before -> {close, Idle};
         Fewer -> {ok, Idle#idle{quiet = 0, pending = Fewer}}
@@ -68,7 +67,7 @@ quiet(Socket, Idle = #idle{pending = Before}) ->
 
 %% The ticks since a client has last taken something of what waits for it, and how much waits.
 taking(Socket, Quiet, Before, Most) ->
-    case pending(Socket) of
+    case weir_http_socket:pending(Socket) of
         Pending when Pending =:= 0; Pending =/= Before -> {0, Pending};
         Same when Quiet + 1 < Most -> {Quiet + 1, Same};
         _ -> nothing
@@ -89,11 +88,3 @@ may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) -> Ticks =< 
 %% @doc Whether the listener refuses new connections and wants to be rid of those that are there.
 -spec is_draining(#http{}) -> boolean().
 is_draining(#http{draining = Draining}) -> atomics:get(Draining, 1) =/= 0.
-
-%% @doc The bytes that the client has not taken yet. A connection that is closed has none left.
--spec pending(weir_tcp:socket()) -> non_neg_integer().
-pending(Socket) ->
-    case inet:getstat(Socket, [send_pend]) of
-        {ok, [{send_pend, Bytes}]} -> Bytes;
-        {error, _} -> 0
-    end.

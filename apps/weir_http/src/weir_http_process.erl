@@ -53,7 +53,7 @@
 -define(WINDOW, 65536).
 
 -record(exchange, {
-    socket :: weir_tcp:socket(),
+    socket :: weir_http_socket:socket(),
     request :: weir_http_request:request(),
     wanted :: weir_http_answer:wanted(),
     %% Whether the body was read to its end.
@@ -146,17 +146,13 @@ gone(Gone) ->
     self() ! Gone,
     {error, closed}.
 
-tell(Socket, What) ->
-    case weir_reactor:send(Socket, {weir_http, Socket, self(), What}) of
-        ok -> ok;
-        {error, _} -> {error, closed}
-    end.
+tell(Socket, What) -> weir_http_socket:tell(Socket, {weir_http, Socket, self(), What}).
 
 %%% The process.
 
 %% @private
 %% @doc Says for which request the calling process is.
--spec begin_with(weir_tcp:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
+-spec begin_with(weir_http_socket:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
 begin_with(Socket, Request, Wanted, Body) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
 

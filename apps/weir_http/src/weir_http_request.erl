@@ -24,6 +24,7 @@
 
 %% What connections make of it.
 -export([new/3]).
+-export([connection/1]).
 -export([is_head/1]).
 -export([is_keep_alive/1]).
 -export([is_1_1/1]).
@@ -43,7 +44,7 @@
     query :: binary() | undefined,
     fields :: binary(),
     flags :: non_neg_integer(),
-    socket :: weir_tcp:socket(),
+    socket :: weir_http_socket:socket(),
     client :: {inet:ip_address(), inet:port_number()} | undefined,
     bindings = #{} :: #{atom() => term()},
     body = <<>> :: binary(),
@@ -54,7 +55,7 @@
 
 %% @private
 %% @doc A request without a body, from the head that the native part has read. Client: who a PROXY header says it is.
--spec new(weir_http_nif:head(), weir_tcp:socket(), {inet:ip_address(), inet:port_number()} | undefined) -> request().
+-spec new(weir_http_nif:head(), weir_http_socket:socket(), {inet:ip_address(), inet:port_number()} | undefined) -> request().
 new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client) ->
     #request{
         method = Method,
@@ -194,9 +195,15 @@ trailers(#request{trailers = Trailers}) -> weir_http_nif:fields(Trailers).
 %% connection. `{local, Path}' on a unix socket. `closed': the peer is gone already.
 -spec peer(request()) ->
     {ok, {inet:ip_address(), inet:port_number()} | {local, binary()}} | {error, closed | inet:posix()}.
-peer(#request{client = undefined, socket = Socket}) -> inet:peername(Socket);
+peer(#request{client = undefined, socket = Socket}) -> weir_http_socket:peername(Socket);
 peer(#request{client = Client}) -> {ok, Client}.
 
-%% @doc The connection, for `inet:getopts/2' and the like. Nothing may be sent on it.
--spec socket(request()) -> weir_tcp:socket().
-socket(#request{socket = Socket}) -> Socket.
+%% @doc The connection, for `inet:getopts/2' and the like; of a listener with `tls' for `ssl:peercert/1' and the like. Nothing
+%% may be sent on it.
+-spec socket(request()) -> weir_tcp:socket() | ssl:sslsocket().
+socket(#request{socket = Socket}) -> weir_http_socket:public(Socket).
+
+%% @private
+%% @doc The connection, for ourselves.
+-spec connection(request()) -> weir_http_socket:socket().
+connection(#request{socket = Socket}) -> Socket.

@@ -7,7 +7,9 @@
 %% `#http{}'. A callback that has nothing to change returns the state as it was: that costs no memory.
 %%
 %% What is sent is written when the callback has returned. If something must happen behind that (joining a group, whose
-%% messages would go out first), ask for `writable/3' by `weir:notify_writable/1'.
+%% messages would go out first), ask for `writable/3' by `weir_http_socket:notify_writable/1'.
+%%
+%% The socket is one of a reactor, or of TLS: what is done with it goes by {@link weir_http_socket}.
 -module(weir_http_switched).
 
 -export([send/2]).
@@ -40,25 +42,21 @@
 -callback enter(Result :: tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> entered().
 
 %% Bytes have come.
--callback data(weir_tcp:socket(), binary(), state(), key()) -> result().
+-callback data(weir_http_socket:socket(), binary(), state(), key()) -> result().
 
-%% A message, that of {@link send/2} or another for the connection (see `weir_reactor:send/2'). The socket may have become
+%% A message, that of {@link send/2} or another for the connection (see {@link weir_reactor:send/2}). The socket may have become
 %% what it is after the message was sent.
--callback info(weir_tcp:socket(), Message :: term(), state(), key()) -> result().
+-callback info(weir_http_socket:socket(), Message :: term(), state(), key()) -> result().
 
-%% The kernel takes output, and nothing waits: after `weir:notify_writable/1'.
--callback writable(weir_tcp:socket(), state(), key()) -> result().
+%% The kernel takes output, and nothing waits: after `weir_http_socket:notify_writable/1'.
+-callback writable(weir_http_socket:socket(), state(), key()) -> result().
 
 %% A tick of the reactor.
--callback tick(weir_tcp:socket(), state(), key()) -> result().
+-callback tick(weir_http_socket:socket(), state(), key()) -> result().
 
 %% The connection has ended: by its peer, by its reactor's end, or by a callback here that has raised.
 -callback gone(Reason :: term(), state(), key()) -> ok.
 
 %% @doc Sends a message to `info/4' of a connection.
--spec send(weir_tcp:socket(), Message :: term()) -> ok | {error, closed}.
-send(Socket, Message) ->
-    case weir_reactor:send(Socket, {weir_http, Socket, Message}) of
-        ok -> ok;
-        {error, _} -> {error, closed}
-    end.
+-spec send(weir_http_socket:socket(), Message :: term()) -> ok | {error, closed}.
+send(Socket, Message) -> weir_http_socket:tell(Socket, {weir_http, Socket, Message}).

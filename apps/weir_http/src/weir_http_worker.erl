@@ -3,6 +3,8 @@
 -module(weir_http_worker).
 
 -export([start/5]).
+-export([stop/1]).
+-export([is_worker/1]).
 -export([run/6]).
 
 -include("weir_http.hrl").
@@ -11,13 +13,25 @@
 -spec start(weir_http_routes:target(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(), #http{}) ->
     {pid(), reference()}.
 start(#{handler := Handler, state := State}, Request, Wanted, Body, #http{name = Name, counters = Counters, reports = Reports}) ->
+    ok = weir_http_orphans:watch(),
     Pid = proc_lib:spawn(?MODULE, run, [Handler, State, Request, Wanted, Body, {Name, Counters, Reports}]),
-    {Pid, erlang:monitor(process, Pid, [{tag, {weir_reactor, weir_http_request:socket(Request)}}])}.
+    {Pid, erlang:monitor(process, Pid, [{tag, {weir_reactor, weir_http_request:connection(Request)}}])}.
+
+%% @doc Tells it that its client is gone. It ends, unless it traps exits.
+-spec stop(pid()) -> ok.
+stop(Pid) ->
+    Pid ! {weir_http, gone},
+    _ = exit(Pid, {shutdown, client_gone}),
+    ok.
+
+%% @doc Whether a process is that of a request.
+-spec is_worker(pid()) -> boolean().
+is_worker(Pid) -> proc_lib:translate_initial_call(Pid) =:= {?MODULE, run, 6}.
 
 -spec run(weir_http_process:handler(), term(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(),
     weir_http_answer:listener()) -> ok.
 run(Handler, State, Request, Wanted, Body, Listener) ->
-    ok = weir_http_process:begin_with(weir_http_request:socket(Request), Request, Wanted, Body),
+    ok = weir_http_process:begin_with(weir_http_request:connection(Request), Request, Wanted, Body),
     try
         finished(weir_http_process:finish(with_file(Handler(Request, State), Request)))
     catch

@@ -64,7 +64,7 @@ init_per_suite(Config) ->
 end_per_suite(_Config) -> ok.
 
 init_per_testcase(_Case, Config) ->
-    {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, routes()),
+    {ok, _} = weir_http:start_listener(?LISTENER, weir_http_client:options(#{ip => ?LOOPBACK}), routes()),
     [{port, weir:get_port(?LISTENER)} | Config].
 
 end_per_testcase(_Case, _Config) ->

@@ -1,7 +1,9 @@
-%% A client for the tests, on stock gen_tcp: bytes out, responses in, and nothing that would put right what is wrong.
+%% A client for the tests, on stock gen_tcp: bytes out, responses in, and nothing that would put right what is wrong. In a
+%% process that has called with_tls/0 it speaks TLS, to a listener that was started with options/1.
 -module(weir_http_client).
 
--export([connect/1, connect/2, send/2, close/1]).
+-export([with_tls/0, options/1]).
+-export([connect/1, connect/2, send/2, recv/2, close/1]).
 -export([response/1, response/2, request/2, request/3, responses/2]).
 -export([is_closed/1, is_closed/2, recv_all/1]).
 -export([get/1, get/2, observe/2]).
@@ -15,13 +17,48 @@
 connect(Port) -> connect(Port, []).
 
 connect(Port, Options) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true} | Options], ?PATIENCE),
+    All = [binary, {active, false}, {nodelay, true} | Options],
+    {ok, Socket} =
+        case erlang:get(?MODULE) of
+            tls -> ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none} | All], ?PATIENCE);
+            undefined -> gen_tcp:connect({127, 0, 0, 1}, Port, All, ?PATIENCE)
+        end,
     put({rest, Socket}, <<>>),
     Socket.
 
-send(Socket, Data) -> gen_tcp:send(Socket, Data).
+send(Socket, Data) -> (transport(Socket)):send(Socket, Data).
 
-close(Socket) -> gen_tcp:close(Socket).
+recv(Socket, Time) -> (transport(Socket)):recv(Socket, 0, Time).
+
+close(Socket) -> (transport(Socket)):close(Socket).
+
+transport(Socket) when element(1, Socket) =:= sslsocket -> ssl;
+transport(_Socket) -> gen_tcp.
+
+with_tls() ->
+    {ok, _} = application:ensure_all_started(ssl),
+    _ = put(?MODULE, tls),
+    ok.
+
+%% Of a listener.
+options(Options) ->
+    case erlang:get(?MODULE) of
+        tls -> Options#{tls => certificate()};
+        undefined -> Options
+    end.
+
+certificate() ->
+    case persistent_term:get(?MODULE, none) of
+        none ->
+            Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
+            Chain = #{root => Key, intermediates => [], peer => Key},
+            #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+            Certificate = [Option || Option = {Name, _} <- Server, Name =:= cert orelse Name =:= key],
+            ok = persistent_term:put(?MODULE, Certificate),
+            Certificate;
+        Certificate ->
+            Certificate
+    end.
 
 get(Path) -> get(Path, "").
 
@@ -75,7 +112,7 @@ take(Socket, Length, Bytes) ->
     take(Socket, Length, <<Bytes/binary, (recv(Socket))/binary>>).
 
 recv(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case recv(Socket, ?PATIENCE) of
         {ok, Bytes} -> Bytes;
         {error, Reason} -> error({no_response, Reason})
     end.
@@ -86,7 +123,7 @@ is_closed(Socket) -> is_closed(Socket, ?PATIENCE).
 is_closed(Socket, Time) ->
     case erlang:get({rest, Socket}) of
         <<>> ->
-            case gen_tcp:recv(Socket, 0, Time) of
+            case recv(Socket, Time) of
                 {error, closed} -> true;
                 {error, econnreset} -> true;
                 {error, timeout} -> false;
@@ -98,7 +135,7 @@ is_closed(Socket, Time) ->
 
 %% All that comes until the end.
 recv_all(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case recv(Socket, ?PATIENCE) of
         {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
         {error, closed} -> <<>>
     end.
@@ -113,7 +150,7 @@ observe(Port, {Bytes, Silence}) ->
     #{statuses => statuses(Text), text => Text, connection => End}.
 
 until_silence(Socket, Silence, Text) ->
-    case gen_tcp:recv(Socket, 0, Silence) of
+    case recv(Socket, Silence) of
         {ok, Bytes} -> until_silence(Socket, Silence, <<Text/binary, Bytes/binary>>);
         {error, timeout} -> {open, Text};
         {error, _} -> {closed, Text}

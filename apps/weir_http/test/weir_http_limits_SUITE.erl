@@ -63,7 +63,7 @@ end_per_suite(_Config) ->
 %% A listener of the case's own.
 start(Options) ->
     Name = make_ref(),
-    {ok, _} = weir_http:start_listener(Name, Options#{ip => ?LOOPBACK}, [
+    {ok, _} = weir_http:start_listener(Name, weir_http_client:options(Options#{ip => ?LOOPBACK}), [
         {"/", weir_http_echo, {reply, 200, [], <<"hello">>}, #{methods => [<<"GET">>]}},
         {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
         {"/small", weir_http_echo, echo, #{methods => [<<"POST">>], max_body => 10}},
@@ -276,7 +276,7 @@ a_client_that_takes_little_is_not(_Config) ->
 
 sip(Socket, Taken) when Taken < 300000 ->
     timer:sleep(20),
-    {ok, Bytes} = gen_tcp:recv(Socket, 4096),
+    {ok, Bytes} = weir_http_client:recv(Socket, 10000),
     sip(Socket, Taken + byte_size(Bytes));
 sip(Socket, Taken) ->
     Taken + byte_size(weir_http_client:recv_all(Socket)).

@@ -44,7 +44,7 @@ what_is_wrong_is_said_test() ->
             {body_timeout, -1},
             {min_body_rate, 0},
             {reactor, []},
-            {tls, []}
+            {tls, no_list}
         ]
     ],
     ?assertMatch({error, {bad_option, reactor, {tick, 5}, _}}, new(#{reactor => #{tick => 5}})),

@@ -54,11 +54,11 @@ serve(Fun, RouteOptions, Options) -> weir_http_serving:start(?LISTENER, Fun, Rou
 head(Socket, Bytes) ->
     case binary:split(Bytes, <<"\r\n\r\n">>) of
         [Head, Rest] -> {Head, Rest};
-        [_] -> {ok, More} = gen_tcp:recv(Socket, 0, 10000), head(Socket, <<Bytes/binary, More/binary>>)
+        [_] -> {ok, More} = weir_http_client:recv(Socket, 10000), head(Socket, <<Bytes/binary, More/binary>>)
     end.
 
 more(Socket, Bytes) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, 10000),
+    {ok, More} = weir_http_client:recv(Socket, 10000),
     <<Bytes/binary, More/binary>>.
 
 %%% Responses.

@@ -11,7 +11,7 @@ serve(Request, Fun) -> Fun(Request).
 
 %% A listener whose route /serve is that fun, in a process.
 start(Listener, Fun, RouteOptions, Options) ->
-    {ok, _} = weir_http:start_listener(Listener, Options#{ip => {127, 0, 0, 1}}, [
+    {ok, _} = weir_http:start_listener(Listener, weir_http_client:options(Options#{ip => {127, 0, 0, 1}}), [
         {"/serve", ?MODULE, Fun, RouteOptions},
         {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
     ]),

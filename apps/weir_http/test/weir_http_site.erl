@@ -23,5 +23,5 @@ write(Config, Name, Bytes) ->
     Path.
 
 start(Listener, Routes) ->
-    {ok, _} = weir_http:start_listener(Listener, #{ip => {127, 0, 0, 1}}, Routes),
+    {ok, _} = weir_http:start_listener(Listener, weir_http_client:options(#{ip => {127, 0, 0, 1}}), Routes),
     weir:get_port(Listener).

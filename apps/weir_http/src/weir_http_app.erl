@@ -1,0 +1,20 @@
+%% @private
+%% @doc The application: what outlives reactors and the processes of requests.
+-module(weir_http_app).
+-behaviour(application).
+-behaviour(supervisor).
+
+-export([start/2]).
+-export([stop/1]).
+-export([init/1]).
+
+-spec start(application:start_type(), term()) -> supervisor:startlink_ret().
+start(_Type, _Args) -> supervisor:start_link({local, weir_http_sup}, ?MODULE, []).
+
+-spec stop(term()) -> ok.
+stop(_State) -> ok.
+
+-spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init([]) ->
+    Orphans = #{id => weir_http_orphans, start => {weir_http_orphans, start_link, []}},
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Orphans]}}.

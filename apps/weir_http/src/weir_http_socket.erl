@@ -1,0 +1,94 @@
+%% @private
+%% @doc What a connection of HTTP does with its socket but send: that of a reactor, or one of TLS, which has a process of its
+%% own (see {@link weir_http_tls}).
+%%
+%% Bytes that were sent by TLS are the kernel's when the callback is called again: nothing is ever pending there.
+-module(weir_http_socket).
+
+-export([tls/1]).
+-export([public/1]).
+-export([tell/2]).
+-export([active/2]).
+-export([notify_writable/1]).
+-export([pending/1]).
+-export([shutdown_write/1]).
+-export([closed/1]).
+-export([peername/1]).
+
+-export_type([socket/0]).
+
+-type socket() :: weir_tcp:socket() | {weir_http_tls, pid(), ssl:sslsocket(), IsClosed :: atomics:atomics_ref()}.
+
+-define(TLS(Pid, Socket, IsClosed), {weir_http_tls, Pid, Socket, IsClosed}).
+
+%% @doc The connection that the calling process serves.
+-spec tls(ssl:sslsocket()) -> socket().
+tls(Socket) -> ?TLS(self(), Socket, atomics:new(1, [])).
+
+%% @doc The socket as users know it: of gen_tcp, or of ssl.
+-spec public(socket()) -> weir_tcp:socket() | ssl:sslsocket().
+public(?TLS(_, Socket, _)) -> Socket;
+public(Socket) -> Socket.
+
+%% @doc Sends a message to a connection, from any process.
+-spec tell(socket(), term()) -> ok | {error, closed}.
+tell(?TLS(Pid, _, IsClosed), Message) ->
+    case atomics:get(IsClosed, 1) =:= 0 andalso is_process_alive(Pid) of
+        true ->
+            Pid ! {weir_http_tls, Message},
+            ok;
+        false ->
+            {error, closed}
+    end;
+tell(Socket, Message) ->
+    case weir_reactor:send(Socket, Message) of
+        ok -> ok;
+        {error, _} -> {error, closed}
+    end.
+
+%%% In the process that serves the connection.
+
+%% @doc Has it read, or not.
+-spec active(socket(), boolean()) -> ok.
+active(?TLS(_, Socket, _), IsActive) ->
+    weir_http_tls:active(Socket, IsActive);
+active(Socket, IsActive) ->
+    _ = inet:setopts(Socket, [{active, IsActive}]),
+    ok.
+
+%% @doc Has `handle_writable/2' called when nothing is pending.
+-spec notify_writable(socket()) -> ok.
+notify_writable(?TLS(Pid, _, _)) ->
+    Pid ! weir_http_writable,
+    ok;
+notify_writable(Socket) ->
+    _ = weir:notify_writable(Socket),
+    ok.
+
+%% @doc The bytes that the client has not taken yet. A connection that is closed has none left.
+-spec pending(socket()) -> non_neg_integer().
+pending(?TLS(_, _, _)) ->
+    0;
+pending(Socket) ->
+    case inet:getstat(Socket, [send_pend]) of
+        {ok, [{send_pend, Bytes}]} -> Bytes;
+        {error, _} -> 0
+    end.
+
+%% @doc Says that nothing more is sent.
+-spec shutdown_write(socket()) -> ok.
+shutdown_write(?TLS(_, Socket, _)) ->
+    _ = weir_transport_tls:shutdown(Socket, write),
+    ok;
+shutdown_write(Socket) ->
+    _ = gen_tcp:shutdown(Socket, write),
+    ok.
+
+%% @doc Has others know that a connection of TLS is closed, before its process ends.
+-spec closed(socket()) -> ok.
+closed(?TLS(_, _, IsClosed)) -> atomics:put(IsClosed, 1, 1).
+
+%% @doc The other end.
+-spec peername(socket()) -> {ok, weir_tcp:name()} | {error, closed | inet:posix()}.
+peername(?TLS(_, Socket, _)) -> weir_transport_tls:peername(Socket);
+peername(Socket) -> inet:peername(Socket).

@@ -1,0 +1,198 @@
+%% @private
+%% @doc A connection of TLS: a process of its own that does for it what a reactor does for its connections, and calls the same
+%% callbacks of {@link weir_http_connection}.
+%%
+%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says. Between requests it has
+%% one timer, for the end of its patience, so that an idle connection does nothing.
+-module(weir_http_tls).
+
+-export([options/2]).
+-export([active/2]).
+-export([serve/2]).
+-export([loop/1]).
+-export([drain/1]).
+
+-include("weir_http.hrl").
+-include("weir_http_states.hrl").
+
+%% Milliseconds without anything to do after which the garbage is collected, here and in the processes of ssl.
+-define(IDLE_MS, 1000).
+
+%% Bytes that are read at once. Of a client that is not read ssl takes a hundred times as much.
+-define(BUFFER, 4096).
+
+-record(tls, {
+    socket :: weir_http_socket:socket(),
+    ssl :: ssl:sslsocket(),
+    key :: term(),
+    state :: term(),
+    %% When the next tick is due.
+    due :: integer() | infinity,
+    is_collected = false :: boolean()
+}).
+
+%% @doc The options of a listener with TLS, beside those that were given.
+-spec options(term(), SendTimeout :: timeout()) -> {ok, weir_listener:options()} | {error, weir_listener:bad_option()}.
+options(Tls, Timeout) when length(Tls) >= 0 ->
+    case [Option || Option = {Name, _} <- Tls, Name =:= alpn_preferred_protocols] of
+        [] ->
+            Ours = [{alpn_preferred_protocols, [<<"http/1.1">>]} | [{hibernate_after, ?IDLE_MS} || not has(hibernate_after, Tls)]],
+            {ok, #{tls => Tls ++ Ours, socket_opts => [{send_timeout, Timeout}, {send_timeout_close, true}, {buffer, ?BUFFER}]}};
+        [Option | _] ->
+            {error, {bad_option, tls, Option, "no alpn_preferred_protocols: it is http/1.1"}}
+    end;
+options(Tls, _Timeout) ->
+    {error, {bad_option, tls, Tls, "a list of options of ssl:handshake/3"}}.
+
+has(Name, Options) -> lists:any(fun(Option) -> is_tuple(Option) andalso element(1, Option) =:= Name end, Options).
+
+%% @doc Has the calling process read its connection, or not. After each message of ssl it does so again by itself.
+-spec active(ssl:sslsocket(), boolean()) -> ok.
+active(Socket, IsActive) ->
+    Before = put(?MODULE, IsActive),
+    _ = IsActive andalso Before =:= false andalso weir_transport_tls:setopts(Socket, [{active, once}]),
+    ok.
+
+%% @doc Has the connections of a listener that drains look whether they are idle.
+-spec drain(weir_listener:name()) -> ok.
+drain(Name) ->
+    case weir:connections(Name) of
+        Connections when is_list(Connections) -> lists:foreach(fun({_, Pid}) -> Pid ! weir_http_drain end, Connections);
+        {error, _} -> ok
+    end.
+
+%% @doc Serves a connection until it ends: the fun of a listener.
+-spec serve(ssl:sslsocket(), #idle{}) -> ok.
+serve(Ssl, Idle = #idle{key = Key}) ->
+    %% To end as it should when the listener does.
+    _ = process_flag(trap_exit, true),
+    Socket = weir_http_socket:tls(Ssl),
+    {ok, State} = weir_http_connection:init(Socket, Idle),
+    Tls = #tls{socket = Socket, ssl = Ssl, key = Key, state = State, due = infinity},
+    _ = put(?MODULE, true),
+    _ = weir_transport_tls:setopts(Ssl, [{active, once}]),
+    next(Tls).
+
+%% @doc A round. Each begins with the code that is current.
+-spec loop(#tls{}) -> ok.
+loop(Tls = #tls{ssl = Ssl, socket = Socket, due = Due, is_collected = IsCollected}) ->
+    receive
+        {ssl, Ssl, Data} ->
+            data(Tls, Data);
+        {ssl_closed, Ssl} ->
+            closed(closed, Tls);
+        {ssl_error, Ssl, Reason} ->
+            closed(Reason, Tls);
+        weir_http_writable ->
+            called(Tls, handle_writable, Socket);
+        weir_http_drain ->
+            next(Tls);
+        {weir_http_tls, Message} ->
+            called(Tls, handle_info, Message);
+        {'EXIT', _Pid, normal} ->
+            loop(Tls);
+        {'EXIT', _Pid, Reason} ->
+            ended(Reason, Tls);
+        Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Socket} ->
+            called(Tls, handle_info, Message);
+        _ ->
+            loop(Tls)
+    after wait(Due, IsCollected) ->
+        timeout(Tls)
+    end.
+
+wait(infinity, true) -> infinity;
+wait(infinity, false) -> ?IDLE_MS;
+wait(Due, true) -> max(0, Due - erlang:monotonic_time(millisecond));
+wait(Due, false) -> min(?IDLE_MS, wait(Due, true)).
+
+timeout(Tls = #tls{due = Due, is_collected = IsCollected}) ->
+    %% A number is smaller than an atom.
+    case erlang:monotonic_time(millisecond) < Due of
+        true when IsCollected ->
+            ?MODULE:loop(Tls);
+        true ->
+            true = erlang:garbage_collect(),
+            ?MODULE:loop(Tls#tls{is_collected = true});
+        false ->
+            ticked(Tls)
+    end.
+
+%% Between requests all ticks but the last are one.
+ticked(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
+    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
+    Passed =
+        case weir_http_patience:is_draining(Http) of
+            true -> Idle;
+            false -> Idle#idle{quiet = Most - 1}
+        end,
+    called(Tls#tls{state = Passed, due = infinity}, handle_tick, Socket);
+ticked(Tls = #tls{socket = Socket}) ->
+    called(Tls#tls{due = infinity}, handle_tick, Socket).
+
+data(Tls = #tls{socket = Socket, ssl = Ssl, state = State}, Data) ->
+    Result = call(Tls, fun() -> weir_http_connection:handle_data(Socket, Data, State) end),
+    result(Result, Tls#tls{is_collected = false}, fun(NewTls) ->
+        case get(?MODULE) andalso weir_transport_tls:setopts(Ssl, [{active, once}]) of
+            {error, Reason} -> closed(Reason, NewTls);
+            _ -> next(NewTls)
+        end
+    end).
+
+called(Tls = #tls{state = State}, Callback, Argument) ->
+    result(call(Tls, fun() -> weir_http_connection:Callback(Argument, State) end), Tls, fun next/1).
+
+call(#tls{key = Key}, Callback) ->
+    try
+        Callback()
+    catch
+        Class:Reason:Stack -> {failed, {Class, Reason, Stack}, Key}
+    end.
+
+result({ok, State}, Tls, Next) ->
+    Next(Tls#tls{state = State});
+result({send, Bytes, State}, Tls = #tls{ssl = Ssl}, Next) ->
+    case weir_transport_tls:send(Ssl, Bytes) of
+        ok -> Next(Tls#tls{state = State});
+        {error, Reason} -> closed(Reason, Tls#tls{state = State})
+    end;
+result({close, State}, Tls, _Next) ->
+    ended(normal, Tls#tls{state = State});
+result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
+    _ = weir_transport_tls:send(Ssl, Bytes),
+    ended(normal, Tls#tls{state = State});
+result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
+    #http{name = Name, reports = Reports} = persistent_term:get(Key),
+    ok = weir_reports:log(error, #{
+        what => "a connection of HTTP failed, and is closed", listener => Name, reason => {Class, Reason}, stacktrace => Stack
+    }, Reports),
+    ended({error, {Class, Reason, Stack}}, Tls).
+
+%% How long it may be until something has to be looked at.
+next(Tls = #tls{key = Key, state = State, due = Due}) ->
+    Http = #http{tick = Tick} = persistent_term:get(Key),
+    Now = erlang:monotonic_time(millisecond),
+    NewDue =
+        case State of
+            #idle{} -> later(Now, Tick, idle_ticks(Http));
+            _ -> min(Due, Now + Tick)
+        end,
+    ?MODULE:loop(Tls#tls{due = NewDue}).
+
+idle_ticks(Http = #http{idle_ticks = Most}) ->
+    case weir_http_patience:is_draining(Http) of
+        true -> 1;
+        false -> Most
+    end.
+
+later(_Now, _Tick, infinity) -> infinity;
+later(Now, Tick, Ticks) -> Now + Tick * Ticks.
+
+closed(Reason, Tls = #tls{socket = Socket, state = State}) ->
+    {ok, NewState} = weir_http_connection:handle_close(Socket, Reason, State),
+    ended(Reason, Tls#tls{state = NewState}).
+
+ended(Reason, #tls{socket = Socket, ssl = Ssl, state = State}) ->
+    ok = weir_http_socket:closed(Socket),
+    ok = weir_http_connection:terminate(Reason, State),
+    weir_transport_tls:close(Ssl).

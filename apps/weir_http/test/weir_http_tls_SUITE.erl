@@ -1,0 +1,234 @@
+%% HTTP over TLS: the cases of the other suites, by a client that speaks TLS, and what is of TLS alone.
+-module(weir_http_tls_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, send/2, close/1, response/1, request/2, is_closed/1, get/1]).
+-import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
+
+-define(LISTENER, ?MODULE).
+-define(LOOPBACK, {127, 0, 0, 1}).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        requests,
+        processes,
+        bodies,
+        files,
+        sizes,
+        times,
+        readers,
+        curl_is_served,
+        the_protocol_is_http_1_1,
+        what_cannot_work_is_refused,
+        handlers_see_the_socket_of_ssl,
+        failed_handshakes_are_counted,
+        a_slow_handshake_is_cut_off,
+        a_drain_answers_what_has_begun_and_closes_what_is_idle,
+        a_killed_connection_ends_its_request,
+        a_proxy_header_comes_first,
+        an_idle_connection_does_nothing
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) ->
+    ok = weir_http_client:with_tls(),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = [weir_http:stop_listener(Name) || Name <- weir:listeners()],
+    ok.
+
+%%% The cases of others.
+
+%% Each in a process of its own, as common_test has them.
+run(Suite, Cases, Config) ->
+    ?assertEqual([], lists:append([run_case(Suite, Case, Config) || Case <- Cases])).
+
+run_case(Suite, Case, Config) ->
+    ct:pal("~p:~p", [Suite, Case]),
+    {_, Monitor} = spawn_monitor(fun() ->
+        ok = weir_http_client:with_tls(),
+        CaseConfig =
+            case erlang:function_exported(Suite, init_per_testcase, 2) of
+                true -> Suite:init_per_testcase(Case, Config);
+                false -> Config
+            end,
+        try
+            Suite:Case(CaseConfig)
+        after
+            erlang:function_exported(Suite, end_per_testcase, 2) andalso Suite:end_per_testcase(Case, CaseConfig)
+        end
+    end),
+    receive
+        {'DOWN', Monitor, process, _, normal} -> [];
+        {'DOWN', Monitor, process, _, Reason} -> [{Suite, Case, Reason}]
+    end.
+
+all_of(Suite) ->
+    {module, Suite} = code:ensure_loaded(Suite),
+    lists:flatmap(
+        fun
+            ({group, Group}) -> element(3, lists:keyfind(Group, 1, Suite:groups()));
+            (Case) -> [Case]
+        end,
+        Suite:all()
+    ).
+
+requests(Config) -> run(weir_http_SUITE, all_of(weir_http_SUITE), Config).
+
+processes(Config) ->
+    %% They look at what waits in the engine.
+    Others = [a_stream_waits_for_its_client],
+    run(weir_http_process_SUITE, all_of(weir_http_process_SUITE) -- Others, Config).
+
+bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_bodies_SUITE), Config).
+
+files(Config) ->
+    Directory = filename:join(?config(priv_dir, Config), "tls"),
+    ok = filelib:ensure_dir(filename:join(Directory, "file")),
+    run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), [{priv_dir, Directory} | Config]).
+
+group_of_limits(Group) -> element(3, lists:keyfind(Group, 1, weir_http_limits_SUITE:groups())).
+
+sizes(Config) ->
+    %% A client of TLS is not connected before it is accepted.
+    run(weir_http_limits_SUITE, group_of_limits(sizes) -- [connections], Config).
+
+times(Config) -> run(weir_http_limits_SUITE, group_of_limits(times), Config).
+
+readers(Config) -> run(weir_http_limits_SUITE, group_of_limits(readers), Config).
+
+%%% What is of TLS.
+
+start() -> start(#{}, []).
+
+start(Options, Routes) ->
+    {ok, _} = weir_http:start_listener(?LISTENER, weir_http_client:options(Options#{ip => ?LOOPBACK}), [
+        {"/", weir_http_echo, {reply, 200, [], <<"hello">>}},
+        {"/echo", weir_http_echo, echo}
+        | Routes
+    ]),
+    weir:get_port(?LISTENER).
+
+curl_is_served(_Config) ->
+    case os:find_executable("curl") of
+        false ->
+            {skip, "curl is not installed"};
+        Curl ->
+            Port = start(),
+            Url = io_lib:format("https://127.0.0.1:~b", [Port]),
+            ?assertEqual("hellohello", os:cmd([Curl, " -sk ", Url, "/ ", Url, "/"])),
+            ?assertEqual("1.1 200 1", os:cmd([Curl, " -sk -o /dev/null -w '%{http_version} %{http_code} %{num_connects}' ", Url, "/"])),
+            ?assertEqual("abc", os:cmd([Curl, " -sk -d abc ", Url, "/echo"]))
+    end.
+
+the_protocol_is_http_1_1(_Config) ->
+    Port = start(),
+    Connect = fun(Protocols) ->
+        ssl:connect(?LOOPBACK, Port, [{verify, verify_none}, {alpn_advertised_protocols, Protocols}], 10000)
+    end,
+    {ok, Socket} = Connect([<<"h2">>, <<"http/1.1">>]),
+    ?assertEqual({ok, <<"http/1.1">>}, ssl:negotiated_protocol(Socket)),
+    ?assertMatch({error, {tls_alert, {no_application_protocol, _}}}, Connect([<<"h2">>])).
+
+what_cannot_work_is_refused(_Config) ->
+    #{tls := Tls} = weir_http_client:options(#{}),
+    {error, {bad_option, tls, {certfile, "/none"}, _}} =
+        weir_http:start_listener(?LISTENER, #{tls => [{certfile, "/none"}, {keyfile, "/none"}]}, []),
+    {error, {bad_option, tls, no_list, _}} = weir_http:start_listener(?LISTENER, #{tls => no_list}, []),
+    {error, {bad_option, tls, {alpn_preferred_protocols, _}, _}} =
+        weir_http:start_listener(?LISTENER, #{tls => [{alpn_preferred_protocols, [<<"h2">>]} | Tls]}, []),
+    {error, {bad_option, reactor, _, _}} = weir_http:start_listener(?LISTENER, #{tls => Tls, reactor => #{affinity => bound}}, []),
+    ?assertEqual([], weir:listeners()).
+
+handlers_see_the_socket_of_ssl(_Config) ->
+    Self = self(),
+    Port = start(#{}, [
+        {"/call", weir_http_echo, {call, fun(Request) ->
+            Self ! {told, {ssl:connection_information(weir_http_request:socket(Request), [protocol]), weir_http_request:peer(Request)}},
+            {reply, 204, [], <<>>}
+        end}}
+    ]),
+    {204, _, _} = request(Port, get("/call")),
+    ?assertMatch({{ok, [{protocol, 'tlsv1.3'}]}, {ok, {?LOOPBACK, _}}}, told()).
+
+failed_handshakes_are_counted(_Config) ->
+    Port = start(),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{active, false}]),
+    ok = gen_tcp:send(Socket, get("/")),
+    _ = gen_tcp:recv(Socket, 0, 10000),
+    ok = until(fun() -> map_get(failed_handshakes, weir_http:info(?LISTENER)) =:= 1 end),
+    ?assertMatch(#{requests := 0}, weir_http:info(?LISTENER)).
+
+a_slow_handshake_is_cut_off(_Config) ->
+    Port = start(#{handshake_timeout => 200}, []),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{active, false}]),
+    ok = gen_tcp:send(Socket, <<22, 3, 1>>),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, 10000)),
+    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end),
+    ?assertMatch(#{failed_handshakes := 1}, weir_http:info(?LISTENER)).
+
+a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
+    Port = start(),
+    Idle = connect(Port),
+    ok = send(Idle, get("/")),
+    {200, _, <<"hello">>} = response(Idle),
+    Socket = connect(Port),
+    ok = send(Socket, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"),
+    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) =:= 2 end),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 20000)} end),
+    ?assert(is_closed(Idle)),
+    ok = send(Socket, "lo"),
+    {200, #{<<"connection">> := <<"close">>}, <<"hello">>} = response(Socket),
+    ?assert(is_closed(Socket)),
+    receive {drained, Result} -> ?assertEqual(ok, Result) end.
+
+a_killed_connection_ends_its_request(_Config) ->
+    Self = self(),
+    Port = weir_http_serving:start(?LISTENER, fun(_) -> Self ! {told, self()}, watched(), receive never -> ok end end, #{}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Monitor = watch(told()),
+    [{_, Connection}] = weir:connections(?LISTENER),
+    true = exit(Connection, kill),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual({shutdown, client_gone}, Reason) end,
+    {200, _, <<"direct">>} = request(Port, get("/direct")).
+
+a_proxy_header_comes_first(_Config) ->
+    Port = start(#{proxy_protocol => true}, [{"/describe", weir_http_echo, describe}]),
+    {ok, Tcp} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Tcp, "PROXY TCP4 10.1.2.3 10.4.5.6 1234 443\r\n"),
+    {ok, Socket} = ssl:connect(Tcp, [{verify, verify_none}], 10000),
+    put({rest, Socket}, <<>>),
+    ok = send(Socket, get("/describe")),
+    {200, _, Described} = response(Socket),
+    ?assertMatch(#{peer := {ok, {{10, 1, 2, 3}, 1234}}}, binary_to_term(Described)).
+
+%% It has no tick, and its garbage is collected.
+an_idle_connection_does_nothing(_Config) ->
+    Port = start(),
+    Socket = connect(Port),
+    ok = send(Socket, get("/")),
+    {200, _, _} = response(Socket),
+    [{_, Pid}] = weir:connections(?LISTENER),
+    timer:sleep(1500),
+    {reductions, Before} = process_info(Pid, reductions),
+    timer:sleep(2500),
+    ?assertEqual({reductions, Before}, process_info(Pid, reductions)),
+    ok = send(Socket, get("/")),
+    {200, _, _} = response(Socket),
+    ok = close(Socket),
+    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end).
