@@ -6,10 +6,16 @@
 -export([is_valid/1]).
 -export([native/3]).
 
--export_type([family/0, address/0]).
+-export_type([family/0, address/0, native/0]).
 
 -type family() :: inet | inet6 | local.
 %% What a socket speaks.
+
+-type native() ::
+    {inet:ip4_address(), inet:port_number()}
+    | {inet:ip6_address(), inet:port_number(), FlowInfo :: 0..16#ffffffff, ScopeId :: 0..16#ffffffff}
+    | {local, binary()}.
+%% Where to bind or to connect, as the native part has it.
 
 -type address() ::
     undefined
@@ -52,7 +58,7 @@ is_within(Value, Max) -> is_integer(Value) andalso Value >= 0 andalso Value =< M
 
 %% @doc An address as the native side takes it. The port of a map counts, not the one beside it. `einval': a local path
 %% that is no text.
--spec native(family(), address(), inet:port_number()) -> {ok, weir_nif:address()} | {error, einval}.
+-spec native(family(), address(), inet:port_number()) -> {ok, native()} | {error, einval}.
 native(_Family, #{family := inet, addr := IP, port := Port}, _) -> native(inet, IP, Port);
 native(_Family, #{family := inet6, addr := IP, port := Port, flowinfo := Flow, scope_id := Scope}, _) ->
     {ok, {inet6_tcp:translate_ip(IP), Port, Flow, Scope}};

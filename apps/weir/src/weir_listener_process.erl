@@ -105,8 +105,8 @@ init({Name, Given}) ->
             {stop, {shutdown, Reason}}
     end.
 
-%% A listener that was started in the same way and died has left its native part, and the options that it had by then. Another one
-%% of that name has the connections that are there, and its own options.
+%% A listener that was started in the same way and died has left its native part, and the options that it had by then.
+%% Another one of that name has the connections that are there, and its own options.
 begin_with(Name, Given = #{given := How, port := Port}) ->
     case weir_listener_names:kept(Name) of
         {ok, #{listener := Listener, port := Kept, started_with := How, options := Changed, terms := Terms}} ->
@@ -126,7 +126,7 @@ listen(Where, State = #state{options = Options, listener = Listener, workers = W
     Pollsets = weir_pollsets:all(),
     case weir_listener_sockets:open(Options, Where, length(Pollsets)) of
         {ok, Sockets} ->
-            case attach(Sockets, Listener, Options) of
+            case weir_listener_sockets:attach(Sockets, Listener, Options) of
                 ok ->
                     Listening = State#state{sockets = Sockets, port = weir_listener_sockets:port(Sockets)},
                     ok = keep(Listening),
@@ -144,22 +144,6 @@ keep(#state{name = Name, options = Options, started_with = How, listener = Liste
     weir_listener_names:keep(Name, #{
         listener => Listener, port => Port, started_with => How, options => Options, terms => Terms
     }).
-
-%% Has what the sockets accept go through the listener, with the options that they have now. The kernel may refuse to watch one
-%% (epoll_ctl(2): ENOMEM, ENOSPC).
-attach(Sockets, Listener, Options) -> attach(1, Sockets, Listener, Options).
-
-attach(_Pollset, [], _Listener, _Options) ->
-    ok;
-attach(Pollset, [{_, _, Handle} | Sockets], Listener, Options) ->
-    case weir_nif:listener_add_socket(Listener, queue(Pollset, Options), Handle) of
-        ok -> attach(Pollset + 1, Sockets, Listener, Options);
-        {error, _} = Error -> Error
-    end.
-
-%% Reactors take their connections from the listening socket, without a queue.
-queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
-queue(Pollset, _Options) -> Pollset.
 
 start_workers(State = #state{workers = Workers, sockets = Sockets}) ->
     State#state{workers = weir_listener_workers:start(Sockets, Workers)}.
@@ -243,7 +227,7 @@ change(Changes, State = #state{options = Old, listener = Listener, sockets = Soc
         {ok, Options} ->
             case weir_listener_sockets:change(Old, Options, Sockets) of
                 ok ->
-                    ok = attach(Sockets, Listener, Options),
+                    ok = weir_listener_sockets:attach(Sockets, Listener, Options),
                     ok = weir_nif:listener_set_limits(Listener, limits(Options)),
                     Changed = State#state{
                         options = Options,

@@ -8,6 +8,7 @@
 -include("weir_socket.hrl").
 
 -export([open/3]).
+-export([attach/3]).
 -export([change/3]).
 -export([port/1]).
 -export([close/1]).
@@ -131,6 +132,23 @@ is_free(#{ip := IP, socket_opts := Settings}, Port) ->
         Error ->
             Error
     end.
+
+%% @doc Has what the sockets accept go through the native listener, with the options that they have now. The kernel may
+%% refuse to watch one (epoll_ctl(2): ENOMEM, ENOSPC).
+-spec attach([socket()], weir_nif:listener(), weir_listener_options:normal()) -> ok | {error, closed | inet:posix()}.
+attach(Sockets, Listener, Options) -> attach(1, Sockets, Listener, Options).
+
+attach(_Pollset, [], _Listener, _Options) ->
+    ok;
+attach(Pollset, [?SOCKET(Handle) | Sockets], Listener, Options) ->
+    case weir_nif:listener_add_socket(Listener, queue(Pollset, Options), Handle) of
+        ok -> attach(Pollset + 1, Sockets, Listener, Options);
+        {error, _} = Error -> Error
+    end.
+
+%% Reactors take their connections from the listening socket, without a queue.
+queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
+queue(Pollset, _Options) -> Pollset.
 
 %% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
 %% again. The error names the one that a listening socket does not take; those before it are set then.

@@ -3,126 +3,57 @@
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
 %% millisecond, but for {@link sendfile_from_disk/1}, which may wait for a disk and does so on a dirty scheduler. A wrong
-%% argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `{error,
-%% einval}'.
+%% argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `einval'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
-%% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back. {@link renew/1} sends `renew' in the
-%% place of a result.
+%% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back. `renew' in place of a result has the
+%% process wait on with the code that is current.
 %%
-%% The module may be loaded again while there are sockets: the same library goes on with what it has, and another library
-%% takes it over, if its types are the same (see `native/src/nif/library.rs'). Otherwise the load fails, with the reason,
-%% and the module stays as it was.
+%% A library has one module, so this one is a list of all its functions. It may be loaded again while there are sockets:
+%% the same library goes on with what it has, and another one takes it over, if its types are the same (see
+%% `native/src/nif/library.rs'). Otherwise the load fails, with the reason, and the module stays as it was.
 -module(weir_nif).
 
 -on_load(load/0).
 
--export([available/0]).
--export([load_error/0]).
--export([loaded/0]).
--export([renew/1]).
-
-%% Pollsets.
--export([make/1]).
--export([pollers/0]).
--export([claim/1]).
--export([acquire/0]).
--export([poll/2]).
--export([sleep/3]).
--export([counters/1]).
+-export([available/0, loaded/0, renew/1]).
+-export([make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1]).
 
 %% Sockets.
--export([open/3]).
--export([open_in/4]).
--export([fdopen/4]).
--export([bind/2]).
--export([listen/2]).
--export([duplicate/2]).
--export([accept/3]).
--export([connect/2]).
--export([send/2]).
--export([sendfile_begin/4]).
--export([sendfile_continue/1]).
--export([sendfile_from_disk/1]).
--export([recv/3]).
--export([unrecv/2]).
--export([cancel/2]).
--export([shutdown/2]).
--export([close/2]).
--export([activate_once/1]).
--export([setopts/2]).
--export([getopts/2]).
--export([getstat/1]).
--export([sockname/1]).
--export([peername/1]).
--export([owner/1]).
--export([set_owner/2]).
--export([monitor/2]).
--export([demonitor/2]).
--export([move/2]).
--export([info/1]).
--export([sockets/1]).
--export([send_now/2]).
--export([notify_writable/1]).
+-export([
+    open/3, open_in/4, fdopen/4, bind/2, listen/2, duplicate/2, accept/3, connect/2, send/2, sendfile_begin/4,
+    sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
+    setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/2, monitor/2, demonitor/2, move/2,
+    info/1, sockets/1, send_now/2, notify_writable/1
+]).
 
 %% Listeners.
--export([listener_new/2]).
--export([listener_add_socket/3]).
--export([listener_own/1]).
--export([listener_retry/1]).
--export([listener_set_acceptor/2]).
--export([listener_waiting/2]).
--export([listener_accept/2]).
--export([listener_accept_for/3]).
--export([listener_discard/2]).
--export([listener_clear/1]).
--export([listener_set_limits/2]).
--export([listener_info/1]).
--export([listener_exempt/1]).
--export([listener_connections/2]).
--export([listener_relays/2]).
+-export([
+    listener_new/2, listener_add_socket/3, listener_own/1, listener_retry/1, listener_set_acceptor/2,
+    listener_waiting/2, listener_accept/2, listener_accept_for/3, listener_discard/2, listener_clear/1,
+    listener_set_limits/2, listener_info/1, listener_exempt/1, listener_connections/2, listener_relays/2
+]).
 
 %% Reactors.
--export([reactor_begin/3]).
--export([react/3]).
--export([reactor_listen/2]).
--export([reactor_resume/1]).
--export([reactor_join/2]).
--export([reactor_connect/3]).
--export([reactor_leave/4]).
--export([reactor_of/1]).
--export([abandoned/0]).
--export([reap/2]).
--export([lingering/1]).
--export([left_behind/1]).
--export([give_up/1]).
+-export([
+    reactor_begin/3, react/3, reactor_listen/2, reactor_resume/1, reactor_join/2, reactor_connect/3, reactor_leave/4,
+    reactor_of/1, abandoned/0, reap/2, lingering/1, left_behind/1, give_up/1
+]).
 
 %% Groups.
--export([group_new/1]).
--export([group_delete/1]).
--export([group_join/3]).
--export([group_leave/2]).
--export([group_withdraw/1]).
--export([group_broadcast/4]).
--export([group_size/1]).
--export([group_info/1]).
+-export([group_new/1, group_delete/1, group_join/3, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
 
 %% Relays.
--export([relay_start/5]).
--export([relay_stop/1]).
--export([relay_info/1]).
--export([relay_expire/1]).
--export([relays/1]).
+-export([relay_start/5, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
 
--export_type([handle/0, pollset/0, operation/0, counters/0, address/0, name/0]).
--export_type([listener/0, event/0, write/0, relay/0, relay_options/0, group/0, group_settings/0]).
+-export_type([handle/0, pollset/0, operation/0, listener/0, event/0, write/0]).
+-export_type([relay/0, relay_options/0, group/0, group_settings/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
 
 -type pollset() :: pos_integer().
-%% The number of a pollset, which is the number of its scheduler. Those of processes with a pollset of their own are from
-%% 1025 on.
+%% The number of a pollset, which is the number of its scheduler; from 1025 on, of a process with a pollset of its own.
 
 -type event() ::
     nonempty_improper_list(handle(), Data :: term())
@@ -138,87 +69,30 @@
 
 -type operation() :: non_neg_integer().
 
--type address() ::
-    {inet:ip4_address(), inet:port_number()}
-    | {inet:ip6_address(), inet:port_number(), FlowInfo :: 0..16#ffffffff, ScopeId :: 0..16#ffffffff}
-    | {local, binary()}.
-%% Where to bind or to connect.
-
--type name() :: weir_tcp:name().
-
 -opaque listener() :: reference().
 %% What the listening sockets of a listener have in common: limits, the count of connections, and an accept queue for each
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
--type counters() :: #{atom() => non_neg_integer() | [non_neg_integer()]}.
-
 -type group() :: non_neg_integer().
-%% A group, by its slot in a table of its own and its generation.
+%% A group, by its slot and generation, as a handle.
 
 -type group_settings() :: {
-    drop_oldest | drop_newest | conflate | disconnect,
-    MaxMessages :: pos_integer(),
-    MaxBytes :: non_neg_integer(),
-    Backlog :: pos_integer()
+    Overflow :: atom(), MaxMessages :: pos_integer(), MaxBytes :: non_neg_integer(), Backlog :: pos_integer()
 }.
 %% See {@link weir_group:new/1}.
 
 -type relay() :: non_neg_integer().
-%% A relay, by its slot in a table of its own and its generation.
+%% A relay, by its slot and generation, as a handle.
 
 -type relay_options() :: {
-    Buffer :: pos_integer(),
-    Pipe :: pos_integer(),
-    Splice :: auto | boolean(),
-    IdleTimeout :: timeout(),
-    HalfCloseTimeout :: timeout(),
-    Detached :: boolean()
+    Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
+    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean()
 }.
 
--define(LOAD_ERROR, {?MODULE, load_error}).
-
-%% How often a library was loaded.
--define(LOADS, {?MODULE, loads}).
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
-load() ->
-    Loads = persistent_term:get(?LOADS, 0),
-    case load_library(Loads) of
-        ok ->
-            _ = persistent_term:erase(?LOAD_ERROR),
-            persistent_term:put(?LOADS, Loads + 1);
-        {error, Reason} ->
-            %% The module that is there goes on, if it has a library. Otherwise this one stays, without: sockets are OTP's.
-            case erlang:module_loaded(?MODULE) andalso ?MODULE:available() of
-                true -> {error, explained(Reason)};
-                false -> persistent_term:put(?LOAD_ERROR, explained(Reason))
-            end
-    end.
-
-load_library(Loads) ->
-    case weir_library:file(weir, ?MODULE) of
-        {ok, File} -> erlang:load_nif(renamed(File, Loads), 0);
-        {error, _} = Error -> Error
-    end.
-
-%% The C library takes a file whose name it knows for the one that it has loaded, although another may be there now. So
-%% each load has another name for it.
-renamed(File, Loads) ->
-    filename:join(filename:dirname(File), lists:flatten(lists:duplicate(Loads, "./")) ++ filename:basename(File)).
-
-%% The numbers are those of `native/src/nif/library.rs'.
-explained({What, Text}) when What =:= upgrade; What =:= load ->
-    Reasons = [
-        {"(1)", "the VM refused its resource types"},
-        {"(2)", "the sockets that are open have another layout than this library knows: restart the node to use it"},
-        {"(3)", "it cannot be kept in memory"}
-    ],
-    case [Reason || {Number, Reason} <- Reasons, string:find(Text, Number) =/= nomatch] of
-        [Reason] -> {What, Reason};
-        [] -> {What, Text}
-    end;
-explained(Reason) ->
-    Reason.
+%% Only the module itself can load its library.
+load() -> weir_native:load(fun(File) -> erlang:load_nif(File, 0) end).
 
 %% @doc Whether the native part is there.
 -spec available() -> boolean().
@@ -228,385 +102,299 @@ available() ->
     catch
         error:{not_loaded, ?MODULE} -> false
     end.
-
-%% @doc True from the native part, and an error without it.
+%% @doc True from the native part.
 -spec loaded() -> true.
 loaded() -> ?NOT_LOADED.
-
-%% @doc Why the native part is not there, as {@link weir_library:file/2} or {@link erlang:load_nif/2} said.
--spec load_error() -> {atom(), string()} | undefined.
-load_error() -> persistent_term:get(?LOAD_ERROR, undefined).
-
-%% @doc Sends `{'$weir', Handle, Operation, renew}' to all processes that wait at sockets of one piece of the table, by its
-%% number from 0 on: they wait on with the code that is current. `done' behind the last.
+%% @doc Sends `renew' to all that wait at sockets of one piece of the table of {@link sockets/1}: they renew their code.
 -spec renew(non_neg_integer()) -> ok | done.
 renew(_Piece) -> ?NOT_LOADED.
+
+%%% Pollsets
 
 %% @doc Makes the pollset of a scheduler, if there is none. Errors are those of epoll_create1(2).
 -spec make(pollset()) -> ok | {error, inet:posix()}.
 make(_Pollset) -> ?NOT_LOADED.
-
 %% @doc The processes that poll, pollers and reactors.
 -spec pollers() -> [pid()].
 pollers() -> ?NOT_LOADED.
-
 %% @doc Makes the caller the poller of a pollset, which is made if there is none. The token is needed to poll, and
 %% outlives its holder no longer than to the next claim. Errors are those of epoll_create1(2).
 -spec claim(pollset()) -> {ok, Token :: non_neg_integer()} | {error, inet:posix()}.
 claim(_Pollset) -> ?NOT_LOADED.
-
-%% @doc Makes the caller the poller of a pollset that is its own, beside those of the schedulers, until it dies: for a
-%% process that serves sockets itself. `emfile' when all 1024 are taken.
+%% @doc Makes the caller, until it dies, the poller of a pollset that is no scheduler's. `emfile' when all 1024 are taken.
 -spec acquire() -> {ok, {pollset(), Token :: non_neg_integer()}} | {error, inet:posix()}.
 acquire() -> ?NOT_LOADED.
-
 %% @doc Reads, writes, accepts and delivers for all sockets that are ready, within the bound of a call. Returns how
-%% many there were, or `bulk' if they were nothing but bulk streams, `relays' if these were relays, and the nanoseconds since the poll before; `stale'
-%% if another process is the poller now.
+%% many there were, or `bulk' if they were nothing but bulk streams, `relays' if these were relays, and the nanoseconds
+%% since the poll before; `stale' if another process is the poller now.
 -spec poll(pollset(), Token :: non_neg_integer()) ->
     {Events :: non_neg_integer() | bulk | relays, RoundNs :: non_neg_integer()} | stale.
 poll(_Pollset, _Token) -> ?NOT_LOADED.
-
-%% @doc Lets the caller sleep: it gets the message `weir_wake', once, when there is something to do. With `Bulk' the pollset's
+%% @doc Lets the caller sleep: `weir_wake' is sent to it, once, when there is something to do. With `Bulk' the pollset's
 %% thread serves meanwhile as long as nothing comes but bulk streams. `busy': there is something to do already.
 -spec sleep(pollset(), Token :: non_neg_integer(), Bulk :: boolean()) -> asleep | busy | stale.
 sleep(_Pollset, _Token, _Bulk) -> ?NOT_LOADED.
-
 %% @doc The counters of a pollset since it was made; see {@link weir:pollsets/0}.
--spec counters(pollset()) -> counters().
+-spec counters(pollset()) -> #{atom() => non_neg_integer() | [non_neg_integer()]}.
 counters(_Pollset) -> ?NOT_LOADED.
+
+%%% Sockets
 
 %% @doc A stream socket of the caller's, neither bound nor connected. `Module' is what its term and its messages carry.
 -spec open(module(), weir_address:family(), pollset()) -> {ok, handle()} | {error, inet:posix()}.
 open(_Module, _Family, _Pollset) -> ?NOT_LOADED.
-
-%% @doc The same in the network namespace at a path. It waits for the file system and a thread of its own, so it runs on
-%% a dirty scheduler.
--spec open_in(module(), weir_address:family(), pollset(), Namespace :: binary()) ->
-    {ok, handle()} | {error, inet:posix()}.
-open_in(_Module, _Family, _Pollset, _Namespace) -> ?NOT_LOADED.
-
-%% @doc A socket of the caller's around a descriptor that was opened elsewhere, and that closing the socket leaves open.
-%% `einval' if that is not a stream of this family.
--spec fdopen(module(), weir_address:family(), pollset(), non_neg_integer()) ->
-    {ok, handle()} | {error, inet:posix()}.
+%% @doc The same in the network namespace at a path. It waits for the file system, on a dirty scheduler.
+-spec open_in(module(), weir_address:family(), pollset(), Path :: binary()) -> {ok, handle()} | {error, inet:posix()}.
+open_in(_Module, _Family, _Pollset, _Path) -> ?NOT_LOADED.
+%% @doc The same around a descriptor, which a close leaves open. `einval' if that is not a stream of this family.
+-spec fdopen(module(), weir_address:family(), pollset(), non_neg_integer()) -> {ok, handle()} | {error, inet:posix()}.
 fdopen(_Module, _Family, _Pollset, _Fd) -> ?NOT_LOADED.
-
 %% @doc bind(2). `einval' for a local path that is too long.
--spec bind(handle(), address()) -> ok | {error, closed | inet:posix()}.
+-spec bind(handle(), weir_address:native()) -> ok | {error, closed | inet:posix()}.
 bind(_Handle, _Address) -> ?NOT_LOADED.
-
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
-
 %% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
 -spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
 duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
-
-%% @doc A connection of the listening socket, owned by the caller, on the pollset named. Its options are the
-%% listener's. `Now' has the kernel asked even if the pollset has not heard of a connection. The result of a wait is
-%% `{ok, Handle}' or `{error, Reason}'.
--spec accept(handle(), pollset(), Now :: boolean()) -> {ok, handle()} | {wait, operation()} | {error, closed | inet:posix()}.
+%% @doc A connection with the options of the listening socket, owned by the caller. `Now' has the kernel asked even if the
+%% pollset has not heard of one. The result of a wait is `{ok, Handle}' or `{error, Reason}'.
+-spec accept(handle(), pollset(), Now :: boolean()) ->
+    {ok, handle()} | {wait, operation()} | {error, closed | inet:posix()}.
 accept(_Handle, _Pollset, _Now) -> ?NOT_LOADED.
-
 %% @doc connect(2). The result of a wait is `ok' or `{error, Reason}'.
--spec connect(handle(), address()) -> ok | {wait, operation()} | {error, closed | inet:posix()}.
+-spec connect(handle(), weir_address:native()) -> ok | {wait, operation()} | {error, closed | inet:posix()}.
 connect(_Handle, _Address) -> ?NOT_LOADED.
-
-%% @doc Writes what the kernel takes and queues the rest, of at most 64 binaries. `wait': that went over the high watermark, and the result is
-%% `ok' or `{error, Reason}'. `full': the queue took nothing, and the result is `retry' when it has room, or
+%% @doc Writes what the kernel takes and queues the rest, of at most 64 binaries. `wait': over the high watermark; the
+%% result is `ok' or `{error, Reason}'. `full': the queue took nothing; the result is `retry' when it has room, or
 %% `{error, Reason}'. `Timeout' is the socket's `send_timeout'.
 -spec send(handle(), binary() | [binary()]) ->
     ok | {wait | full, operation(), timeout()} | {error, closed | econnreset | inet:posix()}.
 send(_Handle, _Data) -> ?NOT_LOADED.
-
-%% @doc Has `Length' bytes of a file from `Offset' on, or those up to its end, sent after what is queued and before what
-%% others send from now on. `File' is what {@link prim_file:get_handle/1} says; the file may be closed afterwards. Only
-%% the owner of the socket can. It drives the transfer by {@link sendfile_continue/1}.
+%% @doc Has bytes of a file, of {@link prim_file:get_handle/1}, sent after what is queued and before what others send from
+%% now on. The file may be closed then. The owner of the socket drives the transfer by {@link sendfile_continue/1}.
 -spec sendfile_begin(handle(), File :: binary(), Offset :: non_neg_integer(), Length :: non_neg_integer()) ->
     ok | {error, not_owner | closed | inet:posix()}.
 sendfile_begin(_Handle, _File, _Offset, _Length) -> ?NOT_LOADED.
-
-%% @doc Sends the next part of the caller's file, if it is in memory: to be called again after `more', and after the
-%% result of a wait, if that is `retry'; `{ok, Sent}' and `{error, Reason}' are the end of the transfer. `disk': the next
-%% part is for {@link sendfile_from_disk/1}.
+%% @doc Sends the next part of the file, if it is in memory: to be called again after `more', and after a wait whose result
+%% is `retry'. `{ok, Sent}' and `{error, Reason}' end the transfer. `disk': call {@link sendfile_from_disk/1} first.
 -spec sendfile_continue(handle()) ->
     {ok, Sent :: non_neg_integer()} | more | disk | {wait, operation()} | {error, closed | inet:posix()}.
 sendfile_continue(_Handle) -> ?NOT_LOADED.
-
-%% @doc Sends the part that {@link sendfile_continue/1} has said `disk' of, on a dirty scheduler, where a disk may be waited
-%% for. How far it came is for the next {@link sendfile_continue/1}.
+%% @doc Sends the part of which {@link sendfile_continue/1} has said `disk', on a dirty scheduler.
 -spec sendfile_from_disk(handle()) -> more | {error, closed}.
 sendfile_from_disk(_Handle) -> ?NOT_LOADED.
-
-%% @doc Reads `Length' bytes, or what there is if that is 0. `Now' has the kernel asked even if the pollset has not heard
-%% of data. The result of a wait is `{ok, Data}' or `{error, Reason}'.
+%% @doc Reads `Length' bytes, or what there is if that is 0. `Now' as for {@link accept/3}. A wait ends with `{ok, Data}' too.
 -spec recv(handle(), Length :: non_neg_integer(), Now :: boolean()) ->
     {ok, binary() | string()} | {wait, operation()} | {error, closed | inet:posix()}.
 recv(_Handle, _Length, _Now) -> ?NOT_LOADED.
-
 %% @doc Puts bytes back in front of what will be read.
 -spec unrecv(handle(), binary()) -> ok | {error, closed | inet:posix()}.
 unrecv(_Handle, _Data) -> ?NOT_LOADED.
-
 %% @doc Takes a waiting operation back. `replied': the result is in the mailbox of the process that waits.
 -spec cancel(handle(), operation()) -> ok | {error, replied}.
 cancel(_Handle, _Operation) -> ?NOT_LOADED.
-
 %% @doc shutdown(2), after the last queued byte.
 -spec shutdown(handle(), read | write | read_write) -> ok | {error, closed | inet:posix()}.
 shutdown(_Handle, _How) -> ?NOT_LOADED.
-
 %% @doc Closes. `flush' waits for the send queue first (the result of the wait is `ok' or `{error, Reason}', and the
-%% socket is still to be closed); `background' has it sent although nobody waits; `now' throws it away; `descriptor' closes only that, and leaves a socket without one.
+%% socket is still to be closed); `background' has it sent although nobody waits; `now' throws it away; `descriptor'
+%% closes only that, and leaves a socket without one.
 -spec close(handle(), flush | background | now | descriptor) -> ok | {wait, operation()}.
 close(_Handle, _When) -> ?NOT_LOADED.
-
 %% @doc `setopts(Handle, [{active, once}])', the option that is set once for each message.
 -spec activate_once(handle()) -> ok | {error, einval}.
 activate_once(_Handle) -> ?NOT_LOADED.
-
 %% @doc Applies options in order up to the first that fails. They have been checked by {@link weir_options}.
 -spec setopts(handle(), [weir_options:setting()]) -> ok | {error, inet:posix()}.
 setopts(_Handle, _Settings) -> ?NOT_LOADED.
-
 %% @doc The values of options, without those that the kernel does not give. Unknown names are a `badarg'.
 -spec getopts(handle(), [atom() | tuple()]) -> {ok, [tuple()]} | {error, einval}.
 getopts(_Handle, _Names) -> ?NOT_LOADED.
-
 %% @doc All of `inet:getstat/1', in its order.
 -spec getstat(handle()) -> {ok, [{inet:stat_option(), non_neg_integer()}]} | {error, einval}.
 getstat(_Handle) -> ?NOT_LOADED.
-
 %% @doc getsockname(2).
--spec sockname(handle()) -> {ok, name()} | {error, inet:posix()}.
+-spec sockname(handle()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 sockname(_Handle) -> ?NOT_LOADED.
-
 %% @doc getpeername(2).
--spec peername(handle()) -> {ok, name()} | {error, inet:posix()}.
+-spec peername(handle()) -> {ok, weir_tcp:name()} | {error, inet:posix()}.
 peername(_Handle) -> ?NOT_LOADED.
-
 %% @doc The process that gets the messages; `undefined' if it is dead and its last bytes are still being sent.
 -spec owner(handle()) -> {ok, pid() | undefined} | {error, closed}.
 owner(_Handle) -> ?NOT_LOADED.
-
 %% @doc Gives the socket to another process. Only its owner can. A dead process is a `badarg'.
 -spec set_owner(handle(), pid()) -> ok | {error, closed | not_owner}.
 set_owner(_Handle, _Pid) -> ?NOT_LOADED.
-
 %% @doc Has `{'DOWN', Reference, socket, Socket, normal}' sent to the caller when the socket closes.
 -spec monitor(handle(), reference()) -> ok | {error, closed}.
 monitor(_Handle, _Reference) -> ?NOT_LOADED.
-
 %% @doc Takes a {@link monitor/2} back. False if there was none.
 -spec demonitor(handle(), reference()) -> boolean().
 demonitor(_Handle, _Reference) -> ?NOT_LOADED.
-
 %% @doc Takes the socket to another pollset; not a connection of a `reactor'.
 -spec move(handle(), pollset()) -> ok | {error, closed | reactor | inet:posix()}.
 move(_Handle, _Pollset) -> ?NOT_LOADED.
-
 %% @doc What is known of a socket.
 -spec info(handle()) -> {ok, #{atom() => term()}} | {error, closed}.
 info(_Handle) -> ?NOT_LOADED.
-
 %% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
-
-%% @doc A listener with so many queues, for the first pollsets.
--spec listener_new(Queues :: pos_integer(), weir_listener_options:limits()) -> listener().
-listener_new(_Queues, _Limits) -> ?NOT_LOADED.
-
-%% @doc Has a listening socket accept through the listener, for a queue. What is taken from there has the options that this
-%% socket has now: said again, those of the last call count. With `reactor' in place of a queue, the reactor of the socket takes what comes in.
--spec listener_add_socket(listener(), Queue :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
-listener_add_socket(_Listener, _Queue, _Handle) -> ?NOT_LOADED.
-
-%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are. It gets
-%% `{weir_listener, throttled, Milliseconds}' (the rate), `{weir_listener, exhausted, Reason}' (accept(2) failed), each once up to
-%% the next {@link listener_retry/1}, and `{weir_listener, recovered}' with the first connection after that.
--spec listener_own(listener()) -> ok.
-listener_own(_Listener) -> ?NOT_LOADED.
-
-%% @doc Has accepting tried again.
--spec listener_retry(listener()) -> ok.
-listener_retry(_Listener) -> ?NOT_LOADED.
-
-%% @doc Makes the caller the acceptor of a queue: it gets `{weir_accept, Count}' for each batch of connections. Returns
-%% how many wait already, of which it is not told.
--spec listener_set_acceptor(listener(), Queue :: pos_integer()) -> non_neg_integer().
-listener_set_acceptor(_Listener, _Queue) -> ?NOT_LOADED.
-
-%% @doc How many connections wait in a queue.
--spec listener_waiting(listener(), Queue :: pos_integer()) -> non_neg_integer().
-listener_waiting(_Listener, _Queue) -> ?NOT_LOADED.
-
-%% @doc Makes the connection that has waited longest a socket of the caller.
--spec listener_accept(listener(), Queue :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
-listener_accept(_Listener, _Queue) -> ?NOT_LOADED.
-
-%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
--spec listener_accept_for(listener(), Queue :: pos_integer(), pid()) -> {ok, handle()} | empty | {error, noproc | inet:posix()}.
-listener_accept_for(_Listener, _Queue, _Pid) -> ?NOT_LOADED.
-
-%% @doc Closes the connection that has waited longest.
--spec listener_discard(listener(), Queue :: pos_integer()) -> ok.
-listener_discard(_Listener, _Queue) -> ?NOT_LOADED.
-
-%% @doc Closes all connections that wait.
--spec listener_clear(listener()) -> ok.
-listener_clear(_Listener) -> ?NOT_LOADED.
-
-%% @doc Has other limits hold from now on. Connections that are there stay.
--spec listener_set_limits(listener(), weir_listener_options:limits()) -> ok.
-listener_set_limits(_Listener, _Limits) -> ?NOT_LOADED.
-
-%% @doc The counts of a listener.
--spec listener_info(listener()) -> #{atom() => non_neg_integer() | infinity}.
-listener_info(_Listener) -> ?NOT_LOADED.
-
-%% @doc Has a connection not count against the limit of connections any more.
--spec listener_exempt(handle()) -> ok | {error, closed}.
-listener_exempt(_Handle) -> ?NOT_LOADED.
-
-%% @doc The connections of a listener in one piece of the table of sockets, as {@link sockets/1}: each with the process that
-%% it was accepted for, and its pollset.
--spec listener_connections(listener(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
-listener_connections(_Listener, _Piece) -> ?NOT_LOADED.
-
-%% @doc The relays of a listener's connections in one piece of the table of relays, as {@link relays/1}: each with the process
-%% that its connection was accepted for.
--spec listener_relays(listener(), non_neg_integer()) -> {ok, [{relay(), pid()}]} | done.
-listener_relays(_Listener, _Piece) -> ?NOT_LOADED.
-
 %% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
 -spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
 send_now(_Handle, _Data) -> ?NOT_LOADED.
-
 %% @doc Has `{weir_writable, Socket}' sent to the caller, or `{writable, Handle}' put into its batch if it is the socket's
 %% reactor, once the kernel takes output and nothing is queued, or there is no sense in waiting any more.
 -spec notify_writable(handle()) -> ok | {error, closed | inet:posix()}.
 notify_writable(_Handle) -> ?NOT_LOADED.
+
+%%% Listeners
+
+%% @doc A listener with so many queues, for the first pollsets.
+-spec listener_new(Queues :: pos_integer(), weir_listener_options:limits()) -> listener().
+listener_new(_Queues, _Limits) -> ?NOT_LOADED.
+%% @doc Has a listening socket, with the options that it has now, accept into a queue, or for its reactor.
+-spec listener_add_socket(listener(), Queue :: pos_integer() | reactor, handle()) -> ok | {error, closed | inet:posix()}.
+listener_add_socket(_Listener, _Queue, _Handle) -> ?NOT_LOADED.
+%% @doc Makes the caller the process that is told of pauses which only time ends, and ends those that there are: by
+%% `{weir_listener, throttled, Milliseconds}' (the rate) and `{weir_listener, exhausted, Reason}' (accept(2) failed), each
+%% once up to the next {@link listener_retry/1}, and `{weir_listener, recovered}' with the first connection after that.
+-spec listener_own(listener()) -> ok.
+listener_own(_Listener) -> ?NOT_LOADED.
+%% @doc Has accepting tried again.
+-spec listener_retry(listener()) -> ok.
+listener_retry(_Listener) -> ?NOT_LOADED.
+%% @doc Makes the caller the acceptor of a queue, which gets `{weir_accept, Count}' for a batch: how many wait now.
+-spec listener_set_acceptor(listener(), Queue :: pos_integer()) -> non_neg_integer().
+listener_set_acceptor(_Listener, _Queue) -> ?NOT_LOADED.
+%% @doc How many connections wait in a queue.
+-spec listener_waiting(listener(), Queue :: pos_integer()) -> non_neg_integer().
+listener_waiting(_Listener, _Queue) -> ?NOT_LOADED.
+%% @doc Makes the connection that has waited longest a socket of the caller.
+-spec listener_accept(listener(), Queue :: pos_integer()) -> {ok, handle()} | empty | {error, inet:posix()}.
+listener_accept(_Listener, _Queue) -> ?NOT_LOADED.
+%% @doc Makes the connection that has waited longest a socket of a process; it waits on if that is dead.
+-spec listener_accept_for(listener(), Queue :: pos_integer(), pid()) ->
+    {ok, handle()} | empty | {error, noproc | inet:posix()}.
+listener_accept_for(_Listener, _Queue, _Pid) -> ?NOT_LOADED.
+%% @doc Closes the connection that has waited longest.
+-spec listener_discard(listener(), Queue :: pos_integer()) -> ok.
+listener_discard(_Listener, _Queue) -> ?NOT_LOADED.
+%% @doc Closes all connections that wait.
+-spec listener_clear(listener()) -> ok.
+listener_clear(_Listener) -> ?NOT_LOADED.
+%% @doc Has other limits hold from now on. Connections that are there stay.
+-spec listener_set_limits(listener(), weir_listener_options:limits()) -> ok.
+listener_set_limits(_Listener, _Limits) -> ?NOT_LOADED.
+%% @doc The counts of a listener.
+-spec listener_info(listener()) -> #{atom() => non_neg_integer() | infinity}.
+listener_info(_Listener) -> ?NOT_LOADED.
+%% @doc Has a connection not count against the limit of connections any more.
+-spec listener_exempt(handle()) -> ok | {error, closed}.
+listener_exempt(_Handle) -> ?NOT_LOADED.
+%% @doc Its connections in one piece of the table of {@link sockets/1}: each with the process that it was accepted for.
+-spec listener_connections(listener(), non_neg_integer()) -> {ok, [{handle(), pid(), pollset()}]} | done.
+listener_connections(_Listener, _Piece) -> ?NOT_LOADED.
+%% @doc Its connections in relays, by pieces of the table of {@link relays/1}: each with the process it was accepted for.
+-spec listener_relays(listener(), non_neg_integer()) -> {ok, [{relay(), pid()}]} | done.
+listener_relays(_Listener, _Piece) -> ?NOT_LOADED.
+
+%%% Reactors
 
 %% @doc Makes the caller's own pollset that of a reactor: when the caller dies, all sockets there are closed, and what
 %% has to stay goes to the pollset `Home'. More than `MaxSendQueue' bytes that a peer does not take end its connection.
 %% This and those that take a socket are `badarg' for a pollset that another process polls.
 -spec reactor_begin(pollset(), Home :: pollset(), MaxSendQueue :: non_neg_integer()) -> ok.
 reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
-
 %% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
 %% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_wait_strategy}.
 -spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
     {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
 react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
-
 %% @doc Takes a listening socket, whoever owns it, to the caller's pollset: its connections are the caller's, as events.
 -spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
 reactor_listen(_Pollset, _Handle) -> ?NOT_LOADED.
-
 %% @doc Has a listening socket asked again for connections.
 -spec reactor_resume(handle()) -> ok.
 reactor_resume(_Handle) -> ?NOT_LOADED.
-
 %% @doc Makes a connected socket of the caller's one of its reactor.
 -spec reactor_join(pollset(), handle()) -> ok | {error, closed | not_owner | inet:posix()}.
 reactor_join(_Pollset, _Handle) -> ?NOT_LOADED.
-
-%% @doc Makes a socket of the caller's one of its reactor and begins to connect it, which `connected' or `refused' ends.
-%% If it returns an error, the socket is closed.
--spec reactor_connect(pollset(), handle(), address()) -> ok | {error, closed | not_owner | inet:posix()}.
+%% @doc The same, and begins to connect it, which the event `connected' or `refused' ends. An error closes the socket.
+-spec reactor_connect(pollset(), handle(), weir_address:native()) -> ok | {error, closed | not_owner | inet:posix()}.
 reactor_connect(_Pollset, _Handle, _Address) -> ?NOT_LOADED.
-
-%% @doc Makes a socket of the calling reactor an ordinary, passive one of another process on another pollset. Packets that
-%% were events already are put back in front of what is to be read.
+%% @doc Makes a socket of the calling reactor a passive one of another process. `Unread' is put in front of its input.
 -spec reactor_leave(handle(), pid(), pollset(), Unread :: [binary()]) ->
     ok | {error, closed | not_reactor | inet:posix()}.
 reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
-
 %% @doc The reactor of a socket.
 -spec reactor_of(handle()) -> {ok, pid()} | {error, closed | not_reactor}.
 reactor_of(_Handle) -> ?NOT_LOADED.
-
 %% @doc The pollsets of dead reactors, which {@link reap/2} has to clear.
 -spec abandoned() -> [pollset()].
 abandoned() -> ?NOT_LOADED.
-
-%% @doc Closes what a dead reactor has left in one piece of the table (see {@link sockets/1}), up to some dozens of
-%% sockets: `more' if the piece has others. `done' behind the last: the pollset is for the next who wants one. `badarg' if
-%% it is not among {@link abandoned/0}.
+%% @doc Closes some dozens of sockets that a dead reactor has left in one piece of the table of {@link sockets/1}: `more' if
+%% the piece has others, `done' behind the last; then the pollset is free. `badarg' if it is not {@link abandoned/0}.
 -spec reap(pollset(), Piece :: non_neg_integer()) -> ok | more | done.
 reap(_Pollset, _Piece) -> ?NOT_LOADED.
-
-%% @doc The sockets of one piece of the table (see {@link sockets/1}) that nobody owns any more and whose queue is still
-%% being sent.
+%% @doc The sockets of one piece of the table of {@link sockets/1} without an owner, whose queue is still being sent.
 -spec lingering(Piece :: non_neg_integer()) -> {ok, [handle()]} | done.
 lingering(_Piece) -> ?NOT_LOADED.
-
 %% @doc How many bytes of such a socket its peer has not taken; `done' if it is closed.
 -spec left_behind(handle()) -> non_neg_integer() | done.
 left_behind(_Handle) -> ?NOT_LOADED.
-
 %% @doc Closes such a socket; what is left of its queue is lost.
 -spec give_up(handle()) -> ok.
 give_up(_Handle) -> ?NOT_LOADED.
 
+%%% Relays
+
 %% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
-%% second one first. An error names the socket that is in no state for it, and leaves both as they were. Where there are
-%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}', after which to call {@link
-%% relay_expire/1}.
+%% second one first. An error names the socket that is in no state for it, and leaves both as they were. If there are
+%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
 -spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), relay_options()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
-
 %% @doc Ends a relay, if it has not ended. Its owner is told.
 -spec relay_stop(relay()) -> ok.
 relay_stop(_Relay) -> ?NOT_LOADED.
-
 %% @doc Who owns a relay, where it is polled, and what it has carried.
 -spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
 relay_info(_Relay) -> ?NOT_LOADED.
-
-%% @doc Ends a relay if one of its timeouts has passed. Otherwise returns after how many milliseconds to call again;
-%% `done' if there is nothing to wait for.
+%% @doc Ends a relay if a timeout has passed, or returns after how many milliseconds to call again; `done': never.
 -spec relay_expire(relay()) -> pos_integer() | done.
 relay_expire(_Relay) -> ?NOT_LOADED.
-
 %% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
 -spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
 relays(_Piece) -> ?NOT_LOADED.
 
+%%% Groups
+
 %% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
 -spec group_new(group_settings()) -> {ok, group()} | {error, emfile}.
 group_new(_Settings) -> ?NOT_LOADED.
-
 %% @doc Deletes a group; nothing happens if it is gone.
 -spec group_delete(group()) -> ok.
 group_delete(_Group) -> ?NOT_LOADED.
-
 %% @doc Makes a connected socket a member, for one message or for all. `closed' is the socket or the group.
 -spec group_join(group(), handle(), Once :: boolean()) -> ok | {error, closed | enotconn}.
 group_join(_Group, _Handle, _Once) -> ?NOT_LOADED.
-
 %% @doc Ends a membership.
 -spec group_leave(group(), handle()) -> ok | {error, not_member}.
 group_leave(_Group, _Handle) -> ?NOT_LOADED.
-
-%% @doc Ends the memberships of a socket that are for one message. `served': it has had that, and its reactor is about to be told.
+%% @doc Ends the memberships of a socket for one message. `served': it has had that, and its reactor will be told.
 -spec group_withdraw(handle()) -> ok | {error, served | closed}.
 group_withdraw(_Handle) -> ?NOT_LOADED.
-
 %% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
 %% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
 -spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
     {ok, non_neg_integer()} | {error, busy | closed | emsgsize}.
 group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
-
 %% @doc How many members there are; none if the group is deleted.
 -spec group_size(group()) -> non_neg_integer().
 group_size(_Group) -> ?NOT_LOADED.
-
 %% @doc See {@link weir_group:info/1}.
 -spec group_info(group()) -> {ok, weir_group:info()} | {error, closed}.
 group_info(_Group) -> ?NOT_LOADED.

@@ -86,7 +86,7 @@ connect_to(Wanted, Address, Port, Options, Timeout, Stock) ->
 %% @doc A socket of the caller's with everything set and bound, for a connection that somebody else makes, and the address
 %% for that as the native side takes it. Exits with `badarg' for what is wrong in the options or the address.
 -spec unconnected(inet:socket_address(), inet:port_number(), [gen_tcp:connect_option()]) ->
-    {ok, weir_nif:handle(), weir_nif:address()} | {error, no_native_part | inet:posix()}.
+    {ok, weir_nif:handle(), weir_address:native()} | {error, no_native_part | inet:posix()}.
 unconnected(Address, Port, Options) ->
     Parsed = parsed(weir_options:connect(Options)),
     Family = peer_family(any, Address),

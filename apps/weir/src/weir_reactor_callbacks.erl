@@ -13,6 +13,7 @@
 -export([optional/5]).
 -export([handle_close/4]).
 -export([terminate/3]).
+-export([terminate_all/4]).
 -export([report/5]).
 
 -export_type([callbacks/0, error/0]).
@@ -109,6 +110,18 @@ terminate(Reason, State, Callbacks = #callbacks{module = Module, optional = #{te
         Class:Error:Stack -> report({Class, Error, Stack}, terminate, none, State, Callbacks)
     end;
 terminate(_Reason, _State, _Callbacks) ->
+    ok.
+
+%% @doc The last call about each of these connections, which is forgotten, until a time that is over.
+-spec terminate_all(Reason :: term(), Until :: integer(), [{weir_nif:handle(), State :: term()}], callbacks()) -> ok.
+terminate_all(Reason, Until, [{Handle, State} | States], Callbacks = #callbacks{optional = #{terminate := true}}) ->
+    _ = erase(Handle),
+    ok = terminate(Reason, State, Callbacks),
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> terminate_all(Reason, Until, States, Callbacks);
+        false -> ok
+    end;
+terminate_all(_Reason, _Until, _States, _Callbacks) ->
     ok.
 
 %% @doc Says that a callback has failed; `send' says that what one has sent can be sent to nobody.

@@ -1,9 +1,7 @@
 %% @private
 %% @doc The connections of a reactor: their states, and what the callbacks make of events.
 %%
-%% The states are in the process dictionary, by the handles of their sockets: handles are small integers that differ in
-%% their lowest bits, so that finding a state costs one look into the table, and changing it no copy of anything. What else
-%% is there has other keys.
+%% The states are in the process dictionary (see {@link weir_reactor_states}).
 -module(weir_reactor_connections).
 
 -export([count/1]).
@@ -18,31 +16,17 @@
 -export([is_grown/1]).
 -export([shrink/1]).
 -export([header_timeout/3]).
--export([handles/0]).
--export([states/0]).
--export([replace/1]).
 -export([terminate_all/3]).
 
 -export_type([connections/0, args/0]).
 
+-include("weir_reactor_state.hrl").
 -include("weir_socket.hrl").
 
-
-%% How the state `undefined' is kept, which no connection has.
--define(UNDEFINED, '$weir_undefined').
-
-%% Events and states die young but for the states of now, which each collection has to look at, one by one. So the heap
-%% grows with the connections, up to 8 MiB, as soon as data comes, and collections stay rare; with few connections it stays
-%% in the caches, and with silent ones it is small.
--define(HEAP_WORDS, 32768).
--define(HEAP_WORDS_MAX, 1048576).
--define(HEAP_WORDS_PER_CONNECTION, 32).
+-import(weir_reactor_states, [keep/2, state/1, take/1]).
 
 %% When descriptors have run out: milliseconds until the backlog is looked at again.
 -define(PAUSE_MS, 100).
-
-%% In place of a state: `init/2' was not called yet.
--record(pending, {what :: {connecting, Args :: term()} | {header, weir_reactor_header:header()}}).
 
 -record(connections, {
     callbacks :: weir_reactor_callbacks:callbacks(),
@@ -55,7 +39,7 @@
     %% How long a PROXY header may take.
     header :: timeout() | none,
     count = 0 :: non_neg_integer(),
-    heap = ?HEAP_WORDS :: pos_integer()
+    heap = weir_reactor_heap:new() :: weir_reactor_heap:heap()
 }).
 
 -opaque connections() :: #connections{}.
@@ -304,12 +288,7 @@ hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{
 relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
     Partner = state(Other),
-    IsOurs =
-        case Partner of
-            {state, _} -> true;
-            _ -> false
-        end,
-    Sides = {Handle, Other, IsOurs},
+    Sides = {Handle, Other, is_tuple(Partner) andalso element(1, Partner) =:= state},
     {Joined, NewEvents, NewWrites} = weir_reactor_departure:to_relay(Sides, Data, Home, Events, Writes),
     Reason = fun(With) ->
         case Joined of
@@ -398,82 +377,26 @@ tick(Handle, Writes, Connections) ->
 %% @doc The reactor ends: `terminate/2' is called for each connection, until a time that is over.
 -spec terminate_all(Reason :: term(), Until :: integer(), connections()) -> ok.
 terminate_all(Reason, Until, #connections{callbacks = Callbacks}) ->
-    case weir_reactor_callbacks:has(terminate, Callbacks) of
-        true -> terminate_each(states(), Reason, Until, Callbacks);
-        false -> ok
-    end.
+    weir_reactor_callbacks:terminate_all(Reason, Until, weir_reactor_states:all(), Callbacks).
 
-terminate_each([{Handle, State} | States], Reason, Until, Callbacks) ->
-    _ = erase(Handle),
-    ok = weir_reactor_callbacks:terminate(Reason, State, Callbacks),
-    case erlang:monotonic_time(millisecond) < Until of
-        true -> terminate_each(States, Reason, Until, Callbacks);
-        false -> ok
-    end;
-terminate_each([], _Reason, _Until, _Callbacks) ->
-    ok.
-
-%%% States.
-
-state(Handle) ->
-    case get(Handle) of
-        undefined -> none;
-        ?UNDEFINED -> {state, undefined};
-        #pending{what = What} -> {pending, What};
-        State -> {state, State}
-    end.
-
-take(Handle) ->
-    State = state(Handle),
-    _ = erase(Handle),
-    State.
-
-keep(Handle, undefined) -> put(Handle, ?UNDEFINED);
-keep(Handle, State) -> put(Handle, State).
-
-forget(Connections = #connections{count = Count}) ->
-    Connections#connections{count = Count - 1}.
+%%% Memory.
 
 %% @doc Whether the heap is larger than that of a reactor with few connections.
 -spec is_grown(connections()) -> boolean().
-is_grown(#connections{heap = Heap}) -> Heap > ?HEAP_WORDS.
+is_grown(#connections{heap = Heap}) -> weir_reactor_heap:is_grown(Heap).
 
 %% @doc Gives back what the heap has for events. It grows again when some come.
 -spec shrink(connections()) -> connections().
-shrink(Connections) ->
-    _ = process_flag(min_heap_size, ?HEAP_WORDS),
-    erlang:garbage_collect(),
-    Connections#connections{heap = ?HEAP_WORDS}.
+shrink(Connections) -> Connections#connections{heap = weir_reactor_heap:shrink()}.
 
 %% Connections that only are there need no room for events.
-fit([[_Handle | _Data] | _], Connections) -> grow(Connections);
-fit(_NoData, Connections) -> Connections.
+fit([[_Handle | _Data] | _], Connections = #connections{count = Count, heap = Heap}) ->
+    case weir_reactor_heap:fit(Count, Heap) of
+        Heap -> Connections;
+        Larger -> Connections#connections{heap = Larger}
+    end;
+fit(_NoData, Connections) ->
+    Connections.
 
-grow(Connections = #connections{count = Count, heap = Heap}) when
-    Count * ?HEAP_WORDS_PER_CONNECTION =< Heap; Heap >= ?HEAP_WORDS_MAX
-->
-    Connections;
-grow(Connections = #connections{count = Count, heap = Heap}) ->
-    Larger = larger(Heap * 2, Count * ?HEAP_WORDS_PER_CONNECTION),
-    _ = process_flag(min_heap_size, Larger),
-    %% A collection is when the heap becomes that large.
-    erlang:garbage_collect(),
-    Connections#connections{heap = Larger}.
-
-larger(Heap, Needed) when Heap < Needed, Heap < ?HEAP_WORDS_MAX -> larger(Heap * 2, Needed);
-larger(Heap, _Needed) -> Heap.
-
-%% @doc All connections of the calling reactor, and those that are not begun.
--spec handles() -> [weir_nif:handle()].
-handles() -> [Handle || Handle <- get_keys(), is_integer(Handle)].
-
-%% @doc The connections of the calling reactor with their states.
--spec states() -> [{weir_nif:handle(), State :: term()}].
-states() -> [{Handle, State} || Handle <- handles(), {state, State} <- [state(Handle)]].
-
-%% @doc Gives each connection of the calling reactor another state.
--spec replace(fun((State) -> State)) -> ok.
-replace(Replace) ->
-    %% All are there before any is kept: the fun may raise.
-    New = [{Handle, Replace(State)} || {Handle, State} <- states()],
-    lists:foreach(fun({Handle, State}) -> keep(Handle, State) end, New).
+forget(Connections = #connections{count = Count}) ->
+    Connections#connections{count = Count - 1}.

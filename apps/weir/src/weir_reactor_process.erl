@@ -312,7 +312,7 @@ next_tick(Reactor = #reactor{tick = Tick, next_tick = Due, ticking = Ticking}) -
     Next = Due + Tick * max(1, (Now - Due) div Tick + 1),
     _ = erlang:send_after(Next, self(), {'$weir_reactor', tick}, [{abs, true}]),
     case Ticking of
-        [] -> Reactor#reactor{next_tick = Next, ticking = weir_reactor_connections:handles()};
+        [] -> Reactor#reactor{next_tick = Next, ticking = weir_reactor_states:handles()};
         _ -> Reactor#reactor{next_tick = Next}
     end.
 
@@ -371,10 +371,10 @@ system_code_change(State, _Module, _OldVersion, _Extra) ->
 %% The states of the connections, by their sockets.
 -spec system_get_state(term()) -> {ok, #{weir_tcp:socket() => term()}}.
 system_get_state(_Internal) ->
-    {ok, maps:from_list([{?SOCKET(Handle), State} || {Handle, State} <- weir_reactor_connections:states()])}.
+    {ok, maps:from_list([{?SOCKET(Handle), State} || {Handle, State} <- weir_reactor_states:all()])}.
 
 -spec system_replace_state(fun((State) -> State), Internal) -> {ok, #{weir_tcp:socket() => State}, Internal}.
 system_replace_state(Replace, Internal) ->
-    ok = weir_reactor_connections:replace(Replace),
+    ok = weir_reactor_states:replace(Replace),
     {ok, States} = system_get_state(Internal),
     {ok, States, Internal}.

@@ -9,7 +9,6 @@
 %% side, in the process of the caller.
 -module(weir_tcp).
 
--include_lib("kernel/include/file.hrl").
 -include("weir_socket.hrl").
 
 %% Addresses and services.
@@ -46,7 +45,6 @@
 %% What follows a wait, for {@link weir_operation}.
 -export([accepted/1]).
 -export([sent/3]).
--export([sent_part/2]).
 
 %% Information.
 -export([getstat/2]).
@@ -68,18 +66,11 @@
 %% An address as `inet:sockname/1' and `inet:peername/1' show it.
 
 
--import(weir_operation, [await/3, await/4, cancel/3]).
+-import(weir_operation, [await/3, await/4]).
 -import(weir_pollsets, [here/0]).
-
-%% The most bytes of a file, and the last of them.
--define(MAX_FILE, (1 bsl 63 - 1)).
 
 %% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
 -define(PARTS, 64).
-
-%% How long close waits for queued output, at most in all, and at most while nothing moves: as prim_inet does.
--define(CLOSE_MS, 180_000).
--define(CLOSE_STALL_MS, 5_000).
 
 %% @doc The port number of a service, as inet_tcp.
 -spec getserv(inet:port_number() | atom()) -> {ok, inet:port_number()} | {error, einval}.
@@ -217,48 +208,7 @@ sent(_Handle, _Data, Result) ->
 %% of a file whose bytes are not those on the disk (`compressed', say), or not on a disk at all.
 -spec sendfile(socket(), file:fd(), integer(), integer()) ->
     {ok, non_neg_integer()} | {error, closed | badarg | not_owner | enotsup | inet:posix()}.
-sendfile(Socket, #file_descriptor{module = raw_file_io_list, data = File}, Offset, Bytes) ->
-    sendfile(Socket, File, Offset, Bytes);
-sendfile(?SOCKET(Handle), File = #file_descriptor{module = prim_file}, Offset, Bytes) ->
-    case prim_file:get_handle(File) of
-        Descriptor when is_binary(Descriptor) -> send_descriptor(Handle, Descriptor, Offset, Bytes);
-        {error, _} -> {error, badarg}
-    end;
-sendfile(_Socket, _File, _Offset, _Bytes) ->
-    {error, enotsup}.
-
-send_descriptor(Handle, Descriptor, Offset, 0) ->
-    send_descriptor(Handle, Descriptor, Offset, ?MAX_FILE);
-send_descriptor(Handle, Descriptor, Offset, Bytes) when
-    Offset >= 0, Offset =< ?MAX_FILE, Bytes > 0, Bytes =< ?MAX_FILE
-->
-    case weir_nif:sendfile_begin(Handle, Descriptor, Offset, Bytes) of
-        ok -> send_parts(Handle, weir_nif:sendfile_continue(Handle));
-        Error -> Error
-    end;
-send_descriptor(Handle, _Descriptor, _Offset, _Bytes) ->
-    %% Who may not send is told so first.
-    Self = self(),
-    case weir_nif:owner(Handle) of
-        {ok, Owner} when Owner =/= Self -> {error, not_owner};
-        _ -> {error, einval}
-    end.
-
-send_parts(Handle, more) ->
-    send_parts(Handle, weir_nif:sendfile_continue(Handle));
-send_parts(Handle, disk) ->
-    send_parts(Handle, weir_nif:sendfile_from_disk(Handle));
-send_parts(Handle, {wait, Operation}) ->
-    await(Handle, Operation, infinity, {?MODULE, sent_part, [Handle]});
-send_parts(_Handle, Result) ->
-    Result.
-
-%% @private
-%% @doc The end of a wait of a file that is being sent.
--spec sent_part(weir_nif:handle(), retry | Result) -> Result when
-    Result :: {ok, non_neg_integer()} | {error, closed | inet:posix()}.
-sent_part(Handle, retry) -> send_parts(Handle, more);
-sent_part(_Handle, Result) -> Result.
+sendfile(?SOCKET(Handle), File, Offset, Bytes) -> weir_sendfile:send(Handle, File, Offset, Bytes).
 
 %% @doc Receives data of a passive socket, as `gen_tcp:recv/3'.
 -spec recv(socket(), non_neg_integer(), timeout()) ->
@@ -291,89 +241,24 @@ shutdown(?SOCKET(Handle), How) ->
 close(Socket = ?SOCKET(Handle)) ->
     case weir_nif:close(Handle, flush) of
         ok -> ok;
-        {wait, Operation} -> close_flushed(Handle, Operation)
+        {wait, Operation} -> weir_flush:close(Handle, Operation)
     end,
     receive
         {tcp_closed, Socket} -> ok
     after 0 -> ok
     end.
 
-close_flushed(Handle, Operation) ->
-    Limit =
-        case weir_nif:getopts(Handle, [linger]) of
-            {ok, [{linger, {true, Seconds}}]} when Seconds >= 0 -> Seconds * 1000;
-            _ -> ?CLOSE_MS
-        end,
-    await_flush(Handle, Operation, erlang:monotonic_time(millisecond) + Limit, pending(Handle)),
-    _ = weir_nif:close(Handle, background),
-    ok.
-
-await_flush(Handle, Operation, Deadline, Pending) ->
-    Wait = min(?CLOSE_STALL_MS, max(0, Deadline - erlang:monotonic_time(millisecond))),
-    receive
-        {'$weir', Handle, Operation, renew} -> await_flush(Handle, Operation, Deadline, Pending);
-        {'$weir', Handle, Operation, _Result} -> ok
-    after Wait ->
-        case pending(Handle) of
-            Less when Less < Pending, Wait > 0 -> await_flush(Handle, Operation, Deadline, Less);
-            _ -> cancel(Handle, Operation, {error, timeout})
-        end
-    end.
-
-pending(Handle) ->
-    case weir_nif:getstat(Handle) of
-        {ok, Values} -> proplists:get_value(send_pend, Values);
-        {error, _} -> 0
-    end.
-
 %% @doc Gives the socket to another process, as `gen_tcp:controlling_process/2'. Messages of the socket that have
 %% arrived go with it.
 -spec controlling_process(socket(), pid()) -> ok | {error, closed | not_owner | badarg | inet:posix()}.
-controlling_process(Socket = ?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
+controlling_process(?SOCKET(Handle), NewOwner) when is_pid(NewOwner) ->
     Self = self(),
     case weir_nif:owner(Handle) of
         {ok, NewOwner} -> ok;
-        {ok, Self} -> hand_over(Socket, Handle, NewOwner);
+        {ok, Self} -> weir_handover:to(NewOwner, Handle);
         {ok, _} -> {error, not_owner};
         Error -> Error
     end.
-
-hand_over(Socket, Handle, NewOwner) ->
-    %% Passive meanwhile: no message can come to the old owner after those that are forwarded.
-    case weir_nif:getopts(Handle, [active]) of
-        {ok, [{active, false}]} ->
-            forward(Socket, NewOwner),
-            set_owner(Handle, NewOwner);
-        {ok, [{active, _} = Active]} ->
-            _ = weir_nif:setopts(Handle, [{active, false}]),
-            forward(Socket, NewOwner),
-            case set_owner(Handle, NewOwner) of
-                ok -> setopts(Socket, [Active]);
-                Error -> Error
-            end;
-        {error, einval} ->
-            forward(Socket, NewOwner),
-            {error, closed}
-    end.
-
-set_owner(Handle, NewOwner) ->
-    try
-        weir_nif:set_owner(Handle, NewOwner)
-    catch
-        error:badarg -> {error, badarg}
-    end.
-
-forward(Socket, NewOwner) ->
-    receive
-        Message = {Tag, Socket, _} when Tag =:= tcp; Tag =:= tcp_error -> pass_on(Message, Socket, NewOwner);
-        Message = {Tag, Socket} when Tag =:= tcp_closed; Tag =:= tcp_passive -> pass_on(Message, Socket, NewOwner);
-        Message = {Socket, {data, _}} -> pass_on(Message, Socket, NewOwner)
-    after 0 -> ok
-    end.
-
-pass_on(Message, Socket, NewOwner) ->
-    NewOwner ! Message,
-    forward(Socket, NewOwner).
 
 %% @doc Sets options, as `inet:setopts/2'. `[{active, once}]', which is set once for each message, costs one native
 %% call and no system call.

@@ -228,7 +228,6 @@ is_documented(loaded, Result) -> Result =:= true;
 is_documented(renew, Result) -> Result =:= ok orelse Result =:= done;
 is_documented(make, Result) -> Result =:= ok;
 is_documented(pollers, Result) -> lists:all(fun is_pid/1, Result);
-is_documented(load_error, Result) -> Result =:= undefined;
 is_documented(claim, {ok, Token}) -> is_integer(Token);
 is_documented(poll, {Events, Round}) ->
     (is_integer(Events) orelse lists:member(Events, [bulk, relays])) andalso is_integer(Round);

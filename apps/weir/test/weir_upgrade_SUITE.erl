@@ -242,7 +242,7 @@ load_another_layout_after_purge(Config) ->
     delete(),
     {module, weir_nif} = load(weir_nif),
     ?assertEqual(false, weir_nif:available()),
-    ?assertMatch({load, "the sockets" ++ _}, weir_nif:load_error()),
+    ?assertMatch({load, "the sockets" ++ _}, weir_native:load_error()),
     %% With the library that has them the sockets are back.
     true = code:replace_path(weir, Original),
     {module, weir_nif} = load(weir_nif),

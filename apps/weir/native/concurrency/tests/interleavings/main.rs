@@ -1,0 +1,25 @@
+//! Every interleaving of a few threads on the socket table, a ready list and the members of a group. A lost wake-up, a
+//! deadlock and a broken assertion all fail.
+#![cfg(loom)]
+
+mod group;
+mod poller;
+mod table;
+
+use loom::sync::Arc;
+
+use weir_concurrency::handle::Handle;
+use weir_concurrency::slots::{Slots, Vacant};
+use weir_concurrency::socket::Socket;
+use weir_concurrency::sync::Mutex;
+
+/// Two chunks of one slot each: the second chunk is made while others look things up.
+type Table = Slots<Socket, 2, 1>;
+
+fn table() -> Arc<Table> {
+    Arc::new(Slots::new(Mutex::new(Vacant::new())))
+}
+
+fn open(table: &Table) -> Option<Handle> {
+    table.allocate().map(|mut socket| socket.open())
+}
