@@ -70,14 +70,13 @@ load(Module) ->
     _ = code:purge(Module),
     code:load_file(Module).
 
-%% Whoever calls a module that is not there has it loaded. The code server of OTP 25 forgets to answer one of two who load a
-%% module with -on_load at the same time, so nobody may.
-delete() ->
-    wait_until(fun() ->
-        lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, weir_nif:pollers())
-    end),
+%% A call of a deleted module has it loaded, and pollers and owners may call at any time. Whoever else wants it loaded must
+%% not use code:load_file/1: the code server of OTP 25 does not answer it if -on_load runs for another process already.
+delete_and_load() ->
     _ = code:purge(weir_nif),
-    true = code:delete(weir_nif).
+    true = code:delete(weir_nif),
+    _ = code:purge(weir_nif),
+    code:ensure_loaded(weir_nif).
 
 echo({Socket, Peer}) ->
     Data = integer_to_binary(erlang:unique_integer()),
@@ -94,8 +93,7 @@ load_after_purge(Config) ->
     Pair = socket_pair(Config, [binary, {active, true}]),
     lists:foreach(
         fun(_) ->
-            delete(),
-            {module, weir_nif} = load(weir_nif),
+            {module, weir_nif} = delete_and_load(),
             ?assert(weir_nif:available()),
             echo(Pair),
             echo(socket_pair(Config, [binary, {active, true}]))
@@ -158,9 +156,8 @@ load_below_gates(_Config) ->
     {ok, Listener} = weir:start_listener(echo, #{port => 0}, fun echo_all/2, []),
     First = connect_raw(weir:get_port(echo)),
     lists:foreach(
-        fun(Delete) ->
-            _ = Delete andalso delete(),
-            {module, weir_nif} = load(weir_nif),
+        fun(Load) ->
+            {module, weir_nif} = Load(),
             Next = connect_raw(weir:get_port(echo)),
             [
                 begin
@@ -170,7 +167,7 @@ load_below_gates(_Config) ->
              || Peer <- [First, Next]
             ]
         end,
-        [true, false, true]
+        [fun delete_and_load/0, fun() -> load(weir_nif) end, fun delete_and_load/0]
     ),
     ?assertMatch(#{connections := 4, pid := Listener}, weir:info(echo)).
 
@@ -203,8 +200,7 @@ load_another_file(Config) ->
     ),
     %% Back to the first.
     stop_streams(Streams),
-    delete(),
-    {module, weir_nif} = load(weir_nif),
+    {module, weir_nif} = delete_and_load(),
     echo(Pair).
 
 %% The file is replaced where it is, as a build does it.
@@ -239,8 +235,7 @@ load_another_layout_after_purge(Config) ->
     Original = filename:dirname(code:which(weir_nif)),
     ok = use_copy(of_another_layout(copy(Config, "other"))),
     ok = sys:suspend(weir_pollsets),
-    delete(),
-    {module, weir_nif} = load(weir_nif),
+    {module, weir_nif} = delete_and_load(),
     ?assertEqual(false, weir_nif:available()),
     ?assertMatch({load, "the sockets" ++ _}, weir_native:load_error()),
     %% With the library that has them the sockets are back.
