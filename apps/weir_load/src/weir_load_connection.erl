@@ -10,10 +10,8 @@
 %% would be taken for another's.
 -module(weir_load_connection).
 
--export([profile/1]).
--export([profile/2]).
--export([asking/2]).
--export([timeout/1]).
+-include("weir_load_profile.hrl").
+
 -export([new/1]).
 -export([number/1]).
 -export([opening/2]).
@@ -29,39 +27,9 @@
 -export([is_open/1]).
 -export([pending/1]).
 
--export_type([connection/0, profile/0, settings/0, effect/0, step/0, asked/0]).
+-export_type([connection/0, effect/0, step/0, asked/0]).
 
-%% What the connections of a driver have in common. `depth' is how many requests may be on their way. Times are
-%% nanoseconds.
--type settings() :: #{
-    scenario := module(),
-    config := weir_load_scenario:config(),
-    arrivals := request | connection | none,
-    held := boolean(),
-    depth := pos_integer(),
-    timeout := pos_integer()
-}.
-
-%% The settings as every request needs them, with the callbacks as funs, which are called without a lookup by name, and
-%% the window, which is beyond all times until it is known.
--record(profile, {
-    scenario :: module(),
-    request :: fun((pos_integer(), weir_load_scenario:connection()) -> {ok, iodata(), weir_load_scenario:connection()}),
-    response :: fun(
-        (binary(), weir_load_scenario:connection()) ->
-            {ok, [weir_load_scenario:event()], weir_load_scenario:connection()} | {error, weir_load_scenario:error()}
-    ),
-    config :: weir_load_scenario:config(),
-    arrivals :: request | connection | none,
-    held :: boolean(),
-    depth :: pos_integer(),
-    timeout :: pos_integer(),
-    %% Whether a connection asks as soon as it has room: a closed loop.
-    asks = false :: boolean(),
-    from = infinity :: integer() | infinity,
-    to = infinity :: integer() | infinity
-}).
--opaque profile() :: #profile{}.
+-import(weir_load_profile, [is_inside/2]).
 
 %% `close' ends the connection as the scenario wants it, `abort' after an error. The connection counts as closed
 %% already.
@@ -104,32 +72,6 @@
 }).
 -opaque connection() :: #connection{} | #asked{}.
 
-%% @doc The settings of a load, whose window is not known yet.
--spec profile(settings()) -> profile().
-profile(#{scenario := Scenario, config := Config, arrivals := Arrivals} = Settings) ->
-    #profile{
-        scenario = Scenario,
-        request = fun Scenario:request/2,
-        response = fun Scenario:response/2,
-        config = Config,
-        arrivals = Arrivals,
-        held = maps:get(held, Settings),
-        depth = maps:get(depth, Settings),
-        timeout = maps:get(timeout, Settings)
-    }.
-
-%% @doc The same with the window of measurement, in monotonic nanoseconds of the driver's node.
--spec profile({From :: integer(), To :: integer()}, profile()) -> profile().
-profile({From, To}, Profile) -> Profile#profile{from = From, to = To}.
-
-%% @doc The same for connections that ask as soon as they have room, a closed loop, or do so no longer.
--spec asking(boolean(), profile()) -> profile().
-asking(Asks, Profile) -> Profile#profile{asks = Asks}.
-
-%% @doc How long an answer is waited for.
--spec timeout(profile()) -> pos_integer().
-timeout(#profile{timeout = Timeout}) -> Timeout.
-
 %% @doc A connection that is not open yet.
 -spec new(Number :: pos_integer()) -> connection().
 new(Number) -> #connection{number = Number}.
@@ -144,7 +86,7 @@ number(#connection{number = Number}) -> Number.
 opening(Now, Connection) -> Connection#connection{begun = Now}.
 
 %% @doc Whether its connect has taken too long.
--spec is_late(Now :: integer(), connection(), profile()) -> boolean().
+-spec is_late(Now :: integer(), connection(), weir_load_profile:profile()) -> boolean().
 is_late(Now, #connection{scenario = closed, begun = Begun}, #profile{timeout = Timeout}) -> Begun < Now - Timeout;
 is_late(_Now, _Connection, _Profile) -> false.
 
@@ -153,7 +95,7 @@ whole(#asked{due = Due, sent = Sent, connection = Connection}) ->
     Connection#connection{sent = Sent, in_flight = 1, oldest = #request{due = Due, begun = Due, sent = Due}}.
 
 %% @doc It stands now.
--spec opened(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+-spec opened(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 opened(Now, Connection, #profile{scenario = Scenario, config = Config} = Profile, Sample) ->
     #connection{number = Number, begun = Begun, due = Due} = Connection,
     Counted =
@@ -175,7 +117,7 @@ opened(Now, Connection, #profile{scenario = Scenario, config = Config} = Profile
     end.
 
 %% @doc It could not be opened. Where each request has a connection of its own, the request has failed.
--spec not_opened(weir_load_scenario:error(), connection(), profile(), weir_load_sample:sample()) ->
+-spec not_opened(weir_load_scenario:error(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
 not_opened(Reason, Connection, #profile{arrivals = connection}, Sample) ->
     {Connection#connection{waiting = 0, due = queue:new()}, weir_load_sample:error(Reason, Sample)};
@@ -183,7 +125,7 @@ not_opened(Reason, Connection, _Profile, Sample) ->
     {Connection, weir_load_sample:error(Reason, Sample)}.
 
 %% @doc A request that was due at a time is the connection's now.
--spec due(Due :: integer(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+-spec due(Due :: integer(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 due(Due, Now, #asked{} = Asked, Profile, Sample) ->
     due(Due, Now, whole(Asked), Profile, Sample);
 due(Due, Now, Connection, Profile, Sample) ->
@@ -196,7 +138,7 @@ due(Due, Now, Connection, Profile, Sample) ->
 
 %% @doc A closed loop begins: a connection asks as far as it has room, and one that is still to be opened, as its request
 %% has it to itself, gets that.
--spec ask(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+-spec ask(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 ask(Now, Connection, #profile{arrivals = connection} = Profile, Sample) ->
     arrived(Now, Now, Connection, Profile, Sample);
 ask(Now, Connection, Profile, Sample) ->
@@ -272,7 +214,7 @@ on_its_way(Request, _InFlight, #connection{younger = Younger} = Connection) ->
     Connection#connection{younger = queue:in(Request, Younger)}.
 
 %% @doc Bytes have come.
--spec received(binary(), Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step() | asked().
+-spec received(binary(), Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step() | asked().
 received(
     Data,
     Now,
@@ -388,7 +330,7 @@ ended(How, #connection{scenario = {open, _}} = Connection, Sample, Effects) ->
     {lists:reverse(Effects, [How]), Connection, Sample}.
 
 %% @doc The server has ended the connection, or the system has.
--spec closed(weir_load_scenario:error(), connection(), profile(), weir_load_sample:sample()) ->
+-spec closed(weir_load_scenario:error(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) ->
     {connection(), weir_load_sample:sample()}.
 closed(Reason, #asked{} = Asked, Profile, Sample) ->
     closed(Reason, whole(Asked), Profile, Sample);
@@ -398,7 +340,7 @@ closed(Reason, #connection{in_flight = InFlight} = Connection, _Profile, Sample)
     {Connection, errors(max(1, InFlight), Reason, Sample)}.
 
 %% @doc What has waited too long, fails.
--spec expire(Now :: integer(), connection(), profile(), weir_load_sample:sample()) -> step().
+-spec expire(Now :: integer(), connection(), weir_load_profile:profile(), weir_load_sample:sample()) -> step().
 expire(Now, #asked{due = Due} = Asked, #profile{timeout = Timeout}, Sample) when Due >= Now - Timeout ->
     {[], Asked, Sample};
 expire(Now, #asked{} = Asked, Profile, Sample) ->
@@ -422,7 +364,7 @@ expire_waiting(Latest, #connection{waiting = Waiting, due = Dues} = Connection, 
 
 %% @doc The connection has ended, for whatever reason: its scenario is told, and what was on its way is forgotten. What
 %% waits its turn waits for the connection to be opened anew.
--spec finish(connection(), profile()) -> connection().
+-spec finish(connection(), weir_load_profile:profile()) -> connection().
 finish(#asked{} = Asked, Profile) ->
     finish(whole(Asked), Profile);
 finish(#connection{scenario = closed} = Connection, _Profile) ->
@@ -440,9 +382,6 @@ is_open(#connection{scenario = Scenario}) -> Scenario =/= closed.
 -spec pending(connection()) -> non_neg_integer().
 pending(#asked{}) -> 1;
 pending(#connection{waiting = Waiting, in_flight = InFlight}) -> Waiting + InFlight.
-
-%% A window that is not known yet is later than any time: atoms are more than numbers.
-is_inside(Time, #profile{from = From, to = To}) -> Time >= From andalso Time < To.
 
 count_sent(Requests, Bytes, Now, Profile, Sample) ->
     case is_inside(Now, Profile) of

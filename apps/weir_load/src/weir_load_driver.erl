@@ -5,52 +5,15 @@
 %% comes. The time of a turn is taken once, after its call: it is when the generator has what came, and from when what it
 %% sends now is counted.
 %%
-%% Connections are in the process dictionary: by the handle of the socket, and for a number, negative, the handle, or
-%% the connection itself while it has no socket. Finding one costs one look into the table, and changing it no copy of
-%% anything else, whether there are ten or twenty thousand.
+%% What becomes of its connections is in {@link weir_load_connections}.
 -module(weir_load_driver).
+
+-include("weir_load_driver.hrl").
 
 -export([start_link/2]).
 -export([init/1]).
 
--record(driver, {
-    share :: weir_load_engine:share(),
-    profile :: weir_load_connection:profile(),
-    reactor :: weir_load_reactor:reactor(),
-    phase = opening :: opening | waiting | running | draining | over,
-    %% For the next call, the last one first.
-    writes = [] :: [weir_load_reactor:write()],
-    %% Requests that wait, for their turn or for an answer.
-    pending = 0 :: non_neg_integer(),
-    sample = weir_load_sample:new() :: weir_load_sample:sample(),
-    %% While opening: the number that is dialed next, how many are dialed and open, and what went wrong last.
-    to_open :: pos_integer(),
-    opening_since :: integer(),
-    dialed = 0 :: non_neg_integer(),
-    dialing = 0 :: non_neg_integer(),
-    opened = 0 :: non_neg_integer(),
-    last_error = none :: none | atom(),
-    %% From `go' on.
-    timetable :: weir_load_engine:timetable() | undefined,
-    next = done :: {Due :: integer(), weir_load_schedule:arrivals()} | done,
-    second = 0 :: integer(),
-    %% Whether it is a closed loop in its window.
-    asks = false :: boolean(),
-    %% When time brings something next.
-    wake_at = never :: integer() | never,
-    %% When to look next for what has waited too long, and where this look has still to look.
-    scan_at :: integer(),
-    to_scan = [] :: [key()],
-    %% The number of the connection whose turn it is, or of the next one, where each arrival has its own.
-    turn :: pos_integer(),
-    last_answer = none :: none | integer()
-}).
-
-%% Two words for two things, in every write.
--dialyzer({no_improper_lists, [effects/5]}).
-
-%% The handle of a socket, or a number with a minus.
--type key() :: integer().
+-import(weir_load_connections, [step/4]).
 
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
@@ -65,9 +28,6 @@
 
 %% Connects at the same time while the connections of a run are opened: fewer than the backlog of most servers.
 -define(MOST_DIALING, 100).
-
-%% Milliseconds before a connection that has failed is opened anew: a server that refuses is not to be stormed.
--define(REST, 100).
 
 %% Closed in one call, which stays short.
 -define(CLOSED, 64).
@@ -169,13 +129,9 @@ messages(Count, Driver) ->
 message(_Message, #driver{phase = over} = Driver) ->
     Driver;
 message({dial, Number}, Driver) ->
-    Connection = get(-Number),
-    case is_wanted(Connection, Driver) of
-        true -> dial(Number, Connection, Driver);
-        false -> Driver
-    end;
+    weir_load_connections:dial_again(Number, Driver);
 message(start_another, #driver{asks = true} = Driver) ->
-    start_another(Driver);
+    weir_load_connections:start_another(Driver);
 message(start_another, Driver) ->
     Driver;
 message({go, Timetable}, Driver) ->
@@ -218,29 +174,13 @@ event({connected, Handle}, Now, #driver{profile = Profile, sample = Sample} = Dr
     step(Handle, Connection, Step, Driver#driver{dialing = Dialing - 1, opened = Opened + 1});
 event({refused, Handle, Reason}, Now, Driver) ->
     event({closed, Handle, Reason}, Now, Driver);
-event({closed, Handle, Reason}, _Now, #driver{profile = Profile, sample = Sample} = Driver) ->
-    case erase(Handle) of
-        undefined ->
-            Driver;
-        Connection ->
-            case weir_load_connection:is_open(Connection) of
-                true ->
-                    {Closed, Noted} = weir_load_connection:closed(error_kind(Reason), Connection, Profile, Sample),
-                    ended(abort, Connection, Closed, Driver#driver{sample = Noted});
-                false ->
-                    not_opened(error_kind(Reason), Connection, Driver)
-            end
-    end;
+event({closed, Handle, Reason}, _Now, Driver) ->
+    weir_load_connections:lost(Handle, Reason, Driver);
 event({writable, _Handle}, _Now, Driver) ->
     Driver;
 event({unsent, _Handle, Reason, Data}, _Now, _Driver) ->
     %% The scenario's fault, which no count should hide.
     error(Reason, [Data]).
-
-error_kind(econnrefused) -> refused;
-error_kind(econnreset) -> reset;
-error_kind(etimedout) -> timeout;
-error_kind(Reason) -> Reason.
 
 %% Opening
 
@@ -262,35 +202,13 @@ open_more(Now, #driver{dialing = Dialing, dialed = Dialed, to_open = Number} = D
             case dial_at(Driver) =< Now of
                 true ->
                     Next = Driver#driver{to_open = Number + Drivers, dialed = Dialed + 1},
-                    open_more(Now, dial(Number, weir_load_connection:new(Number), Next));
+                    open_more(Now, weir_load_connections:dial(Number, weir_load_connection:new(Number), Next));
                 false ->
                     Driver
             end;
         _ ->
             Driver
     end.
-
-dial(Number, Connection, #driver{share = Share, reactor = Reactor, dialing = Dialing} = Driver) ->
-    #{address := Address, port := Port} = Share,
-    Opening = weir_load_connection:opening(now_ns(), Connection),
-    Options = weir_load_family:source(Address, Number) ++ [
-        binary,
-        {nodelay, true},
-        %% A reset leaves no port behind in TIME_WAIT: a minute's connections would use them up.
-        {linger, {true, 0}}
-    ],
-    case weir_load_reactor:connect(Address, Port, Options, Reactor) of
-        {ok, Handle} ->
-            _ = put(Handle, Opening),
-            _ = put(-Number, Handle),
-            Driver#driver{dialing = Dialing + 1};
-        {error, Reason} ->
-            not_opened(error_kind(Reason), Opening, Driver#driver{dialing = Dialing + 1})
-    end.
-
-not_opened(Reason, Connection, #driver{profile = Profile, sample = Sample, dialing = Dialing} = Driver) ->
-    {Failed, Noted} = weir_load_connection:not_opened(Reason, Connection, Profile, Sample),
-    ended(abort, Connection, Failed, Driver#driver{sample = Noted, dialing = Dialing - 1, last_error = Reason}).
 
 %% The load
 
@@ -305,8 +223,8 @@ go(#{start := Start, window := {From, _} = Window, schedule := Schedule} = Timet
     begin_loop(Now, Driver#driver{
         phase = running,
         wake_at = Now,
-        profile = weir_load_connection:asking(
-            Loop =:= closed andalso Opens, weir_load_connection:profile(Window, Profile)
+        profile = weir_load_profile:asking(
+            Loop =:= closed andalso Opens, weir_load_profile:window(Window, Profile)
         ),
         timetable = Timetable,
         next = Next,
@@ -321,116 +239,21 @@ absolute(Start, {Due, Arrivals}) -> {Start + Due, Arrivals}.
 begin_loop(_Now, #driver{asks = true, share = #{opens := false} = Share} = Driver) ->
     %% Here the total is how many requests, each with its connection, are under way at a time.
     #{number := Number, drivers := Drivers, total := Total} = Share,
-    lists:foldl(fun(_, Started) -> start_another(Started) end, Driver, lists:seq(Number, Total, Drivers));
+    lists:foldl(
+        fun(_, Started) -> weir_load_connections:start_another(Started) end, Driver, lists:seq(Number, Total, Drivers)
+    );
 begin_loop(Now, #driver{asks = true} = Driver) ->
-    lists:foldl(fun(Key, Asking) -> ask(Key, Now, Asking) end, Driver, keys());
+    Ask = fun(Key, Asking) -> weir_load_connections:ask(Key, Now, Asking) end,
+    lists:foldl(Ask, Driver, weir_load_connections:keys());
 begin_loop(_Now, Driver) ->
     Driver.
-
-%% Connections, by what they are found with: none twice.
-keys() -> [Key || {Key, Connection} <- get(), is_integer(Key), not is_integer(Connection)].
-
-ask(Key, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
-    Connection = get(Key),
-    step(Key, Connection, weir_load_connection:ask(Now, Connection, Profile, Sample), Driver).
-
-start_another(#driver{profile = Profile, sample = Sample} = Driver) ->
-    {Number, Numbered} = next_number(Driver),
-    {[], Connection, Counted} =
-        weir_load_connection:ask(now_ns(), weir_load_connection:new(Number), Profile, Sample),
-    begin_with(Connection, Numbered#driver{sample = Counted}).
-
-%% A connection with a request that waits for it.
-begin_with(Connection, #driver{pending = Pending} = Driver) ->
-    dial(weir_load_connection:number(Connection), Connection, Driver#driver{pending = Pending + 1}).
-
-next_number(#driver{turn = Number, share = #{drivers := Drivers}} = Driver) ->
-    {Number, Driver#driver{turn = Number + Drivers}}.
 
 dispatch(0, _Now, Driver) ->
     Driver;
 dispatch(Burst, Now, #driver{next = {Due, Arrivals}, timetable = #{start := Start}} = Driver) when Due =< Now ->
     Next = absolute(Start, weir_load_schedule:next(Arrivals)),
-    dispatch(Burst - 1, Now, arrival(Due, Now, Driver#driver{next = Next}));
+    dispatch(Burst - 1, Now, weir_load_connections:arrival(Due, Now, Driver#driver{next = Next}));
 dispatch(_Burst, _Now, Driver) ->
-    Driver.
-
-arrival(Due, Now, #driver{share = #{opens := false}, profile = Profile, sample = Sample} = Driver) ->
-    {Number, Numbered} = next_number(Driver),
-    {[], Connection, Timed} =
-        weir_load_connection:due(Due, Now, weir_load_connection:new(Number), Profile, Sample),
-    begin_with(Connection, Numbered#driver{sample = Timed});
-arrival(Due, Now, #driver{profile = Profile, sample = Sample} = Driver) ->
-    {Number, Numbered} = next_turn(Driver),
-    {Key, Connection} =
-        case get(-Number) of
-            Handle when is_integer(Handle) -> {Handle, get(Handle)};
-            Unconnected -> {-Number, Unconnected}
-        end,
-    step(Key, Connection, weir_load_connection:due(Due, Now, Connection, Profile, Sample), Numbered).
-
-next_turn(#driver{turn = Number, share = #{number := First, drivers := Drivers, total := Total}} = Driver) ->
-    case Number + Drivers of
-        Next when Next =< Total -> {Number, Driver#driver{turn = Next}};
-        _ -> {Number, Driver#driver{turn = First}}
-    end.
-
-%% Keeps what has become of a connection, and does what it wants.
-step(Key, Before, {Effects, Connection, Sample}, #driver{writes = Writes} = Driver) ->
-    _ = put(Key, Connection),
-    Pending =
-        Driver#driver.pending - weir_load_connection:pending(Before) + weir_load_connection:pending(Connection),
-    case Effects of
-        [] -> Driver#driver{sample = Sample, pending = Pending};
-        [{send, Bytes}] -> Driver#driver{sample = Sample, pending = Pending, writes = [[Key | Bytes] | Writes]};
-        _ -> effects(Effects, [], Key, Connection, Driver#driver{sample = Sample, pending = Pending})
-    end.
-
-%% Several sends are one write.
-effects([{send, Bytes} | Effects], Sent, Handle, Connection, Driver) ->
-    effects(Effects, [Bytes | Sent], Handle, Connection, Driver);
-effects([How], [], Handle, Connection, #driver{writes = Writes} = Driver) when How =:= close; How =:= abort ->
-    _ = erase(Handle),
-    ended(How, Connection, Connection, Driver#driver{writes = [Handle | Writes]});
-effects(Effects, [_ | _] = Sent, Handle, Connection, #driver{writes = Writes} = Driver) ->
-    Sending = Driver#driver{writes = [[Handle | lists:reverse(Sent)] | Writes]},
-    case Effects of
-        [] -> Sending;
-        [_] -> effects(Effects, [], Handle, Connection, Sending)
-    end.
-
-%% The socket is gone. `Counted' is the connection as its requests were counted last.
-ended(How, Counted, Ended, #driver{profile = Profile, pending = Pending} = Driver) ->
-    Connection = weir_load_connection:finish(Ended, Profile),
-    Left = Pending - weir_load_connection:pending(Counted) + weir_load_connection:pending(Connection),
-    again(How, weir_load_connection:number(Connection), Connection, Driver#driver{pending = Left}).
-
-%% A connection is opened anew; or, where each request has its own, it is forgotten, and a closed loop begins another.
-again(How, Number, Connection, #driver{share = #{opens := false}, pending = Pending} = Driver) ->
-    _ = erase(-Number),
-    another(How, Driver#driver{pending = Pending - weir_load_connection:pending(Connection)});
-again(How, Number, Connection, Driver) ->
-    _ = put(-Number, Connection),
-    case is_wanted(Connection, Driver) of
-        true when How =:= close ->
-            dial(Number, Connection, Driver);
-        true ->
-            _ = erlang:send_after(?REST, self(), {dial, Number}),
-            Driver;
-        false ->
-            Driver
-    end.
-
-%% After the window only what still waits needs a connection.
-is_wanted(Connection, #driver{phase = draining}) -> weir_load_connection:pending(Connection) > 0;
-is_wanted(_Connection, _Driver) -> true.
-
-another(_How, #driver{asks = false} = Driver) ->
-    Driver;
-another(close, Driver) ->
-    start_another(Driver);
-another(abort, Driver) ->
-    _ = erlang:send_after(?REST, self(), start_another),
     Driver.
 
 %% Time
@@ -459,37 +282,18 @@ scan(Now, #driver{to_scan = [], scan_at = ScanAt} = Driver) when Now < ScanAt ->
 scan(Now, #driver{to_scan = [], pending = 0, dialing = 0} = Driver) ->
     Driver#driver{scan_at = Now + ?SCAN};
 scan(Now, #driver{to_scan = []} = Driver) ->
-    Driver#driver{scan_at = Now + ?SCAN, to_scan = keys()};
+    Driver#driver{scan_at = Now + ?SCAN, to_scan = weir_load_connections:keys()};
 scan(Now, #driver{to_scan = Keys} = Driver) ->
     scan(?SCANNED, Keys, Now, Driver).
 
 scan(Count, [Key | Keys], Now, Driver) when Count > 0 ->
-    scan(Count - 1, Keys, Now, expire(Key, Now, Driver));
+    scan(Count - 1, Keys, Now, weir_load_connections:expire(Key, Now, Driver));
 scan(_Count, Keys, _Now, Driver) ->
     Driver#driver{to_scan = Keys}.
 
-expire(Key, Now, Driver) ->
-    case get(Key) of
-        Gone when Gone =:= undefined; is_integer(Gone) -> Driver;
-        Connection -> expire(Key, Connection, Now, Driver)
-    end.
-
-expire(Key, Connection, Now, #driver{profile = Profile, sample = Sample, share = #{opens := Opens}} = Driver) ->
-    case Key > 0 andalso weir_load_connection:is_late(Now, Connection, Profile) of
-        true ->
-            _ = erase(Key),
-            not_opened(timeout, Connection, Driver#driver{writes = [Key | Driver#driver.writes]});
-        false ->
-            %% A request with a connection of its own fails with its connect.
-            case Opens orelse weir_load_connection:is_open(Connection) of
-                true -> step(Key, Connection, weir_load_connection:expire(Now, Connection, Profile, Sample), Driver);
-                false -> Driver
-            end
-    end.
-
 %% The window is over; what was due in it is waited for, but not for ever.
 drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver) ->
-    Longest = To + weir_load_connection:timeout(Profile) + 2 * ?SCAN,
+    Longest = To + weir_load_profile:timeout(Profile) + 2 * ?SCAN,
     case Driver of
         #driver{} when Now < To -> Driver;
         #driver{next = done, pending = 0} -> finish(Driver);
@@ -501,10 +305,10 @@ drain(Now, #driver{timetable = #{window := {_, To}}, profile = Profile} = Driver
 asks_no_longer(#driver{asks = false} = Driver) ->
     Driver;
 asks_no_longer(#driver{profile = Profile} = Driver) ->
-    Driver#driver{asks = false, profile = weir_load_connection:asking(false, Profile)}.
+    Driver#driver{asks = false, profile = weir_load_profile:asking(false, Profile)}.
 
 finish(#driver{share = #{run := Run}, profile = Profile, second = Second, sample = Sample} = Driver) ->
-    Keys = keys(),
+    Keys = weir_load_connections:keys(),
     lists:foreach(fun(Key) -> weir_load_connection:finish(get(Key), Profile) end, Keys),
     close(Keys, [], 0, Driver#driver.reactor),
     Run ! {sample, self(), Second, weir_load_sample:pack(Sample)},

@@ -29,7 +29,7 @@
     address := inet:ip_address(),
     port := inet:port_number(),
     opens := boolean(),
-    profile := weir_load_connection:profile(),
+    profile := weir_load_profile:profile(),
     loop := open | closed | none
 }.
 

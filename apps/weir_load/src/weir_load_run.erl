@@ -169,7 +169,7 @@ start_drivers(Plan, Config) ->
             #{connect_rate := unlimited} -> unlimited;
             #{connect_rate := PerSecond} -> PerSecond / Count
         end,
-    Profile = weir_load_connection:profile(#{
+    Profile = weir_load_profile:new(#{
         scenario => Scenario,
         config => Config,
         arrivals => Arrivals,

@@ -28,7 +28,7 @@ profile(Changes) ->
     Settings = #{
         scenario => ?MODULE, config => config, arrivals => request, held => true, depth => 1, timeout => 1000 * ?US
     },
-    weir_load_connection:profile({100 * ?US, 10_000 * ?US}, weir_load_connection:profile(maps:merge(Settings, Changes))).
+    weir_load_profile:window({100 * ?US, 10_000 * ?US}, weir_load_profile:new(maps:merge(Settings, Changes))).
 
 %% What the engine does, one thing after the other. Returns all effects, the connection and what was measured.
 play(Profile, Steps) ->
@@ -144,7 +144,7 @@ a_wanted_close_is_no_error_test() ->
 
 %% A closed loop of one request at a time has a way of its own.
 a_closed_loop_asks_with_every_answer_test() ->
-    Profile = weir_load_connection:asking(true, profile()),
+    Profile = weir_load_profile:asking(true, profile()),
     {[{send, First}], Connection, Sample} =
         weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
     ?assertEqual(<<7, 1>>, iolist_to_binary(First)),
@@ -166,15 +166,15 @@ a_closed_loop_asks_with_every_answer_test() ->
     ?assertEqual(0, weir_load_connection:pending(weir_load_connection:finish(Closed, Profile))).
 
 a_closed_loop_asks_no_longer_after_the_window_test() ->
-    Profile = weir_load_connection:asking(true, profile()),
+    Profile = weir_load_profile:asking(true, profile()),
     {_, Connection, Sample} =
         weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
-    Draining = weir_load_connection:asking(false, Profile),
+    Draining = weir_load_profile:asking(false, Profile),
     {[], Answered, _} = weir_load_connection:received(<<"a">>, 250 * ?US, Connection, Draining, Sample),
     ?assertEqual(0, weir_load_connection:pending(Answered)).
 
 a_closed_loop_without_an_answer_in_time_fails_test() ->
-    Profile = weir_load_connection:asking(true, profile()),
+    Profile = weir_load_profile:asking(true, profile()),
     {_, Connection, Sample} =
         weir_load_connection:opened(200 * ?US, weir_load_connection:new(7), Profile, weir_load_sample:new()),
     {[], Connection, Sample} = weir_load_connection:expire(1200 * ?US, Connection, Profile, Sample),
