@@ -58,6 +58,8 @@
     writes := non_neg_integer(),
     written_bytes := non_neg_integer(),
     short_writes := non_neg_integer(),
+    file_waits := non_neg_integer(),
+    files_cut := non_neg_integer(),
     accepts := non_neg_integer(),
     moved_in := non_neg_integer(),
     moved_out := non_neg_integer()

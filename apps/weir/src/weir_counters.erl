@@ -62,6 +62,8 @@ rows(pollset) ->
         {writes, counter, none, "writes to the kernel"},
         {written_bytes, counter, bytes, "bytes written"},
         {short_writes, counter, none, "writes of which the kernel took only a part"},
+        {file_waits, counter, none, "parts of files of reactors that had to be read from a disk before they were sent"},
+        {files_cut, counter, none, "connections closed because a file became shorter while it was sent"},
         {accepts, counter, none, "connections accepted"},
         {moved_in, counter, none, "sockets that came from another pollset"},
         {moved_out, counter, none, "sockets that went to another pollset"}

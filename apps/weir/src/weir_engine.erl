@@ -1,6 +1,6 @@
 %% @private
-%% @doc What sockets need of processes as long as there are any: pollers, and those who clear up behind reactors and
-%% look after relays.
+%% @doc What sockets need of processes as long as there are any: pollers, and those who clear up behind reactors, read
+%% files for them and look after relays.
 %%
 %% It belongs to the VM and not to the application: a program may use sockets of Weir without starting that, and
 %% applications that stop one after the other want their sockets to the last. So it is a child of the kernel's supervisor
@@ -42,6 +42,6 @@ init([]) ->
     _ = [code:ensure_loaded(Module) || Module <- [weir_renewal, weir_shutdown, weir_listener, weir_listener_names]],
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
-     || Module <- [weir_reaper, weir_pollsets, weir_relay_timer, weir_ending]
+     || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_ending]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.

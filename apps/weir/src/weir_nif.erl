@@ -2,8 +2,8 @@
 %% @doc The native boundary: descriptors, buffers, queues and counters are on the other side.
 %%
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
-%% millisecond, but for {@link sendfile_from_disk/1}, which may wait for a disk and does so on a dirty scheduler. A wrong
-%% argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `einval'.
+%% millisecond, but for those that may wait for a disk on a dirty scheduler ({@link sendfile_from_disk/1}, `file_open' and so on).
+%% A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `einval'.
 %%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
 %% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back. `renew' in place of a result has the
@@ -36,9 +36,12 @@
 
 %% Reactors.
 -export([
-    reactor_begin/3, react/3, reactor_listen/2, reactor_resume/1, reactor_join/2, reactor_connect/3, reactor_leave/4,
-    reactor_of/1, abandoned/0, reap/2, lingering/1, left_behind/1, give_up/1
+    reactor_begin/3, react/3, reactor_listen/2, reactor_resume/1, reactor_join/2, reactor_connect/3,
+    reactor_write/2, reactor_leave/4, reactor_of/1, abandoned/0, reap/2, lingering/1, left_behind/1, give_up/1
 ]).
+
+%% Files that they send.
+-export([file_open/1, file_open_below/2, file_read/3, file_fetch/1, file_resume/1, file_waiting/1]).
 
 %% Groups.
 -export([group_new/1, group_delete/1, group_join/3, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
@@ -59,12 +62,12 @@
     nonempty_improper_list(handle(), Data :: term())
     | {accepted | connected | writable | served, handle()}
     | {closed | refused | exhausted, handle(), Reason :: atom()}
-    | {unsent, handle(), badarg | emsgsize, term()}.
+    | {unsent, handle(), badarg | einval | emsgsize, term()}.
 %% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
-%% was to be written and is no iodata, or longer than a packet may be. `exhausted' is of a listening one: it is not asked
-%% again before {@link reactor_resume/1}.
+%% was to be written and is no output, has a file for a socket of packets, or is longer than a packet may be. `exhausted' is
+%% of a listening one: it is not asked again before {@link reactor_resume/1}.
 
--type write() :: nonempty_improper_list(handle(), iodata()) | handle().
+-type write() :: nonempty_improper_list(handle(), weir_reactor:output()) | handle().
 %% What a reactor has done with its sockets: a handle by itself is closed.
 
 -type operation() :: non_neg_integer().
@@ -329,6 +332,27 @@ reactor_connect(_Pollset, _Handle, _Address) -> ?NOT_LOADED.
 -spec reactor_leave(handle(), pid(), pollset(), Unread :: [binary()]) ->
     ok | {error, closed | not_reactor | inet:posix()}.
 reactor_leave(_Handle, _Pid, _Pollset, _Unread) -> ?NOT_LOADED.
+%% @doc Sends on a reactor's socket what is not sent with a batch, in one call of its own.
+-spec reactor_write(handle(), weir_reactor:output()) -> ok | {error, closed | not_reactor | badarg | einval | emsgsize}.
+reactor_write(_Handle, _Output) -> ?NOT_LOADED.
+%% @doc Opens a file, or one below a directory, on a dirty scheduler; see {@link weir_file}.
+-spec file_open(binary()) -> {ok, weir_file:file(), Size :: non_neg_integer(), ModifiedNs :: integer()} | {error, weir_file:reason()}.
+file_open(_Path) -> ?NOT_LOADED.
+-spec file_open_below(binary(), [binary()]) ->
+    {ok, weir_file:file(), Size :: non_neg_integer(), ModifiedNs :: integer()} | {error, weir_file:reason()}.
+file_open_below(_Directory, _Names) -> ?NOT_LOADED.
+%% @doc Reads a part of a file, of 16 MiB at most, on a dirty scheduler.
+-spec file_read(weir_file:file(), Offset :: non_neg_integer(), Length :: non_neg_integer()) -> {ok, binary()} | {error, file:posix()}.
+file_read(_File, _Offset, _Length) -> ?NOT_LOADED.
+%% @doc Reads what a socket's queue waits for, on a dirty scheduler. Nothing is done for one that waits for nothing.
+-spec file_fetch(handle()) -> ok.
+file_fetch(_Handle) -> ?NOT_LOADED.
+%% @doc Has a socket go on for which {@link file_fetch/1} has read.
+-spec file_resume(handle()) -> ok.
+file_resume(_Handle) -> ?NOT_LOADED.
+%% @doc The sockets of a piece of the table that wait for {@link file_fetch/1}; `done' behind the last piece.
+-spec file_waiting(Piece :: non_neg_integer()) -> {ok, [handle()]} | done.
+file_waiting(_Piece) -> ?NOT_LOADED.
 %% @doc The reactor of a socket.
 -spec reactor_of(handle()) -> {ok, pid()} | {error, closed | not_reactor}.
 reactor_of(_Handle) -> ?NOT_LOADED.

@@ -26,9 +26,9 @@
 %% <li>`handle_data(Socket, Data, State)': bytes have come, or a packet, by the options of the socket.</li>
 %% <li>`handle_close(Socket, Reason, State)': the connection is closed already. `closed': by the peer, or by
 %% `gen_tcp:close/1' on the socket. `send_queue_full': the peer does not read, and more than `max_send_queue' bytes wait for
-%% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet. For a connection of
-%% {@link connect/4} that failed, Reason is `{connect, Posix}', and in place of a state there are the Args for
-%% `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
+%% it. Otherwise an error such as `econnreset' or `etimedout'; `emsgsize' for a bad packet; `enodata', see <em>Files</em>.
+%% For a connection of {@link connect/4} that failed, Reason is `{connect, Posix}', and in place of a state there are the
+%% Args for `init/2', which was not called. Nothing can be sent any more: the only result is `{ok, State}'.</li>
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
 %% when a connection that was not read because of its send queue is read again.</li>
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link weir_group:join/3}.</li>
@@ -42,9 +42,10 @@
 %% <h2>Results</h2>
 %% <ul>
 %% <li>`{ok, State}'</li>
-%% <li>`{send, IoData, State}': sent with all others of this batch. A binary, or a list of binaries, goes to the kernel as
-%% it is. Nothing waits: what the kernel does not take is queued, see below.</li>
-%% <li>`{close, State}' and `{close, IoData, State}': what was sent goes out first. `handle_close/3' is not called.</li>
+%% <li>`{send, Output, State}': sent with all others of this batch. A binary, or a list of binaries, goes to the kernel as
+%% it is. Nothing waits: what the kernel does not take is queued, see below. In a list there may be parts of files, see
+%% below.</li>
+%% <li>`{close, State}' and `{close, Output, State}': what was sent goes out first. `handle_close/3' is not called.</li>
 %% <li>`{relay, Socket2, State}': {@link weir:relay/3} joins the two connections, Data of this callback first;
 %% `{relay, Socket2, Prefix, State}': Prefix in place of Data, as it is. Data of packets goes with its frame. Socket2 may be
 %% a connection of this reactor, which forgets it too, or a socket of the reactor's process. If they cannot be joined both
@@ -56,7 +57,15 @@
 %% From `init/2', `handle_tick/2', `handle_info/2' and `handle_writable/2' there is no Data that would be unread. Packets of
 %% HTTP are terms and no bytes, and cannot be put back: a connection leaves before it is framed so. A callback that raises,
 %% or returns something else, closes its own connection, with a report in the log. The same holds if it sends a term that is
-%% not iodata, or more than its packets allow. Data that it had sent before goes out.
+%% no output, more than its packets allow, or a file as a packet. Data that it had sent before goes out.
+%%
+%% <h2>Files</h2>
+%% `{send, [Head, {sendfile, File, Offset, Length}, ...], State}' sends a part of a file in its turn, by sendfile(2): nothing is
+%% copied, and nothing is read into memory for it. {@link weir_file} opens files. A part that the kernel does not have in
+%% memory is read by a process meanwhile, and neither the reactor nor other connections wait for the disk. If a file has
+%% become shorter than that part, the connection is closed with the reason `enodata', after what there was. Bytes of files count
+%% as waiting for the peer (`high_watermark', `send_pend'), but not for `max_send_queue': they need no memory. A connection
+%% cannot be made a relay while a file is in its queue (`ebusy').
 %%
 %% <h2>PROXY headers</h2>
 %% With `proxy_protocol' a connection begins with such a header, of version 1 or 2. `init/2' is called when it has come, and
@@ -86,7 +95,7 @@
 -export([send/2]).
 -export([info/1]).
 
--export_type([option/0, options/0, result/0, result/1, info/0]).
+-export_type([option/0, options/0, result/0, result/1, output/0, info/0]).
 
 -type options() :: #{
     module := module(),
@@ -110,11 +119,15 @@
 
 -type option() :: {args, term()} | gen_tcp:connect_option().
 
+-type output() ::
+    iodata() | [iodata() | {sendfile, weir_file:file(), Offset :: non_neg_integer(), Length :: non_neg_integer()}].
+%% Bytes, or a list of bytes and parts of files.
+
 -type result(State) ::
     {ok, State}
-    | {send, iodata(), State}
+    | {send, output(), State}
     | {close, State}
-    | {close, iodata(), State}
+    | {close, output(), State}
     | {relay, weir_tcp:socket(), State}
     | {relay, weir_tcp:socket(), Prefix :: binary(), State}
     | {handoff, pid(), State}

@@ -73,7 +73,7 @@ leave(Handle, Pid, Unread, Home, Events, Writes) ->
         try
             send_and_leave(Handle, lists:reverse(Ours), Pid, Home, All)
         catch
-            %% No iodata, a dead process, or packets that are terms and no bytes.
+            %% A dead process, or packets that are terms and no bytes.
             error:badarg -> {error, badarg}
         end,
     {Left, OtherEvents, OtherWrites}.
@@ -82,9 +82,9 @@ leave(Handle, Pid, Unread, Home, Events, Writes) ->
 is_of(Handle, [Handle | _Data]) -> true;
 is_of(_Handle, _Other) -> false.
 
-send_and_leave(Handle, [[_ | IoData] | Writes], Pid, Home, Unread) ->
-    case weir_nif:send(Handle, iolist_to_binary(IoData)) of
-        {error, emsgsize} = Error -> Error;
+send_and_leave(Handle, [[_ | Output] | Writes], Pid, Home, Unread) ->
+    case weir_nif:reactor_write(Handle, Output) of
+        {error, Reason} = Error when Reason =:= emsgsize; Reason =:= einval; Reason =:= badarg -> Error;
         %% Whoever has the connection next finds out that it is broken.
         _ -> send_and_leave(Handle, Writes, Pid, Home, Unread)
     end;

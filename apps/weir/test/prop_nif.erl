@@ -67,12 +67,13 @@ sockets() ->
     {ok, File} = file:open(code:which(?MODULE), [read, raw, binary]),
     {A, OneEnd} = pair(Listening, Port),
     {B, OtherEnd} = pair(Listening, Port),
+    {ok, Opened, _, _} = weir_nif:file_open(list_to_binary(code:which(?MODULE))),
     {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false}),
     {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
         listener => weir_nif:listener_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
         open => Open, listening => Listening, connected => Connected, closed => Closed, port => Port, peer => Peer,
-        file => File
+        file => File, opened => Opened
     }.
 
 %% A connection, and its other end.
@@ -87,6 +88,8 @@ actual({dead_process}, _Sockets) -> dead_process();
 actual({huge_binary}, _Sockets) -> binary:copy(<<"huge">>, 1000000);
 actual({deep, Depth}, _Sockets) -> lists:foldl(fun(_, Term) -> [Term] end, [], lists:seq(1, Depth));
 actual({file}, #{file := File}) -> prim_file:get_handle(File);
+actual({output}, #{opened := File}) ->
+    [<<"head">>, {sendfile, File, rand:uniform(20) - 10, rand:uniform(20) - 10}, {sendfile, File, 0, 1 bsl (rand:uniform(3) * 21)}];
 actual({reference}, _Sockets) -> make_ref();
 actual({self}, _Sockets) -> self();
 actual({function}, _Sockets) -> fun dead_process/0.
@@ -118,6 +121,13 @@ arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
 arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
+arguments(reactor_write, 2) ->
+    oneof([vector(2, argument()), [{socket, connected}, {output}]]);
+arguments(file_read, 3) ->
+    oneof([vector(3, argument()), [{socket, opened}, {term, a_number()}, {term, a_number()}]]);
+arguments(Open, Arity) when Open =:= file_open; Open =:= file_open_below ->
+    Names = {term, oneof([[], [<<>>], [<<"..">>], [<<"dev">>, <<"null">>], list(binary())])},
+    oneof([vector(Arity, argument()), lists:sublist([{term, oneof([<<"/">>, <<"/dev/null">>, <<"/proc/self/stat">>, <<>>])}, Names], Arity)]);
 arguments(listener_new, 2) ->
     oneof([vector(2, argument()), [{term, integer(0, 2)}, limits()]]);
 arguments(listener_set_limits, 2) ->
@@ -285,8 +295,15 @@ is_documented(lingering, Result) -> Result =:= done;
 is_documented(left_behind, Result) -> Result =:= done orelse is_integer(Result);
 is_documented(give_up, Result) -> Result =:= ok;
 is_documented(reactor_of, {ok, Pid}) -> is_pid(Pid);
+is_documented(reactor_write, Result) -> Result =:= ok;
+is_documented(Open, {ok, File, Size, Modified}) when Open =:= file_open; Open =:= file_open_below ->
+    is_reference(File) andalso is_integer(Size) andalso is_integer(Modified);
+is_documented(file_read, {ok, Bytes}) -> is_binary(Bytes);
+is_documented(Function, Result) when Function =:= file_fetch; Function =:= file_resume -> Result =:= ok;
+is_documented(file_waiting, {ok, Handles}) -> is_list(Handles);
+is_documented(file_waiting, Result) -> Result =:= done;
 is_documented(listener_new, Result) -> is_reference(Result);
-is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= listener_waiting; Count =:= group_size ->
+is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting; Count =:= group_size ->
     is_integer(Result);
 is_documented(Function, {ok, Handle}) when Function =:= listener_accept; Function =:= listener_accept_for -> is_integer(Handle);
 is_documented(Function, Result) when Function =:= listener_accept; Function =:= listener_accept_for -> Result =:= empty;

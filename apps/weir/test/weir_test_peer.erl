@@ -137,7 +137,8 @@ end_case(Config) ->
     [catch gen_tcp:close(Socket) || {socket, Socket} <- Kept],
     [kill(Async) || {process, Async} <- Kept],
     Released = fun() ->
-        descriptors() =< proplists:get_value(descriptors, Config) andalso
+        %% A file is open as long as a term has it, be it garbage or in a log.
+        (descriptors() =< proplists:get_value(descriptors, Config) orelse collect_garbage()) andalso
             weir_sockets(Config) =< proplists:get_value(sockets, Config) andalso
             counted_sockets(Config) =:= weir_sockets(Config)
     end,
@@ -151,6 +152,10 @@ end_case(Config) ->
                     {sockets, proplists:get_value(sockets, Config), weir_sockets(Config)},
                     {counted_sockets, counted_sockets(Config)}}}
     end.
+
+collect_garbage() ->
+    lists:foreach(fun erlang:garbage_collect/1, processes()),
+    false.
 
 weir_sockets(Config) ->
     case proplists:get_value(backend, Config) of

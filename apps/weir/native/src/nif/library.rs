@@ -24,6 +24,7 @@ use crate::poll::death;
 use crate::pollset;
 use crate::pollset::private::{self, Holder};
 use crate::relay;
+use crate::socket::file::{FILE, FileReference};
 use crate::socket::owner::Watch;
 use crate::socket::table;
 use crate::term::data::{self, Bytes};
@@ -32,7 +33,7 @@ use crate::value::shared::Part;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 11] = [
+static PARTS: [&dyn Part; 12] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -44,6 +45,7 @@ static PARTS: [&dyn Part; 11] = [
     &private::HOLDER,
     &data::BYTES,
     &LISTENER,
+    &FILE,
 ];
 
 /// To be raised when something in those statics gets another meaning without getting another type.
@@ -195,6 +197,7 @@ fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
             && resource::open::<Holder>(env)
             && resource::open::<Bytes>(env)
             && resource::open::<ListenerReference>(env)
+            && resource::open::<FileReference>(env)
     };
     if opened { Ok(()) } else { Err(Refused::Resources) }
 }

@@ -13,6 +13,7 @@ macro_rules! socket {
     };
 }
 
+mod file;
 mod group;
 mod inspection;
 mod library;

@@ -70,6 +70,8 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
         (atoms::writes(), &counters.writes),
         (atoms::written_bytes(), &counters.written_bytes),
         (atoms::short_writes(), &counters.short_writes),
+        (atoms::file_waits(), &counters.file_waits),
+        (atoms::files_cut(), &counters.files_cut),
         (atoms::accepts(), &counters.accepts),
         (atoms::moved_in(), &counters.moved_in),
         (atoms::moved_out(), &counters.moved_out),

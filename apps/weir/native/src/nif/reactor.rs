@@ -15,6 +15,7 @@ use crate::term::address;
 use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::value::packet;
+use crate::value::work::Work;
 
 #[rustler::nif]
 fn reactor_begin(env: Env, index: PollsetIndex, home: PollsetIndex, max_send_queue: usize) -> NifResult<Atom> {
@@ -42,6 +43,21 @@ fn react<'a>(env: Env<'a>, index: PollsetIndex, token: u32, writes: Term<'a>) ->
 /// Of the millisecond that a time slice is meant to be.
 fn percent(began: std::time::Instant) -> i32 {
     (began.elapsed().as_micros() / 10).clamp(1, 100) as i32
+}
+
+#[rustler::nif]
+fn reactor_write<'a>(env: Env<'a>, handle: Handle, data: Term<'a>) -> NifResult<Term<'a>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    if !socket.reactor {
+        return Ok(failed(env, atoms::not_reactor()));
+    }
+    let mut work = Work::of_caller();
+    let written = reactor::write(env, &mut socket, data, &mut work);
+    rustler::schedule::consume_timeslice(env, work.percent());
+    Ok(match written {
+        Ok(()) => atoms::ok().encode(env),
+        Err(reason) => failed(env, reason),
+    })
 }
 
 #[rustler::nif]

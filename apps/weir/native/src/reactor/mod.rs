@@ -8,13 +8,15 @@
 
 use rustix::io::Errno;
 use rustler::sys::{self, ErlNifTerm};
-use rustler::{Atom, Binary, Encoder, Env, NifResult, Term};
+use rustler::{Atom, Binary, Encoder, Env, Error, NifResult, Term};
 
 use crate::pollset;
+use crate::socket::file::FileReference;
 use crate::socket::table;
 use crate::socket::{Ended, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
+use crate::term::resource::ResourceArc;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
 use crate::verb::accept;
@@ -23,6 +25,8 @@ use crate::verb::connect;
 use crate::verb::input;
 use crate::verb::input::Next;
 use crate::verb::output;
+use crate::verb::output::queued_file;
+use crate::verb::output::queued_file::Piece;
 use crate::verb::output::{Flat, Sent};
 
 /// Events of one batch. Between the reads of a batch and the writes of its replies, what the kernel holds of its sockets
@@ -115,19 +119,44 @@ pub fn write_all<'a>(env: Env<'a>, writes: Term<'a>, work: &mut Work, batch: &mu
 
 /// Sends what a callback has returned. The error says why that cannot be sent; how the connection fares is told by an
 /// event.
-fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Result<(), Atom> {
+pub fn write(env: Env, socket: &mut Socket, data: Term, work: &mut Work) -> Result<(), Atom> {
     let sent = if let Ok(binary) = Binary::from_term(data) {
         output::send(env, socket, &[binary], work)
     } else if let Some(parts) = binaries(data) {
         output::send(env, socket, &parts, work)
-    } else {
-        let flat = Binary::from_iolist(data).map_err(|_| atoms::badarg())?;
+    } else if let Ok(flat) = Binary::from_iolist(data) {
         output::send(env, socket, &[Flat(flat.as_slice())], work)
+    } else {
+        let pieces = pieces(data).map_err(|_| atoms::badarg())?;
+        queued_file::send(env, socket, pieces, work)
     };
     match sent {
-        Sent::Failed(reason) if reason == atoms::emsgsize() => Err(reason),
+        Sent::Failed(reason) if reason == atoms::emsgsize() || reason == atoms::einval() => Err(reason),
         _ => Ok(()),
     }
+}
+
+/// The elements of a list of bytes and parts of files.
+fn pieces<'a>(term: Term<'a>) -> NifResult<Vec<Piece<Binary<'a>>>> {
+    let mut pieces = Vec::new();
+    let mut rest = term;
+    while let Ok((piece, tail)) = rest.list_get_cell() {
+        pieces.push(match piece.decode::<(Atom, ResourceArc<FileReference>, u64, u64)>() {
+            Ok((tag, file, offset, length)) if tag == atoms::sendfile() && is_part(offset, length) => {
+                Piece::File { file: file.0.clone(), offset, length }
+            }
+            Ok(_) => return Err(Error::BadArg),
+            Err(_) => Piece::Bytes(Binary::from_term(piece).or_else(|_| Binary::from_iolist(piece))?),
+        });
+        rest = tail;
+    }
+    if rest.is_empty_list() { Ok(pieces) } else { Err(Error::BadArg) }
+}
+
+/// Offsets are signed to the kernel, and lengths in a queue are added.
+fn is_part(offset: u64, length: u64) -> bool {
+    const MOST: u64 = i64::MAX as u64 / 2;
+    offset <= MOST && length <= MOST
 }
 
 /// The elements of a list of binaries that one write can take.

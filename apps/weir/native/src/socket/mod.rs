@@ -1,9 +1,10 @@
 //! One socket as data: its descriptor, its owner, its options, and who waits for it.
 //!
 //! A socket lives in a slot of the [`table`] under a lock of its own. Here is what changes no more than the socket and its
-//! place on a pollset: owners and subscribers ([`owner`]), messages ([`message`]), a file on its way ([`transfer`]). Reading,
+//! place on a pollset: owners and subscribers ([`owner`]), messages ([`message`]), files ([`file`], [`transfer`]). Reading,
 //! writing and closing are verbs. May use `listener` (for the permit of a connection), `pollset` and what is below.
 
+pub mod file;
 mod listening;
 pub mod message;
 pub mod owner;
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 pub use self::listening::{Acceptor, Listening};
-pub use self::waiting::{Output, Receiver, SendWait, Waiter};
+pub use self::waiting::{Fetched, Output, Queued, Receiver, SendWait, Waiter};
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::owner::Watched;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustler::{Env, LocalPid};
 
+use crate::kernel::file::PartSent;
 use crate::socket::{Reason, Socket, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
@@ -23,22 +24,6 @@ pub struct Transfer {
     pub waiting: Option<u32>,
     /// How far a part came that was sent on a dirty scheduler, until the next call of the process.
     pub noted: Option<PartSent>,
-}
-
-/// How far a part came.
-pub struct PartSent {
-    /// What the kernel took.
-    pub bytes: u64,
-    pub stop: Stop,
-}
-
-/// Why it came no further.
-pub enum Stop {
-    Limit,
-    EndOfFile,
-    /// The kernel takes no more: an edge follows when it does.
-    Full,
-    Failed(Errno),
 }
 
 /// Descriptors of our own, so that a close of the file or of the socket by others cannot have a part read or write

@@ -1,8 +1,11 @@
 //! Who waits for a socket, and the output that waits for the kernel.
 
+use std::sync::Arc;
+
 use rustix::net::Shutdown;
 use rustler::LocalPid;
 
+use crate::kernel::file::File;
 use crate::socket::transfer::Transfer;
 use crate::term::held::Held;
 use crate::value::send_queue::SendQueue;
@@ -31,9 +34,27 @@ pub enum SendWait {
     Flush,
 }
 
+/// Where bytes of a file begin that are queued.
+pub struct Queued {
+    pub file: Arc<File>,
+    pub offset: u64,
+}
+
+/// Whether the file in front of the queue is in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fetched {
+    /// To be looked at.
+    Unknown,
+    /// It is not, and somebody was asked to read it.
+    Asked,
+    /// It was read up to this offset.
+    UpTo(u64),
+}
+
 /// What the kernel has not taken yet, and who waits for it. A socket that keeps up has none.
 pub struct Output {
-    pub queue: SendQueue<Held>,
+    pub queue: SendQueue<Held, Queued>,
+    pub fetched: Fetched,
     pub waiting: Vec<(Waiter, SendWait)>,
     /// A sender has gone over the high watermark, and nobody else's data is taken before the queue is down at the low
     /// one: what bounds the memory.
@@ -49,7 +70,14 @@ pub struct Output {
 impl Output {
     /// Output with nothing in it.
     pub fn empty() -> Box<Output> {
-        let queue = SendQueue::new();
-        Box::new(Output { queue, waiting: Vec::new(), full: false, closing: false, shutdown: None, transfer: None })
+        Box::new(Output {
+            queue: SendQueue::new(),
+            fetched: Fetched::Unknown,
+            waiting: Vec::new(),
+            full: false,
+            closing: false,
+            shutdown: None,
+            transfer: None,
+        })
     }
 }

@@ -8,7 +8,7 @@ rustler::atoms! {
     r#true = "true", r#false = "false", once, infinity,
     binary, list, raw,
     read, write, read_write, flush, now, background, descriptor, any, loopback,
-    weir_writable, weir_reaper, weir_abandoned, weir_lingers, accepted, writable, close, refused, send_queue_full, not_reactor,
+    weir_writable, weir_reader, weir_read, sendfile, directory, not_regular, weir_reaper, weir_abandoned, weir_lingers, accepted, writable, close, refused, send_queue_full, not_reactor,
     weir_wake, stale, asleep, busy, replied, done,
     weir_pollsets, weir_descriptors, exhausted,
     down = "DOWN", socket, normal,
@@ -39,5 +39,5 @@ rustler::atoms! {
     // Information.
     owner, pollset, state, open, listening, connecting, connected, acceptors, fd, module,
     polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, reads, read_bytes, writes,
-    written_bytes, short_writes, accepts, sockets, moved_in, moved_out,
+    written_bytes, short_writes, file_waits, files_cut, accepts, sockets, moved_in, moved_out,
 }

@@ -47,6 +47,7 @@ names![
     ENETRESET,
     ENETUNREACH,
     ENFILE,
+    ENODATA,
     ENOBUFS,
     ENODEV,
     ENOENT,

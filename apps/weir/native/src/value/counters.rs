@@ -22,6 +22,9 @@ pub struct Counters {
     pub writes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub short_writes: AtomicU64,
+    /// Parts of files that were not in memory, and files that became shorter while they were sent.
+    pub file_waits: AtomicU64,
+    pub files_cut: AtomicU64,
     pub accepts: AtomicU64,
     pub sockets: AtomicI64,
     pub moved_in: AtomicU64,

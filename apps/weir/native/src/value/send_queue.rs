@@ -1,6 +1,7 @@
 //! Bytes that the kernel has not taken yet.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
 use std::io::IoSlice;
 
 /// Pieces below this are copied together instead of being held one by one: a thousand sends of one byte must not cost a
@@ -10,44 +11,74 @@ const COALESCE: usize = 1024;
 /// A chunk of copied pieces grows up to this.
 const CHUNK: usize = 16 * 1024;
 
-/// A piece of the queue: copied bytes or a reference to somebody's.
-enum Piece<B> {
+/// A piece of the queue: copied bytes, a reference to somebody's, or so many that are elsewhere.
+enum Piece<B, S> {
     Copied(Vec<u8>),
     Held(B),
     /// One that may be taken back by its tag as long as none of it has been sent.
     Droppable(B, u64),
+    Elsewhere(S, usize),
 }
 
-impl<B: AsRef<[u8]>> Piece<B> {
+impl<B: AsRef<[u8]>, S> Piece<B, S> {
+    /// Those that are in memory.
     fn bytes(&self) -> &[u8] {
         match self {
             Piece::Copied(bytes) => bytes,
             Piece::Held(held) | Piece::Droppable(held, _) => held.as_ref(),
+            Piece::Elsewhere(..) => &[],
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Piece::Elsewhere(_, size) => *size,
+            _ => self.bytes().len(),
         }
     }
 }
 
 /// A queue of bytes, held by reference where they are large, taken from the front in any amounts.
 ///
-/// `B` is a reference to bytes that stay as they are: a binary of the VM in the engine, a vector in tests.
-pub struct SendQueue<B> {
-    pieces: VecDeque<Piece<B>>,
+/// `B` is a reference to bytes that stay as they are: a binary of the VM in the engine, a vector in tests. `S` says where
+/// bytes are that somebody else has to fetch: in a file.
+pub struct SendQueue<B, S = Infallible> {
+    pieces: VecDeque<Piece<B, S>>,
     /// Bytes of the first piece that are gone already.
     taken: usize,
     length: usize,
+    /// Bytes of the length that are elsewhere.
+    elsewhere: usize,
     /// How many pieces there are with a tag, and their bytes.
     tagged: BTreeMap<u64, (usize, usize)>,
 }
 
-impl<B: AsRef<[u8]>> SendQueue<B> {
+impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
     /// An empty queue, which owns no memory.
-    pub fn new() -> SendQueue<B> {
-        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0, tagged: BTreeMap::new() }
+    pub fn new() -> SendQueue<B, S> {
+        SendQueue { pieces: VecDeque::new(), taken: 0, length: 0, elsewhere: 0, tagged: BTreeMap::new() }
     }
 
     /// Bytes that wait.
     pub fn len(&self) -> usize {
         self.length
+    }
+
+    /// Those of them that are in memory.
+    pub fn in_memory(&self) -> usize {
+        self.length - self.elsewhere
+    }
+
+    /// The same bytes, if all of them are in memory.
+    pub fn into_memory(self) -> Option<SendQueue<B>> {
+        let memory = |piece| match piece {
+            Piece::Copied(bytes) => Some(Piece::Copied(bytes)),
+            Piece::Held(held) => Some(Piece::Held(held)),
+            Piece::Droppable(held, tag) => Some(Piece::Droppable(held, tag)),
+            Piece::Elsewhere(..) => None,
+        };
+        let pieces = self.pieces.into_iter().map(memory).collect::<Option<_>>()?;
+        Some(SendQueue { pieces, taken: self.taken, length: self.length, elsewhere: 0, tagged: self.tagged })
     }
 
     /// Whether nothing waits.
@@ -74,6 +105,28 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
             self.length += bytes.len();
             self.copy(bytes);
         }
+    }
+
+    /// Adds bytes at the end that are elsewhere.
+    pub fn push_elsewhere(&mut self, source: S, size: usize) {
+        if size > 0 {
+            self.length += size;
+            self.elsewhere += size;
+            self.pieces.push_back(Piece::Elsewhere(source, size));
+        }
+    }
+
+    /// Where the first bytes are if they are elsewhere: of what, how many of it are gone, and how many are left.
+    pub fn source(&self) -> Option<(&S, usize, usize)> {
+        match self.pieces.front() {
+            Some(Piece::Elsewhere(source, size)) => Some((source, self.taken, size - self.taken)),
+            _ => None,
+        }
+    }
+
+    /// Whether the bytes that are in front are followed by some that are elsewhere.
+    pub fn leads_elsewhere(&self) -> bool {
+        self.elsewhere > 0 && matches!(self.pieces.get(1), Some(Piece::Elsewhere(..)))
     }
 
     /// Adds what is held already at the end.
@@ -108,7 +161,7 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
             return false;
         }
         let begun = usize::from(self.taken > 0);
-        let is_tagged = |piece: &Piece<B>| matches!(piece, Piece::Droppable(_, of) if *of == tag);
+        let is_tagged = |piece: &Piece<B, S>| matches!(piece, Piece::Droppable(_, of) if *of == tag);
         let oldest = self.pieces.iter().skip(begun).position(is_tagged);
         if let Some(piece) = oldest.and_then(|at| self.pieces.remove(begun + at)) {
             self.length -= piece.bytes().len();
@@ -118,7 +171,7 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
     }
 
     /// A piece is gone.
-    fn count_out(&mut self, piece: &Piece<B>) {
+    fn count_out(&mut self, piece: &Piece<B, S>) {
         if let Piece::Droppable(held, tag) = piece
             && let Some((count, bytes)) = self.tagged.get_mut(tag)
         {
@@ -141,11 +194,11 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
     }
 
     /// Fills `slices` with the front of the queue, at most `limit` bytes (but always something), and returns how many
-    /// slices and bytes that are.
+    /// slices and bytes that are. None of them are elsewhere.
     pub fn front<'a>(&'a self, slices: &mut [IoSlice<'a>], limit: usize) -> (usize, usize) {
         let (mut count, mut total, mut skip) = (0, 0, self.taken);
         for piece in &self.pieces {
-            if count == slices.len() || total >= limit {
+            if count == slices.len() || total >= limit || matches!(piece, Piece::Elsewhere(..)) {
                 break;
             }
             let bytes = &piece.bytes()[skip..];
@@ -158,13 +211,16 @@ impl<B: AsRef<[u8]>> SendQueue<B> {
         (count, total)
     }
 
-    /// Takes `n` bytes off the front; `n` is at most [`len`](Self::len).
+    /// Takes `n` bytes off the front: of those that [`front`](Self::front) or [`source`](Self::source) has told of.
     pub fn advance(&mut self, n: usize) {
         debug_assert!(n <= self.length);
+        if self.source().is_some() {
+            self.elsewhere -= n;
+        }
         self.length -= n;
         self.taken += n;
         while let Some(first) = self.pieces.front() {
-            let size = first.bytes().len();
+            let size = first.size();
             if self.taken < size {
                 return;
             }
@@ -260,6 +316,32 @@ mod tests {
         assert_eq!(contents(&queue, 100), b"abbddown");
         assert!(queue.drop_oldest(1) && !queue.drop_oldest(1));
         assert_eq!((contents(&queue, 100), queue.len()), (b"abbown".to_vec(), 6));
+    }
+
+    #[test]
+    fn what_is_elsewhere_has_its_turn() {
+        let mut queue: SendQueue<Vec<u8>, char> = SendQueue::new();
+        let front = |queue: &SendQueue<Vec<u8>, char>| queue.front(&mut [IoSlice::new(&[]); 4], 100);
+        queue.push_copy(b"head");
+        queue.push_elsewhere('f', 1000);
+        queue.push_elsewhere('g', 0);
+        queue.push_copy(b"tail");
+        assert_eq!((queue.len(), queue.in_memory(), queue.leads_elsewhere()), (1008, 8, true));
+        assert_eq!((front(&queue), queue.source()), ((1, 4), None));
+        queue.advance(4);
+        assert_eq!((front(&queue), queue.source()), ((0, 0), Some((&'f', 0, 1000))));
+        queue.advance(400);
+        assert_eq!((queue.len(), queue.in_memory(), queue.source()), (604, 4, Some((&'f', 400, 600))));
+        queue.advance(600);
+        assert_eq!((front(&queue), queue.source(), queue.leads_elsewhere()), ((1, 4), None, false));
+        assert_eq!(queue.into_memory().map(|queue| queue.len()), Some(4));
+    }
+
+    #[test]
+    fn what_is_elsewhere_cannot_be_had_in_memory() {
+        let mut queue: SendQueue<Vec<u8>, char> = SendQueue::new();
+        queue.push_elsewhere('f', 1);
+        assert!(queue.into_memory().is_none());
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Socket {
         match &self.output {
             Some(output) if output.closing => Err(atoms::closed()),
             Some(output) if output.transfer.is_some() => Err(atoms::ebusy()),
+            Some(output) if output.queue.in_memory() < output.queue.len() => Err(atoms::ebusy()),
             Some(output) if output.shutdown.is_some() => Err(atoms::epipe()),
             _ => Ok(()),
         }
@@ -113,6 +114,8 @@ impl Socket {
             Some(output) => std::mem::replace(&mut output.queue, SendQueue::new()),
             None => SendQueue::new(),
         };
+        // Where it is not, `can_surrender` has said so.
+        let queued = queued.into_memory().unwrap_or_else(SendQueue::new);
         let (borrowed, permit) = (self.prebound, self.permit.take());
         self.release(env);
         Some(Surrendered { fd, borrowed, input, queued, permit })

@@ -1,8 +1,9 @@
 //! From the caller to the kernel: writing and queueing.
 //!
-//! `write` has single writes; here is what is sent, what is queued, and who waits for it. [`sendfile`] sends files, which the
-//! queue waits for.
+//! `write` has single writes; here is what is sent, what is queued, and who waits for it. [`sendfile`] sends files for
+//! processes, which the queue waits for; [`queued_file`] those that are in the queues of reactors' sockets.
 
+pub mod queued_file;
 pub mod sendfile;
 mod write;
 
@@ -84,22 +85,27 @@ pub fn send(env: Env, socket: &mut Socket, parts: &[impl Part], work: &mut Work)
     let queued = socket.output.as_ref().map_or(0, |output| output.queue.len());
     // A send onto an empty queue does not wait, however large it is; the inet driver's does not either.
     if socket.reactor {
-        // Nobody waits for a reactor's socket: what bounds the queue is its limit, and that requests are not read any
-        // more. The replies to those that were read before that are taken.
-        if waiting && queued > pollset::private::max_send_queue(socket.pollset) {
-            if socket.throttled {
-                socket.end(env, Ended::SendQueueFull);
-                return Sent::Failed(atoms::closed());
-            }
-            socket.enqueue(env);
-        }
-        return Sent::Done;
+        return bounded(env, socket, waiting);
     }
     if waiting && queued >= socket.options.high_watermark as usize {
         if let Some(output) = &mut socket.output {
             output.full = true;
         }
         return Sent::Wait(await_queue(env, socket, SendWait::Accepted));
+    }
+    Sent::Done
+}
+
+/// Nobody waits for a reactor's socket: what bounds the queue is its limit, and that requests are not read any more. The
+/// replies to those that were read before that are taken. Bytes of files need no memory.
+fn bounded(env: Env, socket: &mut Socket, waiting: bool) -> Sent {
+    let queued = socket.output.as_ref().map_or(0, |output| output.queue.in_memory());
+    if waiting && queued > pollset::private::max_send_queue(socket.pollset) {
+        if socket.throttled {
+            socket.end(env, Ended::SendQueueFull);
+            return Sent::Failed(atoms::closed());
+        }
+        socket.enqueue(env);
     }
     Sent::Done
 }
@@ -189,9 +195,17 @@ pub fn flush(env: Env, socket: &mut Socket, work: &mut Work) {
             socket.enqueue(env);
             break;
         }
-        if let Err(errno) = write_queue(socket, work) {
-            socket.output_failed(env, errno, false);
-            return;
+        let written = match output.queue.source() {
+            Some(_) => queued_file::write(env, socket, work),
+            None => write_queue(socket, work).map(|()| true),
+        };
+        match written {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(errno) => {
+                socket.output_failed(env, errno, false);
+                return;
+            }
         }
     }
     match &socket.output {
@@ -207,6 +221,8 @@ pub fn drain(socket: &mut Socket) -> (usize, usize) {
     let mut taken = 0;
     while let Some(output) = &socket.output
         && allowed(output) > 0
+        // A file may have to be waited for.
+        && output.queue.source().is_none()
     {
         let before = output.queue.len();
         if write_queue(socket, &mut work).is_err() {

@@ -9,18 +9,18 @@
 //! lock of the process for it, under which that process's death asks for the socket. So such a call only notes how far its
 //! part came ([`note`]), and the next call on an ordinary scheduler does what follows from that.
 
-use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::fs::Advice;
-use rustix::io::{Errno, ReadWriteFlags};
 use rustler::Env;
 
+use crate::kernel::file;
+use crate::kernel::file::{PartSent, Stop};
 use crate::pollset;
 use crate::socket::message;
-use crate::socket::transfer::{self, Ends, PartSent, Stop, Transfer, reason};
+use crate::socket::transfer::{self, Ends, Transfer, reason};
 use crate::socket::{Output, Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::errno;
@@ -35,10 +35,6 @@ pub const DISK_PART: u64 = 4 * 1024 * 1024;
 /// The most bytes of one that is in memory, which is sent in the caller's time slice: as many as a poll moves. Smaller
 /// parts have the peer woken more often, which costs more than it is worth (a fifth, at 256 KiB).
 pub const MEMORY_PART: u64 = 1024 * 1024;
-
-/// How far apart a file is looked at for whether it is in memory. The kernel reads ahead by at least as much, and memory
-/// that it takes back in the meantime cannot be excluded anyway: at worst a scheduler waits for a disk once.
-const STRIDE: u64 = 16 * 1024;
 
 /// A part of a file, to be sent without the socket's lock.
 pub struct FilePart {
@@ -124,46 +120,15 @@ pub fn next(env: Env, socket: &mut Socket, limit: u64) -> Step {
 }
 
 impl FilePart {
-    /// How many of its bytes are in memory, from the first on: as many as there are, or up to the first that is not.
-    fn in_memory(&self) -> u64 {
-        let mut checked = 0;
-        while checked < self.limit {
-            let mut byte = [0];
-            let mut slice = [IoSliceMut::new(&mut byte)];
-            match rustix::io::preadv2(&self.ends.file, &mut slice, self.offset + checked, ReadWriteFlags::NOWAIT) {
-                // Nothing follows, so nothing has to be waited for.
-                Ok(0) => return self.limit,
-                Ok(_) => checked += STRIDE - (self.offset + checked) % STRIDE,
-                // Not there, or a file system that cannot tell.
-                Err(_) => break,
-            }
-        }
-        checked.min(self.limit)
-    }
-
     /// Sends as much as the kernel takes of what is in memory. Nothing if the first byte is not.
     pub fn send_from_memory(self) -> Option<PartSent> {
-        let part = FilePart { limit: self.in_memory(), ..self };
-        (part.limit > 0).then(|| part.send())
+        let limit = file::in_memory(self.ends.file.as_fd(), self.offset, self.limit);
+        (limit > 0).then(|| FilePart { limit, ..self }.send())
     }
 
     /// Sends as much as the kernel takes; may wait for the file's disk.
     pub fn send(&self) -> PartSent {
-        let (mut offset, mut bytes) = (self.offset, 0);
-        let stop = loop {
-            if bytes == self.limit {
-                break Stop::Limit;
-            }
-            let rest = (self.limit - bytes) as usize;
-            match rustix::fs::sendfile(&self.ends.socket, &self.ends.file, Some(&mut offset), rest) {
-                Ok(0) => break Stop::EndOfFile,
-                Ok(n) => bytes += n as u64,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break Stop::Full,
-                Err(errno) => break Stop::Failed(errno),
-            }
-        };
-        PartSent { bytes, stop }
+        file::send(self.ends.file.as_fd(), self.ends.socket.as_fd(), self.offset, self.limit)
     }
 }
 

@@ -86,7 +86,7 @@ pub fn write_parts(
             break;
         }
     }
-    let result = write_slices(fd, &slices[..count]);
+    let result = write_slices(fd, &slices[..count], SendFlags::empty());
     written(socket, result, total, work)
 }
 
@@ -97,7 +97,9 @@ pub fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<(
     };
     let mut slices = [IoSlice::new(&[]); SLICES];
     let (count, total) = output.queue.front(&mut slices, WRITE.min(allowed(output)));
-    let result = write_slices(fd, &slices[..count]);
+    // A file that follows at once goes into the same packets: its head alone would wake the peer twice.
+    let more = if output.queue.leads_elsewhere() { SendFlags::MORE } else { SendFlags::empty() };
+    let result = write_slices(fd, &slices[..count], more);
     let n = written(socket, result, total, work)?;
     if let Some(output) = &mut socket.output {
         output.queue.advance(n);
@@ -108,10 +110,10 @@ pub fn write_queue(socket: &mut Socket, work: &mut Work) -> rustix::io::Result<(
     Ok(())
 }
 
-fn write_slices(fd: &OwnedFd, slices: &[IoSlice]) -> rustix::io::Result<usize> {
+fn write_slices(fd: &OwnedFd, slices: &[IoSlice], flags: SendFlags) -> rustix::io::Result<usize> {
     retry(|| {
         let mut none = SendAncillaryBuffer::default();
-        rustix::net::sendmsg(fd.as_fd(), slices, &mut none, SendFlags::NOSIGNAL)
+        rustix::net::sendmsg(fd.as_fd(), slices, &mut none, SendFlags::NOSIGNAL | flags)
     })
 }
 

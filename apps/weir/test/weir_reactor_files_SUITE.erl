@@ -1,0 +1,456 @@
+%% Files that reactors send, each case seen by stock gen_tcp sockets at the other end.
+-module(weir_reactor_files_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [connect_raw/1, connect_raw/2, wait_until/1, recv_exactly/2, reset/1]).
+-import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2]).
+
+-include("reactor_suite.hrl").
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [{group, sent}, {group, broken}, {group, disk}, {group, leaving}, {group, opening}].
+
+groups() ->
+    [
+        {sent, [], [
+            bytes_and_files_keep_their_order,
+            a_slow_reader_gets_every_byte,
+            files_of_a_hundred_connections,
+            close_comes_after_the_file,
+            files_do_not_count_as_memory,
+            who_asked_is_told_when_the_file_is_gone
+        ]},
+        {broken, [], [
+            a_reset_in_the_middle_closes_the_file,
+            a_killed_reactor_leaves_no_descriptor,
+            a_file_that_becomes_shorter_closes_the_connection,
+            a_replaced_file_is_sent_as_it_was,
+            what_is_no_part_of_a_file_is_reported,
+            packets_have_no_files
+        ]},
+        {disk, [], [
+            what_is_not_in_memory_is_read_first,
+            a_file_system_that_cannot_tell,
+            others_do_not_wait_for_a_disk,
+            another_reader_goes_on
+        ]},
+        {leaving, [], [
+            a_connection_is_handed_off_behind_a_file,
+            no_relay_behind_a_file
+        ]},
+        {opening, [], [
+            what_is_no_file_is_not_opened,
+            no_symbolic_link_is_followed_below_a_directory,
+            a_file_is_read_in_parts,
+            a_file_nobody_has_is_closed
+        ]}
+    ].
+
+%%% Sent.
+
+bytes_and_files_keep_their_order(Config) ->
+    {File, Bytes} = file_of(Config, 300000),
+    Part = fun(Offset, Length) -> {sendfile, File, Offset, Length} end,
+    {Reactor, Port} = start(#{data => fun
+        (_Socket, <<"a">>, State) -> {send, [<<"head">>, Part(0, 300000)], State};
+        (_Socket, <<"b">>, State) -> {send, [Part(10, 5), <<"-">>, ["x", [<<"y">>]], Part(20, 0), Part(299999, 1), Part(0, 1)], State};
+        (_Socket, <<"c">>, State) -> {send, <<"plain">>, State}
+    end}),
+    Peer = connect_raw(Port),
+    %% One after the other, and all at once: what is sent behind a file waits for it.
+    Expected = #{
+        <<"a">> => <<"head", Bytes/binary>>,
+        <<"b">> => <<(part(Bytes, 10, 5))/binary, "-xy", (part(Bytes, 299999, 1))/binary, (part(Bytes, 0, 1))/binary>>,
+        <<"c">> => <<"plain">>
+    },
+    lists:foreach(
+        fun(Request) ->
+            ok = gen_tcp:send(Peer, Request),
+            ?assert(map_get(Request, Expected) =:= recv_exactly(Peer, byte_size(map_get(Request, Expected))))
+        end,
+        [<<"a">>, <<"b">>, <<"c">>]
+    ),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 3)],
+    lists:foreach(fun(One) -> [begin ok = gen_tcp:send(One, R), timer:sleep(20) end || R <- [<<"a">>, <<"c">>, <<"b">>, <<"a">>]] end, Peers),
+    All = iolist_to_binary([map_get(R, Expected) || R <- [<<"a">>, <<"c">>, <<"b">>, <<"a">>]]),
+    [?assert(All =:= recv_exactly(One, byte_size(All))) || One <- Peers],
+    stop(Reactor).
+
+part(Bytes, Offset, Length) -> binary:part(Bytes, Offset, Length).
+
+a_slow_reader_gets_every_byte(Config) ->
+    {File, Bytes} = file_of(Config, 5000000),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [<<"head">>, {sendfile, File, 0, 5000000}, <<"tail">>], State} end}),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    Size = 5000008,
+    Slowly = fun
+        Read(Left, Got) when Left =< 0 -> iolist_to_binary(lists:reverse(Got));
+        Read(Left, Got) ->
+            _ = length(Got) rem 50 =:= 0 andalso timer:sleep(1),
+            {ok, Some} = gen_tcp:recv(Peer, min(Left, 40000)),
+            Read(Left - byte_size(Some), [Some | Got])
+    end,
+    ?assert(<<"head", Bytes/binary, "tail">> =:= Slowly(Size, [])),
+    stop(Reactor).
+
+files_of_a_hundred_connections(Config) ->
+    {File, Bytes} = file_of(Config, 200000),
+    {Reactor, Port} = start(#{data => fun(_Socket, <<From:32>>, State) -> {send, [<<From:32>>, {sendfile, File, From, 100000}], State} end}),
+    Peers = [{N * 1000, connect_raw(Port)} || N <- lists:seq(0, 99)],
+    [
+        begin
+            [ok = gen_tcp:send(Peer, <<From:32>>) || {From, Peer} <- Peers],
+            [?assert(<<From:32, (part(Bytes, From, 100000))/binary>> =:= recv_exactly(Peer, 100004)) || {From, Peer} <- Peers]
+        end
+     || _ <- [1, 2, 3]
+    ],
+    stop(Reactor).
+
+close_comes_after_the_file(Config) ->
+    {File, Bytes} = file_of(Config, 4000000),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {close, [{sendfile, File, 0, 4000000}], State} end}),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    {terminated, _, normal} = told(terminated),
+    ?assert(Bytes =:= recv_all(Peer)),
+    stop(Reactor).
+
+files_do_not_count_as_memory(Config) ->
+    {File, Bytes} = file_of(Config, 3000000),
+    {Reactor, Port} = start(
+        #{data => fun
+            (_Socket, <<"file">>, State) -> {send, [{sendfile, File, 0, 3000000}], State};
+            (_Socket, Data, State) -> {send, Data, State}
+        end, info => fun(Data, State) -> {send, Data, State} end},
+        [{sndbuf, 8192}],
+        #{max_send_queue => 100000}
+    ),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    {init, Socket} = told(init),
+    ok = gen_tcp:send(Peer, <<"file">>),
+    wait_until(fun() -> pending(Socket) > 2000000 end),
+    %% The file is more than the limit, and 50,000 bytes are not; 150,000 are.
+    [ok = weir_reactor:send(Socket, <<0:8000>>) || _ <- lists:seq(1, 50)],
+    ?assert(<<Bytes/binary, 0:400000>> =:= recv_exactly(Peer, 3050000)),
+    ok = gen_tcp:send(Peer, <<"file">>),
+    wait_until(fun() -> pending(Socket) > 2000000 end),
+    [ok = weir_reactor:send(Socket, <<0:8000>>) || _ <- lists:seq(1, 150)],
+    ?assertEqual(send_queue_full, told(closed, Socket)),
+    stop(Reactor).
+
+pending(Socket) ->
+    {ok, [{send_pend, Pending}]} = inet:getstat(Socket, [send_pend]),
+    Pending.
+
+who_asked_is_told_when_the_file_is_gone(Config) ->
+    {File, Bytes} = file_of(Config, 3000000),
+    {Reactor, Port} = start(
+        #{
+            data => fun(Socket, _Data, State) -> ok = weir:notify_writable(Socket), {send, [{sendfile, File, 0, 3000000}], State} end,
+            writable => fun(Socket, State) -> {send, <<(pending(Socket)):32>>, State} end
+        },
+        [{high_watermark, 1 bsl 24}]
+    ),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    ?assert(<<Bytes/binary, 0:32>> =:= recv_exactly(Peer, 3000004)),
+    stop(Reactor).
+
+%%% Broken.
+
+a_reset_in_the_middle_closes_the_file(Config) ->
+    Path = write(Config, "file", rand:bytes(8000000)),
+    {Reactor, Port} = start(#{args => none, data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    Peers = [connect_raw(Port, [{recbuf, 8192}]) || _ <- lists:seq(1, 10)],
+    [begin ok = gen_tcp:send(Peer, <<"go">>), {ok, _} = gen_tcp:recv(Peer, 1000) end || Peer <- Peers],
+    true = garbage_collect(Reactor),
+    ?assertEqual(10, open_files(Path)),
+    [reset(Peer) || Peer <- Peers],
+    [{closed, _, econnreset} = told(closed) || _ <- Peers],
+    no_descriptor_is_left(Path, Reactor),
+    stop(Reactor).
+
+%% A reactor should not, but here it may.
+parts_of(Path) ->
+    {ok, File, #{size := Size}} = weir_file:open(Path),
+    [{sendfile, File, 0, Size}].
+
+open_files(Path) ->
+    {ok, Descriptors} = file:list_dir("/proc/self/fd"),
+    length([D || D <- Descriptors, file:read_link("/proc/self/fd/" ++ D) =:= {ok, Path}]).
+
+no_descriptor_is_left(Path, Process) ->
+    wait_until(fun() ->
+        _ = [erlang:garbage_collect(Pid) || Pid <- [Process, self()]],
+        open_files(Path) =:= 0
+    end).
+
+a_killed_reactor_leaves_no_descriptor(Config) ->
+    Bytes = rand:bytes(8000000),
+    Path = write(Config, "file", Bytes),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    [Taker | Others] = [connect_raw(Port, [{recbuf, 8192}]) || _ <- lists:seq(1, 4)],
+    [begin ok = gen_tcp:send(Peer, <<"go">>), {ok, _} = gen_tcp:recv(Peer, 1000) end || Peer <- [Taker | Others]],
+    kill_reactor(Reactor),
+    %% What was sent goes out although nobody has the connection any more.
+    ?assert(part(Bytes, 1000, 7999000) =:= recv_all(Taker)),
+    [reset(Peer) || Peer <- Others],
+    no_descriptor_is_left(Path, self()).
+
+a_file_that_becomes_shorter_closes_the_connection(Config) ->
+    Path = write(Config, "file", rand:bytes(8000000)),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    {init, Socket} = told(init),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    {ok, _} = gen_tcp:recv(Peer, 1000),
+    ok = file:write_file(Path, <<"short">>),
+    ?assert(byte_size(recv_all(Peer)) < 7999000),
+    ?assertEqual(enodata, told(closed, Socket)),
+    ?assertMatch({ok, #{files_cut := Cut}} when Cut > 0, weir_reactor:info(Reactor)),
+    stop(Reactor).
+
+a_replaced_file_is_sent_as_it_was(Config) ->
+    Bytes = rand:bytes(8000000),
+    Path = write(Config, "file", Bytes),
+    New = write(Config, "new", rand:bytes(100)),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    {ok, Begin} = gen_tcp:recv(Peer, 1000),
+    ok = file:rename(New, Path),
+    ?assert(Bytes =:= <<Begin/binary, (recv_exactly(Peer, 7999000))/binary>>),
+    stop(Reactor).
+
+what_is_no_part_of_a_file_is_reported(Config) ->
+    {File, _} = file_of(Config, 10),
+    Wrong = [
+        {sendfile, make_ref(), 0, 1}, {sendfile, File, -1, 1}, {sendfile, File, 0, 1 bsl 63}, {sendfile, File, 0}, {File, 0, 1}, make_ref()
+    ],
+    {Reactor, Port} = start(#{data => fun(_Socket, <<N>>, State) -> {send, [<<"head">>, lists:nth(N, Wrong)], State} end}),
+    unlogged(fun() ->
+        [
+            begin
+                Peer = connect_raw(Port),
+                {init, Socket} = told(init),
+                ok = gen_tcp:send(Peer, <<N>>),
+                ?assertEqual(<<>>, recv_all(Peer)),
+                ?assertMatch({error, {error, {badarg, {send, _}}, []}}, told(terminated, Socket))
+            end
+         || N <- lists:seq(1, length(Wrong))
+        ]
+    end),
+    exchange_again(Reactor, Port).
+
+%% Logs would keep the files of the reports open.
+unlogged(Fun) ->
+    #{level := Level} = logger:get_primary_config(),
+    ok = logger:set_primary_config(level, none),
+    try
+        Fun()
+    after
+        logger:set_primary_config(level, Level)
+    end.
+
+exchange_again(Reactor, Port) ->
+    Peer = connect_raw(Port),
+    {init, _} = told(init),
+    ok = gen_tcp:close(Peer),
+    {closed, _, closed} = told(closed),
+    stop(Reactor).
+
+packets_have_no_files(Config) ->
+    {File, _} = file_of(Config, 10),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 10}], State} end}, [{packet, 4}]),
+    Peer = connect_raw(Port),
+    {init, Socket} = told(init),
+    unlogged(fun() ->
+        ok = gen_tcp:send(Peer, <<1:32, "x">>),
+        ?assertEqual(<<>>, recv_all(Peer)),
+        ?assertMatch({error, {error, {einval, {send, _}}, []}}, told(terminated, Socket))
+    end),
+    stop(Reactor).
+
+%%% Disks.
+
+what_is_not_in_memory_is_read_first(Config) ->
+    Bytes = rand:bytes(3000000),
+    Path = write(Config, "file", Bytes),
+    {ok, File, #{size := 3000000}} = weir_file:open(Path),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {close, [<<"head">>, {sendfile, File, 0, 3000000}, <<"tail">>], State} end}),
+    forget(Path),
+    Peer = connect_raw(Port),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    ?assert(<<"head", Bytes/binary, "tail">> =:= recv_all(Peer)),
+    %% The connection was not the reactor's any more for most of it: somebody waited for the disk.
+    ?assert(waits(Reactor) > 0),
+    stop(Reactor).
+
+waits(Reactor) ->
+    {ok, #{file_waits := Own}} = weir_reactor:info(Reactor),
+    Own + lists:sum([N || #{file_waits := N} <- weir:pollsets()]).
+
+%% Has the kernel forget what it has of a file in memory.
+forget(Path) ->
+    [] = os:cmd("dd of='" ++ Path ++ "' oflag=nocache conv=notrunc,fdatasync count=0 status=none").
+
+a_file_system_that_cannot_tell(Config) ->
+    case file:write_file("/dev/shm/weir_reactor_files", rand:bytes(2500000)) of
+        ok ->
+            {ok, Bytes} = file:read_file("/dev/shm/weir_reactor_files"),
+            {ok, File, _} = weir_file:open("/dev/shm/weir_reactor_files"),
+            ok = file:delete("/dev/shm/weir_reactor_files"),
+            {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 2500000}], State} end}),
+            Peer = connect_raw(Port),
+            ok = gen_tcp:send(Peer, <<"go">>),
+            ?assert(Bytes =:= recv_exactly(Peer, 2500000)),
+            stop(Reactor),
+            Config;
+        {error, _} ->
+            {skip, "no /dev/shm"}
+    end.
+
+%% The reader stands still, as a disk would.
+others_do_not_wait_for_a_disk(Config) ->
+    Bytes = rand:bytes(1000000),
+    Path = write(Config, "file", Bytes),
+    {ok, File, _} = weir_file:open(Path),
+    {Reactor, Port} = start(#{data => fun
+        (_Socket, <<"file">>, State) -> {send, [{sendfile, File, 0, 1000000}], State};
+        (_Socket, Data, State) -> {send, Data, State}
+    end}),
+    forget(Path),
+    Peer = connect_raw(Port),
+    ok = sys:suspend(weir_reader),
+    ok = gen_tcp:send(Peer, <<"file">>),
+    wait_until(fun() -> waits(Reactor) > 0 end),
+    [exchange(connect_raw(Port), <<"hello">>) || _ <- lists:seq(1, 10)],
+    ?assertEqual({error, timeout}, gen_tcp:recv(Peer, 1, 50)),
+    ok = sys:resume(weir_reader),
+    ?assert(Bytes =:= recv_exactly(Peer, 1000000)),
+    stop(Reactor).
+
+another_reader_goes_on(Config) ->
+    Bytes = rand:bytes(1000000),
+    Path = write(Config, "file", Bytes),
+    {ok, File, _} = weir_file:open(Path),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 1000000}], State} end}),
+    forget(Path),
+    Peer = connect_raw(Port),
+    Reader = whereis(weir_reader),
+    ok = sys:suspend(Reader),
+    ok = gen_tcp:send(Peer, <<"go">>),
+    wait_until(fun() -> waits(Reactor) > 0 end),
+    exit(Reader, kill),
+    ?assert(Bytes =:= recv_exactly(Peer, 1000000)),
+    stop(Reactor).
+
+%%% Leaving.
+
+a_connection_is_handed_off_behind_a_file(Config) ->
+    {File, Bytes} = file_of(Config, 3000000),
+    Self = self(),
+    {Reactor, Port} = start(#{data => fun
+        (_Socket, <<"file">>, State) -> {send, [{sendfile, File, 0, 3000000}], State};
+        (_Socket, <<"off">>, State) -> {handoff, Self, <<"unread">>, State}
+    end}),
+    Peer = connect_raw(Port, [{recbuf, 8192}]),
+    ok = gen_tcp:send(Peer, <<"file">>),
+    {ok, Begin} = gen_tcp:recv(Peer, 1000),
+    %% It is read again when most of the file is gone; or came with it, in the same batch.
+    ok = gen_tcp:send(Peer, <<"off">>),
+    ?assert(Bytes =:= <<Begin/binary, (recv_exactly(Peer, 2999000))/binary>>),
+    Socket = receive {weir_reactor, handoff, S} -> S after ?PATIENCE -> error(no_handoff) end,
+    {ok, <<"unread">>} = gen_tcp:recv(Socket, 6),
+    ok = gen_tcp:send(Socket, <<"bye">>),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual(<<"bye">>, recv_all(Peer)),
+    stop(Reactor).
+
+no_relay_behind_a_file(Config) ->
+    {File, _} = file_of(Config, 8000000),
+    {Reactor, Port} = start(#{
+        data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 8000000}], State} end,
+        info => fun(Other, State) -> {relay, Other, State} end
+    }),
+    [One, Other] = [connect_raw(Port, [{recbuf, 8192}]) || _ <- [1, 2]],
+    [{init, First}, {init, Second}] = [told(init), told(init)],
+    [ok = gen_tcp:send(Peer, <<"go">>) || Peer <- [One, Other]],
+    wait_until(fun() -> pending(First) > 1000000 andalso pending(Second) > 1000000 end),
+    unlogged(fun() ->
+        ok = weir_reactor:send(First, Second),
+        ?assertMatch({error, {error, {relay, {_, ebusy}}, []}}, told(terminated, First)),
+        ?assertMatch({error, {error, {relay, {_, ebusy}}, []}}, told(terminated, Second))
+    end),
+    stop(Reactor).
+
+%%% Opening.
+
+what_is_no_file_is_not_opened(Config) ->
+    Directory = ?config(priv_dir, Config),
+    File = write(Config, "file", <<"x">>),
+    Pipe = filename:join(filename:dirname(File), "pipe"),
+    [] = os:cmd("mkfifo '" ++ Pipe ++ "'"),
+    ?assertEqual({error, directory}, weir_file:open(Directory)),
+    ?assertEqual({error, not_regular}, weir_file:open(Pipe)),
+    ?assertEqual({error, not_regular}, weir_file:open("/dev/null")),
+    ?assertEqual({error, enoent}, weir_file:open(File ++ "x")),
+    ?assertEqual({error, enotdir}, weir_file:open(File ++ "/x")),
+    ?assertEqual({error, einval}, weir_file:open(<<"a", 0, "b">>)),
+    ?assertError(badarg, weir_file:open([-1])),
+    ?assertMatch({ok, _, #{size := 1, modified_ns := Ns}} when Ns > 1600000000 * 1000000000, weir_file:open(list_to_binary(File))).
+
+no_symbolic_link_is_followed_below_a_directory(Config) ->
+    File = write(Config, "a/b/file", <<"inside">>),
+    Directory = filename:dirname(filename:dirname(filename:dirname(File))),
+    ok = file:make_symlink("b", filename:join([Directory, "a", "link"])),
+    ok = file:make_symlink("file", filename:join([Directory, "a", "b", "link"])),
+    ok = file:make_symlink(Directory, Directory ++ "-link"),
+    Open = fun(Names) -> weir_file:open(Directory, Names) end,
+    ?assertMatch({ok, _, #{size := 6}}, Open(["a", <<"b">>, "file"])),
+    %% The directory itself may be one.
+    ?assertMatch({ok, _, #{size := 6}}, weir_file:open(Directory ++ "-link", ["a", <<"b">>, "file"])),
+    ?assertEqual({error, not_regular}, Open(["a", "b", "link"])),
+    ?assertEqual({error, enotdir}, Open(["a", "link", "file"])),
+    ?assertEqual({error, directory}, Open(["a", "b"])),
+    ?assertEqual({error, directory}, Open([])),
+    [?assertEqual({error, enoent}, Open(Names)) || Names <- [["a", "..", "a", "b", "file"], ["a/b", "file"], ["a", "", "file"], ["."], ["a", "b", "."]]],
+    ?assertEqual({error, einval}, Open([<<"a", 0>>])).
+
+a_file_is_read_in_parts(Config) ->
+    {File, Bytes} = file_of(Config, 100000),
+    ?assertEqual({ok, part(Bytes, 500, 1000)}, weir_file:read(File, 500, 1000)),
+    ?assertEqual({ok, part(Bytes, 99990, 10)}, weir_file:read(File, 99990, 1000)),
+    ?assertEqual({ok, <<>>}, weir_file:read(File, 100000, 1000)),
+    ?assertEqual({ok, <<>>}, weir_file:read(File, 0, 0)),
+    [?assertError(badarg, weir_file:read(F, O, L)) || {F, O, L} <- [{make_ref(), 0, 1}, {File, -1, 1}, {File, 0, 1 bsl 25}, {File, 1 bsl 63, 1}]].
+
+a_file_nobody_has_is_closed(Config) ->
+    Path = write(Config, "file", <<"x">>),
+    Holder = spawn_link(fun() ->
+        {ok, File, _} = weir_file:open(Path),
+        receive stop -> File end
+    end),
+    wait_until(fun() -> open_files(Path) =:= 1 end),
+    Holder ! stop,
+    wait_until(fun() -> open_files(Path) =:= 0 end).
+
+%%% Files.
+
+file_of(Config, Size) ->
+    Bytes = rand:bytes(Size),
+    {ok, File, #{size := Size}} = weir_file:open(write(Config, "file", Bytes)),
+    {File, Bytes}.
+
+write(Config, Name, Bytes) ->
+    Case = integer_to_list(erlang:unique_integer([positive])),
+    Path = filename:join([?config(priv_dir, Config), Case, Name]),
+    ok = filelib:ensure_dir(Path),
+    ok = file:write_file(Path, Bytes),
+    Path.
