@@ -18,8 +18,8 @@
 
 -export_type([report/0, limit/0]).
 
--type report() :: #{what := string(), atom() => term()}.
-%% `peer' is an address, `listener' a name, `reason' why it happened, `stacktrace' where.
+-type report() :: #{what := string(), domain => [atom()], atom() => term()}.
+%% `domain' is that of the metadata, `[weir]' unless given. `peer' is an address, `listener' a name, `reason' why it happened, `stacktrace' where.
 
 -opaque limit() :: atomics:atomics_ref().
 %% Of many processes.
@@ -41,7 +41,12 @@
 %% @doc Puts a report into the log.
 -spec log(logger:level(), report()) -> ok.
 log(Level, Report) ->
-    logger:log(Level, Report, #{domain => [weir], report_cb => fun ?MODULE:format/1}).
+    {Domain, Said} =
+        case maps:take(domain, Report) of
+            {Given, Others} -> {Given, Others};
+            error -> {[weir], Report}
+        end,
+    logger:log(Level, Said, #{domain => Domain, report_cb => fun ?MODULE:format/1}).
 
 %% @doc The same, unless those who share the limit have said too much lately. The next report says how many were left out.
 -spec log(logger:level(), report(), limit()) -> ok.

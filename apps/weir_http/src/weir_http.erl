@@ -11,6 +11,27 @@
 %% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}; {@link weir_http_directory} has the
 %% files of a directory. It gets a {@link weir_http_request}. Routes are
 %% described in {@link weir_http_routes}.
+%%
+%% <h2>Events</h2>
+%% In the form of {@link weir_event}, where the keys that all events share are described. Beside `name', `peer', `socket' and
+%% `pid' the metadata are:
+%% <table>
+%% <tr><td>event</td><td>measurements</td><td>metadata</td></tr>
+%% <tr><td>`[weir, request, stop]': a request was answered, or nothing more comes of it</td>
+%%   <td>`monotonic_time', `duration' since its head was there, `bytes' of the body as sent</td>
+%%   <td>`method', `path', `status', `request_id', `reason': `normal', `client_gone' or `process_ended'. The status is 499 if
+%%   the client was gone before there was one</td></tr>
+%% <tr><td>`[weir, request, exception]': a handler failed</td><td>`count'</td>
+%%   <td>`method', `path', `request_id', `kind', `reason', `stacktrace'</td></tr>
+%% <tr><td>`[weir, request, refuse]': what came was no request that could be served, or came too slowly</td><td>`count'</td>
+%%   <td>`status', `reason': what the text of the response says</td></tr>
+%% <tr><td>`[weir, request, timeout]': a connection was given up without a word</td><td>`count'</td><td></td></tr>
+%% <tr><td>`[weir, connection, start]'</td><td>`monotonic_time', `system_time'</td><td></td></tr>
+%% <tr><td>`[weir, connection, stop]'</td><td>`monotonic_time', `duration'</td><td>`reason'. Only of connections whose start could be
+%%   heard</td></tr>
+%% </table>
+%% They happen in the reactor, but for those of failed process handlers: a handler of events must not wait. What nobody is
+%% attached to is not measured; one that is attached hears of all requests a second later.
 -module(weir_http).
 
 -export([start_listener/3]).
@@ -19,6 +40,7 @@
 -export([drain_listener/2]).
 -export([set_routes/2]).
 -export([info/1]).
+-export([reopen_log/1]).
 
 %% @doc Starts a listener, with a reactor on each scheduler. `Name' is any term, of which no other listener has the same. The
 %% options are those of `weir:start_listener/4' and the limits of HTTP, see {@link weir_http_options:options()}.
@@ -54,6 +76,13 @@ set_routes(Name, Routes) -> weir_http_listener:set_routes(Name, Routes).
 %% <dt>`refused'</dt><dd>that got a 4xx or 5xx and a close before a handler saw them</dd>
 %% <dt>`timeouts'</dt><dd>connections closed because a request took too long to come</dd>
 %% <dt>`crashes'</dt><dd>requests whose handler failed</dd>
+%% <dt>`log_dropped'</dt><dd>lines of the access log that were thrown away</dd>
 %% </dl>
 -spec info(weir_listener:name()) -> map().
 info(Name) -> weir_http_listener:info(Name).
+
+%% @doc Has the access log opened by its name again: call it when a rotation has moved the file away. What was logged before the
+%% call is in the old file, but for up to a second of lines that reactors still have. Errors: `no_access_log', or that of
+%% {@link start_listener/3} for a file that cannot be written; then the old one stays.
+-spec reopen_log(weir_listener:name()) -> ok | {error, no_access_log | weir_listener:bad_option()}.
+reopen_log(Name) -> weir_http_listener:reopen_log(Name).

@@ -25,5 +25,8 @@
     body_bytes :: pos_integer(),
     counters :: weir_http_counters:counters(),
     reports :: weir_reports:limit(),
-    draining :: atomics:atomics_ref()
+    draining :: atomics:atomics_ref(),
+    %% Its options, until the listener is started.
+    log :: weir_http_log:log() | weir_http_log:options() | off,
+    request_ids :: off | make | take
 }).

@@ -25,10 +25,33 @@
 %% Bodies up to this many bytes are copied behind their heads; larger ones go to the kernel as they are.
 -define(COPIED, 2048).
 
-%% @doc Who serves a request.
--spec target(weir_http_request:request(), #http{}) -> weir_http_routes:found().
-target(Request, #http{routes = Routes}) ->
-    weir_http_routes:find(weir_http_request:method(Request), Request, Routes).
+%% @doc Who serves a request; and the request with what its response will have in any case.
+-spec target(weir_http_request:request(), #http{}) -> {weir_http_routes:found(), weir_http_request:request()}.
+target(Request, #http{routes = Routes, request_ids = off}) ->
+    shared(weir_http_routes:find(weir_http_request:method(Request), Request, Routes), Request, Routes);
+target(Request, Http = #http{request_ids = Ids}) ->
+    target(weir_http_request:identify(weir_http_id:of_request(Request, Ids), Request), Http#http{request_ids = off}).
+
+shared(Found = {ok, #{cors := off}, _}, Request, _Routes) ->
+    {Found, Request};
+shared(Found = {ok, #{cors := Cors}, _}, Request, Routes) ->
+    preflight(Found, weir_http_request:add(weir_http_cors:fields(Request, Cors), Request), Request, Routes);
+shared(Found = {allow, 204, _}, Request, Routes) ->
+    preflight(Found, Request, Request, Routes);
+shared(Found, Request, _Routes) ->
+    {Found, Request}.
+
+%% A browser asks whether it may send another request: that one's route answers.
+preflight(Found, Shared, Request, Routes) ->
+    case weir_http_cors:is_preflight(Request) of
+        {true, Method} ->
+            case weir_http_routes:find(Method, Request, Routes) of
+                {ok, #{cors := Cors}, _} when Cors =/= off -> {{preflight, weir_http_cors:preflight(Request, Cors)}, Request};
+                _ -> {Found, Shared}
+            end;
+        false ->
+            {Found, Shared}
+    end.
 
 %% @doc The most bytes that the body of its request may have.
 -spec max_body(weir_http_routes:found(), #http{}) -> non_neg_integer().
@@ -40,7 +63,17 @@ max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 %% `process': one has to serve it, since a disk may make it wait.
 -spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) ->
     weir_http_switched:entered() | {process, weir_http_routes:found()}.
-answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
+answer(Found, Request, Wanted, Http) ->
+    Answer = made_of(Found, Request, Wanted, Http),
+    case weir_http_request:begun(Request) of
+        undefined ->
+            ok;
+        _ ->
+            weir_http_observation:answered(Request, Answer, Http)
+    end,
+    Answer.
+
+made_of({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
     try
         case Handler(weir_http_request:bind(Bindings, Request), State) of
             {file, _} = File -> {process, {ok, returning(File), Bindings}};
@@ -51,20 +84,24 @@ answer({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, H
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
     end;
-answer({status, Status}, Request, Wanted, _Http) ->
+made_of({status, Status}, Request, Wanted, _Http) ->
     plain(Status, Request, Wanted);
-answer({allow, Status, Allow}, Request, Wanted, _Http) ->
+made_of({preflight, Fields}, Request, Wanted, _Http) ->
+    response(204, Fields, <<>>, Request, Wanted);
+made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
     response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
 
 %% A process returns what the reactor's handler has returned, and its result is carried out there.
 returning(Result) ->
-    #{kind => process, handler => fun(_Request, Returned) -> Returned end, state => Result, max_body => default, body => whole}.
+    #{kind => process, handler => fun(_Request, Returned) -> Returned end, state => Result, max_body => default, body => whole,
+        cors => off}.
 
 %% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
 -spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
     {after_it(), iodata()}.
 crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
     ok = weir_http_counters:add(Counters, crashes),
+    ok = weir_http_observation:crashed({Class, Reason, Stack}, Request, Name),
     ok = report(Class, Reason, Stack, Request, Name, Reports),
     plain(500, Request, Wanted).
 
@@ -90,7 +127,7 @@ stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, 
             true -> {chunked, Wanted, ?CHUNKED bor connection_flags(Wanted, true)};
             false -> {raw, close, ?NO_LENGTH bor ?SAY_CLOSE}
         end,
-    case weir_http_nif:response(Status, Fields, Flags, 0, <<>>) of
+    case weir_http_nif:response(Status, all(Fields, Request), Flags, 0, <<>>) of
         {forbidden, Name, Value} -> error({forbidden_field, Name, Value});
         {After, Head} when Closes =:= keep -> {kind(Kind, Request), After, Head};
         {_, Head} -> {kind(Kind, Request), close, Head}
@@ -101,7 +138,7 @@ stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, 
     {raw | nothing, after_it(), iodata()}.
 sized(Status, Fields, Length, Request, Wanted) ->
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
-    {After, Head} = made(weir_http_nif:response(Status, Fields, Flags, Length, <<>>), <<>>),
+    {After, Head} = made(weir_http_nif:response(Status, all(Fields, Request), Flags, Length, <<>>), <<>>),
     {kind(raw, Request), After, Head}.
 
 kind(Kind, Request) ->
@@ -113,11 +150,18 @@ kind(Kind, Request) ->
 plain(Status, Request, Wanted) ->
     response(Status, [], <<>>, Request, Wanted).
 
-response(Status, Fields, Body, Request, Wanted) ->
+response(Status, Given, Body, Request, Wanted) ->
+    Fields = all(Given, Request),
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
     case Status =:= 204 orelse Status =:= 304 of
         true -> made(weir_http_nif:response(Status, Fields, Flags bor ?NO_LENGTH, 0, <<>>), <<>>);
         false -> with_body(Status, Fields, Flags, Body, weir_http_request:is_head(Request))
+    end.
+
+all(Fields, Request) ->
+    case weir_http_request:added(Request) of
+        [] -> Fields;
+        Added -> Added ++ Fields
     end.
 
 with_body(Status, Fields, Flags, Body, true) ->
@@ -152,9 +196,11 @@ refusal(Status, Reason) ->
 report(Class, Reason, Stack, Request, Name, Reports) ->
     Report = #{
         what => "a handler of HTTP failed, its client gets a 500 or is cut off",
+        domain => [weir, http],
         listener => Name,
         method => weir_http_request:method(Request),
         path => weir_http_request:path(Request),
+        request_id => weir_http_request:id(Request),
         reason => {Class, Reason},
         stacktrace => [without_arguments(Call) || Call <- Stack]
     },

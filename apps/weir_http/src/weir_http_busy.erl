@@ -27,7 +27,8 @@ start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
             _ -> open
         end,
     {Pid, Monitor} = weir_http_worker:start(Target, weir_http_request:bind(Bindings, Request), Wanted, Kind, Http),
-    #busy{idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Body}.
+    Seen = weir_http_observation:new(Request),
+    #busy{idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Body, seen = Seen}.
 
 %% @doc Bytes have come: of the body, or of what is behind it.
 -spec data(weir_http_socket:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().
@@ -84,12 +85,12 @@ when
     What :: read | {more | sync | keep | close, iodata()}.
 message(Socket, read, Busy) ->
     {ok, bounded(Socket, delivered(Busy#busy{is_reading = true}))};
-message(_Socket, {more, Bytes}, Busy) ->
-    {send, Bytes, Busy#busy{has_begun = true}};
-message(Socket, {sync, Bytes}, Busy) ->
+message(_Socket, {more, Bytes}, Busy = #busy{seen = Seen}) ->
+    {send, Bytes, Busy#busy{has_begun = true, seen = weir_http_observation:add(Bytes, Seen)}};
+message(Socket, {sync, Bytes}, Busy = #busy{seen = Seen}) ->
     %% Written when the callback has returned; see writable/2.
     ok = weir_http_socket:notify_writable(Socket),
-    {send, Bytes, Busy#busy{has_begun = true, is_waiting = true}};
+    {send, Bytes, Busy#busy{has_begun = true, is_waiting = true, seen = weir_http_observation:add(Bytes, Seen)}};
 message(_Socket, {After, Bytes}, Busy = #busy{monitor = Monitor, body = Body}) ->
     _ = erlang:demonitor(Monitor, [flush]),
     case is_complete(Body) of

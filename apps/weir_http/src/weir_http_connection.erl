@@ -41,10 +41,16 @@
 arguments(Key) -> #idle{key = Key}.
 
 -spec init(weir_http_socket:socket(), #idle{}) -> weir_reactor:result().
-init(_Socket, Idle) ->
-    case weir:proxy_header() of
-        {ok, #{src_address := Address, src_port := Port}} -> {ok, #head{idle = Idle#idle{client = {Address, Port}}}};
-        _ -> {ok, #head{idle = Idle}}
+init(Socket, Idle = #idle{key = Key}) ->
+    Known =
+        case weir:proxy_header() of
+            {ok, #{src_address := Address, src_port := Port}} -> Idle#idle{client = {Address, Port}};
+            _ -> Idle
+        end,
+    {Client, Since} = weir_http_observation:connected(Socket, Known#idle.client, persistent_term:get(Key)),
+    case Known of
+        #idle{client = Client, since = Since} -> {ok, #head{idle = Known}};
+        _ -> {ok, #head{idle = Known#idle{client = Client, since = Since}}}
     end.
 
 -spec handle_close(weir_http_socket:socket(), term(), term()) -> {ok, term()}.
@@ -81,7 +87,7 @@ handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
             {close, Busy};
         {refused, Status, Reason} ->
             ok = weir_http_busy:stop(Busy),
-            refuse(Socket, Status, Reason, #out{}, Http)
+            refuse(Socket, {Status, Reason}, #out{}, Busy#busy.idle, Http)
     end;
 handle_data(Socket, Data, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:data(Socket, Data, State, Key), Socket, Switched, #out{});
@@ -106,8 +112,8 @@ requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
     case weir_http_nif:head(Data, Offset, Limits) of
         Head when tuple_size(Head) =:= 7 ->
             ok = weir_http_counters:add(Http#http.counters, requests),
-            Request = weir_http_request:new(Head, Socket, Idle#idle.client),
-            Found = weir_http_answer:target(Request, Http),
+            Asked = weir_http_request:new(Head, Socket, Idle#idle.client, weir_http_observation:begun(Http)),
+            {Found, Request} = weir_http_answer:target(Asked, Http),
             case element(6, Head) of
                 0 -> answer(Socket, Data, element(7, Head), Out, Found, Request, Idle, Http);
                 Length -> begin_body(Socket, Data, element(7, Head), Length, Out, Found, Request, Idle, Http)
@@ -115,7 +121,7 @@ requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
         more ->
             begin_head(binary:part(Data, Offset, byte_size(Data) - Offset), Out, Idle);
         {refused, Status, Reason} ->
-            refuse(Socket, Status, Reason, Out, Http)
+            refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
 
 %% Empty lines between requests are nothing that has begun.
@@ -133,10 +139,11 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
         {keep, Response} -> go_on(Socket, Data, End, add(Response, Out), served(Idle, Http), Http);
         %% A client that has asked for it sends nothing more.
         {close, Response} when IsLast, Wanted =:= asked -> {close, bytes(add(Response, Out)), Idle};
-        {close, Response} -> close_later(Socket, add(Response, Out));
+        {close, Response} -> close_later(Socket, add(Response, Out), Idle);
         {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
         {switched, Module, Bytes, State} ->
-            switch(Socket, rest(Data, End), add(Bytes, Out), #switched{idle = Idle, module = Module, state = State})
+            Seen = weir_http_observation:add(Bytes, weir_http_observation:new(Request)),
+            switch(Socket, rest(Data, End), add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
     end.
 
 switch(_Socket, <<>>, Out, Switched) ->
@@ -149,16 +156,22 @@ switched({ok, State}, _Socket, Switched = #switched{state = State}, Out) ->
     sent(Out, Switched);
 switched({ok, State}, _Socket, Switched, Out) ->
     sent(Out, Switched#switched{state = State});
-switched({send, Bytes, State}, _Socket, Switched = #switched{state = State}, Out) ->
+switched({send, Bytes, State}, _Socket, Switched = #switched{state = State, seen = unseen}, Out) ->
     sent(add(Bytes, Out), Switched);
-switched({send, Bytes, State}, _Socket, Switched, Out) ->
-    sent(add(Bytes, Out), Switched#switched{state = State});
-switched({close, Bytes}, _Socket, #switched{idle = Idle}, Out) ->
+switched({send, Bytes, State}, _Socket, Switched = #switched{seen = Seen}, Out) ->
+    sent(add(Bytes, Out), Switched#switched{state = State, seen = weir_http_observation:add(Bytes, Seen)});
+switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
+    ok = heard(Bytes, Switched),
     {close, bytes(add(Bytes, Out)), Idle};
-switched({close_later, Bytes}, Socket, _Switched, Out) ->
-    close_later(Socket, add(Bytes, Out));
-switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, #switched{idle = Idle}, Out) ->
+switched({close_later, Bytes}, Socket, Switched = #switched{idle = Idle}, Out) ->
+    ok = heard(Bytes, Switched),
+    close_later(Socket, add(Bytes, Out), Idle);
+switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, Switched = #switched{idle = Idle}, Out) ->
+    ok = heard(Bytes, Switched),
     finished(Socket, Wanted, add(Bytes, Out), Rest, IsRead, Idle).
+
+heard(Bytes, #switched{seen = Seen, idle = #idle{key = Key}}) ->
+    weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Key).
 
 go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->
     requests(Socket, Data, Offset, Out, Idle, Http);
@@ -195,7 +208,7 @@ begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
     Here = byte_size(Data) - End,
     case weir_http_body:new(Length, weir_http_answer:max_body(Found, Http)) of
         {refused, Status, Reason} ->
-            refuse(Socket, Status, Reason, Out, Http);
+            refuse(Socket, {Status, Reason}, Out, Idle, Http);
         {ok, Body} when Length >= 0, Here >= Length ->
             body(Socket, Data, End, Out, #body{idle = Idle, request = Request, found = Found, body = Body}, Http);
         {ok, Body} ->
@@ -208,10 +221,10 @@ begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
 
 continue(Socket, Out, Coming = #body{found = {ok, _, _}}, Http) ->
     body(Socket, <<>>, 0, add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
-continue(Socket, Out, #body{found = Found, request = Request}, Http) ->
+continue(Socket, Out, #body{found = Found, request = Request, idle = Idle}, Http) ->
     %% The client waits to hear this, and may then send the body or not.
     {_, Response} = weir_http_answer:answer(Found, Request, close, Http),
-    close_later(Socket, add(Response, Out)).
+    close_later(Socket, add(Response, Out), Idle).
 
 body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, found = Found, idle = Idle}, Http) ->
     case weir_http_body:feed(Data, Offset, Body, Http#http.limits) of
@@ -220,7 +233,7 @@ body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, f
         {more, More} ->
             sent(Out, coming(Found, More, Coming, Http));
         {refused, Status, Reason} ->
-            refuse(Socket, Status, Reason, Out, Http)
+            refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
 
 %% The process of a body in pieces begins before they have come.
@@ -229,13 +242,14 @@ coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle =
 coming(_Found, Body, Coming, _Http) ->
     Coming#body{body = Body}.
 
-refuse(Socket, Status, Reason, Out, #http{counters = Counters}) ->
+refuse(Socket, Why = {Status, Reason}, Out, Idle = #idle{client = Client}, Http = #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, refused),
-    close_later(Socket, add(weir_http_answer:refusal(Status, Reason), Out)).
+    ok = weir_http_observation:refused(Socket, Client, Why, Http),
+    close_later(Socket, add(weir_http_answer:refusal(Status, Reason), Out), Idle).
 
-close_later(Socket, Out) ->
+close_later(Socket, Out, Idle) ->
     _ = erlang:send_after(?SHUTDOWN_MS, self(), {{weir_reactor, Socket}, shutdown}),
-    sent(Out, #closing{}).
+    sent(Out, #closing{idle = Idle}).
 
 %%% What is sent.
 
@@ -273,7 +287,8 @@ handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
     {ok, Closing};
 handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
-        {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead}} ->
+        {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
+            ok = weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Idle#idle.key),
             finished(Socket, wanted(After, Wanted), add(Bytes, #out{}), Rest, IsRead, Idle);
         Result ->
             Result
@@ -313,9 +328,9 @@ finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
     end;
 finished(_Socket, asked, Out, <<>>, _IsRead, Idle) ->
     {close, bytes(Out), Idle};
-finished(Socket, _Close, Out, _Bytes, IsRead, _Idle) ->
+finished(Socket, _Close, Out, _Bytes, IsRead, Idle) ->
     read(Socket, IsRead),
-    close_later(Socket, Out).
+    close_later(Socket, Out, Idle).
 
 %% A connection that was not read is read again.
 read(_Socket, true) ->
@@ -325,29 +340,56 @@ read(Socket, false) ->
 
 %% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
 %% is not whole.
-ended(_Socket, #busy{has_begun = true, idle = Idle}, _Http) ->
+ended(_Socket, #busy{has_begun = true, idle = Idle, seen = Seen}, _Http) ->
+    ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
     {close, Idle};
-ended(Socket, #busy{is_read = IsRead}, #http{counters = Counters}) ->
+ended(Socket, #busy{is_read = IsRead, idle = Idle, seen = Seen}, #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, crashes),
+    Response = weir_http_answer:refusal(500, process_ended),
+    ok = weir_http_observation:stop(weir_http_observation:add(Response, Seen), process_ended, Idle#idle.key),
     read(Socket, IsRead),
-    close_later(Socket, add(weir_http_answer:refusal(500, process_ended), #out{})).
+    close_later(Socket, add(Response, #out{}), Idle).
+
+-spec terminate(term(), term()) -> ok.
+terminate(Reason, State) ->
+    ok = gone(Reason, State),
+    weir_http_observation:disconnected(Reason, idle(State)).
 
 %% A process whose client is gone has nobody to work for.
--spec terminate(term(), term()) -> ok.
-terminate(_Reason, Busy = #busy{}) -> weir_http_busy:stop(Busy);
-terminate(Reason, #switched{module = Module, state = State, idle = #idle{key = Key}}) -> Module:gone(Reason, State, Key);
-terminate(_Reason, _State) -> ok.
+gone(_Reason, Busy = #busy{seen = Seen, idle = #idle{key = Key}}) ->
+    ok = weir_http_observation:stop(Seen, client_gone, Key),
+    weir_http_busy:stop(Busy);
+gone(Reason, #switched{module = Module, state = State, seen = Seen, idle = #idle{key = Key}}) ->
+    ok = weir_http_observation:stop(Seen, client_gone, Key),
+    Module:gone(Reason, State, Key);
+gone(_Reason, _State) ->
+    ok.
+
+idle(Idle = #idle{}) -> Idle;
+idle(#head{idle = Idle}) -> Idle;
+idle(#body{idle = Idle}) -> Idle;
+idle(#paused{idle = Idle}) -> Idle;
+idle(#busy{idle = Idle}) -> Idle;
+idle(#switched{idle = Idle}) -> Idle;
+idle(#closing{idle = Idle}) -> Idle.
 
 %%% Time.
 
 -spec handle_tick(weir_http_socket:socket(), term()) -> weir_reactor:result().
-handle_tick(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
-    switched(Module:tick(Socket, State, Key), Socket, Switched, #out{});
 handle_tick(Socket, State) ->
+    ok = weir_http_log:flush(),
+    ok = weir_http_observation:listen(),
+    ticked(Socket, State).
+
+ticked(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+    switched(Module:tick(Socket, State, Key), Socket, Switched, #out{});
+ticked(Socket, State) ->
     case weir_http_patience:tick(Socket, State) of
         {late, Http} ->
+            Idle = #idle{client = Client} = idle(State),
             ok = weir_http_counters:add(Http#http.counters, timeouts),
-            close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{}));
+            ok = weir_http_observation:refused(Socket, Client, {408, timeout}, Http),
+            close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{}), Idle);
         Result ->
             Result
     end.

@@ -3,7 +3,7 @@
 -module(weir_http_counters).
 
 -export([new/0]).
--export([add/2]).
+-export([add/2, add/3]).
 -export([get/1]).
 -export([table/0]).
 -export([values/2]).
@@ -12,7 +12,7 @@
 
 -opaque counters() :: counters:counters_ref().
 
--type name() :: requests | refused | timeouts | crashes.
+-type name() :: requests | refused | timeouts | crashes | log_dropped.
 
 -type row() :: #{subject := http_listener, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -24,7 +24,12 @@ new() -> counters:new(length(rows()), [write_concurrency]).
 %% @private
 %% @doc Counts one more.
 -spec add(counters(), name()) -> ok.
-add(Counters, Name) -> counters:add(Counters, index(Name), 1).
+add(Counters, Name) -> add(Counters, Name, 1).
+
+%% @private
+%% @doc Counts so many more.
+-spec add(counters(), name(), non_neg_integer()) -> ok.
+add(Counters, Name, Count) -> counters:add(Counters, index(Name), Count).
 
 %% @private
 %% @doc All counters by their names.
@@ -35,7 +40,8 @@ get(Counters) ->
 index(requests) -> 1;
 index(refused) -> 2;
 index(timeouts) -> 3;
-index(crashes) -> 4.
+index(crashes) -> 4;
+index(log_dropped) -> 5.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -55,5 +61,6 @@ rows() ->
         {requests, counter, none, "requests whose head was complete and right"},
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
         {timeouts, counter, none, "connections closed because a request took too long to come"},
-        {crashes, counter, none, "requests whose handler raised, or returned what it may not"}
+        {crashes, counter, none, "requests whose handler raised, or returned what it may not"},
+        {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"}
     ].

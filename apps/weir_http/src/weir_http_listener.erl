@@ -12,6 +12,7 @@
 -export([drain/2]).
 -export([set_routes/2]).
 -export([info/1]).
+-export([reopen_log/1]).
 
 -include("weir_http.hrl").
 
@@ -52,20 +53,39 @@ handler(#{}) -> weir_http_connection.
 start_with(Name, Options, Routes, Start) ->
     case prepare(Name, Options, Routes) of
         {ok, Http, Given} ->
-            Key = {weir_http_listener, make_ref()},
-            ok = persistent_term:put(Key, Http),
-            started(Start(Given, weir_http_connection:arguments(Key)), Name, Key);
+            case logging(Http) of
+                {ok, Logging} -> started(Start, Given, Logging);
+                {error, _} = Error -> Error
+            end;
         {error, _} = Error ->
             Error
     end.
 
-started({ok, Pid}, Name, Key) ->
-    forget(Name),
-    ok = persistent_term:put(?KEY(Name), Key),
-    {ok, Pid};
-started({error, _} = Error, _Name, Key) ->
+logging(Http = #http{log = off}) ->
+    {ok, Http};
+logging(Http = #http{name = Name, log = Options, counters = Counters}) ->
+    case weir_http_log:open(Name, Options, Counters) of
+        {ok, Log} -> {ok, Http#http{log = Log}};
+        {error, _} = Error -> Error
+    end.
+
+started(Start, Given, Http = #http{name = Name}) ->
+    Key = {weir_http_listener, make_ref()},
+    ok = persistent_term:put(Key, Http),
+    case Start(Given, weir_http_connection:arguments(Key)) of
+        {ok, Pid} ->
+            forget(Name),
+            ok = persistent_term:put(?KEY(Name), Key),
+            {ok, Pid};
+        {error, _} = Error ->
+            erase(Key, Http),
+            Error
+    end.
+
+erase(Key, #http{log = Log}) ->
     _ = persistent_term:erase(Key),
-    Error.
+    Log =:= off orelse weir_http_log:close(Log),
+    ok.
 
 prepare(Name, Options, Routes) ->
     case weir_http_routes:new(Routes) of
@@ -91,8 +111,7 @@ forget(Name) ->
             ok;
         Key ->
             _ = persistent_term:erase(?KEY(Name)),
-            _ = persistent_term:erase(Key),
-            ok
+            erase(Key, persistent_term:get(Key))
     end.
 
 %% @doc See `weir_http:drain_listener/2'.
@@ -117,6 +136,14 @@ set_routes(Name, Routes) ->
 info(Name) ->
     #http{counters = Counters} = persistent_term:get(key(Name)),
     maps:merge(weir:info(Name), weir_http_counters:get(Counters)).
+
+%% @doc See `weir_http:reopen_log/1'.
+-spec reopen_log(weir_listener:name()) -> ok | {error, term()}.
+reopen_log(Name) ->
+    case persistent_term:get(key(Name)) of
+        #http{log = off} -> {error, no_access_log};
+        #http{log = Log} -> weir_http_log:reopen(Log)
+    end.
 
 key(Name) ->
     case persistent_term:get(?KEY(Name), none) of

@@ -20,6 +20,9 @@
 -export([parse_date/1]).
 -export([media_type/1]).
 
+%% What is logged.
+-export([log_line/5]).
+
 -export_type([head/0, limits/0, refused/0, progress/0]).
 
 -type limits() :: {LineBytes :: pos_integer(), HeadBytes :: pos_integer(), Fields :: pos_integer()}.
@@ -94,3 +97,13 @@ parse_date(_Text) -> ?NOT_LOADED.
 %% @doc The media type of files with such an extension, in any case and without its dot: `<<"text/html">>' for `<<"html">>'.
 -spec media_type(Extension :: binary()) -> binary() | undefined.
 media_type(_Extension) -> ?NOT_LOADED.
+
+%% @doc A line of the access log, in JSON or in the combined format, with its end. The time is now. `undefined' is not known.
+%% Nothing that a client has sent can end the line or a field.
+-spec log_line(IsJson :: boolean(), Peer, Request, {Status, Bytes, Microseconds}, Id :: binary() | undefined) -> binary() when
+    Peer :: {inet:ip_address(), inet:port_number()} | {local, binary()} | undefined,
+    Request :: {Method :: binary(), Path :: binary(), Query :: binary() | undefined, Is11 :: boolean(), Fields :: binary()} | undefined,
+    Status :: 100..999,
+    Bytes :: non_neg_integer(),
+    Microseconds :: non_neg_integer().
+log_line(_IsJson, _Peer, _Request, _Numbers, _Id) -> ?NOT_LOADED.

@@ -18,6 +18,8 @@
     body_timeout => timeout(),
     min_body_rate => pos_integer(),
     idle_timeout => timeout(),
+    access_log => off | weir_http_log:options(),
+    request_ids => off | make | take,
     atom() => term()
 }.
 %% Limits are bytes and times are milliseconds, kept to within a second or, if they are shorter, within a quarter.
@@ -32,6 +34,14 @@
 %% <dt>`body_timeout' (20000), `min_body_rate' (500)</dt><dd>How long a body may take: that time, and a second more for each
 %% `min_body_rate' bytes of it that have come. Then there is 408.</dd>
 %% <dt>`idle_timeout' (60000)</dt><dd>Between requests, and for a client that takes nothing of its response.</dd>
+%% <dt>`access_log' (`off')</dt><dd>`#{format => combined | json, to => {file, Path} | logger}': a line for each request, in the
+%% combined format of Apache and nginx (`combined', unless given) or as JSON, which has its duration and name too. To a file, or to
+%% Erlang's log (`logger', unless given), at the level `notice' with the domain `[weir, http, access]'. No reactor waits for it:
+%% lines that come faster than they are written are thrown away beyond 4 MiB, and counted as `log_dropped'. See
+%% {@link weir_http:reopen_log/1}.</dd>
+%% <dt>`request_ids' (`off')</dt><dd>Each request has a name, in log and events, for handlers ({@link weir_http_request:id/1}) and in the
+%% field `x-request-id' of its response. `make': a new one. `take': that of the field `x-request-id', if it is there and has
+%% 1 to 128 letters, digits and `-_.:/+='; a new one otherwise. Take it only from a proxy of yours.</dd>
 %% </dl>
 %% All options of `weir:start_listener/4' are options as well, but for `tick' in `reactor'. `max_connections' is 16384 unless
 %% given. With `tls' a connection has a process instead of a place in a reactor: see the guide. The protocol of ALPN is
@@ -48,7 +58,9 @@
     header_timeout => 10000,
     body_timeout => 20000,
     min_body_rate => 500,
-    idle_timeout => ?IDLE_TIMEOUT
+    idle_timeout => ?IDLE_TIMEOUT,
+    access_log => off,
+    request_ids => off
 }).
 
 -define(MAX_CONNECTIONS, 16384).
@@ -81,6 +93,13 @@ bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).
 
 -define(IS_TIME(Name), Name =:= header_timeout; Name =:= body_timeout; Name =:= idle_timeout).
 
+check(access_log, Log) ->
+    case weir_http_log:check(Log) of
+        ok -> ok;
+        {error, Value, Allowed} -> bad(access_log, Value, Allowed)
+    end;
+check(request_ids, Ids) when Ids =:= off; Ids =:= make; Ids =:= take -> ok;
+check(request_ids, Value) -> bad(request_ids, Value, "off, make or take");
 check(max_fields, Count) when is_integer(Count), Count > 0, Count =< ?MOST_FIELDS -> ok;
 check(max_fields, Value) -> bad(max_fields, Value, "1..256");
 check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0, Bytes < 1 bsl 52 -> ok;
@@ -110,7 +129,9 @@ http(Name, Options, Routes) ->
         body_bytes = max(1, Rate * Tick div 1000),
         counters = weir_http_counters:new(),
         reports = weir_reports:new_limit(),
-        draining = atomics:new(1, [])
+        draining = atomics:new(1, []),
+        log = maps:get(access_log, Options),
+        request_ids = maps:get(request_ids, Options)
     }.
 
 ticks(infinity, _Tick) -> infinity;

@@ -19,14 +19,14 @@ tick(Socket, Idle = #idle{key = Key, quiet = Quiet}) ->
         true -> {ok, Idle#idle{quiet = Quiet + 1}};
         false -> quiet(Socket, Idle)
     end;
-tick(_Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}) ->
+tick(Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}) ->
     Http = #http{header_ticks = Most} = persistent_term:get(Key),
     IsDraining = Bytes =:= <<>> andalso Ticks > 0 andalso is_draining(Http),
     case Ticks + 1 =< Most of
         true when IsDraining -> {close, Head};
         true -> {ok, Head#head{ticks = Ticks + 1}};
         %% A client that has said nothing is told nothing.
-        false when Bytes =:= <<>> -> given_up(Head, Http);
+        false when Bytes =:= <<>> -> given_up(Socket, Head, Head#head.idle, Http);
         false -> {late, Http}
     end;
 tick(_Socket, Body = #body{ticks = Ticks, body = Coming, idle = #idle{key = Key}}) ->
@@ -39,13 +39,13 @@ tick(Socket, Paused = #paused{idle = Idle}) ->
     Http = #http{idle_ticks = Most} = persistent_term:get(Idle#idle.key),
     case taking(Socket, Idle#idle.quiet, Idle#idle.pending, Most) of
         {Quiet, Pending} -> {ok, Paused#paused{idle = Idle#idle{quiet = Quiet, pending = Pending}}};
-        nothing -> given_up(Paused, Http)
+        nothing -> given_up(Socket, Paused, Idle, Http)
     end;
 tick(Socket, Busy = #busy{idle = #idle{key = Key}}) ->
     Http = #http{idle_ticks = Most} = persistent_term:get(Key),
     case {taking(Socket, Busy#busy.quiet, Busy#busy.pending, Most), giving(Busy, Http)} of
-        {nothing, _} -> given_up(Busy, Http);
-        {_, nothing} -> given_up(Busy, Http);
+        {nothing, _} -> given_up(Socket, Busy, Busy#busy.idle, Http);
+        {_, nothing} -> given_up(Socket, Busy, Busy#busy.idle, Http);
         {{Quiet, Pending}, Ticks} -> {ok, Busy#busy{quiet = Quiet, pending = Pending, ticks = Ticks}}
     end;
 tick(_Socket, Closing = #closing{ticks = Ticks}) when Ticks >= ?LINGER_TICKS ->
@@ -53,8 +53,9 @@ tick(_Socket, Closing = #closing{ticks = Ticks}) when Ticks >= ?LINGER_TICKS ->
 tick(_Socket, #closing{ticks = Ticks}) ->
     {ok, #closing{ticks = Ticks + 1}}.
 
-given_up(State, #http{counters = Counters}) ->
+given_up(Socket, State, #idle{client = Client}, Http = #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, timeouts),
+    ok = weir_http_observation:timeout(Socket, Client, Http),
     {close, State}.
 
 %% Nothing was asked for long. A client that still takes a response has another period, as often as it has taken something.

@@ -21,10 +21,16 @@
 -export([trailers/1]).
 -export([peer/1]).
 -export([socket/1]).
+-export([id/1]).
 
 %% What connections make of it.
--export([new/3]).
+-export([new/4]).
 -export([connection/1]).
+-export([begun/1]).
+-export([parts/1]).
+-export([added/1]).
+-export([add/2]).
+-export([identify/2]).
 -export([is_head/1]).
 -export([is_keep_alive/1]).
 -export([is_1_1/1]).
@@ -34,7 +40,7 @@
 -export([bind/2]).
 -export([with_body/3]).
 
--export_type([request/0]).
+-export_type([request/0, client/0]).
 
 -include("weir_http.hrl").
 
@@ -45,7 +51,12 @@
     fields :: binary(),
     flags :: non_neg_integer(),
     socket :: weir_http_socket:socket(),
-    client :: {inet:ip_address(), inet:port_number()} | undefined,
+    client :: client(),
+    %% When it began, if somebody wants to hear of its end.
+    begun :: integer() | undefined,
+    id :: binary() | undefined,
+    %% Fields that its response has, whatever the handler says.
+    added = [] :: [{binary(), binary()}],
     bindings = #{} :: #{atom() => term()},
     body = <<>> :: binary(),
     trailers = <<>> :: binary()
@@ -53,10 +64,13 @@
 
 -opaque request() :: #request{}.
 
+-type client() :: {inet:ip_address(), inet:port_number()} | {local, binary()} | undefined.
+%% Who is at the other end, where that is known without asking.
+
 %% @private
 %% @doc A request without a body, from the head that the native part has read. Client: who a PROXY header says it is.
--spec new(weir_http_nif:head(), weir_http_socket:socket(), {inet:ip_address(), inet:port_number()} | undefined) -> request().
-new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client) ->
+-spec new(weir_http_nif:head(), weir_http_socket:socket(), client(), Begun :: integer() | undefined) -> request().
+new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client, Begun) ->
     #request{
         method = Method,
         path = path_of(Path),
@@ -64,7 +78,8 @@ new({Method, Path, Query, Fields, Flags, _Length, _End}, Socket, Client) ->
         fields = Fields,
         flags = Flags,
         socket = Socket,
-        client = Client
+        client = Client,
+        begun = Begun
     }.
 
 path_of(undefined) -> <<"/">>;
@@ -202,6 +217,34 @@ peer(#request{client = Client}) -> {ok, Client}.
 %% may be sent on it.
 -spec socket(request()) -> weir_tcp:socket() | ssl:sslsocket().
 socket(#request{socket = Socket}) -> weir_http_socket:public(Socket).
+
+%% @doc What the request is called in the log, in events and for its client, where the listener has `request_ids';
+%% `undefined' otherwise.
+-spec id(request()) -> binary() | undefined.
+id(#request{id = Id}) -> Id.
+
+%% @private
+%% @doc Gives it a name and other fields that the response says.
+-spec identify(Id :: binary(), request()) -> request().
+identify(Id, Request) -> add([{<<"x-request-id">>, Id}], Request#request{id = Id}).
+
+%% @private
+-spec add([{binary(), binary()}], request()) -> request().
+add(Fields, Request = #request{added = Added}) -> Request#request{added = Added ++ Fields}.
+
+%% @private
+-spec added(request()) -> [{binary(), binary()}].
+added(#request{added = Added}) -> Added.
+
+%% @private
+-spec begun(request()) -> integer() | undefined.
+begun(#request{begun = Begun}) -> Begun.
+
+%% @private
+%% @doc What a log has of it.
+-spec parts(request()) -> {binary(), binary(), binary() | undefined, boolean(), binary()}.
+parts(Request = #request{path = Path, query = Query, fields = Fields}) ->
+    {method(Request), Path, Query, is_1_1(Request), Fields}.
 
 %% @private
 %% @doc The connection, for ourselves.

@@ -24,12 +24,14 @@
     methods => [binary()],
     constraints => #{Binding :: atom() => constraint()},
     max_body => non_neg_integer(),
-    body => whole | stream
+    body => whole | stream,
+    cors => weir_http_cors:options() | off
 }.
 %% `methods' are those that the handler serves; unless given GET, HEAD, POST, PUT, PATCH and DELETE. GET brings HEAD
 %% with it. OPTIONS is answered from the methods of all routes of the path, unless one of them has it. Others get 405.
 %% `constraints': a path whose bindings do not keep to them is not this one. `max_body' is as the option of the listener. `body'
 %% (`whole'): a process handler with `stream' begins with the head of a request, and reads the body in pieces.
+%% `cors' (`off'): which pages of other origins may use the route, see {@link weir_http_cors}.
 
 -type constraint() :: integer | fun((binary()) -> {ok, term()} | error).
 %% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is.
@@ -39,13 +41,15 @@
     handler := weir_http_direct:handler() | weir_http_process:handler(),
     state := term(),
     max_body := non_neg_integer() | default,
-    body := whole | stream
+    body := whole | stream,
+    cors := weir_http_cors:cors() | off
 }.
 
 -type found() ::
     {ok, target(), Bindings :: #{atom() => term()}}
     | {status, 404 | 400}
-    | {allow, Status :: 204 | 200 | 405, Allow :: binary()}.
+    | {allow, Status :: 204 | 200 | 405, Allow :: binary()}
+    | {preflight, [{binary(), binary()}]}.
 %% `allow': what is there is said in a field Allow, and nothing is called.
 
 -record(node, {
@@ -98,7 +102,8 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
     {Kind, Body} =:= {direct, stream} andalso
         bad({body, stream}, "whole for a handler that runs in the reactor: it is called when the body is there"),
     Target = #{
-        kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body
+        kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body,
+        cors => cors(maps:get(cors, Options, off))
     },
     Endpoint = {methods(maps:get(methods, Options, ?METHODS)), Target},
     put_in(Text, Segments, Endpoint, Routes);
@@ -157,8 +162,18 @@ check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0 ->
     ok;
 check(body, Body) when Body =:= whole; Body =:= stream ->
     ok;
+check(cors, _Cors) ->
+    ok;
 check(Name, Value) ->
     bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream").
+
+cors(off) ->
+    off;
+cors(Options) ->
+    case weir_http_cors:new(Options) of
+        {ok, Cors} -> Cors;
+        {error, Value, Allowed} -> bad({cors, Value}, Allowed)
+    end.
 
 methods(Methods) ->
     case lists:member(<<"GET">>, Methods) of

@@ -7,6 +7,7 @@
 
 -export([tls/1]).
 -export([public/1]).
+-export([is_tls/1]).
 -export([tell/2]).
 -export([active/2]).
 -export([notify_writable/1]).
@@ -24,6 +25,10 @@
 %% @doc The connection that the calling process serves.
 -spec tls(ssl:sslsocket()) -> socket().
 tls(Socket) -> ?TLS(self(), Socket, atomics:new(1, [])).
+
+-spec is_tls(socket()) -> boolean().
+is_tls(?TLS(_, _, _)) -> true;
+is_tls(_Socket) -> false.
 
 %% @doc The socket as users know it: of gen_tcp, or of ssl.
 -spec public(socket()) -> weir_tcp:socket() | ssl:sslsocket().

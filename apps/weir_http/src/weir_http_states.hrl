@@ -3,11 +3,13 @@
 %% Between requests.
 -record(idle, {
     key :: term(),
-    client :: {inet:ip_address(), inet:port_number()} | undefined,
+    client :: weir_http_request:client(),
     requests = 0 :: non_neg_integer(),
     %% Ticks without a request, and bytes that the client had not taken at the last look.
     quiet = 0 :: non_neg_integer(),
-    pending = 0 :: non_neg_integer()
+    pending = 0 :: non_neg_integer(),
+    %% When the connection began, if somebody wants to hear of its end.
+    since :: weir_http_observation:since()
 }).
 
 %% A head has begun to come; nothing of it yet on a new connection.
@@ -33,6 +35,7 @@
     monitor :: reference(),
     %% What came behind the request.
     bytes = <<>> :: binary(),
+    seen :: weir_http_observation:seen(),
     is_read = true :: boolean(),
     %% A body that comes in pieces: `whole' when the process has it, and whether it waits for a piece.
     body = whole :: whole | weir_http_body:body() | {ended, binary(), Trailers :: binary()},
@@ -47,7 +50,12 @@
 }).
 
 %% No requests and responses: an event stream, a held request, a WebSocket; see weir_http_switched.
--record(switched, {idle :: #idle{}, module :: module(), state :: weir_http_switched:state()}).
+-record(switched, {
+    idle :: #idle{},
+    module :: module(),
+    state :: weir_http_switched:state(),
+    seen :: weir_http_observation:seen()
+}).
 
 %% The last response is sent, what still comes is thrown away.
--record(closing, {ticks = 0 :: non_neg_integer()}).
+-record(closing, {idle :: #idle{}, ticks = 0 :: non_neg_integer()}).

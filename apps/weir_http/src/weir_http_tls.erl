@@ -131,6 +131,7 @@ ticked(Tls = #tls{socket = Socket}) ->
     called(Tls#tls{due = infinity}, handle_tick, Socket).
 
 data(Tls = #tls{socket = Socket, ssl = Ssl, state = State}, Data) ->
+    ok = weir_http_observation:listen(),
     Result = call(Tls, fun() -> weir_http_connection:handle_data(Socket, Data, State) end),
     result(Result, Tls#tls{is_collected = false}, fun(NewTls) ->
         case get(?MODULE) andalso weir_transport_tls:setopts(Ssl, [{active, once}]) of

@@ -12,7 +12,7 @@ routes(Descriptions) ->
 find(Method, Path, Descriptions) ->
     IsPlain = binary:match(Path, [<<"%">>, <<"//">>, <<"/.">>]) =:= nomatch,
     Flags = if IsPlain -> ?PLAIN_PATH; true -> 0 end,
-    Request = weir_http_request:new({Method, Path, undefined, <<>>, Flags, 0, 0}, socket, undefined),
+    Request = weir_http_request:new({Method, Path, undefined, <<>>, Flags, 0, 0}, socket, undefined, undefined),
     case weir_http_routes:find(Method, Request, routes(Descriptions)) of
         {ok, #{state := State}, Bindings} -> {State, Bindings};
         Other -> Other

@@ -1,5 +1,5 @@
 //! HTTP/1.1 from bytes to terms and back: the head of a request ([`head`], with its [`target`] and [`fields`], and their [`meaning`]), a chunked
-//! body ([`chunked`]), and the head of a response ([`response`], with the [`date`]). [`nif`] is the boundary to the Erlang
+//! body ([`chunked`]), the head of a response ([`response`], with the [`date`]), and the lines of an access [`log`]. [`nif`] is the boundary to the Erlang
 //! module `weir_http_nif`.
 //!
 //! Everything but the boundary is a value that knows no VM, and is tested by itself.
@@ -10,6 +10,7 @@ mod chunked;
 mod date;
 mod fields;
 mod head;
+mod log;
 mod meaning;
 #[cfg(not(test))]
 mod nif;

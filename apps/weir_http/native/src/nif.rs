@@ -2,15 +2,18 @@
 //! bytes that it is given: those of one read, or of a head.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::ops::Range;
 
 use rustler::types::atom::undefined;
+use rustler::types::tuple::get_tuple;
 use rustler::{Atom, Binary, Encoder, Env, Error, NewBinary, NifResult, Term};
 
 use crate::chunked::{Decoder, Phase};
 use crate::date;
 use crate::fields;
 use crate::head::{self, Limits};
+use crate::log::{self, Entry, Peer, Request};
 use crate::meaning::Body;
 use crate::refusal::Refusal;
 use crate::response;
@@ -212,4 +215,63 @@ fn parse_date<'a>(env: Env<'a>, text: Binary<'a>) -> Term<'a> {
 fn media_type<'a>(env: Env<'a>, extension: Binary<'a>) -> Term<'a> {
     let known = std::str::from_utf8(&extension).ok().and_then(|text| mime_guess::from_ext(text).first_raw());
     known.map_or_else(|| undefined().encode(env), |name| binary(env, name.as_bytes()))
+}
+
+/// A request as `weir_http_request:parts/1` has it: method, path, query, HTTP/1.1, fields.
+type Parts<'a> = (Binary<'a>, Binary<'a>, Term<'a>, bool, Binary<'a>);
+
+fn unless_undefined<'a, T: rustler::Decoder<'a>>(term: Term<'a>) -> NifResult<Option<T>> {
+    if term.decode::<Atom>().is_ok_and(|atom| atom == undefined()) { Ok(None) } else { term.decode().map(Some) }
+}
+
+#[rustler::nif]
+fn log_line<'a>(
+    env: Env<'a>,
+    is_json: bool,
+    peer: Term<'a>,
+    request: Term<'a>,
+    (status, bytes, microseconds): (u16, u64, u64),
+    id: Term<'a>,
+) -> NifResult<Term<'a>> {
+    let path;
+    let peer = match get_tuple(peer) {
+        Ok(pair) if pair.len() == 2 => match address(pair[0]) {
+            Some(address) => Peer::Address(address),
+            None => {
+                path = pair[1].decode::<Binary>()?;
+                Peer::Path(&path)
+            }
+        },
+        _ => Peer::Unknown,
+    };
+    let parts = unless_undefined::<Parts>(request)?;
+    let query = parts.as_ref().map(|parts| unless_undefined::<Binary>(parts.2)).transpose()?.flatten();
+    let request = parts.as_ref().map(|(method, path, _, is_1_1, fields)| Request {
+        method,
+        path,
+        query: query.as_deref(),
+        is_1_1: *is_1_1,
+        fields,
+    });
+    let id = unless_undefined::<Binary>(id)?;
+    let entry = Entry { peer, request, status, bytes, microseconds, id: id.as_deref() };
+    Ok(with_scratch(|out| {
+        match is_json {
+            true => log::json(out, &entry),
+            false => log::combined(out, &entry),
+        }
+        binary(env, out)
+    }))
+}
+
+fn address(term: Term) -> Option<IpAddr> {
+    let numbers =
+        get_tuple(term).ok()?.iter().map(|number| number.decode::<u16>()).collect::<NifResult<Vec<_>>>().ok()?;
+    match <[u16; 8]>::try_from(numbers) {
+        Ok(segments) => Some(segments.into()),
+        Err(bytes) => {
+            let bytes: Vec<u8> = bytes.into_iter().map(u8::try_from).collect::<Result<_, _>>().ok()?;
+            <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from)
+        }
+    }
 }

@@ -1,0 +1,278 @@
+%% @private
+%% @doc The access log of a listener: a process that writes, and what reactors have for it.
+%%
+%% A reactor gathers lines and hands them over in batches, so that a line costs no message. It never waits: bytes that are on
+%% their way to the writer are counted, and where there are too many the batch is thrown away, counted, and told once until
+%% the writer has caught up. Each writer counts for itself; the table says who writes at present, so that one that was killed
+%% takes with it what it had and nothing else.
+-module(weir_http_log).
+-behaviour(gen_server).
+
+-export([new_table/0]).
+-export([start_supervisor/0]).
+-export([check/1]).
+
+-export([open/3]).
+-export([close/1]).
+-export([reopen/1]).
+-export([line/2]).
+-export([flush/0]).
+-export([is_json/1]).
+
+-export([start_link/1]).
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+-export_type([log/0, options/0]).
+
+-type options() :: #{format => combined | json, to => logger | {file, file:name_all()}}.
+
+-record(log, {
+    key :: reference(),
+    name :: weir_listener:name(),
+    is_json :: boolean(),
+    to :: logger | {file, file:name_all()},
+    counters :: weir_http_counters:counters()
+}).
+
+-opaque log() :: #log{}.
+
+%% Bytes that a reactor gathers before it hands them over. It does so with each tick, too.
+-define(BATCH, 16384).
+
+%% Bytes that wait for the writer.
+-define(WAITING, 4194304).
+
+%% Batches that go to the kernel in one call.
+-define(BATCHES, 64).
+
+%% What is on its way to a writer: bytes, lines, and whether it was told that some were thrown away.
+-define(BYTES, 1).
+-define(LINES, 2).
+-define(TOLD, 3).
+
+-record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref()}).
+
+%% @doc Makes the table of writers, which is the caller's.
+-spec new_table() -> ok.
+new_table() ->
+    ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
+    ok.
+
+-spec start_supervisor() -> supervisor:startlink_ret().
+start_supervisor() -> supervisor:start_link({local, weir_http_log_sup}, ?MODULE, supervisor).
+
+%% @doc Whether these are options of an access log, or what is wrong.
+-spec check(term()) -> ok | {error, Value :: term(), Allowed :: string()}.
+check(off) ->
+    ok;
+check(Options) when is_map(Options) ->
+    case [Option || Option <- maps:to_list(Options), not is_option(Option)] of
+        [] -> ok;
+        [Wrong | _] -> {error, Wrong, allowed()}
+    end;
+check(Wrong) ->
+    {error, Wrong, allowed()}.
+
+is_option({format, Format}) -> Format =:= combined orelse Format =:= json;
+is_option({to, logger}) -> true;
+is_option({to, {file, Path}}) -> is_binary(Path) orelse io_lib:printable_unicode_list(Path) andalso Path =/= [];
+is_option(_) -> false.
+
+allowed() -> "off, or a map with format => combined or json, and to => logger or {file, Path}".
+
+%% @doc Starts the writer of a listener.
+-spec open(weir_listener:name(), options(), weir_http_counters:counters()) ->
+    {ok, log()} | {error, {not_started, weir_http} | weir_listener:bad_option()}.
+open(Name, Options, Counters) ->
+    Log = #log{
+        key = make_ref(),
+        name = Name,
+        is_json = maps:get(format, Options, combined) =:= json,
+        to = maps:get(to, Options, logger),
+        counters = Counters
+    },
+    try supervisor:start_child(weir_http_log_sup, [Log]) of
+        {ok, _} -> {ok, Log};
+        {error, {file, Path, Reason}} -> {error, bad_file(Path, Reason)}
+    catch
+        exit:{noproc, _} -> {error, {not_started, weir_http}}
+    end.
+
+bad_file(Path, Reason) ->
+    {bad_option, access_log, {to, {file, Path}}, "a file that can be written (" ++ file:format_error(Reason) ++ ")"}.
+
+%% @doc Ends the writer when it has written what it was given.
+-spec close(log()) -> ok.
+close(#log{key = Key}) ->
+    case ets:lookup(?MODULE, Key) of
+        [{_, Writer, _}] ->
+            try
+                gen_server:call(Writer, close, infinity)
+            catch
+                exit:_ -> ok
+            end,
+            true = ets:delete(?MODULE, Key),
+            ok;
+        [] ->
+            ok
+    end.
+
+%% @doc Has the writer open its file by its name again, which a rotation has moved away.
+-spec reopen(log()) -> ok | {error, {bad_option, access_log, term(), string()}}.
+reopen(#log{key = Key}) ->
+    [{_, Writer, _}] = ets:lookup(?MODULE, Key),
+    gen_server:call(Writer, reopen, infinity).
+
+%% @doc Which form the lines have.
+-spec is_json(log()) -> boolean().
+is_json(#log{is_json = IsJson}) -> IsJson.
+
+%%% In the process that serves connections.
+
+%% @doc Takes a line.
+-spec line(binary(), log()) -> ok.
+line(Line, Log) ->
+    case get(?MODULE) of
+        %% The binary is extended where it is.
+        {Log, Before, Count} when byte_size(Before) < ?BATCH ->
+            _ = put(?MODULE, {Log, <<Before/binary, Line/binary>>, Count + 1}),
+            ok;
+        _ ->
+            ok = flush(),
+            _ = put(?MODULE, {Log, Line, 1}),
+            ok
+    end.
+
+%% @doc Hands over what was taken.
+-spec flush() -> ok.
+flush() ->
+    case erase(?MODULE) of
+        undefined -> ok;
+        {Log = #log{key = Key}, Lines, Count} -> hand_over(Lines, Count, ets:lookup(?MODULE, Key), Log)
+    end.
+
+hand_over(Lines, Count, [{_, Writer, Queue}], Log) ->
+    case atomics:add_get(Queue, ?BYTES, byte_size(Lines)) =< ?WAITING of
+        true ->
+            ok = atomics:add(Queue, ?LINES, Count),
+            Writer ! {lines, Lines, Count},
+            ok;
+        false ->
+            ok = atomics:sub(Queue, ?BYTES, byte_size(Lines)),
+            _ = atomics:exchange(Queue, ?TOLD, 1) =:= 0 andalso tell(Log),
+            dropped(Count, Log)
+    end;
+hand_over(_Lines, Count, [], Log) ->
+    dropped(Count, Log).
+
+dropped(Count, #log{counters = Counters}) -> weir_http_counters:add(Counters, log_dropped, Count).
+
+tell(#log{name = Name}) ->
+    weir_reports:log(warning, #{
+        what => "the access log is not written as fast as it grows, and lines are thrown away",
+        domain => [weir, http],
+        listener => Name
+    }).
+
+%%% The writer.
+
+-spec start_link(log()) -> {ok, pid()} | {error, term()}.
+start_link(Log) -> gen_server:start_link(?MODULE, Log, []).
+
+-spec init(supervisor | log()) -> {ok, term()} | {stop, term()}.
+init(supervisor) ->
+    Writer = #{id => writer, start => {?MODULE, start_link, []}, restart => transient},
+    {ok, {#{strategy => simple_one_for_one, intensity => 10, period => 10}, [Writer]}};
+init(Log = #log{key = Key}) ->
+    case {device(Log), ets:lookup(?MODULE, Key)} of
+        {{ok, Device}, []} ->
+            {ok, begun(Log, Device)};
+        {{error, Reason}, []} ->
+            {stop, Reason};
+        %% One before was killed. What it had is lost.
+        {Opened, [{_, _, Queue}]} ->
+            ok = dropped(atomics:get(Queue, ?LINES), Log),
+            {ok, begun(Log, Opened)}
+    end.
+
+begun(Log, {ok, Device}) ->
+    begun(Log, Device);
+begun(Log = #log{key = Key}, Device) ->
+    Queue = atomics:new(3, []),
+    true = ets:insert(?MODULE, {Key, self(), Queue}),
+    #writer{log = Log, device = Device, queue = Queue}.
+
+device(#log{to = logger}) ->
+    {ok, logger};
+device(#log{to = {file, Path}}) ->
+    case file:open(Path, [append, raw, binary]) of
+        {ok, Device} -> {ok, Device};
+        {error, Reason} -> {error, {file, Path, Reason}}
+    end.
+
+-spec handle_call(close | reopen, gen_server:from(), #writer{}) ->
+    {reply, ok | {error, term()}, #writer{}} | {stop, normal, ok, #writer{}}.
+handle_call(close, _From, Writer) ->
+    {stop, normal, ok, Writer};
+handle_call(reopen, _From, Writer = #writer{log = Log, device = Old}) ->
+    case device(Log) of
+        {ok, Device} ->
+            ok = close_device(Old),
+            {reply, ok, Writer#writer{device = Device}};
+        {error, {file, Path, Reason}} ->
+            {reply, {error, bad_file(Path, Reason)}, Writer}
+    end.
+
+-spec handle_cast(term(), #writer{}) -> {noreply, #writer{}}.
+handle_cast(_Request, Writer) -> {noreply, Writer}.
+
+-spec handle_info(term(), #writer{}) -> {noreply, #writer{}}.
+handle_info({lines, Lines, Count}, Writer = #writer{log = Log, queue = Queue}) ->
+    {All, AllCount} = more(?BATCHES, [Lines], Count),
+    ok = written(write(All, Writer), AllCount, Log),
+    ok = atomics:sub(Queue, ?LINES, AllCount),
+    case atomics:sub_get(Queue, ?BYTES, iolist_size(All)) of
+        0 -> ok = atomics:put(Queue, ?TOLD, 0);
+        _ -> ok
+    end,
+    {noreply, Writer};
+handle_info(_Message, Writer) ->
+    {noreply, Writer}.
+
+more(0, Before, Count) ->
+    {lists:reverse(Before), Count};
+more(N, Before, Count) ->
+    receive
+        {lines, Lines, More} -> more(N - 1, [Lines | Before], Count + More)
+    after 0 -> {lists:reverse(Before), Count}
+    end.
+
+write(Batches, #writer{device = logger}) ->
+    Lines = binary:split(iolist_to_binary(Batches), <<"\n">>, [global, trim]),
+    lists:foreach(fun(Line) -> logger:log(notice, "~ts", [Line], #{domain => [weir, http, access]}) end, Lines);
+%% It could not be opened when the one before was killed.
+write(_Batches, #writer{device = {error, Reason}}) ->
+    {error, Reason};
+write(Batches, #writer{device = Device}) ->
+    file:write(Device, Batches).
+
+close_device(logger) -> ok;
+close_device({error, _}) -> ok;
+close_device(Device) -> file:close(Device).
+
+written(ok, _Count, _Log) ->
+    ok;
+written({error, Reason}, Count, Log = #log{name = Name, to = To}) ->
+    ok = weir_reports:say(fun() ->
+        weir_reports:log(error, #{
+            what => "the access log cannot be written, and lines are thrown away",
+            domain => [weir, http],
+            listener => Name,
+            to => To,
+            reason => Reason
+        })
+    end),
+    dropped(Count, Log).

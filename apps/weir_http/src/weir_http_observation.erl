@@ -1,0 +1,205 @@
+%% @private
+%% @doc What is told of requests and connections: events, and lines of the access log. The events are described in
+%% {@link weir_http}.
+%%
+%% A request that nobody wants to hear of has no time at which it began, and nothing here is called for it.
+-module(weir_http_observation).
+
+-export([listen/0]).
+-export([begun/1]).
+-export([new/1]).
+-export([add/2]).
+-export([answered/3]).
+-export([stop/3]).
+-export([refused/4]).
+-export([timeout/3]).
+-export([crashed/3]).
+-export([connected/3]).
+-export([disconnected/2]).
+
+
+
+-export_type([seen/0, since/0]).
+
+-include("weir_http.hrl").
+-include("weir_http_states.hrl").
+
+-define(STOP, [weir, request, stop]).
+-define(EXCEPTION, [weir, request, exception]).
+-define(REFUSE, [weir, request, refuse]).
+-define(TIMEOUT, [weir, request, timeout]).
+-define(CONNECTED, [weir, connection, start]).
+-define(DISCONNECTED, [weir, connection, stop]).
+
+-record(seen, {request :: weir_http_request:request(), status = 0 :: non_neg_integer(), bytes = 0 :: non_neg_integer()}).
+
+-opaque seen() :: #seen{} | unseen.
+%% A request whose response goes out in pieces: its status, and bytes of the body so far.
+
+-opaque since() :: {integer(), weir_http_socket:socket()} | undefined.
+
+%% @doc Has the calling process look whether somebody wants to hear of requests: with each connection and each tick, since to
+%% look with each request would cost more than all else here.
+-spec listen() -> ok.
+listen() ->
+    _ = put(?MODULE, weir_event:is_attached(?STOP)),
+    ok.
+
+%% @doc When a request begins that somebody wants to hear of.
+-spec begun(#http{}) -> integer() | undefined.
+begun(#http{log = off}) ->
+    case get(?MODULE) of
+        true -> erlang:monotonic_time();
+        _ -> undefined
+    end;
+begun(#http{}) ->
+    erlang:monotonic_time().
+
+%% @doc A request that is served by a process.
+-spec new(weir_http_request:request()) -> seen().
+new(Request) ->
+    case weir_http_request:begun(Request) of
+        undefined -> unseen;
+        _ -> #seen{request = weir_http_request:with_body(<<>>, <<>>, Request)}
+    end.
+
+%% @doc A piece of its response. The first has the head.
+-spec add(iodata(), seen()) -> seen().
+add(_Bytes, unseen) ->
+    unseen;
+add(Bytes, Seen = #seen{status = 0}) ->
+    case iolist_to_binary(Bytes) of
+        <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Response ->
+            {End, 4} = binary:match(Response, <<"\r\n\r\n">>),
+            Seen#seen{status = binary_to_integer(Status), bytes = byte_size(Response) - End - 4};
+        <<>> ->
+            Seen
+    end;
+add(Bytes, Seen = #seen{bytes = Before}) ->
+    Seen#seen{bytes = Before + iolist_size(Bytes)}.
+
+%% @doc A request that has begun was answered, or goes on.
+-spec answered(weir_http_request:request(), {weir_http_answer:after_it(), iodata()} | tuple(), #http{}) -> ok.
+answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, new(Request)), normal, Http);
+answered(_Request, _GoesOn, _Http) -> ok.
+
+%% @doc Nothing more comes of the response: `normal' if it was whole.
+-spec stop(seen(), normal | client_gone | process_ended, Key :: term()) -> ok.
+stop(unseen, _Reason, _Key) ->
+    ok;
+stop(Seen, Reason, Key) ->
+    case persistent_term:get(Key, forgotten) of
+        forgotten -> ok;
+        Http -> over(Seen, Reason, Http)
+    end.
+
+over(#seen{request = Request, status = Sent, bytes = Bytes}, Reason, #http{name = Name, log = Log}) ->
+    Now = erlang:monotonic_time(),
+    Duration = Now - weir_http_request:begun(Request),
+    Status = status(Sent, Reason),
+    _ = weir_event:is_attached(?STOP) andalso
+        weir_event:execute(
+            ?STOP,
+            #{monotonic_time => Now, duration => Duration, bytes => Bytes},
+            (of_request(Request, Name))#{status => Status, reason => Reason}
+        ),
+    case Log of
+        off ->
+            ok;
+        _ ->
+            Microseconds = erlang:convert_time_unit(Duration, native, microsecond),
+            Numbers = {Status, Bytes, Microseconds},
+            log({peer(Request), weir_http_request:parts(Request), Numbers, weir_http_request:id(Request)}, Log)
+    end.
+
+log({Peer, Request, Numbers, Id}, Log) ->
+    weir_http_log:line(weir_http_nif:log_line(weir_http_log:is_json(Log), Peer, Request, Numbers, Id), Log).
+
+%% As nginx says of a client that went away before the response.
+status(0, client_gone) -> 499;
+status(0, process_ended) -> 500;
+status(Status, _Reason) -> Status.
+
+%% @doc Bytes were no request that could be served.
+-spec refused(weir_tcp:socket(), weir_http_request:client(), {400..599, Reason :: atom()}, #http{}) -> ok.
+refused(Socket, Client, {Status, Reason}, #http{name = Name, log = Log}) ->
+    _ = weir_event:is_attached(?REFUSE) andalso
+        weir_event:execute(?REFUSE, #{count => 1}, (about(Socket, Client, Name))#{status => Status, reason => Reason}),
+    case Log of
+        off ->
+            ok;
+        _ ->
+            log({peer(Socket, Client), undefined, {Status, 0, 0}, undefined}, Log)
+    end.
+
+%% @doc A connection was given up.
+-spec timeout(weir_tcp:socket(), weir_http_request:client(), #http{}) -> ok.
+timeout(Socket, Client, #http{name = Name}) ->
+    _ = weir_event:is_attached(?TIMEOUT) andalso weir_event:execute(?TIMEOUT, #{count => 1}, about(Socket, Client, Name)),
+    ok.
+
+%% @doc A handler has failed.
+-spec crashed({error | exit | throw, term(), Stack :: list()}, weir_http_request:request(), weir_listener:name()) -> ok.
+crashed({Class, Reason, Stack}, Request, Name) ->
+    _ = weir_event:is_attached(?EXCEPTION) andalso
+        weir_event:execute(
+            ?EXCEPTION,
+            #{count => 1},
+            (of_request(Request, Name))#{kind => Class, reason => Reason, stacktrace => Stack}
+        ),
+    ok.
+
+of_request(Request, Name) ->
+    #{
+        name => Name,
+        method => weir_http_request:method(Request),
+        path => weir_http_request:path(Request),
+        request_id => weir_http_request:id(Request),
+        peer => peer(Request),
+        socket => weir_http_request:socket(Request),
+        pid => self()
+    }.
+
+peer(Request) -> named(weir_http_request:peer(Request)).
+
+peer(Socket, undefined) -> named(weir_http_socket:peername(Socket));
+peer(_Socket, Client) -> Client.
+
+named({ok, Peer}) -> Peer;
+named({error, _}) -> undefined.
+
+about(Socket, Client, Name) ->
+    #{name => Name, peer => peer(Socket, Client), socket => weir_http_socket:public(Socket), pid => self()}.
+
+%%% Connections.
+
+%% @doc A connection begins: who is at its other end, if that will be asked for, and since when it is there.
+-spec connected(weir_http_socket:socket(), weir_http_request:client(), #http{}) -> {weir_http_request:client(), since()}.
+connected(Socket, Client, #http{name = Name, log = Log}) ->
+    ok = listen(),
+    %% Of TLS the listener tells itself.
+    IsHeard = not weir_http_socket:is_tls(Socket) andalso (weir_event:is_attached(?CONNECTED) orelse weir_event:is_attached(?DISCONNECTED)),
+    case IsHeard of
+        true ->
+            Now = erlang:monotonic_time(),
+            Metadata = #{peer := Peer} = about(Socket, Client, Name),
+            ok = weir_event:execute(?CONNECTED, #{monotonic_time => Now, system_time => erlang:system_time()}, Metadata),
+            {Peer, {Now, Socket}};
+        false when Log =:= off ->
+            {Client, undefined};
+        false ->
+            {peer(Socket, Client), undefined}
+    end.
+
+%% @doc It has ended. Lines of its requests are handed over: there may be no other that would do it.
+-spec disconnected(term(), #idle{}) -> ok.
+disconnected(Reason, #idle{since = Since, client = Client, key = Key}) ->
+    ok = weir_http_log:flush(),
+    case {Since, persistent_term:get(Key, forgotten)} of
+        {{Start, Socket}, #http{name = Name}} ->
+            Now = erlang:monotonic_time(),
+            Measurements = #{monotonic_time => Now, duration => Now - Start},
+            weir_event:execute(?DISCONNECTED, Measurements, (about(Socket, Client, Name))#{reason => Reason});
+        _ ->
+            ok
+    end.
