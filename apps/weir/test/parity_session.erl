@@ -28,6 +28,8 @@
     read_shut = false :: boolean(),
     %% An exact recv has timed out with fewer bytes than it wanted.
     short = false :: boolean(),
+    %% It has had a packet type that knows header fields only.
+    had_fields = false :: boolean(),
     %% All that the socket is to deliver: what the peer has sent, and what was put
     %% back where it was put back.
     stream = <<>> :: binary(),
@@ -63,13 +65,13 @@ run({Role, Options, Steps}, Backend, Patience) ->
     Processes = maps:from_list([{Name, start(Runner)} || Name <- ?NAMES]),
     case open(Role, Backend ++ Options, Processes) of
         {{ok, Socket}, Peer} ->
-            Session = #session{
+            Session = seen_fields(#session{
                 socket = Socket,
                 ports = ports(Peer),
                 peer = Peer,
                 processes = Processes,
                 patience = Patience
-            },
+            }),
             ok = settle(Session),
             Opened = {opened, ok, mailboxes(Session)},
             {Observed, Last} = lists:mapfoldl(fun observe_step/2, Session, Steps),
@@ -135,8 +137,17 @@ observe_step(Step, Session) ->
             false -> step(Step, Session)
         end,
     ok = settle(Next),
-    {Returned, Settled} = returned(Next),
+    {Returned, Settled} = returned(seen_fields(Next)),
     {{Step, normal([Outcome | Returned], Settled), mailboxes(Settled)}, Settled}.
+
+seen_fields(Session = #session{had_fields = Had}) ->
+    Session#session{had_fields = Had orelse knows_fields_only(option(packet, Session))}.
+
+knows_fields_only(Packet) ->
+    Packet =:= httph orelse Packet =:= httph_bin.
+
+knows_requests(Packet) ->
+    Packet =:= http orelse Packet =:= http_bin.
 
 %% A process that is dead or in a call cannot do anything; the rest are rows of
 %% docs/differences.md.
@@ -185,10 +196,11 @@ is_different(_Call, _Process, _Session) ->
 is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
     Short orelse map_size(Waiting) > 0;
 %% "half a packet is read and the packet type or `packet_size` changes"
-is_different_option({Name, _}, Session = #session{short = Short, waiting = Waiting}) when
+is_different_option({Name, Value}, Session = #session{short = Short, waiting = Waiting}) when
     Name =:= packet; Name =:= packet_size
 ->
-    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session);
+    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session) orelse may_have_grown(Session) orelse
+        (knows_requests(Value) andalso may_expect_fields(Session));
 %% "`line_delimiter` changes behind half a line"
 is_different_option({line_delimiter, _}, Session) ->
     option(packet, Session) =:= line andalso undelivered(Session) =/= <<>>;
@@ -241,9 +253,17 @@ may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
         {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
         {_, _, gone} -> false;
         {_, _, #{unread := Unread}} when Unread > 0 -> true;
-        %% "`buffer` is full of half a packet and the type changes to `line`"
+        %% "a buffer that has grown"
         {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
     end.
+
+%% "a buffer that has grown": up to `packet_size`, for a packet of an unknown length.
+may_have_grown(Session) ->
+    undelivered(Session) =/= <<>> andalso option(packet_size, Session) > option(buffer, Session).
+
+%% "from `httph` or `httph_bin` to `http` or `http_bin`": not where a header field has come.
+may_expect_fields(Session = #session{had_fields = Had}) ->
+    Had andalso not (knows_fields_only(option(packet, Session)) andalso undelivered(Session) =/= <<>>).
 
 %% It begins with whole packets, and then comes one whose length is known.
 has_begun(_Packet, <<>>) ->

@@ -61,6 +61,16 @@ differences() ->
                 {a, {unrecv, <<"GET / HTTP/1.1\r\n">>}},
                 {peer, {send, <<"GET / HTTP/1.1\r\n">>}}
             ]}},
+        {a_type_of_header_fields_before_that_of_requests,
+            {accepted, [{packet, http_bin}, {buffer, 1460}, {active, once}], [
+                {b, {setopts, [{packet, httph}]}}, {c, {setopts, [{packet, http_bin}]}}, {peer, {send, <<"\n">>}}
+            ]}},
+        {a_buffer_has_grown_and_packets_are_not_limited_any_more,
+            {connected, [{packet, httph_bin}, {buffer, 10}, {packet_size, 100}, {active, true}], [
+                {peer, {send, <<"Host: example\r\nHo">>}},
+                {a, {setopts, [{packet_size, 0}]}},
+                {peer, {send, <<"st: example\r\n\r\n">>}}
+            ]}},
         {half_a_line_of_another_type_fills_the_buffer,
             {connected, [{buffer, 2}], [
                 {c, {setopts, [{packet_size, 1000}, {packet, httph_bin}]}},
@@ -92,6 +102,12 @@ differences() ->
 
 known() ->
     [
+        {a_header_field_stays_one_when_requests_are_next,
+            {accepted, [{packet, httph_bin}, {buffer, 1460}, {active, true}], [
+                {peer, {send, <<"Host: a\r\nH">>}},
+                {a, {setopts, [{packet, http_bin}]}},
+                {peer, {send, <<"ost: b\r\n\r\nGET / HTTP/1.1\r\n">>}}
+            ]}},
         {an_option_that_listen_does_not_take, {accepted, [{buffer, 1460}, {line_delimiter, 10}], []}},
         {watermarks_that_cross,
             {accepted, [{buffer, 1460}, {high_watermark, 1}, {low_watermark, 500}], [
