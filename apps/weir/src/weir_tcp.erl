@@ -45,6 +45,7 @@
 %% What follows a wait, for {@link weir_operation}.
 -export([accepted/1]).
 -export([sent/3]).
+-export([received/3]).
 
 %% Information.
 -export([getstat/2]).
@@ -66,7 +67,7 @@
 %% An address as `inet:sockname/1' and `inet:peername/1' show it.
 
 
--import(weir_operation, [await/3, await/4]).
+-import(weir_operation, [await/4, cancel/3]).
 -import(weir_pollsets, [here/0]).
 
 %% The most binaries that one native send takes: more are put together first, by a function of the VM that yields.
@@ -217,9 +218,25 @@ recv(?SOCKET(Handle), Length, Timeout) when
     is_integer(Length), Length >= 0, (Timeout =:= infinity orelse (is_integer(Timeout) andalso Timeout >= 0))
 ->
     case weir_nif:recv(Handle, Length, Timeout =:= 0) of
-        {wait, Operation} -> await(Handle, Operation, Timeout);
+        {wait, Operation} when Timeout =:= 0 -> cancel(Handle, Operation, {error, timeout});
+        {wait, Operation} -> await(Handle, Operation, Timeout, {?MODULE, received, [Handle, Length]});
         Result -> Result
     end.
+
+%% @private
+%% @doc The end of a wait for data. When the time is over, what has come counts, as in gen_tcp, although no poller has had the
+%% time to say so.
+-spec received(weir_nif:handle(), non_neg_integer(), Result) -> Result when
+    Result :: {ok, binary() | string()} | {error, closed | timeout | inet:posix()}.
+received(Handle, Length, {error, timeout}) ->
+    case weir_nif:recv(Handle, Length, true) of
+        {wait, Operation} -> cancel(Handle, Operation, {error, timeout});
+        %% Another process receives, or the socket is active by now.
+        {error, Refused} when Refused =:= ealready; Refused =:= einval -> {error, timeout};
+        Result -> Result
+    end;
+received(_Handle, _Length, Result) ->
+    Result.
 
 %% @doc Puts data back in front of what will be received.
 -spec unrecv(socket(), iodata()) -> ok | {error, closed | inet:posix()}.

@@ -22,6 +22,7 @@ all() ->
         poller_that_does_not_run,
         relays_without_a_poller,
         one_message_wakes,
+        data_is_there_when_the_time_is_over,
         messages_in_order,
         fewer_schedulers_online,
         moved_under_load,
@@ -144,6 +145,23 @@ one_message_wakes(Config) ->
         end
      || {Socket, Peer} <- Pairs
     ].
+
+%% A poller that has no time does not make a recv with a short one run out of it.
+data_is_there_when_the_time_is_over(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 1)),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    ok = gen_tcp:send(Peer, <<"there">>),
+    ?assertEqual({ok, <<"there">>}, gen_tcp:recv(Socket, 0, 1)),
+    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 1)),
+    ok = gen_tcp:send(Peer, <<"there">>),
+    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 6, 1)),
+    ok = gen_tcp:send(Peer, <<"!">>),
+    ?assertEqual({ok, <<"there!">>}, gen_tcp:recv(Socket, 6, 1)),
+    ok = gen_tcp:close(Peer),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 1)),
+    [true = erlang:resume_process(Poller) || Poller <- Pollers].
 
 %% The queue of the owner keeps the messages of each sender in order, and a poller and a thread are two senders.
 messages_in_order(_Config) ->
