@@ -9,7 +9,8 @@
 %% '''
 %%
 %% A handler is a module of the behaviour {@link weir_http_direct} or {@link weir_http_process}; {@link weir_http_directory} has the
-%% files of a directory. It gets a {@link weir_http_request}. Routes are
+%% files of a directory. A direct handler leads to event streams ({@link weir_http_events}) and held requests ({@link
+%% weir_http_held}). It gets a {@link weir_http_request}. Routes are
 %% described in {@link weir_http_routes}.
 %%
 %% <h2>Events</h2>
@@ -77,6 +78,10 @@ set_routes(Name, Routes) -> weir_http_listener:set_routes(Name, Routes).
 %% <dt>`timeouts'</dt><dd>connections closed because a request took too long to come</dd>
 %% <dt>`crashes'</dt><dd>requests whose handler failed</dd>
 %% <dt>`log_dropped'</dt><dd>lines of the access log that were thrown away</dd>
+%% <dt>`streams', `stream_slow', `stream_dropped'</dt><dd>event streams that were begun, that were closed because the client did not
+%% take what was sent, and sends that were dropped for that</dd>
+%% <dt>`held', `held_timeouts', `held_lost'</dt><dd>requests that were held, that were answered because their time was over, and
+%% whose client was gone before</dd>
 %% </dl>
 -spec info(weir_listener:name()) -> map().
 info(Name) -> weir_http_listener:info(Name).

@@ -5,13 +5,17 @@
 -export([target/2]).
 -export([max_body/2]).
 -export([answer/4]).
+-export([respond/3]).
 -export([reply/3]).
+-export([frame/1]).
+-export([in_process/1]).
 -export([crashed/6]).
 -export([stream/4]).
 -export([sized/5]).
 -export([refusal/2]).
+-export([without_arguments/1]).
 
--export_type([after_it/0, wanted/0, listener/0]).
+-export_type([after_it/0, wanted/0, listener/0, response/0]).
 
 -include("weir_http.hrl").
 
@@ -19,6 +23,8 @@
 
 -type wanted() :: keep | close | asked.
 %% What is to become of the connection: `asked' has the client to close it.
+
+-type response() :: {after_it(), iodata()} | {process, weir_http_routes:found()}.
 
 -type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
@@ -62,7 +68,7 @@ max_body(_Found, #http{max_body = Bytes}) -> Bytes.
 %% stay open.
 %% `process': one has to serve it, since a disk may make it wait.
 -spec answer(weir_http_routes:found(), weir_http_request:request(), wanted(), #http{}) ->
-    weir_http_switched:entered() | {process, weir_http_routes:found()}.
+    weir_http_switched:entered().
 answer(Found, Request, Wanted, Http) ->
     Answer = made_of(Found, Request, Wanted, Http),
     case weir_http_request:begun(Request) of
@@ -74,12 +80,13 @@ answer(Found, Request, Wanted, Http) ->
     Answer.
 
 made_of({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
+    Bound = weir_http_request:bind(Bindings, Request),
     try
-        case Handler(weir_http_request:bind(Bindings, Request), State) of
-            {file, _} = File -> {process, {ok, returning(File), Bindings}};
-            {file, _, _} = File -> {process, {ok, returning(File), Bindings}};
-            {switch, Module, _} = Result -> Module:enter(Result, Request, Wanted, Http);
-            Result -> reply(Result, Request, Wanted)
+        case Handler(Bound, State) of
+            Result when element(1, Result) =:= events -> weir_http_stream:enter(Result, Bound, Wanted, Http);
+            Result when element(1, Result) =:= hold -> weir_http_parked:enter(Result, Bound, Wanted, Http);
+            {switch, Module, _} = Result -> Module:enter(Result, Bound, Wanted, Http);
+            Result -> respond(Result, Bound, Wanted)
         end
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
@@ -91,10 +98,20 @@ made_of({preflight, Fields}, Request, Wanted, _Http) ->
 made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
     response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
 
-%% A process returns what the reactor's handler has returned, and its result is carried out there.
-returning(Result) ->
-    #{kind => process, handler => fun(_Request, Returned) -> Returned end, state => Result, max_body => default, body => whole,
-        cors => off}.
+%% @doc The response that a handler of the reactor has described. `process': one goes on, since it may have to wait.
+-spec respond(term(), weir_http_request:request(), wanted()) -> response().
+respond({file, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
+respond({file, _, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
+respond({process, Fun}, _Request, _Wanted) when is_function(Fun, 1) -> {process, in_process(Fun)};
+respond(Result, Request, Wanted) -> reply(Result, Request, Wanted).
+
+%% @doc Who serves a request in a process, by a fun.
+-spec in_process(fun((weir_http_request:request()) -> weir_http_process:result())) -> weir_http_routes:found().
+in_process(Fun) ->
+    Target = #{
+        kind => process, handler => fun(Request, _) -> Fun(Request) end, state => none, max_body => default, body => whole, cors => off
+    },
+    {ok, Target, #{}}.
 
 %% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
 -spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->
@@ -114,6 +131,16 @@ reply({redirect, Status, Location}, Request, Wanted) when
 ->
     response(Status, [{<<"location">>, Location}], <<>>, Request, Wanted);
 reply(Other, _Request, _Wanted) ->
+    error({bad_return_value, Other}).
+
+%% @doc A response to requests of HTTP/1.1 that leaves their connections open.
+-spec frame(term()) -> binary().
+frame({reply, Status, Fields, Body}) when is_integer(Status), Status >= 200, Status =< 599 ->
+    case sized_or_not(Status, Fields, 0, Body, false) of
+        {keep, Bytes} -> iolist_to_binary(Bytes);
+        {close, _} -> error({forbidden_field, <<"connection">>, <<"close">>})
+    end;
+frame(Other) ->
     error({bad_return_value, Other}).
 
 %% @doc The head of a response whose length nobody knows yet, and how its body goes on: in chunks, up to the close of the
@@ -153,10 +180,12 @@ plain(Status, Request, Wanted) ->
 response(Status, Given, Body, Request, Wanted) ->
     Fields = all(Given, Request),
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
-    case Status =:= 204 orelse Status =:= 304 of
-        true -> made(weir_http_nif:response(Status, Fields, Flags bor ?NO_LENGTH, 0, <<>>), <<>>);
-        false -> with_body(Status, Fields, Flags, Body, weir_http_request:is_head(Request))
-    end.
+    sized_or_not(Status, Fields, Flags, Body, weir_http_request:is_head(Request)).
+
+sized_or_not(Status, Fields, Flags, _Body, _IsHead) when Status =:= 204; Status =:= 304 ->
+    made(weir_http_nif:response(Status, Fields, Flags bor ?NO_LENGTH, 0, <<>>), <<>>);
+sized_or_not(Status, Fields, Flags, Body, IsHead) ->
+    with_body(Status, Fields, Flags, Body, IsHead).
 
 all(Fields, Request) ->
     case weir_http_request:added(Request) of
@@ -206,7 +235,8 @@ report(Class, Reason, Stack, Request, Name, Reports) ->
     },
     weir_reports:log(error, Report, Reports).
 
-%% The request is one of them.
+%% @doc A call of a stack trace without its arguments, which may hold what is secret.
+-spec without_arguments(tuple()) -> tuple().
 without_arguments({Module, Function, Arguments, Where}) when is_list(Arguments) ->
     {Module, Function, length(Arguments), Where};
 without_arguments({Function, Arguments, Where}) when is_list(Arguments) ->

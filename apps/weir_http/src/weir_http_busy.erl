@@ -15,20 +15,23 @@
 %% Bytes that may wait for the process, of the body or of the requests behind it. Then the connection is not read.
 -define(INPUT, 65536).
 
-%% @doc Starts the process of a request. Rest: what came behind it and its body.
+%% @doc Starts the process of a request. Rest: what came behind it and its body. `begun': of one whose response has begun.
 -spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_answer:wanted(), #idle{}}, #http{}) ->
     #busy{}
 when
-    Body :: whole | weir_http_body:body() | {ended, binary(), binary()}.
+    Body :: whole | {begun, chunked | raw} | weir_http_body:body().
 start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
-    Kind =
+    {Kind, Left, HasBegun} =
         case Body of
-            whole -> whole;
-            _ -> open
+            whole -> {whole, whole, false};
+            {begun, _} -> {Body, whole, true};
+            _ -> {open, Body, false}
         end,
     {Pid, Monitor} = weir_http_worker:start(Target, weir_http_request:bind(Bindings, Request), Wanted, Kind, Http),
-    Seen = weir_http_observation:new(Request),
-    #busy{idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Body, seen = Seen}.
+    #busy{
+        idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Left, has_begun = HasBegun,
+        seen = weir_http_observation:new(Request)
+    }.
 
 %% @doc Bytes have come: of the body, or of what is behind it.
 -spec data(weir_http_socket:socket(), binary(), #busy{}, #http{}) -> {ok, #busy{}} | weir_http_nif:refused().

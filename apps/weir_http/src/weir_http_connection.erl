@@ -142,7 +142,7 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
         {close, Response} -> close_later(Socket, add(Response, Out), Idle);
         {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
         {switched, Module, Bytes, State} ->
-            Seen = weir_http_observation:add(Bytes, weir_http_observation:new(Request)),
+            Seen = weir_http_observation:add(Bytes, weir_http_observation:new(weir_http_request:copy(Request))),
             switch(Socket, rest(Data, End), add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
     end.
 
@@ -166,6 +166,10 @@ switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
 switched({close_later, Bytes}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     close_later(Socket, add(Bytes, Out), Idle);
+switched({process, Process, Bytes}, _Socket, #switched{idle = Idle = #idle{key = Key}, seen = Seen}, Out) ->
+    #{found := Found, request := Request, body := Body, wanted := Wanted, rest := Rest, is_read := IsRead} = Process,
+    Busy = weir_http_busy:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
+    sent(add(Bytes, Out), Busy#busy{is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)});
 switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     finished(Socket, Wanted, add(Bytes, Out), Rest, IsRead, Idle).
@@ -296,6 +300,8 @@ handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
 handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, _Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
     ended(Socket, Busy, persistent_term:get(Key));
 handle_info({weir_http, Socket, Message}, Switched = #switched{}) ->
+    info(Socket, Message, Switched);
+handle_info({weir_group, served, Socket} = Message, Switched = #switched{}) ->
     info(Socket, Message, Switched);
 handle_info(Message, Switched = #switched{}) when element(1, element(1, Message)) =:= weir_reactor ->
     info(element(2, element(1, Message)), Message, Switched);

@@ -12,7 +12,18 @@
 
 -opaque counters() :: counters:counters_ref().
 
--type name() :: requests | refused | timeouts | crashes | log_dropped.
+-type name() ::
+    requests
+    | refused
+    | timeouts
+    | crashes
+    | log_dropped
+    | streams
+    | stream_slow
+    | stream_dropped
+    | held
+    | held_timeouts
+    | held_lost.
 
 -type row() :: #{subject := http_listener, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -41,7 +52,13 @@ index(requests) -> 1;
 index(refused) -> 2;
 index(timeouts) -> 3;
 index(crashes) -> 4;
-index(log_dropped) -> 5.
+index(log_dropped) -> 5;
+index(streams) -> 6;
+index(stream_slow) -> 7;
+index(stream_dropped) -> 8;
+index(held) -> 9;
+index(held_timeouts) -> 10;
+index(held_lost) -> 11.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -62,5 +79,11 @@ rows() ->
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
         {timeouts, counter, none, "connections closed because a request took too long to come"},
         {crashes, counter, none, "requests whose handler raised, or returned what it may not"},
-        {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"}
+        {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"},
+        {streams, counter, none, "event streams that were begun"},
+        {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},
+        {stream_dropped, counter, none, "sends to an event stream that were dropped, because the client did not take those before"},
+        {held, counter, none, "requests that were held"},
+        {held_timeouts, counter, none, "held requests that were answered because their time was over"},
+        {held_lost, counter, none, "held requests whose client was gone before the answer"}
     ].

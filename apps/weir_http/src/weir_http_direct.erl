@@ -23,23 +23,35 @@
 %% RFC 9110 says. A client that takes br or gzip gets `Path.br' or `Path.gz' where it is there. What is no file, or none that
 %% is there, is a 404, one that may not be read a 403. The file is read by a process, with 64 KiB in memory for each client.
 %% A path that is made from a request must be looked at by the handler; see {@link weir_http_directory}.</li>
+%% <li>`{process, Fun}': `Fun(Request)' is run by a process of its own, as a {@link weir_http_process}, and returns what that may
+%% return.</li>
+%% <li>`{events, Module, State}', `{events, Module, State, Options}': an event stream; see {@link weir_http_events}.</li>
+%% <li>`{hold, Module, State}', `{hold, Module, State, Options}': the request is answered later; see {@link weir_http_held}.</li>
 %% </ul>
 %% A handler that raises, or returns anything else, gives the client a 500, and a report with the request in the log. So
 %% does a field that may not be sent: one whose name or value has a byte that would end it (CR, LF, NUL), or that is for the
 %% server to say (Content-Length, Transfer-Encoding, Keep-Alive).
 -module(weir_http_direct).
 
--export_type([result/0, handler/0, status/0, fields/0]).
+-export_type([result/0, response/0, handler/0, status/0, fields/0]).
 
 -type status() :: 200..599.
 
 -type fields() :: [{Name :: binary(), Value :: iodata()}].
 
--type result() ::
+-type response() ::
     {reply, status(), fields(), Body :: iodata()}
     | {file, file:name_all()}
     | {file, file:name_all(), fields()}
-    | {redirect, 301 | 302 | 303 | 307 | 308, Location :: iodata()}.
+    | {redirect, 301 | 302 | 303 | 307 | 308, Location :: iodata()}
+    | {process, fun((weir_http_request:request()) -> weir_http_process:result())}.
+
+-type result() ::
+    response()
+    | {events, module(), State :: term()}
+    | {events, module(), State :: term(), weir_http_events:options()}
+    | {hold, module(), State :: term()}
+    | {hold, module(), State :: term(), weir_http_held:options()}.
 
 -type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
 

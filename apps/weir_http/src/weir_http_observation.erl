@@ -118,6 +118,8 @@ log({Peer, Request, Numbers, Id}, Log) ->
 %% As nginx says of a client that went away before the response.
 status(0, client_gone) -> 499;
 status(0, process_ended) -> 500;
+%% A group has answered a held request, and all others with the same bytes: what those say is not known here.
+status(0, normal) -> 200;
 status(Status, _Reason) -> Status.
 
 %% @doc Bytes were no request that could be served.

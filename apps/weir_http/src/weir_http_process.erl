@@ -45,7 +45,7 @@
 
 -type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
 
--type body() :: whole | open.
+-type body() :: whole | open | {begun, chunked | raw}.
 
 -callback serve(weir_http_request:request(), State :: term()) -> result().
 
@@ -153,6 +153,8 @@ tell(Socket, What) -> weir_http_socket:tell(Socket, {weir_http, Socket, self(), 
 %% @private
 %% @doc Says for which request the calling process is.
 -spec begin_with(weir_http_socket:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
+begin_with(Socket, Request, Wanted, {begun, Response}) ->
+    keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = whole, response = Response});
 begin_with(Socket, Request, Wanted, Body) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
 

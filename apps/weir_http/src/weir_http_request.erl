@@ -36,6 +36,7 @@
 -export([is_1_1/1]).
 -export([is_plain/1]).
 -export([expects_continue/1]).
+-export([of_stream/2]).
 -export([copy/1]).
 -export([bind/2]).
 -export([with_body/3]).
@@ -108,10 +109,21 @@ is_plain(#request{flags = Flags}) -> Flags band ?PLAIN_PATH =/= 0.
 expects_continue(#request{flags = Flags}) -> Flags band ?EXPECT_CONTINUE =/= 0.
 
 %% @private
+%% @doc What a process goes on with whose request is answered by a stream already: it has no path and no fields.
+-spec of_stream(weir_http_socket:socket(), Is11 :: boolean()) -> request().
+of_stream(Socket, Is11) ->
+    Flags =
+        case Is11 of
+            true -> ?VERSION_1_1;
+            false -> 0
+        end,
+    new({1, <<>>, undefined, <<>>, Flags, 0, 0}, Socket, undefined, undefined).
+
+%% @private
 %% @doc The same request, for one that stays until its body has come: it keeps nothing of what came with it.
 -spec copy(request()) -> request().
-copy(Request = #request{path = Path, query = Query, fields = Fields}) ->
-    Request#request{path = binary:copy(Path), query = copied(Query), fields = binary:copy(Fields)}.
+copy(Request = #request{path = Path, query = Query, fields = Fields, body = Body}) ->
+    Request#request{path = binary:copy(Path), query = copied(Query), fields = binary:copy(Fields), body = binary:copy(Body)}.
 
 copied(undefined) -> undefined;
 copied(Query) -> binary:copy(Query).

@@ -15,6 +15,7 @@
 -export([shutdown_write/1]).
 -export([closed/1]).
 -export([peername/1]).
+-export([withdraw/1]).
 
 -export_type([socket/0]).
 
@@ -97,3 +98,8 @@ closed(?TLS(_, _, IsClosed)) -> atomics:put(IsClosed, 1, 1).
 -spec peername(socket()) -> {ok, weir_tcp:name()} | {error, closed | inet:posix()}.
 peername(?TLS(_, Socket, _)) -> weir_transport_tls:peername(Socket);
 peername(Socket) -> inet:peername(Socket).
+
+%% @doc Has it leave the groups that it has joined for one message. `served': it has had that.
+-spec withdraw(socket()) -> ok | {error, served | closed}.
+withdraw(?TLS(_, _, _)) -> ok;
+withdraw(Socket) -> weir_group:withdraw(Socket).

@@ -1,0 +1,119 @@
+%% @doc Held requests (long polls): a request that is answered later, by a message, by one broadcast to many, or when its time
+%% is over.
+%%
+%% ```
+%% -module(news).
+%% -behaviour(weir_http_direct).
+%% -behaviour(weir_http_held).
+%% -export([handle/2, open/2]).
+%%
+%% handle(_Request, Group) -> {hold, news, Group}.
+%%
+%% open(Held, Group) ->
+%%     ok = weir_http_held:join(Group, Held),
+%%     {ok, Group}.
+%% '''
+%% and when there is something, in any process:
+%% ```
+%% weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [], News}))
+%% '''
+%%
+%% A direct handler has a request held with `{hold, Module, State}' or `{hold, Module, State, Options}'. What follows are calls of
+%% Module. A held request has no process and no timer. Further requests of its connection wait until it is answered. HEAD is
+%% answered at once, with the response for the end of the time.
+%%
+%% The callbacks run in the reactor: while one runs, all connections of its scheduler wait.
+%%
+%% <h2>Callbacks</h2>
+%% <ul>
+%% <li>`open(Held, State)': the request is held from now on, and known by Held to other processes. To miss nothing, join a group
+%% first and look then whether there is something for the client already.</li>
+%% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a monitor with the tag of {@link
+%% weir_reactor:send/2}.</li>
+%% <li>`closed(Reason, State)', optional: the last call, exactly one for each request that `open/2' has left held; see {@type
+%% reason()}. What it returns is ignored.</li>
+%% </ul>
+%%
+%% <h2>Results</h2>
+%% of `open/2' and `info/2' are `{ok, State}', or what a direct handler may return for a response, which it is then. `{process,
+%% Fun}' is among that: `Fun(Request)' goes on in a process of its own, and returns what a {@link weir_http_process} does. A callback
+%% that raises, or returns something else, gives the client a 500, with a report in the log.
+-module(weir_http_held).
+
+-export([reply/2]).
+-export([tell/2]).
+-export([join/2]).
+-export([frame/1]).
+
+%% For the reactor.
+-export([new/1]).
+-export([in/2]).
+
+-export_type([held/0, response/0, result/1, result/0, reason/0, options/0]).
+
+-opaque held() :: {weir_http_held, weir_http_socket:socket(), reference()}.
+
+-type response() :: weir_http_direct:response().
+
+-type result(State) :: {ok, State} | response().
+
+-type result() :: result(term()).
+
+-type reason() :: answered | timeout | drained | {lost, term()} | {crashed, {error | exit | throw, term()}}.
+%% Why a request is held no longer. `answered': by a result, {@link reply/2} or a group. `lost': the connection has ended, by the
+%% client or with the listener.
+
+-type options() :: #{timeout => timeout(), otherwise => response()}.
+%% <dl>
+%% <dt>`timeout' (30000)</dt><dd>Milliseconds, kept to within a tick of the listener (a second), until the request is answered with
+%% `otherwise'. So is every held request when its listener is drained.</dd>
+%% <dt>`otherwise' (204, without a body)</dt><dd>That response.</dd>
+%% </dl>
+
+-callback open(held(), State :: term()) -> result().
+-callback info(Message :: term(), State :: term()) -> result().
+-callback closed(reason(), State :: term()) -> term().
+
+-optional_callbacks([info/2, closed/2]).
+
+%% @doc Answers a held request, from any process. The first answer counts: what comes after it, or after the end of its time,
+%% does nothing.
+-spec reply(held(), response()) -> ok | {error, closed}.
+reply({weir_http_held, Socket, _} = Held, Response) ->
+    weir_http_switched:send(Socket, {held_reply, Held, Response}).
+
+%% @doc Sends a message to a held request: its handler's `info/2' is called with it, unless it has been answered.
+-spec tell(held(), Message :: term()) -> ok | {error, closed}.
+tell({weir_http_held, Socket, _} = Held, Message) ->
+    weir_http_switched:send(Socket, {held_tell, Held, Message}).
+
+%% @doc Makes a held request a member of a group for one message, which must be a {@link frame/1}, and answers it. May be
+%% called several times, for several groups. Only in the callbacks of that request: fails with `not_held' elsewhere, also where it
+%% has been answered already. `tls': the connection cannot be a member.
+-spec join(weir_group:group(), held()) -> ok | {error, closed | enotconn | tls}.
+join(Group, {weir_http_held, Socket, _} = Held) ->
+    get(?MODULE) =:= Held orelse error(not_held),
+    case weir_http_socket:public(Socket) of
+        Socket -> weir_group:join(Group, Socket, #{once => true});
+        _ -> {error, tls}
+    end.
+
+%% @doc The bytes of a response, made once, to answer all requests that have joined a group. Fails as a handler would that
+%% returns it.
+-spec frame({reply, weir_http_direct:status(), weir_http_direct:fields(), Body :: iodata()}) -> binary().
+frame(Reply) -> weir_http_answer:frame(Reply).
+
+%% @private
+-spec new(weir_http_socket:socket()) -> held().
+new(Socket) -> {weir_http_held, Socket, make_ref()}.
+
+%% @private
+%% @doc Calls a fun in which that request may join groups.
+-spec in(held(), fun(() -> Result)) -> Result.
+in(Held, Fun) ->
+    _ = put(?MODULE, Held),
+    try
+        Fun()
+    after
+        erase(?MODULE)
+    end.

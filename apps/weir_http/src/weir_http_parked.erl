@@ -1,0 +1,185 @@
+%% @private
+%% @doc Held requests in a reactor: when and how they are answered. See {@link weir_http_held}.
+-module(weir_http_parked).
+-behaviour(weir_http_switched).
+
+-export([enter/4, data/4, info/4, writable/3, tick/3, gone/3]).
+
+-include("weir_http.hrl").
+
+%% Bytes of the requests behind it that may wait. Then the connection is not read.
+-define(INPUT, 65536).
+
+-define(TIMEOUT_MS, 30000).
+-define(OTHERWISE, {reply, 204, [], <<>>}).
+
+-record(parked, {
+    handler :: module(),
+    state :: term(),
+    held :: weir_http_held:held(),
+    request :: weir_http_request:request(),
+    wanted :: weir_http_answer:wanted(),
+    %% Milliseconds of the monotonic time, and what the answer is then.
+    until :: integer() | infinity,
+    otherwise :: weir_http_held:response(),
+    bytes = <<>> :: binary(),
+    is_read = true :: boolean()
+}).
+
+-spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
+enter({hold, Module, State}, Request, Wanted, Http) ->
+    enter({hold, Module, State, #{}}, Request, Wanted, Http);
+enter({hold, Module, State, Options}, Request, Wanted, Http) ->
+    {Timeout, Otherwise} = settings(Options),
+    ok = weir_http_callback:check(Module, open),
+    case weir_http_request:is_head(Request) of
+        true -> weir_http_answer:respond(Otherwise, Request, Wanted);
+        false -> open(Module, State, {until(Timeout), Otherwise}, Request, Wanted, Http)
+    end.
+
+open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
+    Socket = weir_http_request:connection(Request),
+    Held = weir_http_held:new(Socket),
+    try
+        case weir_http_held:in(Held, fun() -> Module:open(Held, State) end) of
+            {ok, NewState} ->
+                ok = weir_http_counters:add(Http#http.counters, held),
+                Parked = #parked{
+                    handler = Module, state = NewState, held = Held, request = weir_http_request:copy(Request), wanted = Wanted,
+                    until = Until, otherwise = Otherwise
+                },
+                {switched, ?MODULE, <<>>, Parked};
+            Response ->
+                %% What a group has for it comes with the next call of the engine, at the earliest.
+                _ = weir_http_socket:withdraw(Socket),
+                weir_http_answer:respond(Response, Request, Wanted)
+        end
+    catch
+        Class:Reason:Stack ->
+            _ = weir_http_socket:withdraw(Socket),
+            erlang:raise(Class, Reason, Stack)
+    end.
+
+settings(Options) ->
+    case weir_checked_options:check(Options, [timeout, otherwise], fun allowed/2) of
+        ok -> {maps:get(timeout, Options, ?TIMEOUT_MS), maps:get(otherwise, Options, ?OTHERWISE)};
+        {error, Bad} -> error(Bad)
+    end.
+
+allowed(timeout, infinity) -> true;
+allowed(timeout, Time) -> (is_integer(Time) andalso Time > 0 andalso Time < 1 bsl 31) orelse "milliseconds from 1 on, or infinity";
+allowed(otherwise, Response) -> is_tuple(Response) orelse "a response, such as {reply, 204, [], <<>>}".
+
+until(infinity) -> infinity;
+until(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
+
+%%% What comes.
+
+%% Requests behind it wait.
+-spec data(weir_http_socket:socket(), binary(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+data(Socket, Data, Parked = #parked{bytes = Bytes}, _Key) ->
+    All = <<Bytes/binary, Data/binary>>,
+    IsRead = byte_size(All) =< ?INPUT,
+    _ = IsRead orelse weir_http_socket:active(Socket, false),
+    {ok, Parked#parked{bytes = All, is_read = IsRead}}.
+
+-spec info(weir_http_socket:socket(), term(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+info(_Socket, {weir_group, served, _}, Parked, Key) ->
+    served(Parked, Key);
+info(Socket, {held_reply, Held, Response}, Parked = #parked{held = Held}, Key) ->
+    answered(Socket, Response, answered, Parked, Key);
+info(Socket, {held_tell, Held, Message}, Parked = #parked{held = Held}, Key) ->
+    told(Socket, Message, Parked, Key);
+info(Socket, {{weir_reactor, _}, _, _, _, _} = Message, Parked, Key) ->
+    told(Socket, Message, Parked, Key);
+%% It was for an earlier request.
+info(_Socket, _Message, Parked, _Key) ->
+    {ok, Parked}.
+
+told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = Held}, Key) ->
+    Call = fun() -> weir_http_held:in(Held, fun() -> Handler:info(Message, State) end) end,
+    case erlang:function_exported(Handler, info, 2) andalso weir_http_callback:run(Handler, info, Key, Call) of
+        false -> {ok, Parked};
+        {ok, State} -> {ok, Parked};
+        {ok, NewState} -> {ok, Parked#parked{state = NewState}};
+        {crashed, _} = Crashed -> answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked, Key);
+        Response -> answered(Socket, Response, answered, Parked, Key)
+    end.
+
+-spec writable(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+writable(_Socket, Parked, _Key) -> {ok, Parked}.
+
+-spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
+    case weir_http_patience:is_draining(persistent_term:get(Key)) of
+        true ->
+            answered(Socket, Otherwise, drained, Parked, Key);
+        false ->
+            %% A number is smaller than an atom.
+            case erlang:monotonic_time(millisecond) < Until of
+                true -> {ok, Parked};
+                false -> answered(Socket, Otherwise, timeout, Parked, Key)
+            end
+    end.
+
+-spec gone(term(), #parked{}, weir_http_switched:key()) -> ok.
+gone(Reason, Parked, Key) ->
+    ok = count(held_lost, Key),
+    closed({lost, Reason}, Parked, Key).
+
+%%% Answers.
+
+%% A group may have been quicker: then its message is the answer, and we are about to hear of it.
+answered(Socket, Response, Reason, Parked = #parked{handler = Handler}, Key) ->
+    case weir_http_socket:withdraw(Socket) of
+        ok ->
+            ok = closed(Reason, Parked, Key),
+            Run = fun() -> weir_http_answer:respond(Response, Parked#parked.request, wanted(Parked, Key)) end,
+            case weir_http_callback:run(Handler, response, Key, Run) of
+                {crashed, _} -> over(weir_http_answer:reply({reply, 500, [], <<>>}, Parked#parked.request, wanted(Parked, Key)), Parked);
+                Made -> over(Made, Parked)
+            end;
+        {error, _} ->
+            {ok, Parked}
+    end.
+
+over({process, Found}, #parked{request = Request, wanted = Wanted, bytes = Rest, is_read = IsRead}) ->
+    {process, #{found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead}, <<>>};
+over({keep, Bytes}, #parked{bytes = Rest, is_read = IsRead}) ->
+    {finished, keep, Bytes, Rest, IsRead};
+over({close, Bytes}, #parked{wanted = asked, bytes = Rest, is_read = IsRead}) ->
+    {finished, asked, Bytes, Rest, IsRead};
+over({close, Bytes}, #parked{bytes = Rest, is_read = IsRead}) ->
+    {finished, close, Bytes, Rest, IsRead}.
+
+%% What was said to all of a group does not say that the connection is closed. Where the client does not expect it to stay
+%% open, it is.
+served(Parked = #parked{wanted = Wanted, request = Request, bytes = Rest, is_read = IsRead}, Key) ->
+    ok = closed(answered, Parked, Key),
+    case weir_http_request:is_1_1(Request) of
+        _ when Wanted =:= asked -> {finished, asked, <<>>, Rest, IsRead};
+        true -> {finished, keep, <<>>, Rest, IsRead};
+        false -> {finished, close, <<>>, Rest, IsRead}
+    end.
+
+%% A listener may have begun to drain since.
+wanted(#parked{wanted = keep}, Key) ->
+    case weir_http_patience:is_draining(persistent_term:get(Key)) of
+        true -> close;
+        false -> keep
+    end;
+wanted(#parked{wanted = Wanted}, _Key) ->
+    Wanted.
+
+closed(Reason, #parked{handler = Handler, state = State}, Key) ->
+    ok = count_of(Reason, Key),
+    _ = erlang:function_exported(Handler, closed, 2) andalso
+        weir_http_callback:run(Handler, closed, Key, fun() -> Handler:closed(Reason, State) end),
+    ok.
+
+count_of(timeout, Key) -> count(held_timeouts, Key);
+count_of(_Reason, _Key) -> ok.
+
+count(Name, Key) ->
+    #http{counters = Counters} = persistent_term:get(Key),
+    weir_http_counters:add(Counters, Name).

@@ -1,0 +1,270 @@
+%% @private
+%% @doc Event streams in a reactor: what a handler says becomes events. See {@link weir_http_events}.
+%%
+%% Times are looked at with the ticks of the reactor: a stream knows when it is due next, so that it does not change with each
+%% tick.
+-module(weir_http_stream).
+-behaviour(weir_http_switched).
+
+-export([enter/4, data/4, info/4, writable/3, tick/3, gone/3]).
+
+-include("weir_http.hrl").
+
+-record(settings, {
+    heartbeat = 15000 :: timeout(),
+    retry = undefined :: pos_integer() | undefined,
+    max_pending = 65536 :: pos_integer(),
+    slow = close :: close | drop
+}).
+
+%% Shared by all streams without options.
+-define(DEFAULTS, #settings{}).
+
+-record(stream, {
+    handler :: module(),
+    settings :: #settings{},
+    framing :: chunked | raw,
+    %% When it is to be looked at: milliseconds of the monotonic time.
+    due :: integer(),
+    %% Since when nothing was taken of what waits, and how much that is.
+    stuck = none :: none | {Since :: integer(), Pending :: pos_integer()},
+    state :: term()
+}).
+
+%% The state of a handler that is not open yet, and messages for it, the last one first.
+-record(opening, {state :: term(), messages = [] :: [term()]}).
+
+%% How often a stream without heartbeats is looked at, in milliseconds, and after how many clients come back.
+-define(LOOK_MS, 15000).
+-define(RETRY_MS, 2000).
+
+-spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
+enter({events, Module, State}, Request, Wanted, Http) ->
+    enter({events, Module, State, #{}}, Request, Wanted, Http);
+enter({events, Module, State, Options}, Request, Wanted, Http) ->
+    Settings = settings(Options),
+    ok = weir_http_callback:check(Module, open),
+    case weir_http_request:is_head(Request) of
+        true ->
+            {nothing, After, Head} = weir_http_answer:stream(200, fields(Options), Request, Wanted),
+            {After, Head};
+        false ->
+            {Framing, close, Head} = weir_http_answer:stream(200, fields(Options), Request, close),
+            ok = weir_http_counters:add(Http#http.counters, streams),
+            ok = weir_http_socket:notify_writable(weir_http_request:connection(Request)),
+            Stream = #stream{
+                handler = Module, settings = Settings, framing = Framing, due = now_ms() + look(Settings),
+                state = #opening{state = State}
+            },
+            {switched, ?MODULE, [Head | first(Framing, Settings)], Stream}
+    end.
+
+first(_Framing, #settings{retry = undefined}) -> [];
+first(Framing, #settings{retry = Retry}) -> [framed(Framing, weir_http_events:event(#{retry => Retry}))].
+
+look(#settings{heartbeat = infinity}) -> ?LOOK_MS;
+look(#settings{heartbeat = Heartbeat}) -> Heartbeat.
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%%% Options.
+
+settings(Options) when map_size(Options) =:= 0 ->
+    ?DEFAULTS;
+settings(Options) ->
+    case weir_checked_options:check(Options, [fields, heartbeat, retry, max_pending, slow], fun allowed/2) of
+        ok -> shared(maps:fold(fun set/3, ?DEFAULTS, Options));
+        {error, Bad} -> error(Bad)
+    end.
+
+%% Fields alone make no settings of their own.
+shared(Settings) ->
+    case Settings =:= ?DEFAULTS of
+        true -> ?DEFAULTS;
+        false -> Settings
+    end.
+
+allowed(fields, Fields) -> is_list(Fields) orelse "a list of {Name, Value}";
+allowed(heartbeat, infinity) -> true;
+allowed(heartbeat, Time) -> is_positive(Time) orelse "milliseconds from 1 on, or infinity";
+allowed(retry, Time) -> is_positive(Time) orelse "milliseconds from 1 on";
+allowed(max_pending, Bytes) -> is_positive(Bytes) orelse "a number of bytes from 1 on";
+allowed(slow, Slow) -> lists:member(Slow, [close, drop]) orelse "close or drop".
+
+is_positive(Number) -> is_integer(Number) andalso Number > 0 andalso Number < 1 bsl 31.
+
+set(fields, _Fields, Settings) -> Settings;
+set(heartbeat, Time, Settings) -> Settings#settings{heartbeat = Time};
+set(retry, Time, Settings) -> Settings#settings{retry = Time};
+set(max_pending, Bytes, Settings) -> Settings#settings{max_pending = Bytes};
+set(slow, Slow, Settings) -> Settings#settings{slow = Slow}.
+
+fields(#{fields := Fields}) ->
+    Given = [string:lowercase(Name) || {Name, _} <- Fields],
+    [Field || Field = {Name, _} <- fields(#{}), not lists:member(Name, Given)] ++ Fields;
+fields(#{}) ->
+    [{<<"content-type">>, <<"text/event-stream">>}, {<<"cache-control">>, <<"no-cache">>}].
+
+%%% What comes.
+
+%% Requests behind a stream are never answered: it ends the connection.
+-spec data(weir_http_socket:socket(), binary(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+data(_Socket, _Bytes, Stream, _Key) -> {ok, Stream}.
+
+-spec info(weir_http_socket:socket(), term(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+info(Socket, {events_send, Bytes}, Stream, Key) ->
+    sent(Socket, Bytes, Stream, Key);
+info(Socket, {events_tell, Message}, Stream, Key) ->
+    told(Socket, Message, Stream, Key);
+info(Socket, {{weir_reactor, _}, _, _, _, _} = Message, Stream, Key) ->
+    told(Socket, Message, Stream, Key);
+info(_Socket, _Message, Stream, _Key) ->
+    {ok, Stream}.
+
+told(_Socket, Message, Stream = #stream{state = Opening = #opening{messages = Messages}}, _Key) ->
+    {ok, Stream#stream{state = Opening#opening{messages = [Message | Messages]}}};
+told(Socket, Message, Stream = #stream{handler = Handler}, Key) ->
+    case erlang:function_exported(Handler, info, 2) of
+        true -> call(info, Message, Socket, Stream, Key);
+        false -> {ok, Stream}
+    end.
+
+%% The head is written: from now on others may write behind it.
+-spec writable(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+writable(Socket, Stream = #stream{state = #opening{state = State, messages = Messages}}, Key) ->
+    Opened = call(open, Socket, Socket, Stream#stream{state = State}, Key),
+    lists:foldr(fun(Message, Result) -> then(Result, Message, Socket, Key) end, Opened, Messages);
+writable(_Socket, Stream, _Key) ->
+    {ok, Stream}.
+
+then({ok, Stream}, Message, Socket, Key) -> told(Socket, Message, Stream, Key);
+then({send, Bytes, Stream}, Message, Socket, Key) -> behind(Bytes, told(Socket, Message, Stream, Key));
+then(Over, _Message, _Socket, _Key) -> Over.
+
+behind(Bytes, {ok, Stream}) -> {send, Bytes, Stream};
+behind(Bytes, {send, More, Stream}) -> {send, [Bytes, More], Stream};
+behind(Bytes, {close_later, More}) -> {close_later, [Bytes, More]};
+behind(Bytes, {process, Process, More}) -> {process, Process, [Bytes, More]}.
+
+%%% What a handler says.
+
+call(Callback, Argument, Socket, Stream = #stream{handler = Handler, state = State}, Key) ->
+    Run = fun() -> said(Handler:Callback(Argument, State), Socket, Stream, Key) end,
+    case weir_http_callback:run(Handler, Callback, Key, Run) of
+        {crashed, _} = Reason -> ended(Reason, <<>>, Stream, Key);
+        Result -> Result
+    end.
+
+%% Fails for what no handler may say.
+said({ok, State}, _Socket, Stream, _Key) ->
+    {ok, with_state(State, Stream)};
+said({send, Events, State}, Socket, Stream, Key) ->
+    sent(Socket, weir_http_events:bytes(Events), with_state(State, Stream), Key);
+said({close, State}, _Socket, Stream, Key) ->
+    ended(closed, <<>>, with_state(State, Stream), Key);
+said({close, Events, State}, _Socket, Stream, Key) ->
+    ended(closed, weir_http_events:bytes(Events), with_state(State, Stream), Key);
+said({process, Fun}, Socket, #stream{framing = Framing}, _Key) when is_function(Fun, 0) ->
+    Found = weir_http_answer:in_process(fun(_Request) ->
+        _ = Fun(),
+        streamed
+    end),
+    Request = weir_http_request:of_stream(Socket, Framing =:= chunked),
+    {process, #{found => Found, request => Request, body => {begun, Framing}, wanted => close, rest => <<>>, is_read => true}, <<>>};
+said(Other, _Socket, _Stream, _Key) ->
+    error({bad_return_value, Other}).
+
+with_state(State, Stream = #stream{state = State}) -> Stream;
+with_state(State, Stream) -> Stream#stream{state = State}.
+
+framed(_Framing, <<>>) -> <<>>;
+framed(raw, Bytes) -> Bytes;
+framed(chunked, Bytes) -> [integer_to_binary(byte_size(Bytes), 16), <<"\r\n">>, Bytes, <<"\r\n">>].
+
+%% What waits for a client is bounded.
+sent(Socket, Bytes, Stream = #stream{settings = #settings{max_pending = Most, slow = Slow}, framing = Framing}, Key) ->
+    case weir_http_socket:pending(Socket) < Most of
+        true ->
+            {send, framed(Framing, Bytes), Stream};
+        false when Slow =:= drop ->
+            ok = count(stream_dropped, Key),
+            {ok, Stream};
+        false ->
+            slow(Stream, Key)
+    end.
+
+slow(Stream, Key) ->
+    ok = count(stream_slow, Key),
+    ended(slow, <<>>, Stream, Key).
+
+count(Name, Key) ->
+    #http{counters = Counters} = persistent_term:get(Key),
+    weir_http_counters:add(Counters, Name).
+
+ended(Reason, Bytes, Stream = #stream{framing = Framing}, Key) ->
+    ok = closed(Reason, Stream, Key),
+    {close_later, [framed(Framing, Bytes) | last(Framing)]}.
+
+last(chunked) -> <<"0\r\n\r\n">>;
+last(raw) -> <<>>.
+
+closed(_Reason, #stream{state = #opening{}}, _Key) ->
+    ok;
+closed(Reason, #stream{handler = Handler, state = State}, Key) ->
+    _ = erlang:function_exported(Handler, closed, 2) andalso
+        weir_http_callback:run(Handler, closed, Key, fun() -> Handler:closed(Reason, State) end),
+    ok.
+
+-spec gone(term(), #stream{}, weir_http_switched:key()) -> ok.
+gone(send_queue_full, Stream, Key) ->
+    ok = count(stream_slow, Key),
+    closed(slow, Stream, Key);
+gone(Reason, Stream, Key) ->
+    closed({lost, Reason}, Stream, Key).
+
+%%% Time.
+
+-spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+tick(Socket, Stream = #stream{due = Due}, Key) ->
+    Http = persistent_term:get(Key),
+    case weir_http_patience:is_draining(Http) of
+        true ->
+            drained(Stream, Key);
+        false ->
+            case now_ms() of
+                Now when Now < Due -> {ok, Stream};
+                Now -> due(Socket, Now, Stream, Http, Key)
+            end
+    end.
+
+%% Those that come back are to come back one after the other.
+drained(Stream = #stream{settings = #settings{retry = Retry}}, Key) ->
+    Least =
+        case Retry of
+            undefined -> ?RETRY_MS;
+            _ -> Retry
+        end,
+    ended(drained, weir_http_events:event(#{retry => Least + rand:uniform(Least)}), Stream, Key).
+
+due(Socket, Now, Stream = #stream{settings = Settings, framing = Framing, stuck = Stuck}, Http, Key) ->
+    Next = Stream#stream{due = Now + look(Settings)},
+    case weir_http_socket:pending(Socket) of
+        0 when Settings#settings.heartbeat =:= infinity ->
+            {ok, Next#stream{stuck = none}};
+        0 ->
+            {send, framed(Framing, <<":\n\n">>), Next#stream{stuck = none}};
+        Pending ->
+            case Stuck of
+                {Since, Pending} ->
+                    case Now - Since >= patience(Http) of
+                        true -> slow(Stream, Key);
+                        false -> {ok, Next}
+                    end;
+                _ ->
+                    {ok, Next#stream{stuck = {Now, Pending}, due = Now + min(look(Settings), patience(Http))}}
+            end
+    end.
+
+%% A number is smaller than an atom.
+patience(#http{idle_ticks = infinity}) -> infinity;
+patience(#http{idle_ticks = Ticks, tick = Tick}) -> Ticks * Tick.

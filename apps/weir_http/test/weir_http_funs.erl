@@ -1,0 +1,42 @@
+%% A handler of streams and held requests in tests: its state is a map of funs, one for each callback that a case is about.
+%% What a case hears of it: `open' and `closed' are told to the process in `tell'.
+-module(weir_http_funs).
+-behaviour(weir_http_direct).
+-behaviour(weir_http_events).
+
+-export([start/3, start/4]).
+-export([handle/2, open/2, info/2, closed/2]).
+
+%% A listener whose route /go is that result, with these funs.
+start(Listener, Kind, Funs) -> start(Listener, Kind, Funs, #{}).
+
+start(Listener, Kind, Funs, Options) ->
+    State = Funs#{tell => self(), kind => Kind},
+    {ok, _} = weir_http:start_listener(Listener, weir_http_client:options(maps:merge(#{ip => {127, 0, 0, 1}}, Options)), [
+        {"/go", ?MODULE, State},
+        {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
+    ]),
+    weir:get_port(Listener).
+
+handle(Request, State = #{kind := Kind}) ->
+    case State of
+        #{handle := Handle} -> Handle(Request, State);
+        #{options := Options} -> {Kind, ?MODULE, State, Options};
+        #{} -> {Kind, ?MODULE, State}
+    end.
+
+open(Known, State = #{tell := Pid}) ->
+    Pid ! {open, Known},
+    call(open, Known, State).
+
+info(Message, State) -> call(info, Message, State).
+
+closed(Reason, State = #{tell := Pid}) ->
+    Pid ! {closed, Reason},
+    call(closed, Reason, State).
+
+call(Name, Argument, State) ->
+    case State of
+        #{Name := Fun} -> Fun(Argument, State);
+        #{} -> {ok, State}
+    end.

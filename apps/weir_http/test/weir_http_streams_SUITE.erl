@@ -1,0 +1,553 @@
+%% Event streams: how they begin and end, who sends on them, slow clients, groups, processes, misfortune.
+-module(weir_http_streams_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, recv_all/1, get/1, get/2]).
+-import(weir_http_serving, [until/1]).
+
+-define(LISTENER, ?MODULE).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [{group, begin_and_end}, {group, sending}, {group, slow_clients}, {group, groups}, {group, processes}, {group, misfortune}].
+
+groups() ->
+    [
+        {begin_and_end, [], [
+            a_stream_in_chunks,
+            a_stream_for_an_old_client,
+            a_stream_for_head,
+            fields_and_retry,
+            what_cannot_begin_is_a_500,
+            it_ends_when_its_handler_says_so,
+            it_ends_with_its_client,
+            requests_behind_it_are_not_answered,
+            a_drain_ends_it_and_says_when_to_come_back
+        ]},
+        {sending, [], [
+            any_process_sends,
+            messages_become_events,
+            messages_from_before_it_is_open_come_after,
+            monitors_become_events,
+            heartbeats_come,
+            wrong_events_are_the_callers_fault,
+            a_callback_that_fails_closes_it
+        ]},
+        {slow_clients, [], [
+            events_for_a_slow_client_are_dropped,
+            a_slow_client_is_closed,
+            a_client_that_takes_nothing_is_closed,
+            a_group_that_disconnects
+        ]},
+        {groups, [], [
+            a_broadcast_to_all,
+            members_of_both_versions,
+            nothing_is_missed_or_sent_twice
+        ]},
+        {processes, [], [
+            a_process_goes_on,
+            a_process_goes_on_for_an_old_client,
+            a_process_whose_client_is_gone,
+            a_process_that_fails
+        ]},
+        {misfortune, [], [
+            reactors_killed_while_broadcasts_fly,
+            the_listener_stops
+        ]}
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+start(Funs) -> weir_http_funs:start(?LISTENER, events, Funs).
+
+start(Funs, Options) -> weir_http_funs:start(?LISTENER, events, Funs, Options).
+
+%% A client whose stream has begun: the socket of the server's side, and the client's with its head read.
+open(Port) -> open(connect(Port), get("/go")).
+
+open(Client, Request) ->
+    ok = send(Client, Request),
+    {200, Fields} = head(Client),
+    {opened(), Client, Fields}.
+
+opened() -> receive {open, Stream} -> Stream after 10000 -> error(not_open) end.
+
+closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
+
+head(Client) ->
+    Bytes = until_end(Client, erlang:get({rest, Client})),
+    [Head, Rest] = binary:split(Bytes, <<"\r\n\r\n">>),
+    [<<"HTTP/1.1 ", Status:3/binary, _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
+    put({rest, Client}, Rest),
+    {binary_to_integer(Status), maps:from_list([list_to_tuple(binary:split(Line, <<": ">>)) || Line <- Lines])}.
+
+until_end(Client, Bytes) ->
+    case binary:match(Bytes, <<"\r\n\r\n">>) of
+        nomatch -> until_end(Client, more(Client, Bytes));
+        _ -> Bytes
+    end.
+
+more(Client, Bytes) ->
+    {ok, More} = weir_http_client:recv(Client, 10000),
+    <<Bytes/binary, More/binary>>.
+
+%% The next chunk.
+chunk(Client) ->
+    Bytes = erlang:get({rest, Client}),
+    case binary:split(Bytes, <<"\r\n">>) of
+        [<<"0">>, _] -> done;
+        [Size, Rest] -> chunk(Client, Bytes, binary_to_integer(Size, 16), Rest);
+        [_] -> again(Client, Bytes)
+    end.
+
+chunk(Client, Bytes, Length, Rest) ->
+    case Rest of
+        <<Chunk:Length/binary, "\r\n", After/binary>> ->
+            put({rest, Client}, After),
+            Chunk;
+        _ ->
+            again(Client, Bytes)
+    end.
+
+again(Client, Bytes) ->
+    put({rest, Client}, more(Client, Bytes)),
+    chunk(Client).
+
+%% All that comes until the end, as events.
+events(Client) -> weir_http_event_reader:body(<<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>).
+
+counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
+
+%%% Beginning and end.
+
+a_stream_in_chunks(_Config) ->
+    Port = start(#{open => fun(_, State) -> {send, [#{data => "one"}, #{data => "two"}], State} end}),
+    {_, Client, Fields} = open(Port),
+    ?assertMatch(#{
+        <<"content-type">> := <<"text/event-stream">>, <<"cache-control">> := <<"no-cache">>,
+        <<"transfer-encoding">> := <<"chunked">>, <<"connection">> := <<"close">>
+    }, Fields),
+    ?assertEqual(<<"data: one\n\ndata: two\n\n">>, chunk(Client)),
+    ?assertEqual(1, counter(streams)).
+
+a_stream_for_an_old_client(_Config) ->
+    Port = start(#{open => fun(_, State) -> {send, #{data => "one"}, State} end, info => fun(stop, State) -> {close, State} end}),
+    {Stream, Client, Fields} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
+    ?assertNot(is_map_key(<<"transfer-encoding">>, Fields)),
+    ok = weir_http_events:tell(Stream, stop),
+    ?assertEqual(<<"data: one\n\n">>, <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>).
+
+a_stream_for_head(_Config) ->
+    Port = start(#{}),
+    Client = connect(Port),
+    ok = send(Client, "HEAD /go HTTP/1.1\r\nHost: a\r\n\r\n"),
+    {200, #{<<"content-type">> := <<"text/event-stream">>}, <<>>} = response(Client, #{is_head => true}),
+    ok = send(Client, get("/direct")),
+    {200, _, <<"direct">>} = response(Client),
+    ?assertEqual(0, counter(streams)).
+
+fields_and_retry(_Config) ->
+    Port = start(#{options => #{fields => [{<<"Cache-Control">>, <<"private">>}, {<<"x-a">>, <<"b">>}], retry => 777}}),
+    {_, Client, Fields} = open(Port),
+    ?assertMatch(#{<<"Cache-Control">> := <<"private">>, <<"x-a">> := <<"b">>, <<"content-type">> := <<"text/event-stream">>}, Fields),
+    ?assertNot(is_map_key(<<"cache-control">>, Fields)),
+    ?assertEqual(<<"retry: 777\n\n">>, chunk(Client)).
+
+what_cannot_begin_is_a_500(_Config) ->
+    Wrong = [
+        {events, no_such_module, x},
+        {events, lists, x},
+        {events, weir_http_funs, #{}, #{heartbeat => 0}},
+        {events, weir_http_funs, #{}, #{slow => wait}},
+        {events, weir_http_funs, #{}, #{retry => infinity}},
+        {events, weir_http_funs, #{}, #{other => 1}},
+        {events, weir_http_funs, #{}, #{fields => [{<<"x">>, <<"a\nb">>}]}},
+        {events, weir_http_funs}
+    ],
+    Port = start(#{}),
+    ok = weir_http:set_routes(?LISTENER, [
+        {"/" ++ integer_to_list(N), weir_http_echo, {call, fun(_) -> Result end}} || {N, Result} <- lists:zip(lists:seq(1, length(Wrong)), Wrong)
+    ]),
+    Client = connect(Port),
+    [
+        begin
+            ok = send(Client, get(["/", integer_to_list(N)])),
+            ?assertMatch({N, {500, _, _}}, {N, response(Client)})
+        end
+     || N <- lists:seq(1, length(Wrong))
+    ],
+    ?assertEqual(length(Wrong), counter(crashes)),
+    ?assertEqual(0, counter(streams)).
+
+it_ends_when_its_handler_says_so(_Config) ->
+    Port = start(#{info => fun({stop, Events}, State) -> {close, Events, State} end}),
+    {Stream, Client, _} = open(Port),
+    ok = weir_http_events:tell(Stream, {stop, #{data => "last"}}),
+    ?assertEqual([{<<"message">>, <<"last">>, <<>>}], events(Client)),
+    ?assertEqual(closed, closed()),
+    until(fun() -> weir_http_events:tell(Stream, late) =:= {error, closed} end).
+
+it_ends_with_its_client(_Config) ->
+    Port = start(#{}),
+    {Stream, Client, _} = open(Port),
+    ok = close(Client),
+    ?assertEqual({lost, closed}, closed()),
+    until(fun() -> weir_http_events:send(Stream, #{data => "late"}) =:= {error, closed} end),
+    receive {closed, Twice} -> error(Twice) after 0 -> ok end.
+
+requests_behind_it_are_not_answered(_Config) ->
+    Port = start(#{info => fun(stop, State) -> {close, #{data => "x"}, State} end}),
+    {Stream, Client, _} = open(connect(Port), [get("/go"), get("/direct"), get("/direct")]),
+    ok = send(Client, get("/direct")),
+    ok = weir_http_events:tell(Stream, stop),
+    ?assertEqual([{<<"message">>, <<"x">>, <<>>}], events(Client)),
+    ?assertEqual(1, counter(requests)).
+
+a_drain_ends_it_and_says_when_to_come_back(_Config) ->
+    Port = start(#{options => #{retry => 100}}, #{idle_timeout => 200}),
+    {_, Client, _} = open(Port),
+    <<"retry: 100\n\n">> = chunk(Client),
+    ok = weir_http:drain_listener(?LISTENER, 10000),
+    <<"retry: ", Text/binary>> = chunk(Client),
+    {Later, <<"\n\n">>} = string:to_integer(Text),
+    ?assert(Later > 100 andalso Later =< 200),
+    ?assertEqual(done, chunk(Client)),
+    ?assertEqual(drained, closed()).
+
+%%% Sending.
+
+any_process_sends(_Config) ->
+    Port = start(#{}),
+    {Stream, Client, _} = open(Port),
+    Senders = [
+        spawn_monitor(fun() ->
+            [ok = weir_http_events:send(Stream, #{data => [integer_to_list(Sender), $:, integer_to_list(N)]}) || N <- lists:seq(1, 50)]
+        end)
+     || Sender <- lists:seq(1, 4)
+    ],
+    [receive {'DOWN', Monitor, process, Pid, normal} -> ok end || {Pid, Monitor} <- Senders],
+    Got = [chunk(Client) || _ <- lists:seq(1, 200)],
+    [
+        ?assertEqual(
+            [iolist_to_binary(["data: ", integer_to_list(Sender), $:, integer_to_list(N), "\n\n"]) || N <- lists:seq(1, 50)],
+            [Chunk || <<"data: ", Of, _/binary>> = Chunk <- Got, Of =:= Sender + $0]
+        )
+     || Sender <- lists:seq(1, 4)
+    ].
+
+messages_become_events(_Config) ->
+    Port = start(#{info => fun
+        ({add, N}, State = #{sum := Sum}) -> {send, #{data => integer_to_list(Sum + N)}, State#{sum => Sum + N}};
+        (nothing, State) -> {ok, State};
+        (many, State) -> {send, [], State}
+    end, sum => 0}),
+    {Stream, Client, _} = open(Port),
+    [ok = weir_http_events:tell(Stream, Message) || Message <- [{add, 1}, nothing, many, {add, 2}, {add, 3}]],
+    ?assertEqual([<<"data: 1\n\n">>, <<"data: 3\n\n">>, <<"data: 6\n\n">>], [chunk(Client) || _ <- [1, 2, 3]]).
+
+messages_from_before_it_is_open_come_after(_Config) ->
+    Port = start(#{
+        handle => fun(Request, State) ->
+            Stream = weir_http_request:socket(Request),
+            [ok = weir_http_events:tell(Stream, N) || N <- [1, 2, 3]],
+            {events, weir_http_funs, State}
+        end,
+        open => fun(_, State) -> {send, #{data => "open"}, State} end,
+        info => fun(3, State) -> {close, #{data => "3"}, State}; (N, State) -> {send, #{data => integer_to_list(N)}, State} end
+    }),
+    {_, Client, _} = open(Port),
+    ?assertEqual([<<"open">>, <<"1">>, <<"2">>, <<"3">>], [Data || {_, Data, _} <- events(Client)]).
+
+monitors_become_events(_Config) ->
+    Watched = spawn(fun() -> receive stop -> ok end end),
+    Port = start(#{
+        open => fun(Stream, State) ->
+            _ = erlang:monitor(process, Watched, [{tag, {weir_reactor, Stream}}]),
+            {ok, State}
+        end,
+        info => fun({_, _, process, Pid, normal}, State) when Pid =:= Watched -> {send, #{data => "down"}, State} end
+    }),
+    {_, Client, _} = open(Port),
+    Watched ! stop,
+    ?assertEqual(<<"data: down\n\n">>, chunk(Client)).
+
+heartbeats_come(_Config) ->
+    Port = start(#{options => #{heartbeat => 50}}, #{header_timeout => 100}),
+    {_, Client, _} = open(Port),
+    ?assertEqual([<<":\n\n">>, <<":\n\n">>], [chunk(Client), chunk(Client)]).
+
+wrong_events_are_the_callers_fault(_Config) ->
+    Port = start(#{}),
+    {Stream, Client, _} = open(Port),
+    ?assertError({bad_option, id, <<"a\nb">>, _}, weir_http_events:send(Stream, #{id => <<"a\nb">>})),
+    ok = weir_http_events:send(Stream, #{data => "right"}),
+    ?assertEqual(<<"data: right\n\n">>, chunk(Client)).
+
+a_callback_that_fails_closes_it(_Config) ->
+    Bad = #{
+        raises => fun(State) -> error({State, secret}) end,
+        wrong_event => fun(State) -> {send, #{id => "a\nb"}, State} end,
+        wrong_result => fun(_) -> nonsense end
+    },
+    Port = start(#{info => fun(What, State) -> (maps:get(What, Bad))(State) end}),
+    [
+        begin
+            {Stream, Client, _} = open(Port),
+            ok = weir_http_events:tell(Stream, What),
+            ?assertEqual([], events(Client)),
+            ?assertMatch({crashed, {error, _}}, closed())
+        end
+     || What <- maps:keys(Bad)
+    ],
+    ?assertEqual(3, counter(crashes)).
+
+%%% Slow clients.
+
+%% A client with little room that does not read, of whom much waits already.
+slow(Port) ->
+    Client = connect(Port, [{recbuf, 4096}]),
+    {Stream, Client, _} = open(Client, get("/go")),
+    fill(Stream),
+    {Stream, Client}.
+
+fill(Stream) ->
+    Event = #{data => binary:copy(<<"x">>, 50000)},
+    _ = weir_http_events:send(Stream, Event),
+    case inet:getstat(Stream, [send_pend]) of
+        {ok, [{send_pend, Pending}]} when Pending < 65536 -> fill(Stream);
+        _ -> ok
+    end.
+
+events_for_a_slow_client_are_dropped(_Config) ->
+    Port = start(#{options => #{slow => drop}}),
+    {Stream, Client} = slow(Port),
+    until(fun() ->
+        ok = weir_http_events:send(Stream, #{data => "dropped"}),
+        counter(stream_dropped) > 0
+    end),
+    %% What was not dropped is whole, and it goes on.
+    Reader = spawn_monitor(fun() -> receive go -> ok end, exit(last(Client, <<>>)) end),
+    ok = gen_tcp:controlling_process(Client, element(1, Reader)),
+    element(1, Reader) ! go,
+    until(fun() -> inet:getstat(Stream, [send_pend]) =:= {ok, [{send_pend, 0}]} end),
+    ok = weir_http_events:send(Stream, #{data => "the last"}),
+    receive {'DOWN', _, process, _, seen} -> ok end.
+
+last(Client, Tail) ->
+    case binary:match(Tail, <<"data: the last\n\n\r\n">>) of
+        nomatch ->
+            {ok, Bytes} = gen_tcp:recv(Client, 0, 10000),
+            last(Client, <<(binary:part(Tail, byte_size(Tail), -min(byte_size(Tail), 100)))/binary, Bytes/binary>>);
+        _ ->
+            seen
+    end.
+
+a_slow_client_is_closed(_Config) ->
+    Port = start(#{}),
+    {Stream, _Client} = slow(Port),
+    _ = weir_http_events:send(Stream, #{data => "too much"}),
+    ?assertEqual(slow, closed()),
+    ?assertEqual(1, counter(stream_slow)).
+
+a_client_that_takes_nothing_is_closed(_Config) ->
+    Port = start(#{options => #{heartbeat => 50, max_pending => 1 bsl 30}}, #{idle_timeout => 300}),
+    {_, _Client} = slow(Port),
+    ?assertEqual(slow, closed()),
+    ?assertEqual(1, counter(stream_slow)).
+
+a_group_that_disconnects(_Config) ->
+    {ok, Group} = weir_group:new(#{policy => disconnect, max_messages => 1}),
+    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end}),
+    Client = connect(Port, [{recbuf, 4096}]),
+    {_, Client, _} = open(Client, get("/go")),
+    Frame = weir_http_events:frame(#{data => binary:copy(<<"x">>, 1000000)}),
+    until(fun() -> {ok, _} = weir_group:broadcast(Group, Frame), weir_group:size(Group) =:= 0 end),
+    ?assertEqual(slow, closed()),
+    ?assertEqual(1, counter(stream_slow)).
+
+%%% Groups.
+
+a_broadcast_to_all(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {send, #{data => "welcome"}, State} end}),
+    Clients = [element(2, open(Port)) || _ <- lists:seq(1, 50)],
+    [{ok, 50} = weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_list(N)})) || N <- lists:seq(1, 20)],
+    Expected = [<<"data: welcome\n\n">> | [<<"data: ", (integer_to_binary(N))/binary, "\n\n">> || N <- lists:seq(1, 20)]],
+    [?assertEqual(Expected, [chunk(Client) || _ <- Expected]) || Client <- Clients],
+    [ok = close(Client) || Client <- Clients],
+    until(fun() -> weir_group:size(Group) =:= 0 end).
+
+members_of_both_versions(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Port = start(#{
+        open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end,
+        info => fun(stop, State) -> {close, #{data => "own"}, State} end
+    }),
+    {New, NewClient, _} = open(Port),
+    {Old, OldClient, _} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
+    {ok, 2} = weir_group:broadcast(Group, weir_http_events:frame([#{data => "a", id => "1"}, #{data => "b\nc"}])),
+    %% It has had it when that has been through.
+    Reference = make_ref(),
+    {ok, 2} = weir_group:broadcast(Group, <<>>, #{notify => Reference}),
+    receive {weir_group, Group, Reference, _} -> ok end,
+    [ok = weir_http_events:tell(Stream, stop) || Stream <- [New, Old]],
+    Expected = [{<<"message">>, <<"a">>, <<"1">>}, {<<"message">>, <<"b\nc">>, <<"1">>}, {<<"message">>, <<"own">>, <<"1">>}],
+    ?assertEqual(Expected, events(NewClient)),
+    ?assertEqual(Expected, weir_http_event_reader:read(<<(erlang:get({rest, OldClient}))/binary, (recv_all(OldClient))/binary>>)).
+
+%% The pattern of the documentation: one process keeps the events, sends what a client has missed, and lets it join.
+nothing_is_missed_or_sent_twice(_Config) ->
+    Room = spawn_link(fun() ->
+        {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000}),
+        room(Group, 0)
+    end),
+    Port = start(#{
+        handle => fun(Request, State) ->
+            Last = binary_to_integer(weir_http_request:field(<<"last-event-id">>, Request, <<"0">>)),
+            {events, weir_http_funs, State#{last => Last}}
+        end,
+        open => fun(Stream, State = #{last := Last}) -> Room ! {subscribe, Stream, Last}, {ok, State} end
+    }),
+    Publisher = spawn_link(fun Publish() -> Room ! publish, timer:sleep(rand:uniform(3)), Publish() end),
+    Last = reconnect(Port, 0, 40),
+    true = unlink(Publisher),
+    exit(Publisher, kill),
+    ?assert(Last > 40).
+
+room(Group, Count) ->
+    receive
+        publish ->
+            {ok, _} = weir_group:broadcast(Group, numbered(Count + 1)),
+            room(Group, Count + 1);
+        {subscribe, Stream, Last} ->
+            _ = gen_tcp:send(Stream, [numbered(N) || N <- lists:seq(Last + 1, Count)]),
+            _ = weir_group:join(Group, Stream),
+            room(Group, Count)
+    end.
+
+numbered(N) -> weir_http_events:frame(#{data => integer_to_list(N), id => integer_to_list(N)}).
+
+reconnect(_Port, Last, 0) ->
+    Last;
+reconnect(Port, Last, Times) ->
+    {_, Client, _} = open(connect(Port), get("/go", ["Last-Event-ID: ", integer_to_list(Last), "\r\n"])),
+    Count = rand:uniform(20),
+    [
+        begin
+            Id = integer_to_binary(N),
+            ?assertEqual(<<"id: ", Id/binary, "\ndata: ", Id/binary, "\n\n">>, chunk(Client))
+        end
+     || N <- lists:seq(Last + 1, Last + Count)
+    ],
+    ok = close(Client),
+    reconnect(Port, Last + Count, Times - 1).
+
+%%% Processes.
+
+counting(Self) ->
+    #{
+        open => fun(_, State) -> {send, #{data => "first"}, State} end,
+        info => fun(go_on, _) ->
+            {process, fun() ->
+                Self ! {process, self()},
+                [ok = weir_http_process:send(weir_http_events:event(#{data => integer_to_list(N)})) || N <- lists:seq(1, 3)],
+                receive stop -> ok; fail -> error(failed) end
+            end}
+        end
+    }.
+
+process() -> receive {process, Pid} -> Pid after 10000 -> error(no_process) end.
+
+a_process_goes_on(_Config) ->
+    Port = start(counting(self())),
+    {Stream, Client, _} = open(Port),
+    ok = weir_http_events:tell(Stream, go_on),
+    process() ! stop,
+    ?assertEqual([<<"first">>, <<"1">>, <<"2">>, <<"3">>], [Data || {_, Data, _} <- events(Client)]),
+    receive {closed, Reason} -> error(Reason) after 0 -> ok end.
+
+a_process_goes_on_for_an_old_client(_Config) ->
+    Port = start(counting(self())),
+    {Stream, Client, _} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
+    ok = weir_http_events:tell(Stream, go_on),
+    process() ! stop,
+    ?assertEqual(
+        <<"data: first\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n">>, <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>
+    ).
+
+a_process_whose_client_is_gone(_Config) ->
+    Port = start(counting(self())),
+    {Stream, Client, _} = open(Port),
+    ok = weir_http_events:tell(Stream, go_on),
+    Monitor = monitor(process, process()),
+    ok = close(Client),
+    receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after 10000 -> error(lives) end.
+
+%% The client sees that it is not whole.
+a_process_that_fails(_Config) ->
+    Port = start(counting(self())),
+    {Stream, Client, _} = open(Port),
+    ok = weir_http_events:tell(Stream, go_on),
+    process() ! fail,
+    Bytes = <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>,
+    ?assertMatch({_, _}, binary:match(Bytes, <<"data: 3">>)),
+    ?assertEqual(nomatch, binary:match(Bytes, <<"\r\n0\r\n">>)),
+    ?assertEqual(1, counter(crashes)).
+
+%%% Misfortune.
+
+%% Clients of the others get all, in order; those of the reactor that is killed see their end.
+reactors_killed_while_broadcasts_fly(_Config) ->
+    {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000, max_bytes => 100000000}),
+    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end}),
+    Opened = [open(Port) || _ <- lists:seq(1, 30)],
+    Owner = reactor_of(element(1, hd(Opened))),
+    [
+        begin
+            {ok, _} = weir_group:broadcast(Group, numbered(N)),
+            N =:= 100 andalso exit(Owner, kill)
+        end
+     || N <- lists:seq(1, 200)
+    ],
+    until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
+    [
+        case reactor_of(Stream) of
+            none -> ?assert(is_prefix(recv_all(Client), 200));
+            _ -> [?assertEqual(<<"id: ", (integer_to_binary(N))/binary>>, hd(binary:split(chunk(Client), <<"\n">>))) || N <- lists:seq(1, 200)]
+        end
+     || {Stream, Client, _} <- Opened
+    ],
+    %% And there is a new one.
+    until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
+
+reactor_of({_, _, Handle}) ->
+    case weir_nif:reactor_of(Handle) of
+        {ok, Pid} -> Pid;
+        {error, _} -> none
+    end.
+
+is_prefix(Bytes, Most) ->
+    All = iolist_to_binary([numbered(N) || N <- lists:seq(1, Most)]),
+    binary:longest_common_prefix([Bytes, All]) =:= byte_size(Bytes).
+
+the_listener_stops(_Config) ->
+    Port = start(#{}),
+    {_, Client, _} = open(Port),
+    ok = weir_http:stop_listener(?LISTENER),
+    ?assertMatch({lost, _}, closed()),
+    ?assertEqual(<<>>, recv_all(Client)).
