@@ -134,6 +134,8 @@ examples() ->
         of_weir(game_reactor, [], "game by weir_reactor"),
         of_weir(http_hello, [], "answers HTTP requests with Hello, world!, by weir_http"),
         of_weir(http_process, [], "the same, with a process for each request"),
+        of_weir(ws_echo, [], "sends back every message of a WebSocket, by weir_http"),
+        of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
         of_weir(relay, [to], "proxy by weir:relay"),
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
             backends := [weir, inet, socket]

@@ -76,7 +76,11 @@ set_routes(Name, Routes) -> weir_http_listener:set_routes(Name, Routes).
 %% <dt>`requests'</dt><dd>whose head was complete and right</dd>
 %% <dt>`refused'</dt><dd>that got a 4xx or 5xx and a close before a handler saw them</dd>
 %% <dt>`timeouts'</dt><dd>connections closed because a request took too long to come</dd>
-%% <dt>`crashes'</dt><dd>requests whose handler failed</dd>
+%% <dt>`crashes'</dt><dd>requests and WebSockets whose handler failed</dd>
+%% <dt>`websockets', `websocket_messages'</dt><dd>that were opened, and that have come</dd>
+%% <dt>`websocket_failures'</dt><dd>WebSockets whose client broke the protocol or a limit</dd>
+%% <dt>`websocket_slow', `websocket_dropped'</dt><dd>WebSockets that were closed, and frames that were dropped, because the
+%% client did not take what was sent</dd>
 %% <dt>`log_dropped'</dt><dd>lines of the access log that were thrown away</dd>
 %% <dt>`streams', `stream_slow', `stream_dropped'</dt><dd>event streams that were begun, that were closed because the client did not
 %% take what was sent, and sends that were dropped for that</dd>

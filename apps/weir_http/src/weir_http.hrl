@@ -9,6 +9,7 @@
 -define(SAY_KEEP_ALIVE, 2).
 -define(NO_LENGTH, 4).
 -define(CHUNKED, 8).
+-define(SAY_UPGRADE, 16).
 
 %% A listener: what its connections look up with each batch of requests. Times are in ticks.
 -record(http, {

@@ -13,6 +13,7 @@
 -export([stream/4]).
 -export([sized/5]).
 -export([refusal/2]).
+-export([upgrade_required/4]).
 -export([without_arguments/1]).
 
 -export_type([after_it/0, wanted/0, listener/0, response/0]).
@@ -85,6 +86,7 @@ made_of({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, 
         case Handler(Bound, State) of
             Result when element(1, Result) =:= events -> weir_http_stream:enter(Result, Bound, Wanted, Http);
             Result when element(1, Result) =:= hold -> weir_http_parked:enter(Result, Bound, Wanted, Http);
+            Result when element(1, Result) =:= websocket -> weir_http_websocket_connection:enter(Result, Bound, Wanted, Http);
             {switch, Module, _} = Result -> Module:enter(Result, Bound, Wanted, Http);
             Result -> respond(Result, Bound, Wanted)
         end
@@ -176,6 +178,12 @@ kind(Kind, Request) ->
 
 plain(Status, Request, Wanted) ->
     response(Status, [], <<>>, Request, Wanted).
+
+%% @doc The response to a request that should ask for another protocol. The fields have its name.
+-spec upgrade_required(weir_http_direct:fields(), iodata(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
+upgrade_required(Fields, Body, Request, Wanted) ->
+    Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)) bor ?SAY_UPGRADE,
+    with_body(426, all(Fields, Request), Flags, Body, weir_http_request:is_head(Request)).
 
 response(Status, Given, Body, Request, Wanted) ->
     Fields = all(Given, Request),

@@ -23,7 +23,12 @@
     | stream_dropped
     | held
     | held_timeouts
-    | held_lost.
+    | held_lost
+    | websockets
+    | websocket_messages
+    | websocket_failures
+    | websocket_slow
+    | websocket_dropped.
 
 -type row() :: #{subject := http_listener, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -58,7 +63,12 @@ index(stream_slow) -> 7;
 index(stream_dropped) -> 8;
 index(held) -> 9;
 index(held_timeouts) -> 10;
-index(held_lost) -> 11.
+index(held_lost) -> 11;
+index(websockets) -> 12;
+index(websocket_messages) -> 13;
+index(websocket_failures) -> 14;
+index(websocket_slow) -> 15;
+index(websocket_dropped) -> 16.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -78,12 +88,17 @@ rows() ->
         {requests, counter, none, "requests whose head was complete and right"},
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
         {timeouts, counter, none, "connections closed because a request took too long to come"},
-        {crashes, counter, none, "requests whose handler raised, or returned what it may not"},
+        {crashes, counter, none, "requests and WebSockets whose handler raised, or returned what it may not"},
         {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"},
         {streams, counter, none, "event streams that were begun"},
         {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},
         {stream_dropped, counter, none, "sends to an event stream that were dropped, because the client did not take those before"},
         {held, counter, none, "requests that were held"},
         {held_timeouts, counter, none, "held requests that were answered because their time was over"},
-        {held_lost, counter, none, "held requests whose client was gone before the answer"}
+        {held_lost, counter, none, "held requests whose client was gone before the answer"},
+        {websockets, counter, none, "WebSockets that were opened"},
+        {websocket_messages, counter, none, "messages that have come on WebSockets"},
+        {websocket_failures, counter, none, "WebSockets closed because the client broke the protocol or a limit"},
+        {websocket_slow, counter, none, "WebSockets closed because the client did not take what was sent"},
+        {websocket_dropped, counter, none, "frames that were not sent, because the client did not take those before"}
     ].

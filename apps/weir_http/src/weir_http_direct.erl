@@ -27,6 +27,7 @@
 %% return.</li>
 %% <li>`{events, Module, State}', `{events, Module, State, Options}': an event stream; see {@link weir_http_events}.</li>
 %% <li>`{hold, Module, State}', `{hold, Module, State, Options}': the request is answered later; see {@link weir_http_held}.</li>
+%% <li>`{websocket, Module, State}', `{websocket, Module, State, Options}': a WebSocket; see {@link weir_http_websocket}.</li>
 %% </ul>
 %% A handler that raises, or returns anything else, gives the client a 500, and a report with the request in the log. So
 %% does a field that may not be sent: one whose name or value has a byte that would end it (CR, LF, NUL), or that is for the
@@ -51,7 +52,9 @@
     | {events, module(), State :: term()}
     | {events, module(), State :: term(), weir_http_events:options()}
     | {hold, module(), State :: term()}
-    | {hold, module(), State :: term(), weir_http_held:options()}.
+    | {hold, module(), State :: term(), weir_http_held:options()}
+    | {websocket, module(), State :: term()}
+    | {websocket, module(), State :: term(), weir_http_websocket:options()}.
 
 -type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
 

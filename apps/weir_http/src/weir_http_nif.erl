@@ -1,5 +1,5 @@
 %% @private
-%% @doc The native boundary: heads, chunks and responses. A wrong argument is a `badarg'. Nothing here keeps anything or
+%% @doc The native boundary: heads, chunks, responses, and the frames of WebSocket. A wrong argument is a `badarg'. Nothing here keeps anything or
 %% waits; each call takes time in proportion to the bytes that it is given.
 -module(weir_http_nif).
 
@@ -23,7 +23,15 @@
 %% What is logged.
 -export([log_line/5]).
 
--export_type([head/0, limits/0, refused/0, progress/0]).
+%% WebSocket.
+-export([accept/1]).
+-export([frames/4]).
+-export([frame/2]).
+-export([is_text/1]).
+-export([inflate/4, inflate_large/4]).
+-export([deflate/4, deflate_large/4]).
+
+-export_type([head/0, limits/0, refused/0, progress/0, begun/0, item/0]).
 
 -type limits() :: {LineBytes :: pos_integer(), HeadBytes :: pos_integer(), Fields :: pos_integer()}.
 
@@ -46,6 +54,19 @@
 
 -type progress() :: {0..13, non_neg_integer(), non_neg_integer(), non_neg_integer()}.
 %% How far a chunked body is read: `{0, 0, 0, 0}' at its beginning.
+
+-type begun() :: none | {0..15, non_neg_integer(), non_neg_integer(), non_neg_integer(), non_neg_integer()}.
+%% What a WebSocket has begun to get: a message, and a frame of it.
+
+-type item() ::
+    {text | binary, binary()}
+    | {compressed, text | binary, binary()}
+    | {piece, binary()}
+    | {ping | pong, binary()}
+    | {close, Code :: 1000..4999 | none, Reason :: binary()}
+    | {failed, Code :: 1002..1009, What :: atom()}.
+%% What frames have come to. A piece stands before what is next of its message: another one, or the end, which has the bytes that
+%% are left.
 
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
@@ -107,3 +128,41 @@ media_type(_Extension) -> ?NOT_LOADED.
     Bytes :: non_neg_integer(),
     Microseconds :: non_neg_integer().
 log_line(_IsJson, _Peer, _Request, _Numbers, _Id) -> ?NOT_LOADED.
+
+%% @doc What a server answers to the key of a client that opens a WebSocket.
+-spec accept(Key :: binary()) -> binary() | bad_key.
+accept(_Key) -> ?NOT_LOADED.
+
+%% @doc Goes on with the frames of a client, whose messages have so many bytes at most. A list: all bytes were taken, and nothing
+%% has begun; or its last item says what was wrong, and what code the client has to be told. Else End says how many bytes were
+%% taken. `more': those that are left have to come again, with what follows; they are fewer than 132. `again': it was enough for
+%% one call. `closed': the last item is a close frame.
+-spec frames(binary(), begun(), Most :: non_neg_integer(), MayCompress :: boolean()) ->
+    [item()] | {more | again | closed, [item()], begun(), End :: non_neg_integer()}.
+frames(_Data, _Begun, _Most, _MayCompress) -> ?NOT_LOADED.
+
+%% @doc A frame of a server, which begins with that byte. A whole text that is not compressed has to be UTF-8.
+-spec frame(First :: byte(), Payload :: binary()) -> binary() | not_text.
+frame(_First, _Payload) -> ?NOT_LOADED.
+
+%% @doc Whether bytes are UTF-8.
+-spec is_text(binary()) -> boolean().
+is_text(_Bytes) -> ?NOT_LOADED.
+
+%% @doc The plain bytes of a compressed message. `Window' is what the messages before have ended with, where that is to be
+%% remembered. For messages that take less than a millisecond; {@link inflate_large/4} runs on a dirty scheduler.
+-spec inflate(Window :: binary(), Message :: binary(), Most :: non_neg_integer(), IsText :: boolean()) ->
+    binary() | too_long | {failed, Code :: 1007, Reason :: atom()}.
+inflate(_Window, _Message, _Most, _IsText) -> ?NOT_LOADED.
+
+-spec inflate_large(Window :: binary(), Message :: binary(), Most :: non_neg_integer(), IsText :: boolean()) ->
+    binary() | too_long | {failed, Code :: 1007, Reason :: atom()}.
+inflate_large(_Window, _Message, _Most, _IsText) -> ?NOT_LOADED.
+
+%% @doc A message compressed, by a level and with a window of 2^Bits bytes. For messages that take less than a millisecond;
+%% {@link deflate_large/4} runs on a dirty scheduler.
+-spec deflate(Window :: binary(), Message :: binary(), Level :: 1..9, Bits :: 9..15) -> binary().
+deflate(_Window, _Message, _Level, _Bits) -> ?NOT_LOADED.
+
+-spec deflate_large(Window :: binary(), Message :: binary(), Level :: 1..9, Bits :: 9..15) -> binary().
+deflate_large(_Window, _Message, _Level, _Bits) -> ?NOT_LOADED.

@@ -24,9 +24,10 @@ stop(Pid) ->
     _ = exit(Pid, {shutdown, client_gone}),
     ok.
 
-%% @doc Whether a process is that of a request.
+%% @doc Whether a process is that of a request, or of a WebSocket.
 -spec is_worker(pid()) -> boolean().
-is_worker(Pid) -> proc_lib:translate_initial_call(Pid) =:= {?MODULE, run, 6}.
+is_worker(Pid) ->
+    lists:member(proc_lib:translate_initial_call(Pid), [{?MODULE, run, 6}, {weir_http_websocket_process, run, 2}]).
 
 -spec run(weir_http_process:handler(), term(), weir_http_request:request(), weir_http_answer:wanted(), weir_http_process:body(),
     weir_http_answer:listener()) -> ok.

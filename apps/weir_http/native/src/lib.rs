@@ -1,6 +1,6 @@
 //! HTTP/1.1 from bytes to terms and back: the head of a request ([`head`], with its [`target`] and [`fields`], and their [`meaning`]), a chunked
-//! body ([`chunked`]), the head of a response ([`response`], with the [`date`]), and the lines of an access [`log`]. [`nif`] is the boundary to the Erlang
-//! module `weir_http_nif`.
+//! body ([`chunked`]), the head of a response ([`response`], with the [`date`]), the lines of an access [`log`], and the frames
+//! of [`websocket`]. [`nif`] and `nif_websocket` are the boundary to the Erlang module `weir_http_nif`.
 //!
 //! Everything but the boundary is a value that knows no VM, and is tested by itself.
 
@@ -14,9 +14,12 @@ mod log;
 mod meaning;
 #[cfg(not(test))]
 mod nif;
+#[cfg(not(test))]
+mod nif_websocket;
 mod refusal;
 mod response;
 mod target;
+mod websocket;
 
 #[cfg(not(test))]
 rustler::init!("weir_http_nif");

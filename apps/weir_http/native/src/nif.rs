@@ -37,7 +37,7 @@ thread_local! {
 /// Scratch that one large response has made is given back.
 const SCRATCH_KEPT: usize = 64 * 1024;
 
-fn with_scratch<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+pub fn with_scratch<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     SCRATCH.with_borrow_mut(|scratch| {
         scratch.clear();
         let result = use_it(scratch);
@@ -48,7 +48,7 @@ fn with_scratch<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     })
 }
 
-fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
+pub fn binary<'a>(env: Env<'a>, bytes: &[u8]) -> Term<'a> {
     let mut binary = NewBinary::new(env, bytes.len());
     binary.as_mut_slice().copy_from_slice(bytes);
     binary.into()

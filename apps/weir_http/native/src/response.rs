@@ -11,6 +11,8 @@ pub const KEEP_ALIVE: u32 = 2;
 pub const NO_LENGTH: u32 = 4;
 /// There is `Transfer-Encoding: chunked` in place of a length.
 pub const CHUNKED: u32 = 8;
+/// `Connection: upgrade` is said, which no handler says.
+pub const UPGRADE: u32 = 16;
 
 /// The fields that are ours to say: a second one, or another value, would have the client read something else than we
 /// write. Of Connection a handler may say `close`.
@@ -85,6 +87,9 @@ impl<'a> Head<'a> {
         } else if flags & KEEP_ALIVE != 0 {
             out.extend_from_slice(b"connection: keep-alive\r\n");
         }
+        if flags & UPGRADE != 0 {
+            out.extend_from_slice(b"connection: upgrade\r\n");
+        }
         out.extend_from_slice(b"\r\n");
         closes
     }
@@ -108,6 +113,7 @@ fn decimal(out: &mut Vec<u8>, number: u64) {
 /// The reason phrases of the registry of IANA; nothing for other numbers.
 fn reason(status: u16) -> &'static str {
     match status {
+        101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
         202 => "Accepted",
@@ -204,6 +210,10 @@ mod tests {
         assert_eq!(
             made(200, &date, CHUNKED, 0).as_deref(),
             Ok("HTTP/1.1 200 OK\r\nDate: now\r\ntransfer-encoding: chunked\r\n\r\n")
+        );
+        assert_eq!(
+            made(101, &date, NO_LENGTH | UPGRADE, 0).as_deref(),
+            Ok("HTTP/1.1 101 Switching Protocols\r\nDate: now\r\nconnection: upgrade\r\n\r\n")
         );
         let dated = made(200, &[("a", "b")], 0, u64::MAX).expect("is made");
         assert!(dated.starts_with("HTTP/1.1 200 OK\r\na: b\r\ncontent-length: 18446744073709551615\r\ndate: "));

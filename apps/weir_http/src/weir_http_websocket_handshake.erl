@@ -1,0 +1,101 @@
+%% @private
+%% @doc The handshake (RFC 6455, 4.2): whether a request is one, and the response.
+-module(weir_http_websocket_handshake).
+
+-export([respond/3]).
+-export([protocols/1]).
+
+-include("weir_http.hrl").
+-include("weir_http_websocket.hrl").
+
+%% @doc The response, and what was agreed upon; or why there is no WebSocket. Fails for options that do not fit the request.
+-spec respond(weir_http_request:request(), weir_http_websocket:options(), #settings{}) ->
+    {ok, iodata(), none | weir_http_websocket_deflate:deflate()}
+    | {refused, 400 | 403 | 426, weir_http_direct:fields(), Reason :: iodata()}.
+respond(Request, Options, Settings) ->
+    case check(Request, Settings) of
+        {ok, Accept} -> accepted(Accept, Request, Options, Settings);
+        Refused -> Refused
+    end.
+
+check(Request, #settings{origins = Origins}) ->
+    IsUpgrade =
+        weir_http_request:is_1_1(Request) andalso weir_http_request:method(Request) =:= <<"GET">> andalso
+            has(<<"websocket">>, <<"upgrade">>, Request) andalso has(<<"upgrade">>, <<"connection">>, Request),
+    case IsUpgrade andalso weir_http_request:field(<<"sec-websocket-version">>, Request) of
+        <<"13">> ->
+            case weir_http_nif:accept(weir_http_request:field(<<"sec-websocket-key">>, Request, <<>>)) of
+                bad_key -> {refused, 400, [], "sec-websocket-key\n"};
+                Accept -> allowed(Accept, weir_http_request:field(<<"origin">>, Request), Origins, Request)
+            end;
+        _ ->
+            Fields = [{<<"upgrade">>, <<"websocket">>}, {<<"sec-websocket-version">>, <<"13">>}],
+            {refused, 426, Fields, "websocket, version 13\n"}
+    end.
+
+%% A list has the token, in any case.
+has(Token, Name, Request) ->
+    List = weir_http_request:field(Name, Request, <<>>),
+    lists:member(Token, [string:lowercase(trim(Part)) || Part <- binary:split(List, <<",">>, [global])]).
+
+trim(Text) -> string:trim(Text, both, " \t").
+
+allowed(Accept, Origin, Origins, Request) ->
+    case is_allowed(Origin, Origins, Request) of
+        true -> {ok, Accept};
+        false -> {refused, 403, [], "origin\n"}
+    end.
+
+is_allowed(_Origin, any, _Request) ->
+    true;
+is_allowed(undefined, _Origins, _Request) ->
+    true;
+is_allowed(Origin, same, Request) ->
+    case uri_string:parse(Origin) of
+        #{scheme := Scheme, host := _} = Uri ->
+            Host = uri_string:parse(<<Scheme/binary, "://", (weir_http_request:field(<<"host">>, Request, <<>>))/binary>>),
+            authority(Uri) =:= authority(Host);
+        %% `null' too: a page that is nobody's.
+        _ ->
+            false
+    end;
+is_allowed(Origin, Origins, _Request) ->
+    lists:member(string:lowercase(Origin), [string:lowercase(Known) || Known <- Origins]).
+
+authority(#{scheme := Scheme, host := Host} = Uri) -> {string:lowercase(Host), maps:get(port, Uri, default_port(Scheme))};
+authority(_) -> none.
+
+default_port(<<"https">>) -> 443;
+default_port(_) -> 80.
+
+accepted(Accept, Request, Options, #settings{deflate = Offer}) ->
+    {Deflate, Extension} = deflate(weir_http_request:field(<<"sec-websocket-extensions">>, Request), Offer),
+    Fields =
+        [{<<"upgrade">>, <<"websocket">>}, {<<"sec-websocket-accept">>, Accept}] ++ Extension ++
+            protocol(Options, Request) ++ weir_http_request:added(Request) ++ maps:get(fields, Options, []),
+    case weir_http_nif:response(101, Fields, ?NO_LENGTH bor ?SAY_UPGRADE, 0, <<>>) of
+        {keep, Head} -> {ok, Head, Deflate};
+        {close, _} -> error({forbidden_field, <<"connection">>, <<"close">>});
+        {forbidden, Name, Value} -> error({forbidden_field, Name, Value})
+    end.
+
+deflate(_Field, false) ->
+    {none, []};
+deflate(Field, Offer) ->
+    case weir_http_websocket_deflate:negotiate(Field, Offer) of
+        none -> {none, []};
+        {Deflate, Response} -> {Deflate, [{<<"sec-websocket-extensions">>, Response}]}
+    end.
+
+%% A client fails the connection for a protocol that it has not offered.
+protocol(#{protocol := Protocol}, Request) ->
+    lists:member(Protocol, protocols(Request)) orelse error({not_offered, Protocol}),
+    [{<<"sec-websocket-protocol">>, Protocol}];
+protocol(#{}, _Request) ->
+    [].
+
+%% @doc See {@link weir_http_websocket:protocols/1}.
+-spec protocols(weir_http_request:request()) -> [binary()].
+protocols(Request) ->
+    List = weir_http_request:field(<<"sec-websocket-protocol">>, Request, <<>>),
+    [Name || Part <- binary:split(List, <<",">>, [global]), Name <- [trim(Part)], Name =/= <<>>].

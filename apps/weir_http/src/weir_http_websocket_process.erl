@@ -1,0 +1,79 @@
+%% @private
+%% @doc The handler of a WebSocket that has gone to a process: it gives the messages to it, one for each time that it asks.
+-module(weir_http_websocket_process).
+-behaviour(weir_http_websocket).
+
+-export([start/2]).
+-export([run/2]).
+-export([message/2]).
+-export([info/2]).
+-export([closed/2]).
+
+%% Bytes of messages that may wait for the process. Then the connection is not read.
+-define(INPUT, 65536).
+
+-record(process, {
+    socket :: weir_http_socket:socket(),
+    pid :: pid(),
+    monitor :: reference(),
+    is_asking = false :: boolean(),
+    messages = queue:new() :: queue:queue(weir_http_websocket:message()),
+    bytes = 0 :: non_neg_integer(),
+    is_read = true :: boolean()
+}).
+
+%% @doc Starts the process.
+-spec start(fun((weir_http_socket:socket()) -> term()), weir_http_socket:socket()) -> #process{}.
+start(Fun, Socket) ->
+    ok = weir_http_orphans:watch(),
+    Pid = proc_lib:spawn(?MODULE, run, [Fun, Socket]),
+    Monitor = erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}]),
+    #process{socket = Socket, pid = Pid, monitor = Monitor}.
+
+%% @doc The process.
+-spec run(fun((weir_http_websocket:websocket()) -> term()), weir_http_websocket:websocket()) -> term().
+run(Fun, Socket) -> Fun(Socket).
+
+-spec message(weir_http_websocket:message(), #process{}) -> weir_http_websocket:result(#process{}).
+message(Message, Process = #process{is_asking = true}) ->
+    {ok, give(Message, Process)};
+message(Message = {_, Payload}, Process = #process{messages = Messages, bytes = Bytes}) ->
+    {ok, bounded(Process#process{messages = queue:in(Message, Messages), bytes = Bytes + byte_size(Payload)})}.
+
+-spec info(term(), #process{}) -> weir_http_websocket:result(#process{}).
+info({websocket_next, Pid}, Process = #process{pid = Pid, messages = Messages, bytes = Bytes}) ->
+    case queue:out(Messages) of
+        {{value, Message = {_, Payload}}, Left} ->
+            {ok, bounded(give(Message, Process#process{messages = Left, bytes = Bytes - byte_size(Payload)}))};
+        {empty, _} ->
+            {ok, Process#process{is_asking = true}}
+    end;
+info({{weir_reactor, _}, Monitor, process, _Pid, Reason}, Process = #process{monitor = Monitor}) ->
+    {close, code(Reason), <<>>, Process};
+info(_Message, Process) ->
+    {ok, Process}.
+
+code(normal) -> 1000;
+code(shutdown) -> 1000;
+code({shutdown, _}) -> 1000;
+code(_) -> 1011.
+
+give(Message, Process = #process{socket = Socket, pid = Pid}) ->
+    Pid ! {weir_http_websocket, Socket, Message},
+    Process#process{is_asking = false}.
+
+%% Reads the connection, or not, by what waits of it.
+bounded(Process = #process{socket = Socket, bytes = Bytes, is_read = IsRead}) ->
+    case Bytes =< ?INPUT of
+        IsRead ->
+            Process;
+        MayRead ->
+            ok = weir_http_socket:active(Socket, MayRead),
+            Process#process{is_read = MayRead}
+    end.
+
+%% Nobody holds back any more what has come before.
+-spec closed(weir_http_websocket:reason(), #process{}) -> ok.
+closed(Reason, Process = #process{monitor = Monitor, messages = Messages}) ->
+    _ = erlang:demonitor(Monitor, [flush]),
+    lists:foreach(fun(Message) -> give(Message, Process) end, queue:to_list(Messages) ++ [{closed, Reason}]).

@@ -1,0 +1,111 @@
+%% A WebSocket client for the tests: frames are what a case makes them, right or wrong, and nothing is answered by itself.
+-module(weir_http_websocket_client).
+
+-export([open/1, open/2, handshake/1, upgrade/2]).
+-export([frame/2, frame/3, send/2, send/3, text/1, recv/1, recv/2, recv_frame/1, closes/1, close/1]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-define(PATIENCE, 10000).
+-define(KEY, "dGhlIHNhbXBsZSBub25jZQ==").
+-define(ACCEPT, <<"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=">>).
+
+handshake(Fields) ->
+    [
+        "GET /websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " ?KEY "\r\n",
+        Fields,
+        "\r\n"
+    ].
+
+open(Port) -> open(Port, "").
+
+open(Port, Fields) ->
+    Socket = weir_http_client:connect(Port),
+    {101, _} = upgrade(Socket, Fields),
+    Socket.
+
+%% The status and the fields of the response.
+upgrade(Socket, Fields) ->
+    ok = gen_tcp:send(Socket, handshake(Fields)),
+    {Head, Rest} = head(Socket, <<>>),
+    put({rest, Socket}, Rest),
+    [<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
+    Found = maps:from_list([list_to_tuple(binary:split(Line, <<": ">>)) || Line <- Lines]),
+    _ = Status =:= <<"101">> andalso
+        begin
+            ?assertMatch(#{<<"sec-websocket-accept">> := ?ACCEPT, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>}, Found)
+        end,
+    {binary_to_integer(Status), Found}.
+
+head(Socket, Bytes) ->
+    case binary:split(Bytes, <<"\r\n\r\n">>) of
+        [Head, Rest] -> {Head, Rest};
+        [_] -> head(Socket, <<Bytes/binary, (recv_bytes(Socket))/binary>>)
+    end.
+
+%% A masked frame: what its first byte says, and its payload.
+frame(First, Payload) -> frame(First, Payload, <<16#37, 16#fa, 16#21, 16#3d>>).
+
+frame(First, Payload, Mask) ->
+    Bytes = iolist_to_binary(Payload),
+    Length =
+        case byte_size(Bytes) of
+            Size when Size < 126 -> <<1:1, Size:7>>;
+            Size when Size < 65536 -> <<1:1, 126:7, Size:16>>;
+            Size -> <<1:1, 127:7, Size:64>>
+        end,
+    <<First, Length/binary, Mask/binary, (masked(Bytes, Mask))/binary>>.
+
+masked(Bytes, Mask) ->
+    Size = byte_size(Bytes),
+    <<Long:Size/binary, _/binary>> = binary:copy(Mask, Size div 4 + 1),
+    crypto:exor(Bytes, Long).
+
+send(Socket, First, Payload) -> send(Socket, frame(First, Payload)).
+
+send(Socket, Bytes) -> gen_tcp:send(Socket, Bytes).
+
+text(Text) -> frame(16#81, Text).
+
+%% The next frame: its first byte and its payload.
+recv_frame(Socket) ->
+    case get({rest, Socket}) of
+        <<First, 0:1, Size:7, Payload:Size/binary, Rest/binary>> when Size < 126 -> found(First, Payload, Rest, Socket);
+        <<First, 0:1, 126:7, Size:16, Payload:Size/binary, Rest/binary>> -> found(First, Payload, Rest, Socket);
+        <<First, 0:1, 127:7, Size:64, Payload:Size/binary, Rest/binary>> -> found(First, Payload, Rest, Socket);
+        Bytes ->
+            put({rest, Socket}, <<Bytes/binary, (recv_bytes(Socket))/binary>>),
+            recv_frame(Socket)
+    end.
+
+found(First, Payload, Rest, Socket) ->
+    put({rest, Socket}, Rest),
+    {First, Payload}.
+
+recv_bytes(Socket) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Bytes} -> Bytes;
+        {error, Reason} -> error({nothing, Reason})
+    end.
+
+recv(Socket) ->
+    case recv_frame(Socket) of
+        {16#81, Payload} -> {text, Payload};
+        {16#82, Payload} -> {binary, Payload};
+        {16#89, Payload} -> {ping, Payload};
+        {16#8a, Payload} -> {pong, Payload};
+        {16#88, <<>>} -> {close, none, <<>>};
+        {16#88, <<Code:16, Text/binary>>} -> {close, Code, Text};
+        {First, Payload} -> {First, Payload}
+    end.
+
+recv(Socket, N) -> [recv(Socket) || _ <- lists:seq(1, N)].
+
+%% The code that the server closes with; the connection ends then.
+closes(Socket) ->
+    {close, Code, _} = recv(Socket),
+    true = weir_http_client:is_closed(Socket),
+    Code.
+
+close(Socket) -> gen_tcp:close(Socket).

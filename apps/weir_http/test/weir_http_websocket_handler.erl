@@ -1,0 +1,37 @@
+%% The WebSocket handler of the tests: a map of funs, one for each callback that a case is about. Unless told otherwise it
+%% sends back what comes.
+-module(weir_http_websocket_handler).
+-behaviour(weir_http_direct).
+-behaviour(weir_http_websocket).
+
+-export([handle/2]).
+-export([open/2, message/2, info/2, closed/2]).
+
+-export([start/2, start/3]).
+
+%% A listener whose route /websocket is that.
+start(Listener, Funs) -> start(Listener, Funs, #{}).
+
+start(Listener, Funs, Options) ->
+    {ok, _} = weir_http:start_listener(Listener, Options#{ip => {127, 0, 0, 1}}, [
+        {"/websocket", ?MODULE, Funs},
+        {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
+    ]),
+    weir:get_port(Listener).
+
+handle(Request, #{handle := Fun}) -> Fun(Request);
+handle(_Request, Funs) -> {websocket, ?MODULE, Funs, maps:get(options, Funs, #{})}.
+
+open(Socket, Funs) -> call(open, Socket, Funs, {ok, Funs}).
+
+message(Message, Funs) -> call(message, Message, Funs, {send, Message, Funs}).
+
+info(Message, Funs) -> call(info, Message, Funs, {ok, Funs}).
+
+closed(Reason, Funs) -> call(closed, Reason, Funs, ok).
+
+call(Name, Argument, Funs, Default) ->
+    case Funs of
+        #{Name := Fun} -> Fun(Argument, Funs);
+        #{} -> Default
+    end.
