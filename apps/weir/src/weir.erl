@@ -241,8 +241,8 @@ suspend_listener(Name) -> weir_listener:suspend(Name).
 -spec resume_listener(weir_listener:name()) -> ok | {error, weir_listener:no_listener() | term()}.
 resume_listener(Name) -> weir_listener:resume(Name).
 
-%% @doc Suspends a listener and waits until its connections are closed, relays of them too. After `Timeout' milliseconds
-%% the error says how many are not.
+%% @doc Suspends a listener and waits until its connections are closed, relays of them too. Connections in the backlog are
+%% accepted before, unless limits keep them waiting. After `Timeout' milliseconds the error says how many are not closed.
 -spec drain_listener(weir_listener:name(), timeout()) ->
     ok | {error, {timeout, Remaining :: pos_integer()} | weir_listener:no_listener()}.
 drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).

@@ -135,6 +135,9 @@
 -type not_started() :: {not_started, weir | ssl}.
 %% Start this application first.
 
+%% How long a listener that drains accepts what the kernel has taken already.
+-define(BACKLOG_MS, 50).
+
 %% How often drain looks.
 -define(DRAIN_MS, 20).
 
@@ -199,6 +202,8 @@ drain(Name, Timeout) ->
             infinity -> infinity;
             _ -> erlang:monotonic_time(millisecond) + Timeout
         end,
+    _ = weir_listener_process:call(Name, close_backlog),
+    ok = timer:sleep(min(?BACKLOG_MS, Timeout)),
     case {weir_listener_process:call(Name, listener), suspend(Name)} of
         {{ok, Listener}, ok} -> drain_until(Listener, Deadline);
         {_, {error, _} = Error} -> Error

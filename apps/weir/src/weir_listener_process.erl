@@ -189,6 +189,8 @@ handle_call(options, _From, State = #state{options = Options}) ->
     {reply, Options, State};
 handle_call(which_children, _From, State = #state{workers = Workers}) ->
     {reply, weir_listener_workers:children(Workers), State};
+handle_call(close_backlog, _From, State = #state{sockets = Sockets, options = Options}) ->
+    {reply, weir_listener_sockets:close_backlog(Options, Sockets), State};
 handle_call(suspend, _From, State = #state{sockets = []}) ->
     {reply, ok, State};
 handle_call(suspend, _From, State) ->

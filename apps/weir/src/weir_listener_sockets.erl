@@ -11,6 +11,7 @@
 -export([attach/3]).
 -export([change/3]).
 -export([port/1]).
+-export([close_backlog/2]).
 -export([close/1]).
 
 -type socket() :: weir_tcp:socket().
@@ -149,6 +150,14 @@ attach(Pollset, [?SOCKET(Handle) | Sockets], Listener, Options) ->
 %% Reactors take their connections from the listening socket, without a queue.
 queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
 queue(Pollset, _Options) -> Pollset.
+
+%% @doc Has the kernel take no more connections into the backlogs than there are (one, where there is none). Those that are
+%% there can be accepted. A backlog that came from elsewhere is others' too, and stays.
+-spec close_backlog(weir_listener_options:normal(), [socket()]) -> ok.
+close_backlog(#{fd := undefined}, Sockets) ->
+    lists:foreach(fun(?SOCKET(Handle)) -> weir_nif:listen(Handle, 0) end, Sockets);
+close_backlog(_Options, _Sockets) ->
+    ok.
 
 %% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
 %% again. The error names the one that a listening socket does not take; those before it are set then.

@@ -93,5 +93,5 @@ info(Name) -> weir_http_listener:info(Name).
 %% @doc Has the access log opened by its name again: call it when a rotation has moved the file away. What was logged before the
 %% call is in the old file, but for up to a second of lines that reactors still have. Errors: `no_access_log', or that of
 %% {@link start_listener/3} for a file that cannot be written; then the old one stays.
--spec reopen_log(weir_listener:name()) -> ok | {error, no_access_log | weir_listener:bad_option()}.
+-spec reopen_log(weir_listener:name()) -> ok | {error, no_access_log | {not_started, weir_http} | weir_listener:bad_option()}.
 reopen_log(Name) -> weir_http_listener:reopen_log(Name).

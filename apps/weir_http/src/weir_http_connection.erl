@@ -130,10 +130,10 @@ begin_head(Bytes, Out, Idle) -> sent(Out, #head{idle = Idle, bytes = binary:copy
 
 %% A request is there with all that belongs to it.
 answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
-    sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, Idle, Http), Idle}, Http));
+    sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http));
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
-    Wanted = wanted(Request, Idle, Http),
     IsLast = End =:= byte_size(Data),
+    Wanted = wanted(Request, not IsLast, Idle, Http),
     case weir_http_answer:answer(Found, Request, Wanted, Http) of
         {keep, Response} when IsLast -> sent(add(Response, Out), served(Idle, Http));
         {keep, Response} -> go_on(Socket, Data, End, add(Response, Out), served(Idle, Http), Http);
@@ -191,14 +191,15 @@ pause(Socket, Out, Paused) ->
 rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
 
 %% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client.
-wanted(Request, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
+wanted(Request, HasMore, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
     case weir_http_request:is_keep_alive(Request) of
         false ->
             asked;
         true when Requests + 1 >= Max ->
             close;
         true ->
-            case weir_http_patience:is_draining(Http) of
+            %% A drain answers what has begun.
+            case not HasMore andalso weir_http_patience:is_draining(Http) of
                 true -> close;
                 false -> keep
             end
@@ -242,7 +243,7 @@ body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, f
 
 %% The process of a body in pieces begins before they have come.
 coming(Found = {ok, #{body := stream}, _}, Body, #body{request = Request, idle = Idle}, Http) ->
-    weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, Idle, Http), Idle}, Http);
+    weir_http_busy:start(Found, Request, Body, <<>>, {wanted(Request, false, Idle, Http), Idle}, Http);
 coming(_Found, Body, Coming, _Http) ->
     Coming#body{body = Body}.
 

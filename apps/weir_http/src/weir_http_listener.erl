@@ -41,10 +41,18 @@ child_spec(Name, Options, Routes) ->
 -spec start_link(weir_listener:name(), weir_http_options:options(), [weir_http_routes:route()]) ->
     {ok, pid()} | {error, term()}.
 start_link(Name, Options, Routes) ->
-    start_with(Name, Options, Routes, fun(Given, Arguments) ->
+    Started = start_with(Name, Options, Routes, fun(Given, Arguments) ->
         #{start := {Module, Function, Args}} = weir:child_spec(Name, Given, handler(Given), Arguments),
         apply(Module, Function, Args)
-    end).
+    end),
+    case Started of
+        {ok, Pid} -> owned(persistent_term:get(key(Name)), Pid);
+        {error, _} -> ok
+    end,
+    Started.
+
+owned(#http{log = off}, _Pid) -> ok;
+owned(#http{log = Log}, Pid) -> weir_http_log:owned(Log, Pid).
 
 %% TLS is ssl's, and has a process for each connection.
 handler(#{tls := Tls}) when Tls =/= undefined -> fun weir_http_tls:serve/2;

@@ -13,6 +13,7 @@
 -export([check/1]).
 
 -export([open/3]).
+-export([owned/2]).
 -export([close/1]).
 -export([reopen/1]).
 -export([line/2]).
@@ -47,6 +48,9 @@
 
 %% Batches that go to the kernel in one call.
 -define(BATCHES, 64).
+
+%% Milliseconds for the reactors of a listener that is gone to hand over what they have.
+-define(LISTENER_MS, 5000).
 
 %% What is on its way to a writer: bytes, lines, and whether it was told that some were thrown away.
 -define(BYTES, 1).
@@ -106,25 +110,33 @@ bad_file(Path, Reason) ->
 
 %% @doc Ends the writer when it has written what it was given.
 -spec close(log()) -> ok.
-close(#log{key = Key}) ->
-    case ets:lookup(?MODULE, Key) of
+close(Log) ->
+    case writer(Log) of
         [{_, Writer, _}] ->
             try
                 gen_server:call(Writer, close, infinity)
             catch
                 exit:_ -> ok
-            end,
-            true = ets:delete(?MODULE, Key),
-            ok;
+            end;
         [] ->
             ok
     end.
 
+%% @doc Has the writer end some time after that process, which is the listener: one that its user's supervisor has stopped is not
+%% closed by anybody.
+-spec owned(log(), pid()) -> ok.
+owned(Log = #log{key = Key}, Listener) ->
+    true = ets:insert(?MODULE, {{listener, Key}, Listener}),
+    [gen_server:cast(Writer, {listener, Listener}) || {_, Writer, _} <- writer(Log)],
+    ok.
+
 %% @doc Has the writer open its file by its name again, which a rotation has moved away.
--spec reopen(log()) -> ok | {error, {bad_option, access_log, term(), string()}}.
-reopen(#log{key = Key}) ->
-    [{_, Writer, _}] = ets:lookup(?MODULE, Key),
-    gen_server:call(Writer, reopen, infinity).
+-spec reopen(log()) -> ok | {error, {not_started, weir_http} | weir_listener:bad_option()}.
+reopen(Log) ->
+    case writer(Log) of
+        [{_, Writer, _}] -> gen_server:call(Writer, reopen, infinity);
+        [] -> {error, {not_started, weir_http}}
+    end.
 
 %% @doc Which form the lines have.
 -spec is_json(log()) -> boolean().
@@ -151,7 +163,15 @@ line(Line, Log) ->
 flush() ->
     case erase(?MODULE) of
         undefined -> ok;
-        {Log = #log{key = Key}, Lines, Count} -> hand_over(Lines, Count, ets:lookup(?MODULE, Key), Log)
+        {Log, Lines, Count} -> hand_over(Lines, Count, writer(Log), Log)
+    end.
+
+%% There is no table without the application.
+writer(#log{key = Key}) ->
+    try
+        ets:lookup(?MODULE, Key)
+    catch
+        error:badarg -> []
     end.
 
 hand_over(Lines, Count, [{_, Writer, Queue}], Log) ->
@@ -201,6 +221,7 @@ init(Log = #log{key = Key}) ->
 begun(Log, {ok, Device}) ->
     begun(Log, Device);
 begun(Log = #log{key = Key}, Device) ->
+    _ = [monitor(process, Listener) || {_, Listener} <- ets:lookup(?MODULE, {listener, Key})],
     Queue = atomics:new(3, []),
     true = ets:insert(?MODULE, {Key, self(), Queue}),
     #writer{log = Log, device = Device, queue = Queue}.
@@ -216,6 +237,7 @@ device(#log{to = {file, Path}}) ->
 -spec handle_call(close | reopen, gen_server:from(), #writer{}) ->
     {reply, ok | {error, term()}, #writer{}} | {stop, normal, ok, #writer{}}.
 handle_call(close, _From, Writer) ->
+    ok = forgotten(Writer),
     {stop, normal, ok, Writer};
 handle_call(reopen, _From, Writer = #writer{log = Log, device = Old}) ->
     case device(Log) of
@@ -226,10 +248,12 @@ handle_call(reopen, _From, Writer = #writer{log = Log, device = Old}) ->
             {reply, {error, bad_file(Path, Reason)}, Writer}
     end.
 
--spec handle_cast(term(), #writer{}) -> {noreply, #writer{}}.
-handle_cast(_Request, Writer) -> {noreply, Writer}.
+-spec handle_cast({listener, pid()}, #writer{}) -> {noreply, #writer{}}.
+handle_cast({listener, Listener}, Writer) ->
+    _ = monitor(process, Listener),
+    {noreply, Writer}.
 
--spec handle_info(term(), #writer{}) -> {noreply, #writer{}}.
+-spec handle_info(term(), #writer{}) -> {noreply, #writer{}} | {stop, normal, #writer{}}.
 handle_info({lines, Lines, Count}, Writer = #writer{log = Log, queue = Queue}) ->
     {All, AllCount} = more(?BATCHES, [Lines], Count),
     ok = written(write(All, Writer), AllCount, Log),
@@ -239,8 +263,20 @@ handle_info({lines, Lines, Count}, Writer = #writer{log = Log, queue = Queue}) -
         _ -> ok
     end,
     {noreply, Writer};
+%% Its reactors may still be ending.
+handle_info({'DOWN', _Monitor, process, _Listener, _Reason}, Writer) ->
+    _ = erlang:send_after(?LISTENER_MS, self(), close),
+    {noreply, Writer};
+handle_info(close, Writer) ->
+    ok = forgotten(Writer),
+    {stop, normal, Writer};
 handle_info(_Message, Writer) ->
     {noreply, Writer}.
+
+forgotten(#writer{log = #log{key = Key}}) ->
+    true = ets:delete(?MODULE, Key),
+    true = ets:delete(?MODULE, {listener, Key}),
+    ok.
 
 more(0, Before, Count) ->
     {lists:reverse(Before), Count};

@@ -56,9 +56,11 @@ active(Socket, IsActive) ->
 %% @doc Has the connections of a listener that drains look whether they are idle.
 -spec drain(weir_listener:name()) -> ok.
 drain(Name) ->
-    case weir:connections(Name) of
-        Connections when is_list(Connections) -> lists:foreach(fun({_, Pid}) -> Pid ! weir_http_drain end, Connections);
-        {error, _} -> ok
+    case {weir:info(Name), weir:connections(Name)} of
+        {#{handler := {function, _}}, Connections} when is_list(Connections) ->
+            lists:foreach(fun({_, Pid}) -> Pid ! weir_http_drain end, Connections);
+        _ ->
+            ok
     end.
 
 %% @doc Serves a connection until it ends: the fun of a listener.
