@@ -1,7 +1,8 @@
 %% @doc The command line: finds the command, runs it, and ends the emulator with its exit code.
 %%
-%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 3 a load that could not be offered, 130 an
-%% interrupted measurement. Failures and wrong arguments are one line on standard error.
+%% Exit codes: 0 is success, 1 a failure (a port in use), 2 a wrong argument, 3 a load that could not be offered, 4 and 5 a
+%% node with warnings and with something critical, 130 an interrupted measurement. Failures and wrong arguments are one line on
+%% standard error.
 -module(weir_cli).
 
 -export([start/0]).
@@ -11,7 +12,7 @@
 
 %% What a command returns.
 -type outcome() ::
-    ok | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
+    ok | {found, none | weir_scope_rule:severity()} | {help, iodata()} | {usage, iodata()} | {failed, iodata()} | {unoffered, iodata()} | interrupted.
 
 %% @doc Runs the command that follows `-extra' on the emulator's command line, in a process of its own that ends the
 %% emulator. Returns at once, because the emulator has booted only when this has returned.
@@ -31,6 +32,9 @@ main() ->
 exit_code(Arguments) ->
     try run(Arguments) of
         ok -> 0;
+        {found, critical} -> 5;
+        {found, warning} -> 4;
+        {found, _} -> 0;
         {help, Text} -> io:put_chars(Text), 0;
         {usage, Message} -> complain(Message), 2;
         {failed, Message} -> complain(Message), 1;
@@ -52,6 +56,7 @@ run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "
     {usage, [Option, " stands alone, unexpected argument: ", Extra, " (weir help COMMAND for a command's help)"]};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
+run(["doctor" | Arguments]) -> weir_cli_doctor:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
 run(["load" | Arguments]) -> weir_cli_load:run(Arguments);
@@ -69,6 +74,7 @@ help() ->
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  serve DIR     serve the files of a directory over HTTP\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
+    "  doctor NODE   tell what is set wrong in a node, or goes wrong in it just now\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
     "  bench         measure everything, into bench/results\n"

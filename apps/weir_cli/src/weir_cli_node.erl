@@ -1,0 +1,59 @@
+%% @doc Reaching another node from a command: distribution without a port that listens, and hidden from the other nodes of its
+%% cluster.
+-module(weir_cli_node).
+
+-export([connect/2]).
+-export([explain/1]).
+-export([options/0]).
+
+%% @doc The options of a command that visits a node.
+-spec options() -> [weir_cli_options:option()].
+options() ->
+    [
+        #{name => cookie, type => {text, fun(Text) -> {ok, list_to_atom(Text)} end}, value => "C",
+            help => "the cookie of the node; other users of this machine can see it (that in ~/.erlang.cookie)"},
+        #{name => 'no-load', type => flag,
+            help => "load no module there for the visit: slower, and not everything can be told"}
+    ].
+
+%% @doc Connects to a node that is called so.
+-spec connect(string(), weir_cli_options:values()) -> {ok, node()} | {failed, iodata()} | {usage, iodata()}.
+connect(Name, Values) ->
+    case string:split(Name, "@") of
+        [[_ | _], [_ | _] = Host] -> connect(list_to_atom(Name), domain(Host), Values);
+        _ -> {usage, ["NODE is NAME@HOST, not ", Name]}
+    end.
+
+domain(Host) ->
+    case lists:member($., Host) of
+        true -> longnames;
+        false -> shortnames
+    end.
+
+%% Nobody can connect to it, so that the host matters to nobody; its form must be that of the domain.
+own_name(Domain) ->
+    Host = case Domain of longnames -> "127.0.0.1"; shortnames -> "localhost" end,
+    list_to_atom(lists:concat(["weir_", os:getpid(), "_", erlang:unique_integer([positive]), "@", Host])).
+
+connect(Node, Domain, Values) ->
+    %% What cannot be reached is told by us, in a line.
+    ok = logger:set_primary_config(level, none),
+    case net_kernel:start(own_name(Domain), #{name_domain => Domain, hidden => true, dist_listen => false}) of
+        {ok, _} ->
+            [true = erlang:set_cookie(Node, Cookie) || #{cookie := Cookie} <- [Values]],
+            case net_kernel:hidden_connect_node(Node) of
+                true -> {ok, Node};
+                _ -> {failed, explain({no_connection, Node})}
+            end;
+        {error, Reason} ->
+            {failed, io_lib:format("distribution does not start: ~0tp", [Reason])}
+    end.
+
+%% @doc Why a visit has failed, in a line.
+-spec explain(weir_scope_visit:reason()) -> iodata().
+explain({no_connection, Node}) ->
+    io_lib:format("cannot reach ~s: it does not run, or has another cookie (--cookie)", [Node]);
+explain({timeout, Node}) ->
+    io_lib:format("~s does not answer", [Node]);
+explain({cannot_load, Module, Reason}) ->
+    io_lib:format("~s cannot be loaded there (~0tp): try --no-load", [Module, Reason]).

@@ -1,0 +1,44 @@
+%% @doc What is known of a node: its virtual machine, its operating system and its sockets, at one moment and over some
+%% milliseconds.
+%%
+%% The functions ask through a fun like `erlang:apply/3', so that they run in the node itself or, slower, from another node with
+%% nothing loaded there. What cannot be found out is absent from the map. They change nothing but the flag
+%% `scheduler_wall_time', which the VM takes back when the process that asked ends.
+-module(weir_scope_facts).
+
+-export([collect/1]).
+-export([collect/2]).
+
+-export_type([ask/0, facts/0]).
+
+-type ask() :: fun((module(), atom(), [term()]) -> term()).
+
+-type facts() :: #{atom() => term()}.
+%% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_system:facts/1}, {@link weir_scope_sockets:facts/1} and {@link
+%% weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds.
+
+%% @doc Looks at this node for so many milliseconds.
+-spec collect(pos_integer()) -> facts().
+collect(Milliseconds) ->
+    collect(fun erlang:apply/3, Milliseconds).
+
+%% @doc Looks at a node through a fun.
+-spec collect(ask(), pos_integer()) -> facts().
+collect(Ask, Milliseconds) ->
+    Before = counted(Ask),
+    ok = timer:sleep(Milliseconds),
+    After = counted(Ask),
+    Facts = [weir_scope_vm:facts(Ask), weir_scope_system:facts(Ask), weir_scope_sockets:facts(Ask), weir_scope_processes:facts(Ask)],
+    lists:foldl(fun maps:merge/2, #{over => over(Before, After)}, Facts).
+
+counted(Ask) ->
+    maps:merge(weir_scope_system:counters(Ask), weir_scope_sockets:counters(Ask)).
+
+%% Differences of what both have; `ns' is the time between them.
+over(Before, After) ->
+    maps:from_list([{Key, difference(Earlier, maps:get(Key, After))} || {Key, Earlier} <- maps:to_list(Before), is_map_key(Key, After)]).
+
+difference(Before, After) when is_integer(Before) ->
+    After - Before;
+difference(Before, After) when is_map(Before) ->
+    over(Before, After).

@@ -1,0 +1,104 @@
+%% @private
+%% @doc Rules about limits: of the VM, of the process, of its control group.
+-module(weir_scope_limits).
+
+-export([rules/0]).
+
+%% Of a limit: from here on something is to be done soon, and at once.
+-define(CLOSE, 0.8).
+-define(AT_ONCE, 0.95).
+
+%% What a port takes of the table, used or not: 1,549 MiB for 134,217,727, measured on OTP 25.
+-define(BYTES_A_PORT, 12).
+
+-define(MIB, 1048576).
+
+-spec rules() -> [weir_scope_rule:rule()].
+rules() ->
+    [
+        near(ports, "ports", "Sockets, files and programs are ports. Where none is left, accept fails with system_limit.", "+Q"),
+        near(processes, "processes", "Where none is left, spawn fails with system_limit.", "+P"),
+        near(atoms, "atoms", "The VM ends when the table is full. Atoms are never freed: find what makes them (list_to_atom/1).", "+t"),
+        near(descriptors, "file descriptors", "Where none is left, accept fails with emfile, and connections wait in the backlog.", "ulimit -n"),
+        #{
+            name => large_port_table,
+            needs => [ports],
+            check => fun(#{ports := {_, Limit}}) when Limit * ?BYTES_A_PORT > 100 * ?MIB ->
+                    {warning, io_lib:format("room for ~b ports, about ~b MiB", [Limit, Limit * ?BYTES_A_PORT div ?MIB])};
+                (_) -> ok
+            end,
+            why => "The VM sizes the table of ports by the limit of descriptors. Containers often have a limit of a billion.",
+            advice => "+Q 65536, or what you need",
+            sure => high,
+            link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
+        },
+        #{
+            name => more_schedulers_than_processors,
+            needs => [schedulers, cpus],
+            check => fun more_schedulers/1,
+            why => "Schedulers beyond the quota of the control group are stopped by the kernel in the middle of their work, with the "
+                "locks that they hold.",
+            advice => "+S N:N with the processors of the quota, rounded up; and +sbwt none",
+            sure => medium,
+            link => "https://github.com/erlang/otp/issues/8450"
+        },
+        #{
+            name => idle_processors,
+            needs => [schedulers, processors],
+            check => fun
+                (#{schedulers := {Online, _}, processors := Processors, cpus := Cpus}) when Cpus < Processors; Online >= Processors -> ok;
+                (#{schedulers := {Online, _}, processors := Processors}) when is_integer(Processors), Online < Processors ->
+                    {note, io_lib:format("~b schedulers online, ~b processors", [Online, Processors])};
+                (_) -> ok
+            end,
+            why => "Erlang processes run on schedulers that are online, and on no other processor.",
+            advice => "leave +S out, unless the other processors are for somebody else",
+            sure => low,
+            link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
+        },
+        #{
+            name => throttled,
+            needs => [{over, throttled_us}, {over, ns}],
+            check => fun(#{over := #{throttled_us := Throttled, ns := Ns}}) when Throttled * 1000 > Ns div 100 ->
+                    {warning, io_lib:format("stopped for ~b ms in the last ~b ms", [Throttled div 1000, Ns div 1000000])};
+                (_) -> ok
+            end,
+            why => "The kernel stops all threads of the VM when the quota of a period is used up. Every answer waits that long.",
+            advice => "a larger quota, fewer schedulers (+S), +sbwt none +sbwtdcpu none +sbwtdio none",
+            sure => high,
+            link => "https://docs.kernel.org/scheduler/sched-bwc.html"
+        },
+        #{
+            name => memory_limit_close,
+            needs => [memory_limit],
+            check => fun(#{memory_limit := {Used, Limit}}) -> close_to(Used, Limit, "bytes of the control group") end,
+            why => "At the limit the kernel ends the VM.",
+            advice => "a larger limit, or look at what holds memory",
+            sure => medium,
+            link => "https://docs.kernel.org/admin-guide/cgroup-v2.html"
+        }
+    ].
+
+near(Fact, What, Why, Flag) ->
+    #{
+        name => list_to_atom(atom_to_list(Fact) ++ "_close_to_limit"),
+        needs => [Fact],
+        check => fun(#{Fact := {Number, Limit}}) -> close_to(Number, Limit, What) end,
+        why => Why,
+        advice => "a higher limit: " ++ Flag,
+        sure => high,
+        link => "https://www.erlang.org/doc/system/system_limits.html"
+    }.
+
+close_to(Number, Limit, What) when Number > ?AT_ONCE * Limit -> {critical, of_limit(Number, Limit, What)};
+close_to(Number, Limit, What) when Number > ?CLOSE * Limit -> {warning, of_limit(Number, Limit, What)};
+close_to(_Number, _Limit, _What) -> ok.
+
+of_limit(Number, Limit, What) ->
+    io_lib:format("~b of ~b ~s", [Number, Limit, What]).
+
+%% A scheduler more than the quota is what rounding up gives.
+more_schedulers(#{schedulers := {Online, _}, cpus := Cpus}) when Online >= Cpus + 1 ->
+    {warning, io_lib:format("~b schedulers online, and a quota of ~.1f processors", [Online, Cpus])};
+more_schedulers(_) ->
+    ok.

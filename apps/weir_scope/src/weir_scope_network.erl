@@ -1,0 +1,144 @@
+%% @private
+%% @doc Rules about the network: listeners, buffers, how sockets are read, what the kernel has dropped.
+-module(weir_scope_network).
+
+-export([rules/0]).
+
+%% Bytes a second of one socket from which the way it is read shows.
+-define(BULK, 20_000_000).
+
+%% Less than this makes clients wait a second for their second SYN as soon as the node is busy for a moment.
+-define(SMALL_BACKLOG, 128).
+
+%% What the kernel tells of connections that come again and again.
+-define(CLOSE, 0.8).
+
+-spec rules() -> [weir_scope_rule:rule()].
+rules() ->
+    [
+        #{
+            name => small_backlog,
+            needs => [listeners],
+            check => fun(#{listeners := Listeners}) ->
+                listed(note, [io_lib:format("port ~b: backlog ~b", [Port, Backlog]) || #{port := Port, backlog := Backlog} <- Listeners, Backlog < ?SMALL_BACKLOG])
+            end,
+            why => "More connections than the backlog at once, and the kernel drops them: their clients try again after a second. "
+                "gen_tcp's default is 5.",
+            advice => "{backlog, 1024} when it listens; net.core.somaxconn is the most",
+            sure => medium,
+            link => "https://www.erlang.org/doc/apps/kernel/inet.html"
+        },
+        #{
+            name => backlog_full,
+            needs => [listeners],
+            check => fun(#{listeners := Listeners}) ->
+                listed(critical, [
+                    io_lib:format("port ~b: ~b connections wait, the backlog is ~b", [Port, Waiting, Backlog])
+                 || #{port := Port, waiting := Waiting, backlog := Backlog} <- Listeners, Waiting >= Backlog, Waiting > 0
+                ])
+            end,
+            why => "Nobody accepts them, and the kernel drops those that come.",
+            advice => "several processes that accept, each of which does nothing else; a larger backlog for bursts",
+            sure => high,
+            link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
+        },
+        #{
+            name => few_acceptors,
+            needs => [listeners, acceptors],
+            check => fun(#{listeners := Listeners, acceptors := Acceptors}) ->
+                Behind = [Port || #{port := Port, waiting := Waiting} <- Listeners, Waiting > 0],
+                case Behind of
+                    [] -> ok;
+                    _ when Acceptors >= length(Listeners) * 4 -> ok;
+                    _ -> {warning, io_lib:format("connections wait on ~w, and ~b processes wait to accept on ~b listeners", [Behind, Acceptors, length(Listeners)])}
+                end
+            end,
+            why => "One process that accepts takes a connection for each time it is scheduled.",
+            advice => "ten processes or more that call gen_tcp:accept/1 on the same listener, as ranch does",
+            sure => medium,
+            link => "https://ninenines.eu/docs/en/ranch/2.1/guide/internals/"
+        },
+        #{
+            name => listen_overflows,
+            needs => [{over, listen_overflows}],
+            check => fun(#{over := #{listen_overflows := Number}}) when Number > 0 ->
+                    {critical, io_lib:format("~b connections dropped at a full backlog just now, on this machine", [Number])};
+                (_) -> ok
+            end,
+            why => "A backlog was full. The count is of the whole network namespace: it may be another program's.",
+            advice => "a larger backlog, more processes that accept",
+            sure => medium,
+            link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
+        },
+        #{
+            name => small_buffer_for_bulk,
+            needs => [listeners, {over, received}, {over, ns}],
+            check => fun(#{listeners := Listeners} = Facts) ->
+                Small = [io_lib:format("port ~b: buffer ~b", [Port, Buffer]) || #{port := Port, buffer := Buffer} <- Listeners, Buffer =< 1460],
+                case bulk(Facts) of
+                    [] -> ok;
+                    _ -> listed(warning, Small)
+                end
+            end,
+            why => "Each read takes at most `buffer' bytes. 1,460 is the default, and much comes in at the moment.",
+            advice => "{buffer, 65536} for the listener; connections inherit it",
+            sure => medium,
+            link => "https://github.com/erlang/otp/issues/9355"
+        },
+        #{
+            name => bulk_by_once,
+            needs => [modes, {over, received}, {over, ns}],
+            check => fun(#{modes := Modes} = Facts) ->
+                listed(warning, [
+                    io_lib:format("~p: ~b MB/s", [Socket, Rate div 1000000]) || {Socket, Rate} <- bulk(Facts), maps:get(Socket, Modes, none) =:= once
+                ])
+            end,
+            why => "With {active, once} every read waits for the process to ask again.",
+            advice => "{active, 100} and a refill at {tcp_passive, Socket}",
+            sure => medium,
+            link => "https://www.erlang.org/doc/apps/kernel/inet.html"
+        },
+        #{
+            name => tcp_memory_pressure,
+            needs => [{over, memory_pressures}, {over, pruned}],
+            check => fun(#{over := #{memory_pressures := Pressures, pruned := Pruned}}) when Pressures + Pruned > 0 ->
+                    {warning, io_lib:format("~b times under pressure, ~b queues pruned just now", [Pressures, Pruned])};
+                (_) -> ok
+            end,
+            why => "The kernel has too little memory for TCP: it shrinks windows and drops what it has received.",
+            advice => "smaller buffers, fewer slow readers, a larger net.ipv4.tcp_mem",
+            sure => high,
+            link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
+        },
+        #{
+            name => tcp_memory_close,
+            needs => [tcp_memory],
+            check => fun(#{tcp_memory := {Used, Pressure, _}}) when Used > ?CLOSE * Pressure ->
+                    {warning, io_lib:format("~b MiB in TCP sockets, pressure begins at ~b", [Used div 1048576, Pressure div 1048576])};
+                (_) -> ok
+            end,
+            why => "Beyond it the kernel shrinks windows.",
+            advice => "find what is not read (top sockets by queue); a larger net.ipv4.tcp_mem",
+            sure => medium,
+            link => "https://www.kernel.org/doc/html/latest/networking/ip-sysctl.html"
+        },
+        #{
+            name => connection_tracking_close,
+            needs => [connections_tracked],
+            check => fun(#{connections_tracked := {Number, Limit}}) when Number > ?CLOSE * Limit ->
+                    {critical, io_lib:format("~b of ~b connections tracked", [Number, Limit])};
+                (_) -> ok
+            end,
+            why => "When the table is full the kernel drops new connections.",
+            advice => "a larger net.netfilter.nf_conntrack_max, or no tracking for this port",
+            sure => high,
+            link => "https://www.kernel.org/doc/html/latest/networking/nf_conntrack-sysctl.html"
+        }
+    ].
+
+listed(_Severity, []) -> ok;
+listed(Severity, Seen) -> {Severity, lists:join("; ", Seen)}.
+
+%% Sockets that receive much, with their bytes a second.
+bulk(#{over := #{received := Received, ns := Ns}}) ->
+    [{Socket, Rate} || {Socket, Bytes} <- maps:to_list(Received), (Rate = Bytes * 1_000_000_000 div max(1, Ns)) >= ?BULK].

@@ -1,0 +1,74 @@
+%% @doc What a virtual machine says of itself: limits, schedulers, memory, clocks.
+-module(weir_scope_vm).
+
+-export([facts/1]).
+
+%% @doc All of it, in a map:
+%% <dl>
+%% <dt>`otp'</dt><dd>`[Major, Minor, ...]', as in the file OTP_VERSION, or `[Major]'</dd>
+%% <dt>`ports', `processes', `atoms'</dt><dd>`{Number, Limit}'</dd>
+%% <dt>`schedulers'</dt><dd>`{Online, All}'</dd>
+%% <dt>`processors'</dt><dd>logical processors that the VM may use</dd>
+%% <dt>`memory'</dt><dd>bytes, as `erlang:memory/0' has them</dd>
+%% <dt>`carriers', `blocks'</dt><dd>bytes that the allocators have from the system, and bytes of those that are used</dd>
+%% <dt>`time_correction', `time_warp_mode'</dt><dd>as `erlang:system_info/1'</dd>
+%% <dt>`weir'</dt><dd>`none', or the number of pollsets</dd>
+%% </dl>
+-spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
+facts(Ask) ->
+    Info = fun(Item) -> Ask(erlang, system_info, [Item]) end,
+    {Carriers, Blocks} = allocated(Info),
+    known(#{
+        node => Ask(erlang, node, []),
+        otp => version(Ask),
+        ports => {Info(port_count), Info(port_limit)},
+        processes => {Info(process_count), Info(process_limit)},
+        atoms => {Info(atom_count), Info(atom_limit)},
+        schedulers => {Info(schedulers_online), Info(schedulers)},
+        processors => Info(logical_processors_available),
+        memory => maps:from_list(Ask(erlang, memory, [])),
+        carriers => Carriers,
+        blocks => Blocks,
+        time_correction => Info(time_correction),
+        time_warp_mode => Info(time_warp_mode),
+        weir => weir(Ask)
+    }).
+
+known(Facts) ->
+    maps:filter(fun(_, Value) -> Value =/= unknown end, Facts).
+
+version(Ask) ->
+    Release = Ask(erlang, system_info, [otp_release]),
+    File = filename:join([Ask(code, root_dir, []), "releases", Release, "OTP_VERSION"]),
+    case Ask(file, read_file, [File]) of
+        {ok, Text} -> numbers(binary_to_list(Text));
+        {error, _} -> numbers(Release)
+    end.
+
+%% `25.2.3', `29.1.2-rc1': the numbers up to the first part that is none.
+numbers(Text) ->
+    [Version | _] = string:lexemes(Text, "-\n"),
+    [list_to_integer(Part) || Part <- string:lexemes(Version, ".")].
+
+%% Carriers and blocks of every instance of every allocator.
+allocated(Info) ->
+    Sizes = [Info({allocator_sizes, Allocator}) || Allocator <- Info(alloc_util_allocators)],
+    Kinds = [Kind || Instances <- Sizes, is_list(Instances), {instance, _, Kinds} <- Instances, {_, Kind} <- Kinds, is_list(Kind)],
+    {lists:sum([size(carriers_size, Kind) || Kind <- Kinds]), lists:sum([blocks(Kind) || Kind <- Kinds])}.
+
+size(Key, Kind) ->
+    case lists:keyfind(Key, 1, Kind) of
+        false -> 0;
+        Found -> element(2, Found)
+    end.
+
+blocks(Kind) ->
+    {blocks, Owners} = lists:keyfind(blocks, 1, Kind ++ [{blocks, []}]),
+    lists:sum([size(size, Sizes) || {_, Sizes} <- Owners]).
+
+%% Asked of a node that runs it, and of no other: nothing is loaded for it.
+weir(Ask) ->
+    case Ask(erlang, whereis, [weir_sup]) of
+        undefined -> none;
+        _ -> length(Ask(weir, pollsets, []))
+    end.

@@ -1,0 +1,145 @@
+%% Visits of nodes that have nothing of ours: what is seen there, and that nothing stays.
+-module(weir_scope_visit_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
+-export([a_node_that_hangs/1, this_node/1]).
+
+-define(OURS, [weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes, weir_scope_guest]).
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
+
+all() ->
+    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, this_node].
+
+%% Nodes are reached by distribution, as users' are.
+init_per_suite(Config) ->
+    case is_alive() of
+        true ->
+            Config;
+        false ->
+            _ = os:cmd("epmd -daemon"),
+            {ok, _} = net_kernel:start(own_name(), #{name_domain => longnames}),
+            [{started, true} | Config]
+    end.
+
+own_name() ->
+    list_to_atom("weir_scope_" ++ os:getpid() ++ "@127.0.0.1").
+
+end_per_suite(Config) ->
+    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
+    ok.
+
+%% A node as somebody starts it who has never heard of us.
+init_per_testcase(_Case, Config) ->
+    {ok, Peer, Node} = peer:start(#{
+        name => peer:random_name(),
+        host => "127.0.0.1",
+        longnames => true,
+        connection => standard_io,
+        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+c", "false", "+Q", "16777216"]
+    }),
+    false = peer:call(Peer, code, is_loaded, [weir_scope_facts]),
+    non_existing = peer:call(Peer, code, which, [weir_scope_facts]),
+    [{peer, Peer}, {node, Node} | Config].
+
+end_per_testcase(_Case, Config) ->
+    catch peer:stop(?config(peer, Config)),
+    ok.
+
+what_is_wrong_is_found(Config) ->
+    Peer = ?config(peer, Config),
+    {ok, _} = peer:call(Peer, gen_tcp, listen, [0, [{backlog, 7}]]),
+    Slow = peer:call(Peer, erlang, spawn, [timer, sleep, [infinity]]),
+    [erlang:send(Slow, message) || _ <- lists:seq(1, 12000)],
+    {ok, #{findings := Findings} = Report} = weir_scope_doctor:examine(?config(node, Config), #{over => 100}),
+    Found = [{Rule, Severity} || #{rule := Rule, severity := Severity} <- Findings],
+    ct:log("~ts", [weir_scope_doctor:text(Report)]),
+    ?assertEqual([], [{time_correction_off, warning}, {large_port_table, warning}, {long_queue, critical}] -- Found),
+    ?assertEqual(critical, weir_scope_doctor:worst(Report)),
+    #{unknown := Unknown} = Report,
+    ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)).
+
+%% Without a module there the same is found, but for what needs a process that stays.
+from_afar(Config) ->
+    Node = ?config(node, Config),
+    {ok, #{findings := Findings, unknown := Unknown}} = weir_scope_doctor:examine(Node, #{over => 100, load => false}),
+    Found = [Rule || #{rule := Rule} <- Findings],
+    ?assertEqual([], [time_correction_off, large_port_table] -- Found),
+    ?assertMatch([_ | _], proplists:get_value(busy_waiting, Unknown)),
+    nothing_of_ours(Config).
+
+nothing_stays(Config) ->
+    Peer = ?config(peer, Config),
+    Before = lists:sort(peer:call(Peer, erlang, processes, [])),
+    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{over => 100}),
+    nothing_of_ours(Config),
+    %% But for the processes of distribution itself.
+    New = lists:sort(peer:call(Peer, erlang, processes, [])) -- Before,
+    Functions = [peer:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
+    ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
+    ?assertEqual(undefined, peer:call(Peer, erlang, statistics, [scheduler_wall_time])).
+
+a_visitor_that_dies(Config) ->
+    Node = ?config(node, Config),
+    Visitor = spawn(fun() -> weir_scope_visit:facts(Node, #{over => 30000}) end),
+    until(fun() -> peer:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
+    exit(Visitor, kill),
+    nothing_of_ours(Config).
+
+%% A release that has the application keeps it.
+what_was_there_stays(Config) ->
+    Peer = ?config(peer, Config),
+    {module, _} = peer:call(Peer, code, load_binary, load(weir_scope_vm)),
+    {ok, _} = weir_scope_visit:facts(?config(node, Config), #{over => 100}),
+    until(fun() -> loaded(Config) =:= [weir_scope_vm] end).
+
+load(Module) ->
+    {Module, Beam, File} = code:get_object_code(Module),
+    [Module, File, Beam].
+
+nobody_there(_Config) ->
+    Node = 'nobody@127.0.0.1',
+    ?assertEqual({error, {no_connection, Node}}, weir_scope_visit:facts(Node, #{})),
+    ?assertEqual({error, {no_connection, Node}}, weir_scope_visit:facts(Node, #{load => false})).
+
+%% A node that is stopped, as one that swaps, or hangs in native code.
+a_node_that_hangs(Config) ->
+    Node = ?config(node, Config),
+    Pid = peer:call(?config(peer, Config), os, getpid, []),
+    {ok, _} = weir_scope_visit:facts(Node, #{over => 10}),
+    _ = os:cmd("kill -STOP " ++ Pid),
+    try
+        ?assertEqual({error, {timeout, Node}}, weir_scope_visit:facts(Node, #{over => 10, patience => 500}))
+    after
+        os:cmd("kill -CONT " ++ Pid)
+    end.
+
+this_node(_Config) ->
+    {ok, Facts} = weir_scope_visit:facts(node(), #{over => 50}),
+    #{over := #{ns := Ns, scheduler_busy_ns := Busy, scheduler_cpu_ns := _}, rss := Rss, memory := #{total := Total}, carriers := Carriers, blocks := Blocks} = Facts,
+    ?assert(Ns >= 50_000_000),
+    ?assert(Busy > 0),
+    %% What the system has given, what is kept of it, what is used: each holds the next.
+    ?assert(Carriers >= Blocks),
+    ?assert(abs(Blocks - Total) < Total div 2),
+    ?assert(Rss > Blocks div 2).
+
+nothing_of_ours(Config) ->
+    until(fun() -> loaded(Config) =:= [] end).
+
+loaded(Config) ->
+    [Module || Module <- ?OURS, peer:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].
+
+until(Condition) -> until(Condition, 200).
+
+until(Condition, 0) -> ct:fail({never_true, Condition});
+until(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(50), until(Condition, Times - 1)
+    end.
