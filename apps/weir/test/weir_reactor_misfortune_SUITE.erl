@@ -51,6 +51,7 @@ groups() ->
             storm_of_resets_with_output,
             peers_die_while_they_are_told,
             an_adopted_queue_that_was_full,
+            replies_go_out_before_an_end_that_comes_meanwhile,
             no_descriptors_left
         ]}
     ].
@@ -540,6 +541,26 @@ fill(Socket, Sent) ->
         ok -> fill(Socket, Sent + 100000);
         {error, timeout} -> Sent + 100000
     end.
+
+%% More packets than a turn takes, and the end of the connection comes while they are handled: the ready list and the kernel
+%% both name the socket for the next turn.
+replies_go_out_before_an_end_that_comes_meanwhile(_Config) ->
+    First = <<"1\n">>,
+    {Reactor, Port} = start(#{data => fun
+        (_Socket, Line, State = #{tell := Pid}) when Line =:= First ->
+            Pid ! {at_the_first, self()},
+            receive go_on -> {send, Line, State} end;
+        (_Socket, Line, State) ->
+            {send, Line, State}
+    end}, [{packet, line}]),
+    Peer = connect_raw(Port),
+    Lines = iolist_to_binary([[integer_to_binary(N), $\n] || N <- lists:seq(1, 20)]),
+    ok = gen_tcp:send(Peer, Lines),
+    Waiting = receive {at_the_first, Pid} -> Pid end,
+    ok = gen_tcp:shutdown(Peer, write),
+    Waiting ! go_on,
+    ?assertEqual(Lines, recv_all(Peer)),
+    stop(Reactor).
 
 no_descriptors_left(_Config) ->
     Node = weir_test_peer:start_node("ulimit -n 200;", []),

@@ -40,12 +40,14 @@ const PACKETS: usize = 16;
 pub struct Batch<'a> {
     env: Env<'a>,
     events: Vec<ErlNifTerm>,
+    /// Sockets whose data is among the events. The replies come with the next call.
+    unanswered: Vec<Handle>,
 }
 
 impl<'a> Batch<'a> {
     /// An empty batch, which owns no memory.
     pub fn new(env: Env<'a>) -> Batch<'a> {
-        Batch { env, events: Vec::new() }
+        Batch { env, events: Vec::new(), unanswered: Vec::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -54,6 +56,12 @@ impl<'a> Batch<'a> {
 
     /// `[Handle | Data]`.
     fn data(&mut self, handle: Handle, data: Term<'a>) {
+        if self.unanswered.last() != Some(&handle) {
+            if self.unanswered.is_empty() {
+                self.unanswered.reserve(BATCH);
+            }
+            self.unanswered.push(handle);
+        }
         let handle = handle.raw().encode(self.env);
         // SAFETY: both terms are of this environment.
         self.events.push(unsafe { sys::enif_make_list_cell(self.env.as_c_arg(), handle.as_c_arg(), data.as_c_arg()) });
@@ -189,7 +197,7 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
         output::flush(env, socket, work);
     }
     if socket.ended != Ended::Not {
-        return close(env, socket, batch);
+        return end(env, socket, socket.ended, batch);
     }
     if socket.state != State::Connected {
         return;
@@ -203,7 +211,7 @@ pub fn serve<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut
 /// Reads up to a number of packets.
 fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batch<'a>) {
     let handle = socket.handle();
-    for n in 0..PACKETS {
+    for _ in 0..PACKETS {
         if !socket.is_active() {
             return;
         }
@@ -217,9 +225,7 @@ fn read<'a>(env: Env<'a>, socket: &mut Socket, work: &mut Work, batch: &mut Batc
             }
             Next::Nothing => return,
             Next::End(error) => {
-                let ended = error.map_or(Ended::Closed, Ended::Failed);
-                // The replies to what has just come go out before the connection is closed.
-                return if n > 0 { socket.end(env, ended) } else { end_now(env, socket, ended, batch) };
+                return end(env, socket, error.map_or(Ended::Closed, Ended::Failed), batch);
             }
         }
         if work.is_over() {
@@ -252,7 +258,12 @@ fn tell_room(env: Env, socket: &mut Socket, batch: &mut Batch) {
     }
 }
 
-fn end_now(env: Env, socket: &mut Socket, ended: Ended, batch: &mut Batch) {
+/// The end of a connection. The replies to what has just come go out before it is closed: the ready list and the kernel may
+/// both have named the socket in this call.
+fn end(env: Env, socket: &mut Socket, ended: Ended, batch: &mut Batch) {
+    if batch.unanswered.contains(&socket.handle()) {
+        return socket.end(env, ended);
+    }
     socket.ended = ended;
     close(env, socket, batch);
 }
