@@ -28,11 +28,6 @@
 %% Bytes that may wait for that. Then the connection is not read.
 -define(INPUT, 65536).
 
-%% When a connection is closed although its client may still be sending: milliseconds until the end of our direction is
-%% said, after which it is left some time (see weir_http_patience) to read what was sent. A close at once would be a reset, which may
-%% overtake the response.
--define(SHUTDOWN_MS, 10).
-
 %% What a batch of requests has come to: responses, the last one first, and their bytes.
 -record(out, {responses = [] :: [iodata()], size = 0 :: non_neg_integer()}).
 
@@ -252,8 +247,10 @@ refuse(Socket, Why = {Status, Reason}, Out, Idle = #idle{client = Client}, Http 
     ok = weir_http_observation:refused(Socket, Client, Why, Http),
     close_later(Socket, add(weir_http_answer:refusal(Status, Reason), Out), Idle).
 
+%% The client may still be sending, and a close at once would be a reset, which may overtake the response. So the end of our
+%% direction is said when the response is out (see handle_writable/2), and the client is left some time to read it.
 close_later(Socket, Out, Idle) ->
-    _ = erlang:send_after(?SHUTDOWN_MS, self(), {{weir_reactor, Socket}, shutdown}),
+    ok = weir_http_socket:notify_writable(Socket),
     sent(Out, #closing{idle = Idle}).
 
 %%% What is sent.
@@ -279,6 +276,13 @@ handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes =
             ok = weir_http_socket:notify_writable(Socket),
             {ok, Paused}
     end;
+handle_writable(Socket, Closing = #closing{}) ->
+    ok =
+        case weir_http_patience:pending(Socket) of
+            0 -> weir_http_socket:shutdown_write(Socket);
+            _ -> weir_http_socket:notify_writable(Socket)
+        end,
+    {ok, Closing};
 handle_writable(Socket, Busy = #busy{}) ->
     {ok, weir_http_busy:writable(Socket, Busy)};
 handle_writable(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
@@ -287,9 +291,6 @@ handle_writable(_Socket, State) ->
     {ok, State}.
 
 -spec handle_info(term(), term()) -> weir_reactor:result().
-handle_info({{weir_reactor, Socket}, shutdown}, Closing = #closing{}) ->
-    ok = weir_http_socket:shutdown_write(Socket),
-    {ok, Closing};
 handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
         {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
