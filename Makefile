@@ -43,7 +43,7 @@ bench-quick: ## the most telling part of the bench, in five minutes
 
 soak: build ## ten minutes of random mixtures, every byte checked; 100,000 connections; the load generator beside wrk
 	@scripts/setup test soak
-	rebar3 ct --dir apps/weir/soak,apps/weir_load/soak
+	rebar3 ct --dir apps/weir/soak,apps/weir_load/soak,apps/weir_http/soak
 
 conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP)
 	@scripts/setup build conformance

@@ -1,20 +1,27 @@
 %% @private
-%% @doc The field Accept-Encoding: which codings of a file a client takes (RFC 9110, 12.5.3).
+%% @doc The field Accept-Encoding: which codings of a content a client takes (RFC 9110, 12.5.3).
 -module(weir_http_coding).
 
--export([accepted/1]).
+-export([accepted/2]).
 
-%% @doc Those of br and gzip that the client takes, the better one first, with the endings of files in them.
--spec accepted(binary() | undefined) -> [{Coding :: binary(), Ending :: binary()}].
-accepted(undefined) ->
+%% @doc Those of the given codings that the client takes: first what it prefers, then in the order given.
+-spec accepted(binary() | undefined, Offered :: [binary()]) -> [Coding :: binary()].
+accepted(undefined, _Offered) ->
     [];
-accepted(Field) ->
+accepted(Field, Offered) ->
     Weights = maps:from_list([weight(binary:split(Text, <<";">>)) || Text <- binary:split(Field, <<",">>, [global])]),
-    Others = maps:get(<<"*">>, Weights, false),
-    [Known || {Coding, _} = Known <- [{<<"br">>, <<".br">>}, {<<"gzip">>, <<".gz">>}], maps:get(Coding, Weights, Others)].
+    Others = maps:get(<<"*">>, Weights, 0),
+    Weighed = [{-Weight, Coding} || Coding <- Offered, Weight <- [maps:get(Coding, Weights, Others)], Weight > 0],
+    [Coding || {_, Coding} <- lists:keysort(1, Weighed)].
 
-%% What is wrong with a weight is not worth a refusal: the file as it is is always right.
-weight([Coding]) -> {name(Coding), true};
-weight([Coding, Weight]) -> {name(Coding), re:run(Weight, "^\\s*q\\s*=\\s*(0?\\.0*[1-9]\\d*|1(\\.0*)?)\\s*$", [caseless]) =/= nomatch}.
+%% In thousandths. What is wrong with a weight is not worth a refusal: the content as it is is always right.
+weight([Coding]) ->
+    {name(Coding), 1000};
+weight([Coding, Weight]) ->
+    case re:run(Weight, "^\\s*q\\s*=\\s*(?:(1)(?:\\.0*)?|0?(?:\\.(\\d{1,3})\\d*)?)\\s*$", [caseless, {capture, all_but_first, binary}]) of
+        {match, [<<"1">>]} -> {name(Coding), 1000};
+        {match, [<<>>, Digits]} -> {name(Coding), binary_to_integer(<<Digits/binary, (binary:copy(<<"0">>, 3 - byte_size(Digits)))/binary>>)};
+        _ -> {name(Coding), 0}
+    end.
 
-name(Coding) -> string:lowercase(string:trim(Coding, both, " \t")).
+name(Coding) -> weir_http_value:lower(weir_http_value:trim(Coding)).

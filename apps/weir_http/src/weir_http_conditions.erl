@@ -54,7 +54,7 @@ not_after(Modified, Date, Default) ->
 
 is_among(_Tag, <<"*">>, _Comparison) -> true;
 is_among(Tag, Tags, Comparison) ->
-    lists:any(fun(Text) -> is_same(Tag, string:trim(Text, both, " \t"), Comparison) end, binary:split(Tags, <<",">>, [global])).
+    lists:any(fun(Text) -> is_same(Tag, weir_http_value:trim(Text), Comparison) end, binary:split(Tags, <<",">>, [global])).
 
 %% Ours are strong, and have no comma.
 is_same(Tag, <<"W/", Tag/binary>>, weak) -> true;

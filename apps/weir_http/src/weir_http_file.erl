@@ -24,7 +24,7 @@
 %% @doc Answers a request with a file: the result that a process handler returns.
 -spec serve(weir_http_request:request(), file:name_all(), {weir_http_direct:fields(), links()}) -> weir_http_process:result().
 serve(Request, Path, {Fields, Links}) ->
-    Accepted = weir_http_coding:accepted(weir_http_request:field(<<"accept-encoding">>, Request)),
+    Accepted = weir_http_coding:accepted(weir_http_request:field(<<"accept-encoding">>, Request), [<<"br">>, <<"gzip">>]),
     case open(bytes(Path), Accepted, Links) of
         {ok, Device, Info, Coding} ->
             try
@@ -58,8 +58,8 @@ open(Path, Accepted, Links) ->
         {error, _} = Error -> Error
     end.
 
-open_best(Path, [{Coding, Ending} | Accepted], Links) ->
-    Encoded = <<Path/binary, Ending/binary>>,
+open_best(Path, [Coding | Accepted], Links) ->
+    Encoded = <<Path/binary, (ending(Coding))/binary>>,
     case regular(Encoded, Links) of
         ok -> opened(file:open(Encoded, [read, raw, binary]), Coding);
         {error, _} -> open_best(Path, Accepted, Links)
@@ -123,13 +123,16 @@ opened(Request, Device, #file_info{size = Size, mtime = Modified}, Coding, Given
 tag(Size, Modified, Coding) ->
     iolist_to_binary([$", integer_to_binary(Modified, 16), $-, integer_to_binary(Size, 16), suffix(Coding), $"]).
 
+ending(<<"br">>) -> <<".br">>;
+ending(<<"gzip">>) -> <<".gz">>.
+
 suffix(identity) -> <<>>;
 suffix(Coding) -> [$-, Coding].
 
 coding(identity) -> [];
 coding(Coding) -> [{<<"content-encoding">>, Coding}].
 
-is_about_content(Name) -> string:lowercase(Name) =:= <<"content-type">>.
+is_about_content(Name) -> weir_http_value:lower(Name) =:= <<"content-type">>.
 
 has_type(Fields) -> lists:any(fun({Name, _}) -> is_about_content(Name) end, Fields).
 
@@ -159,7 +162,7 @@ range({First, Last}, Size) ->
 
 send_parts(Request, Parts, Size, Fields, Device) ->
     Boundary = binary:encode_hex(rand:bytes(16)),
-    {_, Type} = lists:keyfind(<<"content-type">>, 1, [{string:lowercase(Name), Value} || {Name, Value} <- Fields]),
+    {_, Type} = lists:keyfind(<<"content-type">>, 1, [{weir_http_value:lower(Name), Value} || {Name, Value} <- Fields]),
     Body = lists:append([[part_head(Boundary, Type, Part, Size), Part] || Part <- Parts]) ++ [[<<"\r\n--">>, Boundary, <<"--\r\n">>]],
     Others = [Field || {Name, _} = Field <- Fields, not is_about_content(Name)],
     send(Request, 206, [{<<"content-type">>, [<<"multipart/byteranges; boundary=">>, Boundary]} | Others], Body, Device).

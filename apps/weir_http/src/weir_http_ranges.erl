@@ -16,7 +16,7 @@
 -spec parse(binary() | undefined, Size :: non_neg_integer()) -> whole | unsatisfiable | {parts, [range(), ...]}.
 parse(<<Unit:5/binary, "=", Text/binary>>, Size) ->
     Specs = binary:split(Text, <<",">>, [global]),
-    case string:lowercase(Unit) of
+    case weir_http_value:lower(Unit) of
         <<"bytes">> when length(Specs) =< ?MOST -> parts(Specs, Size, []);
         _ -> whole
     end;
@@ -24,7 +24,7 @@ parse(_Field, _Size) ->
     whole.
 
 parts([Spec | Specs], Size, Parts) ->
-    case part(binary:split(string:trim(Spec, both, " \t"), <<"-">>), Size) of
+    case part(binary:split(weir_http_value:trim(Spec), <<"-">>), Size) of
         {_, _} = Part -> parts(Specs, Size, [Part | Parts]);
         outside -> parts(Specs, Size, Parts);
         wrong -> whole

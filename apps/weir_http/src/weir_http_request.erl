@@ -186,9 +186,7 @@ fields(#request{fields = Fields}) -> weir_http_nif:fields(Fields).
 -spec cookies(request()) -> [{Name :: binary(), Value :: binary()}].
 cookies(Request) ->
     Pairs = binary:split(field(<<"cookie">>, Request, <<>>), <<";">>, [global]),
-    [{trim(Name), trim(Value)} || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]].
-
-trim(Text) -> string:trim(Text, both, " \t").
+    [{weir_http_value:trim(Name), weir_http_value:trim(Value)} || Pair <- Pairs, [Name, Value] <- [binary:split(Pair, <<"=">>)]].
 
 %% @doc What the bindings of the route stand for, decoded.
 -spec bindings(request()) -> #{Name :: atom() => Value :: term()}.
@@ -207,9 +205,8 @@ body(#request{body = Body}) -> Body.
 %% is said to be something else.
 -spec form(request()) -> {ok, [{binary(), binary()}]} | error.
 form(Request = #request{body = Body}) ->
-    [Type | _] = binary:split(field(<<"content-type">>, Request, <<>>), <<";">>),
-    case string:lowercase(trim(Type)) of
-        <<"application/x-www-form-urlencoded">> -> {ok, weir_http_percent:pairs(Body)};
+    case weir_http_value:parameters(field(<<"content-type">>, Request, <<>>)) of
+        {<<"application/x-www-form-urlencoded">>, _} -> {ok, weir_http_percent:pairs(Body)};
         _ -> error
     end.
 

@@ -30,7 +30,8 @@ groups() ->
             pipelined_requests_are_answered_in_order,
             nothing_follows_a_close,
             an_empty_line_is_no_request,
-            many_fields_of_a_name_are_one_value
+            many_fields_of_a_name_are_one_value,
+            values_need_not_be_utf8
         ]},
         {bodies, [], [
             a_body_of_a_length,
@@ -150,7 +151,7 @@ methods_are_chosen(Config) ->
     {405, #{<<"allow">> := <<"POST, PUT, OPTIONS">>}, <<>>} = request(port(Config), get("/echo")),
     {405, #{<<"allow">> := <<"GET, HEAD, OPTIONS">>}, <<>>} =
         request(port(Config), "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    {405, _, <<>>} = request(port(Config), "get / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    {501, _, <<"method\n">>} = request(port(Config), "get / HTTP/1.1\r\nHost: a\r\n\r\n"),
     {404, _, <<>>} = request(port(Config), get("/nowhere")).
 
 head_is_get_without_a_body(Config) ->
@@ -229,6 +230,12 @@ many_fields_of_a_name_are_one_value(Config) ->
     {200, _, <<>>} = request(port(Config), get("/", "Accept: a\r\nCookie: b=c\r\naccept: d\r\ncookie: e=f\r\n")),
     receive Values -> ?assertEqual([<<"a, d">>, <<"b=c; e=f">>, none], Values) end.
 
+values_need_not_be_utf8(Config) ->
+    Request = <<"GET /describe?", 37, "ff=a HTTP/1.1\r\nHost: a\r\nContent-Type: a", 255, "\r\nCookie: ", 255, "=b", 254, " ; c = ", 165, "\r\n\r\n">>,
+    #{cookies := Cookies, query := Query} = described(request(port(Config), Request)),
+    ?assertEqual([{<<255>>, <<"b", 254>>}, {<<"c">>, <<165>>}], Cookies),
+    ?assertEqual([{<<255>>, <<"a">>}], Query).
+
 %%% Bodies.
 
 a_body_of_a_length(Config) ->
@@ -252,9 +259,9 @@ a_body_in_chunks(Config) ->
 
 trailers_are_apart(Config) ->
     Request =
-        "POST /describe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\nContent-Length: 5\r\n\r\n",
+        "POST /describe HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\nCookie: a=b\r\n\r\n",
     #{fields := Fields, trailers := Trailers} = described(request(port(Config), Request)),
-    ?assertEqual([{<<"x-sum">>, <<"1">>}, {<<"content-length">>, <<"5">>}], Trailers),
+    ?assertEqual([{<<"x-sum">>, <<"1">>}, {<<"cookie">>, <<"a=b">>}], Trailers),
     ?assertEqual([<<"host">>, <<"transfer-encoding">>], [Name || {Name, _} <- Fields]).
 
 continue_is_said_once_and_only_if_asked(Config) ->

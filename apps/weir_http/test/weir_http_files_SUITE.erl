@@ -30,6 +30,7 @@ all() ->
         symbolic_links_by_option,
         what_is_no_file_is_not_found,
         a_file_that_may_not_be_read,
+        values_need_not_be_utf8,
         an_empty_file,
         a_large_file_and_the_next_request,
         a_large_file_for_an_old_client,
@@ -198,6 +199,14 @@ a_file_that_may_not_be_read(Config) ->
     end.
 
 %%% Bytes.
+
+values_need_not_be_utf8(Config) ->
+    write(Config, "a.txt", <<"hello">>),
+    Port = serve(Config),
+    [
+        {200, _, <<"hello">>} = request(Port, get("/a.txt", [Name, <<": ", 255, ", x", 165, "=\r\n">>]))
+     || Name <- ["Accept-Encoding", "Range", "If-None-Match", "If-Range", "If-Modified-Since"]
+    ].
 
 an_empty_file(Config) ->
     write(Config, "file", <<>>),

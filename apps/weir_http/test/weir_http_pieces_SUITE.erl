@@ -6,13 +6,14 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([in_every_two_pieces/1, byte_by_byte/1]).
+-export([probes_in_every_two_pieces/1, probes_byte_by_byte/1]).
 
 -define(LISTENER, ?MODULE).
 -define(PATIENCE, 20000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [in_every_two_pieces, byte_by_byte].
+all() -> [in_every_two_pieces, byte_by_byte, probes_in_every_two_pieces, probes_byte_by_byte].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir_http),
@@ -70,18 +71,55 @@ byte_by_byte(Config) ->
         corpus()
     ).
 
+%% The requests of weir_http_probes, most of them followed by one that closes the connection. Those that are long for their length's sake
+%% are cut where lines end and a few times in between.
+probes_in_every_two_pieces(Config) ->
+    each(
+        fun(Request) ->
+            Whole = exchange([Request], Config),
+            [?assertEqual(Whole, exchange([First, Second], Config), {First, Second}) || {First, Second} <- cuts(Request)]
+        end,
+        probes()
+    ).
+
+probes_byte_by_byte(Config) ->
+    each(
+        fun(Request) ->
+            ?assertEqual(exchange([Request], Config), exchange([<<Byte>> || <<Byte>> <= Request], Config), Request)
+        end,
+        [Request || Request <- probes(), byte_size(Request) < 1000]
+    ).
+
+probes() ->
+    Last = <<"GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n">>,
+    [iolist_to_binary([Bytes, [Last || not closes(Bytes)]]) || {_, _, Bytes, _} <- weir_http_probes:all()].
+
+%% Who asks for a close sends nothing more: a server that has closed answers more with a reset, which overtakes the response.
+closes(Bytes) -> re:run(Bytes, "connection: *close|HTTP/1\\.0", [caseless]) =/= nomatch.
+
+cuts(Request) when byte_size(Request) < 400 ->
+    [cut(Request, At) || At <- lists:seq(1, byte_size(Request) - 1)];
+cuts(Request) ->
+    Ends = lists:sublist([At || {At, _} <- binary:matches(Request, <<"\r\n">>)], 20),
+    Middle = [byte_size(Request) * N div 10 || N <- lists:seq(1, 9)],
+    [cut(Request, At) || At <- lists:usort([1, 8191, 8193] ++ Middle ++ lists:append([[At, At + 1, At + 2] || At <- Ends])),
+        At > 0, At < byte_size(Request)].
+
+cut(Request, At) -> {binary_part(Request, 0, At), binary_part(Request, At, byte_size(Request) - At)}.
+
 %% At the same time, so many at once.
 each(Fun, Elements) ->
     Workers = [spawn_monitor(fun() -> Fun(Element) end) || Element <- Elements],
     [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Monitor} <- Workers].
 
-%% The responses without their dates.
+%% The responses without their dates, and without what is said only to a client that has not sent its body yet.
 exchange(Pieces, Config) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, proplists:get_value(port, Config), [binary, {active, false}, {nodelay, true}]),
     ok = send(Socket, Pieces),
+    _ = gen_tcp:shutdown(Socket, write),
     Answer = weir_http_client:recv_all(Socket),
     ok = gen_tcp:close(Socket),
-    re:replace(Answer, "date: [^\r]*\r\n", "", [global, {return, binary}]).
+    re:replace(Answer, "date: [^\r]*\r\n|HTTP/1.1 100 Continue\r\n\r\n", "", [global, {return, binary}]).
 
 %% The server has the time to read a piece before the next comes. Where it does not, there is one piece less, and the answer
 %% is the same. The rest of what is refused may have nobody to take it.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use httparse::{Error, Header, ParserConfig, Status};
 use memchr::{memchr, memchr_iter};
 
-use crate::meaning::{Body, Meaning};
+use crate::meaning::{Body, Meaning, check_trailers};
 use crate::refusal::Refusal;
 use crate::target::{self, Target};
 
@@ -64,7 +64,7 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     if end > limits.head {
         return Err(Refusal::FieldsTooLarge);
     }
-    if method == "CONNECT" || method == "TRACE" {
+    if method == "CONNECT" || method == "TRACE" || !method.bytes().all(is_of_a_method) {
         return Err(Refusal::Method);
     }
     let Target { path, query, authority, is_plain } = target::parse(target.as_bytes(), method == "OPTIONS")?;
@@ -82,6 +82,12 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
         body: meaning.body(is_1_1)?,
         end,
     }))
+}
+
+/// All registered methods consist of these. Others are what is left of a body whose length was lost on the way, such as
+/// `helloGET`: the connection is closed after them.
+fn is_of_a_method(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte == b'-' || byte == b'_'
 }
 
 /// Where a slice of some bytes begins in them.
@@ -140,8 +146,9 @@ pub fn check_lines(head: &[u8]) -> Result<(), Refusal> {
 pub fn parse_trailers(bytes: &[u8], limits: Limits) -> Result<Option<(Range<usize>, usize)>, Refusal> {
     let mut room = [httparse::EMPTY_HEADER; MOST_FIELDS];
     match httparse::parse_headers(bytes, &mut room[..limits.fields.min(MOST_FIELDS)]).map_err(refusal)? {
-        Status::Complete((end, _)) if end <= limits.head => {
+        Status::Complete((end, trailers)) if end <= limits.head => {
             check_lines(&bytes[..end])?;
+            check_trailers(trailers)?;
             Ok(Some((0..end - 2, end)))
         }
         Status::Partial if bytes.len() <= limits.head => Ok(None),
@@ -240,7 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn methods_for_proxies() {
+    fn methods() {
+        for good in ["PROPFIND", "VERSION-CONTROL", "A_B"] {
+            assert!(complete(&format!("{good} / HTTP/1.1\r\nHost: a\r\n\r\n")).method == (0..good.len()));
+        }
+        for bad in ["get", "helloGET", "POST1", "GET%"] {
+            assert_eq!(parsed(&format!("{bad} / HTTP/1.1\r\nHost: a\r\n\r\n")), Err(Refusal::Method), "{bad}");
+        }
         assert_eq!(parsed("CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n"), Err(Refusal::Method));
         assert_eq!(parsed("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Refusal::Method));
     }
@@ -253,5 +266,12 @@ mod tests {
         assert_eq!(parse_trailers(b"A: b\n\r\n", LIMITS), Err(Refusal::BareLineFeed));
         assert_eq!(parse_trailers(b"\n", LIMITS), Err(Refusal::BareLineFeed));
         assert_eq!(parse_trailers(b"A b\r\n\r\n", LIMITS), Err(Refusal::Syntax));
+        for (bad, refusal) in [
+            ("Content-Length: 5", Refusal::ContentLength),
+            ("transfer-encoding: chunked", Refusal::TransferEncoding),
+            ("A: b\r\nHOST: a", Refusal::Host),
+        ] {
+            assert_eq!(parse_trailers(format!("{bad}\r\n\r\n").as_bytes(), LIMITS), Err(refusal), "{bad}");
+        }
     }
 }

@@ -139,6 +139,20 @@ impl<'a> Meaning<'a> {
     }
 }
 
+/// A trailer may not say where a message ends or who it is for (RFC 9110, 6.5.1): others refuse such a request.
+pub fn check_trailers(trailers: &[Header]) -> Result<(), Refusal> {
+    for trailer in trailers {
+        let name = trailer.name.as_bytes();
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => return Err(Refusal::Host),
+            14 if is_spelled(name, b"content-length")? => return Err(Refusal::ContentLength),
+            17 if is_spelled(name, b"transfer-encoding")? => return Err(Refusal::TransferEncoding),
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
 /// Whether a name of the same length is that one. With an underscore for the hyphen it is none, and is refused: programs
 /// behind us that turn names into variables cannot tell the two apart.
 fn is_spelled(name: &[u8], known: &[u8]) -> Result<bool, Refusal> {

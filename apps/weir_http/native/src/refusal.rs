@@ -7,7 +7,7 @@ pub enum Refusal {
     Syntax,
     /// A line that ends in LF alone. Servers that take it disagree with those that do not about where a head ends.
     BareLineFeed,
-    /// A method that is for proxies (CONNECT) or gives away what it was sent (TRACE).
+    /// A method that is for proxies (CONNECT), gives away what it was sent (TRACE), or looks like none.
     Method,
     /// A target that is none of the four forms of RFC 9112, 3.2, or has a character that must be encoded.
     Target,
