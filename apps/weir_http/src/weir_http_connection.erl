@@ -278,7 +278,7 @@ handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes =
     end;
 handle_writable(Socket, Closing = #closing{}) ->
     ok =
-        case weir_http_patience:pending(Socket) of
+        case weir_http_socket:pending(Socket) of
             0 -> weir_http_socket:shutdown_write(Socket);
             _ -> weir_http_socket:notify_writable(Socket)
         end,

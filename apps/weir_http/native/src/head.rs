@@ -51,6 +51,8 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Option<Head>, Refusal> {
     let end = match parsed {
         Ok(Status::Complete(end)) => end,
         Ok(Status::Partial) => return incomplete(bytes, limits).map(|()| None),
+        // What is wrong with a version is seen at the end of its line, in whatever pieces that comes.
+        Err(Refusal::Version) if !has_line(bytes) => return incomplete(bytes, limits).map(|()| None),
         Err(refusal) => return Err(refusal_of_line(bytes, refusal)),
     };
     check_lines(&bytes[..end])?;
@@ -101,6 +103,12 @@ fn refusal(error: Error) -> Refusal {
         Error::Version => Refusal::Version,
         _ => Refusal::Syntax,
     }
+}
+
+/// Whether the request line has come.
+fn has_line(bytes: &[u8]) -> bool {
+    let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(bytes.len());
+    memchr(b'\n', &bytes[begin..]).is_some()
 }
 
 /// A version that has the form of one is a version that we do not speak, anything else is no version.
@@ -224,6 +232,8 @@ mod tests {
         }
         for bad in ["GET / HTTP/1.2\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n"] {
             assert_eq!(parsed(bad), Err(Refusal::Version), "{bad:?}");
+            let line = bad.find('\n').expect("a line");
+            assert!((0..line).all(|end| parsed(&bad[..end]) == Ok(None)), "{bad:?}");
         }
     }
 
