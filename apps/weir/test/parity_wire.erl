@@ -12,6 +12,7 @@
     | #{
         state := byte(),
         sent := non_neg_integer(),
+        unsent := non_neg_integer(),
         received := non_neg_integer(),
         unread := non_neg_integer(),
         active := boolean() | once | pos_integer()
@@ -38,9 +39,17 @@
 look(Socket) ->
     case inet:getopts(Socket, [?TCP_INFO, ?SO_MEMINFO, active]) of
         {ok, [{raw, 6, 11, Info}, {raw, 1, 55, Memory}, {active, Active}]} ->
-            <<State, _:127/binary, Received:64/native, _:64/binary, Sent:64/native, Again:64/native>> = Info,
+            <<State, _:127/binary, Received:64/native, _:8/binary, Unsent:32/native, _:52/binary, Sent:64/native,
+                Again:64/native>> = Info,
             <<Unread:32/native, _/binary>> = Memory,
-            #{state => State, sent => Sent - Again, received => Received, unread => Unread, active => Active};
+            #{
+                state => State,
+                sent => Sent - Again,
+                unsent => Unsent,
+                received => Received,
+                unread => Unread,
+                active => Active
+            };
         _ ->
             gone
     end.
@@ -60,8 +69,9 @@ is_carried_to(gone, To) ->
 is_carried_to(#{state := ?CLOSE}, _To) ->
     %% It was reset, or both directions have ended.
     true;
-is_carried_to(#{state := State, sent := Sent}, To = #{received := Received}) ->
-    Sent =< Received andalso (not has_finished(State) orelse has_ended(To)).
+is_carried_to(#{state := State, sent := Sent, unsent := Unsent}, To = #{received := Received}) ->
+    %% The eleventh small segment waits for the acknowledgement of the first, which is delayed.
+    Unsent =:= 0 andalso Sent =< Received andalso (not has_finished(State) orelse has_ended(To)).
 
 has_finished(State) ->
     lists:member(State, [?FIN_WAIT1, ?FIN_WAIT2, ?TIME_WAIT, ?LAST_ACK, ?CLOSING]).
