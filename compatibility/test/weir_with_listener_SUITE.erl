@@ -185,7 +185,10 @@ ranch_changes_the_listener(_Config) ->
     {ok, _} = connect(Port),
     receive {held, _} -> ok end,
     %% What is not ranch's is stopped by nobody else.
-    ?assertEqual({error, not_found}, ranch:stop_listener(?MODULE)).
+    ?assertEqual({error, not_found}, ranch:stop_listener(?MODULE)),
+    %% Behind that it is a name as any other that ranch does not know.
+    ok = weir:stop_listener(?MODULE),
+    [?assertError(badarg, ranch:stop_listener(Name)) || Name <- [never, ?MODULE]].
 
 ranch_lets_connections_not_count(_Config) ->
     Port = hold(#{max_connections => 1}),

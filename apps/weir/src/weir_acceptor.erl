@@ -115,7 +115,7 @@ loop(State = #state{parent = Parent, children = Children}, Timeout) ->
         ?MODULE:loop(start(Waiting, State), left_over_timeout(Waiting))
     end.
 
-%% Whoever was replaced stays as the parent of its connections.
+%% An acceptor that was replaced stays as the parent of its connections.
 loop_or_end(#state{retired = true, children = Children}, _Timeout) when map_size(Children) =:= 0 -> ok;
 loop_or_end(State, Timeout) -> ?MODULE:loop(State, Timeout).
 

@@ -8,7 +8,7 @@
 -export([terms/2]).
 -export([change/2]).
 -export([listener/1]).
--export([failed_handshakes/1]).
+-export([handshakes/1]).
 -export([transport/1]).
 -export([serve/5]).
 -export([handshake_message/2]).
@@ -27,9 +27,7 @@
     timeout :: timeout(),
     proxy :: boolean(),
     tls :: [ssl:tls_server_option()] | undefined,
-    %% How many handshakes have failed, and how many of them were told in the log lately.
-    failed :: counters:counters_ref(),
-    limit :: weir_reports:limit()
+    handshakes :: weir_handshake:handshakes()
 }).
 
 -opaque terms() :: #terms{}.
@@ -47,13 +45,11 @@
 
 -define(STARTED, [weir, connection, start]).
 -define(STOPPED, [weir, connection, stop]).
--define(SHAKEN, [weir, handshake, stop]).
 
 %% @doc The terms of a listener.
 -spec terms(weir_listener:name(), weir_listener_options:normal()) -> terms().
 terms(Name, #{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}) ->
-    Failed = counters:new(1, []),
-    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls, failed = Failed, limit = weir_reports:new_limit()}.
+    #terms{name = Name, timeout = Timeout, proxy = Proxy, tls = Tls, handshakes = weir_handshake:new(Name)}.
 
 %% @doc The terms of a listener whose options have changed.
 -spec change(weir_listener_options:normal(), terms()) -> terms().
@@ -64,9 +60,9 @@ change(#{handshake_timeout := Timeout, proxy_protocol := Proxy, tls := Tls}, Ter
 -spec listener(terms()) -> weir_listener:name().
 listener(#terms{name = Name}) -> Name.
 
-%% @doc How many connections have failed at their PROXY header or their TLS handshake.
--spec failed_handshakes(terms()) -> non_neg_integer().
-failed_handshakes(#terms{failed = Failed}) -> counters:get(Failed, 1).
+%% @doc Its PROXY headers and TLS handshakes.
+-spec handshakes(terms()) -> weir_handshake:handshakes().
+handshakes(#terms{handshakes = Handshakes}) -> Handshakes.
 
 %% @doc The module of ranch's transport.
 -spec transport(terms() | weir_listener_options:normal()) -> module().
@@ -103,7 +99,7 @@ begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args
     end.
 
 observed(Name, Connection, Handler, Args) ->
-    Metadata = #{name => Name, socket => Connection, peer => peer(Connection), pid => self()},
+    Metadata = #{name => Name, socket => Connection, peer => weir_handshake:peer(Connection), pid => self()},
     Start = erlang:monotonic_time(),
     weir_event:execute(?STARTED, #{monotonic_time => Start, system_time => erlang:system_time()}, Metadata),
     try Handler(Connection, Args) of
@@ -118,23 +114,11 @@ stopped(Event, Start, Metadata, Reason) ->
     Now = erlang:monotonic_time(),
     weir_event:execute(Event, #{monotonic_time => Now, duration => Now - Start}, Metadata#{reason => Reason}).
 
-peer(Socket) ->
-    Name =
-        case Socket of
-            ?SOCKET(_) -> inet:peername(Socket);
-            _ -> (weir_transport_tls:library()):peername(Socket)
-        end,
-    case Name of
-        {ok, Peer} -> Peer;
-        {error, _} -> undefined
-    end.
-
-%% `More' are options of TLS that come before those of the listener. The peer is asked for first: a failed handshake leaves
-%% nobody to ask.
+%% `More' are options of TLS that come before those of the listener.
 establish(Socket, _More, #terms{proxy = false, tls = undefined}, _Timeout) ->
     {ok, Socket};
 establish(Socket, More, Terms, Timeout) ->
-    Peer = peer(Socket),
+    Peer = weir_handshake:peer(Socket),
     case headed(Socket, Peer, Terms, Timeout) of
         ok -> secured(Socket, More, Peer, Terms, Timeout);
         {error, _} = Error -> Error
@@ -142,9 +126,9 @@ establish(Socket, More, Terms, Timeout) ->
 
 headed(_Socket, _Peer, #terms{proxy = false}, _Timeout) ->
     ok;
-headed(Socket, Peer, Terms, Timeout) ->
+headed(Socket, Peer, #terms{handshakes = Handshakes}, Timeout) ->
     Start = erlang:monotonic_time(),
-    case shaken(proxy, Peer, Start, Terms, read_proxy_header(Socket, Timeout)) of
+    case weir_handshake:ended(proxy, Peer, Start, read_proxy_header(Socket, Timeout), Handshakes) of
         {ok, Header} ->
             _ = put(?HEADER, Header),
             ok;
@@ -162,44 +146,21 @@ secured(Socket, More, Peer, Terms = #terms{tls = Tls}, Timeout) ->
         catch
             exit:{noproc, _} -> {error, {not_started, ssl}}
         end,
-    shaken(tls, Peer, Start, Terms, Result).
+    shaken(Peer, Start, Terms, Result).
 
-%% Counts and tells what has come of a handshake, and returns it.
-shaken(_Kind, Peer, Start, Terms, Result = {ok, _Hello, _Extensions}) ->
+%% One that waits for its process to go on has not ended.
+shaken(Peer, Start, Terms, Result = {ok, _Hello, _Extensions}) ->
     _ = put(?PAUSED, {Peer, Start, Terms}),
     Result;
-shaken(Kind, Peer, Start, Terms = #terms{name = Name}, Result) ->
-    Reason =
-        case Result of
-            {ok, _} -> normal;
-            {error, Why} -> failed(Kind, Peer, Why, Terms)
-        end,
-    _ = weir_event:is_attached(?SHAKEN) andalso
-        stopped(?SHAKEN, Start, #{name => Name, kind => Kind, peer => Peer, pid => self()}, Reason),
-    Result.
-
-failed(Kind, Peer, Reason, #terms{name = Name, failed = Failed, limit = Limit}) ->
-    ok = counters:add(Failed, 1, 1),
-    %% A peer that only looked whether somebody listens is no news.
-    Level =
-        case Reason of
-            closed -> info;
-            _ -> warning
-        end,
-    What =
-        case Kind of
-            tls -> "a TLS handshake failed, and its connection is closed";
-            proxy -> "a connection did not begin with a PROXY header, and is closed"
-        end,
-    ok = weir_reports:log(Level, #{what => What, listener => Name, peer => Peer, reason => Reason}, Limit),
-    Reason.
+shaken(Peer, Start, #terms{handshakes = Handshakes}, Result) ->
+    weir_handshake:ended(tls, Peer, Start, Result, Handshakes).
 
 %% @doc Counts and tells what has come of a TLS handshake that its process has gone on with, and returns it.
 -spec handshake_continued(Result) -> Result when Result :: {ok, ssl:sslsocket()} | {error, term()}.
 handshake_continued(Result) ->
     case erase(?PAUSED) of
         undefined -> Result;
-        {Peer, Start, Terms} -> shaken(tls, Peer, Start, Terms, Result)
+        {Peer, Start, Terms} -> shaken(Peer, Start, Terms, Result)
     end.
 
 %% @doc Reads a PROXY header. What came behind it is for the next to read.

@@ -69,7 +69,11 @@ rows(pollset) ->
         {moved_out, counter, none, "sockets that went to another pollset"}
     ];
 rows(reactor) ->
-    [{connections, gauge, none, "connections that are open or being made"} | rows(pollset)];
+    [
+        {connections, gauge, none, "connections that are open or being made"},
+        {failed_handshakes, counter, none, "connections whose PROXY header failed; of all reactors of a listener"}
+        | rows(pollset)
+    ];
 rows(listener) ->
     [
         {connections, gauge, none, "connections that are accepted and not closed"},

@@ -2,7 +2,7 @@
 %% @doc Closes everything: when the application stops, and when the {@link weir_engine} gives up.
 %%
 %% A connection ends as when a port is closed: what was sent still goes out, for 30 seconds at most where the peer takes
-%% nothing; the owner of an active socket gets `tcp_closed', and whoever waits at a socket gets `{error, closed}'. Each
+%% nothing; the owner of an active socket gets `tcp_closed', and a process that waits at a socket gets `{error, closed}'. Each
 %% socket is a few calls of its own, so that ten thousand of them hold nobody up.
 -module(weir_ending).
 -behaviour(gen_server).

@@ -42,6 +42,6 @@ init([]) ->
     _ = [code:ensure_loaded(Module) || Module <- [weir_renewal, weir_shutdown, weir_listener, weir_listener_names]],
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
-     || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_ending]
+     || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.

@@ -40,9 +40,10 @@
 %%   <td>`name', `reason'</td></tr>
 %% <tr><td>`[weir, listener, recover]': descriptors are available again</td><td>`connections', `accepted'</td>
 %%   <td>`name', `port', `status'</td></tr>
-%% <tr><td>`[weir, handshake, stop]': a PROXY header or a TLS handshake; not of reactors</td>
+%% <tr><td>`[weir, handshake, stop]': a PROXY header or a TLS handshake</td>
 %%   <td>`monotonic_time', `duration'</td><td>`name', `kind' (`proxy' or `tls'), `peer', `pid', `reason': `normal', or what
-%%   ssl said, such as `{tls_alert, _}', `closed' or `timeout'; `not_proxy' and `bad_header' of PROXY headers</td></tr>
+%%   ssl said, such as `{tls_alert, _}', `closed' or `timeout'; `not_proxy' and `bad_header' of PROXY headers. `name' is `undefined' for a
+%%   reactor without a listener</td></tr>
 %% <tr><td>`[weir, connection, start]': of a fun</td><td>`monotonic_time', `system_time'</td>
 %%   <td>`name', `socket', `peer', `pid'</td></tr>
 %% <tr><td>`[weir, connection, stop]': the fun has returned, or raised</td><td>`monotonic_time', `duration'</td>

@@ -123,8 +123,7 @@
 %% `connections' are accepted and not closed; `waiting' are those of them without a process yet. The others count since the
 %% start of the listener: `accepted' connections; reset ones, by reason: `overload' (above `max_connections'), `denied' (by
 %% `allow' or `deny') and `crowded' (above `per_address'); `full_pauses' and `rate_pauses', how often `max_connections' and
-%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed (not
-%% counted for reactors).
+%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed.
 
 -type bad_option() :: {bad_option, Option :: term(), Value :: term(), Allowed :: string()}.
 %% An option that is wrong or not there, and what is allowed. Where a value is a list, Value is the element that is wrong.
@@ -210,7 +209,7 @@ drain(Name, Timeout) ->
     end.
 
 %% @private
-%% Whoever calls this may wait for long, and goes on with newer code.
+%% The caller may wait for long, and goes on with newer code.
 -spec drain_until(weir_nif:listener(), integer() | infinity) -> ok | {error, {timeout, pos_integer()}}.
 drain_until(Listener, Deadline) ->
     case weir_nif:listener_info(Listener) of

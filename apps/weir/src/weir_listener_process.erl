@@ -151,8 +151,8 @@ start_workers(State = #state{workers = Workers, sockets = Sockets}) ->
 %% What was written for ranch may ask ranch about its listener.
 join_ranch(State = #state{ranch = none, name = Name, options = Options = #{handler := {protocol, _}}, sockets = Sockets}) ->
     State#state{ranch = weir_ranch:join(Name, Options, Sockets)};
-join_ranch(State = #state{ranch = Bridge, options = #{handler := {Kind, _}}}) when Kind =/= protocol ->
-    ok = weir_ranch:leave(Bridge),
+join_ranch(State = #state{ranch = Bridge, name = Name, options = #{handler := {Kind, _}}}) when Kind =/= protocol ->
+    ok = weir_ranch:leave(Name, Bridge),
     State#state{ranch = none};
 join_ranch(State) ->
     State.
@@ -169,7 +169,7 @@ handle_call(info, _From, State = #state{name = Name, options = Options, listener
         pid => self(),
         port => Port,
         status => status(State),
-        failed_handshakes => weir_connection:failed_handshakes(Terms)
+        failed_handshakes => weir_handshake:failed(weir_connection:handshakes(Terms))
     },
     {reply, maps:merge(weir_nif:listener_info(Listener), About), State};
 handle_call({set_options, Changes}, _From, State) ->
@@ -341,7 +341,7 @@ is_open(#state{sockets = [{_, _, Handle} | _]}) -> weir_nif:info(Handle) =/= {er
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, State = #state{name = Name, options = Options, listener = Listener, workers = Workers, ranch = Bridge}) ->
     Closed = close(State),
-    ok = weir_ranch:leave(Bridge),
+    ok = weir_ranch:leave(Name, Bridge),
     ok = weir_shutdown:processes(weir_listener_workers:acceptors(Workers), worker_shutdown(Options)),
     ok = weir_nif:listener_clear(Listener),
     Processes = [Pid || {_, Pid, _} <- connections(Listener)] ++ [Pid || {_, Pid} <- relays(Listener)],

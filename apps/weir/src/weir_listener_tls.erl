@@ -88,19 +88,27 @@ certificates(Options) ->
 has_certificate(Set) -> is_map_key(cert, Set) orelse is_map_key(certfile, Set).
 
 certificate_and_key(Set) ->
-    ok = certificate(Set),
-    key(Set).
-
-certificate(#{cert := _}) ->
-    ok;
-certificate(#{certfile := File}) ->
-    case lists:keymember('Certificate', 1, entries(certfile, File)) of
+    Certificate = certificate(Set),
+    {Option, Key} = key(Set),
+    case belong_together(Certificate, Key) of
         true -> ok;
+        false -> wrong(Option, "the private key of the certificate")
+    end.
+
+%% The first one is the server's own.
+certificate(#{cert := [Certificate | _]}) ->
+    Certificate;
+certificate(#{cert := Certificate}) ->
+    Certificate;
+certificate(#{certfile := File}) ->
+    case lists:keyfind('Certificate', 1, entries(certfile, File)) of
+        {_, Certificate, _} -> Certificate;
         false -> wrong({certfile, File}, "a PEM file with a certificate")
     end.
 
 %% The key may be in the file of the certificate.
-key(#{key := _}) -> ok;
+key(#{key := Key = {Type, Der}}) -> {{key, Key}, fun() -> (?MODULE:public_key()):der_decode(Type, Der) end};
+key(#{key := Key}) -> {{key, Key}, fun() -> Key end};
 key(Set = #{keyfile := File}) -> key(keyfile, File, Set);
 key(Set = #{certfile := File}) -> key(certfile, File, Set);
 key(#{cert := Certificate}) -> wrong({cert, Certificate}, "a key beside it: key or keyfile").
@@ -120,9 +128,51 @@ password(_) -> "".
 
 opened(Entry, Password, Option) ->
     try (?MODULE:public_key()):pem_entry_decode(Entry, Password) of
-        _ -> ok
+        Key -> {Option, fun() -> Key end}
     catch
         error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
+    end.
+
+%% What a key signs its certificate confirms. A key or a certificate of a kind that cannot be tried here, such as a key in
+%% hardware, is for the handshake to judge.
+belong_together(Certificate, Key) ->
+    try {public(Certificate), signed(<<?MODULE_STRING>>, private(Key()))} of
+        {Public, {Digest, Signature}} -> confirms(Public, <<?MODULE_STRING>>, Digest, Signature)
+    catch
+        error:_ -> true
+    end.
+
+%% A signature of another kind of key may raise.
+confirms(Public, Data, Digest, Signature) ->
+    try
+        (?MODULE:public_key()):verify(Data, Digest, Signature, Public)
+    catch
+        error:_ -> false
+    end.
+
+%% RSA-PSS keys have parameters beside them.
+private({Key, _Parameters}) -> Key;
+private(Key) -> Key.
+
+%% EdDSA has a digest of its own.
+signed(Data, Key) ->
+    PublicKey = ?MODULE:public_key(),
+    try
+        {sha256, PublicKey:sign(Data, sha256, Key)}
+    catch
+        error:_ -> {none, PublicKey:sign(Data, none, Key)}
+    end.
+
+%% By the definitions of public_key, which may not be there when this is compiled.
+public(Certificate) ->
+    {'OTPCertificate', Signed, _, _} = (?MODULE:public_key()):pkix_decode_cert(Certificate, otp),
+    {'OTPSubjectPublicKeyInfo', {'PublicKeyAlgorithm', Algorithm, Parameters}, Key} =
+        lists:keyfind('OTPSubjectPublicKeyInfo', 1, [Part || Part <- tuple_to_list(Signed), is_tuple(Part)]),
+    case {Key, Parameters} of
+        {{'ECPoint', _}, {namedCurve, _}} -> {Key, Parameters};
+        %% EdDSA names its curve as the algorithm.
+        {{'ECPoint', _}, _} -> {Key, {namedCurve, Algorithm}};
+        _ -> Key
     end.
 
 entries(Name, File) ->

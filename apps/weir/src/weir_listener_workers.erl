@@ -91,16 +91,16 @@ new_worker(Pollset, Home, Sockets, Workers = #workers{running = Running, terms =
             start_later(Pollset, ?SHORT_LIFE_MS, Workers)
     end.
 
-start_link(Pollset, Home, Sockets, #workers{options = Options = #{handler := {reactor, Module}, args := Args}}) ->
+start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {reactor, Module}, args := Args}}) ->
+    #workers{options = Options, terms = Terms} = Workers,
     Scheduler =
         case Home of
             anywhere -> Pollset;
             _ -> Home
         end,
     Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout], Options)),
-    weir_reactor:start_link(Given#{
-        module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)
-    });
+    Reactor = Given#{module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)},
+    weir_reactor_process:start_link(Reactor, weir_connection:handshakes(Terms));
 start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, listener = Listener}) ->
     {ok, weir_acceptor:start_link(Terms, Options, Listener, Pollset, Home)}.
 

@@ -89,7 +89,7 @@
 
 -type relay_options() :: {
     Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
-    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean()
+    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean(), Observed :: boolean()
 }.
 
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
@@ -316,7 +316,7 @@ reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
 -spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
     {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
 react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
-%% @doc Takes a listening socket, whoever owns it, to the caller's pollset: its connections are the caller's, as events.
+%% @doc Takes a listening socket, of any owner, to the caller's pollset: its connections are the caller's, as events.
 -spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
 reactor_listen(_Pollset, _Handle) -> ?NOT_LOADED.
 %% @doc Has a listening socket asked again for connections.

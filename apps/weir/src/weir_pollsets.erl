@@ -98,7 +98,7 @@ pollers() ->
 -spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
     process_flag(trap_exit, true),
-    %% Whoever finds this process finds all pollsets: a poller may have to wait for its scheduler.
+    %% When this process is there, all pollsets are: a poller may have to wait for its scheduler.
     case [Error || Pollset <- all(), {error, _} = Error <- [weir_nif:make(Pollset)]] of
         [] ->
             Online = erlang:system_info(schedulers_online),

@@ -12,7 +12,7 @@
 -behaviour(gen_server).
 
 -export([join/3]).
--export([leave/1]).
+-export([leave/2]).
 -export([changed/1]).
 
 -export([init/1]).
@@ -59,17 +59,27 @@ address([Socket | _]) ->
     {ok, Address} = inet:sockname(Socket),
     Address.
 
-%% @doc Has ranch forget the listener.
--spec leave(bridge()) -> ok.
-leave(none) ->
+%% @doc Has ranch forget the listener: its functions then say what they say of a name that it never knew.
+-spec leave(weir_listener:name(), bridge()) -> ok.
+leave(_Name, none) ->
     ok;
-leave(Pid) ->
+leave(Name, Pid) ->
     unlink(Pid),
     Monitor = monitor(process, Pid),
     %% It may be asking the caller, and does not trap exits.
     exit(Pid, shutdown),
     receive
-        {'DOWN', Monitor, process, Pid, _} -> ok
+        {'DOWN', Monitor, process, Pid, _} -> forget(Name)
+    end.
+
+forget(Name) ->
+    try
+        %% By then ranch may have a listener of its own with this name.
+        _ = other_listener(Name) orelse (ranch_server()):cleanup_listener_opts(Name),
+        ok
+    catch
+        %% ranch is not there any more.
+        error:_ -> ok
     end.
 
 %% @doc Tells that the options of the listener have changed.

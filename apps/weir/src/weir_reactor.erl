@@ -165,7 +165,7 @@
 %% the callbacks that are needed; what is wrong with the listening socket; `emfile' if there are 1024 such processes already.
 -spec start_link(options()) -> {ok, pid()} | {error, term()}.
 start_link(Options) ->
-    weir_reactor_process:start_link(Options).
+    weir_reactor_process:start_link(Options, weir_handshake:new(undefined)).
 
 %% @doc A reactor for a supervisor; in Elixir `{:weir_reactor, options}' in a list of children. The id is `{weir_reactor, Module}',
 %% with the scheduler if the options name one: several reactors of one module fit into a supervisor if each has its own scheduler.

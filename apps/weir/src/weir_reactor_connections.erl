@@ -4,8 +4,8 @@
 %% The states are in the process dictionary (see {@link weir_reactor_states}).
 -module(weir_reactor_connections).
 
--export([count/1]).
--export([new/2]).
+-export([counts/1]).
+-export([new/3]).
 -export([events/2]).
 -export([connecting/3]).
 -export([not_connected/4]).
@@ -36,8 +36,9 @@
     args :: term(),
     %% The pollset for those that leave.
     home :: weir_nif:pollset(),
-    %% How long a PROXY header may take.
+    %% How long a PROXY header may take, if there is one.
     header :: timeout() | none,
+    handshakes :: weir_handshake:handshakes(),
     count = 0 :: non_neg_integer(),
     heap = weir_reactor_heap:new() :: weir_reactor_heap:heap()
 }).
@@ -53,13 +54,14 @@
 %% Two words for two things, in every write.
 -dialyzer({no_improper_lists, [result/8]}).
 
-%% @doc How many connections there are, or are about to be.
--spec count(connections()) -> non_neg_integer().
-count(#connections{count = Count}) -> Count.
+%% @doc How many connections there are, or are about to be, and how many have failed before.
+-spec counts(connections()) -> #{connections | failed_handshakes => non_neg_integer()}.
+counts(#connections{count = Count, handshakes = Handshakes}) ->
+    #{connections => Count, failed_handshakes => weir_handshake:failed(Handshakes)}.
 
 %% @doc No connections yet.
--spec new(weir_reactor_options:normal(), Home :: weir_nif:pollset()) -> connections().
-new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Home) ->
+-spec new(weir_reactor_options:normal(), weir_handshake:handshakes(), Home :: weir_nif:pollset()) -> connections().
+new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Handshakes, Home) ->
     Callbacks = weir_reactor_callbacks:new(Module, Long),
     Header =
         case Options of
@@ -72,7 +74,8 @@ new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Home)
         long = weir_reactor_callbacks:long(Callbacks),
         args = Args,
         home = Home,
-        header = Header
+        header = Header,
+        handshakes = Handshakes
     }.
 
 %%% Events.
@@ -132,8 +135,8 @@ data(Handle, Data, State, Events, Writes, Connections = #connections{data = Hand
 
 event({accepted, Handle}, Events, Writes, Connections = #connections{header = none, args = Args}) ->
     begin_connection(Handle, Args, Events, Writes, Connections);
-event({accepted, Handle}, Events, Writes, Connections = #connections{header = Timeout}) ->
-    _ = put(Handle, #pending{what = {header, weir_reactor_header:begin_with(Handle, Timeout)}}),
+event({accepted, Handle}, Events, Writes, Connections = #connections{header = Timeout, handshakes = Handshakes}) ->
+    _ = put(Handle, #pending{what = {header, weir_reactor_header:begin_with(Handle, Timeout, Handshakes)}}),
     {Events, Writes, Connections};
 event({connected, Handle}, Events, Writes, Connections) ->
     #pending{what = {connecting, Args}} = erase(Handle),
@@ -148,7 +151,7 @@ event({closed, Handle, Reason}, Events, Writes, Connections) ->
         {pending, {connecting, Args}} ->
             {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
         {pending, {header, Header}} ->
-            ok = weir_reactor_header:abandon(Header),
+            {error, _} = weir_reactor_header:ended({error, Reason}, Header),
             {Events, Writes, Connections};
         none ->
             {Events, Writes, Connections}
@@ -192,7 +195,6 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
             {more, More} ->
                 _ = put(Handle, #pending{what = {header, More}}),
                 {Events, Writes, Connections};
-            %% As with a process for each connection: a peer that does not say what it has to is nobody's.
             {error, _} ->
                 {Events, [Handle | Writes], Connections}
         end,
@@ -202,8 +204,9 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
 -spec header_timeout(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
 header_timeout(Handle, Writes, Connections) ->
     case state(Handle) of
-        {pending, {header, _}} ->
+        {pending, {header, Header}} ->
             _ = erase(Handle),
+            {error, timeout} = weir_reactor_header:ended({error, timeout}, Header),
             {[Handle | Writes], Connections};
         %% The last byte has been quicker.
         _ ->
@@ -277,30 +280,20 @@ result(Callback, Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
 
 hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
-    {Left, NewEvents, NewWrites} = weir_reactor_departure:to_process(Handle, Pid, Unread, Home, Events, Writes),
-    Reason =
-        case Left of
-            ok -> {handoff, Pid};
-            {error, Why} -> {error, {error, {handoff, Why}, []}}
-        end,
+    {Reason, NewEvents, NewWrites} = weir_reactor_departure:to_process(Handle, Pid, Unread, Home, Events, Writes),
     {NewEvents, NewWrites, terminated(Reason, State, Connections)}.
 
 relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
     Partner = state(Other),
     Sides = {Handle, Other, is_tuple(Partner) andalso element(1, Partner) =:= state},
-    {Joined, NewEvents, NewWrites} = weir_reactor_departure:to_relay(Sides, Data, Home, Events, Writes),
-    Reason = fun(With) ->
-        case Joined of
-            ok -> {relay, ?SOCKET(With)};
-            {error, Why} -> {error, {error, {relay, Why}, []}}
-        end
-    end,
-    Forgotten = terminated(Reason(Other), State, Connections),
+    {{Reason, OtherReason}, NewEvents, NewWrites} =
+        weir_reactor_departure:to_relay(Sides, Data, Home, Events, Writes),
+    Forgotten = terminated(Reason, State, Connections),
     case Partner of
         {state, OtherState} ->
             _ = erase(Other),
-            {NewEvents, NewWrites, terminated(Reason(Handle), OtherState, Forgotten)};
+            {NewEvents, NewWrites, terminated(OtherReason, OtherState, Forgotten)};
         _ ->
             {NewEvents, NewWrites, Forgotten}
     end.

@@ -13,30 +13,32 @@
 
 
 %% @doc Makes a connection an ordinary socket of a process, which is told, and reads Unread first. What it has done in the
-%% current batch is taken out of the events and writes. After an error it is closed.
+%% current batch is taken out of the events and writes. After an error it is closed. Returns why it is gone, too.
 -spec to_process(weir_nif:handle(), pid(), Unread :: [term()], Home :: weir_nif:pollset(), events(), writes()) ->
-    {ok | {error, term()}, events(), writes()}.
+    {Reason :: term(), events(), writes()}.
 to_process(Handle, Pid, Unread, Home, Events, Writes) ->
-    {Left, _, _} = Result = leave(Handle, Pid, Unread, Home, Events, Writes),
+    {Left, NewEvents, NewWrites} = leave(Handle, Pid, Unread, Home, Events, Writes),
     case Left of
         ok ->
             Pid ! {weir_reactor, handoff, ?SOCKET(Handle)},
-            Result;
-        {error, _} ->
+            {{handoff, Pid}, NewEvents, NewWrites};
+        {error, Why} ->
             ok = weir_nif:close(Handle, background),
-            Result
+            {failed(handoff, Why), NewEvents, NewWrites}
     end.
+
+failed(What, Why) -> {error, {error, {What, Why}, []}}.
 
 %% @doc Joins a connection with another socket, to which Unread goes first, framed as it came, or Prefix as it is.
 %% `IsOurs' says that the other socket is a connection of the reactor too. After an error both are closed, but not a socket
-%% that is another process's.
+%% that is another process's. Returns why each of the two is gone, too.
 -spec to_relay(
     {weir_nif:handle(), Other :: weir_nif:handle(), IsOurs :: boolean()},
     {Unread :: [term()], Prefix :: binary()},
     Home :: weir_nif:pollset(),
     events(),
     writes()
-) -> {ok | {error, term()}, events(), writes()}.
+) -> {{Reason :: term(), OtherReason :: term()}, events(), writes()}.
 to_relay({Handle, Other, IsOurs}, {Unread, Prefix}, Home, Events, Writes) ->
     {Left, Events1, Writes1} = leave(Handle, self(), Unread, Home, Events, Writes),
     {OtherLeft, Events2, Writes2} =
@@ -46,20 +48,23 @@ to_relay({Handle, Other, IsOurs}, {Unread, Prefix}, Home, Events, Writes) ->
         end,
     case join(Left, OtherLeft, Handle, Other, Prefix) of
         {ok, _Relay} ->
-            {ok, Events2, Writes2};
-        {error, _} = Error ->
-            IsMine = IsOurs orelse weir_nif:owner(Other) =:= {ok, self()},
+            {{{relay, ?SOCKET(Other)}, {relay, ?SOCKET(Handle)}}, Events2, Writes2};
+        {error, Why} ->
+            IsMine = IsOurs orelse is_mine(Other),
             _ = [weir_nif:close(Each, background) || {Each, true} <- [{Handle, true}, {Other, IsMine}]],
-            {Error, Events2, Writes2}
+            {{failed(relay, Why), failed(relay, Why)}, Events2, Writes2}
+    end.
+
+is_mine(Handle) ->
+    try
+        weir_nif:owner(Handle) =:= {ok, self()}
+    catch
+        %% A handle that was never one.
+        error:badarg -> false
     end.
 
 join(ok, ok, Handle, Other, Prefix) ->
-    try
-        weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true})
-    catch
-        %% A handle that was never one.
-        error:Reason -> {error, Reason}
-    end;
+    weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true});
 join({error, _} = Error, _, _Handle, _Other, _Prefix) ->
     Error;
 join(ok, {error, _} = Error, _Handle, _Other, _Prefix) ->
@@ -85,7 +90,7 @@ is_of(_Handle, _Other) -> false.
 send_and_leave(Handle, [[_ | Output] | Writes], Pid, Home, Unread) ->
     case weir_nif:reactor_write(Handle, Output) of
         {error, Reason} = Error when Reason =:= emsgsize; Reason =:= einval; Reason =:= badarg -> Error;
-        %% Whoever has the connection next finds out that it is broken.
+        %% The next process of the connection finds out that it is broken.
         _ -> send_and_leave(Handle, Writes, Pid, Home, Unread)
     end;
 send_and_leave(Handle, [], Pid, Home, Unread) ->

@@ -5,17 +5,23 @@
 %% put back, and framed as the connection's options say by then.
 -module(weir_reactor_header).
 
--export([begin_with/2]).
+-export([begin_with/3]).
 -export([data/2]).
--export([abandon/1]).
+-export([ended/2]).
 
 -export_type([header/0]).
+
+-include("weir_socket.hrl").
 
 -record(header, {
     handle :: weir_nif:handle(),
     %% The type of packets that follow.
     packet :: term(),
     timer :: reference() | none,
+    handshakes :: weir_handshake:handshakes(),
+    %% Since when, and with whom.
+    start :: integer(),
+    peer :: weir_tcp:name() | undefined,
     read = <<>> :: binary()
 }).
 
@@ -23,8 +29,9 @@
 
 %% @doc Begins to read the header of a connection of the calling reactor, which is sent `{'$weir_reactor', {header_timeout,
 %% Handle}}' when the time is over.
--spec begin_with(weir_nif:handle(), timeout()) -> header().
-begin_with(Handle, Timeout) ->
+-spec begin_with(weir_nif:handle(), timeout(), weir_handshake:handshakes()) -> header().
+begin_with(Handle, Timeout, Handshakes) ->
+    Peer = weir_handshake:peer(?SOCKET(Handle)),
     %% A connection that is closed meanwhile has no options, and its end is the next event.
     Packet =
         case weir_nif:getopts(Handle, [packet]) of
@@ -37,7 +44,8 @@ begin_with(Handle, Timeout) ->
             _ -> erlang:send_after(Timeout, self(), {'$weir_reactor', {header_timeout, Handle}})
         end,
     _ = weir_nif:setopts(Handle, [{packet, raw}, {active, once}]),
-    #header{handle = Handle, packet = Packet, timer = Timer}.
+    Start = erlang:monotonic_time(),
+    #header{handle = Handle, packet = Packet, timer = Timer, handshakes = Handshakes, start = Start, peer = Peer}.
 
 %% @doc Bytes have come. After `ok' they are delivered as for any connection.
 -spec data(iodata(), header()) ->
@@ -46,22 +54,18 @@ data(Data, Header = #header{handle = Handle, packet = Packet, read = Before}) ->
     Read = iolist_to_binary([Before, Data]),
     case weir_proxy_header:parse(Read) of
         {ok, Value, Rest} ->
-            ok = abandon(Header),
             _ = weir_nif:unrecv(Handle, Rest),
             _ = weir_nif:setopts(Handle, [{packet, Packet}, {active, true}]),
-            {ok, Value};
+            ended({ok, Value}, Header);
         more ->
             _ = weir_nif:activate_once(Handle),
             {more, Header#header{read = Read}};
         {error, _} = Error ->
-            ok = abandon(Header),
-            Error
+            ended(Error, Header)
     end.
 
-%% @doc Nobody waits for the header any more.
--spec abandon(header()) -> ok.
-abandon(#header{timer = none}) ->
-    ok;
-abandon(#header{timer = Timer}) ->
-    _ = erlang:cancel_timer(Timer),
-    ok.
+%% @doc Nobody waits for the header any more. Counts and tells what has come of it, and returns it.
+-spec ended(Result, header()) -> Result when Result :: {ok, weir_proxy_header:header()} | {error, term()}.
+ended(Result, #header{timer = Timer, handshakes = Handshakes, start = Start, peer = Peer}) ->
+    _ = Timer =/= none andalso erlang:cancel_timer(Timer),
+    weir_handshake:ended(proxy, Peer, Start, Result, Handshakes).

@@ -3,8 +3,8 @@
 %% callbacks do with the connections is the matter of {@link weir_reactor_connections}.
 -module(weir_reactor_process).
 
--export([start_link/1]).
--export([init/3]).
+-export([start_link/2]).
+-export([init/4]).
 -export([loop/2]).
 
 %% For sys.
@@ -52,22 +52,23 @@
 
 %%% Start.
 
--spec start_link(weir_reactor:options()) -> {ok, pid()} | {error, term()}.
-start_link(Options) ->
+%% @doc Starts a reactor, whose PROXY headers are among these handshakes.
+-spec start_link(weir_reactor:options(), weir_handshake:handshakes()) -> {ok, pid()} | {error, term()}.
+start_link(Options, Handshakes) ->
     case {weir_reactor_options:new(Options), weir_pollsets:ensure_started()} of
-        {{ok, Normal}, ok} -> spawn_reactor(Normal);
+        {{ok, Normal}, ok} -> spawn_reactor(Normal, Handshakes);
         {{ok, _}, {error, _} = Error} -> Error;
         {{error, _} = Error, _} -> Error
     end.
 
-spawn_reactor(Options = #{scheduler := Chosen}) ->
+spawn_reactor(Options = #{scheduler := Chosen}, Handshakes) ->
     Scheduler =
         case Chosen of
             undefined -> weir_pollsets:here();
             _ -> Chosen
         end,
     Memory = [{min_heap_size, ?HEAP_WORDS}, {min_bin_vheap_size, ?BINARY_WORDS}],
-    Arguments = [self(), Scheduler, Options],
+    Arguments = [self(), Scheduler, Options, Handshakes],
     try
         proc_lib:start_link(?MODULE, init, Arguments, infinity, [{scheduler, Scheduler} | Memory])
     catch
@@ -75,10 +76,10 @@ spawn_reactor(Options = #{scheduler := Chosen}) ->
         error:badarg -> proc_lib:start_link(?MODULE, init, Arguments, infinity, Memory)
     end.
 
--dialyzer({nowarn_function, [spawn_reactor/1, loosen/1]}).
+-dialyzer({nowarn_function, [spawn_reactor/2, loosen/1]}).
 
--spec init(pid(), pos_integer(), weir_reactor_options:normal()) -> no_return().
-init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := Tick}) ->
+-spec init(pid(), pos_integer(), weir_reactor_options:normal(), weir_handshake:handshakes()) -> no_return().
+init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := Tick}, Handshakes) ->
     process_flag(trap_exit, true),
     case prepare(Home, Options) of
         {ok, Pollset, Token} ->
@@ -95,7 +96,7 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
                 pollset = Pollset,
                 token = Token,
                 parent = Parent,
-                connections = weir_reactor_connections:new(Options, Home),
+                connections = weir_reactor_connections:new(Options, Handshakes, Home),
                 tick = Tick
             },
             proc_lib:init_ack(Parent, {ok, self()}),
@@ -269,8 +270,8 @@ request({header_timeout, Handle}, Writes, Reactor = #reactor{connections = Conne
     went_on(weir_reactor_connections:header_timeout(Handle, Writes, Connections), Reactor);
 request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections}) ->
     Counters = weir_nif:counters(Pollset),
-    Count = weir_reactor_connections:count(Connections),
-    From ! {Reference, {ok, Counters#{module => Module, pollset => Pollset, connections => Count}}},
+    Counts = weir_reactor_connections:counts(Connections),
+    From ! {Reference, {ok, maps:merge(Counters#{module => Module, pollset => Pollset}, Counts)}},
     {Writes, Reactor};
 request(tick, Writes, Reactor) ->
     {Writes, next_tick(Reactor)}.
@@ -345,7 +346,7 @@ stopped(Reason, #reactor{module = Module, pollset = Pollset, started = Started, 
                 #{
                     monotonic_time => Now,
                     duration => Now - Started,
-                    connections => weir_reactor_connections:count(Connections),
+                    connections => maps:get(connections, weir_reactor_connections:counts(Connections)),
                     accepted => Accepted,
                     read_bytes => Read,
                     written_bytes => Written

@@ -107,15 +107,27 @@ start(A, B, Options) ->
     end.
 
 join(?SOCKET(A) = SocketA, ?SOCKET(B) = SocketB, #{prefix := Prefix} = Options) ->
-    %% Afterwards there are no sockets to be asked for their peers.
-    Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(SocketB)},
-    case weir_nif:relay_start(A, B, weir_pollsets:here(), iolist_to_binary(Prefix), native(Options)) of
-        {ok, Number} ->
+    try
+        %% Afterwards there are no sockets to be asked for their peers.
+        Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(SocketB)},
+        {Peers, weir_nif:relay_start(A, B, weir_pollsets:here(), iolist_to_binary(Prefix), native(Options))}
+    of
+        {Known, {ok, Number}} ->
             Relay = {weir_relay, Number},
-            ok = started(Relay, Peers),
+            ok = started(Relay, Known),
             {ok, Relay};
-        {error, {Handle, Reason}} -> {error, {?SOCKET(Handle), Reason}};
-        {error, Reason} -> {error, Reason}
+        {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
+        {_, {error, Reason}} -> {error, Reason}
+    catch
+        %% One of them was never a socket here.
+        error:badarg -> {error, {bad_socket, first_unknown([SocketA, SocketB]), needed_socket()}}
+    end.
+
+first_unknown([Socket = ?SOCKET(Handle) | Sockets]) ->
+    try weir_nif:owner(Handle) of
+        _ -> first_unknown(Sockets)
+    catch
+        error:badarg -> Socket
     end.
 
 started(_Relay, false) ->
@@ -141,7 +153,7 @@ needed_socket() ->
 
 native(#{splice := Splice, idle_timeout := Idle, half_close_timeout := HalfClose, detached := Detached} = Options) ->
     #{buffer := Buffer} = Options,
-    {Buffer, pipe(Buffer), Splice, Idle, HalfClose, Detached}.
+    {Buffer, pipe(Buffer), Splice, Idle, HalfClose, Detached, weir_relay_observer:is_wanted()}.
 
 %% Who asks for another buffer gets pipes like that.
 pipe(?BUFFER) -> ?PIPE;

@@ -4,7 +4,7 @@
 %% A timer for each relay that has a timeout, which is set once and not at every byte: when it fires the native side says
 %% how long the relay may still go on, and the timer is set for that. So a timeout costs traffic nothing, and is exact.
 %%
-%% It may be killed: whoever comes after it looks at all relays that there are.
+%% It may be killed: the next one looks at all relays that there are.
 -module(weir_relay_timer).
 -behaviour(gen_server).
 

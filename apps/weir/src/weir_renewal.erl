@@ -1,7 +1,7 @@
 %% @private
 %% @doc Has processes leave old code in which they wait.
 %%
-%% The VM keeps two versions of a module: when a third is loaded, it kills whoever is still in the first. A process that
+%% The VM keeps two versions of a module: when a third is loaded, it kills processes that are still in the first. A process that
 %% waits for data, in `gen_tcp:recv/2' for example, may wait in our code for days. So when there is old code, those who wait
 %% are told to wait on in the current one, and so are pollers, reactors and acceptors. After that nobody needs the old code,
 %% and it is purged; where somebody does, this is tried again.

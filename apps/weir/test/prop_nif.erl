@@ -68,7 +68,7 @@ sockets() ->
     {A, OneEnd} = pair(Listening, Port),
     {B, OtherEnd} = pair(Listening, Port),
     {ok, Opened, _, _} = weir_nif:file_open(list_to_binary(code:which(?MODULE))),
-    {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false}),
+    {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false, false}),
     {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
         listener => weir_nif:listener_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
@@ -137,7 +137,7 @@ arguments(group_new, 1) ->
 arguments(relay_start, 5) ->
     ?LET(
         Options,
-        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), timeout(), timeout(), boolean()},
+        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), timeout(), timeout(), boolean(), boolean()},
         [handle_of(), handle_of(), {term, integer(0, 2)}, {term, binary()}, {term, Options}]
     );
 arguments(Function, Arity) ->

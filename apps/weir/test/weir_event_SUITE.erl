@@ -11,7 +11,7 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [a_poller_that_dies, a_reactor_from_start_to_end, a_relay_begins, broadcasts].
+    [a_poller_that_dies, a_reactor_from_start_to_end, a_relay_begins, relays_end, relays_fail, broadcasts].
 
 init_per_suite(Config) ->
     ok = weir_test_peer:silence_pollers(),
@@ -80,6 +80,35 @@ a_relay_begins(Config) ->
     {ok, Relay} = weir:relay(A, B),
     {#{monotonic_time := _}, About} = next([weir, relay, start], #{relay => Relay}),
     ?assertEqual(#{relay => Relay, owner => self(), peer_a => AddressA, peer_b => AddressB}, About).
+
+relays_end(Config) ->
+    attach([[weir, relay, stop]]),
+    {A, PeerA} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {B, PeerB} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {ok, AddressA} = inet:sockname(PeerA),
+    {ok, AddressB} = inet:sockname(PeerB),
+    {ok, Relay} = weir:relay(A, B),
+    ok = gen_tcp:send(PeerA, <<"hello">>),
+    {ok, <<"hello">>} = gen_tcp:recv(PeerB, 5),
+    ok = gen_tcp:send(PeerB, <<"hi">>),
+    {ok, <<"hi">>} = gen_tcp:recv(PeerA, 2),
+    ok = gen_tcp:close(PeerA),
+    ok = gen_tcp:close(PeerB),
+    {Measurements, About} = next([weir, relay, stop], #{relay => Relay}),
+    #{monotonic_time := _, duration := Duration, a_to_b_bytes := 5, b_to_a_bytes := 2} = Measurements,
+    ?assert(is_integer(Duration) andalso Duration > 0),
+    ?assertEqual(
+        #{relay => Relay, owner => self(), peer_a => AddressA, peer_b => AddressB, reason => normal}, About
+    ).
+
+%% By a timeout, and without its owner.
+relays_fail(Config) ->
+    attach([[weir, relay, stop]]),
+    {A, PeerA} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {B, PeerB} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    {ok, Relay} = weir:relay(A, B, #{idle_timeout => 1, detached => true}),
+    {#{a_to_b_bytes := 0}, #{reason := timeout}} = next([weir, relay, stop], #{relay => Relay}),
+    [ok = gen_tcp:close(Peer) || Peer <- [PeerA, PeerB]].
 
 broadcasts(_Config) ->
     attach([[weir, group, broadcast]]),

@@ -17,6 +17,7 @@ suite() ->
 all() ->
     [
         what_cannot_work_is_refused,
+        a_key_of_another_certificate_is_refused,
         what_can_work_is_started,
         ssl_has_to_be_started,
         a_failed_handshake_is_told,
@@ -101,6 +102,33 @@ what_cannot_work_is_refused(Config) ->
         ]
     ],
     ?assertEqual([], weir:listeners()).
+
+%% Keys of each kind, among them two of the same kind.
+a_key_of_another_certificate_is_refused(_Config) ->
+    Kinds = [
+        {namedCurve, secp256r1}, {namedCurve, secp256r1}, {namedCurve, secp384r1}, {namedCurve, ed25519}, {rsa, 2048, 17},
+        {rsa, 2048, 17}
+    ],
+    Pairs = lists:enumerate([made(Kind) || Kind <- Kinds]),
+    [
+        begin
+            Result = start([{cert, Certificate}, {key, Key}]),
+            case Of =:= With of
+                true ->
+                    ?assertMatch({_, _, {ok, _}}, {Of, With, Result}),
+                    ok = weir:stop_listener(?MODULE);
+                false ->
+                    ?assertMatch({_, _, {error, {bad_option, tls, {key, Key}, [_ | _]}}}, {Of, With, Result})
+            end
+        end
+     || {Of, {Certificate, _}} <- Pairs, {With, {_, Key}} <- Pairs
+    ].
+
+made(Kind) ->
+    Key = [{key, Kind}],
+    Chain = #{root => [{key, {namedCurve, secp256r1}}], intermediates => [], peer => Key},
+    #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
+    {proplists:get_value(cert, Server), proplists:get_value(key, Server)}.
 
 what_can_work_is_started(Config) ->
     #{certificate := Certificate, key := Key, both := Both, locked := Locked} = ?config(files, Config),

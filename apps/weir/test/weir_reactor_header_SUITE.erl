@@ -42,6 +42,8 @@ groups() ->
             who_says_nothing_is_closed,
             who_says_something_else_is_closed,
             the_end_in_a_header_is_no_connection,
+            what_comes_of_headers_is_told,
+            failures_of_a_listener_are_counted,
             ticks_and_messages_wait_for_init,
             resets_in_headers,
             killed_in_headers
@@ -178,6 +180,65 @@ the_end_in_a_header_is_no_connection(_Config) ->
     after 0 -> ok
     end,
     stop(Reactor).
+
+%% One for each way to fail, and one that does not. Failures are in the log, but for a peer that only ends.
+what_comes_of_headers_is_told(_Config) ->
+    Self = self(),
+    Tell = fun(_Event, #{duration := Duration}, Metadata, _) when is_integer(Duration) -> Self ! {handshake, Metadata} end,
+    ok = weir_event:attach(?MODULE, [weir, handshake, stop], Tell, []),
+    Log = fun
+        (#{level := Level, msg := {report, #{what := _, peer := Peer, reason := Reason}}}, _) ->
+            Self ! {logged, Level, Peer, Reason},
+            stop;
+        (_, _) ->
+            ignore
+    end,
+    ok = logger:add_primary_filter(?MODULE, {Log, []}),
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 300}),
+    Cases = [
+        {normal, none, fun(Peer) -> ok = gen_tcp:send(Peer, header()) end},
+        {not_proxy, warning, fun(Peer) -> ok = gen_tcp:send(Peer, "GET / HTTP/1.1\r\n\r\n") end},
+        {closed, none, fun(Peer) -> ok = gen_tcp:shutdown(Peer, write) end},
+        {timeout, warning, fun(_Peer) -> ok end}
+    ],
+    Peers = [Peer || {Reason, Level, Act} <- Cases, Peer <- [connect_raw(Port)], is_told(Reason, Level, Peer, Act, Reactor)],
+    ?assertEqual(4, length(Peers)),
+    ok = weir_event:detach(?MODULE),
+    ok = logger:remove_primary_filter(?MODULE),
+    ?assertMatch({ok, #{connections := 1, failed_handshakes := 3}}, weir_reactor:info(Reactor)),
+    stop(Reactor).
+
+is_told(Reason, Level, Peer, Act, Reactor) ->
+    {ok, Address} = inet:sockname(Peer),
+    ok = Act(Peer),
+    receive
+        {handshake, #{reason := Reason} = Metadata} ->
+            ?assertEqual(#{name => undefined, kind => proxy, peer => Address, pid => Reactor, reason => Reason}, Metadata)
+    after 20000 -> ct:fail({not_told, Reason})
+    end,
+    case Level of
+        none ->
+            true;
+        _ ->
+            receive
+                {logged, Level, Address, Reason} -> true
+            after 20000 -> ct:fail({not_logged, Reason})
+            end
+    end.
+
+%% Those of all its reactors together.
+failures_of_a_listener_are_counted(_Config) ->
+    Options = #{ip => {127, 0, 0, 1}, proxy_protocol => true},
+    {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{tell => self()}),
+    ?assertMatch(#{failed_handshakes := 0}, weir:info(?MODULE)),
+    Port = weir:get_port(?MODULE),
+    lists:foreach(fun(_) ->
+        Peer = connect_raw(Port),
+        ok = gen_tcp:send(Peer, "no header at all\r\n"),
+        ?assertEqual(<<>>, recv_all(Peer))
+    end, lists:seq(1, 8)),
+    wait_until(fun() -> maps:get(failed_handshakes, weir:info(?MODULE)) =:= 8 end),
+    ok = weir:stop_listener(?MODULE).
 
 ticks_and_messages_wait_for_init(_Config) ->
     {Reactor, Port} = start(#{tick => fun(_Socket, State = #{tell := Pid}) -> Pid ! ticked, {ok, State} end}, [], #{tick => 10}),

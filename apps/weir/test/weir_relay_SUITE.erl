@@ -644,7 +644,12 @@ sockets_that_are_none(Config) ->
     ?assertMatch({error, {bad_socket, Peer, _}}, weir:relay(Peer, A)),
     ?assertMatch({error, {bad_socket, A, _}}, weir:relay(A, A)),
     ?assertMatch({error, {bad_socket, {sslsocket, x, y}, _}}, weir:relay(A, {sslsocket, x, y})),
-    ?assertError(badarg, weir:relay(A, {'$inet', weir_tcp, 16#ffffff})).
+    Forged = {'$inet', weir_tcp, 16#ffffff},
+    ?assertMatch({error, {bad_socket, Forged, _}}, weir:relay(A, Forged)),
+    ?assertMatch({error, {bad_socket, Forged, _}}, weir:relay(Forged, A)),
+    %% What was good is as it was.
+    ok = gen_tcp:send(Peer, <<"here">>),
+    ?assertEqual({ok, <<"here">>}, gen_tcp:recv(A, 4, 5000)).
 
 options_that_are_wrong(Config) ->
     {A, _} = socket_pair(Config, [binary, {active, false}]),

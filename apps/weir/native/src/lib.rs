@@ -15,7 +15,7 @@
 //!   and tried in every interleaving by `concurrency/`.
 //!
 //! The VM's functions come from the VM that loads the library. Unit tests have none: they are built without the
-//! boundary, so that whatever needs the VM is dead code there.
+//! boundary, so that all code that needs the VM is dead there.
 //!
 //! Locks are taken in the order socket, [`listener`], relay or [`verb::group`], ready list of a pollset. A second socket is locked
 //! while it is being made, and behind that of the lower slot where two become a relay.

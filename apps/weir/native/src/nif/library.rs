@@ -207,8 +207,8 @@ type SetOption = unsafe extern "C" fn(*mut ErlNifEnv, c_int, ...) -> c_int;
 /// `ERL_NIF_OPT_ON_HALT`, since OTP 26.
 const ON_HALT: c_int = 2;
 
-/// Has queued output sent when the VM halts. Since OTP 26 the VM calls whoever asks it to, unless it is to halt without
-/// flushing. Before, it can only be seen that the process exits, for whatever reason.
+/// Has queued output sent when the VM halts. Since OTP 26 the VM calls libraries that ask for it, unless it is to halt without
+/// flushing. Before, it can only be seen that the process exits, for any reason.
 fn flush_at_halt(env: *mut ErlNifEnv) {
     // SAFETY: the name is a string of C.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"enif_set_option".as_ptr()) };

@@ -52,7 +52,7 @@ impl<'a> Decoder<'a> for PollsetIndex {
 type Locked = MutexGuard<'static, Socket>;
 
 /// The socket of a handle, or what to say if it is closed; badarg if there never was one. A socket that nobody owns any
-/// more is closed to all, whatever of it is still being sent.
+/// more is closed to all, even if some of its output is still being sent.
 fn find(handle: Handle, closed: Reason) -> NifResult<Result<Locked, Reason>> {
     Ok(open(table::lookup(handle))?.filter(|socket| !socket.lingering).ok_or(closed))
 }

@@ -33,7 +33,7 @@ fn claim<'a>(env: Env<'a>, index: usize) -> NifResult<Term<'a>> {
 
 #[rustler::nif]
 fn acquire<'a>(env: Env<'a>) -> Term<'a> {
-    // Whoever has no other home is woken by the first scheduler's.
+    // A process without another home is woken by the first scheduler's thread.
     done(env, poll::thread::start(1).and_then(|()| pollset::private::acquire(env)))
 }
 

@@ -17,8 +17,8 @@ const REGISTRATIONS: i32 = 4;
 
 impl<'a> Decoder<'a> for Options {
     fn decode(term: Term<'a>) -> NifResult<Options> {
-        let (buffer, pipe, splice, idle, half_close, detached): (usize, usize, Atom, Term, Term, bool) =
-            term.decode()?;
+        type Tuple<'a> = (usize, usize, Atom, Term<'a>, Term<'a>, bool, bool);
+        let (buffer, pipe, splice, idle, half_close, detached, observed): Tuple = term.decode()?;
         let splice = if splice == atoms::auto() {
             Splice::Auto
         } else if splice == atoms::r#true() {
@@ -32,7 +32,7 @@ impl<'a> Decoder<'a> for Options {
             return Err(Error::BadArg);
         }
         let (idle_timeout, half_close_timeout) = (timeout(idle)?, timeout(half_close)?);
-        Ok(Options { buffer, pipe, splice, idle_timeout, half_close_timeout, detached })
+        Ok(Options { buffer, pipe, splice, idle_timeout, half_close_timeout, detached, observed })
     }
 }
 

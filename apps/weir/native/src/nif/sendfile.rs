@@ -63,7 +63,7 @@ fn sendfile_from_disk<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let Some(part) = sendfile::disk_part(env, &mut socket) else {
         return Ok(failed(env, atoms::closed()));
     };
-    // Whatever the disk takes, nobody else waits for the socket meanwhile.
+    // However long the disk takes, nobody else waits for the socket meanwhile.
     drop(socket);
     let sent = part.send();
     let mut socket = socket!(env, handle, atoms::closed());

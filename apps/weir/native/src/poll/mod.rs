@@ -120,7 +120,7 @@ fn serve<'a>(
     let pollset = pollset::get(index);
     let mut count = list.len();
     let mut tally = Tally::default();
-    // Beside that of the sockets, lest a long broadcast leaves them nothing.
+    // Beside that of the sockets: a long broadcast would leave them nothing.
     let mut groups = Work::of_groups(now);
     // Those that had no turn come before those that had one.
     let (mut rest, mut unfinished) = (VecDeque::new(), VecDeque::new());

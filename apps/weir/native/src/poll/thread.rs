@@ -3,7 +3,7 @@
 //!
 //! A poller that is woken takes what is ready in batches that grow with the load, and its messages go to processes on its own
 //! scheduler: no thread is switched for them. The thread serves where nothing comes but bulk streams, and where the poller
-//! does not come. It leaves active sockets to the poller even then, for the order of their messages. Whoever kills a poller
+//! does not come. It leaves active sockets to the poller even then, for the order of their messages. A process that kills a poller
 //! does not reach it. It holds no lock while it waits. A panic costs what was being served, as in a call of the VM's.
 
 use std::collections::VecDeque;

@@ -79,7 +79,7 @@ pub fn counters(index: u16) -> &'static Counters {
 }
 
 /// Makes the calling process the poller of a pollset, which is made if there is none. Returns its token.
-/// Whoever was the poller is no longer.
+/// The poller before it is one no longer.
 pub fn claim(env: Env, index: u16) -> rustix::io::Result<u32> {
     make(index)?;
     Ok(get(index).ready.claim(env.pid()))

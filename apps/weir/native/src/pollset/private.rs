@@ -135,7 +135,7 @@ pub fn is_abandoned(index: u16) -> bool {
     ABANDONED.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
 }
 
-/// The pollset of a dead reactor, on which there is nothing left, is for whoever wants one.
+/// The pollset of a dead reactor, on which there is nothing left, is vacant.
 pub fn reaped(index: u16) {
     let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(at) = abandoned.iter().position(|&other| other == index) {

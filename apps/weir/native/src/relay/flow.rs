@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
             if n == 0 {
                 return Ok(0);
             }
-            // A short read means drained: whatever comes later is a new edge. Only the end of input may stand behind it
+            // A short read means drained: what comes later is a new edge. Only the end of input may stand behind it
             // without one, and then the event has said so.
             from.readable = n >= limit || from.hung_up;
             let taken = if to.writable && !self.is_waiting() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{SocketAddrAny, sockopt};
 use rustler::LocalPid;
 
 use super::Options;
@@ -42,6 +42,8 @@ pub struct Live {
     pub borrowed: [bool; 2],
     /// What the connections give back to the listeners through which they came: left and right.
     pub permits: [Option<Permit>; 2],
+    /// Addresses of the peers, if the end is observed: left and right.
+    pub peers: Option<Box<[Option<SocketAddrAny>; 2]>>,
 }
 
 /// How a relay ends.
@@ -51,8 +53,8 @@ pub enum Ending {
     Complete,
     /// A connection has failed: the other is reset, too.
     Failed(Errno),
-    /// Nobody wants it any more, or for this reason. What was not carried is lost, and whoever would have got it is
-    /// reset, lest it takes what it has for the whole.
+    /// Nobody wants it any more, or for this reason. What was not carried is lost, and the side that would have got it
+    /// is reset, or it would take what it has for the whole.
     Dropped(Option<Reason>),
 }
 

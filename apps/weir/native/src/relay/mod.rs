@@ -12,11 +12,13 @@ mod live;
 mod pipe;
 mod statistics;
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 use self::connection::{Connection, Turn};
@@ -28,6 +30,7 @@ use crate::listener::Listener;
 use crate::pollset;
 use crate::socket::owner::Watch;
 use crate::socket::{Reason, Socket};
+use crate::term::address;
 use crate::term::atoms;
 use crate::term::errno;
 use crate::value::counters::Tally;
@@ -85,6 +88,8 @@ pub struct Options {
     pub half_close_timeout: Option<Duration>,
     /// The relay does not end with its owner.
     pub detached: bool,
+    /// Somebody beside the owner wants to know of its end.
+    pub observed: bool,
 }
 
 /// A relay, in its slot of the table, under the slot's lock.
@@ -140,6 +145,7 @@ pub fn start(
     let (Some(from_left), Some(from_right)) = (left.surrender(env, pollset), right.surrender(env, pollset)) else {
         unreachable!("connected sockets have descriptors");
     };
+    let peers = options.observed.then(|| Box::new([peer(&from_left.fd), peer(&from_right.fd)]));
     let now = Nanos::now();
     let mut statistics = Statistics::new(now);
     let mut read = from_left.input;
@@ -171,14 +177,20 @@ pub fn start(
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],
         permits: [from_left.permit, from_right.permit],
+        peers,
     });
     if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
-        // Where there is nobody, whoever comes looks at all relays.
+        // If there is none, the next one looks at all relays.
         if let Some(timer) = env.whereis_pid(atoms::weir_relay_timer()) {
             let _ = env.send(&timer, (atoms::weir_relay(), handle.raw(), millis(wait)));
         }
     }
     Ok(handle)
+}
+
+/// The address of a connection's peer; nothing if that has closed it.
+fn peer(fd: &OwnedFd) -> Option<SocketAddrAny> {
+    rustix::net::getpeername(fd.as_fd()).ok().flatten()
 }
 
 /// Serves a connection of a relay that the kernel has named.
@@ -273,6 +285,14 @@ impl Relay {
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
         // An owner that is dead does not care.
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
+        if let Some(peers) = &live.peers {
+            let [left, right] = peers.as_ref().clone().map(|peer| encode_peer(env, peer));
+            let about = (atoms::weir_relay(), term, live.owner, result, live.statistics.encode(env), left, right);
+            // It may be between two lives: an event is lost then.
+            if let Some(observer) = env.whereis_pid(atoms::weir_relay_observer()) {
+                let _ = env.send(&observer, about);
+            }
+        }
         for permit in live.close(ending).into_iter().flatten() {
             permit.end(env);
         }
@@ -280,7 +300,12 @@ impl Relay {
     }
 }
 
-/// Rounded up: whoever waits so long is not early.
+fn encode_peer<'a>(env: Env<'a>, peer: Option<SocketAddrAny>) -> Term<'a> {
+    let encoded = peer.and_then(|peer| address::encode(env, peer).ok());
+    encoded.unwrap_or_else(|| atoms::undefined().encode(env))
+}
+
+/// Rounded up: a wait of so long is not too short.
 fn millis(wait: Duration) -> u64 {
     wait.as_micros().div_ceil(1000) as u64
 }

@@ -225,7 +225,7 @@ impl Socket {
         pollset::counters(self.pollset).sockets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Watches `owner`, whoever was watched before. False if it is dead.
+    /// Watches `owner`, in place of the process before it. False if it is dead.
     pub fn watch(&mut self, env: Env, owner: &LocalPid) -> bool {
         match &mut self.watched {
             Some(watched) => watched.set_owner(env, owner),
@@ -301,7 +301,7 @@ impl Socket {
         }
     }
 
-    /// Tells whoever waits for it that output is taken, or that there is no sense in waiting any more.
+    /// Tells the process that waits for it that output is taken, or that waiting has no sense any more.
     pub fn tell_writable(&mut self, env: Env) {
         if let Some(pid) = self.writability.take() {
             message::writable(env, self, *pid);

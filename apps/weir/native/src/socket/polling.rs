@@ -54,7 +54,7 @@ impl Socket {
         // The old list still names the socket; that visit is a spurious one.
         self.queued = false;
         self.enqueue(env);
-        // Registration reports anew whatever is ready.
+        // Registration reports anew what is ready.
         if was_registered { self.register() } else { Ok(()) }
     }
 

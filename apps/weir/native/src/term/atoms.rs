@@ -24,7 +24,7 @@ rustler::atoms! {
     priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush, reuseport_lb,
     exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
     // Relays.
-    weir_relay, weir_relay_timer, auto, bulk, relays, ebusy, epipe, a_to_b, b_to_a, bytes, packets, duration_us, idle_us, first_byte_us,
+    weir_relay, weir_relay_timer, weir_relay_observer, auto, bulk, relays, ebusy, epipe, a_to_b, b_to_a, bytes, packets, duration_us, idle_us, first_byte_us,
     reply_us, count, min, max, average, deviation, p50, p90, p95, p99, p999,
     // Groups.
     weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,

@@ -53,7 +53,7 @@ pub fn of_packet<'a>(env: Env<'a>, options: &Options, in_http_headers: &mut bool
     }
     let body = packet::body(options.packet, bytes);
     if options.deliver_port {
-        // As a list whatever the mode: that is how ports of the inet driver are opened.
+        // As a list in either mode: that is how ports of the inet driver are opened.
         return Data { term: list(env, body), kind: Kind::Port };
     }
     Data { term: plain(env, options, body), kind: Kind::Tcp }

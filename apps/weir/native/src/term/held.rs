@@ -31,7 +31,7 @@ pub struct HeldBinary {
 // SAFETY: the bytes are immutable and belong to the environment, which moves with the value and is not used by others.
 unsafe impl Send for HeldBinary {}
 
-// SAFETY: whoever has a reference only reads the bytes, which are immutable; the environment is touched by nobody.
+// SAFETY: through a reference the immutable bytes are only read; the environment is touched by nobody.
 unsafe impl Sync for HeldBinary {}
 
 impl HeldBinary {

@@ -6,7 +6,7 @@ use super::handle::Handle;
 
 /// Members and messages. The pollset goes through the members for one message after another, in slices.
 ///
-/// `M` is a message; it stays here until the last slice has been delivered, so that whoever takes a member elsewhere
+/// `M` is a message; it stays here until the last slice has been delivered, so that a thread that takes a member elsewhere
 /// finds what it has not got.
 pub struct Division<M> {
     members: Vec<Handle>,

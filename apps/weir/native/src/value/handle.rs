@@ -49,7 +49,7 @@ pub enum Side {
     Right,
 }
 
-/// What a pollset visits: epoll's event data and the entries of ready lists. Beside sockets, that is whatever else has
+/// What a pollset visits: epoll's event data and the entries of ready lists. Beside sockets, that is what else has
 /// descriptors or work of its own, each named by a handle of its own table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {

@@ -40,7 +40,7 @@ pub struct Options {
     pub buffer_set: bool,
     pub high_watermark: u32,
     pub low_watermark: u32,
-    /// Limits of a port's message queue: kept for whoever asks, as there is no such queue.
+    /// Limits of a port's message queue: kept for getopts alone, as there is no such queue.
     pub high_msgq_watermark: u32,
     pub low_msgq_watermark: u32,
     /// What is sent is left to the next poll, and goes out together with what comes until then.

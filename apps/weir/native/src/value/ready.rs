@@ -17,7 +17,7 @@ const TERM: Duration = Duration::from_millis(250);
 /// The ready list of a pollset, and who serves the pollset: its poller, or its thread in the poller's place. A pollset of a
 /// process that polls for itself has no thread of its own.
 ///
-/// What is on the list is never forgotten: either the poller finds it before it sleeps, or whoever put it there finds
+/// What is on the list is never forgotten: either the poller finds it before it sleeps, or the thread that put it there finds
 /// the poller asleep and wakes it, or the thread that serves meanwhile. One lock over the list and the sleep sees to that.
 ///
 /// `P` is how a poller is reached: a process of the VM in the engine, a channel in the models.
@@ -105,7 +105,7 @@ impl<P: Copy> Ready<P> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes `poller` the one that polls, and returns its token. Whoever was it before is no longer.
+    /// Makes `poller` the one that polls, and returns its token. The one before it polls no longer.
     pub fn claim(&self, poller: P) -> u32 {
         self.lock().succeed(Some(poller))
     }
@@ -118,12 +118,12 @@ impl<P: Copy> Ready<P> {
         self.lock().poller == Some(poller)
     }
 
-    /// Whoever polls.
+    /// The poller.
     pub fn poller(&self) -> Option<P> {
         self.lock().poller
     }
 
-    /// Makes the token of whoever polls stale, and forgets what is on the list.
+    /// Makes the token of the poller stale, and forgets what is on the list.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.succeed(None);
@@ -149,7 +149,7 @@ impl<P: Copy> Ready<P> {
         self.lock().kept.push_back(target);
     }
 
-    /// Puts what there was no time for in front of the list, for whoever serves next.
+    /// Puts what there was no time for in front of the list, for the next to serve.
     pub fn put_back(&self, mut rest: VecDeque<Target>) {
         let mut state = self.lock();
         rest.append(&mut state.list);

@@ -102,7 +102,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// Finds what two handles name that differ. The lower slot is locked first, so that two who ask for the same pair, in
-    /// whatever order, do not wait for each other.
+    /// any order, do not wait for each other.
     pub fn lookup_both(&self, one: Handle, other: Handle) -> (Lookup<'_, T>, Lookup<'_, T>) {
         debug_assert!(one != other);
         if one.slot() > other.slot() {
@@ -121,7 +121,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         (first, second)
     }
 
-    /// Has the processor fetch what a handle names, for whoever looks it up soon: with thousands of occupants each is a
+    /// Has the processor fetch what a handle names, for a lookup that comes soon: with thousands of occupants each is a
     /// miss of the cache, which is over by then.
     pub fn prefetch(&self, handle: Handle) {
         let slot = handle.slot() as usize;

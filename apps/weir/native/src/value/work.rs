@@ -73,7 +73,7 @@ impl Work {
         self.stepped();
     }
 
-    /// Notes a message, a read or whatever else a visit may do many times: a megabyte can be a million of them.
+    /// Notes a message, a read or another thing that a visit may do many times: a megabyte can be a million of them.
     pub fn stepped(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(CLOCK_EVERY) {
@@ -96,7 +96,7 @@ impl Work {
         self.fits(began).map(|fits| fits.saturating_sub(self.visits as usize))
     }
 
-    /// How much of so many bytes, which are moved by one step, there is time for: at least a sixteenth, so that whoever
+    /// How much of so many bytes, which are moved by one step, there is time for: at least a sixteenth, so that one that
     /// comes last in each call goes on as well.
     pub fn share(&self, bytes: u64) -> u64 {
         let left = self.until.map_or(TIME, |until| until.saturating_duration_since(Instant::now()).min(TIME));

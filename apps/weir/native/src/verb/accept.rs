@@ -151,7 +151,7 @@ fn take(env: Env, socket: &mut Socket) -> Result<Option<OwnedFd>, Errno> {
 const ACCEPTED: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Takes a connection off the backlog by one of the ways to call accept(2). After an error it stays there without another
-/// edge: `readable` stays, and whoever tries next may have it.
+/// edge: `readable` stays, and the next to try may have it.
 fn take_with<T>(
     socket: &mut Socket,
     accept: impl Fn(BorrowedFd) -> rustix::io::Result<T>,

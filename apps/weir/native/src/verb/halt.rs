@@ -31,7 +31,7 @@ pub fn flush() {
     }
 }
 
-/// A socket that is locked now is looked at the next time, unless it was locked by whoever ends the VM.
+/// A socket that is locked now is looked at the next time, unless it was locked by the thread that ends the VM.
 fn drain_all() -> (usize, usize) {
     let mut total = (0, 0);
     let mut chunk = 0;

@@ -71,7 +71,7 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 /// A descriptor that was opened elsewhere, which becomes non-blocking, and whether it is connected. EINVAL for one that
-/// is not a stream of this family. Whoever passes the number vouches for it: it stays open, and nobody else reads it.
+/// is not a stream of this family. The caller vouches for the number: it stays open, and nobody else reads it.
 pub fn existing(family: Family, number: RawFd) -> Result<(OwnedFd, State)> {
     if number < 0 {
         return Err(Errno::BADF);

@@ -129,7 +129,7 @@ impl Broadcast {
         }
     }
 
-    /// A division is through with it: `{weir_group, Group, Reference, Outcomes}` to whoever asked, after the last one.
+    /// A division is through with it: `{weir_group, Group, Reference, Outcomes}` to the process that asked, after the last one.
     fn tell(&self, env: Env, handle: Handle) {
         let Some(notice) = &self.notice else { return };
         let mut notice = notice.lock().unwrap_or_else(PoisonError::into_inner);

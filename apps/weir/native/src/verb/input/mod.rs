@@ -1,6 +1,6 @@
 //! From the kernel to the owner: reading, taking packets off what was read, delivering.
 //!
-//! `reading` is about one read and one packet; here they are repeated for whoever asked: the process in `recv`, the owner of
+//! `reading` is about one read and one packet; here they are repeated for the receiver: the process in `recv`, the owner of
 //! an active socket, a reactor.
 
 mod reading;
@@ -23,7 +23,7 @@ pub enum Received<'a> {
     Failed(Reason),
 }
 
-/// Takes what is ready to whoever asked for it: the process in `recv` or the owner of the active socket.
+/// Takes what is ready to the receiver: the process in `recv` or the owner of the active socket.
 pub fn serve(env: Env, socket: &mut Socket, work: &mut Work) {
     if socket.reactor {
         // It goes into the next batch.
@@ -182,7 +182,7 @@ pub fn result<'a>(env: Env<'a>, received: Received<'a>) -> Option<Term<'a>> {
 pub fn activate(env: Env, socket: &mut Socket, changed: bool, work: &mut Work) {
     match socket.state {
         State::Connected => {
-            // Whoever asks again after the end reads again, as there may be something behind a bad packet.
+            // A process that asks again after the end reads again, as there may be something behind a bad packet.
             if changed {
                 socket.readable |= std::mem::take(&mut socket.read_closed);
             }

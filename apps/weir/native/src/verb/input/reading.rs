@@ -197,7 +197,7 @@ fn receive_into(
                 }
                 work.moved(n);
                 socket.bulk = n >= BULK;
-                // A short read means drained: whatever comes later is a new edge. Only the end of input may stand
+                // A short read means drained: what comes later is a new edge. Only the end of input may stand
                 // behind it without one, and then the event has said so.
                 socket.readable = n >= limit || socket.hung_up;
                 Read::Some(n)

@@ -61,7 +61,7 @@ impl Socket {
         }
         if let Some(fd) = &self.fd
             && sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, LINGER_MS).is_err()
-            // Of a Unix socket the kernel never gives up. Where there is nobody, whoever comes looks for those that linger.
+            // Of a Unix socket the kernel never gives up. If there is no reaper, the next one looks for those that linger.
             && let Some(reaper) = env.whereis_pid(atoms::weir_reaper())
         {
             let _ = env.send(&reaper, (atoms::weir_lingers(), self.handle().raw()));
@@ -197,7 +197,7 @@ impl Socket {
         self.registered = false;
     }
 
-    /// Lets go of a descriptor that stays open, since whoever opened it closes it: its number may be somebody else's
+    /// Lets go of a descriptor that stays open, since the one who opened it closes it: its number may be somebody else's
     /// after that. It would stay in its epoll as well.
     fn leave_fd(&mut self) {
         if let Some(fd) = self.fd.take() {

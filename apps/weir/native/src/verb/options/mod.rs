@@ -123,7 +123,7 @@ fn apply(socket: &mut Socket, setting: &Setting) -> rustix::io::Result<()> {
         }
         Setting::Raw(level, name, value) => {
             set_kernel(fd, |fd| kernel_options::set_bytes(fd, *level, *name, value));
-            // What close has to know, by whatever way it was set.
+            // What close has to know, in whichever way it was set.
             if (*level, *name) == (libc::SOL_SOCKET, libc::SO_LINGER)
                 && let Some(Ok(linger)) =
                     fd.map(|fd| sockopt::get::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER))

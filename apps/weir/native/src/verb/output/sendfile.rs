@@ -157,7 +157,7 @@ pub fn take_noted(env: Env, socket: &mut Socket) -> Option<PartSent> {
     transfer_of(env, socket)?.noted.take()
 }
 
-/// Goes on behind a part that has come so far. Behind the last one whatever waited for it goes out.
+/// Goes on behind a part that has come so far. Behind the last one, what waited for it goes out.
 pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
     let Some(transfer) = transfer::of(socket) else {
         return Progress::Failed(atoms::closed());
