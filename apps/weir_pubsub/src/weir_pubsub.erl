@@ -1,0 +1,241 @@
+%% @doc Channels with history: publish and subscribe.
+%%
+%% ```
+%% {ok, _} = application:ensure_all_started(weir_pubsub),
+%% {ok, Position} = weir_pubsub:subscribe(<<"news">>, #{}),
+%% {ok, #{id := Id}} = weir_pubsub:publish(<<"news">>, <<"Hello">>),
+%% receive {weir_pubsub, <<"news">>, {message, Id, <<"Hello">>, #{}}} -> ok end.
+%% '''
+%%
+%% A channel comes to be when somebody uses it, and goes when nobody does. Its messages have consecutive ids, see {@link
+%% weir_pubsub_id}. A subscriber gets each message of a channel once and in the order of the ids; where messages are missing it is told
+%% of the gap. What is kept, and how much there may be, is set by {@link configure/1}.
+-module(weir_pubsub).
+
+-include("weir_pubsub_subscriber.hrl").
+
+-export([publish/2]).
+-export([publish/3]).
+-export([subscribe/2]).
+-export([unsubscribe/1]).
+-export([unsubscribe/2]).
+-export([taken/2]).
+-export([history/2]).
+-export([presence/1]).
+-export([delete/1]).
+-export([channels/1]).
+-export([info/1]).
+-export([usage/1]).
+-export([counters/0]).
+-export([configure/1]).
+
+-export_type([channel/0, message/0, meta/0, from/0, missed/0, info/0, history/0, present/0]).
+-export_type([subscription/0, limit/0, unavailable/0]).
+
+-type channel() :: binary().
+%% The name of a channel: 1 to 1,024 bytes.
+
+-type message() :: {message, weir_pubsub_id:id(), Data :: binary(), meta()}.
+
+-type meta() :: #{type => binary(), event => binary()}.
+%% What a publisher says about a message beside its data: a media type, and a name of what happened.
+
+-type from() :: new | oldest | {last, Count :: non_neg_integer()} | weir_pubsub_id:id().
+%% Where a reader begins: with messages to come, with the oldest that is kept, with so many of the latest, or behind an id.
+
+-type missed() :: pos_integer() | unknown.
+%% How many messages a gap has. Nobody knows it when the id is from another life of the channel.
+
+-type subscription() :: #{from => from(), window => pos_integer() | infinity, tag => term(), info => term()}.
+%% See {@link subscribe/2}.
+
+-type info() :: #{
+    channel := channel(),
+    group := binary(),
+    messages := non_neg_integer(),
+    bytes := non_neg_integer(),
+    subscribers := non_neg_integer(),
+    last_id := weir_pubsub_id:id(),
+    age := non_neg_integer(),
+    requested := non_neg_integer() | never
+}.
+%% A channel: what it keeps, who subscribes, the id of its latest message, how many milliseconds ago it was made and when somebody last
+%% subscribed.
+
+-type history() :: #{
+    position := weir_pubsub_id:id(),
+    missed := missed() | none,
+    messages := [message()],
+    last_id := weir_pubsub_id:id()
+}.
+%% Messages of a channel behind `position', the id of the latest one in the channel, and how many were asked for and are gone.
+
+-type present() :: #{pid := pid(), info := term(), age := non_neg_integer()}.
+%% A subscriber: its process, what it has said about itself, and for how many milliseconds it has been there.
+
+-type limit() :: {limit, weir_pubsub_limits:kind(), weir_pubsub_limits:group() | channel, Limit :: non_neg_integer()}.
+%% A limit that is reached: of a group of channels, of all channels (`total'), or of the channel.
+
+-type unavailable() :: unavailable | {not_started, weir_pubsub}.
+%% `unavailable': the process that serves the channel was killed just then. Whether the call has had an effect is not known.
+
+-define(SUBSCRIPTION, #{from => new, window => infinity, tag => weir_pubsub, info => undefined}).
+
+%% @doc The same as {@link publish/3} without anything about the message.
+-spec publish(channel(), iodata()) ->
+    {ok, #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}}
+    | {error, {too_large, Most :: pos_integer()} | limit() | unavailable() | weir_checked_options:bad_option()}.
+publish(Channel, Data) ->
+    publish(Channel, Data, #{}).
+
+%% @doc Publishes a message, and returns its id, the number of subscribers, and the number of messages that are kept. Messages of one
+%% process to a channel have the order of the calls.
+%%
+%% Errors: `{too_large, Most}' for more bytes than `max_message'; `{limit, Kind, Group, Limit}'; `unavailable', see {@type unavailable()};
+%% `{bad_option, Name, Value, Allowed}' for a wrong argument.
+-spec publish(channel(), iodata(), meta()) ->
+    {ok, #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}}
+    | {error, {too_large, Most :: pos_integer()} | limit() | unavailable() | weir_checked_options:bad_option()}.
+publish(Channel, Data, Meta) ->
+    case {check_channel(Channel), check_meta(Meta)} of
+        {ok, ok} -> weir_pubsub_shards:call(Channel, {once, {publish, Channel, flat(Data), Meta}});
+        {ok, Error} -> Error;
+        {Error, _} -> Error
+    end.
+
+flat(Data) when is_binary(Data) -> Data;
+flat(Data) -> iolist_to_binary(Data).
+
+check_meta(Meta) when Meta =:= #{} -> ok;
+check_meta(Meta) -> weir_checked_options:check(Meta, [type, event], fun allowed/2).
+
+%% @doc Subscribes the calling process to a channel. Returns the position behind which its messages are. If it subscribes already, it
+%% begins anew.
+%%
+%% The process gets `{weir_pubsub, Channel, What}', where What is
+%% <ul>
+%% <li>`{message, Id, Data, Meta}': a message</li>
+%% <li>`{gap, Missed, Position}': so many messages are missing here, or a number that is `unknown'; the next is behind that
+%%   position</li>
+%% <li>`{closed, Reason}': the subscription has ended. `deleted': the channel was deleted. `slow': it lagged behind, where the policy is
+%%   `disconnect'. `unavailable': the channel could not be made again after its shard was killed</li>
+%% </ul>
+%% Options:
+%% <dl>
+%% <dt>`from' (`new')</dt><dd>see {@type from()}. For an id that is too old, or of another life of the channel, there is a gap
+%%   first</dd>
+%% <dt>`window' (`infinity')</dt><dd>how many messages may be sent before the process says with {@link taken/2} that it has dealt with them.
+%%   Further messages wait in the history; those that leave it meanwhile become a gap, or the end of the subscription, see `slow' in
+%%   {@link weir_pubsub_policies:policy()}. Without a window the mailbox of a slow process grows</dd>
+%% <dt>`tag' (`weir_pubsub')</dt><dd>what its messages begin with. With the tag `{weir_reactor, Socket}' they are for that connection of the calling
+%%   reactor. Subscriptions with several tags are independent</dd>
+%% <dt>`info' (`undefined')</dt><dd>what {@link presence/1} tells of it</dd>
+%% </dl>
+%% The subscription ends with the process. Errors as of {@link publish/3}.
+-spec subscribe(channel(), subscription()) ->
+    {ok, weir_pubsub_id:id()} | {error, limit() | unavailable() | weir_checked_options:bad_option()}.
+subscribe(Channel, Options) ->
+    case {check_channel(Channel), weir_checked_options:check(Options, maps:keys(?SUBSCRIPTION), fun allowed/2)} of
+        {ok, ok} ->
+            #{from := From, window := Window, tag := Tag, info := Info} = maps:merge(?SUBSCRIPTION, Options),
+            Subscriber = #subscriber{
+                name = Channel, pid = self(), tag = Tag, info = Info, since = erlang:monotonic_time(millisecond)
+            },
+            Request =
+                case Window of
+                    infinity -> {subscribe, Channel, process, Subscriber, {From, []}};
+                    _ -> {subscribe, Channel, paced, Subscriber#subscriber{credit = Window}, {From, []}}
+                end,
+            weir_pubsub_shards:call(Channel, {again, Request});
+        {ok, Error} ->
+            Error;
+        {Error, _} ->
+            Error
+    end.
+
+%% @doc Ends the subscription of the calling process to a channel. Messages that are in its mailbox stay there.
+-spec unsubscribe(channel()) -> ok | {error, not_subscribed | unavailable()}.
+unsubscribe(Channel) ->
+    unsubscribe(Channel, weir_pubsub).
+
+%% @doc The same for a subscription with a tag.
+-spec unsubscribe(channel(), Tag :: term()) -> ok | {error, not_subscribed | unavailable()}.
+unsubscribe(Channel, Tag) ->
+    weir_pubsub_shards:call(Channel, {again, {unsubscribe, Channel, {self(), Tag}}}).
+
+%% @doc Says that the calling process, which subscribes with a `window', has dealt with so many messages.
+-spec taken(channel(), pos_integer()) -> ok | {error, unavailable()}.
+taken(Channel, Count) when is_integer(Count), Count > 0 ->
+    weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), weir_pubsub}, Count}).
+
+%% @doc Messages that are kept, without a subscription. Options: `from' (`oldest'), and `limit' (100), how many at most.
+-spec history(channel(), #{from => from(), limit => pos_integer()}) ->
+    {ok, history()} | {error, no_channel | unavailable() | weir_checked_options:bad_option()}.
+history(Channel, Options) ->
+    case weir_checked_options:check(Options, [from, limit], fun allowed/2) of
+        ok -> weir_pubsub_inspection:history(Channel, maps:get(from, Options, oldest), maps:get(limit, Options, 100));
+        {error, _} = Error -> Error
+    end.
+
+%% @doc Who subscribes to a channel. `no_presence': its policy does not have that told.
+-spec presence(channel()) -> {ok, [present()]} | {error, no_presence | no_channel | unavailable()}.
+presence(Channel) -> weir_pubsub_inspection:presence(Channel).
+
+%% @doc Deletes a channel with its messages, and returns what it was. Its subscriptions end.
+-spec delete(channel()) -> {ok, info()} | {error, no_channel | unavailable()}.
+delete(Channel) -> weir_pubsub_shards:call(Channel, {once, {delete, Channel}}).
+
+%% @doc Channels in the order of their names. Options: `prefix' (`<<>>') of the name, `after' (`<<>>') which name, and `limit' (100), how
+%% many at most. Goes over the names of all channels: a millisecond for some thousand.
+-spec channels(#{prefix => binary(), 'after' => binary(), limit => pos_integer()}) ->
+    {ok, [info()]} | {error, weir_checked_options:bad_option()}.
+channels(Options) ->
+    case weir_checked_options:check(Options, [prefix, 'after', limit], fun allowed/2) of
+        ok ->
+            #{prefix := Prefix, 'after' := After, limit := Limit} =
+                maps:merge(#{prefix => <<>>, 'after' => <<>>, limit => 100}, Options),
+            {ok, weir_pubsub_inspection:channels(Prefix, After, Limit)};
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc A channel.
+-spec info(channel()) -> {ok, info()} | {error, no_channel | unavailable()}.
+info(Channel) -> weir_pubsub_inspection:info(Channel).
+
+%% @doc What there is in a group of channels, or in all (`total').
+-spec usage(weir_pubsub_limits:group()) ->
+    {ok, #{weir_pubsub_limits:kind() => non_neg_integer()}} | {error, {no_group, weir_pubsub_limits:group()}}.
+usage(Group) -> weir_pubsub_limits:usage(Group).
+
+%% @doc What has been done since the application was first started. Each is described in {@link weir_pubsub_counters:table/0}.
+-spec counters() -> #{weir_pubsub_counters:name() => non_neg_integer()}.
+counters() -> weir_pubsub_counters:get().
+
+%% @doc Sets policies and limits, see {@link weir_pubsub_policies:configure/1}. The application takes its first ones from its
+%% environment, `{weir_pubsub, [{config, Configuration}]}'.
+-spec configure(weir_pubsub_policies:configuration()) -> ok | {error, weir_checked_options:bad_option()}.
+configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
+
+check_channel(Channel) ->
+    case weir_pubsub_shards:is_channel(Channel) of
+        true -> ok;
+        false -> {error, {bad_option, channel, Channel, "a binary of 1 to 1024 bytes"}}
+    end.
+
+allowed(Text, Value) when Text =:= type; Text =:= event; Text =:= prefix; Text =:= 'after' ->
+    is_binary(Value) orelse "a binary";
+allowed(limit, Value) ->
+    (is_integer(Value) andalso Value > 0) orelse "an integer from 1 on";
+allowed(window, Value) ->
+    Value =:= infinity orelse (is_integer(Value) andalso Value > 0) orelse "an integer from 1 on, or infinity";
+allowed(from, From) ->
+    is_from(From) orelse "new, oldest, {last, Count}, or the id of a message";
+allowed(_Any, _Value) ->
+    true.
+
+is_from(new) -> true;
+is_from(oldest) -> true;
+is_from({last, Count}) -> is_integer(Count) andalso Count >= 0;
+is_from({Epoch, Number}) -> is_integer(Epoch) andalso Epoch >= 0 andalso is_integer(Number) andalso Number >= 0;
+is_from(_) -> false.

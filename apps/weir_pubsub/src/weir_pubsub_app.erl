@@ -1,0 +1,21 @@
+%% @private
+%% @doc The application: checks its configuration, and starts a shard on each scheduler.
+-module(weir_pubsub_app).
+-behaviour(application).
+
+-export([start/2]).
+-export([stop/1]).
+
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_Type, _Arguments) ->
+    ok = weir_pubsub_id:init(),
+    ok = weir_pubsub_counters:init(),
+    Shards = erlang:system_info(schedulers),
+    case weir_pubsub_policies:configure(application:get_env(weir_pubsub, config, #{})) of
+        ok -> weir_pubsub_sup:start_link(Shards);
+        {error, _} = Error -> Error
+    end.
+
+-spec stop(term()) -> ok.
+stop(_State) ->
+    weir_pubsub_shards:clear().

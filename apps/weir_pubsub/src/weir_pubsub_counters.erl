@@ -1,0 +1,75 @@
+%% @doc What channels have done since the application was started, in one table from which `weir_pubsub:counters/0', exporters and
+%% `docs/counters.md' are made.
+-module(weir_pubsub_counters).
+
+-export([init/0]).
+-export([add/2]).
+-export([get/0]).
+-export([table/0]).
+-export([values/2]).
+
+-export_type([name/0, row/0]).
+
+-type name() ::
+    published | refused | delivered | broadcast | gaps | slow | created | deleted | reaped | subscribed | unsubscribed | restarts.
+
+-type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
+
+%% @private
+%% @doc Begins at zero, once for each virtual machine.
+-spec init() -> ok.
+init() ->
+    case persistent_term:get(?MODULE, none) of
+        none -> persistent_term:put(?MODULE, counters:new(length(rows()), [write_concurrency]));
+        _ -> ok
+    end.
+
+%% @private
+%% @doc Counts more.
+-spec add(name(), non_neg_integer()) -> ok.
+add(Name, Count) -> counters:add(persistent_term:get(?MODULE), index(Name), Count).
+
+%% @private
+%% @doc All counters by their names.
+-spec get() -> #{name() => non_neg_integer()}.
+get() ->
+    Counters = persistent_term:get(?MODULE),
+    maps:from_list([{Name, counters:get(Counters, index(Name))} || {Name, _} <- rows()]).
+
+index(published) -> 1;
+index(refused) -> 2;
+index(delivered) -> 3;
+index(broadcast) -> 4;
+index(gaps) -> 5;
+index(slow) -> 6;
+index(created) -> 7;
+index(deleted) -> 8;
+index(reaped) -> 9;
+index(subscribed) -> 10;
+index(unsubscribed) -> 11;
+index(restarts) -> 12.
+
+%% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
+-spec table() -> [row(), ...].
+table() ->
+    [#{subject => pubsub, name => Name, kind => counter, unit => none, help => Help} || {Name, Help} <- rows()].
+
+%% @doc Their values out of the map of `weir_pubsub:counters/0', in the order of the table.
+-spec values(pubsub, map()) -> [{name(), non_neg_integer()}].
+values(pubsub, Counters) -> [{Name, map_get(Name, Counters)} || {Name, _} <- rows()].
+
+rows() ->
+    [
+        {published, "messages published"},
+        {refused, "messages and subscriptions refused: a limit, or too large"},
+        {delivered, "messages sent to processes"},
+        {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
+        {gaps, "gaps that subscribers were told of"},
+        {slow, "subscriptions of processes that ended because they lagged behind"},
+        {created, "channels created"},
+        {deleted, "channels deleted by a call"},
+        {reaped, "channels removed because nobody used them"},
+        {subscribed, "subscriptions"},
+        {unsubscribed, "subscriptions that ended"},
+        {restarts, "shards that were restarted, and lost their channels"}
+    ].

@@ -1,0 +1,70 @@
+%% @private
+%% @doc Messages on their way to the subscribers of a channel.
+-module(weir_pubsub_delivery).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+-include("weir_pubsub_subscriber.hrl").
+
+-export([deliver/3]).
+-export([catch_up/2]).
+-export([advance/3]).
+-export([gap/3]).
+-export([tell/2]).
+
+%% @doc Gives the latest message of a channel to all. Returns paced subscribers that lag behind further than their policy allows.
+-spec deliver(#channel{}, weir_pubsub:message(), #shard{}) -> {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
+deliver(#channel{processes = 0, sockets = 0} = Channel, _Message, _Shard) ->
+    {Channel, []};
+deliver(Channel, Message, Shard) ->
+    #channel{name = Name, epoch = Epoch, processes = Processes, sockets = Sockets, audiences = Audiences} = Channel,
+    Lagging =
+        case Processes of
+            0 ->
+                [];
+            _ ->
+                ok = weir_pubsub_subscribers:tell(Shard#shard.subscribers, Epoch, Name, Message),
+                ok = weir_pubsub_counters:add(delivered, Processes),
+                Paced = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, paced),
+                [Subscriber || Subscriber <- Paced, not advance(Subscriber, Channel, Shard)]
+        end,
+    ok = weir_pubsub_counters:add(broadcast, Sockets),
+    {Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]}, Lagging}.
+
+%% @doc The same for audiences that were behind.
+-spec catch_up(#channel{}, #shard{}) -> #channel{}.
+catch_up(#channel{audiences = Audiences} = Channel, #shard{messages = Messages}) ->
+    Channel#channel{audiences = [weir_pubsub_audience:catch_up(Audience, Channel, Messages) || Audience <- Audiences]}.
+
+%% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history.
+-spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #shard{}) -> boolean().
+advance(#subscriber{credit = Credit, position = Position}, #channel{first = First, policy = Policy}, _) when Credit =< 0 ->
+    #policy{slow = Slow} = weir_pubsub_policies:policy(Policy),
+    Slow =:= drop_oldest orelse Position >= First - 1;
+advance(#subscriber{position = Last}, #channel{last = Last}, _Shard) ->
+    true;
+advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, Shard) ->
+    #shard{messages = Messages, subscribers = Subscribers} = Shard,
+    Begin =
+        case weir_pubsub_history:position({Epoch, Position}, Channel) of
+            {Position, none} -> Position;
+            {Later, Missed} -> gap(Subscriber, Missed, {Epoch, Later}), Later
+        end,
+    {Begin, Read} = weir_pubsub_history:read(Messages, Channel, Begin, {Credit, none}),
+    lists:foreach(fun(Message) -> tell(Subscriber, Message) end, Read),
+    Count = length(Read),
+    ok = weir_pubsub_counters:add(delivered, Count),
+    weir_pubsub_subscribers:update(Subscribers, Subscriber, Begin + Count, Credit - Count),
+    true.
+
+%% @doc Tells a process what it has missed.
+-spec gap(weir_pubsub_subscribers:subscriber(), weir_pubsub:missed(), weir_pubsub_id:id()) -> ok.
+gap(Subscriber, Missed, Position) ->
+    ok = weir_pubsub_counters:add(gaps, 1),
+    tell(Subscriber, {gap, Missed, Position}).
+
+%% @doc Sends something to the process of a subscriber.
+-spec tell(weir_pubsub_subscribers:subscriber(), term()) -> ok.
+tell(#subscriber{pid = Pid, tag = Tag, name = Name}, What) ->
+    Pid ! {Tag, Name, What},
+    ok.

@@ -1,0 +1,30 @@
+%% @private
+%% @doc Messages about what happens in channels, in the channel that their policy names: `subscriber_enqueue', `subscriber_dequeue',
+%% `channel_publish' and `channel_delete' with the name of the channel, as Nchan has them.
+-module(weir_pubsub_events).
+
+-include("weir_pubsub.hrl").
+
+-export([subscribed/2]).
+-export([unsubscribed/2]).
+-export([published/2]).
+-export([deleted/2]).
+
+-spec subscribed(#policy{}, #channel{}) -> ok.
+subscribed(Policy, Channel) -> tell(Policy, <<"subscriber_enqueue ">>, Channel).
+
+-spec unsubscribed(#policy{}, #channel{}) -> ok.
+unsubscribed(Policy, Channel) -> tell(Policy, <<"subscriber_dequeue ">>, Channel).
+
+-spec published(#policy{}, #channel{}) -> ok.
+published(Policy, Channel) -> tell(Policy, <<"channel_publish ">>, Channel).
+
+-spec deleted(#policy{}, #channel{}) -> ok.
+deleted(Policy, Channel) -> tell(Policy, <<"channel_delete ">>, Channel).
+
+tell(#policy{events = none}, _What, _Channel) ->
+    ok;
+tell(#policy{events = Events}, What, #channel{name = Name}) ->
+    %% No answer: two shards may tell each other. One that is being restarted loses it.
+    _ = weir_pubsub_shards:cast(Events, {event, Events, <<What/binary, Name/binary>>}),
+    ok.

@@ -1,0 +1,29 @@
+%% @doc The behaviour of what turns messages of a channel into bytes for sockets: one for each transport.
+%%
+%% A message is framed once for all sockets of a channel that have the same framing. Framing is called in the process that serves
+%% the channel: it must not wait, and a failure costs that message.
+-module(weir_pubsub_framing).
+
+-export([message/3]).
+-export([gap/4]).
+
+-export_type([framing/0]).
+
+-type framing() :: {module(), Argument :: term()}.
+%% A module of this behaviour, and what each of its functions gets first.
+
+-callback message(Argument :: term(), weir_pubsub:channel(), weir_pubsub:message()) -> iodata().
+%% The bytes of a message.
+
+-callback gap(
+    Argument :: term(), weir_pubsub:channel(), Missed :: weir_pubsub:missed(), Position :: weir_pubsub_id:id()
+) -> iodata().
+%% The bytes that tell of a gap. What comes next is behind that position.
+
+%% @private
+-spec message(framing(), weir_pubsub:channel(), weir_pubsub:message()) -> iodata().
+message({Module, Argument}, Channel, Message) -> Module:message(Argument, Channel, Message).
+
+%% @private
+-spec gap(framing(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> iodata().
+gap({Module, Argument}, Channel, Missed, Position) -> Module:gap(Argument, Channel, Missed, Position).

@@ -1,0 +1,69 @@
+%% @doc The ids of messages.
+%%
+%% An id is `{Epoch, Number}'. The epoch is the number of a life of a channel: it is new whenever the channel is made, also after
+%% a delete or a crash. Within an epoch the messages of a channel have the numbers 1, 2, 3 and so on, without a hole. `{Epoch, 0}' is the
+%% position before the first. No clock has a part in this.
+%%
+%% Epochs begin at a random number for each virtual machine and grow by one from there, so an id from before a restart does
+%% not pass for one of today. They stay below 2^31 for a billion channels: as seconds since 1970, which Nchan's protocol
+%% shows them as, they are dates of the past.
+-module(weir_pubsub_id).
+
+-export([init/0]).
+-export([new_epoch/0]).
+-export([to_text/1]).
+-export([from_text/1]).
+
+-export_type([id/0]).
+
+-type id() :: {Epoch :: pos_integer(), Number :: non_neg_integer()}.
+
+-define(RANDOM, 1 bsl 30).
+
+%% The most digits of a number in the text of an id: what has more is no id of ours, and costs no conversion.
+-define(DIGITS, 18).
+
+%% @private
+%% @doc Chooses where epochs begin, once for each virtual machine.
+-spec init() -> ok.
+init() ->
+    case persistent_term:get(?MODULE, undefined) of
+        undefined ->
+            Last = atomics:new(1, [{signed, false}]),
+            ok = atomics:put(Last, 1, rand:uniform(?RANDOM)),
+            persistent_term:put(?MODULE, Last);
+        _ ->
+            ok
+    end.
+
+%% @private
+%% @doc An epoch that no channel of this virtual machine has had.
+-spec new_epoch() -> pos_integer().
+new_epoch() ->
+    atomics:add_get(persistent_term:get(?MODULE), 1, 1).
+
+%% @doc `<<"Epoch:Number">>'.
+-spec to_text(id()) -> binary().
+to_text({Epoch, Number}) ->
+    <<(integer_to_binary(Epoch))/binary, $:, (integer_to_binary(Number))/binary>>.
+
+%% @doc The id that a text means; `error' if it means none.
+-spec from_text(binary()) -> {ok, id()} | error.
+from_text(Text) ->
+    case binary:split(Text, <<":">>) of
+        [Epoch, Number] ->
+            case {number(Epoch), number(Number)} of
+                {E, N} when is_integer(E), E > 0, is_integer(N) -> {ok, {E, N}};
+                _ -> error
+            end;
+        _ ->
+            error
+    end.
+
+number(Digits) when byte_size(Digits) > 0, byte_size(Digits) =< ?DIGITS ->
+    case << <<D>> || <<D>> <= Digits, D >= $0, D =< $9 >> of
+        Digits -> binary_to_integer(Digits);
+        _ -> error
+    end;
+number(_Digits) ->
+    error.

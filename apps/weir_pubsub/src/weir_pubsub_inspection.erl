@@ -1,0 +1,123 @@
+%% @private
+%% @doc What can be read of channels. It is read from the tables of the shards, beside them: no shard waits for it.
+-module(weir_pubsub_inspection).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_subscriber.hrl").
+
+-export([describe/2]).
+-export([info/1]).
+-export([channels/3]).
+-export([history/3]).
+-export([presence/1]).
+
+%% @doc A channel for people.
+-spec describe(#channel{}, Now :: integer()) -> weir_pubsub:info().
+describe(#channel{epoch = Epoch, first = First, last = Last, requested = Requested} = Channel, Now) ->
+    #channel{name = Name, bytes = Bytes, processes = Processes, sockets = Sockets, group = Group, created = Created} = Channel,
+    #{
+        channel => Name,
+        group => Group,
+        messages => Last - First + 1,
+        bytes => Bytes,
+        subscribers => Processes + Sockets,
+        last_id => {Epoch, Last},
+        age => Now - Created,
+        requested => case Requested of never -> never; At -> Now - At end
+    }.
+
+%% @doc One channel.
+-spec info(weir_pubsub:channel()) -> {ok, weir_pubsub:info()} | {error, no_channel | weir_pubsub:unavailable()}.
+info(Name) ->
+    case lookup(Name) of
+        {ok, Channel, _} -> {ok, describe(Channel, erlang:monotonic_time(millisecond))};
+        {error, _} = Error -> Error
+    end.
+
+lookup(Name) ->
+    case weir_pubsub_shards:tables_of(Name) of
+        {ok, {Channels, _, _} = Tables} ->
+            try ets:lookup(Channels, Name) of
+                [Channel] -> {ok, Channel, Tables};
+                [] -> {error, no_channel}
+            catch
+                error:badarg -> {error, unavailable}
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc At most so many channels whose names begin so and come behind that one, in the order of their names. Goes over all names.
+-spec channels(Prefix :: binary(), After :: binary(), Limit :: pos_integer()) -> [weir_pubsub:info()].
+channels(Prefix, After, Limit) ->
+    Names = lists:sort([
+        Name
+     || {Channels, _, _} <- weir_pubsub_shards:all(), Name <- names(Channels), is_prefix(Prefix, Name), Name > After
+    ]),
+    [Info || Name <- lists:sublist(Names, Limit), {ok, Info} <- [info(Name)]].
+
+names(Channels) ->
+    try
+        ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}])
+    catch
+        error:badarg -> []
+    end.
+
+is_prefix(Prefix, Name) ->
+    Size = byte_size(Prefix),
+    case Name of
+        <<Prefix:Size/binary, _/binary>> -> true;
+        _ -> false
+    end.
+
+%% @doc What is kept of a channel from there on.
+-spec history(weir_pubsub:channel(), weir_pubsub:from(), Limit :: pos_integer()) ->
+    {ok, weir_pubsub:history()} | {error, no_channel | weir_pubsub:unavailable()}.
+history(Name, From, Limit) ->
+    case lookup(Name) of
+        {ok, #channel{epoch = Epoch, policy = Number} = Channel, {_, Messages, _}} ->
+            {Position, Missed} = weir_pubsub_history:position(From, Channel),
+            Oldest = weir_pubsub_history:oldest_allowed(
+                weir_pubsub_policies:policy(Number), erlang:monotonic_time(millisecond)
+            ),
+            try weir_pubsub_history:read(Messages, Channel, Position, {Limit, Oldest}) of
+                {Begin, Read} ->
+                    {ok, #{
+                        position => {Epoch, Begin},
+                        missed => missed(From, Missed, Begin - Position),
+                        messages => Read,
+                        last_id => {Epoch, Channel#channel.last}
+                    }}
+            catch
+                error:badarg -> {error, unavailable}
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% Only who names an id can miss something: others begin where the history does.
+missed({_, Number}, Missed, Gone) when is_integer(Number), is_integer(Missed) -> Missed + Gone;
+missed({last, _}, none, _Gone) -> none;
+missed({_, _}, none, Gone) when Gone > 0 -> Gone;
+missed(_From, Missed, _Gone) -> Missed.
+
+%% @doc Who subscribes.
+-spec presence(weir_pubsub:channel()) ->
+    {ok, [weir_pubsub:present()]} | {error, no_presence | no_channel | weir_pubsub:unavailable()}.
+presence(Name) ->
+    case lookup(Name) of
+        {ok, #channel{epoch = Epoch, policy = Number}, {_, _, Subscribers}} ->
+            case weir_pubsub_policies:policy(Number) of
+                #policy{presence = true} -> {ok, present(Subscribers, Epoch, erlang:monotonic_time(millisecond))};
+                #policy{} -> {error, no_presence}
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+present(Subscribers, Epoch, Now) ->
+    [
+        #{pid => Pid, info => Info, age => Now - Since}
+     || Kind <- [process, paced, socket],
+        #subscriber{pid = Pid, info = Info, since = Since} <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)
+    ].

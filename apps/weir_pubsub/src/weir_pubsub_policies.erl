@@ -1,0 +1,227 @@
+%% @doc What is allowed in which channel: a configuration, checked whole before any of it counts.
+%%
+%% A configuration is a map:
+%% <dl>
+%% <dt>`channels' (`[]')</dt><dd>pairs of a pattern and a {@type policy()}. The first pattern that fits a channel counts; a channel that
+%%   none fits has the defaults. In a pattern `*' stands for any bytes, also none</dd>
+%% <dt>`groups' (`#{}')</dt><dd>limits of groups by their names, see {@link weir_pubsub_limits:limits()}</dd>
+%% <dt>`total' (`#{}')</dt><dd>limits of all channels together</dd>
+%% </dl>
+-module(weir_pubsub_policies).
+
+-include("weir_pubsub.hrl").
+
+-export([configure/1]).
+-export([current/0]).
+-export([match/1]).
+-export([policy/1]).
+
+-export_type([configuration/0, policy/0]).
+
+-type configuration() :: #{
+    channels => [{Pattern :: binary(), policy()}],
+    groups => #{binary() => weir_pubsub_limits:limits()},
+    total => weir_pubsub_limits:limits()
+}.
+
+-type policy() :: #{
+    max_messages => non_neg_integer(),
+    max_bytes => non_neg_integer(),
+    max_age => pos_integer() | infinity,
+    max_message => pos_integer(),
+    max_subscribers => non_neg_integer() | infinity,
+    idle_timeout => non_neg_integer(),
+    slow => drop_oldest | disconnect,
+    max_queue => pos_integer(),
+    max_queue_bytes => pos_integer(),
+    presence => boolean(),
+    events => weir_pubsub:channel() | none,
+    group => binary()
+}.
+%% <dl>
+%% <dt>`max_messages' (10), `max_bytes' (1048576), `max_age' (3600000)</dt><dd>what the history keeps: messages, their bytes, and
+%%   how long in milliseconds, or `infinity'. One message is kept whatever its size, unless `max_messages' is 0</dd>
+%% <dt>`max_message' (1000000)</dt><dd>bytes of one message, at most that</dd>
+%% <dt>`max_subscribers' (`infinity')</dt><dd>of one channel</dd>
+%% <dt>`idle_timeout' (5000)</dt><dd>milliseconds that a channel lives without messages and subscribers</dd>
+%% <dt>`slow' (`drop_oldest')</dt><dd>what becomes of a subscriber that lags behind by more than may wait for it. `drop_oldest': it
+%%   misses the oldest messages and is told of the gap. `disconnect': its subscription ends. A socket is closed in both cases: its client comes
+%%   back with the id of the last message that it got</dd>
+%% <dt>`max_queue' (64), `max_queue_bytes' (1048576)</dt><dd>what may wait for one socket. A process sets a window, see {@link
+%%   weir_pubsub:subscribe/2}</dd>
+%% <dt>`presence' (`false')</dt><dd>whether {@link weir_pubsub:presence/1} tells who subscribes</dd>
+%% <dt>`events' (`none')</dt><dd>a channel that gets a message about each subscription, publication and deletion. That channel itself
+%%   must have none</dd>
+%% <dt>`group' (`<<"">>')</dt><dd>whose limits the channel shares</dd>
+%% </dl>
+
+-define(DEFAULTS, #{
+    max_messages => 10,
+    max_bytes => 16#100000,
+    max_age => 3600000,
+    max_message => 1000000,
+    max_subscribers => infinity,
+    idle_timeout => 5000,
+    slow => drop_oldest,
+    max_queue => 64,
+    max_queue_bytes => 16#100000,
+    presence => false,
+    events => none,
+    group => <<>>
+}).
+
+-record(policies, {
+    version :: pos_integer(),
+    rules :: [{[binary()], pos_integer()}],
+    policies :: tuple()
+}).
+
+%% @doc Takes a configuration, at once or, if anything is wrong with it, not at all. Channels that exist have the new policies from
+%% their next use on. The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'.
+-spec configure(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
+configure(Configuration) ->
+    try
+        ok = known([], Configuration, [channels, groups, total]),
+        Channels = channels(maps:get(channels, Configuration, [])),
+        Groups = groups(maps:get(groups, Configuration, #{})),
+        Total = limits([total], maps:get(total, Configuration, #{})),
+        Policies = [new(#{}) | [Policy || {_, _, Policy} <- Channels]],
+        ok = no_events_of_events(Channels, Policies),
+        ok = weir_pubsub_limits:configure(Total, Groups, [Group || #policy{group = Group} <- Policies]),
+        put_policies([{Parts, Index} || {{_, Parts, _}, Index} <- lists:zip(Channels, lists:seq(2, length(Policies)))], Policies)
+    catch
+        throw:{bad_option, _, _, _} = Bad -> {error, Bad}
+    end.
+
+put_policies(Rules, Policies) ->
+    Version = case persistent_term:get(?MODULE, none) of none -> 1; #policies{version = Last} -> Last + 1 end,
+    persistent_term:put(?MODULE, #policies{version = Version, rules = Rules, policies = list_to_tuple(Policies)}).
+
+%% @private
+%% @doc The version of the configuration.
+-spec current() -> pos_integer().
+current() ->
+    #policies{version = Version} = persistent_term:get(?MODULE),
+    Version.
+
+%% @private
+%% @doc The number of the policy of a channel.
+-spec match(weir_pubsub:channel()) -> pos_integer().
+match(Name) ->
+    #policies{rules = Rules} = persistent_term:get(?MODULE),
+    first(Name, Rules).
+
+first(Name, [{Parts, Index} | Rules]) ->
+    case weir_pubsub_pattern:fits(Name, Parts) of
+        true -> Index;
+        false -> first(Name, Rules)
+    end;
+first(_Name, []) ->
+    1.
+
+%% @private
+%% @doc The policy of a number.
+-spec policy(pos_integer()) -> #policy{}.
+policy(Index) ->
+    #policies{policies = Policies} = persistent_term:get(?MODULE),
+    element(Index, Policies).
+
+channels(Channels) when is_list(Channels) ->
+    [channel(Entry) || Entry <- Channels];
+channels(Value) ->
+    bad([channels], Value, "a list of {Pattern, Policy}").
+
+channel({Pattern, Policy}) when is_binary(Pattern), Pattern =/= <<>> ->
+    ok = known([channels, Pattern], Policy, maps:keys(?DEFAULTS)),
+    maps:foreach(fun(Key, Value) -> checked([channels, Pattern, Key], Value, allowed(Key, Value)) end, Policy),
+    {Pattern, weir_pubsub_pattern:new(Pattern), new(Policy)};
+channel(Entry) ->
+    bad([channels], Entry, "a pair of a pattern, a binary that is not empty, and a map").
+
+new(Policy) ->
+    #{
+        max_messages := Messages, max_bytes := Bytes, max_age := Age, max_message := Message, max_subscribers := Subscribers,
+        idle_timeout := Idle, slow := Slow, max_queue := Queue, max_queue_bytes := QueueBytes, presence := Presence,
+        events := Events, group := Group
+    } = maps:merge(?DEFAULTS, Policy),
+    #policy{
+        max_messages = Messages, max_bytes = Bytes, max_age = Age, max_message = Message, max_subscribers = Subscribers,
+        idle_timeout = Idle, slow = Slow, max_queue = Queue, max_queue_bytes = QueueBytes, presence = Presence,
+        events = Events, group = Group
+    }.
+
+allowed(Key, Value) when Key =:= max_messages; Key =:= max_bytes; Key =:= idle_timeout ->
+    (is_integer(Value) andalso Value >= 0 andalso Value < 1 bsl 40) orelse "an integer from 0 on";
+allowed(Key, Value) when Key =:= max_queue; Key =:= max_queue_bytes ->
+    (is_integer(Value) andalso Value > 0 andalso Value < 1 bsl 32) orelse "an integer from 1 to 4294967295";
+allowed(max_message, Value) ->
+    (is_integer(Value) andalso Value > 0 andalso Value =< 1000000) orelse "bytes from 1 to 1000000";
+allowed(max_age, Value) ->
+    Value =:= infinity orelse (is_integer(Value) andalso Value > 0 andalso Value < 1 bsl 40) orelse
+        "milliseconds from 1 on, or infinity";
+allowed(max_subscribers, Value) ->
+    Value =:= infinity orelse (is_integer(Value) andalso Value >= 0) orelse "an integer from 0 on, or infinity";
+allowed(slow, Value) ->
+    lists:member(Value, [drop_oldest, disconnect]) orelse "drop_oldest or disconnect";
+allowed(presence, Value) ->
+    is_boolean(Value) orelse "true or false";
+allowed(events, Value) ->
+    Value =:= none orelse weir_pubsub_shards:is_channel(Value) orelse "none, or the name of a channel";
+allowed(group, Value) ->
+    is_binary(Value) orelse "a binary".
+
+%% A message about a message would be about itself.
+no_events_of_events(Channels, [_ | Policies]) ->
+    lists:foreach(
+        fun
+            ({{Pattern, _, _}, #policy{events = Events}}) when Events =/= none ->
+                {_, Parts, Of} = fitting(Events, Channels),
+                Of#policy.events =:= none orelse
+                    bad([channels, Pattern, events], Events, "a channel whose policy, of " ++ Parts ++ ", has no events");
+            (_) ->
+                ok
+        end,
+        lists:zip(Channels, Policies)
+    ).
+
+fitting(Name, Channels) ->
+    case lists:dropwhile(fun({_, Parts, _}) -> not weir_pubsub_pattern:fits(Name, Parts) end, Channels) of
+        [{Pattern, _, Policy} | _] -> {Name, binary_to_list(Pattern), Policy};
+        [] -> {Name, "the defaults", new(#{})}
+    end.
+
+groups(Groups) when is_map(Groups) ->
+    maps:map(
+        fun
+            (Name, Limits) when is_binary(Name) -> limits([groups, Name], Limits);
+            (Name, _) -> bad([groups], Name, "the name of a group, a binary")
+        end,
+        Groups
+    );
+groups(Value) ->
+    bad([groups], Value, "a map").
+
+limits(Place, Limits) ->
+    ok = known(Place, Limits, weir_pubsub_limits:kinds()),
+    maps:foreach(
+        fun(Key, Value) -> checked(Place ++ [Key], Value, weir_pubsub_limits:allowed(Value)) end,
+        Limits
+    ),
+    Limits.
+
+known(Place, Map, Known) when is_map(Map) ->
+    case maps:keys(Map) -- Known of
+        [] -> ok;
+        [Key | _] -> bad(Place ++ [Key], maps:get(Key, Map), "unknown; valid: " ++ names(Known))
+    end;
+known(Place, Value, _Known) ->
+    bad(Place, Value, "a map").
+
+names(Known) ->
+    lists:append(lists:join(", ", [atom_to_list(Name) || Name <- Known])).
+
+checked(_Place, _Value, true) -> ok;
+checked(Place, Value, Allowed) -> bad(Place, Value, Allowed).
+
+-spec bad([term()], term(), string()) -> no_return().
+bad(Place, Value, Allowed) -> throw({bad_option, Place, Value, Allowed}).

@@ -1,0 +1,124 @@
+%% @private
+%% @doc The channels of a shard: how one comes to be, what its policy is, and when it is to be looked at again.
+-module(weir_pubsub_registry).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+
+-export([find/2]).
+-export([open/2]).
+-export([save/3]).
+-export([abandon/2]).
+-export([remove/2]).
+-export([due/3]).
+-export([next_due/1]).
+
+%% @doc A channel as it is now, with the policy of now and without messages that are too old.
+-spec find(weir_pubsub:channel(), #shard{}) -> {ok, #channel{}, #policy{}} | none.
+find(Name, #shard{index = Index, channels = Channels, messages = Messages} = Shard) ->
+    case ets:lookup(Channels, Name) of
+        [Found] ->
+            {Channel, Policy} = renewed(Found, Shard),
+            Now = erlang:monotonic_time(millisecond),
+            Expired = weir_pubsub_history:expire(Index, Messages, Channel, {Policy, Now}),
+            Expired =:= Found orelse ets:insert(Channels, Expired),
+            {ok, Expired, Policy};
+        [] ->
+            none
+    end.
+
+renewed(#channel{name = Name, policy = Number, version = Version, group = Before} = Channel, #shard{index = Index}) ->
+    case weir_pubsub_policies:current() of
+        Version ->
+            {Channel, weir_pubsub_policies:policy(Number)};
+        Newer ->
+            Now = weir_pubsub_policies:match(Name),
+            #policy{group = Group} = Policy = weir_pubsub_policies:policy(Now),
+            ok = weir_pubsub_limits:move(Index, Before, Group, usage(Channel)),
+            {Channel#channel{policy = Now, version = Newer, group = Group}, Policy}
+    end.
+
+usage(#channel{first = First, last = Last, bytes = Bytes, processes = Processes, sockets = Sockets}) ->
+    [{channels, 1}, {subscribers, Processes + Sockets}, {messages, Last - First + 1}, {bytes, Bytes}].
+
+%% @doc The same; a channel that is not there yet is made, as far as limits allow. It is to be saved or abandoned.
+-spec open(weir_pubsub:channel(), #shard{}) -> {ok, #channel{}, #policy{}} | {error, weir_pubsub:limit()}.
+open(Name, #shard{index = Index} = Shard) ->
+    case find(Name, Shard) of
+        none ->
+            Number = weir_pubsub_policies:match(Name),
+            #policy{group = Group} = Policy = weir_pubsub_policies:policy(Number),
+            case weir_pubsub_limits:take(Index, Group, channels, 1) of
+                ok -> {ok, new(Name, Number, Group), Policy};
+                {error, _} = Error -> Error
+            end;
+        Found ->
+            Found
+    end.
+
+new(Name, Policy, Group) ->
+    Now = erlang:monotonic_time(millisecond),
+    #channel{
+        name = binary:copy(Name),
+        epoch = weir_pubsub_id:new_epoch(),
+        policy = Policy,
+        version = weir_pubsub_policies:current(),
+        group = Group,
+        created = Now,
+        used = Now
+    }.
+
+%% @doc Puts it into the table, and sees to it that it is looked at in time.
+-spec save(#channel{}, #policy{}, #shard{}) -> #channel{}.
+save(#channel{name = Name, due = Due} = Channel, Policy, #shard{channels = Channels, due = Table} = Shard) ->
+    Saved =
+        case due(Channel, Policy, Shard) of
+            Earlier when Earlier < Due ->
+                _ = ets:delete(Table, {Due, Name}),
+                true = ets:insert(Table, {{Earlier, Name}}),
+                Channel#channel{due = Earlier};
+            _ ->
+                Channel
+        end,
+    ets:insert_new(Channels, Saved) andalso weir_pubsub_counters:add(created, 1),
+    true = ets:insert(Channels, Saved),
+    Saved.
+
+%% @doc When something may have to be done about it: its oldest message is too old, or nobody has used it for long.
+-spec due(#channel{}, #policy{}, #shard{}) -> integer() | infinity.
+due(#channel{first = First, last = Last, used = Used} = Channel, Policy, #shard{messages = Messages}) ->
+    #policy{max_age = Age, idle_timeout = Idle} = Policy,
+    case Channel of
+        #channel{} when First =< Last, Age =:= infinity -> infinity;
+        %% It is looked at anyway: when the messages before these had become too old.
+        #channel{due = Due} when First =< Last, is_integer(Due) -> Due;
+        #channel{} when First =< Last -> weir_pubsub_history:oldest_at(Messages, Channel) + Age;
+        #channel{processes = 0, sockets = 0} -> Used + Idle;
+        #channel{} -> infinity
+    end.
+
+%% @doc Gives up a channel that was opened. Nothing happens if it had been saved before.
+-spec abandon(#channel{}, #shard{}) -> ok.
+abandon(#channel{name = Name, group = Group}, #shard{index = Index, channels = Channels}) ->
+    case ets:member(Channels, Name) of
+        true -> ok;
+        false -> weir_pubsub_limits:give_back(Index, Group, channels, 1)
+    end.
+
+%% @doc Removes a channel, with its messages.
+-spec remove(#channel{}, #shard{}) -> ok.
+remove(#channel{name = Name, group = Group, due = Due} = Channel, Shard) ->
+    #shard{index = Index, channels = Channels, messages = Messages, due = Table} = Shard,
+    _ = weir_pubsub_history:drop(Index, Messages, Channel),
+    ok = weir_pubsub_limits:give_back(Index, Group, channels, 1),
+    true = ets:delete(Table, {Due, Name}),
+    true = ets:delete(Channels, Name),
+    ok.
+
+%% @doc The first channel that is to be looked at, and when.
+-spec next_due(#shard{}) -> {integer(), weir_pubsub:channel()} | none.
+next_due(#shard{due = Table}) ->
+    case ets:first(Table) of
+        '$end_of_table' -> none;
+        Due -> Due
+    end.

@@ -1,0 +1,94 @@
+%% @private
+%% @doc How channels go: by a call, or because nobody uses them.
+-module(weir_pubsub_removal).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+-include("weir_pubsub_subscriber.hrl").
+
+-export([delete/2]).
+-export([ended/2]).
+-export([sweep/2]).
+-export([arm/1]).
+
+%% Channels that a sweep looks at before it lets others in, and milliseconds to the next at least.
+-define(SWEEP, 100).
+-define(SWEEP_MS, 50).
+
+%% @doc Deletes a channel. Its subscribers are told; sockets first get what was published before.
+-spec delete(weir_pubsub:channel(), #shard{}) -> {{ok, weir_pubsub:info()} | {error, no_channel}, #shard{}}.
+delete(Name, Shard) ->
+    case weir_pubsub_registry:find(Name, Shard) of
+        {ok, Channel, Policy} ->
+            Info = weir_pubsub_inspection:describe(Channel, erlang:monotonic_time(millisecond)),
+            {Sockets, Told} = weir_pubsub_subscription:end_all(Channel, deleted, Shard),
+            ok = weir_pubsub_registry:remove(Channel, Told),
+            ok = weir_pubsub_counters:add(deleted, 1),
+            ok = weir_pubsub_events:deleted(Policy, Channel),
+            {{ok, Info}, lists:foldl(fun(Audience, S) -> finish(Audience, Sockets, S) end, Told, Channel#channel.audiences)};
+        none ->
+            {{error, no_channel}, Shard}
+    end.
+
+finish(Audience, Sockets, #shard{ending = Ending} = Shard) ->
+    Framing = weir_pubsub_audience:framing(Audience),
+    Members = [Subscriber || #subscriber{framing = Of} = Subscriber <- Sockets, Of =:= Framing],
+    case weir_pubsub_audience:finish(Audience) of
+        {ok, Reference} -> Shard#shard{ending = Ending#{Reference => {Audience, Members}}};
+        {error, _} -> finished(Audience, Members), Shard
+    end.
+
+finished(Audience, Members) ->
+    ok = weir_pubsub_audience:delete(Audience),
+    lists:foreach(fun(Member) -> weir_pubsub_delivery:tell(Member, {closed, deleted}) end, Members).
+
+%% @doc An audience has got everything.
+-spec ended(reference(), #shard{}) -> #shard{}.
+ended(Reference, #shard{ending = Ending} = Shard) ->
+    case maps:take(Reference, Ending) of
+        {{Audience, Members}, Others} ->
+            ok = finished(Audience, Members),
+            Shard#shard{ending = Others};
+        error ->
+            Shard
+    end.
+
+%% @doc Looks at channels whose time has come: messages that are too old go, and channels that nobody uses.
+-spec sweep(Now :: integer(), #shard{}) -> #shard{}.
+sweep(Now, Shard) ->
+    ok = sweep(?SWEEP, Now, Shard),
+    Shard.
+
+sweep(0, _Now, _Shard) ->
+    ok;
+sweep(Left, Now, #shard{due = Table, channels = Channels} = Shard) ->
+    case weir_pubsub_registry:next_due(Shard) of
+        {Due, Name} when Due =< Now ->
+            true = ets:delete(Table, {Due, Name}),
+            true = ets:update_element(Channels, Name, {#channel.due, infinity}),
+            {ok, Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
+            case weir_pubsub_registry:due(Channel, Policy, Shard) of
+                Over when Over =< Now ->
+                    ok = weir_pubsub_registry:remove(Channel, Shard),
+                    ok = weir_pubsub_counters:add(reaped, 1);
+                _ ->
+                    _ = weir_pubsub_registry:save(Channel, Policy, Shard),
+                    ok
+            end,
+            sweep(Left - 1, Now, Shard);
+        _ ->
+            ok
+    end.
+
+%% @doc Sets the timer of the next sweep, if one is needed and none is set.
+-spec arm(#shard{}) -> #shard{}.
+arm(#shard{timer = none} = Shard) ->
+    case weir_pubsub_registry:next_due(Shard) of
+        none ->
+            Shard;
+        {Due, _} ->
+            Wait = max(?SWEEP_MS, Due - erlang:monotonic_time(millisecond)),
+            Shard#shard{timer = erlang:send_after(Wait, self(), sweep)}
+    end;
+arm(Shard) ->
+    Shard.

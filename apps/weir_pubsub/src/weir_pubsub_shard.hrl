@@ -1,0 +1,16 @@
+%% What a shard knows. Channels, messages and subscribers are in tables, see weir_pubsub_shard.
+-record(shard, {
+    index :: pos_integer(),
+    channels :: ets:tab(),
+    messages :: ets:tab(),
+    subscribers :: weir_pubsub_subscribers:subscribers(),
+    %% Processes that subscribe, and how many subscriptions each has.
+    monitors = #{} :: #{pid() => {reference(), pos_integer()}},
+    %% Names of channels by the time when they are to be looked at, and the timer for the first.
+    due :: ets:tid(),
+    timer = none :: none | reference(),
+    %% Channels with an audience that is behind.
+    behind = #{} :: #{weir_pubsub:channel() => []},
+    %% Audiences of channels that are gone, and who is told when all is written.
+    ending = #{} :: #{reference() => {weir_pubsub_audience:audience(), [weir_pubsub_subscribers:subscriber()]}}
+}).

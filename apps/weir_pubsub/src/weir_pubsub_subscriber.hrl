@@ -1,0 +1,16 @@
+%% A subscriber of a channel, see weir_pubsub_subscribers.
+-record(subscriber, {
+    key :: {pos_integer() | '_', weir_pubsub_subscribers:kind() | '_', pid() | '_', term()} | undefined | '_',
+    name :: weir_pubsub:channel() | '_',
+    pid :: pid() | '_',
+    %% What its messages begin with; of sockets, what the messages about them begin with.
+    tag :: term(),
+    %% Of a paced one: the number of the last message that it got, and how many more it takes now.
+    position = 0 :: non_neg_integer() | '_',
+    credit = 0 :: integer() | '_',
+    socket = none :: weir_tcp:socket() | none | '_',
+    framing = none :: weir_pubsub_framing:framing() | none | '_',
+    %% What presence tells of it, and since when it is there.
+    info = undefined :: term(),
+    since = 0 :: integer() | '_'
+}).

@@ -1,0 +1,259 @@
+%% @private
+%% @doc How subscriptions begin and end.
+-module(weir_pubsub_subscription).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+-include("weir_pubsub_subscriber.hrl").
+
+-export([subscribe/5]).
+-export([unsubscribe/3]).
+-export([taken/4]).
+-export([left/2]).
+-export([end_all/3]).
+-export([take_over/1]).
+
+%% @doc Adds a subscriber, which gets at once what it has missed. One that subscribes already begins anew.
+-spec subscribe(weir_pubsub:channel(), weir_pubsub_subscribers:kind(), weir_pubsub_subscribers:subscriber(), Begin, #shard{}) ->
+    {{ok, weir_pubsub_id:id()} | {error, term()}, #shard{}}
+when
+    Begin :: {weir_pubsub:from(), Head :: iodata()}.
+subscribe(Name, Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, Begin, Shard) ->
+    {_, Before} = unsubscribe(Name, {Pid, Tag}, Shard),
+    case weir_pubsub_registry:open(Name, Before) of
+        {ok, Channel, Policy} ->
+            case admit(Channel, Policy, Before) of
+                ok ->
+                    begin_at(Kind, Subscriber#subscriber{name = Channel#channel.name}, Begin, {Channel, Policy}, Before);
+                {error, Reason} ->
+                    refused(Channel, Reason, Before)
+            end;
+        {error, Reason} ->
+            ok = weir_pubsub_counters:add(refused, 1),
+            {{error, Reason}, Before}
+    end.
+
+refused(Channel, Reason, Shard) ->
+    ok = weir_pubsub_counters:add(refused, 1),
+    ok = weir_pubsub_registry:abandon(Channel, Shard),
+    {{error, Reason}, Shard}.
+
+admit(#channel{processes = Processes, sockets = Sockets}, #policy{max_subscribers = Most}, _Shard) when
+    is_integer(Most), Processes + Sockets >= Most
+->
+    {error, {limit, subscribers, channel, Most}};
+admit(#channel{group = Group}, _Policy, #shard{index = Index}) ->
+    weir_pubsub_limits:take(Index, Group, subscribers, 1).
+
+begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
+    #channel{epoch = Epoch, group = Group} = Channel,
+    {Position, Missed} = weir_pubsub_history:position(From, Channel),
+    case enter(Kind, Subscriber, {Position, Missed, Head}, {Channel, Policy}, Shard) of
+        {ok, Entered} ->
+            Now = erlang:monotonic_time(millisecond),
+            Kept = Entered#channel{used = Now, requested = Now},
+            ok = weir_pubsub_counters:add(subscribed, 1),
+            Saved = weir_pubsub_registry:save(Kept, Policy, Shard),
+            ok = weir_pubsub_events:subscribed(Policy, Saved),
+            {{ok, {Epoch, Position}}, watch(Subscriber#subscriber.pid, Shard)};
+        {error, Reason} ->
+            ok = weir_pubsub_limits:give_back(Shard#shard.index, Group, subscribers, 1),
+            refused(Channel, Reason, Shard)
+    end.
+
+enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begin, {Channel, Policy}, Shard) ->
+    #shard{subscribers = Subscribers, messages = Messages} = Shard,
+    #channel{epoch = Epoch, sockets = Sockets, audiences = Audiences} = Channel,
+    case audience(Framing, Audiences, Policy) of
+        {ok, Audience, Others} ->
+            case weir_pubsub_audience:join(Audience, Socket, first(Framing, Begin, Audience, Channel, Messages)) of
+                ok ->
+                    ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Subscriber),
+                    {ok, Channel#channel{sockets = Sockets + 1, audiences = [Audience | Others]}};
+                {error, _} = Error ->
+                    Sockets =:= 0 andalso weir_pubsub_audience:delete(Audience),
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end;
+enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, _Policy}, #shard{subscribers = Subscribers} = Shard) ->
+    #channel{epoch = Epoch, processes = Processes} = Channel,
+    Missed =:= none orelse weir_pubsub_delivery:gap(Subscriber, Missed, {Epoch, Position}),
+    Added = Subscriber#subscriber{position = Position},
+    ok = weir_pubsub_subscribers:add(Subscribers, Epoch, Kind, Added),
+    Joined = Channel#channel{processes = Processes + 1},
+    case Kind of
+        paced ->
+            {paced, Row} = weir_pubsub_subscribers:find(Subscribers, Epoch, Subscriber#subscriber.pid, Subscriber#subscriber.tag),
+            _ = weir_pubsub_delivery:advance(Row, Joined, Shard),
+            ok;
+        process ->
+            Messages = weir_pubsub_history:after_position(Shard#shard.messages, Channel, Position),
+            ok = weir_pubsub_counters:add(delivered, length(Messages)),
+            lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Added, Message) end, Messages)
+    end,
+    {ok, Joined}.
+
+audience(Framing, Audiences, Policy) ->
+    case lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences) of
+        {[Audience], Others} ->
+            {ok, Audience, Others};
+        {[], Others} ->
+            case weir_pubsub_audience:new(Framing, Policy) of
+                {ok, Audience} -> {ok, Audience, Others};
+                {error, _} = Error -> Error
+            end
+    end.
+
+%% What a socket gets before the messages that its audience will get.
+first(Framing, {Position, Missed, Head}, Audience, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
+    Until = weir_pubsub_audience:position(Audience, Channel),
+    Gap =
+        case Missed of
+            none -> [];
+            _ ->
+                ok = weir_pubsub_counters:add(gaps, 1),
+                weir_pubsub_framing:gap(Framing, Name, Missed, {Epoch, Position})
+        end,
+    [
+        Head,
+        Gap
+        | [
+            weir_pubsub_framing:message(Framing, Name, Message)
+         || {message, {_, Number}, _, _} = Message <- weir_pubsub_history:after_position(Messages, Channel, Position),
+            Number =< Until
+        ]
+    ].
+
+watch(Pid, #shard{monitors = Monitors} = Shard) ->
+    Entry =
+        case Monitors of
+            #{Pid := {Monitor, Count}} -> {Monitor, Count + 1};
+            #{} -> {monitor(process, Pid), 1}
+        end,
+    Shard#shard{monitors = Monitors#{Pid => Entry}}.
+
+unwatch(Pid, #shard{monitors = Monitors} = Shard) ->
+    case Monitors of
+        #{Pid := {Monitor, 1}} ->
+            true = demonitor(Monitor, [flush]),
+            Shard#shard{monitors = maps:remove(Pid, Monitors)};
+        #{Pid := {Monitor, Count}} ->
+            Shard#shard{monitors = Monitors#{Pid := {Monitor, Count - 1}}};
+        #{} ->
+            Shard
+    end.
+
+%% @doc Ends a subscription.
+-spec unsubscribe(weir_pubsub:channel(), {pid(), Tag :: term()}, #shard{}) -> {ok | {error, not_subscribed}, #shard{}}.
+unsubscribe(Name, {Pid, Tag}, #shard{channels = Channels, subscribers = Subscribers} = Shard) ->
+    case ets:lookup(Channels, Name) of
+        [#channel{epoch = Epoch}] ->
+            case weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag) of
+                {Kind, Subscriber} -> {ok, unwatch(Pid, remove(Kind, Subscriber, Shard))};
+                none -> {{error, not_subscribed}, Shard}
+            end;
+        [] ->
+            {{error, not_subscribed}, Shard}
+    end.
+
+remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, framing = Framing}, Shard) ->
+    #shard{index = Index, subscribers = Subscribers} = Shard,
+    {ok, #channel{epoch = Epoch, group = Group} = Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
+    ok = weir_pubsub_subscribers:remove(Subscribers, Epoch, Kind, {Pid, Tag}),
+    ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
+    ok = weir_pubsub_counters:add(unsubscribed, 1),
+    Left = (left_by(Kind, Channel, {Framing, Socket}))#channel{used = erlang:monotonic_time(millisecond)},
+    Saved = weir_pubsub_registry:save(Left, Policy, Shard),
+    ok = weir_pubsub_events:unsubscribed(Policy, Saved),
+    Shard.
+
+left_by(socket, #channel{sockets = 1, audiences = Audiences} = Channel, _Member) ->
+    lists:foreach(fun weir_pubsub_audience:delete/1, Audiences),
+    Channel#channel{sockets = 0, audiences = []};
+left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Framing, Socket}) ->
+    _ = [weir_pubsub_audience:leave(A, Socket) || A <- Audiences, weir_pubsub_audience:framing(A) =:= Framing],
+    Channel#channel{sockets = Sockets - 1};
+left_by(_Process, #channel{processes = Processes} = Channel, _Member) ->
+    Channel#channel{processes = Processes - 1}.
+
+%% @doc A paced subscriber has dealt with so many messages.
+-spec taken(weir_pubsub:channel(), {pid(), Tag :: term()}, pos_integer(), #shard{}) -> #shard{}.
+taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
+    case weir_pubsub_registry:find(Name, Shard) of
+        {ok, #channel{epoch = Epoch} = Channel, Policy} ->
+            Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
+            case weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag) of
+                {paced, #subscriber{credit = Credit, position = Position} = Subscriber} ->
+                    ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, Credit + Count),
+                    _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = Credit + Count}, Saved, Shard),
+                    Shard;
+                _ ->
+                    Shard
+            end;
+        none ->
+            Shard
+    end.
+
+%% @doc A process is dead.
+-spec left(pid(), #shard{}) -> #shard{}.
+left(Pid, #shard{subscribers = Subscribers, monitors = Monitors} = Shard) ->
+    lists:foreach(
+        fun({Epoch, Kind, Tag, _Name}) ->
+            {Kind, Subscriber} = weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag),
+            remove(Kind, Subscriber, Shard)
+        end,
+        weir_pubsub_subscribers:of_process(Subscribers, Pid)
+    ),
+    Shard#shard{monitors = maps:remove(Pid, Monitors)}.
+
+%% @doc Ends subscriptions of a channel that is about to be removed, without a change to it. Their processes are told, those of sockets
+%% later.
+-spec end_all(#channel{}, Reason :: atom(), #shard{}) -> {Sockets :: [weir_pubsub_subscribers:subscriber()], #shard{}}.
+end_all(#channel{epoch = Epoch, group = Group}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
+    All = [
+        {Kind, Subscriber}
+     || Kind <- [process, paced, socket], Subscriber <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)
+    ],
+    ok = weir_pubsub_limits:give_back(Index, Group, subscribers, length(All)),
+    ok = weir_pubsub_counters:add(unsubscribed, length(All)),
+    Next = lists:foldl(
+        fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
+            ok = weir_pubsub_subscribers:remove(Subscribers, Epoch, Kind, {Pid, Tag}),
+            Kind =:= socket orelse weir_pubsub_delivery:tell(Subscriber, {closed, Reason}),
+            unwatch(Pid, Before)
+        end,
+        Shard,
+        All
+    ),
+    {[Subscriber || {socket, Subscriber} <- All], Next}.
+
+%% @doc Takes over the subscribers of a shard that was killed. Nobody knows what they had got.
+-spec take_over(#shard{}) -> #shard{}.
+take_over(#shard{subscribers = Subscribers} = Shard) ->
+    Left = weir_pubsub_subscribers:all(Subscribers),
+    Left =:= [] orelse weir_pubsub_counters:add(restarts, 1),
+    lists:foldl(
+        fun({Kind, Subscriber}, Before) ->
+            Next = take_over(Kind, Subscriber, Before),
+            %% Not before: if this shard is killed too the next one finds it, or both.
+            ok = weir_pubsub_subscribers:forget(Subscribers, Subscriber),
+            Next
+        end,
+        Shard,
+        Left
+    ).
+
+take_over(socket, Subscriber, Shard) ->
+    ok = weir_pubsub_delivery:tell(Subscriber, {closed, unavailable}),
+    Shard;
+take_over(Kind, #subscriber{name = Name} = Subscriber, Shard) ->
+    %% No channel has had that epoch.
+    case subscribe(Name, Kind, Subscriber, {{0, 0}, []}, Shard) of
+        {{ok, _}, Next} ->
+            Next;
+        {{error, _}, Next} ->
+            ok = weir_pubsub_delivery:tell(Subscriber, {closed, unavailable}),
+            Next
+    end.

@@ -1,0 +1,22 @@
+%% @private
+%% @doc Supervises the shards, and owns what outlives each of them: the tables of subscribers.
+-module(weir_pubsub_sup).
+-behaviour(supervisor).
+
+-export([start_link/1]).
+-export([init/1]).
+
+-spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
+start_link(Shards) ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, Shards).
+
+%% A shard that is restarted loses its channels, and its subscribers are told. Shards do not depend on each other.
+-spec init(pos_integer()) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(Shards) ->
+    ok = weir_pubsub_shards:make(Shards),
+    lists:foreach(
+        fun({_, _, Subscribers}) -> Subscribers = weir_pubsub_subscribers:new(Subscribers) end,
+        weir_pubsub_shards:all()
+    ),
+    Children = [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
+    {ok, {#{strategy => one_for_one, intensity => 10, period => 1}, Children}}.
