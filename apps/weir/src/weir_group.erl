@@ -38,7 +38,7 @@
 }.
 %% See {@link new/1}.
 
--type join_options() :: #{once => boolean()}.
+-type join_options() :: #{once => boolean(), first => iodata()}.
 %% See {@link join/3}.
 
 -type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference()}.
@@ -124,15 +124,18 @@ join(Group, Socket) ->
 %% <dt>`once' (`false')</dt><dd>the member gets one message: one that is sent or queued for it, and not one that is dropped. With
 %%   that it leaves all groups that it has joined so, at the same moment, and its owner gets `{weir_group, served, Socket}'; the
 %%   `handle_info/2' of a reactor gets it before anything that the peer has sent in answer. See {@link withdraw/1}</dd>
+%% <dt>`first' (`<<>>')</dt><dd>what the member gets before the messages: history, for example. Nothing comes between. Like a message
+%%   of the group it waits if the kernel does not take it, and the caller does not. For the `once' of a member it does not count</dd>
 %% </dl>
-%% Errors: `closed' is the group or the socket; `enotconn' a socket that is not connected; `{bad_option, Name, Value, Allowed}'.
+%% Errors: `closed' is the group or the socket; `enotconn' a socket that is not connected; `emsgsize': `first'
+%% has more than 1048576 bytes; `{bad_option, Name, Value, Allowed}'.
 -spec join(group(), weir_tcp:socket(), join_options()) ->
-    ok | {error, closed | enotconn | weir_checked_options:bad_option()}.
+    ok | {error, closed | enotconn | emsgsize | weir_checked_options:bad_option()}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
-    weir_nif:group_join(Group, Handle, false);
+    weir_nif:group_join(Group, Handle, false, <<>>);
 join({weir_group, Group}, ?SOCKET(Handle), Options) ->
-    case weir_checked_options:check(Options, [once], fun(once, Once) -> is_boolean(Once) orelse "true or false" end) of
-        ok -> weir_nif:group_join(Group, Handle, maps:get(once, Options, false));
+    case weir_checked_options:check(Options, [once, first], fun allowed_in_join/2) of
+        ok -> weir_nif:group_join(Group, Handle, maps:get(once, Options, false), flat(maps:get(first, Options, <<>>)));
         {error, _} = Error -> Error
     end.
 
@@ -189,6 +192,9 @@ flat(Message) -> iolist_to_binary(Message).
 
 except(#{except := ?SOCKET(Handle)}) -> Handle;
 except(#{}) -> undefined.
+
+allowed_in_join(once, Once) -> is_boolean(Once) orelse "true or false";
+allowed_in_join(first, First) -> is_binary(First) orelse is_list(First) orelse "iodata".
 
 allowed_in_broadcast(except, ?SOCKET(_)) -> true;
 allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";

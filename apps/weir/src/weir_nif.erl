@@ -44,7 +44,7 @@
 -export([file_open/1, file_open_below/2, file_read/3, file_fetch/1, file_resume/1, file_waiting/1]).
 
 %% Groups.
--export([group_new/1, group_delete/1, group_join/3, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
+-export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
 
 %% Relays.
 -export([relay_start/5, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
@@ -402,9 +402,10 @@ group_new(_Settings) -> ?NOT_LOADED.
 %% @doc Deletes a group; nothing happens if it is gone.
 -spec group_delete(group()) -> ok.
 group_delete(_Group) -> ?NOT_LOADED.
-%% @doc Makes a connected socket a member, for one message or for all. `closed' is the socket or the group.
--spec group_join(group(), handle(), Once :: boolean()) -> ok | {error, closed | enotconn}.
-group_join(_Group, _Handle, _Once) -> ?NOT_LOADED.
+%% @doc Makes a connected socket a member, for one message or for all. It gets `First' before them. `closed' is the socket or the
+%% group.
+-spec group_join(group(), handle(), Once :: boolean(), First :: binary()) -> ok | {error, closed | enotconn | emsgsize}.
+group_join(_Group, _Handle, _Once, _First) -> ?NOT_LOADED.
 %% @doc Ends a membership.
 -spec group_leave(group(), handle()) -> ok | {error, not_member}.
 group_leave(_Group, _Handle) -> ?NOT_LOADED.

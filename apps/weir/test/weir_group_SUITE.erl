@@ -35,6 +35,8 @@ groups() ->
         {messages, [], [
             everybody_gets_everything_in_order,
             nothing_from_before_joining,
+            history_first,
+            history_for_one_that_does_not_read,
             nothing_after_leaving,
             all_but_one,
             iodata_of_all_kinds,
@@ -246,6 +248,43 @@ nothing_from_before_joining(Config) ->
     through(Group, "after"),
     ?assertEqual(<<"after">>, rest(Other, OtherPeer)),
     ?assertEqual(50 * 7 + 5, byte_size(rest(One, OnePeer))).
+
+%% Whoever keeps the messages and broadcasts them joins a member without a hole and without a repetition.
+history_first(Config) ->
+    Group = new(#{max_messages => 100_000, max_bytes => 100_000_000, backlog => 100_000}),
+    Members = [
+        begin
+            {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, true}]),
+            %% What was broadcast so far, and may still be on its way to others.
+            History = [<<Number:32>> || Number <- lists:seq(1, 20 * (Joined - 1))],
+            ok = weir_group:join(Group, Socket, #{first => History}),
+            [{ok, Joined} = weir_group:broadcast(Group, <<Number:32>>) || Number <- lists:seq(20 * (Joined - 1) + 1, 20 * Joined)],
+            {Socket, Peer}
+        end
+     || Joined <- lists:seq(1, 20)
+    ],
+    through(Group, <<401:32>>),
+    [?assertEqual(lists:seq(1, 401), [Number || <<Number:32>> <= rest(Socket, Peer)]) || {Socket, Peer} <- Members].
+
+%% The caller does not wait, and the policy counts.
+history_for_one_that_does_not_read(Config) ->
+    Group = new(#{policy => drop_newest, max_messages => 2, max_bytes => 16#400000}),
+    {Socket, Peer} = slow(Config, Group),
+    ok = weir_group:leave(Group, Socket),
+    Part = binary:copy(<<"x">>, 16#100000),
+    [
+        begin
+            ok = weir_group:join(Group, Socket, #{first => Part}),
+            ok = weir_group:leave(Group, Socket)
+        end
+     || _ <- lists:seq(1, 5)
+    ],
+    {ok, #{queued := Queued, dropped := Dropped}} = weir_group:info(Group),
+    %% One has begun to go out, and two wait.
+    ?assertEqual({3, 2}, {Queued, Dropped}),
+    ?assertEqual({error, emsgsize}, weir_group:join(Group, Socket, #{first => [Part, "x"]})),
+    ?assertEqual(0, weir_group:size(Group)),
+    ?assertEqual(3 * 16#100000, byte_size(rest(Socket, Peer))).
 
 nothing_after_leaving(Config) ->
     Group = new(),
@@ -581,7 +620,7 @@ options_that_are_wrong(_Config) ->
     ],
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value}))
-     || {Name, Value} <- [{once, 1}, {other, true}]
+     || {Name, Value} <- [{once, 1}, {first, 1}, {other, true}]
     ].
 
 %% Misfortune ------------------------------------------------------------------

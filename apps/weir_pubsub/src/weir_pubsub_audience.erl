@@ -46,7 +46,7 @@ position({_, _, Position}, _Channel) -> Position.
 
 %% @doc Makes a socket a member. It gets `First' before all messages to come.
 -spec join(audience(), weir_tcp:socket(), First :: iodata()) -> ok | {error, closed | enotconn | emsgsize}.
-join({_, Group, _}, Socket, First) -> weir_group:join(Group, Socket, First).
+join({_, Group, _}, Socket, First) -> weir_group:join(Group, Socket, #{first => First}).
 
 %% @doc Ends a membership.
 -spec leave(audience(), weir_tcp:socket()) -> ok.

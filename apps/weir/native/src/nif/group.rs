@@ -6,6 +6,7 @@ use super::{failed, find, open, posix};
 use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::verb::group::broadcast::{self, Refused};
+use crate::verb::group::delivery;
 use crate::verb::group::{self, GroupSettings, Policy};
 
 impl<'a> Decoder<'a> for GroupSettings {
@@ -45,10 +46,13 @@ fn group_delete(env: Env, group: Handle) -> NifResult<Atom> {
 }
 
 #[rustler::nif]
-fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle, once: bool) -> NifResult<Term<'a>> {
+fn group_join<'a>(env: Env<'a>, group: Handle, member: Handle, once: bool, first: Binary<'a>) -> NifResult<Term<'a>> {
     open(group::lookup(group))?;
+    if first.len() > broadcast::MESSAGE {
+        return Ok(failed(env, atoms::emsgsize()));
+    }
     let mut socket = socket!(env, member, atoms::closed());
-    Ok(match group::join(&mut socket, group, once) {
+    Ok(match delivery::join(env, &mut socket, group, once, &first) {
         Ok(()) => atoms::ok().encode(env),
         Err(reason) => failed(env, reason),
     })

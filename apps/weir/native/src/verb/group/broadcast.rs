@@ -13,7 +13,7 @@ use crate::value::handle::{Handle, Target};
 use crate::value::sync::Mutex;
 
 /// The most bytes of a message: a call that puts a length in front of them stays well under a millisecond.
-const MESSAGE: usize = 1024 * 1024;
+pub const MESSAGE: usize = 1024 * 1024;
 
 /// What has become of messages, one for each member.
 #[derive(Clone, Copy, Default)]

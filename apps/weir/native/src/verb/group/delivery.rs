@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustler::Env;
+use rustler::{Binary, Env};
 
 use super::broadcast::{Broadcast, Outcomes, tell};
 use super::{GroupSettings, Policy, find, served};
 use crate::pollset;
 use crate::socket::table;
-use crate::socket::{Ended, Output, Socket, State};
+use crate::socket::{Ended, Output, Reason, Socket, State};
+use crate::term::atoms;
 use crate::term::held::Held;
 use crate::term::message::{Message, Rest};
 use crate::value::counters::Tally;
@@ -89,11 +90,48 @@ pub fn give(
     if broadcast.except == Some(socket.handle()) {
         return;
     }
+    let message = (&broadcast.message, at_once);
+    if put(env, socket, (group, settings), message, work, tally, outcomes) && once {
+        served(env, socket);
+    }
+}
+
+/// Makes a connected socket a member, `once` for one message. It gets `first`, and then what is broadcast from now on: the
+/// caller holds its lock, so nothing comes between. Nothing happens if it is a member.
+pub fn join(env: Env, socket: &mut Socket, group: Handle, once: bool, first: &Binary) -> Result<(), Reason> {
+    let member = socket.handle();
+    let Some(settings) = super::join(socket, group, once)?.filter(|_| !first.is_empty()) else { return Ok(()) };
+    let (mut work, mut tally, mut outcomes) = (Work::of_caller(), Tally::default(), Outcomes::default());
+    let message = Arc::new(Message::new(first));
+    put(env, socket, (group, &settings), (&message, true), &mut work, &mut tally, &mut outcomes);
+    tally.add_to(pollset::counters(socket.pollset));
+    if let Some(mut group) = find(group)
+        && let Some(live) = &mut group.live
+    {
+        live.outcomes.add(&outcomes);
+    }
+    // The write may have been the end of it.
+    match socket.handle() == member && socket.state == State::Connected {
+        true => Ok(()),
+        false => Err(atoms::closed()),
+    }
+}
+
+/// Writes a message to a socket, or has it wait. True if it was taken.
+fn put(
+    env: Env,
+    socket: &mut Socket,
+    (group, settings): (Handle, &GroupSettings),
+    (message, at_once): (&Arc<Message>, bool),
+    work: &mut Work,
+    tally: &mut Tally,
+    outcomes: &mut Outcomes,
+) -> bool {
     let ending = socket.output.as_ref().is_some_and(|output| output.closing || output.shutdown.is_some());
     let packet = socket.options.packet;
-    let Some(bytes) = broadcast.message.framed(packet).filter(|_| !ending && socket.state == State::Connected) else {
+    let Some(bytes) = message.framed(packet).filter(|_| !ending && socket.state == State::Connected) else {
         outcomes.dropped += 1;
-        return;
+        return false;
     };
     let waiting = socket.output.as_ref().is_some_and(|output| !output.queue.is_empty() || output.transfer.is_some());
     let mut written = 0;
@@ -103,7 +141,7 @@ pub fn give(
             Err(errno) => {
                 outcomes.dropped += 1;
                 socket.output_failed(env, errno, false);
-                return;
+                return false;
             }
         }
     }
@@ -112,21 +150,18 @@ pub fn give(
     }
     if written == bytes.len() {
         outcomes.sent += 1;
-        if once {
-            served(env, socket);
-        }
-        return;
+        return true;
     }
     if let Err(errno) = socket.register() {
         outcomes.dropped += 1;
         socket.output_failed(env, errno, false);
-        return;
+        return false;
     }
     if written == 0 && !make_room(env, socket, group, bytes.len(), settings, outcomes) {
         outcomes.dropped += 1;
-        return;
+        return false;
     }
-    let rest = Held::Message(Rest::new(broadcast.message.clone(), packet, written));
+    let rest = Held::Message(Rest::new(message.clone(), packet, written));
     let queue = &mut socket.output.get_or_insert_with(Output::empty).queue;
     match written {
         0 => queue.push_droppable(rest, group.raw()),
@@ -139,9 +174,7 @@ pub fn give(
     if socket.writable {
         socket.enqueue(env);
     }
-    if once {
-        served(env, socket);
-    }
+    true
 }
 
 /// Sees to it that a message of so many bytes may wait for a member. False if it may not.

@@ -125,9 +125,9 @@ pub fn delete(env: Env, handle: Handle) {
     tell(env, handle, finished);
 }
 
-/// Makes a connected socket a member, `once` for one message. It gets what is broadcast from now on. Nothing happens if it is
-/// a member.
-pub fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<(), Reason> {
+/// Makes a connected socket a member, `once` for one message, and returns how the group is set. It gets what is broadcast from
+/// now on. Nothing happens, and nothing is returned, if it is a member.
+fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<Option<GroupSettings>, Reason> {
     if socket.state != State::Connected {
         return Err(atoms::enotconn());
     }
@@ -138,12 +138,12 @@ pub fn join(socket: &mut Socket, handle: Handle, once: bool) -> Result<(), Reaso
         return Err(atoms::closed());
     };
     if !live.division(socket.pollset).join(socket.handle()) {
-        return Ok(());
+        return Ok(None);
     }
-    let membership = Membership { group: handle, last: live.sequence, once };
+    let (membership, settings) = (Membership { group: handle, last: live.sequence, once }, live.settings);
     drop(group);
     socket.groups.add(membership, |group| find(group).is_some());
-    Ok(())
+    Ok(Some(settings))
 }
 
 /// Ends a membership. What waits for the member still goes out. False if there is none.
