@@ -144,13 +144,34 @@ subscribe(Channel, Options) ->
             Request =
                 case Window of
                     infinity -> {subscribe, Channel, process, Subscriber, {From, []}};
-                    _ -> {subscribe, Channel, paced, Subscriber#subscriber{credit = Window}, {From, []}}
+                    _ -> {subscribe, Channel, paced, Subscriber#subscriber{window = Window}, {From, []}}
                 end,
-            weir_pubsub_shards:call(Channel, {again, Request});
+            subscribe(Channel, Tag, Request);
         {ok, Error} ->
             Error;
         {Error, _} ->
             Error
+    end.
+
+%% A shard that was killed may have had the subscription, and the next one takes it over: it is ended before it is tried again.
+subscribe(Channel, Tag, Request) ->
+    case weir_pubsub_shards:call(Channel, {once, Request}) of
+        {error, unavailable} ->
+            case unsubscribe(Channel, Tag) of
+                {error, Reason} when Reason =/= not_subscribed ->
+                    {error, Reason};
+                _ ->
+                    ok = forget(Channel, Tag),
+                    subscribe(Channel, Tag, Request)
+            end;
+        Result ->
+            Result
+    end.
+
+forget(Channel, Tag) ->
+    receive
+        {Tag, Channel, _} -> forget(Channel, Tag)
+    after 0 -> ok
     end.
 
 %% @doc Ends the subscription of the calling process to a channel. Messages that are in its mailbox stay there.

@@ -8,12 +8,11 @@
 -include("weir_pubsub.hrl").
 
 -export([new/2]).
--export([join/3]).
+-export([join/4]).
 -export([leave/2]).
 -export([send/3]).
 -export([catch_up/3]).
 -export([is_behind/1]).
--export([position/2]).
 -export([framing/1]).
 -export([finish/1]).
 -export([delete/1]).
@@ -24,6 +23,9 @@
 %% If it is behind: the number of the last message that was broadcast.
 
 -define(BACKLOG, 256).
+
+%% What a socket gets at first is one write of a group: at most a mebibyte, with some room for a gap.
+-define(FIRST_BYTES, 1000 * 1024).
 
 %% @doc An audience without members, of the calling process. A socket for which more waits than may is closed: its client comes back, and
 %% is told what it has missed.
@@ -39,14 +41,52 @@ new(Framing, #policy{max_queue = Messages, max_queue_bytes = Bytes}) ->
 -spec framing(audience()) -> weir_pubsub_framing:framing().
 framing({Framing, _, _}) -> Framing.
 
-%% @doc The number of the last message that it has got.
--spec position(audience(), #channel{}) -> non_neg_integer().
+%% @doc Makes a socket a member, and returns the number behind which its messages are. Before those to come it gets the head, is told of a
+%% gap, and gets what it has missed; if that is too much for one write, of the latest as many as are not.
+-spec join(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
+    {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize}
+when
+    Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
+join({Framing, Group, _} = Audience, Socket, {Position, Missed, Head}, {#channel{name = Name, epoch = Epoch} = Channel, Messages}) ->
+    Read = [
+        Message
+     || {message, {_, Number}, _, _} = Message <- weir_pubsub_history:after_position(Messages, Channel, Position),
+        Number =< position(Audience, Channel)
+    ],
+    Frames = latest(Framing, Name, lists:reverse(Read), ?FIRST_BYTES - iolist_size(Head), []),
+    Skipped = length(Read) - length(Frames),
+    Begins = Position + Skipped,
+    Gap =
+        case missed(Missed, Skipped) of
+            none -> [];
+            Count -> told(Framing, Name, Count, {Epoch, Begins})
+        end,
+    case weir_group:join(Group, Socket, #{first => [Head, Gap | Frames]}) of
+        ok -> {ok, Begins};
+        {error, _} = Error -> Error
+    end.
+
+%% The number of the last message that it has got.
 position({_, _, no}, #channel{last = Last}) -> Last;
 position({_, _, Position}, _Channel) -> Position.
 
-%% @doc Makes a socket a member. It gets `First' before all messages to come.
--spec join(audience(), weir_tcp:socket(), First :: iodata()) -> ok | {error, closed | enotconn | emsgsize}.
-join({_, Group, _}, Socket, First) -> weir_group:join(Group, Socket, #{first => First}).
+latest(Framing, Name, [Message | Earlier], Left, Frames) ->
+    Frame = weir_pubsub_framing:message(Framing, Name, Message),
+    case Left - iolist_size(Frame) of
+        Rest when Rest >= 0 -> latest(Framing, Name, Earlier, Rest, [Frame | Frames]);
+        _ -> Frames
+    end;
+latest(_Framing, _Name, [], _Left, Frames) ->
+    Frames.
+
+missed(none, 0) -> none;
+missed(none, Skipped) -> Skipped;
+missed(unknown, _Skipped) -> unknown;
+missed(Missed, Skipped) -> Missed + Skipped.
+
+told(Framing, Name, Missed, Position) ->
+    ok = weir_pubsub_counters:add(gaps, 1),
+    weir_pubsub_framing:gap(Framing, Name, Missed, Position).
 
 %% @doc Ends a membership.
 -spec leave(audience(), weir_tcp:socket()) -> ok.
@@ -86,7 +126,7 @@ each(_Messages, Audience, _Channel) ->
     Audience.
 
 gap({Framing, Group, Behind}, Name, Missed, {_, Number} = Position) ->
-    case {weir_group:broadcast(Group, weir_pubsub_framing:gap(Framing, Name, Missed, Position)), Behind} of
+    case {weir_group:broadcast(Group, told(Framing, Name, Missed, Position)), Behind} of
         {{error, busy}, no} -> {Framing, Group, Number - 1};
         {{error, busy}, _} -> {Framing, Group, Behind};
         {_, no} -> {Framing, Group, no};

@@ -7,7 +7,8 @@
     tag :: term(),
     %% Of a paced one: the number of the last message that it got, and how many more it takes now.
     position = 0 :: non_neg_integer() | '_',
-    credit = 0 :: integer() | '_',
+    credit = 0 :: non_neg_integer() | '_',
+    window = infinity :: pos_integer() | infinity | '_',
     socket = none :: weir_tcp:socket() | none | '_',
     framing = none :: weir_pubsub_framing:framing() | none | '_',
     %% What presence tells of it, and since when it is there.

@@ -49,13 +49,13 @@ begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
     #channel{epoch = Epoch, group = Group} = Channel,
     {Position, Missed} = weir_pubsub_history:position(From, Channel),
     case enter(Kind, Subscriber, {Position, Missed, Head}, {Channel, Policy}, Shard) of
-        {ok, Entered} ->
+        {ok, Begins, Entered} ->
             Now = erlang:monotonic_time(millisecond),
             Kept = Entered#channel{used = Now, requested = Now},
             ok = weir_pubsub_counters:add(subscribed, 1),
             Saved = weir_pubsub_registry:save(Kept, Policy, Shard),
             ok = weir_pubsub_events:subscribed(Policy, Saved),
-            {{ok, {Epoch, Position}}, watch(Subscriber#subscriber.pid, Shard)};
+            {{ok, {Epoch, Begins}}, watch(Subscriber#subscriber.pid, Shard)};
         {error, Reason} ->
             ok = weir_pubsub_limits:give_back(Shard#shard.index, Group, subscribers, 1),
             refused(Channel, Reason, Shard)
@@ -66,10 +66,10 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
     #channel{epoch = Epoch, sockets = Sockets, audiences = Audiences} = Channel,
     case audience(Framing, Audiences, Policy) of
         {ok, Audience, Others} ->
-            case weir_pubsub_audience:join(Audience, Socket, first(Framing, Begin, Audience, Channel, Messages)) of
-                ok ->
+            case weir_pubsub_audience:join(Audience, Socket, Begin, {Channel, Messages}) of
+                {ok, Position} ->
                     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Subscriber),
-                    {ok, Channel#channel{sockets = Sockets + 1, audiences = [Audience | Others]}};
+                    {ok, Position, Channel#channel{sockets = Sockets + 1, audiences = [Audience | Others]}};
                 {error, _} = Error ->
                     Sockets =:= 0 andalso weir_pubsub_audience:delete(Audience),
                     Error
@@ -80,7 +80,7 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
 enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, _Policy}, #shard{subscribers = Subscribers} = Shard) ->
     #channel{epoch = Epoch, processes = Processes} = Channel,
     Missed =:= none orelse weir_pubsub_delivery:gap(Subscriber, Missed, {Epoch, Position}),
-    Added = Subscriber#subscriber{position = Position},
+    Added = Subscriber#subscriber{position = Position, credit = credit(Subscriber)},
     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, Kind, Added),
     Joined = Channel#channel{processes = Processes + 1},
     case Kind of
@@ -93,7 +93,10 @@ enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, _Policy}, #shard{su
             ok = weir_pubsub_counters:add(delivered, length(Messages)),
             lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Added, Message) end, Messages)
     end,
-    {ok, Joined}.
+    {ok, Position, Joined}.
+
+credit(#subscriber{window = infinity}) -> 0;
+credit(#subscriber{window = Window}) -> Window.
 
 audience(Framing, Audiences, Policy) ->
     case lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences) of
@@ -105,26 +108,6 @@ audience(Framing, Audiences, Policy) ->
                 {error, _} = Error -> Error
             end
     end.
-
-%% What a socket gets before the messages that its audience will get.
-first(Framing, {Position, Missed, Head}, Audience, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
-    Until = weir_pubsub_audience:position(Audience, Channel),
-    Gap =
-        case Missed of
-            none -> [];
-            _ ->
-                ok = weir_pubsub_counters:add(gaps, 1),
-                weir_pubsub_framing:gap(Framing, Name, Missed, {Epoch, Position})
-        end,
-    [
-        Head,
-        Gap
-        | [
-            weir_pubsub_framing:message(Framing, Name, Message)
-         || {message, {_, Number}, _, _} = Message <- weir_pubsub_history:after_position(Messages, Channel, Position),
-            Number =< Until
-        ]
-    ].
 
 watch(Pid, #shard{monitors = Monitors} = Shard) ->
     Entry =
@@ -185,9 +168,11 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
         {ok, #channel{epoch = Epoch} = Channel, Policy} ->
             Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
             case weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag) of
-                {paced, #subscriber{credit = Credit, position = Position} = Subscriber} ->
-                    ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, Credit + Count),
-                    _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = Credit + Count}, Saved, Shard),
+                {paced, #subscriber{credit = Credit, window = Window, position = Position} = Subscriber} ->
+                    %% What it got from a shard that was killed it may say of this one.
+                    More = min(Window, Credit + Count),
+                    ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, More),
+                    _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = More}, Saved, Shard),
                     Shard;
                 _ ->
                     Shard

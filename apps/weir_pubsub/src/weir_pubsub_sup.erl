@@ -19,4 +19,4 @@ init(Shards) ->
         weir_pubsub_shards:all()
     ),
     Children = [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
-    {ok, {#{strategy => one_for_one, intensity => 10, period => 1}, Children}}.
+    {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children}}.

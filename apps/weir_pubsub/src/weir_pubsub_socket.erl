@@ -1,0 +1,47 @@
+%% @doc Sockets that subscribe: messages are framed once for all sockets of a channel with the same framing, and written natively.
+%%
+%% This is what transports stand on. A socket that is slower than its channel allows is closed: its client comes back with the id of the
+%% last message that it got. Sockets must be Weir's, and not under TLS.
+-module(weir_pubsub_socket).
+
+-include("weir_pubsub_subscriber.hrl").
+
+-export([subscribe/4]).
+-export([unsubscribe/2]).
+
+-type options() :: #{from => weir_pubsub:from(), tag => term(), head => iodata(), info => term()}.
+%% `from' (`new') and `info' (`undefined') as of {@link weir_pubsub:subscribe/2}. `head' (`<<>>') is written before all messages. `tag'
+%% is what the messages about the subscription begin with: {@type tag()} unless given.
+
+-type tag() :: {weir_pubsub, weir_tcp:socket()}.
+
+-export_type([options/0, tag/0]).
+
+%% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
+%% <ul>
+%% <li>`{Tag, {ok, Position}}': the socket is a member, and its messages are behind that position. `{Tag, {error, Reason}}': it is
+%%   not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the socket; `no_native_part'</li>
+%% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
+%%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
+%% </ul>
+%% There is no answer if the shard is killed before.
+-spec subscribe(weir_pubsub:channel(), weir_tcp:socket(), weir_pubsub_framing:framing(), options()) ->
+    ok | {error, weir_pubsub:unavailable()}.
+subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) ->
+    #{from := From, tag := Tag, head := Head, info := Info} =
+        maps:merge(#{from => new, tag => {weir_pubsub, Socket}, head => <<>>, info => undefined}, Options),
+    Subscriber = #subscriber{
+        name = Channel,
+        pid = self(),
+        tag = Tag,
+        socket = Socket,
+        framing = Framing,
+        info = Info,
+        since = erlang:monotonic_time(millisecond)
+    },
+    weir_pubsub_shards:send(Channel, {subscribe, Channel, socket, Subscriber, {From, Head}}, Tag).
+
+%% @doc Ends a subscription by its tag, also that of a socket that is closed. Does not wait.
+-spec unsubscribe(weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+unsubscribe(Channel, Tag) ->
+    weir_pubsub_shards:cast(Channel, {unsubscribe, Channel, {self(), Tag}}).
