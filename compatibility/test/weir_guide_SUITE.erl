@@ -7,8 +7,8 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, static_files/1, websocket/1, relays/1, groups/1, elixir/1, doctor/1]).
--export([readme/1, readme_of_weir_http/1, readme_of_weir_load/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, static_files/1, websocket/1, relays/1, groups/1, pubsub/1, elixir/1, doctor/1]).
+-export([readme/1, readme_of_weir_http/1, readme_of_weir_pubsub/1, readme_of_weir_load/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
 
@@ -18,10 +18,10 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, static_files, websocket, relays, groups, elixir, doctor | readmes()] ++ [every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, static_files, websocket, relays, groups, pubsub, elixir, doctor | readmes()] ++ [every_page_is_run].
 
 readmes() ->
-    [readme, readme_of_weir_http, readme_of_weir_load].
+    [readme, readme_of_weir_http, readme_of_weir_pubsub, readme_of_weir_load].
 
 init_per_suite(Config) ->
     [{tree, tree(filename:dirname(code:which(?MODULE)))} | Config].
@@ -42,6 +42,8 @@ static_files(Config) -> run("static_files", Config).
 websocket(Config) -> run("websocket", Config).
 relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
+%% Its subscribers are processes.
+pubsub(Config) -> run_readme("docs/guide/pubsub.md", [], Config).
 elixir(Config) -> run("elixir", Config).
 
 %% No socket of Weir's is in it.
@@ -49,6 +51,7 @@ doctor(Config) -> run_readme("docs/guide/doctor.md", [], Config).
 
 readme(Config) -> run_readme("README.md", [], Config).
 readme_of_weir_http(Config) -> run_readme("apps/weir_http/README.md", [], Config).
+readme_of_weir_pubsub(Config) -> run_readme("apps/weir_pubsub/README.md", [], Config).
 readme_of_weir_load(Config) ->
     %% Its server is the reader's own.
     {ok, _} = application:ensure_all_started(weir),
