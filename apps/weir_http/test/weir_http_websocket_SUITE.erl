@@ -178,7 +178,7 @@ options_that_are_wrong(_Config) ->
     [
         ?assertError({bad_option, Name, Value, _}, weir_http_websocket_options:settings(#{Name => Value}), {Name, Value})
      || {Name, Value} <- [
-            {max_message, 0}, {max_pending, -1}, {slow, maybe}, {idle_timeout, 0}, {ping_interval, "1"}, {close_timeout, infinity},
+            {max_message, 0}, {max_pending, -1}, {slow, sometimes}, {idle_timeout, 0}, {ping_interval, "1"}, {close_timeout, infinity},
             {drain_code, 1000}, {origins, all}, {deflate, 7}, {deflate, #{level => 10}}, {deflate, #{window_bits => 8}},
             {protocol, "v1"}, {fields, none}, {other, 1}
         ]
