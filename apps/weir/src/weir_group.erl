@@ -26,7 +26,7 @@
 -export([size/1]).
 -export([info/1]).
 
--export_type([group/0, options/0, join_options/0, broadcast_options/0, info/0, outcomes/0]).
+-export_type([group/0, options/0, settings/0, join_options/0, broadcast_options/0, info/0, outcomes/0]).
 
 -opaque group() :: {weir_group, weir_nif:group()}.
 
@@ -40,6 +40,11 @@
 
 -type join_options() :: #{once => boolean(), first => iodata()}.
 %% See {@link join/3}.
+
+-type settings() :: {
+    Overflow :: atom(), MaxMessages :: pos_integer(), MaxBytes :: non_neg_integer(), Backlog :: pos_integer()
+}.
+%% The options as the native part has them.
 
 -type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference()}.
 %% See {@link broadcast/3}.

@@ -49,26 +49,13 @@
 %% Relays.
 -export([relay_start/5, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
 
--export_type([handle/0, pollset/0, operation/0, listener/0, event/0, write/0]).
--export_type([relay/0, relay_options/0, group/0, group_settings/0]).
+-export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
 
 -type pollset() :: pos_integer().
 %% The number of a pollset, which is the number of its scheduler; from 1025 on, of a process with a pollset of its own.
-
--type event() ::
-    nonempty_improper_list(handle(), Data :: term())
-    | {accepted | connected | writable | served, handle()}
-    | {closed | refused | exhausted, handle(), Reason :: atom()}
-    | {unsent, handle(), badarg | einval | emsgsize, term()}.
-%% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
-%% was to be written and is no output, has a file for a socket of packets, or is longer than a packet may be. `exhausted' is
-%% of a listening one: it is not asked again before {@link reactor_resume/1}.
-
--type write() :: nonempty_improper_list(handle(), weir_reactor:output()) | handle().
-%% What a reactor has done with its sockets: a handle by itself is closed.
 
 -type operation() :: non_neg_integer().
 
@@ -77,20 +64,8 @@
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
 -type group() :: non_neg_integer().
-%% A group, by its slot and generation, as a handle.
-
--type group_settings() :: {
-    Overflow :: atom(), MaxMessages :: pos_integer(), MaxBytes :: non_neg_integer(), Backlog :: pos_integer()
-}.
-%% See {@link weir_group:new/1}.
-
 -type relay() :: non_neg_integer().
-%% A relay, by its slot and generation, as a handle.
-
--type relay_options() :: {
-    Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
-    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean(), Observed :: boolean()
-}.
+%% Slots and generations in tables of their own.
 
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
@@ -313,8 +288,8 @@ listener_relays(_Listener, _Piece) -> ?NOT_LOADED.
 reactor_begin(_Pollset, _Home, _MaxSendQueue) -> ?NOT_LOADED.
 %% @doc Makes the writes, the last of which comes first, then takes the events of the sockets that are ready, in order.
 %% How many sockets there were, and the nanoseconds since the call before, are for {@link weir_wait_strategy}.
--spec react(pollset(), Token :: non_neg_integer(), [write()]) ->
-    {[event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
+-spec react(pollset(), Token :: non_neg_integer(), [weir_reactor_process:write()]) ->
+    {[weir_reactor_process:event()], Sockets :: non_neg_integer(), RoundNs :: non_neg_integer()} | stale.
 react(_Pollset, _Token, _Writes) -> ?NOT_LOADED.
 %% @doc Takes a listening socket, of any owner, to the caller's pollset: its connections are the caller's, as events.
 -spec reactor_listen(pollset(), handle()) -> ok | {error, closed | inet:posix()}.
@@ -378,7 +353,7 @@ give_up(_Handle) -> ?NOT_LOADED.
 %% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. If there are
 %% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
--spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), relay_options()) ->
+-spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc Ends a relay, if it has not ended. Its owner is told.
@@ -397,7 +372,7 @@ relays(_Piece) -> ?NOT_LOADED.
 %%% Groups
 
 %% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
--spec group_new(group_settings()) -> {ok, group()} | {error, emfile}.
+-spec group_new(weir_group:settings()) -> {ok, group()} | {error, emfile}.
 group_new(_Settings) -> ?NOT_LOADED.
 %% @doc Deletes a group; nothing happens if it is gone.
 -spec group_delete(group()) -> ok.

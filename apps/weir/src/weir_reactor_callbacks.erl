@@ -53,7 +53,7 @@ handle_data(#callbacks{timing = Timing}) -> weir_reactor_timing:handle_data(Timi
 long(#callbacks{timing = Timing}) -> weir_reactor_timing:long(Timing).
 
 %% @doc See {@link weir_reactor_timing:batch/3}.
--spec batch(integer(), [weir_nif:event()], callbacks()) -> callbacks().
+-spec batch(integer(), [weir_reactor_process:event()], callbacks()) -> callbacks().
 batch(Took, Events, Callbacks = #callbacks{timing = Timing}) ->
     Callbacks#callbacks{timing = weir_reactor_timing:batch(Took, Events, Timing)}.
 

@@ -81,7 +81,7 @@ new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Hands
 %%% Events.
 
 %% @doc Has the callbacks deal with a batch of events. Returns what they have sent, the last of it first.
--spec events([weir_nif:event()], connections()) -> {[weir_nif:write()], connections()}.
+-spec events([weir_reactor_process:event()], connections()) -> {[weir_reactor_process:write()], connections()}.
 events(Events, Connections) ->
     Begin = erlang:monotonic_time(),
     {Writes, NewConnections} = events(Events, [], fit(Events, Connections)),
@@ -201,7 +201,7 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
     events(NewEvents, NewWrites, NewConnections).
 
 %% @doc The time for the header of a connection is over.
--spec header_timeout(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+-spec header_timeout(weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 header_timeout(Handle, Writes, Connections) ->
     case state(Handle) of
         {pending, {header, Header}} ->
@@ -244,7 +244,7 @@ on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callba
 -spec result(Callback :: atom(), term(), weir_nif:handle(), Unread :: [term()], old(), Events, Writes, connections()) ->
     {Events, Writes, connections()}
 when
-    Events :: [weir_nif:event()], Writes :: [weir_nif:write()].
+    Events :: [weir_reactor_process:event()], Writes :: [weir_reactor_process:write()].
 result(_Callback, {ok, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     keep(Handle, State),
     {Events, Writes, Connections};
@@ -343,7 +343,7 @@ not_connected(Handle, Reason, Args, Connections) ->
     told_not_connected(Handle, Reason, args(Args, Connections), Connections).
 
 %% @doc A connection was given to the reactor.
--spec joined(weir_nif:handle(), args(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+-spec joined(weir_nif:handle(), args(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 joined(Handle, Args, Writes, Connections) ->
     {[], NewWrites, NewConnections} = begin_connection(Handle, args(Args, Connections), [], Writes, Connections),
     {NewWrites, NewConnections}.
@@ -352,7 +352,7 @@ args({args, Args}, _Connections) -> Args;
 args(default, #connections{args = Args}) -> Args.
 
 %% @doc There is a message for a connection.
--spec info(term(), weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+-spec info(term(), weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 info(Message, Handle, Writes, Connections) ->
     {[], NewWrites, NewConnections} = on(handle_info, Message, Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.
@@ -362,7 +362,7 @@ info(Message, Handle, Writes, Connections) ->
 has_ticks(#connections{callbacks = Callbacks}) -> weir_reactor_callbacks:has(handle_tick, Callbacks).
 
 %% @doc It is time for a connection.
--spec tick(weir_nif:handle(), [weir_nif:write()], connections()) -> {[weir_nif:write()], connections()}.
+-spec tick(weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 tick(Handle, Writes, Connections) ->
     {[], NewWrites, NewConnections} = on(handle_tick, ?SOCKET(Handle), Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.

@@ -8,8 +8,8 @@
 -export([to_process/6]).
 -export([to_relay/5]).
 
--type events() :: [weir_nif:event()].
--type writes() :: [weir_nif:write()].
+-type events() :: [weir_reactor_process:event()].
+-type writes() :: [weir_reactor_process:write()].
 
 
 %% @doc Makes a connection an ordinary socket of a process, which is told, and reads Unread first. What it has done in the

@@ -35,6 +35,20 @@
 -define(TERMINATE_MS, 3000).
 
 
+-export_type([event/0, write/0]).
+
+-type event() ::
+    nonempty_improper_list(weir_nif:handle(), Data :: term())
+    | {accepted | connected | writable | served, weir_nif:handle()}
+    | {closed | refused | exhausted, weir_nif:handle(), Reason :: atom()}
+    | {unsent, weir_nif:handle(), badarg | einval | emsgsize, term()}.
+%% What a reactor's batch consists of. `closed', `refused' (by connect(2)) and `unsent' are the last of a socket. `unsent'
+%% was to be written and is no output, has a file for a socket of packets, or is longer than a packet may be. `exhausted' is
+%% of a listening one: it is not asked again before {@link weir_nif:reactor_resume/1}.
+
+-type write() :: nonempty_improper_list(weir_nif:handle(), weir_reactor:output()) | weir_nif:handle().
+%% What a reactor has done with its sockets: a handle by itself is closed.
+
 -record(reactor, {
     module :: module(),
     pollset :: weir_nif:pollset(),
@@ -147,7 +161,7 @@ loosen(soft) ->
 %% @doc A round. Each begins with the code that is current.
 %%
 %% Writes: what the callbacks have asked for since the last call, the last one first.
--spec loop([weir_nif:write()], #reactor{}) -> no_return().
+-spec loop([write()], #reactor{}) -> no_return().
 loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     case weir_nif:react(Pollset, Token, Writes) of
         {[], Count, RoundNs} ->
@@ -326,7 +340,7 @@ ticks(_N, Writes, Reactor) ->
 
 %%% The end.
 
--spec terminate(term(), [weir_nif:write()], #reactor{}) -> no_return().
+-spec terminate(term(), [write()], #reactor{}) -> no_return().
 terminate(Reason, Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = Connections}) ->
     Until = erlang:monotonic_time(millisecond) + ?TERMINATE_MS,
     %% What was sent is written or queued; the queues are sent when the sockets are closed.
@@ -357,11 +371,11 @@ stopped(Reason, #reactor{module = Module, pollset = Pollset, started = Started, 
             ok
     end.
 
--spec system_continue(pid(), [sys:debug_option()], {[weir_nif:write()], #reactor{}}) -> no_return().
+-spec system_continue(pid(), [sys:debug_option()], {[write()], #reactor{}}) -> no_return().
 system_continue(_Parent, Debug, {Writes, Reactor}) ->
     ?MODULE:loop(Writes, Reactor#reactor{debug = Debug}).
 
--spec system_terminate(term(), pid(), [sys:debug_option()], {[weir_nif:write()], #reactor{}}) -> no_return().
+-spec system_terminate(term(), pid(), [sys:debug_option()], {[write()], #reactor{}}) -> no_return().
 system_terminate(Reason, _Parent, _Debug, {Writes, Reactor}) ->
     terminate(Reason, Writes, Reactor).
 

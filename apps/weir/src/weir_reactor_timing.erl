@@ -53,7 +53,7 @@ handle_data(Timing = #timing{module = Module}) ->
     end.
 
 %% @doc A batch of events took so long.
--spec batch(integer(), [weir_nif:event()], timing()) -> timing().
+-spec batch(integer(), [weir_reactor_process:event()], timing()) -> timing().
 batch(Took, Events, Timing = #timing{long = Long, left = Left}) when Took >= Long ->
     Left =:= 0 andalso warn(io_lib:format("one or some of ~b callbacks", [length(Events)]), Took, Timing),
     Timing#timing{left = ?TIMED_BATCHES};

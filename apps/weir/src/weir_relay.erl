@@ -8,7 +8,7 @@
 -export([info/1]).
 -export([list/0]).
 
--export_type([relay/0, options/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
+-export_type([relay/0, options/0, native/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
 
 -opaque relay() :: {weir_relay, weir_nif:relay()}.
 
@@ -21,6 +21,12 @@
     detached => boolean()
 }.
 %% See {@link weir:relay/3}.
+
+-type native() :: {
+    Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
+    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean(), Observed :: boolean()
+}.
+%% The options as the native part has them.
 
 -type traffic() :: #{bytes := non_neg_integer(), packets := non_neg_integer()}.
 %% What has come from one side: bytes, and reads of the kernel that gave any.

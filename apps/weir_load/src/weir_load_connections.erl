@@ -1,3 +1,4 @@
+%% @private
 %% @doc The connections of a driver: what becomes of them, from the first connect on.
 %%
 %% They are in the process dictionary: by the handle of the socket, and for a number, negative, the handle, or the

@@ -5,7 +5,7 @@
 %% comes. The time of a turn is taken once, after its call: it is when the generator has what came, and from when what it
 %% sends now is counted.
 %%
-%% What becomes of its connections is in {@link weir_load_connections}.
+%% What becomes of its connections is in `weir_load_connections'.
 -module(weir_load_driver).
 
 -include("weir_load_driver.hrl").

@@ -2,7 +2,7 @@
 
 -record(driver, {
     share :: weir_load_engine:share(),
-    profile :: weir_load_connection:profile(),
+    profile :: weir_load_profile:profile(),
     reactor :: weir_load_reactor:reactor(),
     phase = opening :: opening | waiting | running | draining | over,
     %% For the next call, the last one first.

@@ -29,8 +29,8 @@
 }).
 -opaque reactor() :: #reactor{}.
 
--type event() :: weir_nif:event().
--type write() :: weir_nif:write().
+-type event() :: weir_reactor_process:event().
+-type write() :: weir_reactor_process:write().
 
 %% What waits on a connection is bounded by the load, as deep as it goes.
 -define(MAX_SEND_QUEUE, 1 bsl 40).
