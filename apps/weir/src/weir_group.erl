@@ -118,7 +118,7 @@ delete({weir_group, Group}) ->
     weir_nif:group_delete(Group).
 
 %% @doc The same as {@link join/3} without options.
--spec join(group(), weir_tcp:socket()) -> ok | {error, closed | enotconn}.
+-spec join(group(), weir_tcp:socket()) -> ok | {error, closed | enotconn | {bad_socket, term(), Needed :: string()}}.
 join(Group, Socket) ->
     join(Group, Socket, #{}).
 
@@ -133,16 +133,19 @@ join(Group, Socket) ->
 %%   of the group it waits if the kernel does not take it, and the caller does not. For the `once' of a member it does not count</dd>
 %% </dl>
 %% Errors: `closed' is the group or the socket; `enotconn' a socket that is not connected; `emsgsize': `first'
-%% has more than 1048576 bytes; `{bad_option, Name, Value, Allowed}'.
+%% has more than 1048576 bytes; `{bad_option, Name, Value, Allowed}'; `{bad_socket, Term, Needed}' for a term that is no socket of
+%% Weir, such as a connection with TLS.
 -spec join(group(), weir_tcp:socket(), join_options()) ->
-    ok | {error, closed | enotconn | emsgsize | weir_checked_options:bad_option()}.
+    ok | {error, closed | enotconn | emsgsize | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
     weir_nif:group_join(Group, Handle, false, <<>>);
 join({weir_group, Group}, ?SOCKET(Handle), Options) ->
     case weir_checked_options:check(Options, [once, first], fun allowed_in_join/2) of
         ok -> weir_nif:group_join(Group, Handle, maps:get(once, Options, false), flat(maps:get(first, Options, <<>>)));
         {error, _} = Error -> Error
-    end.
+    end;
+join({weir_group, _}, Socket, _Options) ->
+    {error, {bad_socket, Socket, "a socket of Weir, without TLS"}}.
 
 %% @doc Ends a membership, from any process. What waits for the member still goes out.
 -spec leave(group(), weir_tcp:socket()) -> ok | {error, not_member}.

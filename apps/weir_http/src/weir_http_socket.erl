@@ -21,6 +21,10 @@
 
 -type socket() :: weir_tcp:socket() | {weir_http_tls, pid(), ssl:sslsocket(), IsClosed :: atomics:atomics_ref()}.
 
+%% Messages for a connection of TLS that may wait while its client takes nothing. There is no other bound: the process sends
+%% what it is told, and waits.
+-define(WAITING, 1000).
+
 -define(TLS(Pid, Socket, IsClosed), {weir_http_tls, Pid, Socket, IsClosed}).
 
 %% @doc The connection that the calling process serves.
@@ -38,12 +42,17 @@ public(Socket) -> Socket.
 
 %% @doc Sends a message to a connection, from any process.
 -spec tell(socket(), term()) -> ok | {error, closed}.
-tell(?TLS(Pid, _, IsClosed), Message) ->
-    case atomics:get(IsClosed, 1) =:= 0 andalso is_process_alive(Pid) of
-        true ->
+tell(?TLS(Pid, _, IsClosed) = Socket, Message) ->
+    case atomics:get(IsClosed, 1) =:= 0 andalso process_info(Pid, message_queue_len) of
+        {message_queue_len, Waiting} when Waiting < ?WAITING ->
             Pid ! {weir_http_tls, Message},
             ok;
-        false ->
+        %% Its client does not take what was sent, or not as fast.
+        {message_queue_len, _} ->
+            ok = closed(Socket),
+            _ = exit(Pid, {shutdown, send_queue_full}),
+            {error, closed};
+        _ ->
             {error, closed}
     end;
 tell(Socket, Message) ->

@@ -93,6 +93,8 @@ loop(Tls = #tls{ssl = Ssl, socket = Socket, due = Due, is_collected = IsCollecte
             called(Tls, handle_info, Message);
         {'EXIT', _Pid, normal} ->
             loop(Tls);
+        {'EXIT', _Pid, {shutdown, send_queue_full}} ->
+            closed(send_queue_full, Tls);
         {'EXIT', _Pid, Reason} ->
             ended(Reason, Tls);
         Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Socket} ->

@@ -172,7 +172,7 @@ a_process_answers(_Config) ->
     end})),
     Held = hold(Client, get("/go?query", "X-A: b\r\n")),
     ok = weir_http_held:tell(Held, "it was: "),
-    {ok, Bytes} = gen_tcp:recv(Client, 0, 10000),
+    {ok, Bytes} = weir_http_client:recv(Client, 10000),
     _ = Bytes,
     ok = weir_http_held_SUITE:until_text(Client, Bytes, <<"it was: queryb\r\n0\r\n\r\n">>),
     ok = direct(Client).
@@ -180,7 +180,7 @@ a_process_answers(_Config) ->
 until_text(Client, Bytes, Text) ->
     case binary:match(Bytes, Text) of
         nomatch ->
-            {ok, More} = gen_tcp:recv(Client, 0, 10000),
+            {ok, More} = weir_http_client:recv(Client, 10000),
             until_text(Client, <<Bytes/binary, More/binary>>, Text);
         _ ->
             ok

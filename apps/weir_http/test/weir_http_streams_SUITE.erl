@@ -351,7 +351,7 @@ events_for_a_slow_client_are_dropped(_Config) ->
 last(Client, Tail) ->
     case binary:match(Tail, <<"data: the last\n\n\r\n">>) of
         nomatch ->
-            {ok, Bytes} = gen_tcp:recv(Client, 0, 10000),
+            {ok, Bytes} = weir_http_client:recv(Client, 10000),
             last(Client, <<(binary:part(Tail, byte_size(Tail), -min(byte_size(Tail), 100)))/binary, Bytes/binary>>);
         _ ->
             seen

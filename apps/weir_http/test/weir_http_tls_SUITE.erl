@@ -24,6 +24,8 @@ all() ->
         sizes,
         times,
         readers,
+        streams,
+        held,
         curl_is_served,
         the_protocol_is_http_1_1,
         what_cannot_work_is_refused,
@@ -33,7 +35,9 @@ all() ->
         a_drain_answers_what_has_begun_and_closes_what_is_idle,
         a_killed_connection_ends_its_request,
         a_proxy_header_comes_first,
-        an_idle_connection_does_nothing
+        an_idle_connection_does_nothing,
+        a_connection_is_no_member_of_a_group,
+        messages_for_a_client_that_does_not_read_are_bounded
     ].
 
 init_per_suite(Config) ->
@@ -109,6 +113,23 @@ sizes(Config) ->
 times(Config) -> run(weir_http_limits_SUITE, group_of_limits(times), Config).
 
 readers(Config) -> run(weir_http_limits_SUITE, group_of_limits(readers), Config).
+
+%% A connection of TLS is no member of a group, and what waits for its client is not the engine's.
+streams(Config) ->
+    Others = [
+        messages_from_before_it_is_open_come_after, a_broadcast_to_all, a_client_that_takes_nothing_is_closed,
+        a_group_that_disconnects, a_slow_client_is_closed, events_for_a_slow_client_are_dropped, members_of_both_versions,
+        nothing_is_missed_or_sent_twice, reactors_killed_while_broadcasts_fly
+    ],
+    run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config).
+
+held(Config) ->
+    Others = [
+        a_client_that_is_gone_is_noticed_at_once, a_client_that_sends_far_ahead_is_not_read, a_group_or_a_process,
+        answered_before_it_is_held, clients_of_all_kinds, joined_by_nobody_else, nothing_is_missed, one_answer_for_all,
+        one_of_several_groups, reactors_killed_while_requests_are_held
+    ],
+    run(weir_http_held_SUITE, all_of(weir_http_held_SUITE) -- Others, Config).
 
 %%% What is of TLS.
 
@@ -232,3 +253,39 @@ an_idle_connection_does_nothing(_Config) ->
     {200, _, _} = response(Socket),
     ok = close(Socket),
     ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end).
+
+a_connection_is_no_member_of_a_group(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Self = self(),
+    Port = weir_http_websocket_handler:start(
+        ?LISTENER, #{open => fun(Socket, State) -> Self ! {told, weir_group:join(Group, Socket)}, {ok, State} end}, weir_http_client:options(#{})
+    ),
+    Client = connect(Port),
+    ok = send(Client, weir_http_websocket_client:handshake("")),
+    ?assertMatch({error, {bad_socket, _, "a socket of Weir, without TLS"}}, told()).
+
+messages_for_a_client_that_does_not_read_are_bounded(_Config) ->
+    Self = self(),
+    Port = weir_http_websocket_handler:start(
+        ?LISTENER, #{open => fun(Socket, State) -> Self ! {told, Socket}, {ok, State} end},
+        weir_http_client:options(#{idle_timeout => 1000})
+    ),
+    Client = weir_http_client:connect(Port, [{recbuf, 4096}]),
+    ok = send(Client, weir_http_websocket_client:handshake("")),
+    Socket = told(),
+    [{_, Pid}] = weir:connections(?LISTENER),
+    Monitor = monitor(process, Pid),
+    Frame = {text, binary:copy(<<"x">>, 50000)},
+    Waiting = fill(Socket, Frame, Pid, 0),
+    ?assert(Waiting =< 1001, Waiting),
+    {error, closed} = weir_http_websocket:send(Socket, Frame),
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) after 20000 -> error(lives) end,
+    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end).
+
+%% Sends until there is no more room. Returns how many messages have waited at most.
+fill(Socket, Frame, Pid, Most) ->
+    case {weir_http_websocket:send(Socket, Frame), process_info(Pid, message_queue_len)} of
+        {ok, {message_queue_len, Waiting}} -> fill(Socket, Frame, Pid, max(Waiting, Most));
+        {ok, undefined} -> fill(Socket, Frame, Pid, Most);
+        {{error, closed}, _} -> Most
+    end.
