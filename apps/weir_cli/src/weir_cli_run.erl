@@ -136,6 +136,8 @@ examples() ->
         of_weir(http_process, [], "the same, with a process for each request"),
         of_weir(ws_echo, [], "sends back every message of a WebSocket, by weir_http"),
         of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
+        of_weir(http_json, [], "answers a POST of JSON with the same value, written anew, by weir_http"),
+        of_weir(notes, [], "a REST service on weir_http: notes in memory, as JSON"),
         of_weir(relay, [to], "proxy by weir:relay"),
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
             backends := [weir, inet, socket]

@@ -29,5 +29,6 @@
     draining :: atomics:atomics_ref(),
     %% Its options, until the listener is started.
     log :: weir_http_log:log() | weir_http_log:options() | off,
-    request_ids :: off | make | take
+    request_ids :: off | make | take,
+    gzip :: weir_http_gzip:gzip()
 }).

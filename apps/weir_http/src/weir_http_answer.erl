@@ -34,10 +34,15 @@
 
 %% @doc Who serves a request; and the request with what its response will have in any case.
 -spec target(weir_http_request:request(), #http{}) -> {weir_http_routes:found(), weir_http_request:request()}.
-target(Request, #http{routes = Routes, request_ids = off}) ->
-    shared(weir_http_routes:find(weir_http_request:method(Request), Request, Routes), Request, Routes);
+target(Request, Http = #http{routes = Routes, request_ids = off}) ->
+    Found = weir_http_routes:find(weir_http_request:method(Request), Request, Routes),
+    shared(Found, weir_http_request:with_gzip(gzip(Found, Http), Request), Routes);
 target(Request, Http = #http{request_ids = Ids}) ->
     target(weir_http_request:identify(weir_http_id:of_request(Request, Ids), Request), Http#http{request_ids = off}).
+
+gzip({ok, #{gzip := default}, _}, #http{gzip = Gzip}) -> Gzip;
+gzip({ok, #{gzip := Gzip}, _}, _Http) -> Gzip;
+gzip(_Found, _Http) -> off.
 
 shared(Found = {ok, #{cors := off}, _}, Request, _Routes) ->
     {Found, Request};
@@ -105,13 +110,20 @@ made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
 respond({file, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
 respond({file, _, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
 respond({process, Fun}, _Request, _Wanted) when is_function(Fun, 1) -> {process, in_process(Fun)};
-respond(Result, Request, Wanted) -> reply(Result, Request, Wanted).
+respond({reply, _, _, Body} = Result, Request, Wanted) ->
+    case weir_http_gzip:is_work(Body, Request) of
+        true -> {process, in_process(fun(_) -> Result end)};
+        false -> reply(Result, Request, Wanted)
+    end;
+respond(Result, Request, Wanted) ->
+    reply(Result, Request, Wanted).
 
 %% @doc Who serves a request in a process, by a fun.
 -spec in_process(fun((weir_http_request:request()) -> weir_http_process:result())) -> weir_http_routes:found().
 in_process(Fun) ->
     Target = #{
-        kind => process, handler => fun(Request, _) -> Fun(Request) end, state => none, max_body => default, body => whole, cors => off
+        kind => process, handler => fun(Request, _) -> Fun(Request) end, state => none, max_body => default, body => whole, cors => off,
+        gzip => default
     },
     {ok, Target, #{}}.
 
@@ -127,7 +139,8 @@ crashed(Class, Reason, Stack, Request, Wanted, {Name, Counters, Reports}) ->
 %% @doc The response that a handler has described. Fails if it may not be sent.
 -spec reply(term(), weir_http_request:request(), wanted()) -> {after_it(), iodata()}.
 reply({reply, Status, Fields, Body}, Request, Wanted) when is_integer(Status), Status >= 200, Status =< 599 ->
-    response(Status, Fields, Body, Request, Wanted);
+    {Encoded, Bytes} = weir_http_gzip:encode(Status, Fields, Body, Request),
+    response(Status, Encoded, Bytes, Request, Wanted);
 reply({redirect, Status, Location}, Request, Wanted) when
     Status =:= 301; Status =:= 302; Status =:= 303; Status =:= 307; Status =:= 308
 ->

@@ -1,5 +1,5 @@
-%% @private
-%% @doc Conditional requests: whether a client has what it asks for already (RFC 9110, 13).
+%% @doc Conditional requests: whether a client has what it asks for already, or would overwrite what it has not seen (RFC 9110, 13).
+%% Files are answered so by themselves; this is for handlers of other things.
 -module(weir_http_conditions).
 
 -export([check/3]).
@@ -8,8 +8,9 @@
 -type time() :: non_neg_integer().
 %% Seconds since 1970.
 
-%% @doc What the conditions of a GET or HEAD come to, for a file with that entity tag, last changed then. In the order of
-%% RFC 9110, 13.2.2: a tag counts more than a time.
+%% @doc What the conditions of a request come to, for something with that entity tag (with its quotes: `<<"\"5\"">>'), last changed
+%% then. `not_modified': 304 for GET and HEAD, and 412 for others, whose If-None-Match holds. `failed': 412. In the order of RFC
+%% 9110, 13.2.2: a tag counts more than a time.
 -spec check(weir_http_request:request(), Tag :: binary(), time()) -> proceed | not_modified | failed.
 check(Request, Tag, Modified) ->
     Holds =
@@ -33,6 +34,7 @@ is_new(Request, Tag, Modified) ->
         false -> proceed
     end.
 
+%% @private
 %% @doc Whether the parts that a client has are of this file: the condition If-Range. Its date must be exactly that of the
 %% file.
 -spec may_be_in_parts(weir_http_request:request(), Tag :: binary(), time()) -> boolean().

@@ -11,6 +11,7 @@
 -export([fields/1]).
 -export([chunks/4]).
 -export([trailers/3]).
+-export([part_head/3]).
 
 %% And back.
 -export([response/5]).
@@ -99,6 +100,11 @@ chunks(_Progress, _Data, _Offset, _Most) -> ?NOT_LOADED.
 -spec trailers(binary(), Offset :: non_neg_integer(), limits()) ->
     {Fields :: binary(), End :: non_neg_integer()} | more | refused().
 trailers(_Data, _Offset, _Limits) -> ?NOT_LOADED.
+
+%% @doc The fields of a part of a form that begin at that offset.
+-spec part_head(binary(), Offset :: non_neg_integer(), limits()) ->
+    {Fields :: binary(), End :: non_neg_integer()} | more | refused().
+part_head(_Data, _Offset, _Limits) -> ?NOT_LOADED.
 
 %% @doc The head of a response, and what is given of the body behind it; and whether the connection is closed then. The
 %% flags are those of `weir_http.hrl'. `forbidden': a field of that name and value may not be sent, since it would end a line,

@@ -20,6 +20,7 @@
     idle_timeout => timeout(),
     access_log => off | weir_http_log:options(),
     request_ids => off | make | take,
+    gzip => weir_http_gzip:options() | off,
     atom() => term()
 }.
 %% Limits are bytes and times are milliseconds, kept to within a second or, if they are shorter, within a quarter.
@@ -39,6 +40,8 @@
 %% Erlang's log (`logger', unless given), at the level `notice' with the domain `[weir, http, access]'. No reactor waits for it:
 %% lines that come faster than they are written are thrown away beyond 4 MiB, and counted as `log_dropped'. See
 %% {@link weir_http:reopen_log/1}.</dd>
+%% <dt>`gzip' (`off')</dt><dd>Whether responses are compressed for clients that take it, see {@link weir_http_gzip}. A route may have
+%% its own.</dd>
 %% <dt>`request_ids' (`off')</dt><dd>Each request has a name, in log and events, for handlers ({@link weir_http_request:id/1}) and in the
 %% field `x-request-id' of its response. `make': a new one. `take': that of the field `x-request-id', if it is there and has
 %% 1 to 128 letters, digits and `-_.:/+='; a new one otherwise. Take it only from a proxy of yours.</dd>
@@ -60,7 +63,8 @@
     min_body_rate => 500,
     idle_timeout => ?IDLE_TIMEOUT,
     access_log => off,
-    request_ids => off
+    request_ids => off,
+    gzip => off
 }).
 
 -define(MAX_CONNECTIONS, 16384).
@@ -98,6 +102,11 @@ check(access_log, Log) ->
         ok -> ok;
         {error, Value, Allowed} -> bad(access_log, Value, Allowed)
     end;
+check(gzip, Gzip) ->
+    case weir_http_gzip:new(Gzip) of
+        {ok, _} -> ok;
+        {error, Value, Allowed} -> bad(gzip, Value, Allowed)
+    end;
 check(request_ids, Ids) when Ids =:= off; Ids =:= make; Ids =:= take -> ok;
 check(request_ids, Value) -> bad(request_ids, Value, "off, make or take");
 check(max_fields, Count) when is_integer(Count), Count > 0, Count =< ?MOST_FIELDS -> ok;
@@ -115,6 +124,7 @@ http(Name, Options, Routes) ->
     #{max_request_line := Line, max_head := Head, max_fields := Fields, min_body_rate := Rate} = Options,
     Times = [Time || Key <- [header_timeout, body_timeout, idle_timeout], Time <- [maps:get(Key, Options)], is_integer(Time)],
     Tick = max(?SHORTEST_TICK_MS, min(?TICK_MS, lists:min([4 * ?TICK_MS | Times]) div 4)),
+    {ok, Gzip} = weir_http_gzip:new(maps:get(gzip, Options)),
     Ticks = fun(Key) -> ticks(maps:get(Key, Options), Tick) end,
     #http{
         name = Name,
@@ -131,7 +141,8 @@ http(Name, Options, Routes) ->
         reports = weir_reports:new_limit(),
         draining = atomics:new(1, []),
         log = maps:get(access_log, Options),
-        request_ids = maps:get(request_ids, Options)
+        request_ids = maps:get(request_ids, Options),
+        gzip = Gzip
     }.
 
 ticks(infinity, _Tick) -> infinity;

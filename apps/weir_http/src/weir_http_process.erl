@@ -38,6 +38,7 @@
 -export([stream/4]).
 -export([finish/1]).
 -export([has_begun/0]).
+-export([is_body_open/0]).
 
 -export_type([handler/0, result/0, body/0]).
 
@@ -166,6 +167,15 @@ stream(Request, Status, Fields, Length) ->
     Exchange = #exchange{response = none} = exchange(),
     {Kind, After, Head} = weir_http_answer:sized(Status, Fields, Length, Request, wanted(Exchange)),
     give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
+
+%% @private
+%% @doc Whether the caller is a process whose request has a body that is still to be read.
+-spec is_body_open() -> boolean().
+is_body_open() ->
+    case get(?MODULE) of
+        #exchange{body = open} -> true;
+        _ -> false
+    end.
 
 %% @private
 %% @doc Whether something of a response was sent.

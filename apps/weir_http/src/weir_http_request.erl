@@ -29,6 +29,8 @@
 -export([begun/1]).
 -export([parts/1]).
 -export([added/1]).
+-export([with_gzip/2]).
+-export([gzip/1]).
 -export([add/2]).
 -export([identify/2]).
 -export([is_head/1]).
@@ -45,6 +47,9 @@
 
 -include("weir_http.hrl").
 
+%% Names and values of a form: a megabyte of them would be fifty of terms.
+-define(MOST_PAIRS, 1000).
+
 -record(request, {
     method :: 1..7 | binary(),
     path :: binary(),
@@ -58,6 +63,7 @@
     id :: binary() | undefined,
     %% Fields that its response has, whatever the handler says.
     added = [] :: [{binary(), binary()}],
+    gzip = off :: weir_http_gzip:gzip(),
     bindings = #{} :: #{atom() => term()},
     body = <<>> :: binary(),
     trailers = <<>> :: binary()
@@ -202,11 +208,15 @@ binding(Name, #request{bindings = Bindings}) -> map_get(Name, Bindings).
 body(#request{body = Body}) -> Body.
 
 %% @doc The names and values of a form (`application/x-www-form-urlencoded') in their order, decoded; `error' if the body
-%% is said to be something else.
+%% is said to be something else, or has more than 1000 of them. For `multipart/form-data' see {@link weir_http_multipart}.
 -spec form(request()) -> {ok, [{binary(), binary()}]} | error.
 form(Request = #request{body = Body}) ->
     case weir_http_value:parameters(field(<<"content-type">>, Request, <<>>)) of
-        {<<"application/x-www-form-urlencoded">>, _} -> {ok, weir_http_percent:pairs(Body)};
+        {<<"application/x-www-form-urlencoded">>, _} ->
+            case length(binary:matches(Body, <<"&">>)) < ?MOST_PAIRS of
+                true -> {ok, weir_http_percent:pairs(Body)};
+                false -> error
+            end;
         _ -> error
     end.
 
@@ -240,6 +250,16 @@ identify(Id, Request) -> add([{<<"x-request-id">>, Id}], Request#request{id = Id
 %% @private
 -spec add([{binary(), binary()}], request()) -> request().
 add(Fields, Request = #request{added = Added}) -> Request#request{added = Added ++ Fields}.
+
+%% @private
+%% @doc Says how its response is compressed.
+-spec with_gzip(weir_http_gzip:gzip(), request()) -> request().
+with_gzip(off, Request) -> Request;
+with_gzip(Gzip, Request) -> Request#request{gzip = Gzip}.
+
+%% @private
+-spec gzip(request()) -> weir_http_gzip:gzip().
+gzip(#request{gzip = Gzip}) -> Gzip.
 
 %% @private
 -spec added(request()) -> [{binary(), binary()}].

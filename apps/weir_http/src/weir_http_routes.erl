@@ -25,13 +25,15 @@
     constraints => #{Binding :: atom() => constraint()},
     max_body => non_neg_integer(),
     body => whole | stream,
-    cors => weir_http_cors:options() | off
+    cors => weir_http_cors:options() | off,
+    gzip => weir_http_gzip:options() | off
 }.
 %% `methods' are those that the handler serves; unless given GET, HEAD, POST, PUT, PATCH and DELETE. GET brings HEAD
 %% with it. OPTIONS is answered from the methods of all routes of the path, unless one of them has it. Others get 405.
 %% `constraints': a path whose bindings do not keep to them is not this one. `max_body' is as the option of the listener. `body'
 %% (`whole'): a process handler with `stream' begins with the head of a request, and reads the body in pieces.
 %% `cors' (`off'): which pages of other origins may use the route, see {@link weir_http_cors}.
+%% `gzip' (that of the listener): see {@link weir_http_gzip}.
 
 -type constraint() :: integer | fun((binary()) -> {ok, term()} | error).
 %% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is.
@@ -42,7 +44,8 @@
     state := term(),
     max_body := non_neg_integer() | default,
     body := whole | stream,
-    cors := weir_http_cors:cors() | off
+    cors := weir_http_cors:cors() | off,
+    gzip := weir_http_gzip:gzip() | default
 }.
 
 -type found() ::
@@ -103,7 +106,8 @@ add(Route = {Path, Handler, State, Options}, Routes) when is_map(Options) ->
         bad({body, stream}, "whole for a handler that runs in the reactor: it is called when the body is there"),
     Target = #{
         kind => Kind, handler => Function, state => State, max_body => maps:get(max_body, Options, default), body => Body,
-        cors => cors(maps:get(cors, Options, off))
+        cors => cors(maps:get(cors, Options, off)),
+        gzip => gzip(maps:get(gzip, Options, default))
     },
     Endpoint = {methods(maps:get(methods, Options, ?METHODS)), Target},
     put_in(Text, Segments, Endpoint, Routes);
@@ -162,7 +166,7 @@ check(max_body, Bytes) when is_integer(Bytes), Bytes >= 0 ->
     ok;
 check(body, Body) when Body =:= whole; Body =:= stream ->
     ok;
-check(cors, _Cors) ->
+check(Name, _Checked) when Name =:= cors; Name =:= gzip ->
     ok;
 check(Name, Value) ->
     bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream").
@@ -173,6 +177,14 @@ cors(Options) ->
     case weir_http_cors:new(Options) of
         {ok, Cors} -> Cors;
         {error, Value, Allowed} -> bad({cors, Value}, Allowed)
+    end.
+
+gzip(default) ->
+    default;
+gzip(Options) ->
+    case weir_http_gzip:new(Options) of
+        {ok, Gzip} -> Gzip;
+        {error, Value, Allowed} -> bad({gzip, Value}, Allowed)
     end.
 
 methods(Methods) ->

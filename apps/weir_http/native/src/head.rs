@@ -150,13 +150,29 @@ pub fn check_lines(head: &[u8]) -> Result<(), Refusal> {
     }
 }
 
+/// The range of lines of fields, and where they end with an empty one.
+pub type Lines = (Range<usize>, usize);
+
 /// The trailer section of a chunked body: the range of its lines, and where it ends.
-pub fn parse_trailers(bytes: &[u8], limits: Limits) -> Result<Option<(Range<usize>, usize)>, Refusal> {
+pub fn parse_trailers(bytes: &[u8], limits: Limits) -> Result<Option<Lines>, Refusal> {
+    parse_fields(bytes, limits, check_trailers)
+}
+
+/// The fields of a part of a form, as those of trailers. They mean nothing to us.
+pub fn parse_part_head(bytes: &[u8], limits: Limits) -> Result<Option<Lines>, Refusal> {
+    parse_fields(bytes, limits, |_| Ok(()))
+}
+
+fn parse_fields(
+    bytes: &[u8],
+    limits: Limits,
+    check: fn(&[Header]) -> Result<(), Refusal>,
+) -> Result<Option<Lines>, Refusal> {
     let mut room = [httparse::EMPTY_HEADER; MOST_FIELDS];
     match httparse::parse_headers(bytes, &mut room[..limits.fields.min(MOST_FIELDS)]).map_err(refusal)? {
-        Status::Complete((end, trailers)) if end <= limits.head => {
+        Status::Complete((end, fields)) if end <= limits.head => {
             check_lines(&bytes[..end])?;
-            check_trailers(trailers)?;
+            check(fields)?;
             Ok(Some((0..end - 2, end)))
         }
         Status::Partial if bytes.len() <= limits.head => Ok(None),

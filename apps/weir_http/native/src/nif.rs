@@ -169,8 +169,23 @@ fn chunks<'a>(env: Env<'a>, progress: Progress, data: Binary<'a>, offset: usize,
 
 #[rustler::nif]
 fn trailers<'a>(env: Env<'a>, data: Binary<'a>, offset: usize, limits: (usize, usize, usize)) -> NifResult<Term<'a>> {
-    let (line, head, fields) = limits;
-    match head::parse_trailers(rest(&data, offset)?, Limits { line, head, fields }) {
+    lines(env, data, offset, limits, head::parse_trailers)
+}
+
+#[rustler::nif]
+fn part_head<'a>(env: Env<'a>, data: Binary<'a>, offset: usize, limits: (usize, usize, usize)) -> NifResult<Term<'a>> {
+    lines(env, data, offset, limits, head::parse_part_head)
+}
+
+/// Lines of fields that end in an empty one.
+fn lines<'a>(
+    env: Env<'a>,
+    data: Binary<'a>,
+    offset: usize,
+    (line, head, fields): (usize, usize, usize),
+    parse: fn(&[u8], Limits) -> Result<Option<head::Lines>, Refusal>,
+) -> NifResult<Term<'a>> {
+    match parse(rest(&data, offset)?, Limits { line, head, fields }) {
         Ok(Some((range, end))) => Ok((part(&data, offset, range)?, offset + end).encode(env)),
         Ok(None) => Ok(atoms::more().encode(env)),
         Err(refusal) => Ok(refused(env, refusal)),

@@ -1,0 +1,20 @@
+%% @doc Answers a POST of JSON with the same value, written anew: `weir_http' with a handler that runs in the reactor.
+-module(weir_example_http_json).
+-behaviour(weir_http_direct).
+
+-export([start/1]).
+
+-export([handle/2]).
+
+%% @doc Starts the server. `port' is where it listens (0, the default, takes a free one), and of `listen' the address is
+%% taken.
+-spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}) ->
+    {ok, weir_example_reactors:server()} | {error, term()}.
+start(Options) -> weir_example_http_server:start(Options, [{"/", ?MODULE, none, #{methods => [<<"POST">>], max_body => 65536}}]).
+
+-spec handle(weir_http_request:request(), none) -> weir_http_direct:result().
+handle(Request, none) ->
+    case weir_example_json:decode(weir_http_request:body(Request)) of
+        {ok, Value} -> {reply, 200, [{<<"content-type">>, <<"application/json">>}], weir_example_json:encode(Value)};
+        error -> {reply, 400, [{<<"content-type">>, <<"text/plain">>}], <<"this is no JSON\n">>}
+    end.
