@@ -18,7 +18,7 @@
     body_timeout => timeout(),
     min_body_rate => pos_integer(),
     idle_timeout => timeout(),
-    access_log => off | weir_http_log:options(),
+    access_log => off | #{format => combined | json, to => logger | {file, file:name_all()}},
     request_ids => off | make | take,
     gzip => weir_http_gzip:options() | off,
     atom() => term()
