@@ -56,6 +56,7 @@ run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "
     {usage, [Option, " stands alone, unexpected argument: ", Extra, " (weir help COMMAND for a command's help)"]};
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
+run(["push" | Arguments]) -> weir_cli_push:run(Arguments);
 run(["doctor" | Arguments]) -> weir_cli_doctor:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
@@ -73,6 +74,7 @@ help() ->
     "\n"
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  serve DIR     serve the files of a directory over HTTP\n"
+    "  push          serve channels: publish and subscribe over HTTP, as Nchan does\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
     "  doctor NODE   tell what is set wrong in a node, or goes wrong in it just now\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"

@@ -6,9 +6,6 @@
 
 -export([run/1]).
 
-%% What connections have to finish their requests once it is to stop, in milliseconds.
--define(DRAIN_MS, 5000).
-
 -spec run([string()]) -> weir_cli:outcome().
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
@@ -26,23 +23,7 @@ check(Directory, Values) ->
     end.
 
 serve(Directory, #{ip := Ip, port := Port}) ->
-    weir_cli_signal:report_to(self()),
-    {ok, _} = application:ensure_all_started(weir_http),
-    case weir_http:start_listener(?MODULE, #{ip => Ip, port => Port}, [weir_http_directory:route("/", Directory, #{})]) of
-        {ok, _} ->
-            io:format("ready ~b~npid ~s~n", [weir:get_port(?MODULE), os:getpid()]),
-            receive stop -> ok end,
-            _ = weir_http:drain_listener(?MODULE, ?DRAIN_MS),
-            weir_http:stop_listener(?MODULE);
-        {error, Reason} ->
-            {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
-    end.
-
-explain(Reason) ->
-    case inet:format_error(Reason) of
-        "unknown POSIX error" ++ _ -> io_lib:format("~0tp", [Reason]);
-        Text -> Text
-    end.
+    weir_cli_foreground:serve(?MODULE, #{ip => Ip, port => Port}, [weir_http_directory:route("/", Directory, #{})]).
 
 options() ->
     [

@@ -28,7 +28,7 @@
 %% <ul>
 %% <li>`open(Stream, State)': the head of the response is sent. The stream is known by its socket, to other processes and to
 %% groups too. No callback comes before this one.</li>
-%% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a monitor with the tag of {@link
+%% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a message for the connection as of {@link
 %% weir_reactor:send/2}.</li>
 %% <li>`closed(Reason, State)', optional: the last call, exactly one for each stream that was opened and not given to a process;
 %% see {@type reason()}. What it returns is ignored.</li>

@@ -28,7 +28,7 @@
 %% <ul>
 %% <li>`open(Held, State)': the request is held from now on, and known by Held to other processes. To miss nothing, join a group
 %% first and look then whether there is something for the client already.</li>
-%% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a monitor with the tag of {@link
+%% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a message for the connection as of {@link
 %% weir_reactor:send/2}.</li>
 %% <li>`closed(Reason, State)', optional: the last call, exactly one for each request that `open/2' has left held; see {@type
 %% reason()}. What it returns is ignored.</li>

@@ -90,7 +90,7 @@ info(Socket, {held_reply, Held, Response}, Parked = #parked{held = Held}, Key) -
     answered(Socket, Response, answered, Parked, Key);
 info(Socket, {held_tell, Held, Message}, Parked = #parked{held = Held}, Key) ->
     told(Socket, Message, Parked, Key);
-info(Socket, {{weir_reactor, _}, _, _, _, _} = Message, Parked, Key) ->
+info(Socket, Message, Parked, Key) when element(1, element(1, Message)) =:= weir_reactor ->
     told(Socket, Message, Parked, Key);
 %% It was for an earlier request.
 info(_Socket, _Message, Parked, _Key) ->

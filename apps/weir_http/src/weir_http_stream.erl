@@ -116,7 +116,7 @@ info(Socket, {events_send, Bytes}, Stream, Key) ->
     sent(Socket, Bytes, Stream, Key);
 info(Socket, {events_tell, Message}, Stream, Key) ->
     told(Socket, Message, Stream, Key);
-info(Socket, {{weir_reactor, _}, _, _, _, _} = Message, Stream, Key) ->
+info(Socket, Message, Stream, Key) when element(1, element(1, Message)) =:= weir_reactor ->
     told(Socket, Message, Stream, Key);
 info(_Socket, _Message, Stream, _Key) ->
     {ok, Stream}.

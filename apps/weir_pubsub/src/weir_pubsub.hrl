@@ -1,6 +1,6 @@
 %% A channel, in the table of its shard. It is copied in and out at each publication, so it holds no message.
 -record(channel, {
-    name :: weir_pubsub:channel() | '_',
+    name :: weir_pubsub:channel() | '_' | '$1',
     %% The first half of the ids of its messages: the number of this life of the channel.
     epoch :: pos_integer() | '_',
     %% The numbers of the oldest message that is kept and of the latest. None is kept if the first is greater.

@@ -66,5 +66,5 @@ gap(Subscriber, Missed, Position) ->
 %% @doc Sends something to the process of a subscriber.
 -spec tell(weir_pubsub_subscribers:subscriber(), term()) -> ok.
 tell(#subscriber{pid = Pid, tag = Tag, name = Name}, What) ->
-    Pid ! {Tag, Name, What},
+    Pid ! weir_pubsub_subscribers:message(Tag, Name, What),
     ok.

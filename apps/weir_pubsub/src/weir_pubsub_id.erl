@@ -30,6 +30,7 @@ init() ->
     case persistent_term:get(?MODULE, undefined) of
         undefined ->
             Last = atomics:new(1, [{signed, false}]),
+            %% The first one is nobody's.
             ok = atomics:put(Last, 1, rand:uniform(?RANDOM)),
             persistent_term:put(?MODULE, Last);
         _ ->

@@ -54,6 +54,10 @@ handle_cast({event, Name, Text}, Shard) ->
     {noreply, weir_pubsub_removal:arm(Next)};
 handle_cast({taken, Name, Who, Count}, Shard) ->
     {noreply, weir_pubsub_removal:arm(weir_pubsub_subscription:taken(Name, Who, Count, Shard))};
+handle_cast({ask, Name, Request, {Pid, Tag}}, Shard) ->
+    {Result, Next} = asked(Request, Shard),
+    Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Result}),
+    {noreply, weir_pubsub_removal:arm(Next)};
 handle_cast(Request, Shard) ->
     {_, Next} = asked(Request, Shard),
     {noreply, weir_pubsub_removal:arm(Next)}.

@@ -99,10 +99,11 @@ call(Channel, {Mode, Request}, Until) ->
             Error
     end.
 
-%% @doc Asks, and has the answer sent as `{Tag, Answer}' to the caller, who does not wait. There is none if the shard dies before.
+%% @doc Asks, and has the answer sent to the caller, who does not wait: a message as its subscriptions get, with `{answer, Answer}'. There
+%% is none if the shard dies before.
 -spec send(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send(Channel, Request, Tag) ->
-    to(Channel, {'$gen_call', {self(), Tag}, Request}).
+    cast(Channel, {ask, Channel, Request, {self(), Tag}}).
 
 %% @doc Tells, without an answer.
 -spec cast(weir_pubsub:channel(), Request :: term()) -> ok | {error, weir_pubsub:unavailable()}.

@@ -7,11 +7,13 @@
 -include("weir_pubsub_subscriber.hrl").
 
 -export([subscribe/4]).
+-export([next/3]).
 -export([unsubscribe/2]).
 
 -type options() :: #{from => weir_pubsub:from(), tag => term(), head => iodata(), info => term()}.
 %% `from' (`new') and `info' (`undefined') as of {@link weir_pubsub:subscribe/2}. `head' (`<<>>') is written before all messages. `tag'
-%% is what the messages about the subscription begin with: {@type tag()} unless given.
+%% is what the messages about the subscription begin with: {@type tag()} unless given. With `{weir_reactor, Socket, Reference}' they are
+%% `{{weir_reactor, Socket}, Reference, Channel, What}', and for that connection of the calling reactor.
 
 -type tag() :: {weir_pubsub, weir_tcp:socket()}.
 
@@ -19,8 +21,8 @@
 
 %% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
 %% <ul>
-%% <li>`{Tag, {ok, Position}}': the socket is a member, and its messages are behind that position. `{Tag, {error, Reason}}': it is
-%%   not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the socket; `no_native_part'</li>
+%% <li>`{Tag, Channel, {answer, {ok, Position}}}': the socket is a member, and its messages are behind that position. `{Tag, Channel,
+%%   {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the socket; `no_native_part'</li>
 %% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
 %%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
 %% </ul>
@@ -40,6 +42,13 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
         since = erlang:monotonic_time(millisecond)
     },
     weir_pubsub_shards:send(Channel, {subscribe, Channel, socket, Subscriber, {From, Head}}, Tag).
+
+%% @doc Has the calling process sent the next message behind a position, and no more until it ends the subscription: what a long poll
+%% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer as of {@link subscribe/4}.
+-spec next(weir_pubsub:channel(), weir_pubsub:from(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+next(Channel, From, Tag) ->
+    Subscriber = #subscriber{name = Channel, pid = self(), tag = Tag, window = 1, since = erlang:monotonic_time(millisecond)},
+    weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag).
 
 %% @doc Ends a subscription by its tag, also that of a socket that is closed. Does not wait.
 -spec unsubscribe(weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.

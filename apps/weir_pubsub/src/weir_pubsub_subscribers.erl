@@ -15,6 +15,7 @@
 -export([of_channel/3]).
 -export([of_process/2]).
 -export([tell/4]).
+-export([message/3]).
 -export([all/1]).
 -export([forget/2]).
 
@@ -98,10 +99,16 @@ tell({ByChannel, _}, Epoch, Name, What) ->
     tell_after(ets:next(ByChannel, ?KEY(Epoch, process, 0, 0)), ByChannel, Epoch, Name, What).
 
 tell_after(?KEY(Epoch, process, Pid, Tag) = Key, ByChannel, Epoch, Name, What) ->
-    Pid ! {Tag, Name, What},
+    Pid ! message(Tag, Name, What),
     tell_after(ets:next(ByChannel, Key), ByChannel, Epoch, Name, What);
 tell_after(_Other, _ByChannel, _Epoch, _Name, _What) ->
     ok.
+
+%% @doc What a process gets. A connection of a reactor is found by the first element, and has a reference behind it, since it may have had
+%% another subscription before.
+-spec message(Tag :: term(), weir_pubsub:channel(), What :: term()) -> tuple().
+message({weir_reactor, Socket, Reference}, Name, What) -> {{weir_reactor, Socket}, Reference, Name, What};
+message(Tag, Name, What) -> {Tag, Name, What}.
 
 %% @doc All that there are, of any channel and kind.
 -spec all(subscribers()) -> [{kind(), subscriber()}].

@@ -234,8 +234,8 @@ take_over(socket, Subscriber, Shard) ->
     ok = weir_pubsub_delivery:tell(Subscriber, {closed, unavailable}),
     Shard;
 take_over(Kind, #subscriber{name = Name} = Subscriber, Shard) ->
-    %% No channel has had that epoch.
-    case subscribe(Name, Kind, Subscriber, {{0, 0}, []}, Shard) of
+    %% No channel of today has that epoch.
+    case subscribe(Name, Kind, Subscriber, {{1, 0}, []}, Shard) of
         {{ok, _}, Next} ->
             Next;
         {{error, _}, Next} ->

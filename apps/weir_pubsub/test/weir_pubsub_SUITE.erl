@@ -432,7 +432,7 @@ join(Channel, Socket) -> join(Channel, Socket, #{}).
 join(Channel, Socket, Options) ->
     ok = weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_lines, <<>>}, Options),
     receive
-        {{weir_pubsub, Socket}, Result} -> Result
+        {{weir_pubsub, Socket}, Channel, {answer, Result}} -> Result
     after ?PATIENCE -> ct:fail(no_answer)
     end.
 
@@ -446,7 +446,7 @@ framed_once_for_all(_Config) ->
     [{ok, {_, 0}} = join(<<"a">>, Socket) || {Socket, _} <- Pairs],
     {Other, OthersPeer} = pair(),
     ok = weir_pubsub_socket:subscribe(<<"a">>, Other, {weir_pubsub_lines, <<"> ">>}, #{}),
-    {{weir_pubsub, Other}, {ok, _}} = next(),
+    {{weir_pubsub, Other}, <<"a">>, {answer, {ok, _}}} = next(),
     {ok, #{subscribers := 6}} = weir_pubsub:publish(<<"a">>, "hello"),
     [expect(Peer, "1 hello\n") || {_, Peer} <- Pairs],
     expect(OthersPeer, "> 1 hello\n").

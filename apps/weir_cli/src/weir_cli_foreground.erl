@@ -1,0 +1,28 @@
+%% @doc A listener of HTTP in the foreground, until SIGTERM or SIGINT.
+-module(weir_cli_foreground).
+
+-export([serve/3]).
+
+%% What connections have to finish their requests once it is to stop, in milliseconds.
+-define(DRAIN_MS, 5000).
+
+%% @doc Listens, prints `ready PORT' and `pid PID', the emulator's, and drains the listener at the signal.
+-spec serve(Name :: atom(), #{ip := inet:ip_address(), port := inet:port_number()}, [weir_http_routes:route()]) -> weir_cli:outcome().
+serve(Name, #{ip := Ip, port := Port} = Options, Routes) ->
+    weir_cli_signal:report_to(self()),
+    {ok, _} = application:ensure_all_started(weir_http),
+    case weir_http:start_listener(Name, Options, Routes) of
+        {ok, _} ->
+            io:format("ready ~b~npid ~s~n", [weir:get_port(Name), os:getpid()]),
+            receive stop -> ok end,
+            _ = weir_http:drain_listener(Name, ?DRAIN_MS),
+            weir_http:stop_listener(Name);
+        {error, Reason} ->
+            {failed, ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", explain(Reason)]}
+    end.
+
+explain(Reason) ->
+    case inet:format_error(Reason) of
+        "unknown POSIX error" ++ _ -> io_lib:format("~0tp", [Reason]);
+        Text -> Text
+    end.

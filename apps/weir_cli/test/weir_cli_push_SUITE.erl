@@ -1,0 +1,56 @@
+%% Runs bin/weir push as a user would.
+-module(weir_cli_push_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([help_says_how/1, a_wrong_argument_is_one_line/1, it_serves_channels_until_a_signal/1]).
+
+-import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal].
+
+init_per_suite(Config) -> weir_cli_program:find(Config).
+
+end_per_suite(_Config) -> ok.
+
+help_says_how(Config) ->
+    {0, Lines} = run(Config, ["push", "--help"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["weir push", "--port", "/pub/ID", "/sub/ID"]].
+
+a_wrong_argument_is_one_line(Config) ->
+    [
+        begin
+            {Status, Lines} = run(Config, ["push" | Arguments]),
+            ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
+            ?assert(mentions(Wrong, Lines))
+        end
+     || {Arguments, Wrong} <- [{["more"], "more"}, {["--port", "65536"], "65536"}, {["--publishers", "nobody"], "nobody"}]
+    ].
+
+%% A stream is ended in an orderly way.
+it_serves_channels_until_a_signal(Config) ->
+    Program = start(Config, ["push"]),
+    <<"ready ", Port/binary>> = line(Program),
+    <<"pid ", _/binary>> = line(Program),
+    Url = "http://127.0.0.1:" ++ binary_to_list(Port),
+    ?assertEqual("202", os:cmd("curl -s -o /dev/null -w '%{http_code}' -d hello " ++ Url ++ "/pub/a")),
+    ?assertEqual("hello", os:cmd("curl -s " ++ Url ++ "/sub/a")),
+    Parent = self(),
+    Stream = "curl -sN --max-time 30 -H 'Accept: text/event-stream' " ++ Url ++ "/sub/a; echo $?",
+    _ = spawn_link(fun() -> Parent ! {streamed, os:cmd(Stream)} end),
+    ok = wait_for_a_subscriber(Url),
+    _ = kill("TERM", shell(Program)),
+    receive
+        {streamed, Text} -> ?assertMatch({match, _}, re:run(Text, "^: hi\n.*data: hello\n.*retry: [0-9]+\n.*\n0\n$", [dotall]))
+    after 40000 -> ct:fail(no_end)
+    end,
+    ?assertEqual(0, exit_status(Program)).
+
+wait_for_a_subscriber(Url) ->
+    case string:find(os:cmd("curl -s " ++ Url ++ "/pub/a"), "active subscribers: 1") of
+        nomatch -> timer:sleep(20), wait_for_a_subscriber(Url);
+        _ -> ok
+    end.

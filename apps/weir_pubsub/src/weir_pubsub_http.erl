@@ -1,0 +1,128 @@
+%% @doc Channels over HTTP, as Nchan serves them: routes for a listener of `weir_http'.
+%%
+%% ```
+%% {ok, _} = weir_http:start_listener(push, #{port => 8080}, weir_pubsub_http:routes(#{})).
+%% '''
+%%
+%% <table>
+%% <tr><td>`/sub/ID'</td><td>GET subscribes: as an event stream if `Accept' is `text/event-stream', otherwise by a long poll</td></tr>
+%% <tr><td>`/pub/ID'</td><td>GET tells about the channel, POST and PUT publish, DELETE deletes</td></tr>
+%% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the others as there</td></tr>
+%% </table>
+%% What is not allowed gets 403. OPTIONS tells what is. Differences to Nchan are in the guide.
+-module(weir_pubsub_http).
+-behaviour(weir_http_direct).
+
+-export([routes/1]).
+-export([handle/2]).
+
+-export_type([options/0]).
+
+-type options() :: #{
+    publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    poll_timeout => timeout(),
+    max_body => pos_integer()
+}.
+%% <dl>
+%% <dt>`publishers' (`local')</dt><dd>Who may publish, delete, and be told about channels. `local': who connects from this machine and is no
+%%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait</dd>
+%% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
+%% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds until a long poll without a message gets 408</dd>
+%% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413</dd>
+%% </dl>
+
+-define(DEFAULTS, #{publishers => local, subscribers => any, poll_timeout => infinity, max_body => 1000000}).
+
+-define(METHODS, [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>, <<"OPTIONS">>]).
+
+%% @doc The routes. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
+-spec routes(options()) -> [weir_http_routes:route()].
+routes(Options) ->
+    case weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2) of
+        ok -> ok;
+        {error, Bad} -> error(Bad)
+    end,
+    #{max_body := MaxBody} = Set = maps:merge(?DEFAULTS, Options),
+    [
+        {Path, ?MODULE, {Role, Set}, #{methods => ?METHODS, max_body => MaxBody}}
+     || {Path, Role} <- [{"/sub/:channel", sub}, {"/pub/:channel", pub}, {"/pubsub/:channel", pubsub}]
+    ].
+
+allowed(publishers, Who) -> lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
+allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
+allowed(poll_timeout, Time) -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
+allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
+
+%% @private
+-spec handle(weir_http_request:request(), {pub | sub | pubsub, options()}) -> weir_http_direct:result().
+handle(Request, {Role, Options}) ->
+    Channel = weir_http_request:binding(channel, Request),
+    Action = action(weir_http_request:method(Request), Role),
+    case weir_pubsub_shards:is_channel(Channel) andalso may(Action, Request, Channel, Options) of
+        true -> act(Action, Channel, Request, Role, Options);
+        false -> {reply, 403, [], <<>>}
+    end.
+
+action(<<"GET">>, pub) -> tell;
+action(<<"GET">>, _Sub) -> subscribe;
+action(<<"OPTIONS">>, _Role) -> options;
+action(Method, Role) when Role =/= sub, Method =:= <<"POST">>; Role =/= sub, Method =:= <<"PUT">> -> publish;
+action(<<"DELETE">>, Role) when Role =/= sub -> delete;
+action(_Method, _Role) -> nothing.
+
+may(nothing, _Request, _Channel, _Options) -> false;
+may(options, _Request, _Channel, _Options) -> true;
+may(subscribe, _Request, _Channel, #{subscribers := any}) -> true;
+may(subscribe, Request, Channel, #{subscribers := May}) -> May(Request, Channel);
+may(_Publish, _Request, _Channel, #{publishers := any}) -> true;
+may(_Publish, Request, _Channel, #{publishers := local}) -> is_local(Request);
+may(_Publish, Request, Channel, #{publishers := May}) -> May(Request, Channel).
+
+%% A page that a browser of this machine shows comes from this machine too.
+is_local(Request) ->
+    weir_http_request:field(<<"origin">>, Request) =:= undefined andalso
+        case weir_http_request:peer(Request) of
+            {ok, {{127, _, _, _}, _}} -> true;
+            {ok, {{0, 0, 0, 0, 0, 0, 0, 1}, _}} -> true;
+            {ok, {{0, 0, 0, 0, 0, 16#FFFF, 16#7F00, _}, _}} -> true;
+            {ok, {local, _}} -> true;
+            _ -> false
+        end.
+
+act(options, _Channel, Request, Role, _Options) ->
+    {reply, 200, weir_pubsub_http_fields:options(Request, Role), <<>>};
+act(tell, Channel, Request, _Role, _Options) ->
+    case weir_pubsub:info(Channel) of
+        {ok, Info} ->
+            {Fields, Body} = weir_pubsub_http_report:channel(Info, Request),
+            {reply, 200, Fields ++ weir_pubsub_http_fields:origin(Request), Body};
+        {error, Reason} ->
+            weir_pubsub_http_fields:refusal(Reason, Request)
+    end;
+act(publish, Channel, Request, _Role, _Options) ->
+    {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:publish(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
+act(delete, Channel, Request, _Role, _Options) ->
+    {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:delete(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
+act(subscribe, Channel, Request, _Role, #{poll_timeout := Timeout}) ->
+    case {weir_pubsub_http_from:position(Request), is_stream(Request)} of
+        {error, _} ->
+            Fields = [{<<"content-type">>, <<"text/plain">>} | weir_pubsub_http_fields:origin(Request)],
+            {reply, 400, Fields, <<"Message ID invalid">>};
+        {{ok, From}, true} ->
+            {events, weir_pubsub_http_stream, weir_pubsub_http_stream:new(Channel, From, Request), #{
+                fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Request)]
+            }};
+        {{ok, From}, false} ->
+            {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
+                timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
+            }}
+    end.
+
+unavailable(Request) -> weir_pubsub_http_fields:refusal(unavailable, Request).
+
+is_stream(Request) ->
+    case weir_http_request:field(<<"accept">>, Request) of
+        undefined -> false;
+        Accept -> binary:match(string:lowercase(Accept), <<"text/event-stream">>) =/= nomatch
+    end.

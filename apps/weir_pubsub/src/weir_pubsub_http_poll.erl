@@ -1,0 +1,58 @@
+%% @private
+%% @doc Long polls: a request is held until there is a message behind the one that the client has.
+-module(weir_pubsub_http_poll).
+-behaviour(weir_http_held).
+
+-export([new/3]).
+-export([open/2]).
+-export([info/2]).
+-export([closed/2]).
+
+-record(poll, {
+    channel :: weir_pubsub:channel(),
+    from :: weir_pubsub:from(),
+    http :: weir_http_request:request(),
+    reference :: reference(),
+    missed = none :: none | weir_pubsub:missed(),
+    %% Whether the shard still knows the subscription.
+    is_subscribed = false :: boolean()
+}).
+
+-spec new(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> #poll{}.
+new(Channel, From, Http) ->
+    #poll{channel = Channel, from = From, http = Http, reference = make_ref()}.
+
+-spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
+open(_Held, #poll{channel = Channel, from = From, http = Http} = Poll) ->
+    case weir_pubsub_socket:next(Channel, From, tag(Poll)) of
+        ok -> {ok, Poll#poll{is_subscribed = true}};
+        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+    end.
+
+tag(#poll{http = Http, reference = Reference}) -> {weir_reactor, weir_http_request:socket(Http), Reference}.
+
+-spec info(term(), #poll{}) -> weir_http_held:result().
+info({_, Reference, _Channel, What}, #poll{reference = Reference} = Poll) -> heard(What, Poll);
+info(_Earlier, Poll) -> {ok, Poll}.
+
+heard({message, _, Data, _} = Message, #poll{http = Http, missed = Missed}) ->
+    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll(Http))), Data};
+heard({gap, Missed, _Position}, Poll) ->
+    {ok, Poll#poll{missed = Missed}};
+heard({answer, {ok, _}}, Poll) ->
+    {ok, Poll};
+heard({answer, {error, Reason}}, #poll{http = Http}) ->
+    weir_pubsub_http_fields:refusal(Reason, Http);
+heard({closed, deleted}, #poll{http = Http}) ->
+    {reply, 410, weir_pubsub_http_fields:poll(Http), <<>>};
+heard({closed, _Unavailable}, #poll{http = Http}) ->
+    weir_pubsub_http_fields:refusal(unavailable, Http).
+
+%% How many messages are missing before this one.
+gap(none, Fields) -> Fields;
+gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
+gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].
+
+-spec closed(weir_http_held:reason(), #poll{}) -> term().
+closed(_Reason, #poll{channel = Channel, is_subscribed = true} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(_Reason, _Poll) -> ok.

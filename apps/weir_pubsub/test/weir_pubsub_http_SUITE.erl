@@ -1,0 +1,320 @@
+%% Channels over HTTP: what Nchan answers, and what it does not know.
+-module(weir_pubsub_http_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_nchan, [request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
+
+-define(PATIENCE, 10000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [{group, nchan}, {group, ours}].
+
+groups() ->
+    [
+        {nchan, [], [
+            publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
+            event_stream_goes_on, methods, options, pages_of_other_sites
+        ]},
+        {ours, [], [
+            local_publishers_only, who_may, gaps, limits, messages_that_are_too_large, a_client_that_goes_away,
+            two_polls_on_a_connection, a_shard_is_killed, options_that_are_wrong
+        ]}
+    ].
+
+init_per_group(nchan, Config) ->
+    case weir_pubsub_nchan:find() of
+        {ok, _} -> Config;
+        {skip, _} = Skip -> Skip
+    end;
+init_per_group(_Group, Config) ->
+    Config.
+
+end_per_group(_Group, _Config) -> ok.
+
+init_per_testcase(Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{}),
+    start(#{publishers => any, poll_timeout => 1000}),
+    case lists:member(Case, proplists:get_value(nchan, [{G, Cases} || {G, _, Cases} <- groups()])) of
+        true -> [{nchan, weir_pubsub_nchan:start()} | Config];
+        false -> Config
+    end.
+
+end_per_testcase(_Case, Config) ->
+    _ = weir_http:stop_listener(?MODULE),
+    ok = application:stop(weir_pubsub),
+    case proplists:get_value(nchan, Config) of
+        undefined -> ok;
+        Nchan -> weir_pubsub_nchan:stop(Nchan)
+    end.
+
+start(Options) ->
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
+
+port() -> weir:get_port(?MODULE).
+
+%% Both answer the same.
+same(Config, Script) ->
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    Theirs = Script(Nchan),
+    Ours = Script(port()),
+    [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
+    ok.
+
+publish(Port, Channel, Data) -> request(Port, <<"POST">>, ["/pub/", Channel], [], Data).
+
+field(Name, {_, Fields, _}) -> proplists:get_value(Name, Fields).
+
+%% What a client that comes back says.
+resume(Answer) ->
+    [{"If-Modified-Since", field(<<"last-modified">>, Answer)}, {"If-None-Match", field(<<"etag">>, Answer)}].
+
+wait_for_subscribers(Port, Channel, Count) ->
+    {_, _, Body} = request(Port, <<"GET">>, ["/pub/", Channel], []),
+    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
+        nomatch -> timer:sleep(10), wait_for_subscribers(Port, Channel, Count);
+        _ -> ok
+    end.
+
+%% As Nchan --------------------------------------------------------------------------------
+
+publishing(Config) ->
+    same(Config, fun(Port) ->
+        [
+            {no_subscriber, publish(Port, "a", <<"hello">>)},
+            {put, request(Port, <<"PUT">>, "/pub/a", [], <<"x">>)},
+            {empty, publish(Port, "b", <<>>)},
+            {json, request(Port, <<"POST">>, "/pub/a", [{"Accept", "application/json"}], <<"x">>)},
+            {pubsub, request(Port, <<"POST">>, "/pubsub/a", [], <<"x">>)},
+            {encoded, request(Port, <<"POST">>, "/pub/caf%C3%A9", [], <<"x">>)},
+            {long_name, request(Port, <<"POST">>, ["/pub/", lists:duplicate(1025, $x)], [], <<"x">>)}
+        ]
+    end).
+
+information(Config) ->
+    same(Config, fun(Port) ->
+        _ = publish(Port, "a", <<"hello">>),
+        [{nothing, request(Port, <<"GET">>, "/pub/nothing", [])}] ++
+            [
+                {Accept, request(Port, <<"GET">>, "/pub/a", [{"Accept", Accept}])}
+             || Accept <- ["*/*", "text/plain", "text/json", "application/json", "text/xml", "application/xml", "text/yaml", "text/x-yaml", "application/yaml", "image/png"]
+            ]
+    end).
+
+long_poll(Config) ->
+    same(Config, fun(Port) ->
+        _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"hello">>),
+        _ = publish(Port, "b", <<"no type">>),
+        [{typed, request(Port, <<"GET">>, "/sub/a", [])}, {untyped, request(Port, <<"GET">>, "/sub/b", [])}, {pubsub, request(Port, <<"GET">>, "/pubsub/a", [])}]
+    end).
+
+held(Config) ->
+    same(Config, fun(Port) ->
+        One = begin_request(Port, <<"GET">>, "/sub/a", []),
+        Other = begin_request(Port, <<"GET">>, "/sub/a", []),
+        ok = wait_for_subscribers(Port, "a", 2),
+        Published = publish(Port, "a", <<"hello">>),
+        [{published, without(<<"last requested: [0-9-]+">>, Published)}, {one, answer(One)}, {other, answer(Other)}]
+    end).
+
+without(Pattern, {Status, Fields, Body}) -> {Status, Fields, re:replace(Body, Pattern, "", [{return, binary}])}.
+
+resumed(Config) ->
+    same(Config, fun(Port) ->
+        _ = [publish(Port, "a", <<Data>>) || Data <- "123"],
+        First = request(Port, <<"GET">>, "/sub/a", []),
+        Second = request(Port, <<"GET">>, "/sub/a", resume(First)),
+        Third = request(Port, <<"GET">>, "/sub/a", resume(Second)),
+        Waits = begin_request(Port, <<"GET">>, "/sub/a", resume(Third)),
+        ok = wait_for_subscribers(Port, "a", 1),
+        _ = publish(Port, "a", <<"4">>),
+        [{first, First}, {second, Second}, {third, Third}, {fourth, answer(Waits)}]
+    end).
+
+ids_that_are_wrong(Config) ->
+    Date = {"If-Modified-Since", "Sat, 21 Nov 2026 23:13:24 GMT"},
+    same(Config, fun(Port) ->
+        _ = publish(Port, "a", <<"x">>),
+        [
+            {Fields, without_gap(request(Port, <<"GET">>, "/sub/a", Fields))}
+         || Fields <- [
+                [{"If-None-Match", "foo"}],
+                [{"If-Modified-Since", "yesterday"}],
+                [{"If-Modified-Since", "yesterday"}, {"If-None-Match", "0"}],
+                [Date],
+                [Date, {"If-None-Match", "foo"}],
+                [Date, {"If-None-Match", "\"0\""}],
+                [{"Last-Event-ID", "foo"}]
+            ]
+        ]
+    end).
+
+%% Nchan does not know that something is missing.
+without_gap({Status, Fields, Body}) -> {Status, lists:keydelete(<<"weir-missed">>, 1, Fields), Body}.
+
+timeouts(Config) ->
+    same(Config, fun(Port) -> [{nothing_comes, without_etag(request(Port, <<"GET">>, "/sub/a", []))}] end).
+
+%% That of Nchan's says nothing that a client could use.
+without_etag({Status, Fields, Body}) -> {Status, lists:keydelete(<<"etag">>, 1, Fields), Body}.
+
+deleting(Config) ->
+    same(Config, fun(Port) ->
+        Poll = begin_request(Port, <<"GET">>, "/sub/a", []),
+        ok = wait_for_subscribers(Port, "a", 1),
+        Deleted = request(Port, <<"DELETE">>, "/pub/a", []),
+        [
+            {nothing, request(Port, <<"DELETE">>, "/pub/nothing", [])},
+            {deleted, without(<<"last requested: .*">>, Deleted)},
+            {gone, without_etag(answer(Poll))}
+        ]
+    end).
+
+event_stream(Config) ->
+    same(Config, fun(Port) ->
+        _ = publish(Port, "a", <<"one">>),
+        _ = request(Port, <<"POST">>, "/pub/a", [{"X-EventSource-Event", "named"}], <<"two\nlines">>),
+        Stream = begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+        ok = wait_for_subscribers(Port, "a", 1),
+        _ = publish(Port, "a", <<"three">>),
+        [{stream, read_stream(Stream, <<"three\n\n">>)}]
+    end).
+
+event_stream_goes_on(Config) ->
+    same(Config, fun(Port) ->
+        _ = [publish(Port, "a", Data) || Data <- [<<"one">>, <<"two">>, <<"three">>]],
+        {200, _, Text} = read_stream(begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), <<"three\n\n">>),
+        {match, [_, Second | _]} = re:run(Text, "id: ([0-9:]+)", [global, {capture, all_but_first, list}]),
+        Again = begin_request(Port, <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}, {"Last-Event-ID", Second}]),
+        ByQuery = begin_request(Port, <<"GET">>, ["/sub/a?last_event_id=", Second], [{"Accept", "text/event-stream"}]),
+        [{again, read_stream(Again, <<"three\n\n">>)}, {by_query, read_stream(ByQuery, <<"three\n\n">>)}]
+    end).
+
+methods(Config) ->
+    same(Config, fun(Port) ->
+        [
+            {Method, request(Port, Method, "/sub/a", [], <<"x">>)}
+         || Method <- [<<"POST">>, <<"PUT">>, <<"DELETE">>]
+        ]
+    end).
+
+options(Config) ->
+    same(Config, fun(Port) ->
+        [
+            {{Path, Fields}, request(Port, <<"OPTIONS">>, Path, Fields)}
+         || Path <- ["/sub/a", "/pub/a", "/pubsub/a"], Fields <- [[], [{"Origin", "http://x.y"}]]
+        ]
+    end).
+
+pages_of_other_sites(Config) ->
+    same(Config, fun(Port) ->
+        Origin = [{"Origin", "http://x.y"}],
+        [
+            {published, request(Port, <<"POST">>, "/pub/a", Origin, <<"x">>)},
+            {read, request(Port, <<"GET">>, "/sub/a", Origin)},
+            {wrong, request(Port, <<"GET">>, "/sub/a", [{"If-Modified-Since", "Sat, 21 Nov 2026 23:13:24 GMT"} | Origin])}
+        ]
+    end).
+
+%% Ours ------------------------------------------------------------------------------------
+
+set(Options) -> ok = weir_http:set_routes(?MODULE, weir_pubsub_http:routes(Options)).
+
+local_publishers_only(_Config) ->
+    set(#{}),
+    {202, _, _} = publish(port(), "a", <<"x">>),
+    Origin = [{"Origin", "http://x.y"}],
+    [{403, _, <<>>} = request(port(), Method, "/pub/a", Origin, <<"x">>) || Method <- [<<"POST">>, <<"PUT">>, <<"DELETE">>]],
+    {403, _, <<>>} = request(port(), <<"GET">>, "/pub/a", Origin),
+    {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Origin).
+
+who_may(_Config) ->
+    May = fun(Name) -> fun(Request, Channel) -> {weir_http_request:field(<<"x-who">>, Request), Channel} =:= {Name, <<"a">>} end end,
+    set(#{publishers => May(<<"writer">>), subscribers => May(<<"reader">>)}),
+    Who = fun(Name) -> [{"X-Who", Name}] end,
+    {202, _, _} = request(port(), <<"POST">>, "/pub/a", Who("writer"), <<"x">>),
+    {403, _, _} = request(port(), <<"POST">>, "/pub/b", Who("writer"), <<"x">>),
+    {403, _, _} = request(port(), <<"POST">>, "/pub/a", Who("reader"), <<"x">>),
+    {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Who("reader")),
+    {403, _, _} = request(port(), <<"GET">>, "/sub/a", Who("writer")).
+
+gaps(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),
+    [{ok, #{id := First}}, _, {ok, _}] = [weir_pubsub:publish(<<"a">>, Data) || Data <- ["1", "2", "3"]],
+    Id = weir_pubsub_id:to_text(First),
+    Poll = request(port(), <<"GET">>, "/sub/a", [{"If-None-Match", Id}]),
+    {200, _, <<"3">>} = Poll,
+    ?assertEqual(<<"1">>, field(<<"weir-missed">>, Poll)),
+    Unknown = request(port(), <<"GET">>, "/sub/a", [{"If-None-Match", "77:1"}]),
+    ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Unknown)),
+    {200, _, Text} = read_stream(begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}, {"Last-Event-ID", Id}]), <<"data: 3\n\n">>),
+    ?assertMatch({_, _}, binary:match(Text, <<"event: gap\n">>)),
+    ?assertMatch({_, _}, binary:match(Text, <<"data: 1\n\n">>)).
+
+limits(_Config) ->
+    ok = weir_pubsub:configure(#{total => #{channels => 1, subscribers => 0}}),
+    {202, _, _} = publish(port(), "a", <<"x">>),
+    {403, _, _} = publish(port(), "b", <<"x">>),
+    {403, _, _} = request(port(), <<"GET">>, "/sub/a", []),
+    {200, _, Text} = answer(begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}])),
+    ?assertEqual(<<": 403: 403 Forbidden\n\n">>, Text).
+
+messages_that_are_too_large(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_message => 10}}]}),
+    {413, _, _} = publish(port(), "a", <<"12345678901">>),
+    {202, _, _} = publish(port(), "a", <<"1234567890">>).
+
+a_client_that_goes_away(_Config) ->
+    Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
+    Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ok = wait_for_subscribers(port(), "a", 2),
+    ok = gen_tcp:close(Poll),
+    ok = gen_tcp:close(Stream),
+    ok = wait_for_subscribers(port(), "a", 0).
+
+%% What the first one still gets is not the answer to the second.
+two_polls_on_a_connection(_Config) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
+    Ask = fun(Channel) -> ok = gen_tcp:send(Socket, ["GET /sub/", Channel, " HTTP/1.1\r\nHost: x\r\n\r\n"]) end,
+    ok = Ask("a"),
+    ok = wait_for_subscribers(port(), "a", 1),
+    _ = [publish(port(), "a", Data) || Data <- [<<"first">>, <<"unasked">>]],
+    _ = read_until(Socket, <<"first">>),
+    ok = Ask("b"),
+    ok = wait_for_subscribers(port(), "b", 1),
+    _ = publish(port(), "b", <<"second">>),
+    Second = read_until(Socket, <<"second">>),
+    ?assertEqual(nomatch, binary:match(Second, <<"unasked">>)).
+
+read_until(Socket, Text) -> read_until(Socket, Text, <<>>).
+
+read_until(Socket, Text, Bytes) ->
+    case Text =:= <<>> orelse binary:match(Bytes, Text) =/= nomatch of
+        true -> Bytes;
+        false ->
+            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            read_until(Socket, Text, <<Bytes/binary, More/binary>>)
+    end.
+
+a_shard_is_killed(_Config) ->
+    Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
+    Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ok = wait_for_subscribers(port(), "a", 2),
+    [exit(whereis(weir_pubsub_shards:name(Index)), kill) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    {200, _, Text} = answer(Stream),
+    ?assertMatch({_, _}, binary:match(Text, <<"503 Service Unavailable">>)),
+    %% A poll is taken over, and told of the gap.
+    ok = wait_for_subscribers(port(), "a", 1),
+    _ = publish(port(), "a", <<"x">>),
+    {200, _, <<"x">>} = Answer = answer(Poll),
+    ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Answer)).
+
+options_that_are_wrong(_Config) ->
+    [
+        ?assertError({bad_option, Name, Value, _}, weir_pubsub_http:routes(#{Name => Value}))
+     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {max_body, 0}, {other, 1}]
+    ].

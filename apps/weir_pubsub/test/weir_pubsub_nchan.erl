@@ -1,0 +1,142 @@
+%% Nchan, and ourselves, behind the same requests: a client that says what came but for ids and dates.
+-module(weir_pubsub_nchan).
+
+-export([find/0, start/0, stop/1]).
+-export([request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
+
+-define(PATIENCE, 10000).
+-define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
+
+find() ->
+    case {os:find_executable("nginx", os:getenv("PATH") ++ ":/usr/sbin"), filelib:is_regular(?MODULE_FILE)} of
+        {Nginx, true} when is_list(Nginx) -> {ok, Nginx};
+        _ -> {skip, "no nginx with Nchan (scripts/setup test installs libnginx-mod-nchan)"}
+    end.
+
+start() ->
+    {ok, Nginx} = find(),
+    Directory = filename:join("/tmp", "weir_nchan_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    ok = filelib:ensure_dir(filename:join(Directory, "x")),
+    Port = free_port(),
+    Configuration = [
+        "load_module ", ?MODULE_FILE, ";\nworker_processes 1; daemon off; master_process off;\n",
+        "pid ", Directory, "/pid; error_log ", Directory, "/error;\nevents { worker_connections 1024; }\n",
+        "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
+        " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
+        " server { listen 127.0.0.1:", integer_to_list(Port), ";\n",
+        "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
+        "  location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; }\n",
+        "  location ~ /pubsub/(.+)$ { nchan_pubsub; nchan_channel_id $1; nchan_channel_group t; }\n } }\n"
+    ],
+    File = filename:join(Directory, "nginx.conf"),
+    ok = file:write_file(File, Configuration),
+    Program = open_port({spawn_executable, Nginx}, [{args, ["-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary]),
+    ok = wait_for(Port, 200),
+    #{port => Port, program => Program, directory => Directory}.
+
+stop(#{program := Program, directory := Directory}) ->
+    {os_pid, Pid} = erlang:port_info(Program, os_pid),
+    _ = os:cmd("kill " ++ integer_to_list(Pid)),
+    receive
+        {Program, {exit_status, _}} -> ok
+    after ?PATIENCE -> error(nginx_does_not_stop)
+    end,
+    ok = file:del_dir_r(Directory).
+
+free_port() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Port.
+
+wait_for(Port, Left) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
+        {ok, Socket} -> gen_tcp:close(Socket);
+        {error, _} when Left > 0 -> timer:sleep(20), wait_for(Port, Left - 1)
+    end.
+
+%% A request and its answer.
+request(Port, Method, Path, Fields) -> request(Port, Method, Path, Fields, <<>>).
+
+request(Port, Method, Path, Fields, Body) -> answer(begin_request(Port, {Method, Body}, Path, Fields)).
+
+%% One whose answer comes later.
+begin_request(Port, {Method, Body}, Path, Fields) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    Length = case Method of <<"GET">> -> []; _ -> ["Content-Length: ", integer_to_list(byte_size(Body)), "\r\n"] end,
+    ok = gen_tcp:send(Socket, [
+        Method, " ", Path, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", Length,
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n", Body
+    ]),
+    Socket;
+begin_request(Port, Method, Path, Fields) ->
+    begin_request(Port, {Method, <<>>}, Path, Fields).
+
+answer(Socket) ->
+    Bytes = read_all(Socket, []),
+    [Head, Body] = binary:split(Bytes, <<"\r\n\r\n">>),
+    {Status, Fields} = head(Head),
+    {Status, Fields, unchunked(Fields, Body)}.
+
+read_all(Socket, Parts) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, Part} -> read_all(Socket, [Part | Parts]);
+        {error, closed} -> iolist_to_binary(lists:reverse(Parts))
+    end.
+
+head(Head) ->
+    [<<"HTTP/1.1 ", Status:3/binary, _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
+    Fields = [
+        {string:lowercase(Name), string:trim(Value)}
+     || Line <- Lines, [Name, Value] <- [binary:split(Line, <<":">>)]
+    ],
+    {binary_to_integer(Status), Fields}.
+
+unchunked(Fields, Body) ->
+    case lists:keyfind(<<"transfer-encoding">>, 1, Fields) of
+        {_, <<"chunked">>} -> iolist_to_binary(chunks(Body));
+        false -> Body
+    end.
+
+chunks(Body) ->
+    case binary:split(Body, <<"\r\n">>) of
+        [Size, Rest] when Size =/= <<>> ->
+            Length = binary_to_integer(Size, 16),
+            case Rest of
+                <<Chunk:Length/binary, "\r\n", More/binary>> when Length > 0 -> [Chunk | chunks(More)];
+                _ -> []
+            end;
+        _ ->
+            []
+    end.
+
+%% What comes of a stream until that is in it.
+read_stream(Socket, Until) -> read_stream(Socket, Until, <<>>).
+
+read_stream(Socket, Until, Bytes) ->
+    Stream =
+        case binary:split(Bytes, <<"\r\n\r\n">>) of
+            [Head, Body] -> {Status, Fields} = head(Head), {Status, Fields, unchunked(Fields, Body)};
+            [_] -> {0, [], <<>>}
+        end,
+    case binary:match(element(3, Stream), Until) of
+        nomatch ->
+            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            read_stream(Socket, Until, <<Bytes/binary, More/binary>>);
+        _ ->
+            ok = gen_tcp:close(Socket),
+            Stream
+    end.
+
+%% Without what must differ: dates, ids, and how the end of the body is known.
+normal({Status, Fields, Body}) ->
+    Skipped = [
+        <<"date">>, <<"server">>, <<"connection">>, <<"content-length">>, <<"transfer-encoding">>, <<"cache-control">>
+    ],
+    {Status, lists:sort([field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, Skipped)]), ids(Body)}.
+
+field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
+field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(Tag, "^[0-9]+$", "TAG", [{return, binary}])};
+field(Field) -> Field.
+
+ids(Body) -> re:replace(Body, "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
