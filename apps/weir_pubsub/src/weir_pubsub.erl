@@ -128,7 +128,8 @@ check_meta(Meta) -> weir_checked_options:check(Meta, [type, event], fun allowed/
 %%   Further messages wait in the history; those that leave it meanwhile become a gap, or the end of the subscription, see `slow' in
 %%   {@link weir_pubsub_policies:policy()}. Without a window the mailbox of a slow process grows</dd>
 %% <dt>`tag' (`weir_pubsub')</dt><dd>what its messages begin with. With the tag `{weir_reactor, Socket, Reference}' they are
-%%   `{{weir_reactor, Socket}, Reference, Channel, What}', and for that connection of the calling reactor. Subscriptions with several tags are independent</dd>
+%%   `{{weir_reactor, Socket}, Reference, Channel, What}', and for that connection of the calling reactor.
+%%   Subscriptions with several tags are independent</dd>
 %% <dt>`info' (`undefined')</dt><dd>what {@link presence/1} tells of it</dd>
 %% </dl>
 %% The subscription ends with the process. Errors as of {@link publish/3}.

@@ -22,7 +22,8 @@
 %% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
 %% <ul>
 %% <li>`{Tag, Channel, {answer, {ok, Position}}}': the socket is a member, and its messages are behind that position. `{Tag, Channel,
-%%   {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the socket; `no_native_part'</li>
+%%   {answer, {error, Reason}}}': it is not. Reasons are those of {@link weir_pubsub:subscribe/2}; `closed' and `enotconn' for the
+%%   socket; `no_native_part'</li>
 %% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
 %%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
 %% </ul>
