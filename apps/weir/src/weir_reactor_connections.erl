@@ -13,7 +13,6 @@
 -export([info/4]).
 -export([tick/3]).
 -export([has_ticks/1]).
--export([is_grown/1]).
 -export([shrink/1]).
 -export([header_timeout/3]).
 -export([terminate_all/3]).
@@ -373,10 +372,6 @@ terminate_all(Reason, Until, #connections{callbacks = Callbacks}) ->
     weir_reactor_callbacks:terminate_all(Reason, Until, weir_reactor_states:all(), Callbacks).
 
 %%% Memory.
-
-%% @doc Whether the heap is larger than that of a reactor with few connections.
--spec is_grown(connections()) -> boolean().
-is_grown(#connections{heap = Heap}) -> weir_reactor_heap:is_grown(Heap).
 
 %% @doc Gives back what the heap has for events. It grows again when some come.
 -spec shrink(connections()) -> connections().

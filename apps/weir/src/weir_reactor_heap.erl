@@ -7,7 +7,6 @@
 -module(weir_reactor_heap).
 
 -export([new/0]).
--export([is_grown/1]).
 -export([fit/2]).
 -export([shrink/0]).
 
@@ -22,10 +21,6 @@
 %% @doc The heap of a reactor with few connections.
 -spec new() -> heap().
 new() -> ?HEAP_WORDS.
-
-%% @doc Whether it is larger than that.
--spec is_grown(heap()) -> boolean().
-is_grown(Heap) -> Heap > ?HEAP_WORDS.
 
 %% @doc Makes the heap of the calling reactor large enough for so many connections that have sent something.
 -spec fit(Connections :: non_neg_integer(), heap()) -> heap().

@@ -28,7 +28,8 @@
 %% does not is copied into queues, and sent at twice the cost.
 -define(TICKS, 32).
 
-%% Milliseconds of silence after which the memory for many events is given back.
+%% Milliseconds of silence after which the memory for many events is given back, and with it what else is garbage: it may
+%% keep files open.
 -define(IDLE_MS, 1000).
 
 %% Milliseconds for calling terminate/2, of the five seconds that a supervisor waits.
@@ -59,6 +60,8 @@
     connections :: weir_reactor_connections:connections(),
     tick :: pos_integer() | infinity,
     next_tick = 0 :: integer(),
+    %% Whether something has come since the last collection of garbage after a silence, and until when the next one lasts.
+    silence = kept :: broken | kept | integer(),
     %% Connections that the current tick has not come to yet.
     ticking = [] :: [weir_nif:handle()],
     strategy = weir_wait_strategy:new() :: weir_wait_strategy:strategy()
@@ -168,7 +171,7 @@ loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = 
             more([], Count, RoundNs, Reactor);
         {Events, Count, RoundNs} ->
             {NewWrites, NewConnections} = weir_reactor_connections:events(Events, Connections),
-            more(NewWrites, Count, RoundNs, Reactor#reactor{connections = NewConnections})
+            more(NewWrites, Count, RoundNs, Reactor#reactor{connections = NewConnections, silence = broken})
     end.
 
 %% What is not of the kernel: messages and ticks.
@@ -195,20 +198,22 @@ go_on(Writes, Count, RoundNs, Reactor = #reactor{strategy = Strategy}) ->
             sleep(NewReactor)
     end.
 
-asleep(Reactor = #reactor{connections = Connections}) ->
-    Idle =
-        case weir_reactor_connections:is_grown(Connections) of
-            true -> ?IDLE_MS;
-            false -> infinity
-        end,
+%% A tick does not break a silence: what comes from peers does, and what is said to connections.
+asleep(Reactor = #reactor{silence = broken}) ->
+    asleep(Reactor#reactor{silence = erlang:monotonic_time(millisecond) + ?IDLE_MS});
+asleep(Reactor = #reactor{silence = Silence}) ->
     %% Whatever it is, the poll comes next.
     receive
         Message ->
             {Writes, NewReactor} = message(Message, [], Reactor),
             ?MODULE:loop(Writes, NewReactor)
-    after Idle ->
-        asleep(Reactor#reactor{connections = weir_reactor_connections:shrink(Connections)})
+    after left(Silence) ->
+        Connections = weir_reactor_connections:shrink(Reactor#reactor.connections),
+        asleep(Reactor#reactor{connections = Connections, silence = kept})
     end.
+
+left(kept) -> infinity;
+left(Until) -> max(0, Until - erlang:monotonic_time(millisecond)).
 
 change_priority(Same, Same) ->
     ok;
@@ -291,7 +296,7 @@ request(tick, Writes, Reactor) ->
     {Writes, next_tick(Reactor)}.
 
 info(Message, Handle, Writes, Reactor = #reactor{connections = Connections}) ->
-    went_on(weir_reactor_connections:info(Message, Handle, Writes, Connections), Reactor).
+    went_on(weir_reactor_connections:info(Message, Handle, Writes, Connections), Reactor#reactor{silence = broken}).
 
 went_on({Writes, Connections}, Reactor) ->
     {Writes, Reactor#reactor{connections = Connections}}.

@@ -12,11 +12,12 @@
 -export([crashed/6]).
 -export([stream/4]).
 -export([sized/5]).
+-export([pieces/6]).
 -export([refusal/2]).
 -export([upgrade_required/4]).
 -export([without_arguments/1]).
 
--export_type([after_it/0, wanted/0, listener/0, response/0]).
+-export_type([after_it/0, wanted/0, listener/0, output/0, response/0]).
 
 -include("weir_http.hrl").
 
@@ -25,7 +26,10 @@
 -type wanted() :: keep | close | asked.
 %% What is to become of the connection: `asked' has the client to close it.
 
--type response() :: {after_it(), iodata()} | {process, weir_http_routes:found()}.
+-type output() :: iodata() | {pieces, Size :: non_neg_integer(), weir_http_file:pieces()}.
+%% What is sent: bytes, or bytes and parts of files, so many in all.
+
+-type response() :: {after_it(), output()} | {process, weir_http_routes:found()}.
 
 -type listener() :: {weir_listener:name(), weir_http_counters:counters(), weir_reports:limit()}.
 
@@ -107,8 +111,8 @@ made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
 
 %% @doc The response that a handler of the reactor has described. `process': one goes on, since it may have to wait.
 -spec respond(term(), weir_http_request:request(), wanted()) -> response().
-respond({file, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
-respond({file, _, _} = File, _Request, _Wanted) -> {process, in_process(fun(_) -> File end)};
+respond({file, Place}, Request, Wanted) -> file(Place, [], Request, Wanted);
+respond({file, Place, Fields}, Request, Wanted) -> file(Place, Fields, Request, Wanted);
 respond({process, Fun}, _Request, _Wanted) when is_function(Fun, 1) -> {process, in_process(Fun)};
 respond({reply, _, _, Body} = Result, Request, Wanted) ->
     case weir_http_gzip:is_work(Body, Request) of
@@ -117,6 +121,15 @@ respond({reply, _, _, Body} = Result, Request, Wanted) ->
     end;
 respond(Result, Request, Wanted) ->
     reply(Result, Request, Wanted).
+
+%% A file that is not open is opened by a process.
+file(Place, Fields, Request, Wanted) ->
+    Found = weir_http_socket:sends_files(weir_http_request:connection(Request)) andalso weir_http_file:find(Request, Place, Fields),
+    case Found of
+        {ok, {pieces, Status, AllFields, Length, Pieces}} -> pieces(Status, AllFields, Length, Pieces, Request, Wanted);
+        {ok, Result} -> reply(Result, Request, Wanted);
+        _ -> {process, in_process(fun(_) -> {file, Place, Fields} end)}
+    end.
 
 %% @doc Who serves a request in a process, by a fun.
 -spec in_process(fun((weir_http_request:request()) -> weir_http_process:result())) -> weir_http_routes:found().
@@ -182,6 +195,17 @@ sized(Status, Fields, Length, Request, Wanted) ->
     Flags = connection_flags(Wanted, weir_http_request:is_1_1(Request)),
     {After, Head} = made(weir_http_nif:response(Status, all(Fields, Request), Flags, Length, <<>>), <<>>),
     {kind(raw, Request), After, Head}.
+
+%% @doc The response whose body are those pieces, of so many bytes.
+-spec pieces(200 | 206, weir_http_direct:fields(), Length, weir_http_file:pieces(), weir_http_request:request(), wanted()) ->
+    {after_it(), output()}
+when
+    Length :: non_neg_integer().
+pieces(Status, Fields, Length, Pieces, Request, Wanted) ->
+    case sized(Status, Fields, Length, Request, Wanted) of
+        {nothing, After, Head} -> {After, Head};
+        {raw, After, Head} -> {After, {pieces, iolist_size(Head) + Length, [Head | Pieces]}}
+    end.
 
 kind(Kind, Request) ->
     case weir_http_request:is_head(Request) of

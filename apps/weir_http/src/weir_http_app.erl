@@ -17,8 +17,8 @@ stop(_State) -> ok.
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = weir_http_log:new_table(),
-    Orphans = #{id => weir_http_orphans, start => {weir_http_orphans, start_link, []}},
+    Children = [#{id => Module, start => {Module, start_link, []}} || Module <- [weir_http_orphans, weir_http_open_files]],
     Logs = #{
         id => weir_http_log_sup, start => {weir_http_log, start_supervisor, []}, type => supervisor, shutdown => infinity
     },
-    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, [Orphans, Logs]}}.
+    {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children ++ [Logs]}}.

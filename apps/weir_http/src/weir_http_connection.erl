@@ -29,7 +29,7 @@
 -define(INPUT, 65536).
 
 %% What a batch of requests has come to: responses, the last one first, and their bytes.
--record(out, {responses = [] :: [iodata()], size = 0 :: non_neg_integer()}).
+-record(out, {responses = [] :: [weir_http_answer:output()], size = 0 :: non_neg_integer()}).
 
 %% @doc The arguments of the reactors of a listener that is found by Key.
 -spec arguments(Key :: term()) -> term().
@@ -49,7 +49,16 @@ init(Socket, Idle = #idle{key = Key}) ->
     end.
 
 -spec handle_close(weir_http_socket:socket(), term(), term()) -> {ok, term()}.
-handle_close(_Socket, _Reason, State) -> {ok, State}.
+handle_close(_Socket, enodata, State) ->
+    ok = cut(State),
+    {ok, State};
+handle_close(_Socket, _Reason, State) ->
+    {ok, State}.
+
+%% A file has become shorter while it was sent. The state may be any, since the next request may have come.
+cut(#idle{key = Key}) -> weir_http_counters:add((persistent_term:get(Key))#http.counters, cut_off);
+cut(State) when is_record(element(2, State), idle) -> cut(element(2, State));
+cut(_Closing) -> ok.
 
 %%% Bytes.
 
@@ -255,14 +264,22 @@ close_later(Socket, Out, Idle) ->
 
 %%% What is sent.
 
+add({pieces, Bytes, _} = Response, #out{responses = Responses, size = Size}) ->
+    #out{responses = [Response | Responses], size = Size + Bytes};
 add(Response, #out{responses = Responses, size = Size}) ->
     #out{responses = [Response | Responses], size = Size + iolist_size(Response)}.
 
 sent(#out{responses = []}, State) -> {ok, State};
 sent(Out, State) -> {send, bytes(Out), State}.
 
+bytes(#out{responses = [{pieces, _, Pieces}]}) -> Pieces;
 bytes(#out{responses = [Response]}) -> Response;
-bytes(#out{responses = Responses}) -> lists:reverse(Responses).
+bytes(#out{responses = Responses}) -> in_order(Responses, []).
+
+%% Parts of files stand in the list itself.
+in_order([{pieces, _, Pieces} | Responses], Later) -> in_order(Responses, Pieces ++ Later);
+in_order([Response | Responses], Later) -> in_order(Responses, [Response | Later]);
+in_order([], All) -> All.
 
 %%% What is not data.
 

@@ -17,6 +17,7 @@
     | refused
     | timeouts
     | crashes
+    | cut_off
     | log_dropped
     | streams
     | stream_slow
@@ -68,7 +69,8 @@ index(websockets) -> 12;
 index(websocket_messages) -> 13;
 index(websocket_failures) -> 14;
 index(websocket_slow) -> 15;
-index(websocket_dropped) -> 16.
+index(websocket_dropped) -> 16;
+index(cut_off) -> 17.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -89,6 +91,7 @@ rows() ->
         {refused, counter, none, "requests refused with a 4xx or 5xx and a close, before a handler saw them"},
         {timeouts, counter, none, "connections closed because a request took too long to come"},
         {crashes, counter, none, "requests and WebSockets whose handler raised, or returned what it may not"},
+        {cut_off, counter, none, "responses cut off because their file became shorter while it was sent"},
         {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"},
         {streams, counter, none, "event streams that were begun"},
         {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},

@@ -21,8 +21,10 @@
 %% <li>`{file, Path}', `{file, Path, Fields}': the file of that name, with ETag, Last-Modified and a Content-Type that follows
 %% from the name unless the fields have one. Conditions (If-None-Match and the others) and ranges, several too, are answered as
 %% RFC 9110 says. A client that takes br or gzip gets `Path.br' or `Path.gz' where it is there. What is no file, or none that
-%% is there, is a 404, one that may not be read a 403. The file is read by a process, with 64 KiB in memory for each client.
-%% A path that is made from a request must be looked at by the handler; see {@link weir_http_directory}.</li>
+%% is there, is a 404, one that may not be read a 403. The kernel sends the file, without a copy; through TLS a process reads
+%% it, 64 KiB at a time. A file that was opened is kept for a second: until then what has replaced it is not seen. One that
+%% becomes shorter while it is sent ends the connection. A path that is made from a request must be looked at by the handler;
+%% see {@link weir_http_directory}.</li>
 %% <li>`{process, Fun}': `Fun(Request)' is run by a process of its own, as a {@link weir_http_process}, and returns what that may
 %% return.</li>
 %% <li>`{events, Module, State}', `{events, Module, State, Options}': an event stream; see {@link weir_http_events}.</li>

@@ -12,13 +12,12 @@
 %%
 %% Nothing outside the directory can be reached: `..' and `.' are resolved before, in each way of writing them, and what is
 %% encoded in a segment (a slash, a zero byte) makes it no name of a file. Names that begin with a dot are not served, but for
-%% `.well-known'. Symbolic links are not served, wherever in the path they are, unless the option says so. They are looked at
-%% before a file is opened: who may write in the directory can still exchange one for the other in between.
+%% `.well-known'. Symbolic links are not served, wherever in the path they are, unless the option says so.
 -module(weir_http_directory).
--behaviour(weir_http_process).
+-behaviour(weir_http_direct).
 
 -export([route/3]).
--export([serve/2]).
+-export([handle/2]).
 
 -export_type([options/0]).
 
@@ -35,11 +34,14 @@ route(Prefix, Directory, Options) when is_map(Options) ->
     maps:foreach(fun check/2, Options),
     filelib:is_dir(Directory) orelse error({bad_option, directory, Directory, "a directory that is there"}),
     State = #directory{
-        path = weir_http_file:bytes(filename:absname(Directory)),
+        path = bytes(filename:absname(Directory)),
         fields = maps:get(fields, Options, []),
         links = maps:get(symbolic_links, Options, refuse)
     },
     {string:trim(unicode:characters_to_list(Prefix), trailing, "/") ++ "/*path", ?MODULE, State, #{methods => [<<"GET">>]}}.
+
+bytes(Path) when is_binary(Path) -> Path;
+bytes(Path) -> unicode:characters_to_binary(Path, unicode, file:native_name_encoding()).
 
 check(symbolic_links, Links) when Links =:= follow; Links =:= refuse -> ok;
 check(symbolic_links, Value) -> error({bad_option, symbolic_links, Value, "follow or refuse"});
@@ -48,11 +50,11 @@ check(fields, Value) -> error({bad_option, fields, Value, "a list of {Name, Valu
 check(Name, Value) -> error({bad_option, Name, Value, "no such option: fields, symbolic_links"}).
 
 %% @private
--spec serve(weir_http_request:request(), #directory{}) -> weir_http_process:result().
-serve(Request, Directory = #directory{path = Root, links = Links}) ->
+-spec handle(weir_http_request:request(), #directory{}) -> weir_http_direct:result().
+handle(Request, #directory{path = Root, fields = Fields, links = Links}) ->
     Segments = with_index(weir_http_request:binding(path, Request)),
-    case lists:all(fun is_name/1, Segments) andalso is_inside(Root, lists:droplast(Segments), Links) of
-        true -> found(Request, filename:join([Root | Segments]), Directory);
+    case lists:all(fun is_name/1, Segments) of
+        true -> {file, weir_http_file:below(Root, Segments, Links), Fields};
         false -> {reply, 404, [], <<>>}
     end.
 
@@ -66,24 +68,3 @@ is_name(<<".well-known">>) -> true;
 is_name(<<".", _/binary>>) -> false;
 is_name(<<>>) -> false;
 is_name(Segment) -> binary:match(Segment, [<<"/">>, <<0>>]) =:= nomatch.
-
-%% A link on the way leads out as one at its end does.
-is_inside(_Root, _Segments, follow) ->
-    true;
-is_inside(Root, [Segment | Segments], refuse) ->
-    Path = filename:join(Root, Segment),
-    weir_http_file:regular(Path, refuse) =:= {error, directory} andalso is_inside(Path, Segments, refuse);
-is_inside(_Root, [], refuse) ->
-    true.
-
-found(Request, Path, #directory{fields = Fields, links = Links}) ->
-    case weir_http_file:regular(Path, Links) of
-        {error, directory} -> {redirect, 301, with_slash(Request)};
-        _ -> weir_http_file:serve(Request, Path, {Fields, Links})
-    end.
-
-%% Relative: whatever the path begins with, it is no other host.
-with_slash(Request) ->
-    Last = lists:last(binary:split(weir_http_request:path(Request), <<"/">>, [global])),
-    Query = weir_http_request:query(Request),
-    [<<"./">>, Last, <<"/">>, [[$?, Query] || Query =/= <<>>]].

@@ -64,9 +64,12 @@ new(Request) ->
     end.
 
 %% @doc A piece of its response. The first has the head.
--spec add(iodata(), seen()) -> seen().
+-spec add(weir_http_answer:output(), seen()) -> seen().
 add(_Bytes, unseen) ->
     unseen;
+add({pieces, Size, [Head | _]}, Seen = #seen{status = 0}) ->
+    Begun = #seen{bytes = Bytes} = add(Head, Seen),
+    Begun#seen{bytes = Bytes + Size - iolist_size(Head)};
 add(Bytes, Seen = #seen{status = 0}) ->
     case iolist_to_binary(Bytes) of
         <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Response ->
@@ -79,7 +82,7 @@ add(Bytes, Seen = #seen{bytes = Before}) ->
     Seen#seen{bytes = Before + iolist_size(Bytes)}.
 
 %% @doc A request that has begun was answered, or goes on.
--spec answered(weir_http_request:request(), {weir_http_answer:after_it(), iodata()} | tuple(), #http{}) -> ok.
+-spec answered(weir_http_request:request(), {weir_http_answer:after_it(), weir_http_answer:output()} | tuple(), #http{}) -> ok.
 answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, new(Request)), normal, Http);
 answered(_Request, _GoesOn, _Http) -> ok.
 

@@ -35,7 +35,7 @@
 
 %% For the process itself.
 -export([begin_with/4]).
--export([stream/4]).
+-export([file/1]).
 -export([finish/1]).
 -export([has_begun/0]).
 -export([is_body_open/0]).
@@ -160,13 +160,30 @@ begin_with(Socket, Request, Wanted, Body) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = Body}).
 
 %% @private
-%% @doc Begins a response whose body of so many bytes follows by {@link send/1}: the caller sends exactly that.
--spec stream(weir_http_request:request(), 200 | 206, weir_http_direct:fields(), Length :: non_neg_integer()) ->
-    ok | {error, closed}.
-stream(Request, Status, Fields, Length) ->
-    Exchange = #exchange{response = none} = exchange(),
-    {Kind, After, Head} = weir_http_answer:sized(Status, Fields, Length, Request, wanted(Exchange)),
-    give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
+%% @doc What is left of the response with a file for {@link finish/1}: all of it, if the connection sends files. Otherwise
+%% they are read here.
+-spec file(weir_http_file:response()) -> result() | {made, {weir_http_answer:after_it(), weir_http_answer:output()}}.
+file({pieces, Status, Fields, Length, Pieces}) ->
+    Exchange = #exchange{socket = Socket, request = Request, response = none} = exchange(),
+    case weir_http_socket:sends_files(Socket) of
+        true ->
+            {made, weir_http_answer:pieces(Status, Fields, Length, Pieces, Request, wanted(Exchange))};
+        false ->
+            {Kind, After, Head} = weir_http_answer:sized(Status, Fields, Length, Request, wanted(Exchange)),
+            Begun = give(more, Head, Exchange#exchange{response = Kind, wanted = After}),
+            _ = Begun =:= ok andalso Kind =/= nothing andalso send_pieces(weir_http_file:read(Pieces, <<>>)),
+            streamed
+    end;
+file(Other) ->
+    Other.
+
+send_pieces({Bytes, Pieces}) ->
+    case send(Bytes) of
+        ok -> send_pieces(weir_http_file:read(Pieces, <<>>));
+        {error, closed} -> ok
+    end;
+send_pieces(done) ->
+    ok.
 
 %% @private
 %% @doc Whether the caller is a process whose request has a body that is still to be read.
@@ -186,7 +203,8 @@ has_begun() ->
 
 %% @private
 %% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent.
--spec finish(result() | {crash, fun((weir_http_answer:wanted()) -> {keep | close, iodata()})}) -> ok | {error, closed}.
+-spec finish(result() | {made, Made} | {crash, fun((weir_http_answer:wanted()) -> Made)}) -> ok | {error, closed} when
+    Made :: {weir_http_answer:after_it(), weir_http_answer:output()}.
 finish(streamed) ->
     case exchange() of
         #exchange{response = none} -> error({bad_return_value, streamed});
@@ -200,6 +218,7 @@ finish(Result) ->
     Made =
         case Result of
             {crash, Plain} -> Plain(Wanted);
+            {made, Already} -> Already;
             _ -> weir_http_answer:reply(Result, Request, Wanted)
         end,
     tell(Socket, Made).

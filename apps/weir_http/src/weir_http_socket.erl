@@ -12,6 +12,7 @@
 -export([active/2]).
 -export([notify_writable/1]).
 -export([pending/1]).
+-export([sends_files/1]).
 -export([shutdown_write/1]).
 -export([closed/1]).
 -export([peername/1]).
@@ -89,6 +90,11 @@ pending(Socket) ->
         {ok, [{send_pend, Bytes}]} -> Bytes;
         {error, _} -> 0
     end.
+
+%% @doc Whether its output may contain parts of files.
+-spec sends_files(socket()) -> boolean().
+sends_files(?TLS(_, _, _)) -> false;
+sends_files(_Socket) -> true.
 
 %% @doc Says that nothing more is sent.
 -spec shutdown_write(socket()) -> ok.

@@ -37,11 +37,12 @@ run(Handler, State, Request, Wanted, Body, Listener) ->
         finished(weir_http_process:finish(with_file(Handler(Request, State), Request)))
     catch
         exit:{shutdown, client_gone} -> ok;
+        exit:{shutdown, cut_off} -> weir_http_counters:add(element(2, Listener), cut_off);
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Listener)
     end.
 
-with_file({file, Path}, Request) -> weir_http_file:serve(Request, Path, {[], follow});
-with_file({file, Path, Fields}, Request) -> weir_http_file:serve(Request, Path, {Fields, follow});
+with_file({file, Place}, Request) -> weir_http_process:file(weir_http_file:serve(Request, Place, []));
+with_file({file, Place, Fields}, Request) -> weir_http_process:file(weir_http_file:serve(Request, Place, Fields));
 with_file(Result, _Request) -> Result.
 
 finished(ok) -> ok;

@@ -102,7 +102,9 @@ bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_b
 files(Config) ->
     Directory = filename:join(?config(priv_dir, Config), "tls"),
     ok = filelib:ensure_dir(filename:join(Directory, "file")),
-    run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), [{priv_dir, Directory} | Config]).
+    %% They look at what waits in the engine.
+    Others = [a_file_waits_for_its_client, requests_behind_a_file_wait],
+    run(weir_http_files_SUITE, all_of(weir_http_files_SUITE) -- Others, [{priv_dir, Directory} | Config]).
 
 group_of_limits(Group) -> element(3, lists:keyfind(Group, 1, weir_http_limits_SUITE:groups())).
 

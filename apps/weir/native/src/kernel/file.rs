@@ -16,8 +16,11 @@ use rustix::time::{ClockId, clock_gettime};
 const STRIDE: u64 = 16 * 1024;
 
 /// For so many milliseconds a file that was in memory as a whole counts as being there: its pages were used just now, and
-/// are the last that the kernel takes. To look at each costs 6 % of sending them.
+/// are the last that the kernel takes. To look at each costs 6 % of sending them, or more.
 const TRUST_MS: i64 = 1000;
+
+/// Bytes of a file that is looked at as a whole.
+const SMALL: u64 = 1024 * 1024;
 
 /// A regular file, open for reading.
 pub struct File {
@@ -100,16 +103,17 @@ impl File {
 
     /// How many of `limit` bytes from `offset` on are in memory; see [`in_memory`].
     pub fn in_memory(&self, offset: u64, limit: u64) -> u64 {
-        let whole = offset == 0 && limit >= self.size;
-        let now = now_ms();
-        if now.saturating_sub(self.seen.load(Relaxed)) < TRUST_MS {
-            return limit;
+        if self.size <= SMALL {
+            let now = now_ms();
+            if now.saturating_sub(self.seen.load(Relaxed)) < TRUST_MS {
+                return limit;
+            }
+            if in_memory(self.fd.as_fd(), 0, self.size) == self.size {
+                self.seen.store(now, Relaxed);
+                return limit;
+            }
         }
-        let there = in_memory(self.fd.as_fd(), offset, limit);
-        if whole && there == limit {
-            self.seen.store(now, Relaxed);
-        }
-        there
+        in_memory(self.fd.as_fd(), offset, limit)
     }
 
     /// Sends a part as far as the socket takes it; see [`send`].

@@ -20,6 +20,9 @@ pub struct Work {
 const BYTES: usize = 1024 * 1024;
 const TIME: Duration = Duration::from_micros(500);
 
+/// As many bytes of a file cost as much as one that is copied.
+const FILE: usize = 4;
+
 /// The clock is looked at once in so many steps, because looking is not free.
 const CLOCK_EVERY: u32 = 32;
 
@@ -65,6 +68,19 @@ impl Work {
     /// Notes bytes that were moved.
     pub fn moved(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Notes bytes of a file that were moved: the kernel does not copy them, which costs a quarter. One part can be large,
+    /// so the clock is looked at.
+    pub fn moved_of_file(&mut self, bytes: usize) {
+        self.moved(bytes / FILE);
+        let now = Instant::now();
+        self.over |= now >= *self.until.get_or_insert(now + TIME);
+    }
+
+    /// How many of so many bytes of a file there is time for.
+    pub fn share_of_file(&self, bytes: u64) -> u64 {
+        (self.share(BYTES as u64) * FILE as u64).min(bytes)
     }
 
     /// Notes a socket that was visited.
@@ -180,6 +196,21 @@ mod tests {
         let mut work = Work::of_caller();
         work.moved(BYTES - 300);
         assert_eq!(work.share(1600), 300);
+    }
+
+    #[test]
+    fn bytes_of_files_cost_less() {
+        let mut work = Work::of_caller();
+        assert_eq!(work.share_of_file(2 * BYTES as u64), 2 * BYTES as u64);
+        work.moved_of_file(BYTES);
+        assert!(!work.is_over());
+        assert!(work.share_of_file(4 * BYTES as u64) <= 3 * BYTES as u64);
+        work.moved_of_file(3 * BYTES);
+        assert!(work.is_over());
+        let mut late = Work::of_poll(Instant::now() - TIME);
+        assert_eq!(late.share_of_file(BYTES as u64), BYTES as u64 / 4);
+        late.moved_of_file(1);
+        assert!(late.is_over());
     }
 
     #[test]

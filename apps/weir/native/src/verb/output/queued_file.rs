@@ -71,7 +71,7 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
         return Err(Errno::NOTCONN);
     };
     let Some((Queued { file, offset }, taken, left)) = output.queue.source() else { return Ok(true) };
-    let (offset, wanted) = (offset + taken as u64, work.share(MEMORY_PART).min(left as u64));
+    let (offset, wanted) = (offset + taken as u64, work.share_of_file(MEMORY_PART.min(left as u64)));
     let limit = match output.fetched {
         Fetched::Asked => return Ok(false),
         Fetched::UpTo(end) if end > offset => wanted.min(end - offset),
@@ -92,8 +92,7 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
     if bytes == left {
         output.fetched = Fetched::Unknown;
     }
-    work.moved(bytes);
-    work.stepped();
+    work.moved_of_file(bytes);
     match &mut work.tally {
         Some(tally) => tally.wrote(bytes, limit as usize),
         None => counters.wrote(bytes, limit as usize),
