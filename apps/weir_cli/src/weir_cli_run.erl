@@ -136,6 +136,8 @@ examples() ->
         of_weir(http_process, [], "the same, with a process for each request"),
         of_weir(ws_echo, [], "sends back every message of a WebSocket, by weir_http"),
         of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
+        of_weir(sse_clock, [size, 'per-second'], "the time to all clients as an event stream, by weir_http and weir_group"),
+        of_weir(chat, [], "a chat: a page, an event stream, POST to say something"),
         of_weir(http_json, [], "answers a POST of JSON with the same value, written anew, by weir_http"),
         of_weir(notes, [], "a REST service on weir_http: notes in memory, as JSON"),
         of_weir(relay, [to], "proxy by weir:relay"),

@@ -1,0 +1,36 @@
+%% @doc The time to all clients, as an event stream: an event is made once, and a group sends it. `curl -N' shows it.
+-module(weir_example_sse_clock).
+-behaviour(weir_http_direct).
+-behaviour(weir_http_events).
+
+-export([start/1]).
+
+-export([handle/2]).
+-export([open/2]).
+
+%% Of what the broadcaster sends in front of the filling, which is not used here, and once in a second.
+-define(DEFAULTS, #{size => 8, rate => 1}).
+
+%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2}, but 8 and 1 unless given:
+%% an event is the time and what is left of the size. `port' is where it listens (0, the default, takes a free one), and of `listen'
+%% the address is taken.
+-spec start(#{
+    size => pos_integer(), rate => non_neg_integer(),
+    port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+}) -> {ok, weir_example_reactors:server()} | {error, term()}.
+start(Options) ->
+    {Group, Stop} = weir_example_broadcaster:start(maps:merge(?DEFAULTS, Options), fun(<<_Clock:64, Filling/binary>>) ->
+        Time = calendar:system_time_to_rfc3339(erlang:system_time(millisecond), [{unit, millisecond}, {offset, "Z"}]),
+        weir_http_events:frame(#{event => <<"time">>, data => [Time, Filling]})
+    end),
+    Routes = [{Path, ?MODULE, Group} || Path <- ["/", "/*path"]],
+    weir_example_broadcaster:serve(Stop, weir_example_http_server:start(Options, Routes)).
+
+-spec handle(weir_http_request:request(), weir_group:group()) -> weir_http_direct:result().
+handle(_Request, Group) -> {events, ?MODULE, Group}.
+
+-spec open(weir_http_events:stream(), weir_group:group()) -> weir_http_events:result(weir_group:group()).
+open(Stream, Group) ->
+    %% A stream that is closed again already is told of as any other.
+    _ = weir_group:join(Group, Stream),
+    {ok, Group}.
