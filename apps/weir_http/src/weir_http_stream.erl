@@ -203,7 +203,7 @@ count(Name, Key) ->
 
 ended(Reason, Bytes, Stream = #stream{framing = Framing}, Key) ->
     ok = closed(Reason, Stream, Key),
-    {close_later, [framed(Framing, Bytes) | last(Framing)]}.
+    {close_later, [framed(Framing, Bytes), last(Framing)]}.
 
 last(chunked) -> <<"0\r\n\r\n">>;
 last(raw) -> <<>>.

@@ -464,8 +464,8 @@ counting(Self) ->
         open => fun(_, State) -> {send, #{data => "first"}, State} end,
         info => fun(go_on, _) ->
             {process, fun() ->
-                Self ! {process, self()},
                 [ok = weir_http_process:send(weir_http_events:event(#{data => integer_to_list(N)})) || N <- lists:seq(1, 3)],
+                Self ! {process, self()},
                 receive stop -> ok; fail -> error(failed) end
             end}
         end
