@@ -45,8 +45,10 @@ soak: build ## ten minutes of random mixtures, every byte checked; 100,000 conne
 	@scripts/setup test soak
 	rebar3 ct --dir apps/weir/soak,apps/weir_load/soak,apps/weir_http/soak
 
-conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP)
+conformance: build ## OTP's own TCP suites on stock and on Weir (OTP=27 or 29: in a root with that OTP), and Autobahn's cases
 	@scripts/setup build conformance
+	@# On the OTP that is here; see conformance/results/websocket.md.
+	@[ -n "$(OTP)$(SUITES)" ] || WEIR_WRITE_RESULTS=1 rebar3 ct --suite apps/weir_http/test/weir_http_websocket_cases_SUITE
 	@scripts/conformance $(OTP) $(SUITES)
 
 sanitize: build ## native code under AddressSanitizer, ThreadSanitizer and loom
