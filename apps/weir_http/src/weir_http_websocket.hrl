@@ -27,7 +27,9 @@
     %% What was decoded, or has come, and waits for the end of a phase.
     items = [] :: [weir_http_nif:item() | {info, term()}],
     is_read = true :: boolean(),
-    %% When bytes have come last, when a ping was sent, and what the client had not taken then.
+    %% Whether bytes have come since the last tick, and when a tick has found that so; when a ping was sent, and what the client
+    %% had not taken then.
+    has_come = true :: boolean(),
     seen :: integer(),
     pinged :: integer(),
     pending = 0 :: non_neg_integer(),

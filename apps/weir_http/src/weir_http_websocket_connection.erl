@@ -16,9 +16,6 @@
 -define(OUTPUT, 65536).
 -define(INPUT, 65536).
 
-%% Milliseconds within which bytes have come at the same time: a busy connection does not change with each message.
--define(GRAIN_MS, 16).
-
 %%% The beginning.
 
 -spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
@@ -71,11 +68,9 @@ data(Socket, Data, WebSocket = #websocket{phase = Phase, bytes = Bytes}, Key) ->
 joined(<<>>, Bytes) -> Bytes;
 joined(Before, Bytes) -> <<Before/binary, Bytes/binary>>.
 
-seen(WebSocket = #websocket{seen = Seen}) ->
-    case now_ms() of
-        Now when Now - Seen < ?GRAIN_MS -> WebSocket;
-        Now -> WebSocket#websocket{seen = Now}
-    end.
+%% The time is for the next tick to say: a connection changes once with it, and not with each message.
+seen(WebSocket = #websocket{has_come = true}) -> WebSocket;
+seen(WebSocket) -> WebSocket#websocket{has_come = true}.
 
 held(Socket, WebSocket = #websocket{bytes = Bytes, is_read = true}) when byte_size(Bytes) > ?INPUT ->
     ok = weir_http_socket:active(Socket, false),
@@ -211,6 +206,7 @@ crashed(Class, Reason, Stack, Socket, Callback, WebSocket = #websocket{handler =
     %% Neither messages nor state are told: they may hold what is secret.
     Report = #{
         what => "a handler of a WebSocket failed, which is closed with 1011",
+        domain => [weir, http],
         listener => Name,
         callback => {Handler, Callback},
         reason => {Class, Reason},
@@ -250,6 +246,7 @@ closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Ke
         Class:Error:Stack ->
             weir_reports:log(error, #{
                 what => "a handler of a WebSocket failed when it was closed",
+                domain => [weir, http],
                 listener => Name,
                 callback => {Handler, closed},
                 reason => {Class, Error},
@@ -342,6 +339,8 @@ tick(_Socket, WebSocket = #websocket{phase = {closing, Until}}, _Key) ->
         true -> {ok, WebSocket};
         false -> {close, <<>>}
     end;
+tick(Socket, WebSocket = #websocket{has_come = true}, Key) ->
+    tick(Socket, WebSocket#websocket{has_come = false, seen = now_ms()}, Key);
 tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen}, Key) ->
     #settings{idle_timeout = Idle, ping_interval = Interval, drain_code = Code} = Settings,
     Http = persistent_term:get(Key),

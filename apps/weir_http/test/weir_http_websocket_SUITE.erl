@@ -85,7 +85,7 @@ a_handshake(_Config) ->
     Port = start(with(#{fields => [{<<"set-cookie">>, <<"a=b">>}]})),
     Client = connect(Port),
     {101, Fields} = upgrade(Client, ""),
-    ?assertMatch(#{<<"set-cookie">> := <<"a=b">>}, Fields),
+    ?assertMatch(#{<<"set-cookie">> := <<"a=b">>, <<"upgrade">> := <<"websocket">>, <<"connection">> := <<"upgrade">>}, Fields),
     ?assertNot(is_map_key(<<"content-length">>, Fields)),
     ok = send(Client, text("Hello")),
     {text, <<"Hello">>} = recv(Client),

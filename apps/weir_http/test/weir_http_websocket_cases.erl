@@ -274,7 +274,7 @@ limits(Size) ->
     {Sizes, Whole, Chopped, Count} =
         case Size of
             all -> {[65536, 262144, 1 bsl 20, 4 bsl 20, 8 bsl 20, 16 bsl 20], 4 bsl 20, 1 bsl 20, 1000};
-            quick -> {[65536, 262144, 1 bsl 20], 1 bsl 18, 1 bsl 16, 50}
+            quick -> {[65536, 131072, 196608, 262144, 524288, 1 bsl 20], 1 bsl 18, 1 bsl 16, 20}
         end,
     Kinds = [{0, ?TEXT, text, <<"*">>}, {1, ?BINARY, binary, <<254>>}],
     lists:append([

@@ -3,7 +3,7 @@
 
 -export([outcome/2, verdict/2, run/2]).
 
--import(weir_http_websocket_client, [recv/1, recv_frame/1, frame/2]).
+-import(weir_http_websocket_client, [recv/1, frame/2]).
 
 -define(PATIENCE, 60000).
 %% Milliseconds in which a server has nothing to say.

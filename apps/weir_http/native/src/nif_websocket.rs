@@ -8,6 +8,7 @@ use crate::websocket::decoder::{Decoder, Frame, Kind, Limits, Message, Sink, Sto
 use crate::websocket::deflate;
 use crate::websocket::frame::{self, Fault, TEXT};
 use crate::websocket::handshake;
+use crate::websocket::mask::unmask;
 use crate::websocket::text::{self, Text};
 
 mod atoms {
@@ -63,12 +64,12 @@ fn progress<'a>(env: Env<'a>, decoder: Decoder) -> Term<'a> {
 struct Items<'a> {
     env: Env<'a>,
     items: Vec<Term<'a>>,
-    plain: NewBinary<'a>,
+    plain: Option<NewBinary<'a>>,
 }
 
 impl<'a> Items<'a> {
     fn take(&mut self) -> Term<'a> {
-        std::mem::replace(&mut self.plain, NewBinary::new(self.env, 0)).into()
+        self.plain.take().unwrap_or_else(|| NewBinary::new(self.env, 0)).into()
     }
 
     fn push(&mut self, item: impl Encoder) {
@@ -89,9 +90,9 @@ fn kind_atom(kind: Kind) -> rustler::Atom {
 
 impl Sink for Items<'_> {
     fn unmask(&mut self, masked: &[u8], mask: [u8; 4]) -> &[u8] {
-        self.plain = NewBinary::new(self.env, masked.len());
-        crate::websocket::mask::unmask(masked, self.plain.as_mut_slice(), mask);
-        self.plain.as_slice()
+        let plain = self.plain.insert(NewBinary::new(self.env, masked.len()));
+        unmask(masked, plain.as_mut_slice(), mask);
+        plain.as_slice()
     }
 
     fn piece(&mut self) {
@@ -118,7 +119,9 @@ impl Sink for Items<'_> {
     }
 
     fn close(&mut self, code: Option<u16>) {
-        let reason = binary(self.env, self.plain.as_slice().get(2..).unwrap_or_default());
+        let plain = self.plain.take();
+        let reason = plain.as_ref().and_then(|bytes| bytes.as_slice().get(2..)).unwrap_or_default();
+        let reason = binary(self.env, reason);
         match code {
             Some(code) => self.push((atoms::close(), code, reason)),
             None => self.push((atoms::close(), atoms::none(), reason)),
@@ -148,7 +151,7 @@ fn took(env: Env<'_>, bytes: usize) {
 #[rustler::nif]
 fn frames<'a>(env: Env<'a>, data: Binary<'a>, begun: Term<'a>, most: u64, may_compress: bool) -> NifResult<Term<'a>> {
     let mut decoder = decoder(begun)?;
-    let mut items = Items { env, items: Vec::new(), plain: NewBinary::new(env, 0) };
+    let mut items = Items { env, items: Vec::new(), plain: None };
     let limits = Limits { message: most, may_compress };
     let decoded = match decoder.decode(&data, limits, &mut items) {
         Ok(decoded) => decoded,
@@ -172,15 +175,13 @@ fn frame<'a>(env: Env<'a>, first: u8, payload: Binary<'a>) -> Term<'a> {
     if first & 0x4f == TEXT && !text::is_text(&payload) {
         return atoms::not_text().encode(env);
     }
-    with_scratch(|out| {
-        frame::begin(out, first, payload.len() as u64);
-        let mut made = NewBinary::new(env, out.len() + payload.len());
-        let (head, rest) = made.as_mut_slice().split_at_mut(out.len());
-        head.copy_from_slice(out);
-        rest.copy_from_slice(&payload);
-        took(env, payload.len());
-        made.into()
-    })
+    let (head, length) = frame::head(first, payload.len() as u64);
+    let mut made = NewBinary::new(env, length + payload.len());
+    let (begin, rest) = made.as_mut_slice().split_at_mut(length);
+    begin.copy_from_slice(&head[..length]);
+    rest.copy_from_slice(&payload);
+    took(env, payload.len());
+    made.into()
 }
 
 #[rustler::nif]

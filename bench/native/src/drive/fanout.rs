@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
 use super::target::Target;
-use super::transport::{Turn, read};
+use super::transport::{Transport, Turn};
 use crate::clock;
 use crate::poller::Readiness;
 use crate::reference::fanout::TIMESTAMP_BYTES;
@@ -16,7 +16,8 @@ use crate::socket::scratch;
 
 /// The listeners' side of the fan-out.
 #[derive(Debug)]
-pub struct Fanout {
+pub struct Fanout<T> {
+    transport: T,
     size: usize,
     crowd: Crowd,
     scratch: Box<[u8]>,
@@ -29,9 +30,16 @@ struct Crowd {
     slow: u32,
 }
 
-/// A listener.
+/// A listener and what carries its messages.
 #[derive(Debug)]
-pub enum Listener {
+pub struct Listener<C> {
+    channel: C,
+    kind: Kind,
+}
+
+/// What a listener does.
+#[derive(Debug)]
+pub enum Kind {
     /// It takes what comes.
     Attentive(Arriving),
     /// It never reads.
@@ -45,11 +53,12 @@ pub struct Arriving {
     received: usize,
 }
 
-impl Fanout {
+impl<T> Fanout<T> {
     /// Messages of `size` bytes, of which the first eight are the timestamp, to `connections` listeners, `slow` of which
     /// never read.
-    pub fn new(size: usize, connections: u32, slow: u32) -> Self {
+    pub fn new(transport: T, size: usize, connections: u32, slow: u32) -> Self {
         Self {
+            transport,
             size,
             crowd: Crowd {
                 all: connections,
@@ -87,8 +96,8 @@ impl Arriving {
     }
 }
 
-impl Protocol for Fanout {
-    type State = Listener;
+impl<T: Transport> Protocol for Fanout<T> {
+    type State = Listener<T::Channel>;
 
     /// What the kernel would keep for a slow listener could be more than the server sends in the whole run: it is to have
     /// no room soon.
@@ -100,38 +109,60 @@ impl Protocol for Fanout {
         }
     }
 
-    fn open(&mut self, index: u32) -> Listener {
-        if self.crowd.is_slow(index) {
-            Listener::Slow
+    fn open(&mut self, index: u32) -> Self::State {
+        let kind = if self.crowd.is_slow(index) {
+            Kind::Slow
         } else {
-            Listener::Attentive(Arriving::default())
+            Kind::Attentive(Arriving::default())
+        };
+        Listener {
+            channel: self.transport.open(),
+            kind,
         }
     }
 
-    fn start(&mut self, _: &mut Connection<Listener>, _: &mut Measurement) -> Result<(), Fault> {
+    fn greet(
+        &mut self,
+        connection: &mut Connection<Self::State>,
+        readiness: Readiness,
+    ) -> Result<bool, Fault> {
+        let Connection { socket, state, .. } = connection;
+        self.transport
+            .greet(&mut state.channel, socket, readiness, &mut self.scratch)
+    }
+
+    fn start(&mut self, _: &mut Connection<Self::State>, _: &mut Measurement) -> Result<(), Fault> {
         Ok(())
     }
 
     #[inline]
     fn ready(
         &mut self,
-        connection: &mut Connection<Listener>,
+        connection: &mut Connection<Self::State>,
         readiness: Readiness,
         measurement: &mut Measurement,
     ) -> Result<Turn, Fault> {
         if !readiness.readable() {
             return Ok(Turn::Done);
         }
-        let arriving = match &mut connection.state {
-            Listener::Attentive(arriving) => arriving,
-            Listener::Slow if readiness.closing() => return Err(Fault::Closed),
-            Listener::Slow => return Ok(Turn::Done),
+        let Connection { socket, state, .. } = connection;
+        let Listener { channel, kind } = state;
+        let arriving = match kind {
+            Kind::Attentive(arriving) => arriving,
+            Kind::Slow if readiness.closing() => return Err(Fault::Closed),
+            Kind::Slow => return Ok(Turn::Done),
         };
-        read(&connection.socket, readiness, &mut self.scratch, |bytes| {
+        let Self {
+            transport,
+            size,
+            scratch,
+            ..
+        } = self;
+        transport.read(channel, socket, readiness, scratch, |bytes| {
             let now = clock::now();
             let mut is_right = true;
             measurement.transferred(bytes.len());
-            arriving.take(self.size, bytes, |sent_at| {
+            arriving.take(*size, bytes, |sent_at| {
                 // A time to come, or zero, is no timestamp: the sizes differ, or the server is another one.
                 is_right &= sent_at > 0 && sent_at <= now;
                 measurement.completed_in(now.saturating_sub(sent_at));

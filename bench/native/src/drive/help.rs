@@ -48,8 +48,9 @@ Each connection sends a message, waits for all of it to come back, compares each
   --depth N         messages on their way at the same time (1)
   --frame FRAME     how messages are framed: none; 4, a length of four bytes in front; line, a newline at the end (none)
   --tls             TLS 1.3, set up before the warm-up; any certificate is taken
+  --websocket       each message in a binary frame, after a handshake for /; not with --tls or --frame
   --rate R          R messages a second in all, at random moments, each on a connection drawn at random, latency counted
-                    from when it was due (as fast as replies come); not with --depth or --tls"
+                    from when it was due (as fast as replies come); not with --depth, --tls or --websocket"
 );
 
 pub(super) const HELP_HTTP: &str = with_common_options!(

@@ -35,6 +35,18 @@ pub struct Load {
     pub progress: bool,
 }
 
+/// What carries messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// The connection itself.
+    #[default]
+    Plain,
+    /// TLS on it.
+    Tls,
+    /// Frames of WebSocket.
+    WebSocket,
+}
+
 /// The commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -44,8 +56,8 @@ pub enum Command {
         message: Message,
         /// Messages on their way at the same time.
         depth: usize,
-        /// Whether within TLS.
-        tls: bool,
+        /// What carries them.
+        carrier: Carrier,
     },
     /// Messages that come back, at a rate.
     OpenLoop {
@@ -80,6 +92,8 @@ pub enum Command {
         size: usize,
         /// Connections that never read.
         slow: u32,
+        /// Whether in frames of WebSocket.
+        websocket: bool,
     },
     /// A stream from the server.
     Download {

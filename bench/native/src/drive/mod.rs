@@ -24,6 +24,7 @@ pub mod stream;
 pub mod target;
 pub mod tls;
 pub mod transport;
+pub mod websocket;
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -35,13 +36,14 @@ use crate::reference::server::{Server, Service};
 use crate::reference::stream::{Chargen, Discard};
 use echo::Echo;
 use lane::BACKEND;
-use load::{Command, Run};
+use load::{Carrier, Command, Run};
 use opener::Opening;
 use options::Invocation;
 use report::Report;
 use session::Session;
 use tls::Tls;
 use transport::Plain;
+use websocket::WebSocket;
 
 /// Of the commands that load a server directly.
 const NO_BACKEND: Option<Server<reference::echo::Echo>> = None;
@@ -78,15 +80,23 @@ fn drive(run: &Run) -> Result<Report, Failure> {
         Command::Echo {
             message,
             depth,
-            tls,
+            carrier,
         } => {
             let connections = load.connections;
-            let outcome = if tls {
-                let echo = Echo::new(Tls::new(), message, depth, connections);
-                fleet::run(echo, load, opening, session, NO_BACKEND)?
-            } else {
-                let echo = Echo::new(Plain, message, depth, connections);
-                fleet::run(echo, load, opening, session, NO_BACKEND)?
+            let outcome = match carrier {
+                Carrier::Tls => {
+                    let echo = Echo::new(Tls::new(), message, depth, connections);
+                    fleet::run(echo, load, opening, session, NO_BACKEND)?
+                }
+                Carrier::WebSocket => {
+                    let websocket = WebSocket::new(&load.target, message.size);
+                    let echo = Echo::new(websocket, message, depth, connections);
+                    fleet::run(echo, load, opening, session, NO_BACKEND)?
+                }
+                Carrier::Plain => {
+                    let echo = Echo::new(Plain, message, depth, connections);
+                    fleet::run(echo, load, opening, session, NO_BACKEND)?
+                }
             };
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
@@ -114,9 +124,19 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = accept::run(load, session)?;
             Ok(Report::of_requests("accept", load, outcome))
         }
-        Command::Fanout { size, slow } => {
-            let fanout = fanout::Fanout::new(size, load.connections, slow);
-            let outcome = fleet::run(fanout, load, opening, session, NO_BACKEND)?;
+        Command::Fanout {
+            size,
+            slow,
+            websocket,
+        } => {
+            let outcome = if websocket {
+                let websocket = WebSocket::new(&load.target, size);
+                let fanout = fanout::Fanout::new(websocket, size, load.connections, slow);
+                fleet::run(fanout, load, opening, session, NO_BACKEND)?
+            } else {
+                let fanout = fanout::Fanout::new(Plain, size, load.connections, slow);
+                fleet::run(fanout, load, opening, session, NO_BACKEND)?
+            };
             Ok(Report::of_requests("fanout", load, outcome))
         }
         Command::Download { backend } => {

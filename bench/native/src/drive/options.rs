@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::help;
-use super::load::{Command, Load, Run};
+use super::load::{Carrier, Command, Load, Run};
 use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
@@ -44,6 +44,7 @@ struct Given {
     frame: Frame,
     depth: Option<u64>,
     tls: bool,
+    websocket: bool,
     rate: Option<u64>,
     backend: Option<u64>,
     bytes: Option<u64>,
@@ -126,6 +127,7 @@ impl Given {
                     given.frame = frame(text("--frame", parser.value()?)?)?;
                 }
                 (Long("tls"), "echo") => given.tls = true,
+                (Long("websocket"), "echo" | "fanout") => given.websocket = true,
                 (Long("rate"), "echo") => {
                     given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
                 }
@@ -179,6 +181,7 @@ impl Given {
             "fanout" => Command::Fanout {
                 size: self.size.unwrap_or(128) as usize,
                 slow: slow as u32,
+                websocket: self.websocket,
             },
             "download" => Command::Download { backend },
             "upload" => Command::Upload { backend },
@@ -186,14 +189,14 @@ impl Given {
                 None => Command::Echo {
                     message,
                     depth,
-                    tls: self.tls,
+                    carrier: self.carrier()?,
                 },
-                Some(rate) if self.depth.is_none() && !self.tls => {
+                Some(rate) if self.depth.is_none() && self.carrier()? == Carrier::Plain => {
                     Command::OpenLoop { message, rate }
                 }
                 Some(_) => {
                     return Err(Failure::Usage(
-                        "--rate goes neither with --depth nor with --tls".into(),
+                        "--rate does not go with --depth, --tls or --websocket".into(),
                     ));
                 }
             },
@@ -212,6 +215,19 @@ impl Given {
             progress: self.progress,
         };
         Ok(Run { command, load })
+    }
+}
+
+impl Given {
+    fn carrier(&self) -> Result<Carrier, Failure> {
+        match (self.tls, self.websocket, self.frame) {
+            (false, false, _) => Ok(Carrier::Plain),
+            (true, false, _) => Ok(Carrier::Tls),
+            (false, true, Frame::None) => Ok(Carrier::WebSocket),
+            _ => Err(Failure::Usage(
+                "--websocket does not go with --tls or --frame".into(),
+            )),
+        }
     }
 }
 
@@ -240,145 +256,5 @@ fn positive(option: &str, value: OsString) -> Result<Duration, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Invocation, Failure> {
-        super::parse(line.split_whitespace().map(OsString::from).collect())
-    }
-
-    fn message(frame: Frame, size: usize) -> Message {
-        Message { frame, size }
-    }
-
-    fn driven(line: &str) -> Run {
-        match parse(line) {
-            Ok(Invocation::Drive(run)) => run,
-            other => panic!("{line:?} gave {other:?}"),
-        }
-    }
-
-    #[test]
-    fn defaults() {
-        let Run { command, load } = driven("echo 127.0.0.1:80");
-        assert_eq!(
-            command,
-            Command::Echo {
-                message: message(Frame::None, 64),
-                depth: 1,
-                tls: false
-            }
-        );
-        assert_eq!(load.connections, 100);
-        assert_eq!(load.duration, Duration::from_secs(3));
-        assert_eq!(load.warmup, Duration::from_secs(1));
-        assert_eq!(load.timeout, Duration::from_secs(5));
-        assert_eq!((load.observe, load.progress), (None, false));
-        let idle = driven("idle 127.0.0.1:80 --observe 1");
-        assert_eq!(idle.load.warmup, Duration::from_secs(2));
-        assert_eq!(
-            driven("fanout 127.0.0.1:80").command,
-            Command::Fanout { size: 128, slow: 0 }
-        );
-        let download = driven("download 127.0.0.1:80");
-        assert_eq!(download.command, Command::Download { backend: None });
-        assert_eq!(download.load.most_bytes, None);
-    }
-
-    #[test]
-    fn options_come_in_any_order() {
-        let Run { command, load } = driven(
-            "proxy --size=1 --backend 0 --connections 8 127.0.0.1:80 --depth 4 \
-             --duration 500ms --warmup 0s --timeout 1s --observe 7 --progress",
-        );
-        assert_eq!(
-            command,
-            Command::Proxy {
-                message: message(Frame::None, 1),
-                depth: 4,
-                backend: 0
-            }
-        );
-        assert_eq!(
-            driven("echo 127.0.0.1:80 --frame line --rate 500 --size 9").command,
-            Command::OpenLoop {
-                message: message(Frame::Line, 9),
-                rate: 500
-            }
-        );
-        assert_eq!(
-            driven("echo 127.0.0.1:80 --tls --frame 4 --depth 2").command,
-            Command::Echo {
-                message: message(Frame::Length4, 64),
-                depth: 2,
-                tls: true
-            }
-        );
-        assert_eq!(load.connections, 8);
-        assert_eq!(load.duration, Duration::from_millis(500));
-        assert_eq!(load.warmup, Duration::ZERO);
-        assert_eq!((load.observe, load.progress), (Some(7), true));
-        assert_eq!(
-            driven("fanout 127.0.0.1:80 --slow 3 --connections 4 --size 8").command,
-            Command::Fanout { size: 8, slow: 3 }
-        );
-        let upload = driven("upload 127.0.0.1:80 --bytes 1073741824 --backend 81");
-        assert_eq!(upload.command, Command::Upload { backend: Some(81) });
-        assert_eq!(upload.load.most_bytes, Some(1 << 30));
-        let accept = driven("accept 127.0.0.1:80 --concurrency 3");
-        assert_eq!(accept.load.connections, 3);
-    }
-
-    #[test]
-    fn wrong_arguments_are_named() {
-        for (line, part) in [
-            ("", "a command is missing"),
-            ("sing 127.0.0.1:80", "sing is no command"),
-            ("echo", "HOST:PORT is missing"),
-            ("echo 127.0.0.1", "127.0.0.1: HOST:PORT is needed"),
-            ("echo 127.0.0.1:80 127.0.0.1:81", "127.0.0.1:81"),
-            ("echo 127.0.0.1:80 --connections 0", "--connections 0: a"),
-            ("echo 127.0.0.1:80 --duration 0s", "--duration 0: a"),
-            ("echo 127.0.0.1:80 --duration 3", "--duration 3: a"),
-            ("echo 127.0.0.1:80 --backend 81", "--backend"),
-            ("accept 127.0.0.1:80 --connections 9", "--connections"),
-            ("proxy 127.0.0.1:80", "--backend PORT is missing"),
-            ("idle 127.0.0.1:80", "--observe PID is missing"),
-            ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
-            (
-                "fanout 127.0.0.1:80 --slow 100",
-                "--slow 100: of 100 connections",
-            ),
-            ("echo 127.0.0.1:80 --slow 1", "--slow"),
-            ("download 127.0.0.1:80 --bytes 0", "--bytes 0: a"),
-            ("echo 127.0.0.1:80 --bytes 1", "--bytes"),
-            ("echo 127.0.0.1:80 --frame 2", "--frame 2: none, 4 or line"),
-            ("echo 127.0.0.1:80 --rate 0", "--rate 0: a"),
-            ("echo 127.0.0.1:80 --rate 1 --tls", "--rate"),
-            ("echo 127.0.0.1:80 --rate 1 --depth 1", "--rate"),
-            ("http 127.0.0.1:80 --tls", "--tls"),
-            ("upload 127.0.0.1:80 --size 1", "--size"),
-        ] {
-            match parse(line) {
-                Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
-                other => panic!("{line:?} gave {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn every_command_has_help() {
-        assert_eq!(parse("--help"), Ok(Invocation::Help(help::HELP)));
-        for command in [
-            "echo", "http", "proxy", "accept", "game", "idle", "fanout", "download", "upload",
-        ] {
-            match parse(&format!("{command} --help")) {
-                Ok(Invocation::Help(help)) => {
-                    assert!(help.starts_with(&format!("usage: weir-drive {command} ")));
-                    assert!(help.contains("--duration"));
-                }
-                other => panic!("{command} --help gave {other:?}"),
-            }
-        }
-    }
-}
+#[path = "options_tests.rs"]
+mod tests;

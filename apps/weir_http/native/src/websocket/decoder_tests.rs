@@ -1,4 +1,4 @@
-use super::super::frame::begin;
+use super::super::frame::head;
 use super::super::mask::unmask;
 use super::*;
 
@@ -45,8 +45,8 @@ impl Sink for Items {
 const LIMITS: Limits = Limits { message: 1 << 20, may_compress: false };
 
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![];
-    begin(&mut bytes, first, payload.len() as u64);
+    let (head, end) = head(first, payload.len() as u64);
+    let mut bytes = head[..end].to_vec();
     bytes[1] |= 0x80;
     let mask = [0x37, 0xfa, 0x21, 0x3d];
     bytes.extend_from_slice(&mask);
@@ -180,8 +180,8 @@ fn one_call_is_bounded() {
 
 #[test]
 fn an_announced_length_is_no_memory() {
-    let mut bytes = vec![];
-    begin(&mut bytes, 0x82, 1 << 40);
+    let (head, end) = head(0x82, 1 << 40);
+    let mut bytes = head[..end].to_vec();
     bytes[1] |= 0x80;
     bytes.extend_from_slice(&[0; 4]);
     assert_eq!(decoded(&[&bytes], LIMITS).1, Err(Fault::TooBig));

@@ -100,18 +100,24 @@ pub fn parse(bytes: &[u8], may_compress: bool) -> Result<Option<(Header, usize)>
     Ok(Some((Header { is_final, is_compressed, opcode, length, mask: *mask }, before + 4)))
 }
 
-/// Appends the beginning of a frame of a server: not masked, and with the fewest bytes. `first`: its first byte.
-pub fn begin(out: &mut Vec<u8>, first: u8, length: u64) {
-    out.push(first);
+/// The beginning of a frame of a server, and its length: not masked, and with the fewest bytes. `first`: its first byte.
+pub fn head(first: u8, length: u64) -> ([u8; 10], usize) {
+    let mut head = [0; 10];
+    head[0] = first;
     match length {
-        0..=125 => out.push(length as u8),
+        0..=125 => {
+            head[1] = length as u8;
+            (head, 2)
+        }
         126..=0xffff => {
-            out.push(126);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
+            head[1] = 126;
+            head[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+            (head, 4)
         }
         _ => {
-            out.push(127);
-            out.extend_from_slice(&length.to_be_bytes());
+            head[1] = 127;
+            head[2..10].copy_from_slice(&length.to_be_bytes());
+            (head, 10)
         }
     }
 }
@@ -133,8 +139,8 @@ mod tests {
     #[test]
     fn lengths() {
         for (length, begin_at) in [(0, 6), (125, 6), (126, 8), (0xffff, 8), (0x1_0000, 14), (u64::MAX >> 1, 14)] {
-            let mut bytes = vec![];
-            begin(&mut bytes, 0x82, length);
+            let (head, end) = head(0x82, length);
+            let mut bytes = head[..end].to_vec();
             bytes[1] |= 0x80;
             bytes.extend_from_slice(&[1, 2, 3, 4]);
             for end in 0..bytes.len() {
