@@ -123,6 +123,6 @@ explanation() ->
 
 write(#{json := File, quick := Quick}, Machine, Rows) ->
     Table = #{machine => Machine, rounds => ?ROUNDS, quick => Quick, rows => Rows},
-    weir_bench_tree:replace(File, iolist_to_binary(weir_load_json:encode(Table)));
+    weir_bench_tree:replace(File, iolist_to_binary(weir_json:encode(Table)));
 write(_, _Machine, _Rows) ->
     ok.

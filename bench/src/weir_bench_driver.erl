@@ -54,11 +54,11 @@ at_a_time(_) -> "--connections".
 milliseconds(Time) -> integer_to_list(Time) ++ "ms".
 
 %% @doc The report among the lines that the driver printed: the last that is a JSON object.
--spec report([binary()]) -> {ok, weir_load_json:value()} | {error, binary()}.
+-spec report([binary()]) -> {ok, weir_json:value()} | {error, binary()}.
 report(Output) ->
     case [Line || <<"{", _/binary>> = Line <- lists:reverse(Output)] of
         [Line | _] ->
-            case weir_load_json:decode(Line) of
+            case weir_json:decode(Line) of
                 {ok, _} = Report -> Report;
                 {error, {not_json, Position}} ->
                     {error, iolist_to_binary(["the driver's report is no JSON from byte ", integer_to_list(Position)])}

@@ -84,7 +84,7 @@ longest(#{connections := Connections, warmup := Warmup, duration := Duration} = 
     Connecting + Warmup + Duration + ?MARGIN.
 
 sample(Json) ->
-    case weir_load_json:decode(Json) of
+    case weir_json:decode(Json) of
         {ok, Document} -> {ok, [weir_bench_sample:from_load(Document)]};
         {error, {not_json, _}} -> {error, <<"what the generator wrote is no JSON">>}
     end.

@@ -112,7 +112,7 @@ create(Record, Stem) ->
 write(Record, Stem) ->
     Document = weir_bench_results:document(Record),
     written([
-        {Stem ++ ".json", weir_load_json:encode(Document)},
+        {Stem ++ ".json", weir_json:encode(Document)},
         {Stem ++ ".md", weir_bench_report:markdown(Document)},
         {Stem ++ ".html", weir_bench_page:html(Document)}
     ]).

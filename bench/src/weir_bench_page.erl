@@ -135,7 +135,7 @@ targets(Document) ->
 
 %% By scenario, a line for each contestant.
 ramps(Scenarios) ->
-    Json = weir_load_json:encode(
+    Json = weir_json:encode(
         maps:from_list([
             {Name, Lines} || #{<<"name">> := Name} = Scenario <- Scenarios, [_ | _] = Lines <- [lines_of(Scenario)]
         ])

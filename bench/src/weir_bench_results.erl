@@ -23,14 +23,14 @@
 }.
 
 %% The members of the JSON file, with keys and texts as binaries.
--type document() :: weir_load_json:value().
+-type document() :: weir_json:value().
 
 %% @doc The document of what was measured, with every single measurement.
 -spec document(measurements()) -> document().
 document(#{suite := #{chapters := Chapters}, scenarios := Scenarios} = Record) ->
-    {ok, Document} = weir_load_json:decode(
+    {ok, Document} = weir_json:decode(
         iolist_to_binary(
-            weir_load_json:encode(
+            weir_json:encode(
                 (maps:with([machine, started, rounds, quick, complete], Record))#{
                     chapters => [#{name => Name, title => Title} || {Name, Title} <- Chapters],
                     targets => [verdict(Verdict) || Verdict <- verdicts(Record)],
@@ -94,7 +94,7 @@ verdicts(#{suite := #{targets := Targets}, scenarios := Scenarios}) ->
 read(File) ->
     case file:read_file(File) of
         {ok, Json} ->
-            case weir_load_json:decode(Json) of
+            case weir_json:decode(Json) of
                 {ok, #{<<"scenarios">> := _, <<"machine">> := #{<<"otp">> := _}} = Document} -> {ok, Document};
                 _ -> {error, [File, " holds no results of weir bench"]}
             end;

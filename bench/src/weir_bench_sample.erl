@@ -53,7 +53,7 @@
 -type summary() :: #{metric() => #{median := number(), min := number(), max := number(), samples := [number()]}}.
 
 %% @doc The figures of a driver's report.
--spec from_report(weir_load_json:value()) -> sample().
+-spec from_report(weir_json:value()) -> sample().
 from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">> := #{<<"cpu_s">> := Cpu}} = Report) ->
     Told = maps:from_list([{Metric, Value} || {Metric, Path} <- paths(), {ok, Value} <- [at(Path, Report)]]),
     #{
@@ -62,7 +62,7 @@ from_report(#{<<"duration_s">> := Duration, <<"errors">> := Errors, <<"server">>
     }.
 
 %% @doc The figures of a run of `weir load': of all of it, or of a load that grows until the server held it no more.
--spec from_load(weir_load_json:value()) -> sample().
+-spec from_load(weir_json:value()) -> sample().
 from_load(#{<<"rate">> := Rate} = Document) ->
     case is_binary(Rate) andalso binary:match(Rate, <<"..">>) of
         {_, _} -> of_ramp(Document);

@@ -23,7 +23,7 @@ results_without_chapters_have_no_page_test() ->
 in_file(Document, Use) ->
     ok = weir_bench_record:in_tree(),
     File = weir_bench_tree:scratch("page_tests.json"),
-    ok = file:write_file(File, weir_load_json:encode(Document)),
+    ok = file:write_file(File, weir_json:encode(Document)),
     try
         Use(File)
     after

@@ -13,7 +13,7 @@ a_document_is_read_from_its_file_test() ->
     {ok, Directory} = file:get_cwd(),
     File = filename:join([Directory, "_build", "weir_bench_report_tests.json"]),
     Document = weir_bench_results:document(weir_bench_record:record()),
-    ok = file:write_file(File, weir_load_json:encode(Document)),
+    ok = file:write_file(File, weir_json:encode(Document)),
     ?assertEqual({ok, Document}, weir_bench_results:read(File)),
     ?assertEqual(<<"25">>, weir_bench_results:release(Document)),
     ok = file:write_file(File, "{}"),

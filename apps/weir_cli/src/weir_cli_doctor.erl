@@ -28,7 +28,7 @@ examine(Name, Values) ->
 tell(Report, Values) ->
     io:put_chars(
         case Values of
-            #{json := true} -> weir_load_json:encode(document(Report));
+            #{json := true} -> weir_json:encode(document(Report));
             _ -> weir_scope_doctor:text(Report)
         end
     ),

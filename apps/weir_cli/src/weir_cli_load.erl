@@ -154,7 +154,7 @@ report(Document, Outputs) ->
         [] -> verdict(Document)
     end.
 
-write(json, File, Document) -> written(File, file:write_file(File, weir_load_json:encode(Document)));
+write(json, File, Document) -> written(File, file:write_file(File, weir_json:encode(Document)));
 write(html, File, Document) ->
     case weir_load_report:page(Document) of
         {ok, Page} -> written(File, file:write_file(File, Page));

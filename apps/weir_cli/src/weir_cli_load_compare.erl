@@ -30,7 +30,7 @@ run(_) ->
 read(File) ->
     case file:read_file(File) of
         {ok, Text} ->
-            case weir_load_json:decode(Text) of
+            case weir_json:decode(Text) of
                 {ok, Value} -> {ok, Value};
                 {error, {not_json, At}} -> {error, [File, " is no JSON, from byte ", integer_to_list(At), " on"]}
             end;

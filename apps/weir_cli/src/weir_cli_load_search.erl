@@ -103,7 +103,7 @@ null(none) -> null;
 null(Rate) -> Rate.
 
 written(#{json := File}, Document) ->
-    case file:write_file(File, weir_load_json:encode(Document)) of
+    case file:write_file(File, weir_json:encode(Document)) of
         ok -> ok;
         {error, Reason} -> {failed, ["cannot write ", File, ": ", file:format_error(Reason)]}
     end;

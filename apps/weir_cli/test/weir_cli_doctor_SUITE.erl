@@ -66,7 +66,7 @@ what_is_wrong_is_told(Config) ->
 
 as_json(Config) ->
     {_, Lines} = run(Config, ["doctor", ?config(node, Config), "--cookie", "of_its_own", "--json"]),
-    {ok, #{<<"node">> := Node, <<"findings">> := Findings}} = weir_load_json:decode(iolist_to_binary(lists:join($\n, Lines))),
+    {ok, #{<<"node">> := Node, <<"findings">> := Findings}} = weir_json:decode(iolist_to_binary(lists:join($\n, Lines))),
     ?assertEqual(list_to_binary(?config(node, Config)), Node),
     [Found] = [Finding || #{<<"rule">> := <<"time_correction_off">>} = Finding <- Findings],
     ?assertMatch(#{<<"severity">> := <<"warning">>, <<"sure">> := <<"high">>, <<"seen">> := _, <<"why">> := _, <<"advice">> := _, <<"link">> := _}, Found).

@@ -127,7 +127,7 @@ echo_writes_its_total_as_json(Config) ->
         ]),
         ?assert(mentions("promise   errors=0: kept", Lines)),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_load_json:decode(Text),
+        {ok, #{<<"total">> := Total, <<"seconds">> := [_, _ | _], <<"valid">> := true} = Document} = weir_json:decode(Text),
         ?assertMatch(#{<<"offered">> := 1000, <<"answered">> := 1000, <<"achieved_rate">> := _}, Total),
         [
             ?assertMatch(#{Measure := #{<<"p99">> := _, <<"count">> := 1000}}, Total)
@@ -226,7 +226,7 @@ a_rate_is_searched(Config) ->
             "--max-lag", "10s", "--json", File]),
         ?assert(mentions("answered<=100 holds at", Lines)),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"search">> := #{<<"kept_rate">> := Kept, <<"broken_rate">> := Broken}}} = weir_load_json:decode(Text),
+        {ok, #{<<"search">> := #{<<"kept_rate">> := Kept, <<"broken_rate">> := Broken}}} = weir_json:decode(Text),
         ?assert(Kept =< 335 andalso Broken > 330)
     end).
 
@@ -237,7 +237,7 @@ a_search_is_repeated(Config) ->
             "--repeat", "3", "--max-lag", "10s", "--json", File]),
         ?assert(mentions("in 3 searches: at ", Lines)),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"search">> := Search}} = weir_load_json:decode(Text),
+        {ok, #{<<"search">> := Search}} = weir_json:decode(Text),
         #{<<"kept_rate">> := Kept, <<"spread">> := [Least, Most], <<"searches">> := [_, _, _]} = Search,
         ?assert(Least =< Kept andalso Kept =< Most)
     end).
@@ -248,7 +248,7 @@ a_scenario_within_tls(Config) ->
         File = file(Config, "tls.json"),
         {0, _} = load(Config, Load ++ ["--insecure", "--json", File]),
         {ok, Text} = file:read_file(File),
-        ?assertMatch({ok, #{<<"tls">> := true}}, weir_load_json:decode(Text)),
+        ?assertMatch({ok, #{<<"tls">> := true}}, weir_json:decode(Text)),
         {1, Lines} = load(Config, Load),
         ?assert(mentions("is not trusted", Lines)),
         {1, _} = load(Config, Load ++ ["--cacert", "/no/such/file"])
@@ -271,7 +271,7 @@ nodes_are_joined_and_observed(Config) ->
             "--observe", A, "--assert", "answered=400", "--assert", "connected=10"],
         {0, _} = load(Config, Load ++ ["--cookie", "joined", "--json", File]),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"nodes">> := Nodes, <<"observe">> := Observed, <<"seconds">> := [First | _]}} = weir_load_json:decode(Text),
+        {ok, #{<<"nodes">> := Nodes, <<"observe">> := Observed, <<"seconds">> := [First | _]}} = weir_json:decode(Text),
         ?assertEqual(lists:sort([list_to_binary(A), list_to_binary(B)]), lists:sort(Nodes)),
         ?assertEqual(list_to_binary(A), Observed),
         ?assertMatch(#{<<"server">> := #{<<"cpu">> := _, <<"schedulers">> := [_ | _], <<"pollsets">> := [_ | _]}}, First),
@@ -301,7 +301,7 @@ load_comes_from_several_nodes(Config) ->
         {0, _} = load(Config, ["echo", Target, "--local-nodes", "2", "--rate", "200", "--connections", "10", "--duration", "1s",
             "--assert", "answered=200", "--assert", "connected=10", "--json", File]),
         {ok, Text} = file:read_file(File),
-        {ok, #{<<"nodes">> := [A, B]}} = weir_load_json:decode(Text),
+        {ok, #{<<"nodes">> := [A, B]}} = weir_json:decode(Text),
         ?assertNotEqual(A, B),
         {1, Lines} = load(Config, ["echo", Target, "--nodes", "nobody@localhost"]),
         ?assert(mentions("nobody@localhost", Lines))

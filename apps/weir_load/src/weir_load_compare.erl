@@ -36,7 +36,7 @@
 -type comparison() :: #{values := runs | seconds, rows := [row()], notes := [binary()]}.
 
 %% @doc Compares two documents, as read from their JSON.
--spec compare(weir_load_json:value(), weir_load_json:value()) -> {ok, comparison()} | {error, iodata()}.
+-spec compare(weir_json:value(), weir_json:value()) -> {ok, comparison()} | {error, iodata()}.
 compare(#{<<"schema">> := 1, <<"total">> := _} = A, #{<<"schema">> := 1, <<"total">> := _} = B) ->
     Kind =
         case {A, B} of

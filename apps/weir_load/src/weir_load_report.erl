@@ -11,7 +11,7 @@ page(Document) ->
             {ok,
                 fill(Html, [
                     {<<"{{style}}">>, [ChartStyle, "\n", Style]},
-                    {<<"{{document}}">>, harmless(weir_load_json:encode(Document))},
+                    {<<"{{document}}">>, harmless(weir_json:encode(Document))},
                     {<<"{{script}}">>, [Charts, "\n", Script]}
                 ])};
         _ ->

@@ -105,7 +105,7 @@ show(Config, Name, Changes, Settings) ->
     Output = browse(Config, Common ++ ["--virtual-time-budget=5000", "--dump-dom", "file://" ++ File]),
     ?assertEqual(nomatch, re:run(Output, ":CONSOLE.*rror", [{capture, first, binary}])),
     {match, [Seen]} = re:run(Output, "<pre id=\"seen\">(.*?)</pre>", [{capture, all_but_first, binary}, dotall]),
-    {ok, Drawn} = weir_load_json:decode(Seen),
+    {ok, Drawn} = weir_json:decode(Seen),
     Drawn.
 
 browse(Config, Arguments) ->

@@ -20,7 +20,7 @@ groups() ->
             event_stream_goes_on, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, gaps, limits, messages_that_are_too_large, a_client_that_goes_away,
+            local_publishers_only, who_may, tokens, gaps, limits, messages_that_are_too_large, a_client_that_goes_away,
             two_polls_on_a_connection, a_shard_is_killed, options_that_are_wrong
         ]}
     ].
@@ -241,6 +241,26 @@ who_may(_Config) ->
     {403, _, _} = request(port(), <<"POST">>, "/pub/a", Who("reader"), <<"x">>),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Who("reader")),
     {403, _, _} = request(port(), <<"GET">>, "/sub/a", Who("writer")).
+
+%% As the README of another server would have it: a field, or the query.
+tokens(_Config) ->
+    Secret = binary:copy(<<"secret">>, 6),
+    File = filename:join("/tmp", "weir_secret_" ++ os:getpid()),
+    ok = file:write_file(File, Secret),
+    ok = weir_pubsub_keys:load(?MODULE, [{secret, File}]),
+    ok = file:delete(File),
+    By = fun(Right) -> weir_pubsub_access:by_token(Right, ?MODULE, #{require_exp => false}) end,
+    set(#{publishers => By(publish), subscribers => By(subscribe)}),
+    Url = fun(Bytes) -> <<<<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= base64:encode(Bytes), C =/= $=>> end,
+    Signed = <<(Url(<<"{\"alg\":\"HS256\"}">>))/binary, ".", (Url(<<"{\"weir\":{\"publish\":[\"a\"],\"subscribe\":[\"*\"]}}">>))/binary>>,
+    Token = <<Signed/binary, ".", (Url(crypto:mac(hmac, sha256, Secret, Signed)))/binary>>,
+    Bearer = [{"Authorization", ["Bearer ", Token]}],
+    {202, _, _} = request(port(), <<"POST">>, "/pub/a", Bearer, <<"x">>),
+    {403, _, _} = request(port(), <<"POST">>, "/pub/b", Bearer, <<"x">>),
+    {403, _, _} = request(port(), <<"POST">>, "/pub/a", [], <<"x">>),
+    {200, _, <<"x">>} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token], []),
+    {403, _, _} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token, "x"], []),
+    {403, _, _} = request(port(), <<"GET">>, "/sub/a", [{"Authorization", ["Basic ", Token]}]).
 
 gaps(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),

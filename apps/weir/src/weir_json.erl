@@ -1,12 +1,15 @@
 %% @doc JSON (RFC 8259), both ways. OTP has a module for it from 27 on; we serve OTP 25.
 %%
 %% Objects are maps, strings are UTF-8 binaries, `null' is the atom. Made for reports of some kilobytes.
--module(weir_load_json).
+-module(weir_json).
 
 -export([encode/1]).
 -export([decode/1]).
 
 -export_type([value/0]).
+
+%% Arrays and objects in each other, at most: what comes from a stranger must not grow without end.
+-define(DEPTH, 100).
 
 -type value() :: null | boolean() | number() | binary() | [value()] | #{binary() => value()}.
 
@@ -52,11 +55,12 @@ escape($\t) -> "\\t";
 escape(Control) when Control < 16#20 -> io_lib:format("\\u~4.16.0b", [Control]);
 escape(Character) -> <<Character/utf8>>.
 
-%% @doc The value of a document. The error is the byte where it stops being JSON, from 0.
+%% @doc The value of a document. The error is the byte where it stops being JSON, from 0; or where arrays and objects are more than 100
+%% deep.
 -spec decode(binary()) -> {ok, value()} | {error, {not_json, Position :: non_neg_integer()}}.
 decode(Document) ->
     try
-        {Value, Rest} = value(space(Document)),
+        {Value, Rest} = value(space(Document), ?DEPTH),
         case space(Rest) of
             <<>> -> {ok, Value};
             More -> stop(More)
@@ -69,44 +73,46 @@ decode(Document) ->
 stop(At) ->
     throw({not_json, At}).
 
-value(<<"null", Rest/binary>>) -> {null, Rest};
-value(<<"true", Rest/binary>>) -> {true, Rest};
-value(<<"false", Rest/binary>>) -> {false, Rest};
-value(<<$", Rest/binary>>) -> string(Rest, []);
-value(<<$[, Rest/binary>>) ->
+value(<<"null", Rest/binary>>, _Left) -> {null, Rest};
+value(<<"true", Rest/binary>>, _Left) -> {true, Rest};
+value(<<"false", Rest/binary>>, _Left) -> {false, Rest};
+value(<<$", Rest/binary>>, _Left) -> string(Rest, []);
+value(<<_, _/binary>> = At, 0) when binary_part(At, 0, 1) =:= <<"[">>; binary_part(At, 0, 1) =:= <<"{">> ->
+    stop(At);
+value(<<$[, Rest/binary>>, Left) ->
     case space(Rest) of
         <<$], After/binary>> -> {[], After};
-        First -> elements(First, [])
+        First -> elements(First, [], Left - 1)
     end;
-value(<<${, Rest/binary>>) ->
+value(<<${, Rest/binary>>, Left) ->
     case space(Rest) of
         <<$}, After/binary>> -> {#{}, After};
-        First -> members(First, #{})
+        First -> members(First, #{}, Left - 1)
     end;
-value(At) -> number(At).
+value(At, _Left) -> number(At).
 
-elements(At, Values) ->
-    {Value, Rest} = value(At),
+elements(At, Values, Left) ->
+    {Value, Rest} = value(At, Left),
     case space(Rest) of
-        <<$,, More/binary>> -> elements(space(More), [Value | Values]);
+        <<$,, More/binary>> -> elements(space(More), [Value | Values], Left);
         <<$], After/binary>> -> {lists:reverse(Values, [Value]), After};
         Wrong -> stop(Wrong)
     end.
 
-members(<<$", At/binary>>, Map) ->
+members(<<$", At/binary>>, Map, Left) ->
     {Key, AfterKey} = string(At, []),
     case space(AfterKey) of
         <<$:, BeforeValue/binary>> ->
-            {Value, Rest} = value(space(BeforeValue)),
+            {Value, Rest} = value(space(BeforeValue), Left),
             case space(Rest) of
-                <<$,, More/binary>> -> members(space(More), Map#{Key => Value});
+                <<$,, More/binary>> -> members(space(More), Map#{Key => Value}, Left);
                 <<$}, After/binary>> -> {Map#{Key => Value}, After};
                 Wrong -> stop(Wrong)
             end;
         Wrong ->
             stop(Wrong)
     end;
-members(Wrong, _Map) ->
+members(Wrong, _Map, _Left) ->
     stop(Wrong).
 
 string(<<$", Rest/binary>>, Parts) ->

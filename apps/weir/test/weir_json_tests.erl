@@ -1,4 +1,4 @@
--module(weir_load_json_tests).
+-module(weir_json_tests).
 
 -include_lib("proper/include/proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
@@ -8,20 +8,20 @@
 encoding_is_for_people_and_for_diff_test() ->
     ?assertEqual(
         <<"{\n  \"a\": [\n    1,\n    2.5\n  ],\n  \"b\": {},\n  \"c\": []\n}\n">>,
-        iolist_to_binary(weir_load_json:encode(#{c => [], b => #{}, a => [1, 2.5]}))
+        iolist_to_binary(weir_json:encode(#{c => [], b => #{}, a => [1, 2.5]}))
     ).
 
 atoms_are_strings_but_for_three_test() ->
-    ?assertEqual(<<"\"once\"\n">>, iolist_to_binary(weir_load_json:encode(once))),
+    ?assertEqual(<<"\"once\"\n">>, iolist_to_binary(weir_json:encode(once))),
     [?assertEqual({ok, Atom}, reread(Atom)) || Atom <- [true, false, null]].
 
 strings_are_escaped_test() ->
     Escaped = <<"\"\\\"\\\\\\n\\u0001", "µ"/utf8, "\"\n">>,
-    ?assertEqual(Escaped, iolist_to_binary(weir_load_json:encode(<<"\"\\\n\001µ"/utf8>>))).
+    ?assertEqual(Escaped, iolist_to_binary(weir_json:encode(<<"\"\\\n\001µ"/utf8>>))).
 
 decoding_test_() ->
     [
-        ?_assertEqual({ok, Value}, weir_load_json:decode(Text))
+        ?_assertEqual({ok, Value}, weir_json:decode(Text))
      || {Text, Value} <- [
             {<<" { \"a\" : [ 1 , -2 , 0.5 , 1e3 , 2.5E-1 ] , \"b\" : null } ">>,
                 #{<<"a">> => [1, -2, 0.5, 1000.0, 0.25], <<"b">> => null}},
@@ -35,7 +35,7 @@ decoding_test_() ->
 
 what_is_not_json_is_told_with_its_place_test_() ->
     [
-        ?_assertEqual({error, {not_json, Position}}, weir_load_json:decode(Text))
+        ?_assertEqual({error, {not_json, Position}}, weir_json:decode(Text))
      || {Text, Position} <- [
             {<<>>, 0},
             {<<"{\"a\":}">>, 5},
@@ -74,4 +74,11 @@ text() ->
     ?LET(Characters, list(Character), unicode:characters_to_binary(Characters)).
 
 reread(Value) ->
-    weir_load_json:decode(iolist_to_binary(weir_load_json:encode(Value))).
+    weir_json:decode(iolist_to_binary(weir_json:encode(Value))).
+
+depth_test() ->
+    Nested = fun(Depth) -> iolist_to_binary([lists:duplicate(Depth, "["), lists:duplicate(Depth, "]")]) end,
+    ?assertMatch({ok, [_]}, weir_json:decode(Nested(100))),
+    ?assertEqual({error, {not_json, 100}}, weir_json:decode(Nested(101))),
+    ?assertEqual({error, {not_json, 100}}, weir_json:decode(binary:copy(<<"[">>, 1000000))),
+    ?assertEqual({error, {not_json, 500}}, weir_json:decode(binary:copy(<<"{\"a\":">>, 101))).

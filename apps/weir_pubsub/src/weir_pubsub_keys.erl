@@ -1,0 +1,140 @@
+%% @doc Keys that tokens are checked with, from files. They can be loaded again while the node runs.
+%%
+%% A key is for one algorithm, which follows from the key and not from the token: a token of another algorithm does not find it.
+-module(weir_pubsub_keys).
+
+-include_lib("public_key/include/public_key.hrl").
+
+-export([load/2]).
+-export([forget/1]).
+-export([find/3]).
+
+-export_type([name/0, source/0, key/0, reason/0]).
+
+-type name() :: term().
+
+-type source() :: {secret, file:filename_all()} | {public_key, file:filename_all()} | {jwks, file:filename_all()}.
+%% Files: a secret for HS256, whose bytes are the key but for line ends at the end, at least 32; public keys in PEM, for RS256, ES256
+%% or EdDSA; a set of JSON Web Keys (RFC 7517), of which those with another algorithm, or for encryption, are left out.
+
+-type key() :: {weir_pubsub_jose:algorithm(), Id :: binary() | any, Material :: term()}.
+
+-type reason() :: file:posix() | badarg | terminated | system_limit | too_short | no_key | not_json.
+%% `too_short': a secret of less than 32 bytes, or an RSA key of less than 2048 bits. `no_key': there is none in the file that could be
+%% used.
+
+-define(SECRET_BYTES, 32).
+-define(RSA_BITS, 2048).
+-define(ED25519, {1, 3, 101, 112}).
+
+%% @doc Loads keys under a name, in place of those that it had. If a file is wrong, nothing changes.
+-spec load(name(), [source()]) -> ok | {error, {bad_key, source(), reason()}}.
+load(Name, Sources) ->
+    try
+        persistent_term:put({?MODULE, Name}, lists:append([read(Source) || Source <- Sources]))
+    catch
+        throw:{bad_key, _, _} = Bad -> {error, Bad}
+    end.
+
+%% @doc Forgets the keys of a name: no token is right then.
+-spec forget(name()) -> ok.
+forget(Name) ->
+    _ = persistent_term:erase({?MODULE, Name}),
+    ok.
+
+%% @private
+%% @doc The keys for an algorithm and the id that a token names; `any' if it names none. A key without an id is for all.
+-spec find(name(), weir_pubsub_jose:algorithm(), Id :: binary() | any) -> [Material :: term()].
+find(Name, Algorithm, Id) ->
+    [
+        Material
+     || {Of, KeyId, Material} <- persistent_term:get({?MODULE, Name}, []),
+        Of =:= Algorithm,
+        Id =:= any orelse KeyId =:= any orelse KeyId =:= Id
+    ].
+
+-spec bad(source(), reason()) -> no_return().
+bad(Source, Reason) -> throw({bad_key, Source, Reason}).
+
+read({Kind, File} = Source) ->
+    case file:read_file(File) of
+        {ok, Bytes} -> keys(Kind, Bytes, Source);
+        {error, Reason} -> bad(Source, Reason)
+    end.
+
+keys(secret, Bytes, Source) ->
+    [{hs256, any, long_enough(string:trim(Bytes, trailing, "\r\n"), Source)}];
+keys(public_key, Bytes, Source) ->
+    case [Key || Entry <- public_key:pem_decode(Bytes), {ok, Key} <- [of_pem(Entry, Source)]] of
+        [] -> bad(Source, no_key);
+        Keys -> Keys
+    end;
+keys(jwks, Bytes, Source) ->
+    case weir_json:decode(Bytes) of
+        {ok, #{<<"keys">> := Set}} when is_list(Set) ->
+            case [Key || Jwk <- Set, {ok, Key} <- [of_jwk(Jwk, Source)]] of
+                [] -> bad(Source, no_key);
+                Keys -> Keys
+            end;
+        {ok, _} ->
+            bad(Source, no_key);
+        {error, _} ->
+            bad(Source, not_json)
+    end.
+
+long_enough(Secret, _Source) when byte_size(Secret) >= ?SECRET_BYTES -> Secret;
+long_enough(_Secret, Source) -> bad(Source, too_short).
+
+of_pem({Type, _, not_encrypted} = Entry, Source) when Type =:= 'SubjectPublicKeyInfo'; Type =:= 'RSAPublicKey' ->
+    try public_key:pem_entry_decode(Entry) of
+        #'RSAPublicKey'{} = Key -> {ok, {rs256, any, rsa(Key, Source)}};
+        {#'ECPoint'{}, {namedCurve, ?secp256r1}} = Key -> {ok, {es256, any, Key}};
+        {#'ECPoint'{point = Point}, {namedCurve, ?ED25519}} -> {ok, {eddsa, any, Point}};
+        _ -> none
+    catch
+        error:_ -> none
+    end;
+of_pem(_Other, _Source) ->
+    none.
+
+rsa(#'RSAPublicKey'{modulus = Modulus} = Key, Source) ->
+    byte_size(binary:encode_unsigned(Modulus)) * 8 >= ?RSA_BITS orelse bad(Source, too_short),
+    Key.
+
+of_jwk(#{<<"use">> := Use}, _Source) when Use =/= <<"sig">> -> none;
+of_jwk(#{<<"kty">> := Type} = Jwk, Source) ->
+    try material(Type, Jwk, Source) of
+        {Algorithm, Material} ->
+            case Jwk of
+                #{<<"alg">> := Name} -> weir_pubsub_jose:algorithm(Name) =:= Algorithm andalso {ok, {Algorithm, id(Jwk), Material}};
+                #{} -> {ok, {Algorithm, id(Jwk), Material}}
+            end;
+        none -> none
+    catch
+        error:_ -> none
+    end;
+of_jwk(_Other, _Source) ->
+    none.
+
+id(#{<<"kid">> := Id}) when is_binary(Id) -> Id;
+id(#{}) -> any.
+
+material(<<"oct">>, #{<<"k">> := Secret}, Source) ->
+    {hs256, long_enough(bytes(Secret), Source)};
+material(<<"RSA">>, #{<<"n">> := Modulus, <<"e">> := Exponent}, Source) ->
+    Key = #'RSAPublicKey'{
+        modulus = binary:decode_unsigned(bytes(Modulus)), publicExponent = binary:decode_unsigned(bytes(Exponent))
+    },
+    {rs256, rsa(Key, Source)};
+material(<<"EC">>, #{<<"crv">> := <<"P-256">>, <<"x">> := X, <<"y">> := Y}, _Source) ->
+    {<<_:32/binary>> = Left, <<_:32/binary>> = Right} = {bytes(X), bytes(Y)},
+    {es256, {#'ECPoint'{point = <<4, Left/binary, Right/binary>>}, {namedCurve, ?secp256r1}}};
+material(<<"OKP">>, #{<<"crv">> := <<"Ed25519">>, <<"x">> := X}, _Source) ->
+    <<_:32/binary>> = Point = bytes(X),
+    {eddsa, Point};
+material(_Type, _Jwk, _Source) ->
+    none.
+
+bytes(Text) ->
+    {ok, Bytes} = weir_pubsub_jose:decode_base64url(Text),
+    Bytes.
