@@ -303,12 +303,13 @@ is_documented(Function, Result) when Function =:= file_fetch; Function =:= file_
 is_documented(file_waiting, {ok, Handles}) -> is_list(Handles);
 is_documented(file_waiting, Result) -> Result =:= done;
 is_documented(listener_new, Result) -> is_reference(Result);
-is_documented(Count, Result) when Count =:= gate_attend; Count =:= gate_waiting; Count =:= group_size ->
+is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= listener_waiting; Count =:= group_size ->
     is_integer(Result);
-is_documented(Function, {ok, Handle}) when Function =:= listener_accept; Function =:= listener_accept_for -> is_integer(Handle);
-is_documented(Function, Result) when Function =:= listener_accept; Function =:= listener_accept_for -> Result =:= empty;
+is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= listener_accept_for -> is_integer(Handle);
+is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
 is_documented(listener_info, Result) -> is_map(Result);
-is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays -> is_list(Entries);
+is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays ->
+    is_list(Entries);
 is_documented(List, Result) when
     List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relay_expire
 ->
@@ -323,8 +324,9 @@ is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->
 is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [
-        listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits, listener_exempt, reactor_listen,
-        reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop, group_delete, group_join, group_leave,
+        listener_add_socket, listener_own, listener_retry, listener_discard, listener_clear, listener_set_limits,
+        listener_exempt, reactor_listen, reactor_resume, reactor_join, reactor_connect, reactor_leave, relay_stop,
+        group_delete, group_join, group_leave,
         group_withdraw
     ]);
 is_documented(_Function, _Result) -> false.
