@@ -44,6 +44,7 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
         ["--tls" || #{tls := true} <- [Run]] ++
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
+        ["--depth=" ++ integer_to_list(Depth) || #{depth := Depth} <- [Run]] ++
         ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
         ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
         ["--backend=" ++ integer_to_list(Backend) || Kind =:= proxy orelse Kind =:= relay].

@@ -13,8 +13,13 @@
 %% command.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
-start(#{server := Server}, Pin, Backend) ->
-    Serves = case Server of proxy -> {proxy, Backend}; _ -> http end,
+start(#{server := Server} = Run, Pin, Backend) ->
+    Serves =
+        case Server of
+            proxy -> {proxy, Backend};
+            http_file -> {file, weir_bench_tree:file_of(map_get(size, Run))};
+            _ -> http
+        end,
     weir_bench_daemon:start(
         fun(Port, Directory) -> configuration(Port, Serves, Directory) end,
         %% What it says before it has read its configuration.
@@ -24,10 +29,11 @@ start(#{server := Server}, Pin, Backend) ->
 
 %% @doc The configuration: what it comes with, but no log and no limit that a run meets. `Directory' is where it keeps
 %% what it writes, which is nothing but the file with its pid.
--spec configuration(inet:port_number(), http | {proxy, Backend :: inet:port_number()}, file:filename()) -> iodata().
+-spec configuration(inet:port_number(), http | {file, file:filename()} | {proxy, Backend :: inet:port_number()}, file:filename()) ->
+    iodata().
 configuration(Port, Serves, Directory) ->
     [
-        case Serves of {proxy, _} -> load_module(stream_module()); http -> "" end,
+        case Serves of {proxy, _} -> load_module(stream_module()); _ -> "" end,
         "daemon off;\n"
         "master_process off;\n"
         "worker_processes 1;\n"
@@ -48,10 +54,11 @@ serves({proxy, Backend}, Port) ->
         "}\n",
         [Port, Backend]
     );
-serves(http, Port) ->
+serves(Http, Port) ->
     io_lib:format(
         "http {\n"
         "    access_log off;\n"
+        "    sendfile on;\n"
         "    keepalive_requests 1000000000;\n"
         "    client_body_temp_path temporary;\n"
         "    proxy_temp_path temporary;\n"
@@ -60,11 +67,15 @@ serves(http, Port) ->
         "    scgi_temp_path temporary;\n"
         "    server {\n"
         "        listen 127.0.0.1:~b backlog=1024;\n"
-        "        location / { return 200 \"hello world!\"; }\n"
+        "        location / { ~ts }\n"
         "    }\n"
         "}\n",
-        [Port]
+        [Port, answers(Http)]
     ).
+
+answers(http) -> "return 200 \"hello world!\";";
+%% For whatever is asked for: a root with a file that is tried first would ask for an index.
+answers({file, File}) -> ["root ", filename:dirname(File), "; rewrite ^ /", filename:basename(File), " break;"].
 
 load_module(built_in) -> "";
 load_module(File) -> ["load_module ", File, ";\n"].

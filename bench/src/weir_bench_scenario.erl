@@ -25,7 +25,7 @@
     %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can
     %% do; or `weir_load', an open loop, for what happens while it is asked for so much.
     driver => weir_drive | weir_load,
-    %% The command of that program.
+    %% The command of that program. A contestant that does something else for comparison may have another.
     load := atom(),
     %% Of the load `accept': how many are in the making at a time. 0 where each request has its own.
     connections := non_neg_integer(),
@@ -43,6 +43,8 @@
     size => pos_integer(),
     reply => pos_integer(),
     bytes => pos_integer(),
+    %% Of HTTP: requests that are sent at once.
+    depth => pos_integer(),
     %% Of fanout: broadcasts a second (0, as many as are taken); connections that never read; the send buffer of all.
     per_second => non_neg_integer(),
     slow => pos_integer(),
@@ -131,7 +133,6 @@ scenario_setting(metrics, [_ | _] = Metrics) ->
 scenario_setting(metrics, _) -> "a list of metrics";
 scenario_setting(spread, Value) -> boolean(Value);
 scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load]);
-scenario_setting(load, Value) -> name(Value);
 scenario_setting(Key, Value) -> setting(Key, Value).
 
 contestant_setting(backend, Value) ->
@@ -150,6 +151,8 @@ contestant_setting(Key, Value) -> setting(Key, Value).
 
 setting(title, Value) -> title(Value);
 setting(server, Value) -> name(Value);
+setting(load, Value) -> name(Value);
+setting(depth, Value) -> positive(Value);
 setting(connections, Value) -> at_least_0(Value);
 setting(connect_rate, Value) -> positive(Value);
 setting(rate, {From, To}) when is_integer(From), From >= 0, is_integer(To), To > From -> ok;

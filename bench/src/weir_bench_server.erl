@@ -10,6 +10,8 @@
 -type server() :: #{program := weir_bench_program:program(), port := inet:port_number(), pid := string()}.
 
 -define(READY_TIMEOUT, 20000).
+%% What is served of a scenario that does not say how large a file.
+-define(MEBIBYTE, 1048576).
 %% Schedulers that sleep when they have nothing to do: spinning would count as the server's work.
 -define(FLAGS, "+sbwt none +sbwtdcpu none +sbwtdio none").
 
@@ -46,6 +48,7 @@ stop(#{program := Program}) ->
 
 %% @doc Bytes of a message, where the load has messages of a size that can be chosen.
 -spec message_size(weir_bench_scenario:run()) -> {ok, pos_integer()} | none.
+message_size(#{server := http_file}) -> none;
 message_size(#{size := Size}) -> {ok, Size};
 message_size(#{load := Load}) when Load =:= echo; Load =:= proxy -> {ok, 64};
 message_size(_) -> none.
@@ -68,18 +71,19 @@ command(#{backend := Kind, server := Server} = Run, Backend) ->
 reference(proxy) -> relay;
 reference(ehttpd) -> http;
 reference(cowboy_hello) -> http;
-reference(file_httpd) -> file;
+reference(Server) when Server =:= http_hello; Server =:= http_process -> http;
+reference(Server) when Server =:= file_httpd; Server =:= http_file -> file;
 reference(fanout_processes) -> fanout;
 reference(Same) -> Same.
 
-of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello -> "http";
+of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello; Server =:= http_hello; Server =:= http_process -> "http";
 %% To a client that closes it is all the same.
 of_peer(Server) when Server =:= echo; Server =:= accept -> "echo".
 
 works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay ->
     ["--to", "127.0.0.1:" ++ integer_to_list(Backend)];
-works_on(#{server := file_httpd}, _Backend) ->
-    ["--file", weir_bench_tree:mebibyte()];
+works_on(#{server := Server} = Run, _Backend) when Server =:= file_httpd; Server =:= http_file ->
+    ["--file", weir_bench_tree:file_of(maps:get(size, Run, ?MEBIBYTE))];
 works_on(#{load := fanout} = Run, _Backend) ->
     %% Rate 0: the server is the limit.
     {ok, Size} = message_size(Run),

@@ -67,7 +67,7 @@ role({_, <<"socket">>, _}) -> socket;
 role({_, <<"reference">>, _}) -> native;
 role({Title, <<"weir">>, _}) ->
     [Plain | _] = binary:split(Title, <<",">>),
-    case lists:member(Plain, [<<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>]) of
+    case lists:member(Plain, [<<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>]) of
         true -> own;
         false -> drop_in
     end;

@@ -4,13 +4,12 @@
 -export([weir/0, leash/0, reference/0, driver/0, results/0]).
 -export([suite/0, page/0, charts/0, measurements/0]).
 -export([peer/1, lock_of_tokio/0]).
--export([mebibyte/0]).
+-export([file_of/1]).
 -export([scratch/1]).
 -export([replace/2]).
 -export([missing/0]).
 -export([commit/0]).
 
--define(MEBIBYTE, 1048576).
 
 %% @doc The command line.
 -spec weir() -> file:filename().
@@ -76,16 +75,16 @@ replace(File, Content) ->
 priv(Application, Name) ->
     filename:join(code:priv_dir(Application), Name).
 
-%% @doc A file of 1 MiB, made when it is first asked for, beside what is built.
--spec mebibyte() -> file:filename().
-mebibyte() ->
-    File = path(["_build", "bench", "mebibyte"]),
+%% @doc A file of so many bytes, made when it is first asked for, beside what is built.
+-spec file_of(pos_integer()) -> file:filename().
+file_of(Size) ->
+    File = path(["_build", "bench", "bytes-" ++ integer_to_list(Size)]),
     case filelib:file_size(File) of
-        ?MEBIBYTE ->
+        Size ->
             File;
         _ ->
             ok = filelib:ensure_dir(File),
-            ok = file:write_file(File, binary:copy(<<"m">>, ?MEBIBYTE)),
+            ok = file:write_file(File, binary:copy(<<"m">>, Size)),
             File
     end.
 

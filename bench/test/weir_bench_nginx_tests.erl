@@ -14,6 +14,10 @@ one_process_serves_or_relays_test() ->
             ok
     end.
 
+a_file_is_sent_by_sendfile_test() ->
+    File = configuration({file, "/tmp/bench/bytes-65536"}),
+    [?assertNotEqual(nomatch, binary:match(File, Part)) || Part <- [<<"sendfile on;">>, <<"root /tmp/bench;">>, <<"rewrite ^ /bytes-65536 break;">>]].
+
 configuration(Serves) ->
     iolist_to_binary(weir_bench_nginx:configuration(8080, Serves, "/tmp")).
 

@@ -9,6 +9,7 @@
 start(Options, Routes) ->
     Ip = proplists:get_value(ip, maps:get(listen, Options, []), any),
     Name = {?MODULE, make_ref()},
+    {ok, _} = application:ensure_all_started(weir_http),
     case weir_http:start_listener(Name, #{port => maps:get(port, Options, 0), ip => Ip}, Routes) of
         {ok, _} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir_http:stop_listener(Name) end}};
         {error, _} = Error -> Error

@@ -47,7 +47,7 @@ module(fanout, Backend) when Backend =/= weir -> weir_example_fanout_processes;
 module(Name, _Backend) -> list_to_atom("weir_example_" ++ atom_to_list(Name)).
 
 needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "its backend: --to HOST:PORT"}];
-needs(file_httpd) -> [{file, "what to serve: --file PATH"}];
+needs(Name) when Name =:= file_httpd; Name =:= http_file -> [{file, "what to serve: --file PATH"}];
 needs(_) -> [].
 
 needed_example() ->
@@ -134,6 +134,7 @@ examples() ->
         of_weir(game_reactor, [], "game by weir_reactor"),
         of_weir(http_hello, [], "answers HTTP requests with Hello, world!, by weir_http"),
         of_weir(http_process, [], "the same, with a process for each request"),
+        of_weir(http_file, [file], "answers HTTP requests with a file (--file), by weir_http"),
         of_weir(ws_echo, [], "sends back every message of a WebSocket, by weir_http"),
         of_weir(ws_broadcast, [size, 'per-second'], "fanout on WebSockets, by weir_http and weir_group"),
         of_weir(sse_clock, [size, 'per-second'], "the time to all clients as an event stream, by weir_http and weir_group"),
@@ -166,7 +167,7 @@ options() ->
         #{name => packet, type => {text, fun packet/1}, value => "TYPE",
             help => "4 or line: the connections of echo have packets of this type (bytes as they come)"},
         #{name => file, type => {text, fun(File) -> {ok, File} end}, value => "PATH",
-            help => "what file_httpd serves, which needs one"},
+            help => "what file_httpd and http_file serve, which need one"},
         #{name => to, type => {text, fun host_and_port/1}, value => "HOST:PORT",
             help => "the backend of proxy and relay, which need one"},
         #{name => size, type => {integer, 8, 1 bsl 20}, value => "BYTES",

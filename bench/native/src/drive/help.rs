@@ -59,7 +59,8 @@ usage: weir-drive http HOST:PORT [options]
 
 Each connection sends GET / and the next when the response is there. Responses need a Content-Length; a status other
 than 2xx is an error.
-"
+
+  --depth N         requests that are sent at once, the next when all are answered (1)"
 );
 
 pub(super) const HELP_PROXY: &str = with_common_options!(

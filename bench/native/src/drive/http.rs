@@ -1,4 +1,4 @@
-//! HTTP/1.1 keep-alive: the next GET when the response to the last is there.
+//! HTTP/1.1 keep-alive: the next GET, or the next few at once, when the responses to the last are there.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
@@ -12,7 +12,9 @@ use crate::socket::{scratch, send};
 /// The HTTP protocol.
 #[derive(Debug)]
 pub struct Http {
-    request: Vec<u8>,
+    /// What is sent at once: as many requests as are answered before the next.
+    requests: Vec<u8>,
+    depth: usize,
     scratch: Box<[u8]>,
 }
 
@@ -20,15 +22,20 @@ pub struct Http {
 #[derive(Debug, Default)]
 pub struct Exchange {
     reader: ResponseReader,
-    /// Bytes of the request still to be sent.
+    /// Bytes of the requests still to be sent.
     unsent: usize,
+    /// Responses still to come.
+    missing: usize,
 }
 
 impl Http {
-    /// Requests to a server at `target`.
-    pub fn new(target: &Target) -> Self {
+    /// Requests to a server at `target`, `depth` at a time.
+    pub fn new(target: &Target, depth: usize) -> Self {
         Self {
-            request: format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes(),
+            requests: format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n")
+                .repeat(depth)
+                .into_bytes(),
+            depth,
             scratch: scratch(),
         }
     }
@@ -36,14 +43,15 @@ impl Http {
     #[inline]
     fn ask(&self, connection: &mut Connection<Exchange>, now: u64) -> Result<(), Fault> {
         connection.waiting_since = now;
-        connection.state.unsent = self.request.len();
+        connection.state.unsent = self.requests.len();
+        connection.state.missing = self.depth;
         self.write(connection)
     }
 
     #[inline]
     fn write(&self, connection: &mut Connection<Exchange>) -> Result<(), Fault> {
-        let start = self.request.len() - connection.state.unsent;
-        connection.state.unsent -= send(&connection.socket, &self.request[start..])?;
+        let start = self.requests.len() - connection.state.unsent;
+        connection.state.unsent -= send(&connection.socket, &self.requests[start..])?;
         Ok(())
     }
 }
@@ -84,27 +92,41 @@ impl Protocol for Http {
         }
         let mut answered_at = None;
         let sent_at = connection.waiting_since;
-        let reader = &mut connection.state.reader;
-        let turn = read(&connection.socket, readiness, &mut self.scratch, |bytes| {
-            // After the answer, or before the question, nothing may come.
-            if answered_at.is_some() || sent_at == 0 {
-                return Err(Fault::BadResponse);
-            }
-            let now = clock::now();
-            measurement.transferred(bytes.len());
-            if let Progress::Complete { status, rest } = reader.read(bytes)? {
-                if rest > 0 {
+        let Exchange {
+            reader, missing, ..
+        } = &mut connection.state;
+        let turn = read(
+            &connection.socket,
+            readiness,
+            &mut self.scratch,
+            |mut bytes| {
+                // After the answers, or before the questions, nothing may come.
+                if answered_at.is_some() || sent_at == 0 {
                     return Err(Fault::BadResponse);
                 }
-                answered_at = Some(now);
-                if (200..300).contains(&status) {
-                    measurement.completed_in(now - sent_at);
-                } else {
-                    measurement.failed(Fault::Status);
+                let now = clock::now();
+                measurement.transferred(bytes.len());
+                while let Progress::Complete { status, rest } = reader.read(bytes)? {
+                    *missing -= 1;
+                    if (200..300).contains(&status) {
+                        measurement.completed_in(now - sent_at);
+                    } else {
+                        measurement.failed(Fault::Status);
+                    }
+                    match (*missing, rest) {
+                        (0, 0) => answered_at = Some(now),
+                        (0, _) => return Err(Fault::BadResponse),
+                        (_, 0) => {}
+                        _ => {
+                            bytes = &bytes[bytes.len() - rest..];
+                            continue;
+                        }
+                    }
+                    break;
                 }
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         if let Some(now) = answered_at {
             self.ask(connection, now)?;
         }

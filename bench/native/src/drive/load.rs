@@ -67,7 +67,10 @@ pub enum Command {
         rate: u64,
     },
     /// Requests of HTTP.
-    Http,
+    Http {
+        /// Requests on their way at the same time.
+        depth: usize,
+    },
     /// Messages that come back, through a proxy to a backend in the driver.
     Proxy {
         /// What is sent.

@@ -115,8 +115,8 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(echo, load, PATIENT, session, Some(server))?;
             Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
         }
-        Command::Http => {
-            let http = http::Http::new(&load.target);
+        Command::Http { depth } => {
+            let http = http::Http::new(&load.target, depth);
             let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("http", load, outcome))
         }

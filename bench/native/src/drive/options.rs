@@ -120,7 +120,7 @@ impl Given {
                     let least = TIMESTAMP_BYTES as u64;
                     given.size = Some(number("--size", parser.value()?, least..=LARGEST_SIZE)?);
                 }
-                (Long("depth"), "echo" | "proxy") => {
+                (Long("depth"), "echo" | "http" | "proxy") => {
                     given.depth = Some(number("--depth", parser.value()?, 1..=1024)?);
                 }
                 (Long("frame"), "echo") => {
@@ -161,7 +161,7 @@ impl Given {
         let slow = self.slow.unwrap_or(0);
         let backend = self.backend.map(|port| port as u16);
         let command = match name {
-            "http" => Command::Http,
+            "http" => Command::Http { depth },
             "proxy" => Command::Proxy {
                 message,
                 depth,
