@@ -1,0 +1,102 @@
+%% Clients that mean no good, an honest one beside them, and what a server has left when they are gone.
+-module(weir_http_attack).
+
+-export([start/2, stop/1, port/1]).
+-export([left/1, at_rest/2]).
+-export([resets/2, floods/3, idle/2]).
+-export([honest/2, percentile/2]).
+
+-define(PATIENCE, 60000).
+
+%% A listener in a VM of its own, so that descriptors and memory are the server's.
+start(Options, Arguments) ->
+    Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
+    {ok, Peer, _} = peer:start(#{connection => standard_io, args => Arguments ++ Paths}),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_http]),
+    {ok, _} = peer:call(Peer, weir_http, start_listener, [
+        attacked,
+        Options#{ip => {127, 0, 0, 1}},
+        [
+            {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}},
+            {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 300000)}},
+            {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}}
+        ]
+    ], ?PATIENCE),
+    {Peer, peer:call(Peer, weir, get_port, [attacked])}.
+
+stop({Peer, _Port}) -> peer:stop(Peer).
+
+port({_Peer, Port}) -> Port.
+
+%% Connections, open descriptors and bytes of memory.
+left({Peer, _Port}) ->
+    _ = [peer:call(Peer, erlang, garbage_collect, [Pid]) || Pid <- peer:call(Peer, erlang, processes, [])],
+    #{connections := Connections} = peer:call(Peer, weir_http, info, [attacked]),
+    Pid = peer:call(Peer, os, getpid, []),
+    {ok, Descriptors} = file:list_dir(filename:join(["/proc", Pid, "fd"])),
+    {Connections, length(Descriptors), peer:call(Peer, erlang, memory, [total])}.
+
+%% Waits until there are no connections, no descriptors and no more than 8 MiB beyond what there was.
+at_rest(Server, Before) -> at_rest(Server, Before, ?PATIENCE).
+
+at_rest(Server, Before = {_, Descriptors, Memory}, Left) ->
+    case left(Server) of
+        {0, Now, Bytes} when Now =< Descriptors + 8, Bytes =< Memory + 8388608 -> ok;
+        Seen when Left =< 0 -> {still, Seen, before, Before};
+        _ ->
+            timer:sleep(200),
+            at_rest(Server, Before, Left - 200)
+    end.
+
+%% Connections that are reset: before a request, in the middle of one, and with a response on its way.
+resets(Port, Count) ->
+    lists:foreach(
+        fun(N) ->
+            {ok, Socket} = connect(Port),
+            _ = gen_tcp:send(Socket, element(N rem 4 + 1, {<<>>, <<"GET / HT">>, <<"GET /large HTTP/1.1\r\nHost: a\r\n\r\n">>,
+                <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx">>})),
+            ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+            ok = gen_tcp:close(Socket)
+        end,
+        lists:seq(1, Count)
+    ).
+
+%% So many megabytes of what a fun makes, on connections that are made anew when the server has had enough.
+floods(Port, Megabytes, Make) -> floods(Port, Megabytes * 16, Make, connect(Port)).
+
+floods(_Port, 0, _Make, {ok, Socket}) -> gen_tcp:close(Socket);
+floods(Port, Pieces, Make, {ok, Socket}) ->
+    case gen_tcp:send(Socket, Make(65536)) of
+        ok -> floods(Port, Pieces - 1, Make, {ok, Socket});
+        {error, _} ->
+            ok = gen_tcp:close(Socket),
+            floods(Port, Pieces - 1, Make, connect(Port))
+    end.
+
+idle(Port, Count) -> [element(2, {ok, _} = connect(Port)) || _ <- lists:seq(1, Count)].
+
+connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {send_timeout, 5000}], ?PATIENCE).
+
+%% A client that does nothing wrong: so many requests, one after the other, every tenth on a new connection. Microseconds.
+honest(Port, Count) -> honest(Port, Count, none, []).
+
+honest(_Port, 0, Socket, Times) ->
+    ok = gen_tcp:close(Socket),
+    lists:sort(Times);
+honest(Port, Count, Socket, Times) when Socket =:= none; Count rem 10 =:= 0 ->
+    _ = Socket =/= none andalso gen_tcp:close(Socket),
+    {Time, New} = timer:tc(fun() ->
+        {ok, New} = connect(Port),
+        asked(New)
+    end),
+    honest(Port, Count - 1, New, [Time | Times]);
+honest(Port, Count, Socket, Times) ->
+    {Time, Socket} = timer:tc(fun() -> asked(Socket) end),
+    honest(Port, Count - 1, Socket, [Time | Times]).
+
+asked(Socket) ->
+    ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: a\r\n\r\n">>),
+    {ok, <<"HTTP/1.1 200 ", _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    Socket.
+
+percentile(Times, Percent) -> lists:nth(max(1, length(Times) * Percent div 100), Times).

@@ -1,0 +1,44 @@
+%% Floods of what is no HTTP, resets and idle connections: an honest client is answered meanwhile, and afterwards connections,
+%% descriptors and memory are what they were. `make soak' has the same with thousands of connections, and slowhttptest.
+-module(weir_http_attack_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([resets/1, random_bytes/1, zeros/1, idle_connections/1]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() -> [resets, random_bytes, zeros, idle_connections].
+
+init_per_suite(Config) ->
+    Server = weir_http_attack:start(#{header_timeout => 2000, idle_timeout => 2000}, []),
+    %% What is made once is there.
+    _ = weir_http_attack:honest(weir_http_attack:port(Server), 200),
+    [{server, Server} | Config].
+
+end_per_suite(Config) -> weir_http_attack:stop(?config(server, Config)).
+
+resets(Config) -> beside(Config, fun(Port) -> weir_http_attack:resets(Port, 1000) end).
+
+random_bytes(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fun rand:bytes/1) end).
+
+zeros(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fun(Size) -> <<0:Size/unit:8>> end) end).
+
+idle_connections(Config) ->
+    beside(Config, fun(Port) ->
+        Sockets = weir_http_attack:idle(Port, 500),
+        %% The server closes them.
+        [{error, closed} = gen_tcp:recv(Socket, 0, 60000) || Socket <- Sockets],
+        [gen_tcp:close(Socket) || Socket <- Sockets]
+    end).
+
+beside(Config, Attack) ->
+    Server = ?config(server, Config),
+    Port = weir_http_attack:port(Server),
+    Before = weir_http_attack:left(Server),
+    {Attacker, Monitor} = spawn_monitor(fun() -> Attack(Port) end),
+    _ = weir_http_attack:honest(Port, 300),
+    receive {'DOWN', Monitor, process, Attacker, Reason} -> ?assertEqual(normal, Reason) end,
+    ?assertEqual(ok, weir_http_attack:at_rest(Server, Before)).
