@@ -71,19 +71,24 @@ add({pieces, Size, [Head | _]}, Seen = #seen{status = 0}) ->
     Begun = #seen{bytes = Bytes} = add(Head, Seen),
     Begun#seen{bytes = Bytes + Size - iolist_size(Head)};
 add(Bytes, Seen = #seen{status = 0}) ->
-    case iolist_to_binary(Bytes) of
-        <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Response ->
-            {End, 4} = binary:match(Response, <<"\r\n\r\n">>),
-            Seen#seen{status = binary_to_integer(Status), bytes = byte_size(Response) - End - 4};
-        <<>> ->
+    case head(Bytes) of
+        <<"HTTP/1.1 ", A, B, C, _/binary>> = Head ->
+            {End, 4} = binary:match(Head, <<"\r\n\r\n">>),
+            Seen#seen{status = (A - $0) * 100 + (B - $0) * 10 + C - $0, bytes = iolist_size(Bytes) - End - 4};
+        _ ->
             Seen
     end;
 add(Bytes, Seen = #seen{bytes = Before}) ->
     Seen#seen{bytes = Before + iolist_size(Bytes)}.
 
+%% It is made in one piece, see weir_http_answer.
+head(Head) when is_binary(Head) -> Head;
+head([Head | _]) when is_binary(Head) -> Head;
+head(Bytes) -> iolist_to_binary(Bytes).
+
 %% @doc A request that has begun was answered, or goes on.
 -spec answered(weir_http_request:request(), {weir_http_answer:after_it(), weir_http_answer:output()} | tuple(), #http{}) -> ok.
-answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, new(Request)), normal, Http);
+answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, #seen{request = Request}), normal, Http);
 answered(_Request, _GoesOn, _Http) -> ok.
 
 %% @doc Nothing more comes of the response: `normal' if it was whole.
@@ -100,7 +105,7 @@ over(#seen{request = Request, status = Sent, bytes = Bytes}, Reason, #http{name 
     Now = erlang:monotonic_time(),
     Duration = Now - weir_http_request:begun(Request),
     Status = status(Sent, Reason),
-    _ = weir_event:is_attached(?STOP) andalso
+    _ = get(?MODULE) =:= true andalso
         weir_event:execute(
             ?STOP,
             #{monotonic_time => Now, duration => Duration, bytes => Bytes},

@@ -1,7 +1,7 @@
 //! A line of the access log. What a client has sent may hold any byte but CR, LF and NUL: nothing of it ends a line, a string
 //! or a field.
 
-use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -44,20 +44,16 @@ impl<'a> Request<'a> {
 }
 
 fn number(out: &mut Vec<u8>, value: u64) {
-    struct Bytes<'v>(&'v mut Vec<u8>);
-    impl std::fmt::Write for Bytes<'_> {
-        fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            self.0.extend_from_slice(text.as_bytes());
-            Ok(())
-        }
-    }
-    let _ = write!(Bytes(out), "{value}");
+    // A vector takes all.
+    let _ = write!(out, "{value}");
 }
 
 /// The combined format, as Apache and nginx have it.
 pub fn combined(out: &mut Vec<u8>, entry: &Entry) {
     match entry.peer {
-        Peer::Address(address) => out.extend_from_slice(address.to_string().as_bytes()),
+        Peer::Address(address) => {
+            let _ = write!(out, "{address}");
+        }
         Peer::Path(_) => out.extend_from_slice(b"unix:"),
         Peer::Unknown => out.push(b'-'),
     }
