@@ -8,8 +8,12 @@
 -export([stop/1]).
 -export([init/1]).
 
--spec start(application:start_type(), term()) -> supervisor:startlink_ret().
-start(_Type, _Args) -> supervisor:start_link({local, weir_http_sup}, ?MODULE, []).
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_Type, _Args) ->
+    case supervisor:start_link({local, weir_http_sup}, ?MODULE, []) of
+        {ok, _} = Started -> Started;
+        {error, _} = Error -> Error
+    end.
 
 -spec stop(term()) -> ok.
 stop(_State) -> ok.

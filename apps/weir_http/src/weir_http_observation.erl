@@ -33,10 +33,10 @@
 
 -record(seen, {request :: weir_http_request:request(), status = 0 :: non_neg_integer(), bytes = 0 :: non_neg_integer()}).
 
--opaque seen() :: #seen{} | unseen.
+-type seen() :: #seen{} | unseen.
 %% A request whose response goes out in pieces: its status, and bytes of the body so far.
 
--opaque since() :: {integer(), weir_http_socket:socket()} | undefined.
+-type since() :: {integer(), weir_http_socket:socket()} | undefined.
 
 %% @doc Has the calling process look whether somebody wants to hear of requests: with each connection and each tick, since to
 %% look with each request would cost more than all else here.

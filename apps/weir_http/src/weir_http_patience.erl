@@ -50,8 +50,8 @@ tick(Socket, Busy = #busy{idle = #idle{key = Key}}) ->
     end;
 tick(_Socket, Closing = #closing{ticks = Ticks}) when Ticks >= ?LINGER_TICKS ->
     {close, Closing};
-tick(_Socket, #closing{ticks = Ticks}) ->
-    {ok, #closing{ticks = Ticks + 1}}.
+tick(_Socket, Closing = #closing{ticks = Ticks}) ->
+    {ok, Closing#closing{ticks = Ticks + 1}}.
 
 given_up(Socket, State, #idle{client = Client}, Http = #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, timeouts),

@@ -148,7 +148,12 @@ connections_begin_and_end(_Config) ->
     {200, _, _} = request(Port, get("/", "Connection: close\r\n")),
     [{[weir, connection, start], _, _}, {[weir, connection, stop], _, _}] = [event(), event()],
     {400, _, _} = request(Port, "nonsense\r\n\r\n"),
-    [{[weir, connection, start], _, _}, {[weir, connection, stop], _, _}] = [event(), event()].
+    [{[weir, connection, start], _, _}, {[weir, connection, stop], _, _}] = [event(), event()],
+    %% One that stays after it.
+    Stays = connect(Port),
+    ok = send(Stays, "nonsense\r\n\r\n"),
+    [{[weir, connection, start], _, _}, {[weir, connection, stop], _, #{reason := normal}}] = [event(), event()],
+    ok = close(Stays).
 
 nothing_is_measured_for_nobody(_Config) ->
     Port = start(#{}, [{"/begun", weir_http_echo, {call, fun(Request) ->
