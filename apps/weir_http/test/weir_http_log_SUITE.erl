@@ -91,8 +91,9 @@ lines(Config) ->
 
 a_combined_line(Config) ->
     Port = start(Config, combined),
-    {200, _, _} = request(Port, get("/?a=b", "User-Agent: test/1.0\r\nReferer: http://a/\r\n")),
-    {404, _, _} = request(Port, get("/nowhere")),
+    Socket = connect(Port),
+    ok = send(Socket, [get("/?a=b", "User-Agent: test/1.0\r\nReferer: http://a/\r\n"), get("/nowhere")]),
+    [{200, _, _}, {404, _, _}] = weir_http_client:responses(Socket, 2),
     [Line, Other] = lines(Config, 2),
     ?assertMatch({match, _}, re:run(Line,
         "^127\\.0\\.0\\.1 - - \\[" ?TIME "\\] \"GET /\\?a=b HTTP/1\\.1\" 200 5 \"http://a/\" \"test/1\\.0\"$")),
@@ -129,6 +130,7 @@ nobody_forges_a_line(Config) ->
 what_was_refused_is_logged(Config) ->
     Port = start(Config, combined, #{header_timeout => 300}),
     {400, _, _} = request(Port, "nonsense\r\n\r\n"),
+    [First] = lines(Config, 1),
     {408, _, _} = request(Port, "GET / HTTP"),
     [First, Second] = lines(Config, 2),
     ?assertMatch({match, _}, re:run(First, "^127\\.0\\.0\\.1 - - \\[" ?TIME "\\] \"-\" 400 0 \"-\" \"-\"$")),
