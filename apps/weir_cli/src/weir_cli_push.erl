@@ -43,7 +43,7 @@ help() ->
         "The first line of output is `ready P`, with the port, once it listens. Its URLs:\n"
         "\n"
         "  /pub/ID      POST and PUT publish, GET tells about the channel, DELETE deletes it\n"
-        "  /sub/ID      GET subscribes: an event stream if Accept is text/event-stream, otherwise a long poll\n"
+        "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"
         "  /pubsub/ID   both\n"
         "\n",
         weir_cli_options:help(options())

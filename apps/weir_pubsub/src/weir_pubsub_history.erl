@@ -25,22 +25,25 @@
     {ok, #channel{}} | {error, weir_pubsub:limit()}.
 append(_Shard, _Messages, #channel{last = Last} = Channel, #policy{max_messages = 0}, _Message) ->
     {ok, Channel#channel{first = Last + 2, last = Last + 1}};
-append(Shard, Messages, #channel{group = Group} = Channel, Policy, {At, Data, Meta}) ->
-    case weir_pubsub_limits:take(Shard, Group, bytes, byte_size(Data)) of
+append(Shard, Messages, #channel{epoch = Epoch, last = Last, bytes = Bytes} = Channel, Policy, {At, Data, Meta}) ->
+    Longer = Channel#channel{last = Last + 1, bytes = Bytes + byte_size(Data)},
+    Trimmed = trimmed(Messages, Longer, Policy),
+    case count(Shard, Channel, Trimmed) of
         ok ->
-            case weir_pubsub_limits:take(Shard, Group, messages, 1) of
-                ok ->
-                    #channel{epoch = Epoch, last = Last, bytes = Bytes} = Channel,
-                    true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta)),
-                    More = Channel#channel{last = Last + 1, bytes = Bytes + byte_size(Data)},
-                    {ok, trim(Shard, Messages, More, Policy)};
-                {error, _} = Error ->
-                    ok = weir_pubsub_limits:give_back(Shard, Group, bytes, byte_size(Data)),
-                    Error
-            end;
+            true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta)),
+            ok = forget(Messages, Channel, Trimmed),
+            {ok, Trimmed};
         {error, _} = Error ->
             Error
     end.
+
+%% A full history takes one message for another: mostly nothing changes that is counted.
+count(Shard, #channel{group = Group} = Before, After) ->
+    weir_pubsub_limits:change(Shard, Group, [
+        {messages, kept(After) - kept(Before)}, {bytes, After#channel.bytes - Before#channel.bytes}
+    ]).
+
+kept(#channel{first = First, last = Last}) -> Last - First + 1.
 
 own(Data) ->
     case binary:referenced_byte_size(Data) > ?SPARE * byte_size(Data) of
@@ -48,32 +51,39 @@ own(Data) ->
         false -> Data
     end.
 
-trim(Shard, Messages, #channel{first = First, last = Last, bytes = Bytes} = Channel, Policy) ->
+%% What it is without the messages that are too many. They are still in the table.
+trimmed(Messages, #channel{first = First, last = Last, bytes = Bytes} = Channel, Policy) ->
     #policy{max_messages = MaxMessages, max_bytes = MaxBytes} = Policy,
     case Last - First + 1 > MaxMessages orelse (Bytes > MaxBytes andalso First < Last) of
-        true -> trim(Shard, Messages, forget(Shard, Messages, Channel), Policy);
+        true -> trimmed(Messages, without_oldest(Messages, Channel), Policy);
         false -> Channel
     end.
 
-forget(Shard, Messages, #channel{epoch = Epoch, first = First, bytes = Bytes, group = Group} = Channel) ->
-    [?ROW(_, _, _, Data, _)] = ets:take(Messages, {Epoch, First}),
-    ok = weir_pubsub_limits:give_back(Shard, Group, bytes, byte_size(Data)),
-    ok = weir_pubsub_limits:give_back(Shard, Group, messages, 1),
+without_oldest(Messages, #channel{epoch = Epoch, first = First, bytes = Bytes} = Channel) ->
+    Data = ets:lookup_element(Messages, {Epoch, First}, 3),
     Channel#channel{first = First + 1, bytes = Bytes - byte_size(Data)}.
+
+forget(Messages, #channel{epoch = Epoch, first = Before}, #channel{first = First}) ->
+    lists:foreach(fun(Number) -> ets:delete(Messages, {Epoch, Number}) end, lists:seq(Before, First - 1)).
 
 %% @doc Lets messages go that are too old, or too many by the policy of now.
 -spec expire(Shard :: pos_integer(), ets:tab(), #channel{}, {#policy{}, Now :: integer()}) -> #channel{}.
 expire(Shard, Messages, Channel, {Policy, Now}) ->
-    expire_old(Shard, Messages, trim(Shard, Messages, Channel, Policy), oldest_allowed(Policy, Now)).
+    let_go(Shard, Messages, Channel, without_old(Messages, trimmed(Messages, Channel, Policy), oldest_allowed(Policy, Now))).
 
-expire_old(_Shard, _Messages, Channel, none) ->
+let_go(_Shard, _Messages, Same, Same) ->
+    Same;
+let_go(Shard, Messages, Channel, Shorter) ->
+    ok = count(Shard, Channel, Shorter),
+    ok = forget(Messages, Channel, Shorter),
+    Shorter.
+
+without_old(_Messages, Channel, none) ->
     Channel;
-expire_old(Shard, Messages, Channel, Oldest) ->
+without_old(Messages, Channel, Oldest) ->
     case oldest_at(Messages, Channel) of
-        At when is_integer(At), At =< Oldest ->
-            expire_old(Shard, Messages, forget(Shard, Messages, Channel), Oldest);
-        _ ->
-            Channel
+        At when is_integer(At), At =< Oldest -> without_old(Messages, without_oldest(Messages, Channel), Oldest);
+        _ -> Channel
     end.
 
 %% @doc Messages that came then, or before, are too old.
@@ -88,8 +98,8 @@ oldest_at(Messages, #channel{epoch = Epoch, first = First}) -> ets:lookup_elemen
 
 %% @doc Lets all messages go.
 -spec drop(Shard :: pos_integer(), ets:tab(), #channel{}) -> #channel{}.
-drop(_Shard, _Messages, #channel{first = First, last = Last} = Channel) when First > Last -> Channel;
-drop(Shard, Messages, Channel) -> drop(Shard, Messages, forget(Shard, Messages, Channel)).
+drop(Shard, Messages, #channel{last = Last} = Channel) ->
+    let_go(Shard, Messages, Channel, Channel#channel{first = max(Channel#channel.first, Last + 1), bytes = 0}).
 
 %% @doc Where somebody begins who wants messages from there on: behind which number, and what he misses.
 -spec position(weir_pubsub:from(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.

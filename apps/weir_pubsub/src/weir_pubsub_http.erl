@@ -5,7 +5,8 @@
 %% '''
 %%
 %% <table>
-%% <tr><td>`/sub/ID'</td><td>GET subscribes: as an event stream if `Accept' is `text/event-stream', otherwise by a long poll</td></tr>
+%% <tr><td>`/sub/ID'</td><td>GET subscribes: by a WebSocket if it is a handshake, as an event stream if `Accept' is `text/event-stream',
+%% otherwise by a long poll</td></tr>
 %% <tr><td>`/pub/ID'</td><td>GET tells about the channel, POST and PUT publish, DELETE deletes</td></tr>
 %% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the others as there</td></tr>
 %% </table>
@@ -104,25 +105,35 @@ act(publish, Channel, Request, _Role, _Options) ->
     {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:publish(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
 act(delete, Channel, Request, _Role, _Options) ->
     {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:delete(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
-act(subscribe, Channel, Request, _Role, #{poll_timeout := Timeout}) ->
-    case {weir_pubsub_http_from:position(Request), is_stream(Request)} of
-        {error, _} ->
+act(subscribe, Channel, Request, Role, Options) ->
+    case weir_pubsub_http_from:position(Request) of
+        {ok, From} ->
+            subscribe(transport(Request), Channel, From, Request, {Role, Options});
+        error ->
             Fields = [{<<"content-type">>, <<"text/plain">>} | weir_pubsub_http_fields:origin(Request)],
-            {reply, 400, Fields, <<"Message ID invalid">>};
-        {{ok, From}, true} ->
-            {events, weir_pubsub_http_stream, weir_pubsub_http_stream:new(Channel, From, Request), #{
-                fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Request)]
-            }};
-        {{ok, From}, false} ->
-            {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
-                timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
-            }}
+            {reply, 400, Fields, <<"Message ID invalid">>}
     end.
+
+subscribe(websocket, Channel, From, Request, {Role, Options}) ->
+    MayPublish = Role =:= pubsub andalso may(publish, Request, Channel, Options),
+    weir_pubsub_http_websocket:new(Channel, From, MayPublish, Request);
+subscribe(stream, Channel, From, Request, _Who) ->
+    {events, weir_pubsub_http_stream, weir_pubsub_http_stream:new(Channel, From, Request), #{
+        fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Request)]
+    }};
+subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
+    {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
+        timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
+    }}.
 
 unavailable(Request) -> weir_pubsub_http_fields:refusal(unavailable, Request).
 
-is_stream(Request) ->
-    case weir_http_request:field(<<"accept">>, Request) of
-        undefined -> false;
-        Accept -> binary:match(string:lowercase(Accept), <<"text/event-stream">>) =/= nomatch
+transport(Request) ->
+    Says = fun(Field, Word) ->
+        binary:match(string:lowercase(weir_http_request:field(Field, Request, <<>>)), Word) =/= nomatch
+    end,
+    case {Says(<<"upgrade">>, <<"websocket">>), Says(<<"accept">>, <<"text/event-stream">>)} of
+        {true, _} -> websocket;
+        {false, true} -> stream;
+        {false, false} -> poll
     end.

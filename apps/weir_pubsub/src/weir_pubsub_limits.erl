@@ -6,6 +6,7 @@
 -export([configure/3]).
 -export([take/4]).
 -export([give_back/4]).
+-export([change/3]).
 -export([move/4]).
 -export([clear/1]).
 -export([usage/1]).
@@ -108,6 +109,30 @@ slot(Shard, Index) -> Shard * ?KINDS + Index.
 sum(Counts, Index) ->
     Shards = maps:get(size, atomics:info(Counts)) div ?KINDS - 1,
     lists:sum([atomics:get(Counts, slot(Shard, Index)) || Shard <- lists:seq(1, Shards)]).
+
+%% @private
+%% @doc Counts more of some kinds and fewer of others, all or none of them.
+-spec change(Shard :: pos_integer(), binary(), [{kind(), integer()}]) -> ok | {error, {limit, kind(), group(), non_neg_integer()}}.
+change(Shard, Group, [{Kind, Amount} | Others]) when Amount > 0 ->
+    case take(Shard, Group, Kind, Amount) of
+        ok ->
+            case change(Shard, Group, Others) of
+                ok ->
+                    ok;
+                {error, _} = Error ->
+                    ok = give_back(Shard, Group, Kind, Amount),
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end;
+change(Shard, Group, [{Kind, Amount} | Others]) ->
+    case change(Shard, Group, Others) of
+        ok when Amount < 0 -> give_back(Shard, Group, Kind, -Amount);
+        Result -> Result
+    end;
+change(_Shard, _Group, []) ->
+    ok.
 
 %% @private
 %% @doc What was counted in one group counts in another.

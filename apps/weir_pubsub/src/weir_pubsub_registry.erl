@@ -49,7 +49,9 @@ open(Name, #shard{index = Index} = Shard) ->
             Number = weir_pubsub_policies:match(Name),
             #policy{group = Group} = Policy = weir_pubsub_policies:policy(Number),
             case weir_pubsub_limits:take(Index, Group, channels, 1) of
-                ok -> {ok, new(Name, Number, Group), Policy};
+                ok ->
+                    ok = weir_pubsub_counters:add(created, 1),
+                    {ok, new(Name, Number, Group), Policy};
                 {error, _} = Error -> Error
             end;
         Found ->
@@ -80,7 +82,6 @@ save(#channel{name = Name, due = Due} = Channel, Policy, #shard{channels = Chann
             _ ->
                 Channel
         end,
-    ets:insert_new(Channels, Saved) andalso weir_pubsub_counters:add(created, 1),
     true = ets:insert(Channels, Saved),
     Saved.
 

@@ -17,10 +17,10 @@ groups() ->
     [
         {nchan, [], [
             publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
-            event_stream_goes_on, methods, options, pages_of_other_sites
+            event_stream_goes_on, websocket, websocket_with_ids, websocket_publishes, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, tokens, gaps, limits, messages_that_are_too_large, a_client_that_goes_away,
+            local_publishers_only, who_may, tokens, gaps, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             two_polls_on_a_connection, a_shard_is_killed, options_that_are_wrong
         ]}
     ].
@@ -194,6 +194,41 @@ event_stream_goes_on(Config) ->
         [{again, read_stream(Again, <<"three\n\n">>)}, {by_query, read_stream(ByQuery, <<"three\n\n">>)}]
     end).
 
+websocket(Config) ->
+    same_frames(Config, fun(Port) ->
+        _ = publish(Port, "a", <<"one">>),
+        _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "application/octet-stream"}], <<1, 255>>),
+        {Answer, Socket} = weir_pubsub_nchan:websocket(Port, "/sub/a", none),
+        History = weir_pubsub_nchan:frames(Socket, 2),
+        _ = publish(Port, "a", <<"two">>),
+        New = weir_pubsub_nchan:frames(Socket, 1),
+        _ = request(Port, <<"DELETE">>, "/pub/a", []),
+        [Answer, History, New, weir_pubsub_nchan:frames(Socket, 1)]
+    end).
+
+websocket_with_ids(Config) ->
+    same_frames(Config, fun(Port) ->
+        _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"one">>),
+        {Answer, Socket} = weir_pubsub_nchan:websocket(Port, "/sub/a", "ws+meta.nchan, other"),
+        [Answer, weir_pubsub_nchan:frames(Socket, 1)]
+    end).
+
+websocket_publishes(Config) ->
+    same_frames(Config, fun(Port) ->
+        {Answer, Socket} = weir_pubsub_nchan:websocket(Port, "/pubsub/a", none),
+        {_, Subscriber} = weir_pubsub_nchan:websocket(Port, "/sub/a", none),
+        ok = wait_for_subscribers(Port, "a", 2),
+        ok = weir_pubsub_nchan:send_frame(Socket, 1, <<"hello">>),
+        ok = weir_pubsub_nchan:send_frame(Socket, 2, <<1, 255>>),
+        Both = [weir_pubsub_nchan:frames(S, 2) || S <- [Socket, Subscriber]],
+        ok = weir_pubsub_nchan:send_frame(Subscriber, 1, <<"no">>),
+        [Answer, Both, weir_pubsub_nchan:frames(Subscriber, 1)]
+    end).
+
+same_frames(Config, Script) ->
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    ?assertEqual(Script(Nchan), Script(port())).
+
 methods(Config) ->
     same(Config, fun(Port) ->
         [
@@ -295,6 +330,23 @@ a_client_that_goes_away(_Config) ->
     ok = gen_tcp:close(Poll),
     ok = gen_tcp:close(Stream),
     ok = wait_for_subscribers(port(), "a", 0).
+
+%% With the subprotocol a client is told of a gap; and publishing over it is for publishers.
+a_gap_for_a_websocket(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),
+    [{ok, #{id := First}}, _, _] = [weir_pubsub:publish(<<"a">>, Data) || Data <- ["1", "2", "3"]],
+    set(#{}),
+    {_, Socket} = weir_pubsub_nchan:websocket(port(), ["/pubsub/a?last_event_id=", weir_pubsub_id:to_text(First)], "ws+meta.nchan"),
+    ?assertEqual(
+        [{1, <<"id: ID\ncontent-type: weir/gap\n\n1">>}, {1, <<"id: ID\n\n3">>}], weir_pubsub_nchan:frames(Socket, 2)
+    ),
+    ok = weir_pubsub_nchan:send_frame(Socket, 1, <<"hello">>),
+    [{1, <<"id: ID\n\nhello">>}] = weir_pubsub_nchan:frames(Socket, 1),
+    set(#{publishers => fun(_, _) -> false end}),
+    {_, Other} = weir_pubsub_nchan:websocket(port(), "/pubsub/b", none),
+    ok = weir_pubsub_nchan:send_frame(Other, 1, <<"hello">>),
+    [{8, <<1008:16, _/binary>>}] = weir_pubsub_nchan:frames(Other, 1),
+    ?assertEqual({error, no_channel}, weir_pubsub:history(<<"c">>, #{})).
 
 %% What the first one still gets is not the answer to the second.
 two_polls_on_a_connection(_Config) ->

@@ -2,6 +2,7 @@
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
+-export([websocket/3, send_frame/3, frames/2]).
 -export([request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
 
 -define(PATIENCE, 10000).
@@ -140,3 +141,40 @@ field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(Tag, "^[0-9]+$", "TAG", [{re
 field(Field) -> Field.
 
 ids(Body) -> re:replace(Body, "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
+
+%% WebSockets ---------------------------------------------------------------------------
+
+%% What the handshake is answered with, and the socket.
+websocket(Port, Path, Protocols) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    ok = gen_tcp:send(Socket, [
+        "GET ", Path, " HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+        [["Sec-WebSocket-Protocol: ", Protocols, "\r\n"] || Protocols =/= none], "\r\n"
+    ]),
+    {Status, Fields} = head(read_head(Socket, <<>>)),
+    {{Status, proplists:get_value(<<"sec-websocket-protocol">>, Fields)}, Socket}.
+
+read_head(Socket, Bytes) ->
+    {ok, Byte} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    Size = byte_size(Bytes) - 3,
+    case <<Bytes/binary, Byte/binary>> of
+        <<Head:Size/binary, "\r\n\r\n">> -> Head;
+        More -> read_head(Socket, More)
+    end.
+
+send_frame(Socket, Opcode, Data) ->
+    ok = gen_tcp:send(Socket, [<<1:1, 0:3, Opcode:4, 1:1, (byte_size(Data)):7, 0:32>>, Data]).
+
+%% So many frames: their kinds, and their bytes without ids.
+frames(Socket, Count) -> [frame(Socket) || _ <- lists:seq(1, Count)].
+
+frame(Socket) ->
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    Length =
+        case Short of
+            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long;
+            _ -> Short
+        end,
+    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, ?PATIENCE) end,
+    {Opcode, ids(Data)}.
