@@ -327,6 +327,6 @@ compressed(Prefix, Offer, Kind, Size) ->
      || {Bytes, Fragment} <- Sizes
     ]).
 
-count(all, Bytes) when Bytes =< 4096 -> 1000;
-count(all, _Bytes) -> 100;
+count(all, Bytes) when Bytes =< 4096 -> 200;
+count(all, _Bytes) -> 30;
 count(quick, _Bytes) -> 3.

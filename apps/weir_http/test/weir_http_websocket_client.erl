@@ -70,18 +70,29 @@ text(Text) -> frame(16#81, Text).
 
 %% The next frame: its first byte and its payload.
 recv_frame(Socket) ->
-    case get({rest, Socket}) of
-        <<First, 0:1, Size:7, Payload:Size/binary, Rest/binary>> when Size < 126 -> found(First, Payload, Rest, Socket);
-        <<First, 0:1, 126:7, Size:16, Payload:Size/binary, Rest/binary>> -> found(First, Payload, Rest, Socket);
-        <<First, 0:1, 127:7, Size:64, Payload:Size/binary, Rest/binary>> -> found(First, Payload, Rest, Socket);
-        Bytes ->
-            put({rest, Socket}, <<Bytes/binary, (recv_bytes(Socket))/binary>>),
-            recv_frame(Socket)
-    end.
+    <<First, 0:1, Short:7>> = take(Socket, 2),
+    Size =
+        case Short of
+            126 -> binary:decode_unsigned(take(Socket, 2));
+            127 -> binary:decode_unsigned(take(Socket, 8));
+            _ -> Short
+        end,
+    {First, take(Socket, Size)}.
 
-found(First, Payload, Rest, Socket) ->
-    put({rest, Socket}, Rest),
-    {First, Payload}.
+take(Socket, Size) ->
+    case get({rest, Socket}) of
+        <<Bytes:Size/binary, Rest/binary>> ->
+            put({rest, Socket}, Rest),
+            Bytes;
+        Bytes ->
+            case gen_tcp:recv(Socket, Size - byte_size(Bytes), ?PATIENCE) of
+                {ok, More} ->
+                    put({rest, Socket}, <<>>),
+                    <<Bytes/binary, More/binary>>;
+                {error, Reason} ->
+                    error({nothing, Reason})
+            end
+    end.
 
 recv_bytes(Socket) ->
     case gen_tcp:recv(Socket, 0, ?PATIENCE) of
