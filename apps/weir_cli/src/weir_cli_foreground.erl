@@ -7,7 +7,8 @@
 -define(DRAIN_MS, 5000).
 
 %% @doc Listens, prints `ready PORT' and `pid PID', the emulator's, and drains the listener at the signal.
--spec serve(Name :: atom(), #{ip := inet:ip_address(), port := inet:port_number()}, [weir_http_routes:route()]) -> weir_cli:outcome().
+-spec serve(Name :: atom(), Options, [weir_http_routes:route()]) -> weir_cli:outcome() when
+    Options :: #{ip := inet:ip_address(), port := inet:port_number(), max_connections => pos_integer()}.
 serve(Name, #{ip := Ip, port := Port} = Options, Routes) ->
     weir_cli_signal:report_to(self()),
     {ok, _} = application:ensure_all_started(weir_http),
