@@ -112,7 +112,7 @@ in_wait(Async) ->
     wait_for_process_in(Async, {weir_operation, await_until, 4}).
 
 in_close(Async) ->
-    wait_for_process_in(Async, {weir_tcp, await_flush, 4}).
+    wait_for_process_in(Async, {weir_flush, await_flush, 4}).
 
 info({'$inet', weir_tcp, Handle}) ->
     case weir_nif:info(Handle) of

@@ -89,7 +89,8 @@ one_for_each_scheduler(_Config) ->
     ?assertEqual(Schedulers, [Scheduler || #{scheduler := Scheduler} <- Pollsets]),
     Counters = [
         sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, reads,
-        read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out
+        read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out, file_waits,
+        files_cut
     ],
     lists:foreach(
         fun(Pollset = #{poller := Poller, events_log2 := Histogram}) ->
