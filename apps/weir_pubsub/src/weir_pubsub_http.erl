@@ -108,7 +108,8 @@ act(delete, Channel, Request, _Role, _Options) ->
 act(subscribe, Channel, Request, Role, Options) ->
     case weir_pubsub_http_from:position(Request) of
         {ok, From} ->
-            subscribe(transport(Request), Channel, From, Request, {Role, Options});
+            %% It stays as long as the subscription, and was a part of the request.
+            subscribe(transport(Request), binary:copy(Channel), From, Request, {Role, Options});
         error ->
             Fields = [{<<"content-type">>, <<"text/plain">>} | weir_pubsub_http_fields:origin(Request)],
             {reply, 400, Fields, <<"Message ID invalid">>}
