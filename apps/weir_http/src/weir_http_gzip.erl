@@ -24,7 +24,7 @@
 
 -record(gzip, {min :: pos_integer(), types :: default | [binary()], level :: 1..9}).
 
--opaque gzip() :: #gzip{} | off.
+-type gzip() :: #gzip{} | off.
 
 %% Bytes that a reactor compresses itself.
 -define(IN_REACTOR, 16384).

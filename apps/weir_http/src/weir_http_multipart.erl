@@ -152,7 +152,7 @@ parts(done, _, Parts) ->
 parts({error, _} = Error, _, _Parts) ->
     Error.
 
-data({more, Bytes, Multipart}, Data) -> data(read(Multipart), [Data | Bytes]);
+data({more, Bytes, Multipart}, Data) -> data(read(Multipart), [Data, Bytes]);
 data({done, Multipart}, Data) -> {ok, iolist_to_binary(Data), Multipart};
 data({error, _} = Error, _Data) -> Error.
 
