@@ -9,15 +9,13 @@
 -export([forget/1]).
 -export([find/3]).
 
--export_type([name/0, source/0, key/0, reason/0]).
+-export_type([name/0, source/0, reason/0]).
 
 -type name() :: term().
 
 -type source() :: {secret, file:filename_all()} | {public_key, file:filename_all()} | {jwks, file:filename_all()}.
 %% Files: a secret for HS256, whose bytes are the key but for line ends at the end, at least 32; public keys in PEM, for RS256, ES256
 %% or EdDSA; a set of JSON Web Keys (RFC 7517), of which those with another algorithm, or for encryption, are left out.
-
--type key() :: {weir_pubsub_jose:algorithm(), Id :: binary() | any, Material :: term()}.
 
 -type reason() :: file:posix() | badarg | terminated | system_limit | too_short | no_key | not_json.
 %% `too_short': a secret of less than 32 bytes, or an RSA key of less than 2048 bits. `no_key': there is none in the file that could be
