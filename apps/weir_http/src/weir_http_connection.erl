@@ -21,15 +21,8 @@
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
 
-%% Bytes of responses after which a connection waits until the client has taken them, before more of its requests are
-%% answered: requests are small, and what they ask for is not.
--define(OUTPUT, 65536).
-
-%% Bytes that may wait for that. Then the connection is not read.
+%% Bytes that may wait until the client has taken the responses before. Then the connection is not read.
 -define(INPUT, 65536).
-
-%% What a batch of requests has come to: responses, the last one first, and their bytes.
--record(out, {responses = [] :: [weir_http_answer:output()], size = 0 :: non_neg_integer()}).
 
 %% @doc The arguments of the reactors of a listener that is found by Key.
 -spec arguments(Key :: term()) -> term().
@@ -64,9 +57,9 @@ cut(_Closing) -> ok.
 
 -spec handle_data(weir_http_socket:socket(), binary(), term()) -> weir_reactor:result().
 handle_data(Socket, Data, Idle = #idle{key = Key}) ->
-    requests(Socket, Data, 0, #out{}, Idle, persistent_term:get(Key));
+    requests(Socket, Data, 0, weir_http_batch:new(), Idle, persistent_term:get(Key));
 handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) ->
-    requests(Socket, Data, 0, #out{}, Idle, persistent_term:get(Key));
+    requests(Socket, Data, 0, weir_http_batch:new(), Idle, persistent_term:get(Key));
 handle_data(Socket, Data, Head = #head{bytes = Before, idle = Idle = #idle{key = Key}}) ->
     Http = persistent_term:get(Key),
     Bytes = <<Before/binary, Data/binary>>,
@@ -76,7 +69,7 @@ handle_data(Socket, Data, Head = #head{bytes = Before, idle = Idle = #idle{key =
         false -> {ok, Head#head{bytes = Bytes}}
     end;
 handle_data(Socket, Data, Body = #body{idle = #idle{key = Key}}) ->
-    body(Socket, Data, 0, #out{}, Body, persistent_term:get(Key));
+    body(Socket, Data, 0, weir_http_batch:new(), Body, persistent_term:get(Key));
 handle_data(Socket, Data, Paused = #paused{bytes = Bytes}) ->
     More = <<Bytes/binary, Data/binary>>,
     IsRead = byte_size(More) =< ?INPUT,
@@ -91,10 +84,10 @@ handle_data(Socket, Data, Busy = #busy{idle = #idle{key = Key}}) ->
             {close, Busy};
         {refused, Status, Reason} ->
             ok = weir_http_busy:stop(Busy),
-            refuse(Socket, {Status, Reason}, #out{}, Busy#busy.idle, Http)
+            refuse(Socket, {Status, Reason}, weir_http_batch:new(), Busy#busy.idle, Http)
     end;
 handle_data(Socket, Data, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
-    switched(Module:data(Socket, Data, State, Key), Socket, Switched, #out{});
+    switched(Module:data(Socket, Data, State, Key), Socket, Switched, weir_http_batch:new());
 handle_data(_Socket, _Data, Closing = #closing{}) ->
     {ok, Closing}.
 
@@ -108,7 +101,7 @@ is_long(Bytes, #http{limits = {Line, Whole, _}}) -> byte_size(Bytes) > min(Line,
 head(Socket, Bytes, Head, Idle, Http = #http{limits = Limits}) ->
     case weir_http_nif:head(Bytes, 0, Limits) of
         more -> {ok, Head#head{bytes = Bytes}};
-        _ -> requests(Socket, Bytes, 0, #out{}, Idle, Http)
+        _ -> requests(Socket, Bytes, 0, weir_http_batch:new(), Idle, Http)
     end.
 
 %% All requests of the data from an offset on.
@@ -129,67 +122,68 @@ requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
     end.
 
 %% Empty lines between requests are nothing that has begun.
-begin_head(<<"\r\n">>, Out, Idle) -> sent(Out, Idle);
-begin_head(Bytes, Out, Idle) -> sent(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
+begin_head(<<"\r\n">>, Out, Idle) -> weir_http_batch:result(Out, Idle);
+begin_head(Bytes, Out, Idle) -> weir_http_batch:result(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
 
 %% A request is there with all that belongs to it.
 answer(_Socket, Data, End, Out, Found = {ok, #{kind := process}, _}, Request, Idle, Http) ->
-    sent(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http));
+    weir_http_batch:result(Out, weir_http_busy:start(Found, Request, whole, rest(Data, End), {wanted(Request, End < byte_size(Data), Idle, Http), Idle}, Http));
 answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     IsLast = End =:= byte_size(Data),
     Wanted = wanted(Request, not IsLast, Idle, Http),
     case weir_http_answer:answer(Found, Request, Wanted, Http) of
-        {keep, Response} when IsLast -> sent(add(Response, Out), served(Idle, Http));
-        {keep, Response} -> go_on(Socket, Data, End, add(Response, Out), served(Idle, Http), Http);
+        {keep, Response} when IsLast -> weir_http_batch:result(weir_http_batch:add(Response, Out), served(Idle, Http));
+        {keep, Response} -> go_on(Socket, Data, End, weir_http_batch:add(Response, Out), served(Idle, Http), Http);
         %% A client that has asked for it sends nothing more.
-        {close, Response} when IsLast, Wanted =:= asked -> {close, bytes(add(Response, Out)), Idle};
-        {close, Response} -> close_later(Socket, add(Response, Out), Idle);
-        {process, Serving} -> sent(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
+        {close, Response} when IsLast, Wanted =:= asked -> {close, weir_http_batch:bytes(weir_http_batch:add(Response, Out)), Idle};
+        {close, Response} -> close_later(Socket, weir_http_batch:add(Response, Out), Idle);
+        {process, Serving} -> weir_http_batch:result(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
         {switched, Module, Bytes, State} ->
             Seen = weir_http_observation:add(Bytes, weir_http_observation:new(weir_http_request:copy(Request))),
-            switch(Socket, rest(Data, End), add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
+            switch(Socket, rest(Data, End), weir_http_batch:add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
     end.
 
 switch(_Socket, <<>>, Out, Switched) ->
-    sent(Out, Switched);
+    weir_http_batch:result(Out, Switched);
 switch(Socket, Rest, Out, Switched = #switched{idle = #idle{key = Key}, module = Module, state = State}) ->
     switched(Module:data(Socket, Rest, State, Key), Socket, Switched, Out).
 
 %% What has become of a connection that is switched. It costs no memory where nothing has changed.
 switched({ok, State}, _Socket, Switched = #switched{state = State}, Out) ->
-    sent(Out, Switched);
+    weir_http_batch:result(Out, Switched);
 switched({ok, State}, _Socket, Switched, Out) ->
-    sent(Out, Switched#switched{state = State});
+    weir_http_batch:result(Out, Switched#switched{state = State});
 switched({send, Bytes, State}, _Socket, Switched = #switched{state = State, seen = unseen}, Out) ->
-    sent(add(Bytes, Out), Switched);
+    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Switched);
 switched({send, Bytes, State}, _Socket, Switched = #switched{seen = Seen}, Out) ->
-    sent(add(Bytes, Out), Switched#switched{state = State, seen = weir_http_observation:add(Bytes, Seen)});
+    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Switched#switched{state = State, seen = weir_http_observation:add(Bytes, Seen)});
 switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
-    {close, bytes(add(Bytes, Out)), Idle};
+    {close, weir_http_batch:bytes(weir_http_batch:add(Bytes, Out)), Idle};
 switched({close_later, Bytes}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
-    close_later(Socket, add(Bytes, Out), Idle);
+    close_later(Socket, weir_http_batch:add(Bytes, Out), Idle);
 switched({process, Process, Bytes}, _Socket, #switched{idle = Idle = #idle{key = Key}, seen = Seen}, Out) ->
     #{found := Found, request := Request, body := Body, wanted := Wanted, rest := Rest, is_read := IsRead} = Process,
     Busy = weir_http_busy:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
-    sent(add(Bytes, Out), Busy#busy{is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)});
+    weir_http_batch:result(weir_http_batch:add(Bytes, Out), Busy#busy{is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)});
 switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
-    finished(Socket, Wanted, add(Bytes, Out), Rest, IsRead, Idle).
+    finished(Socket, Wanted, weir_http_batch:add(Bytes, Out), Rest, IsRead, Idle).
 
 heard(Bytes, #switched{seen = Seen, idle = #idle{key = Key}}) ->
     weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Key).
 
-go_on(Socket, Data, Offset, Out = #out{size = Size}, Idle, Http) when Size < ?OUTPUT ->
-    requests(Socket, Data, Offset, Out, Idle, Http);
-go_on(Socket, Data, Offset, Out, Idle, _Http) ->
-    pause(Socket, Out, #paused{idle = Idle, bytes = rest(Data, Offset)}).
+go_on(Socket, Data, Offset, Out, Idle, Http) ->
+    case weir_http_batch:is_full(Out) of
+        false -> requests(Socket, Data, Offset, Out, Idle, Http);
+        true -> pause(Socket, Out, #paused{idle = Idle, bytes = rest(Data, Offset)})
+    end.
 
 %% The responses are written when the callback has returned. See handle_writable/2.
 pause(Socket, Out, Paused) ->
     ok = weir_http_socket:notify_writable(Socket),
-    sent(Out, Paused).
+    weir_http_batch:result(Out, Paused).
 
 %% What is to be kept: a part would keep the whole.
 rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
@@ -229,18 +223,18 @@ begin_body(Socket, Data, End, Length, Out, Found, Request, Idle, Http) ->
     end.
 
 continue(Socket, Out, Coming = #body{found = {ok, _, _}}, Http) ->
-    body(Socket, <<>>, 0, add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
+    body(Socket, <<>>, 0, weir_http_batch:add(<<"HTTP/1.1 100 Continue\r\n\r\n">>, Out), Coming, Http);
 continue(Socket, Out, #body{found = Found, request = Request, idle = Idle}, Http) ->
     %% The client waits to hear this, and may then send the body or not.
     {_, Response} = weir_http_answer:answer(Found, Request, close, Http),
-    close_later(Socket, add(Response, Out), Idle).
+    close_later(Socket, weir_http_batch:add(Response, Out), Idle).
 
 body(Socket, Data, Offset, Out, Coming = #body{body = Body, request = Request, found = Found, idle = Idle}, Http) ->
     case weir_http_body:feed(Data, Offset, Body, Http#http.limits) of
         {done, Bytes, Trailers, End} ->
             answer(Socket, Data, End, Out, Found, weir_http_request:with_body(Bytes, Trailers, Request), Idle, Http);
         {more, More} ->
-            sent(Out, coming(Found, More, Coming, Http));
+            weir_http_batch:result(Out, coming(Found, More, Coming, Http));
         {refused, Status, Reason} ->
             refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
@@ -254,32 +248,13 @@ coming(_Found, Body, Coming, _Http) ->
 refuse(Socket, Why = {Status, Reason}, Out, Idle = #idle{client = Client}, Http = #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, refused),
     ok = weir_http_observation:refused(Socket, Client, Why, Http),
-    close_later(Socket, add(weir_http_answer:refusal(Status, Reason), Out), Idle).
+    close_later(Socket, weir_http_batch:add(weir_http_answer:refusal(Status, Reason), Out), Idle).
 
 %% The client may still be sending, and a close at once would be a reset, which may overtake the response. So the end of our
 %% direction is said when the response is out (see handle_writable/2), and the client is left some time to read it.
 close_later(Socket, Out, Idle) ->
     ok = weir_http_socket:notify_writable(Socket),
-    sent(Out, #closing{idle = Idle}).
-
-%%% What is sent.
-
-add({pieces, Bytes, _} = Response, #out{responses = Responses, size = Size}) ->
-    #out{responses = [Response | Responses], size = Size + Bytes};
-add(Response, #out{responses = Responses, size = Size}) ->
-    #out{responses = [Response | Responses], size = Size + iolist_size(Response)}.
-
-sent(#out{responses = []}, State) -> {ok, State};
-sent(Out, State) -> {send, bytes(Out), State}.
-
-bytes(#out{responses = [{pieces, _, Pieces}]}) -> Pieces;
-bytes(#out{responses = [Response]}) -> Response;
-bytes(#out{responses = Responses}) -> in_order(Responses, []).
-
-%% Parts of files stand in the list itself.
-in_order([{pieces, _, Pieces} | Responses], Later) -> in_order(Responses, Pieces ++ Later);
-in_order([Response | Responses], Later) -> in_order(Responses, [Response | Later]);
-in_order([], All) -> All.
+    weir_http_batch:result(Out, #closing{idle = Idle}).
 
 %%% What is not data.
 
@@ -288,7 +263,7 @@ handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes =
     case weir_http_socket:pending(Socket) of
         0 ->
             read(Socket, IsRead),
-            requests(Socket, Bytes, 0, #out{}, Idle, persistent_term:get(Key));
+            requests(Socket, Bytes, 0, weir_http_batch:new(), Idle, persistent_term:get(Key));
         _ ->
             ok = weir_http_socket:notify_writable(Socket),
             {ok, Paused}
@@ -303,7 +278,7 @@ handle_writable(Socket, Closing = #closing{}) ->
 handle_writable(Socket, Busy = #busy{}) ->
     {ok, weir_http_busy:writable(Socket, Busy)};
 handle_writable(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
-    switched(Module:writable(Socket, State, Key), Socket, Switched, #out{});
+    switched(Module:writable(Socket, State, Key), Socket, Switched, weir_http_batch:new());
 handle_writable(_Socket, State) ->
     {ok, State}.
 
@@ -312,7 +287,7 @@ handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
     case weir_http_busy:message(Socket, What, Busy) of
         {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
             ok = weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Idle#idle.key),
-            finished(Socket, wanted(After, Wanted), add(Bytes, #out{}), Rest, IsRead, Idle);
+            finished(Socket, wanted(After, Wanted), weir_http_batch:add(Bytes, weir_http_batch:new()), Rest, IsRead, Idle);
         Result ->
             Result
     end;
@@ -328,7 +303,7 @@ handle_info(_Message, State) ->
     {ok, State}.
 
 info(Socket, Message, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
-    switched(Module:info(Socket, Message, State, Key), Socket, Switched, #out{}).
+    switched(Module:info(Socket, Message, State, Key), Socket, Switched, weir_http_batch:new()).
 
 %% A client that has asked to be closed sends nothing more.
 wanted(keep, _Wanted) -> keep;
@@ -341,9 +316,9 @@ finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
     case Bytes of
         <<>> ->
             read(Socket, IsRead),
-            sent(Out, served(Idle, Http));
+            weir_http_batch:result(Out, served(Idle, Http));
         _ ->
-            case Out#out.size < ?OUTPUT andalso weir_http_socket:pending(Socket) =:= 0 of
+            case not weir_http_batch:is_full(Out) andalso weir_http_socket:pending(Socket) =:= 0 of
                 true ->
                     read(Socket, IsRead),
                     requests(Socket, Bytes, 0, Out, served(Idle, Http), Http);
@@ -352,7 +327,7 @@ finished(Socket, keep, Out, Bytes, IsRead, Idle = #idle{key = Key}) ->
             end
     end;
 finished(_Socket, asked, Out, <<>>, _IsRead, Idle) ->
-    {close, bytes(Out), Idle};
+    {close, weir_http_batch:bytes(Out), Idle};
 finished(Socket, _Close, Out, _Bytes, IsRead, Idle) ->
     read(Socket, IsRead),
     close_later(Socket, Out, Idle).
@@ -373,7 +348,7 @@ ended(Socket, #busy{is_read = IsRead, idle = Idle, seen = Seen}, #http{counters 
     Response = weir_http_answer:refusal(500, process_ended),
     ok = weir_http_observation:stop(weir_http_observation:add(Response, Seen), process_ended, Idle#idle.key),
     read(Socket, IsRead),
-    close_later(Socket, add(Response, #out{}), Idle).
+    close_later(Socket, weir_http_batch:add(Response, weir_http_batch:new()), Idle).
 
 -spec terminate(term(), term()) -> ok.
 terminate(Reason, State) ->
@@ -407,14 +382,14 @@ handle_tick(Socket, State) ->
     ticked(Socket, State).
 
 ticked(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
-    switched(Module:tick(Socket, State, Key), Socket, Switched, #out{});
+    switched(Module:tick(Socket, State, Key), Socket, Switched, weir_http_batch:new());
 ticked(Socket, State) ->
     case weir_http_patience:tick(Socket, State) of
         {late, Http} ->
             Idle = #idle{client = Client} = idle(State),
             ok = weir_http_counters:add(Http#http.counters, timeouts),
             ok = weir_http_observation:refused(Socket, Client, {408, timeout}, Http),
-            close_later(Socket, add(weir_http_answer:refusal(408, timeout), #out{}), Idle);
+            close_later(Socket, weir_http_batch:add(weir_http_answer:refusal(408, timeout), weir_http_batch:new()), Idle);
         Result ->
             Result
     end.

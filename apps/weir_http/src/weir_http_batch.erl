@@ -1,0 +1,48 @@
+%% @private
+%% @doc What a batch of requests has come to: the responses that are written together.
+-module(weir_http_batch).
+
+-export([new/0]).
+-export([add/2]).
+-export([is_full/1]).
+-export([bytes/1]).
+-export([result/2]).
+
+-export_type([batch/0]).
+
+%% Bytes of responses after which a connection waits until the client has taken them, before more of its requests are
+%% answered: requests are small, and what they ask for is not.
+-define(FULL, 65536).
+
+%% The last response first, and the bytes of all.
+-record(batch, {responses = [] :: [weir_http_answer:output()], size = 0 :: non_neg_integer()}).
+
+-opaque batch() :: #batch{}.
+
+-spec new() -> batch().
+new() -> #batch{}.
+
+-spec add(weir_http_answer:output(), batch()) -> batch().
+add({pieces, Bytes, _} = Response, #batch{responses = Responses, size = Size}) ->
+    #batch{responses = [Response | Responses], size = Size + Bytes};
+add(Response, #batch{responses = Responses, size = Size}) ->
+    #batch{responses = [Response | Responses], size = Size + iolist_size(Response)}.
+
+-spec is_full(batch()) -> boolean().
+is_full(#batch{size = Size}) -> Size >= ?FULL.
+
+%% @doc All responses in their order.
+-spec bytes(batch()) -> weir_reactor:output().
+bytes(#batch{responses = [{pieces, _, Pieces}]}) -> Pieces;
+bytes(#batch{responses = [Response]}) -> Response;
+bytes(#batch{responses = Responses}) -> in_order(Responses, []).
+
+%% Parts of files stand in the list itself.
+in_order([{pieces, _, Pieces} | Responses], Later) -> in_order(Responses, Pieces ++ Later);
+in_order([Response | Responses], Later) -> in_order(Responses, [Response | Later]);
+in_order([], All) -> All.
+
+%% @doc What a callback of the reactor returns.
+-spec result(batch(), State) -> weir_reactor:result(State).
+result(#batch{responses = []}, State) -> {ok, State};
+result(Batch, State) -> {send, bytes(Batch), State}.
