@@ -40,7 +40,7 @@ set(Name, Value, Options) ->
     maps:foreach(fun check/2, Options),
     Given = maps:merge(?DEFAULTS, Options),
     ok = together(Name, Given),
-    {<<"set-cookie">>, [Name, $=, Value | [attribute(Key, Option) || {Key, Option} <- maps:to_list(Given)]]}.
+    {<<"set-cookie">>, [Name, $=, Value | [attribute(Key, Option) || {Key, Option} <- lists:sort(maps:to_list(Given))]]}.
 
 %% @doc A field that has the client forget a cookie. Name, domain and path are those that it was set with, and so is a prefix's
 %% `secure'.
