@@ -151,11 +151,11 @@ attach(Pollset, [?SOCKET(Handle) | Sockets], Listener, Options) ->
 queue(_Pollset, #{handler := {reactor, _}}) -> reactor;
 queue(Pollset, _Options) -> Pollset.
 
-%% @doc Has the kernel take no more connections into the backlogs than there are (one, where there is none). Those that are
-%% there can be accepted. A backlog that came from elsewhere is others' too, and stays.
+%% @doc Has the kernel take no more connections. Those that are there, or shake hands, can be accepted. A backlog that came from
+%% elsewhere is others' too, and stays.
 -spec close_backlog(weir_listener_options:normal(), [socket()]) -> ok.
 close_backlog(#{fd := undefined}, Sockets) ->
-    lists:foreach(fun(?SOCKET(Handle)) -> weir_nif:listen(Handle, 0) end, Sockets);
+    lists:foreach(fun(?SOCKET(Handle)) -> weir_nif:refuse(Handle) end, Sockets);
 close_backlog(_Options, _Sockets) ->
     ok.
 

@@ -4,11 +4,9 @@
 %% Internal to Weir; nothing here is checked beyond what keeps the VM safe. Each call is bounded, well under a
 %% millisecond, but for those that may wait for a disk on a dirty scheduler ({@link sendfile_from_disk/1}, `file_open' and so on).
 %% A wrong argument is a `badarg'. A handle whose socket is closed gives `{error, closed}' or, where gen_tcp says so, `einval'.
-%%
 %% An operation that has to wait returns `{wait, Operation}'. Its result comes as a message `{'$weir', Handle,
 %% Operation, Result}', exactly one, unless {@link cancel/2} takes the operation back. `renew' in place of a result has the
 %% process wait on with the code that is current.
-%%
 %% A library has one module, so this one is a list of all its functions. It may be loaded again while there are sockets:
 %% the same library goes on with what it has, and another one takes it over, if its types are the same (see
 %% `native/src/nif/library.rs'). Otherwise the load fails, with the reason, and the module stays as it was.
@@ -16,12 +14,11 @@
 
 -on_load(load/0).
 
--export([available/0, loaded/0, renew/1]).
--export([make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1]).
+-export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1]).
 
 %% Sockets.
 -export([
-    open/3, open_in/4, fdopen/4, bind/2, listen/2, duplicate/2, accept/3, connect/2, send/2, sendfile_begin/4,
+    open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, duplicate/2, accept/3, connect/2, send/2, sendfile_begin/4,
     sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
     setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/2, monitor/2, demonitor/2, move/2,
     info/1, sockets/1, send_now/2, notify_writable/1
@@ -133,6 +130,9 @@ bind(_Handle, _Address) -> ?NOT_LOADED.
 %% @doc listen(2).
 -spec listen(handle(), Backlog :: integer()) -> ok | {error, closed | inet:posix()}.
 listen(_Handle, _Backlog) -> ?NOT_LOADED.
+%% @doc Has the kernel take no new connections: those whose handshake has begun can still be accepted. Not to be taken back.
+-spec refuse(handle()) -> ok | {error, closed | inet:posix()}.
+refuse(_Handle) -> ?NOT_LOADED.
 %% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
 -spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
 duplicate(_Handle, _Pollset) -> ?NOT_LOADED.

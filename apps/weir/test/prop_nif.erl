@@ -248,6 +248,7 @@ is_documented(Function, {ok, Handle}) when Function =:= open; Function =:= open_
     is_integer(Handle);
 is_documented(bind, Result) -> Result =:= ok;
 is_documented(listen, Result) -> Result =:= ok;
+is_documented(refuse, Result) -> Result =:= ok;
 is_documented(accept, {Tag, Number}) -> lists:member(Tag, [ok, wait]) andalso is_integer(Number);
 is_documented(connect, {wait, Operation}) -> is_integer(Operation);
 is_documented(connect, Result) -> Result =:= ok;

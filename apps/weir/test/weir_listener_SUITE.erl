@@ -56,6 +56,7 @@ groups() ->
             names_that_are_not_there_are_told,
             an_address_may_be_text,
             a_taken_port_is_no_crash,
+            new_connections_are_dropped_and_those_before_accepted,
             relays_keep_their_places,
             stop_ends_relays,
             a_connection_may_count_no_more,
@@ -266,6 +267,37 @@ a_drained_listener_waits_for_connections(Config) ->
     weir_test_peer:assert_waits(Drain),
     ok = gen_tcp:close(Second),
     ?assertEqual(ok, weir_test_peer:await(Drain)).
+
+%% What a drain begins with.
+new_connections_are_dropped_and_those_before_accepted(_Config) ->
+    [
+        begin
+            {ok, {_, _, Handle} = Listen} = gen_tcp:listen(0, [{tcp_module, Module}, {ip, Ip}]),
+            {ok, Port} = inet:port(Listen),
+            Before = [connected(Ip, Port) || _ <- lists:seq(1, 3)],
+            ok = weir_nif:refuse(Handle),
+            ?assertEqual({error, timeout}, gen_tcp:connect(Ip, Port, [], 300)),
+            [
+                begin
+                    {ok, Accepted} = gen_tcp:accept(Listen, ?PATIENCE),
+                    ok = gen_tcp:send(Accepted, "hello"),
+                    ok = gen_tcp:close(Accepted)
+                end
+             || _ <- Before
+            ],
+            [?assertEqual({ok, "hello"}, gen_tcp:recv(Socket, 5, ?PATIENCE)) || Socket <- Before],
+            [ok = gen_tcp:close(Socket) || Socket <- Before],
+            ?assertEqual({error, timeout}, gen_tcp:accept(Listen, 0)),
+            ok = gen_tcp:close(Listen),
+            ?assertEqual({error, closed}, weir_nif:refuse(Handle)),
+            ?assertEqual({error, econnrefused}, gen_tcp:connect(Ip, Port, []))
+        end
+     || {Module, Ip} <- [{weir_tcp, ?LOOPBACK}, {weir_tcp6, {0, 0, 0, 0, 0, 0, 0, 1}}]
+    ].
+
+connected(Ip, Port) ->
+    {ok, Socket} = gen_tcp:connect(Ip, Port, [{active, false}]),
+    Socket.
 
 stop_ends_connections(Config) ->
     Port = start(Config, #{}),

@@ -67,6 +67,35 @@ pub fn get_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &mut [u8]) ->
     check(result).map(|()| length as usize)
 }
 
+/// Has a listening TCP socket drop segments that ask for a new connection (SYN without ACK). Handshakes that have begun go on.
+/// Connections inherit the filter, which finds nothing there. See socket(7), SO_ATTACH_FILTER: of TCP it sees the segment from
+/// its header on.
+pub fn drop_new(fd: BorrowedFd) -> Result<()> {
+    const FLAGS: u32 = 13;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, FLAGS),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, SYN | ACK),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SYN),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the kernel reads the program and its `len` steps, which live until it returns, and keeps a copy.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as socklen_t,
+        )
+    };
+    check(result)
+}
+
 /// Bytes that were written and that the peer has not taken, as far as the kernel counts them.
 pub fn unsent(fd: BorrowedFd) -> Result<usize> {
     let mut bytes: c_int = 0;

@@ -15,6 +15,7 @@ use crate::value::handle::Handle;
 use crate::value::options::Options;
 use crate::verb::accept;
 use crate::verb::connect;
+use crate::verb::listen;
 use crate::verb::open;
 use crate::verb::open::Family;
 
@@ -78,7 +79,13 @@ fn bind<'a>(env: Env<'a>, handle: Handle, address: Term<'a>) -> NifResult<Term<'
 #[rustler::nif]
 fn listen<'a>(env: Env<'a>, handle: Handle, backlog: i32) -> NifResult<Term<'a>> {
     let mut socket = socket!(env, handle, atoms::closed());
-    Ok(plain(env, accept::listen(&mut socket, backlog)))
+    Ok(plain(env, listen::listen(&mut socket, backlog)))
+}
+
+#[rustler::nif]
+fn refuse(env: Env<'_>, handle: Handle) -> NifResult<Term<'_>> {
+    let mut socket = socket!(env, handle, atoms::closed());
+    Ok(plain(env, listen::refuse(&mut socket)))
 }
 
 #[rustler::nif]

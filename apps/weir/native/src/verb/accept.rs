@@ -27,20 +27,6 @@ use crate::verb::kernel_options;
 /// Whether descriptors have run out and nothing has been accepted since: the episode is reported once.
 pub static EXHAUSTED: Shared<AtomicBool> = Shared::new(AtomicBool::new(false));
 
-/// Listens; see listen(2). A listening socket may be told another backlog.
-pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
-    let Socket { fd: Some(fd), state: State::Open | State::Listening, .. } = socket else {
-        return Err(Errno::INVAL);
-    };
-    rustix::net::listen(fd.as_fd(), backlog)?;
-    // The one option that the kernel does not hand on to connections, and gen_tcp does.
-    if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
-        socket.listening.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
-    }
-    socket.state = State::Listening;
-    Ok(())
-}
-
 /// Accepts a connection for the calling process, onto `pollset`. Nothing if the backlog is empty.
 pub fn accept(env: Env, socket: &mut Socket, pollset: u16) -> Result<Option<Handle>, Errno> {
     match take(env, socket)? {

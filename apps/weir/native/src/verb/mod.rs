@@ -11,6 +11,7 @@ pub mod halt;
 pub mod input;
 pub mod kernel_options;
 pub mod lifecycle;
+pub mod listen;
 pub mod open;
 pub mod options;
 pub mod output;

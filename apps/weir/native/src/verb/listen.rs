@@ -1,0 +1,35 @@
+//! Listening: from when on a socket takes connections, and until when.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::kernel::sockopt;
+use crate::socket::{Socket, State};
+use crate::verb::kernel_options;
+
+/// Listens; see listen(2). A listening socket may be told another backlog.
+pub fn listen(socket: &mut Socket, backlog: i32) -> rustix::io::Result<()> {
+    let Socket { fd: Some(fd), state: State::Open | State::Listening, .. } = socket else {
+        return Err(Errno::INVAL);
+    };
+    rustix::net::listen(fd.as_fd(), backlog)?;
+    // The one option that the kernel does not hand on to connections, and gen_tcp does.
+    if let Some(priority) = kernel_options::priority(fd.as_fd()).filter(|&priority| priority != 0) {
+        socket.listening.get_or_insert_default().set_late(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
+    }
+    socket.state = State::Listening;
+    Ok(())
+}
+
+/// Has the kernel take no new connections for a listening socket. Those whose handshake has begun still come, and can be
+/// accepted. A unix socket has no handshake: there one more may come.
+pub fn refuse(socket: &mut Socket) -> rustix::io::Result<()> {
+    let Socket { fd: Some(fd), state: State::Listening, .. } = socket else {
+        return Err(Errno::INVAL);
+    };
+    match sockopt::get::<libc::c_int>(fd.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+        libc::AF_UNIX => rustix::net::listen(fd.as_fd(), 0),
+        _ => sockopt::drop_new(fd.as_fd()),
+    }
+}
