@@ -213,7 +213,7 @@ mod tests {
                     found.extend_from_slice(bytes);
                     Ok(())
                 });
-                assert_eq!(taken.is_ok(), true);
+                assert!(taken.is_ok());
             }
             assert_eq!(found, expected);
         }
