@@ -7,9 +7,6 @@
 
 -export_type([value/0]).
 
-%% Where it is not, it is not called.
--ignore_xref([{json, decode, 1}, {json, encode, 1}]).
-
 -type value() :: null | boolean() | number() | binary() | [value()] | #{binary() => value()}.
 
 %% Arrays and objects in each other.
