@@ -186,9 +186,10 @@ ranch_changes_the_listener(_Config) ->
     receive {held, _} -> ok end,
     %% What is not ranch's is stopped by nobody else.
     ?assertEqual({error, not_found}, ranch:stop_listener(?MODULE)),
-    %% Behind that it is a name as any other that ranch does not know.
+    %% Behind that it is a name as any other that ranch does not know. What that gives differs from one version to another.
     ok = weir:stop_listener(?MODULE),
-    [?assertError(badarg, ranch:stop_listener(Name)) || Name <- [never, ?MODULE]].
+    Stop = fun(Name) -> try ranch:stop_listener(Name) catch error:Reason -> {raised, Reason} end end,
+    ?assertEqual(Stop(never), Stop(?MODULE)).
 
 ranch_lets_connections_not_count(_Config) ->
     Port = hold(#{max_connections => 1}),
