@@ -25,7 +25,7 @@
 }.
 %% `origins': those that a browser may let read, byte by byte as it says them, or `any'. `headers' (`[]'): fields that a page may
 %% set, or `any'. `expose' (`[]'): fields of the response that it may read. `credentials' (`false'): whether cookies and the like are
-%% sent; not with `any' origin, since then any site could act for whoever is logged in. `max_age' (600): seconds for which a browser need not ask again.
+%% sent; not with `any' origin, since then any site could act for users who are logged in. `max_age' (600): seconds for which a browser need not ask again.
 
 -record(cors, {
     origins :: any | [binary()],
@@ -44,7 +44,7 @@
 %% @doc Checks options, and makes of them what is looked at with each request.
 -spec new(term()) -> {ok, cors()} | {error, Value :: term(), Allowed :: string()}.
 new(#{origins := any, credentials := true} = Options) ->
-    {error, Options, "a list of origins with credentials => true: any site could act for whoever is logged in"};
+    {error, Options, "a list of origins with credentials => true: any site could act for users who are logged in"};
 new(#{origins := Origins} = Options) ->
     case [Option || Option <- maps:to_list(Options), not is_option(Option)] of
         [] ->

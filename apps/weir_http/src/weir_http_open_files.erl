@@ -3,7 +3,7 @@
 %% the disk. After that a file is opened again: who has replaced or deleted it waits no longer than that second.
 %%
 %% Under one name is kept what clients get for it: the file itself, and those in a coding beside it. Reactors look files up
-%% here ({@link find/1}), and leave opening them to processes ({@link open/1}), since a disk may make whoever opens wait.
+%% here ({@link find/1}), and leave opening them to processes ({@link open/1}), since opening may wait for a disk.
 -module(weir_http_open_files).
 -behaviour(gen_server).
 

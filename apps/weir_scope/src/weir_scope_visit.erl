@@ -11,14 +11,15 @@
 %% questions is left out. `over' (1000): how long is looked, `patience' (15000): how long the node may take for an answer beyond
 %% that, milliseconds.
 
--type reason() :: {no_connection, node()} | {timeout, node()} | {cannot_load, module(), term()}.
+-type reason() :: {no_connection, node()} | {timeout, node()} | {disturbed, node()} | {cannot_load, module(), term()}.
 
 -define(MODULES, [weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes]).
 
 -define(PATIENCE, 15_000).
 
 %% @doc The facts of a node. Errors: `no_connection' if it is not reached (it does not run, or has another cookie), `timeout'
-%% if it does not answer in time, `cannot_load' if it does not take a module: try `load => false'.
+%% if it does not answer in time, `disturbed' if another visit has ended meanwhile and taken its modules away: try again;
+%% `cannot_load' if the node does not take a module and has no compiler: try `load => false'.
 -spec facts(node(), options()) -> {ok, weir_scope_facts:facts()} | {error, reason()}.
 facts(Node, Options) ->
     Over = maps:get(over, Options, 1000),
@@ -32,6 +33,9 @@ facts(Node, Options) ->
     catch
         error:{erpc, noconnection} -> {error, {no_connection, Node}};
         error:{erpc, timeout} -> {error, {timeout, Node}};
+        %% Modules that another visit has loaded go with it.
+        error:{exception, undef, _} -> {error, {disturbed, Node}};
+        exit:{signal, killed} -> {error, {disturbed, Node}};
         throw:Reason -> {error, Reason}
     end.
 
@@ -58,8 +62,23 @@ guest(Node, Missing, Patience) ->
 load(Node, Module, Patience) ->
     {Module, Beam, File} = code:get_object_code(Module),
     case erpc:call(Node, code, load_binary, [Module, File, Beam], Patience) of
-        {module, Module} -> ok;
-        {error, Reason} -> throw({cannot_load, Module, Reason})
+        {module, Module} ->
+            ok;
+        %% Compiled for an OTP too far from the node's: its own compiler makes it anew, where it has one.
+        {error, badfile} ->
+            {module, Module} = erpc:call(Node, code, load_binary, [Module, File, compiled(Node, Module, Beam, Patience)], Patience),
+            ok;
+        {error, Reason} ->
+            throw({cannot_load, Module, Reason})
+    end.
+
+compiled(Node, Module, Beam, Patience) ->
+    try
+        {ok, {Module, [{abstract_code, {raw_abstract_v1, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+        {ok, Module, Own} = erpc:call(Node, compile, noenv_forms, [Forms, []], Patience),
+        Own
+    catch
+        error:Reason when Reason =/= {erpc, noconnection}, Reason =/= {erpc, timeout} -> throw({cannot_load, Module, badfile})
     end.
 
 leave(none, _Patience) ->

@@ -6,7 +6,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
--export([a_node_that_hangs/1, this_node/1]).
+-export([a_node_that_hangs/1, two_at_once/1, this_node/1]).
 
 -define(OURS, [weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes, weir_scope_guest]).
 
@@ -14,7 +14,7 @@ suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, this_node].
+    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, two_at_once, this_node].
 
 %% Nodes are reached by distribution, as users' are.
 init_per_suite(Config) ->
@@ -118,6 +118,16 @@ a_node_that_hangs(Config) ->
     after
         os:cmd("kill -CONT " ++ Pid)
     end.
+
+%% The modules go with the visit that has loaded them, and the other is told.
+two_at_once(Config) ->
+    Node = ?config(node, Config),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {first, weir_scope_visit:facts(Node, #{over => 1000})} end),
+    until(fun() -> peer:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
+    ?assertEqual({error, {disturbed, Node}}, weir_scope_visit:facts(Node, #{over => 5000})),
+    receive {first, First} -> ?assertMatch({ok, _}, First) end,
+    nothing_of_ours(Config).
 
 this_node(_Config) ->
     {ok, Facts} = weir_scope_visit:facts(node(), #{over => 50}),

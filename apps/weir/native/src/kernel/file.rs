@@ -68,8 +68,8 @@ impl File {
         File::open_at(CWD, path, AtFlags::empty(), OFlags::empty())
     }
 
-    /// Opens a file below a directory, by the names on the way to it. Symbolic links are not followed, whoever exchanges
-    /// what meanwhile. Names are those of files, neither `..` nor a path.
+    /// Opens a file below a directory, by the names on the way to it. Symbolic links are not followed, not even
+    /// one that takes a directory's place meanwhile. Names are those of files, neither `..` nor a path.
     pub fn open_below(directory: &Path, names: &[&[u8]]) -> Result<File, NotOpen> {
         let Some((last, above)) = names.split_last() else { return Err(NotOpen::Directory) };
         let is_name = |name: &&[u8]| !matches!(**name, [] | [b'.'] | [b'.', b'.']) && !name.contains(&b'/');

@@ -1,6 +1,6 @@
-//! Files in the send queue of a reactor's socket: sent in their turn by whoever flushes the queue.
+//! Files in the send queue of a reactor's socket: sent in their turn when the queue is flushed.
 //!
-//! Whoever that is must not wait for a disk. What is not in memory is read by a process of the reader (`weir_reader`), on a
+//! A flush must not wait for a disk. What is not in memory is read by a process of the reader (`weir_reader`), on a
 //! dirty scheduler and without the socket's lock, and the socket is looked at again. Until then the queue waits.
 
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use crate::value::work::Work;
 use crate::verb::output::sendfile::MEMORY_PART;
 use crate::verb::output::{Part, Sent, bounded, enqueue, flush};
 
-/// The most bytes of a file that are read at once for a queue. What is read and not sent was read in vain.
+/// The most bytes of a file that are read at once for a queue. What is read and not sent is read again later.
 const FETCH: u64 = 1024 * 1024;
 
 /// A piece of what is sent at once.
@@ -80,7 +80,7 @@ pub fn write(env: Env, socket: &mut Socket, work: &mut Work) -> rustix::io::Resu
     if limit == 0 {
         output.fetched = Fetched::Asked;
         add(&counters.file_waits, 1);
-        // Where there is none, whoever comes looks for those that wait.
+        // Where there is none, the next reader looks for those that wait.
         if let Some(reader) = env.whereis_pid(atoms::weir_reader()) {
             let _ = env.send(&reader, (atoms::weir_read(), handle.raw()));
         }
@@ -133,7 +133,7 @@ pub fn read(file: &File, offset: u64, length: u64) {
     });
 }
 
-/// A part that was wanted is there. It is sent by whoever visits the socket next.
+/// A part that was wanted is there. The next visit of the socket sends it.
 pub fn note(socket: &mut Socket, file: &Arc<File>, offset: u64, length: u64) {
     let still = wanted(socket).is_some_and(|(wanted, from, _)| Arc::ptr_eq(&wanted, file) && from == offset);
     if let Some(output) = socket.output.as_mut().filter(|_| still) {
