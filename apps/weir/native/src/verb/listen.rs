@@ -30,6 +30,7 @@ pub fn refuse(socket: &mut Socket) -> rustix::io::Result<()> {
     };
     match sockopt::get::<libc::c_int>(fd.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN)? {
         libc::AF_UNIX => rustix::net::listen(fd.as_fd(), 0),
-        _ => sockopt::drop_new(fd.as_fd()),
+        // Where the kernel has no memory for a filter, or does not allow one, one more may come as well.
+        _ => sockopt::drop_new(fd.as_fd()).or_else(|_| rustix::net::listen(fd.as_fd(), 0)),
     }
 }
