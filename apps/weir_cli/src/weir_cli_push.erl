@@ -1,4 +1,5 @@
-%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. See {@link weir_pubsub_http}.
+%% @doc `weir push': serves channels over HTTP in the foreground, until SIGTERM or SIGINT. SIGHUP has it read its file again. See {@link
+%% weir_pubsub_server}.
 -module(weir_cli_push).
 
 -export([run/1]).
@@ -7,28 +8,106 @@
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, []} -> serve(Values);
+        {ok, Values, []} -> configured(Values);
         {ok, _, [Extra | _]} -> {usage, ["unexpected argument: ", Extra, " (weir push --help)"]};
         {error, Message} -> {usage, [Message, " (weir push --help)"]}
     end.
 
-serve(#{ip := Ip, port := Port, max_connections := Connections, publishers := Publishers, poll_timeout := Seconds}) ->
+configured(#{check := true} = Values) when not is_map_key(config, Values) ->
+    {usage, "--check needs --config FILE (weir push --help)"};
+configured(#{config := File} = Values) ->
+    case [Name || Name <- [port, ip, max_connections, publishers, poll_timeout], is_map_key(Name, Values)] of
+        [Name | _] -> {usage, ["--", atom_to_list(Name), " stands in the file where there is --config (weir push --help)"]};
+        [] -> from_file(File, Values)
+    end;
+configured(Values) ->
+    serve(none, flags(Values)).
+
+flags(Values) ->
+    #{listeners := [Listener]} = Settings = weir_pubsub_file:defaults(),
+    Who = maps:get(publishers, Values, local),
+    Timeout = case maps:get(poll_timeout, Values, 0) of 0 -> infinity; Seconds -> 1000 * Seconds end,
+    Settings#{
+        listeners := [maps:merge(Listener, maps:with([ip, port, max_connections], Values))],
+        rules := weir_pubsub_rules:new(#{publish => Who, presence => Who}, []),
+        poll_timeout := Timeout
+    }.
+
+from_file(File, Values) ->
+    case {weir_pubsub_file:read(File), Values} of
+        {{ok, _}, #{check := true}} -> io:format("~ts is right~n", [File]);
+        {{ok, Settings}, _} -> serve(File, Settings);
+        {{error, Faults}, _} -> {failed, lists:join("\nweir: ", faults(File, Faults))}
+    end.
+
+faults(File, Faults) -> [fault(File, Fault) || Fault <- Faults].
+
+fault(File, {none, Text}) -> [File, ": ", Text];
+fault(File, {Line, Text}) -> [File, $:, integer_to_list(Line), ": ", Text].
+
+serve(File, Settings) ->
+    weir_cli_signal:report_to(self()),
     {ok, _} = application:ensure_all_started(weir_pubsub),
-    Timeout = case Seconds of 0 -> infinity; _ -> 1000 * Seconds end,
-    Routes = weir_pubsub_http:routes(#{publishers => Publishers, poll_timeout => Timeout}),
-    weir_cli_foreground:serve(?MODULE, #{ip => Ip, port => Port, max_connections => Connections}, Routes).
+    case weir_pubsub_server:start(Settings) of
+        {ok, Server} ->
+            File =:= none orelse os:set_signal(sighup, handle),
+            Ports = lists:join($\s, [integer_to_list(Port) || Port <- weir_pubsub_server:ports(Server)]),
+            io:format("ready ~ts~npid ~s~n", [Ports, os:getpid()]),
+            loop(File, Server);
+        {error, Reason} ->
+            {failed, explain(Reason)}
+    end.
+
+loop(File, Server) ->
+    receive
+        stop -> weir_pubsub_server:stop(Server);
+        reload -> loop(File, reload(File, Server))
+    end.
+
+reload(File, Server) ->
+    case weir_pubsub_file:read(File) of
+        {ok, Settings} ->
+            case weir_pubsub_server:change(Settings, Server) of
+                {ok, Changed} ->
+                    io:format("reloaded ~ts~n", [File]),
+                    Changed;
+                {error, Reason} ->
+                    unchanged([explain(Reason)], Server)
+            end;
+        {error, Faults} ->
+            unchanged(faults(File, Faults), Server)
+    end.
+
+unchanged(Texts, Server) ->
+    [io:format(standard_error, "weir: ~ts~n", [Text]) || Text <- Texts],
+    io:format(standard_error, "weir: nothing is changed~n", []),
+    Server.
+
+explain({listen, Ip, Port, Reason}) ->
+    ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
+explain({fixed, Ip, Port, Key}) ->
+    ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), " runs: another ", atom_to_list(Key), " takes a restart"];
+explain({bad_key, {_, File}, Reason}) ->
+    io_lib:format("~ts: ~tp", [File, Reason]).
+
+listen_reason(Reason) when is_atom(Reason) -> inet:format_error(Reason);
+listen_reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
 options() ->
     [
-        #{name => port, type => {integer, 0, 65535}, value => "P", default => 0,
+        #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
+            help => "a configuration in TOML, in place of the options below; read again at SIGHUP"},
+        #{name => check, type => flag,
+            help => "say whether the file is right, and serve nothing"},
+        #{name => port, type => {integer, 0, 65535}, value => "P",
             help => "port to listen on, 0 takes a free one (0)"},
-        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
+        #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR",
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
-        #{name => max_connections, type => {integer, 1, 10000000}, value => "N", default => 100000,
+        #{name => max_connections, type => {integer, 1, 10000000}, value => "N",
             help => "connections at a time (100000)"},
-        #{name => publishers, type => {choice, [local, any]}, value => "WHO", default => local,
+        #{name => publishers, type => {choice, [local, any]}, value => "WHO",
             help => "who may publish, delete and ask: `local`, this machine without pages of other sites, or `any` (local)"},
-        #{name => poll_timeout, type => {integer, 0, 86400}, value => "S", default => 0,
+        #{name => poll_timeout, type => {integer, 0, 86400}, value => "S",
             help => "seconds until a long poll without a message gets 408, 0 is never (0)"},
         #{name => help, type => flag,
             help => "this text"}
@@ -40,7 +119,7 @@ help() ->
         "\n"
         "usage: weir push [OPTION...]\n"
         "\n"
-        "The first line of output is `ready P`, with the port, once it listens. Its URLs:\n"
+        "The first line of output is `ready P`, with the ports, once it listens. Its URLs:\n"
         "\n"
         "  /pub/ID      POST and PUT publish, GET tells about the channel, DELETE deletes it\n"
         "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"

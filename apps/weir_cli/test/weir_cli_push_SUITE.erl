@@ -5,12 +5,13 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, it_serves_channels_until_a_signal/1]).
+-export([a_file_is_checked/1, a_changed_file_is_taken/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal].
+all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
 
@@ -27,7 +28,8 @@ a_wrong_argument_is_one_line(Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{["more"], "more"}, {["--port", "65536"], "65536"}, {["--publishers", "nobody"], "nobody"}]
+     || {Arguments, Wrong} <- [{["more"], "more"}, {["--port", "65536"], "65536"}, {["--publishers", "nobody"], "nobody"}, {["--check"], "--config"},
+            {["--config", "a", "--port", "1"], "--port"}]
     ].
 
 %% A stream is ended in an orderly way.
@@ -54,3 +56,33 @@ wait_for_a_subscriber(Url) ->
         nomatch -> timer:sleep(20), wait_for_a_subscriber(Url);
         _ -> ok
     end.
+
+a_file_is_checked(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "checked.toml"),
+    ok = file:write_file(File, "drain = 1000\n[[listeners]]\nport = 8000\n"),
+    ?assertMatch({0, [_]}, run(Config, ["push", "--config", File, "--check"])),
+    ok = file:write_file(File, "drain = 0\n[[listeners]]\nport = 'a'\n"),
+    {1, [First, Second]} = run(Config, ["push", "--config", File, "--check"]),
+    ?assertEqual(iolist_to_binary(["weir: ", File, ":1: drain: milliseconds from 1 on"]), First),
+    ?assertEqual(iolist_to_binary(["weir: ", File, ":3: listeners.1.port: an integer from 0 to 65535"]), Second).
+
+%% The signal goes to what the user has started.
+a_changed_file_is_taken(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "push.toml"),
+    ok = file:write_file(File, ""),
+    Program = start(Config, ["push", "--config", File]),
+    <<"ready ", Port/binary>> = line(Program),
+    <<"pid ", _/binary>> = line(Program),
+    Publish = ["curl -s -o /dev/null -w '%{http_code}' -d hello http://127.0.0.1:", Port, "/pub/a"],
+    ?assertEqual("202", os:cmd(lists:flatten(io_lib:format("~s", [Publish])))),
+    ok = file:write_file(File, "[may]\npublish = 'nobody'\n"),
+    _ = kill("HUP", shell(Program)),
+    <<"reloaded ", _/binary>> = line(Program),
+    ?assertEqual("403", os:cmd(lists:flatten(io_lib:format("~s", [Publish])))),
+    ok = file:write_file(File, "\n[may]\npublish = 'all'\n"),
+    _ = kill("HUP", shell(Program)),
+    ?assertMatch({_, _}, binary:match(line(Program), <<"push.toml:3: may.publish: one of">>)),
+    ?assertEqual(<<"weir: nothing is changed">>, line(Program)),
+    ?assertEqual("403", os:cmd(lists:flatten(io_lib:format("~s", [Publish])))),
+    _ = kill("TERM", shell(Program)),
+    ?assertEqual(0, exit_status(Program)).

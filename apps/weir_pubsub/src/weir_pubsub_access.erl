@@ -10,6 +10,7 @@
 
 -export([by_token/3]).
 -export([may/3]).
+-export([is_local/1]).
 
 -export_type([right/0]).
 
@@ -60,3 +61,16 @@ may(Right, Channel, #{<<"weir">> := Grants}) when is_map(Grants) ->
     end;
 may(_Right, _Channel, _Claims) ->
     false.
+
+%% @doc Whether a request is from this machine and from no page that a browser shows: those come from this machine, too, and have a field
+%% `Origin'.
+-spec is_local(weir_http_request:request()) -> boolean().
+is_local(Request) ->
+    weir_http_request:field(<<"origin">>, Request) =:= undefined andalso
+        case weir_http_request:peer(Request) of
+            {ok, {{127, _, _, _}, _}} -> true;
+            {ok, {{0, 0, 0, 0, 0, 0, 0, 1}, _}} -> true;
+            {ok, {{0, 0, 0, 0, 0, 16#FFFF, 16#7F00, _}, _}} -> true;
+            {ok, {local, _}} -> true;
+            _ -> false
+        end.

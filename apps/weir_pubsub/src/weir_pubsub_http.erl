@@ -15,9 +15,13 @@
 -behaviour(weir_http_direct).
 
 -export([routes/1]).
+-export([transport/1]).
+-export([transports/0]).
 -export([handle/2]).
 
--export_type([options/0]).
+-export_type([options/0, transport/0]).
+
+-type transport() :: websocket | stream | poll.
 
 -type options() :: #{
     publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
@@ -77,19 +81,8 @@ may(options, _Request, _Channel, _Options) -> true;
 may(subscribe, _Request, _Channel, #{subscribers := any}) -> true;
 may(subscribe, Request, Channel, #{subscribers := May}) -> May(Request, Channel);
 may(_Publish, _Request, _Channel, #{publishers := any}) -> true;
-may(_Publish, Request, _Channel, #{publishers := local}) -> is_local(Request);
+may(_Publish, Request, _Channel, #{publishers := local}) -> weir_pubsub_access:is_local(Request);
 may(_Publish, Request, Channel, #{publishers := May}) -> May(Request, Channel).
-
-%% A page that a browser of this machine shows comes from this machine too.
-is_local(Request) ->
-    weir_http_request:field(<<"origin">>, Request) =:= undefined andalso
-        case weir_http_request:peer(Request) of
-            {ok, {{127, _, _, _}, _}} -> true;
-            {ok, {{0, 0, 0, 0, 0, 0, 0, 1}, _}} -> true;
-            {ok, {{0, 0, 0, 0, 0, 16#FFFF, 16#7F00, _}, _}} -> true;
-            {ok, {local, _}} -> true;
-            _ -> false
-        end.
 
 act(options, _Channel, Request, Role, _Options) ->
     {reply, 200, weir_pubsub_http_fields:options(Request, Role), <<>>};
@@ -129,6 +122,8 @@ subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
 
 unavailable(Request) -> weir_pubsub_http_fields:refusal(unavailable, Request).
 
+%% @doc How a request wants to subscribe.
+-spec transport(weir_http_request:request()) -> transport().
 transport(Request) ->
     Says = fun(Field, Word) ->
         binary:match(string:lowercase(weir_http_request:field(Field, Request, <<>>)), Word) =/= nomatch
@@ -138,3 +133,7 @@ transport(Request) ->
         {false, true} -> stream;
         {false, false} -> poll
     end.
+
+%% @doc All ways to subscribe.
+-spec transports() -> [transport(), ...].
+transports() -> [websocket, stream, poll].

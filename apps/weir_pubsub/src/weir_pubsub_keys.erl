@@ -6,6 +6,7 @@
 -include_lib("public_key/include/public_key.hrl").
 
 -export([load/2]).
+-export([check/1]).
 -export([forget/1]).
 -export([find/3]).
 
@@ -28,8 +29,22 @@
 %% @doc Loads keys under a name, in place of those that it had. If a file is wrong, nothing changes.
 -spec load(name(), [source()]) -> ok | {error, {bad_key, source(), reason()}}.
 load(Name, Sources) ->
+    case read_all(Sources) of
+        {ok, Keys} -> persistent_term:put({?MODULE, Name}, Keys);
+        {error, _} = Error -> Error
+    end.
+
+%% @doc Whether {@link load/2} would take them now.
+-spec check([source()]) -> ok | {error, {bad_key, source(), reason()}}.
+check(Sources) ->
+    case read_all(Sources) of
+        {ok, _} -> ok;
+        {error, _} = Error -> Error
+    end.
+
+read_all(Sources) ->
     try
-        persistent_term:put({?MODULE, Name}, lists:append([read(Source) || Source <- Sources]))
+        {ok, lists:append([read(Source) || Source <- Sources])}
     catch
         throw:{bad_key, _, _} = Bad -> {error, Bad}
     end.

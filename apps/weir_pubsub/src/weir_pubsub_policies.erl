@@ -12,6 +12,8 @@
 -include("weir_pubsub.hrl").
 
 -export([configure/1]).
+-export([check/1]).
+-export([names/0]).
 -export([current/0]).
 -export([match/1]).
 -export([policy/1]).
@@ -80,15 +82,35 @@
 %% their next use on. The error names the place as a list of keys: `{bad_option, [channels, <<"chat/*">>, max_age], 0, Allowed}'.
 -spec configure(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
 configure(Configuration) ->
+    case checked(Configuration) of
+        {ok, {Channels, Groups, Total}} ->
+            Policies = [new(#{}) | [Policy || {_, _, Policy} <- Channels]],
+            ok = weir_pubsub_limits:configure(Total, Groups, [Group || #policy{group = Group} <- Policies]),
+            put_policies([{Parts, Index} || {{_, Parts, _}, Index} <- lists:zip(Channels, lists:seq(2, length(Policies)))], Policies);
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Whether {@link configure/1} would take it.
+-spec check(configuration()) -> ok | {error, {bad_option, Place :: [term()], Value :: term(), Allowed :: string()}}.
+check(Configuration) ->
+    case checked(Configuration) of
+        {ok, _} -> ok;
+        {error, _} = Error -> Error
+    end.
+
+%% @doc The names of what a policy sets.
+-spec names() -> [atom()].
+names() -> maps:keys(?DEFAULTS).
+
+checked(Configuration) ->
     try
         ok = known([], Configuration, [channels, groups, total]),
         Channels = channels(maps:get(channels, Configuration, [])),
         Groups = groups(maps:get(groups, Configuration, #{})),
         Total = limits([total], maps:get(total, Configuration, #{})),
-        Policies = [new(#{}) | [Policy || {_, _, Policy} <- Channels]],
-        ok = no_events_of_events(Channels, Policies),
-        ok = weir_pubsub_limits:configure(Total, Groups, [Group || #policy{group = Group} <- Policies]),
-        put_policies([{Parts, Index} || {{_, Parts, _}, Index} <- lists:zip(Channels, lists:seq(2, length(Policies)))], Policies)
+        ok = no_events_of_events(Channels, [new(#{}) | [Policy || {_, _, Policy} <- Channels]]),
+        {ok, {Channels, Groups, Total}}
     catch
         throw:{bad_option, _, _, _} = Bad -> {error, Bad}
     end.

@@ -1,0 +1,372 @@
+%% @doc The configuration file of a push server, in TOML: read and checked whole. Each fault has its line, its key, and what is allowed.
+%%
+%% The keys are described in the guide, in the page on channels.
+-module(weir_pubsub_file).
+
+-export([read/1]).
+-export([defaults/0]).
+
+-export_type([settings/0, listener/0, fault/0]).
+
+-type listener() :: #{
+    ip := inet:ip_address(),
+    port := inet:port_number(),
+    max_connections := pos_integer(),
+    access_log := off | #{to := {file, file:filename_all()}, format := combined | json}
+}.
+
+-type settings() :: #{
+    listeners := [listener(), ...],
+    drain := pos_integer(),
+    transports := [weir_pubsub_http:transport()],
+    origins := any | [binary()],
+    poll_timeout := timeout(),
+    max_body := pos_integer(),
+    rules := weir_pubsub_rules:rules(),
+    keys := [weir_pubsub_keys:source()],
+    tokens := weir_pubsub_token:options(),
+    channels := weir_pubsub_policies:configuration()
+}.
+%% Times are milliseconds.
+
+-type fault() :: {Line :: pos_integer() | none, Text :: iodata()}.
+
+-type key() :: {Name :: atom(), Check :: fun((weir_toml:value()) -> {ok, term()} | {error, Allowed :: iodata()})}.
+
+%% @doc Reads a file. Names of files in it are relative to its directory. Keys are loaded once, to see whether they can be.
+-spec read(file:filename_all()) -> {ok, settings()} | {error, [fault(), ...]}.
+read(File) ->
+    case file:read_file(File) of
+        {ok, Text} -> decode(Text, filename:dirname(filename:absname(File)));
+        {error, Reason} -> {error, [{none, ["cannot be read: ", file:format_error(Reason)]}]}
+    end.
+
+decode(Text, Directory) ->
+    case weir_toml:decode(Text) of
+        {ok, Table} ->
+            case settings(Table, Directory) of
+                {ok, Settings} -> {ok, Settings};
+                {error, Faults} -> {error, lists:usort([located(Fault, Text) || Fault <- Faults])}
+            end;
+        {error, {line, Line, What}} ->
+            {error, [{Line, What}]};
+        {error, {too_large, Most}} ->
+            {error, [{none, io_lib:format("more than ~b bytes", [Most])}]}
+    end.
+
+located({Path, What}, Text) -> {weir_toml:line(Text, Path), iolist_to_binary([place(Path), ": ", What])}.
+
+place(Path) -> lists:join($., [step(Step) || Step <- Path]).
+
+step(Index) when is_integer(Index) -> integer_to_binary(Index);
+step(Key) -> Key.
+
+%% @doc What counts where nobody says anything.
+-spec defaults() -> settings().
+defaults() ->
+    {ok, Settings} = settings(#{}, "."),
+    Settings.
+
+settings(Table, Directory) ->
+    Sections = [
+        <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"tokens">>
+    ],
+    Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
+    {Drain, DrainFaults} = table(maps:with([<<"drain">>], Table), [], #{<<"drain">> => {drain, milliseconds(1)}}),
+    {Listeners, ListenerFaults} = tables(<<"listeners">>, Table, listener_keys(Directory)),
+    {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
+    {May, MayFaults} = section(<<"may">>, Table, may_keys()),
+    {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
+    {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
+    {Groups, GroupFaults} = groups(maps:get(<<"groups">>, Table, #{})),
+    {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
+    Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
+    Faults = lists:append([
+        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, TotalFaults, GroupFaults, ChannelFaults
+    ]),
+    Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
+    Whole = #{
+        channels => [{Pattern, maps:without([pattern, may], Channel)} || {Pattern, Channel} <- lists:zip(Patterns, Channels)],
+        groups => Groups,
+        total => Total
+    },
+    Rules = [{Pattern, maps:get(may, Channel, #{})} || {Pattern, Channel} <- lists:zip(Patterns, Channels)],
+    Settings = maps:merge(
+        #{
+            drain => 5000, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
+            max_body => 1000000
+        },
+        maps:merge(Drain, Http)
+    ),
+    %% What looks at the whole looks at one whose parts are right.
+    case Faults of
+        [] -> whole(Settings, listeners(Listeners), {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
+        _ -> {error, Faults}
+    end.
+
+whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
+    Faults = lists:append([
+        twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
+        twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
+        policies(Channels, [Pattern || {Pattern, _} <- Rules]),
+        keys(Keys),
+        [Fault || Keys =:= [], Fault <- without_keys(May, Rules)]
+    ]),
+    case Faults of
+        [] ->
+            {ok, Settings#{
+                listeners => Listeners, rules => weir_pubsub_rules:new(May, Rules), keys => Keys, tokens => Tokens, channels => Channels
+            }};
+        _ ->
+            {error, Faults}
+    end.
+
+listeners([]) -> listeners([#{}]);
+listeners(Given) -> [listener(Listener) || Listener <- Given].
+
+listener(Given) ->
+    #{access_log := Log, access_log_format := Format} = All = maps:merge(
+        #{ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, access_log => off, access_log_format => combined}, Given
+    ),
+    Listener = maps:remove(access_log_format, All),
+    case Log of
+        off -> Listener;
+        File -> Listener#{access_log := #{to => {file, File}, format => Format}}
+    end.
+
+twice(Section, Values, Key, Text) ->
+    Numbered = lists:zip(lists:seq(1, length(Values)), Values),
+    [{[Section, Index, Key], Text} || {Index, Value} <- Numbered, lists:member(Value, lists:sublist(Values, Index - 1))].
+
+%% The file names a channel by its place, and a policy is named by its pattern.
+policies(Configuration, Patterns) ->
+    case weir_pubsub_policies:check(Configuration) of
+        ok ->
+            [];
+        {error, {bad_option, [channels, Pattern | Place], _Value, Allowed}} ->
+            Index = length(lists:takewhile(fun(Other) -> Other =/= Pattern end, Patterns)) + 1,
+            [{[<<"channels">>, Index | [atom_to_binary(Key) || Key <- Place]], Allowed}];
+        {error, {bad_option, _Place, _Value, Allowed}} ->
+            [{[<<"channels">>], Allowed}]
+    end.
+
+keys(Sources) ->
+    case weir_pubsub_keys:check(Sources) of
+        ok -> [];
+        {error, {bad_key, {Kind, File}, Reason}} -> [{[<<"tokens">>, section_of(Kind)], [File, ": ", unusable(Reason)]}]
+    end.
+
+section_of(secret) -> <<"secrets">>;
+section_of(public_key) -> <<"public_keys">>;
+section_of(jwks) -> <<"jwks">>.
+
+unusable(too_short) -> "a secret has at least 32 bytes, an RSA key 2048 bits";
+unusable(no_key) -> "there is no key in it for HS256, RS256, ES256 or EdDSA";
+unusable(not_json) -> "is no set of JSON Web Keys";
+unusable(Reason) -> ["cannot be read: ", file:format_error(Reason)].
+
+without_keys(May, Rules) ->
+    Places = [{[<<"may">>], May} | [
+        {[<<"channels">>, Index, <<"may">>], Of}
+     || {Index, {_, Of}} <- lists:zip(lists:seq(1, length(Rules)), Rules)
+    ]],
+    [
+        {Place ++ [atom_to_binary(Right)], "tokens need a key: [tokens] with secrets, public_keys or jwks"}
+     || {Place, Of} <- Places, {Right, token} <- lists:sort(maps:to_list(Of))
+    ].
+
+groups(Groups) when is_map(Groups) ->
+    {Values, Faults} = lists:unzip([
+        begin
+            {Limits, Wrong} = table(Table, [<<"groups">>, Name], limit_keys()),
+            {{Name, Limits}, Wrong}
+        end
+     || {Name, Table} <- maps:to_list(Groups)
+    ]),
+    {maps:from_list(Values), lists:append(Faults)};
+groups(_) ->
+    {#{}, [{[<<"groups">>], "a table for each group: [groups.NAME]"}]}.
+
+%% Tables --------------------------------------------------------------------------------
+
+section(Name, Table, Keys) -> table(maps:get(Name, Table, #{}), [Name], Keys).
+
+tables(Name, Table, Keys) ->
+    case maps:get(Name, Table, []) of
+        List when is_list(List) ->
+            {Values, Faults} = lists:unzip([
+                table(Entry, [Name, Index], Keys)
+             || {Index, Entry} <- lists:zip(lists:seq(1, length(List)), List)
+            ]),
+            {Values, lists:append(Faults)};
+        _ ->
+            {[], [{[Name], ["tables: [[", Name, "]]"]}]}
+    end.
+
+-spec table(term(), weir_toml:path(), #{binary() => key()}) -> {#{atom() => term()}, [{weir_toml:path(), iodata()}]}.
+table(Table, Path, Keys) when is_map(Table) ->
+    Missing = [
+        {Path, [Key, " is missing"]}
+     || {Key, {Name, _}} <- maps:to_list(Keys), Name =:= pattern, not is_map_key(Key, Table)
+    ],
+    maps:fold(
+        fun(Key, Value, {Values, Faults}) ->
+            case Keys of
+                #{Key := {Name, Check}} ->
+                    case Check(Value) of
+                        {ok, Checked} -> {Values#{Name => Checked}, Faults};
+                        {error, Allowed} -> {Values, [{Path ++ [Key], Allowed} | Faults]};
+                        {faults, Inner} -> {Values, [{Path ++ [Key | Rest], What} || {Rest, What} <- Inner] ++ Faults}
+                    end;
+                #{} ->
+                    {Values, [{Path ++ [Key], unknown(lists:sort(maps:keys(Keys)))} | Faults]}
+            end
+        end,
+        {#{}, Missing},
+        Table
+    );
+table(_Other, Path, _Keys) ->
+    {#{}, [{Path, "a table"}]}.
+
+unknown(Keys) -> ["unknown key; valid: ", lists:join(", ", Keys)].
+
+listener_keys(Directory) ->
+    #{
+        <<"ip">> => {ip, fun ip/1},
+        <<"port">> => {port, integer(0, 65535)},
+        <<"max_connections">> => {max_connections, integer(1, 10000000)},
+        <<"access_log">> => {access_log, file_in(Directory)},
+        <<"access_log_format">> => {access_log_format, choice([combined, json])}
+    }.
+
+http_keys() ->
+    #{
+        <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
+        <<"origins">> => {origins, fun origins/1},
+        <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
+        <<"max_body">> => {max_body, integer(1, 1000000)}
+    }.
+
+may_keys() ->
+    maps:from_list([
+        {atom_to_binary(Right), {Right, choice([any, local, token, nobody])}}
+     || Right <- [publish, subscribe, history, presence]
+    ]).
+
+token_keys(Directory) ->
+    #{
+        <<"secrets">> => {secrets, sources(secret, Directory)},
+        <<"public_keys">> => {public_keys, sources(public_key, Directory)},
+        <<"jwks">> => {jwks, sources(jwks, Directory)},
+        <<"audience">> => {audience, fun text/1},
+        <<"issuer">> => {issuer, fun text/1},
+        <<"leeway">> => {leeway, integer(0, 3600)},
+        <<"require_exp">> => {require_exp, fun boolean/1}
+    }.
+
+limit_keys() ->
+    maps:from_list([{atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}} || Kind <- weir_pubsub_limits:kinds()]).
+
+%% What a policy may have is checked where policies are.
+channel_keys() ->
+    Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()]),
+    Policy#{<<"pattern">> => {pattern, fun text/1}, <<"may">> => {may, fun may/1}}.
+
+policy_value(<<"infinity">>) -> {ok, infinity};
+policy_value(<<"drop_oldest">>) -> {ok, drop_oldest};
+policy_value(<<"disconnect">>) -> {ok, disconnect};
+policy_value(<<"none">>) -> {ok, none};
+policy_value(Value) -> {ok, Value}.
+
+may(Table) ->
+    case table(Table, [], may_keys()) of
+        {May, []} -> {ok, May};
+        {_, Faults} -> {faults, Faults}
+    end.
+
+%% Values --------------------------------------------------------------------------------
+
+integer(Min, Max) ->
+    fun
+        (Value) when is_integer(Value), Value >= Min, Value =< Max -> {ok, Value};
+        (_) -> {error, io_lib:format("an integer from ~b to ~b", [Min, Max])}
+    end.
+
+milliseconds(Min) ->
+    fun
+        (Value) when is_integer(Value), Value >= Min, Value < 1 bsl 31 -> {ok, Value};
+        (_) -> {error, io_lib:format("milliseconds from ~b on", [Min])}
+    end.
+
+infinite(Check) ->
+    fun
+        (<<"infinity">>) -> {ok, infinity};
+        (Value) ->
+            case Check(Value) of
+                {ok, _} = Ok -> Ok;
+                {error, Allowed} -> {error, [Allowed, ", or \"infinity\""]}
+            end
+    end.
+
+choice(Choices) ->
+    fun(Value) ->
+        case [Choice || Choice <- Choices, atom_to_binary(Choice) =:= Value] of
+            [Choice] -> {ok, Choice};
+            [] -> {error, ["one of ", quoted(Choices)]}
+        end
+    end.
+
+choices(Choices) ->
+    One = choice(Choices),
+    fun(Values) ->
+        Chosen = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [] end,
+        case Chosen =/= [] andalso lists:all(fun(Result) -> element(1, Result) =:= ok end, Chosen) of
+            true -> {ok, [Choice || {ok, Choice} <- Chosen]};
+            false -> {error, ["an array of ", quoted(Choices)]}
+        end
+    end.
+
+quoted(Choices) -> lists:join(", ", [["\"", atom_to_binary(Choice), "\""] || Choice <- Choices]).
+
+text(Text) when is_binary(Text), Text =/= <<>> -> {ok, Text};
+text(_) -> {error, "a string that is not empty"}.
+
+boolean(Value) when is_boolean(Value) -> {ok, Value};
+boolean(_) -> {error, "true or false"}.
+
+ip(Text) when is_binary(Text) ->
+    case inet:parse_strict_address(binary_to_list(Text)) of
+        {ok, Ip} -> {ok, Ip};
+        {error, einval} -> ip(none)
+    end;
+ip(_) ->
+    {error, "an address, such as \"127.0.0.1\""}.
+
+origins(<<"any">>) -> {ok, any};
+origins(Origins) when is_list(Origins), Origins =/= [] ->
+    case lists:all(fun is_origin/1, Origins) of
+        true -> {ok, Origins};
+        false -> origins(none)
+    end;
+origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"https://example.org\""}.
+
+is_origin(Origin) ->
+    is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
+
+file_in(Directory) ->
+    fun(Value) ->
+        case text(Value) of
+            {ok, File} -> {ok, filename:join(Directory, File)};
+            {error, _} -> {error, "the name of a file"}
+        end
+    end.
+
+sources(Kind, Directory) ->
+    One = file_in(Directory),
+    fun(Values) ->
+        Files = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [error] end,
+        case lists:all(fun(File) -> is_tuple(File) andalso element(1, File) =:= ok end, Files) of
+            true -> {ok, [{Kind, File} || {ok, File} <- Files]};
+            false -> {error, "an array of names of files"}
+        end
+    end.

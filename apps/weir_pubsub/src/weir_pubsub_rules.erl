@@ -1,0 +1,50 @@
+%% @doc Who may do what in which channels: rules by pattern, the first that fits counts.
+%%
+%% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local', this machine and no page of a browser;
+%% `token', whose token grants it, see {@link weir_pubsub_access}; `nobody'. What a rule does not say is as in the rule for all channels, and
+%% what that does not say is: `any' subscribe and read the history, `local' publish and see who is there.
+-module(weir_pubsub_rules).
+
+-export([new/2]).
+-export([allows/5]).
+
+-export_type([rules/0, may/0, who/0]).
+
+-type who() :: any | local | token | nobody.
+
+-type may() :: #{weir_pubsub_access:right() => who()}.
+
+-record(rules, {
+    rules :: [{weir_pubsub_pattern:pattern(), may()}],
+    all :: may()
+}).
+
+-opaque rules() :: #rules{}.
+
+-define(DEFAULTS, #{publish => local, subscribe => any, history => any, presence => local}).
+
+%% @doc Rules: one for all channels, and one for each pattern.
+-spec new(may(), [{Pattern :: binary(), may()}]) -> rules().
+new(May, Rules) ->
+    All = maps:merge(?DEFAULTS, May),
+    #rules{rules = [{weir_pubsub_pattern:new(Pattern), maps:merge(All, Own)} || {Pattern, Own} <- Rules], all = All}.
+
+%% @doc Whether a request has a right in a channel. `ByToken' decides where a token is asked for.
+-spec allows(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel(), rules(), ByToken) -> boolean() when
+    ByToken :: fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()).
+allows(Right, Request, Channel, #rules{rules = Rules, all = All}, ByToken) ->
+    #{Right := Who} = first(Channel, Rules, All),
+    case Who of
+        any -> true;
+        local -> weir_pubsub_access:is_local(Request);
+        token -> ByToken(Request, Channel);
+        nobody -> false
+    end.
+
+first(Channel, [{Pattern, May} | Rules], All) ->
+    case weir_pubsub_pattern:fits(Channel, Pattern) of
+        true -> May;
+        false -> first(Channel, Rules, All)
+    end;
+first(_Channel, [], All) ->
+    All.

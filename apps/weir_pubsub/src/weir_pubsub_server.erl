@@ -1,0 +1,121 @@
+%% @doc A push server out of settings, which can be changed while it runs.
+%%
+%% There is one in a node, because policies and limits are for all channels of the node.
+-module(weir_pubsub_server).
+
+-export([start/1]).
+-export([change/2]).
+-export([stop/1]).
+-export([ports/1]).
+
+-export_type([server/0, reason/0]).
+
+-record(server, {settings :: weir_pubsub_file:settings()}).
+
+-opaque server() :: #server{}.
+
+-type reason() ::
+    {listen, inet:ip_address(), inet:port_number(), term()}
+    | {fixed, inet:ip_address(), inet:port_number(), access_log}
+    | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
+%% `listen': no listener can be started there. `fixed': a listener that runs cannot have another access log.
+
+-define(KEYS, ?MODULE).
+
+%% @doc Starts the listeners, when everything else is set.
+-spec start(weir_pubsub_file:settings()) -> {ok, server()} | {error, reason()}.
+start(Settings) -> apply_settings(#server{settings = Settings#{listeners := []}}, Settings).
+
+%% @doc Takes other settings. Connections stay, but for those of a listener that is gone: it is drained. What is asked from now on is
+%% answered by the new settings. After an error everything is as it was.
+-spec change(weir_pubsub_file:settings(), server()) -> {ok, server()} | {error, reason()}.
+change(Settings, Server) -> apply_settings(Server, Settings).
+
+apply_settings(#server{settings = #{listeners := Before}}, #{listeners := Now} = Settings) ->
+    {Kept, Added} = lists:partition(fun(Listener) -> is_map_key(name(Listener), by_name(Before)) end, Now),
+    Gone = maps:values(maps:without([name(Listener) || Listener <- Now], by_name(Before))),
+    case [Listener || #{access_log := Log} = Listener <- Kept, Log =/= maps:get(access_log, map_get(name(Listener), by_name(Before)))] of
+        [] -> added(Added, Kept, Gone, Settings);
+        [#{ip := Ip, port := Port} | _] -> {error, {fixed, Ip, Port, access_log}}
+    end.
+
+%% What can fail comes first.
+added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
+    Routes = routes(Settings),
+    case listen(Added, Routes, []) of
+        ok ->
+            case weir_pubsub_keys:load(?KEYS, Keys) of
+                ok -> settled(Settings, Routes, Kept, Gone);
+                {error, _} = Error -> close(Added), Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+settled(#{channels := Channels, drain := Drain} = Settings, Routes, Kept, Gone) ->
+    ok = weir_pubsub:configure(Channels),
+    lists:foreach(
+        fun(#{max_connections := Most} = Listener) ->
+            ok = weir_http:set_routes(name(Listener), Routes),
+            ok = weir:set_max_connections(name(Listener), Most)
+        end,
+        Kept
+    ),
+    _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
+    {ok, #server{settings = Settings}}.
+
+name(#{ip := Ip, port := Port}) -> {?MODULE, Ip, Port}.
+
+by_name(Listeners) -> maps:from_list([{name(Listener), Listener} || Listener <- Listeners]).
+
+listen([#{ip := Ip, port := Port} = Listener | Listeners], Routes, Started) ->
+    case weir_http:start_listener(name(Listener), Listener, Routes) of
+        {ok, _} ->
+            listen(Listeners, Routes, [Listener | Started]);
+        {error, Reason} ->
+            close(Started),
+            {error, {listen, Ip, Port, Reason}}
+    end;
+listen([], _Routes, _Started) ->
+    ok.
+
+close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(name(Listener)) end, Listeners).
+
+%% @doc Drains all listeners, and ends them.
+-spec stop(server()) -> ok.
+stop(#server{settings = #{listeners := Listeners, drain := Drain}}) ->
+    Monitors = [spawn_monitor(fun() -> end_listener(Listener, Drain) end) || Listener <- Listeners],
+    lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, _, _, _} -> ok end end, Monitors),
+    weir_pubsub_keys:forget(?KEYS).
+
+end_listener(Listener, Drain) ->
+    _ = weir_http:drain_listener(name(Listener), Drain),
+    weir_http:stop_listener(name(Listener)).
+
+%% @doc The ports that it listens on, in the order of the settings.
+-spec ports(server()) -> [inet:port_number()].
+ports(#server{settings = #{listeners := Listeners}}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
+
+routes(#{poll_timeout := Timeout, max_body := MaxBody} = Settings) ->
+    weir_pubsub_http:routes(#{
+        publishers => fun(Request, Channel) -> may(publish, Request, Channel, Settings) end,
+        subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end,
+        poll_timeout => Timeout,
+        max_body => MaxBody
+    }).
+
+may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->
+    lists:member(weir_pubsub_http:transport(Request), Transports) andalso may(subscribe, Request, Channel, Settings).
+
+may(Right, Request, Channel, #{origins := Origins, rules := Rules, tokens := Tokens}) ->
+    is_origin(Request, Origins) andalso
+        weir_pubsub_rules:allows(Right, Request, Channel, Rules, weir_pubsub_access:by_token(Right, ?KEYS, Tokens)).
+
+%% Who says none is no browser.
+is_origin(_Request, any) ->
+    true;
+is_origin(Request, Origins) ->
+    case weir_http_request:field(<<"origin">>, Request) of
+        undefined -> true;
+        Origin -> lists:member(Origin, Origins)
+    end.

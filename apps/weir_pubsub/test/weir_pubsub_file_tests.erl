@@ -1,0 +1,106 @@
+%% The configuration file of a push server: what it may say, and how faults are told.
+-module(weir_pubsub_file_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+read(Text) -> read(Text, []).
+
+read(Text, Files) ->
+    Directory = filename:join("_build", "weir_pubsub_file_" ++ integer_to_list(erlang:unique_integer([positive]))),
+    ok = filelib:ensure_path(Directory),
+    [ok = file:write_file(filename:join(Directory, Name), Bytes) || {Name, Bytes} <- [{"push.toml", Text} | Files]],
+    try
+        weir_pubsub_file:read(filename:join(Directory, "push.toml"))
+    after
+        ok = file:del_dir_r(Directory)
+    end.
+
+an_empty_file_is_the_defaults_test() ->
+    ?assertEqual({ok, weir_pubsub_file:defaults()}, read("")),
+    ?assertMatch(#{listeners := [#{ip := {127, 0, 0, 1}, port := 0}], origins := any, keys := []}, weir_pubsub_file:defaults()).
+
+everything_test() ->
+    Text =
+        "drain = 1000\n"
+        "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
+        "[[listeners]]\nport = 2\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\npoll_timeout = 30000\nmax_body = 10\n"
+        "[may]\npublish = 'token'\n"
+        "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
+        "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
+        "[groups.chat]\nchannels = 10\n"
+        "[[channels]]\npattern = 'chat/*'\nmax_messages = 5\nmax_age = 'infinity'\nslow = 'disconnect'\npresence = true\n"
+        "group = 'chat'\nevents = 'events'\nmay = {subscribe = 'local', presence = 'nobody'}\n"
+        "[[channels]]\npattern = '*'\n",
+    {ok, Settings} = read(Text, [{"secret", "a secret of thirty-two bytes or more"}]),
+    ?assertMatch(
+        #{
+            drain := 1000,
+            listeners := [
+                #{ip := {0, 0, 0, 0, 0, 0, 0, 1}, port := 1, max_connections := 5, access_log := #{format := json, to := {file, _}}},
+                #{ip := {127, 0, 0, 1}, port := 2, access_log := off}
+            ],
+            transports := [stream, poll],
+            origins := [<<"https://a.example:8443">>],
+            poll_timeout := 30000,
+            max_body := 10,
+            keys := [{secret, _}],
+            tokens := #{audience := <<"chat">>, issuer := <<"me">>, leeway := 5, require_exp := false},
+            channels := #{
+                total := #{bytes := 1000, subscribers := infinity},
+                groups := #{<<"chat">> := #{channels := 10}},
+                channels := [
+                    {<<"chat/*">>, #{
+                        max_messages := 5, max_age := infinity, slow := disconnect, presence := true, group := <<"chat">>,
+                        events := <<"events">>
+                    }},
+                    {<<"*">>, #{}}
+                ]
+            }
+        },
+        Settings
+    ).
+
+faults_have_line_key_and_what_is_allowed_test() ->
+    [
+        begin
+            {error, Faults} = read(Text),
+            Told = [{At, iolist_to_binary(What)} || {At, What} <- Faults],
+            ?assertMatch({Text, [_]}, {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]})
+        end
+     || {Line, Part, Text} <- [
+            {1, "unknown key; valid: channels, drain", "colour = 1\n"},
+            {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
+            {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
+            {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
+            {2, "listeners.1.tls: unknown key; valid: access_log", "[[listeners]]\ntls = 1\n"},
+            {4, "listeners.2.port: another listener", "[[listeners]]\nport = 8\n[[listeners]]\nport = 8\n"},
+            {1, "listeners: tables: [[listeners]]", "listeners = 1\n"},
+            {1, "listeners.1: a table", "listeners = [1]\n"},
+            {2, "http.transports: an array of \"websocket\", \"stream\"", "[http]\ntransports = ['pigeon']\n"},
+            {2, "http.origins: \"any\", or an array", "[http]\norigins = ['example.org']\n"},
+            {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
+            {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
+            {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
+            {2, "tokens.secrets: an array of names", "[tokens]\nsecrets = 'a'\n"},
+            {3, "cannot be read: no such file", "[tokens]\n\nsecrets = ['nothing']\n"},
+            {2, "limits.bytes: an integer from 0", "[limits]\nbytes = -1\n"},
+            {2, "groups.a.colour: unknown key", "[groups.a]\ncolour = 1\n"},
+            {1, "channels.1: pattern is missing", "[[channels]]\nmax_messages = 1\n"},
+            {4, "channels.2.pattern: stands in the file twice", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'a'\n"},
+            {5, "channels.2.max_age: milliseconds from 1 on", "[[channels]]\npattern = 'a'\n[[channels]]\npattern = 'b'\nmax_age = 0\n"},
+            {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
+            {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
+            {2, "duplicate key", "drain = 1\ndrain = 2\n"}
+        ]
+    ].
+
+all_faults_are_told_test() ->
+    ?assertMatch({error, [{1, _}, {3, _}, {4, _}]}, read("drain = 0\n[[listeners]]\nport = -1\nip = 1\n")).
+
+a_short_secret_is_told_test() ->
+    {error, [{2, Text}]} = read("[tokens]\nsecrets = ['short']\n", [{"short", "x"}]),
+    ?assertMatch({_, _}, binary:match(iolist_to_binary(Text), <<"at least 32 bytes">>)).
+
+no_file_test() ->
+    ?assertMatch({error, [{none, ["cannot be read: ", "no such file or directory"]}]}, weir_pubsub_file:read("nothing/at/all")).

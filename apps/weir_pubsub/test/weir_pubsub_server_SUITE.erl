@@ -1,0 +1,241 @@
+%% A push server with a configuration file, which is changed while clients are there.
+-module(weir_pubsub_server_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_nchan, [request/4, request/5]).
+
+-define(PATIENCE, 10000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        who_may, pages_of_some_sites, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        listeners_come_and_go, a_port_that_is_taken
+    ].
+
+init_per_testcase(Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    Directory = filename:join(proplists:get_value(priv_dir, Config), Case),
+    ok = filelib:ensure_path(Directory),
+    [{directory, Directory} | Config].
+
+end_per_testcase(_Case, _Config) ->
+    _ = [weir_http:stop_listener(Name) || Name = {weir_pubsub_server, _, _} <- weir_listener:names()],
+    ok = application:stop(weir_pubsub).
+
+file(Config, Name) -> filename:join(proplists:get_value(directory, Config), Name).
+
+settings(Config, Text) ->
+    ok = file:write_file(file(Config, "push.toml"), Text),
+    {ok, Settings} = weir_pubsub_file:read(file(Config, "push.toml")),
+    Settings.
+
+start(Config, Text) ->
+    {ok, Server} = weir_pubsub_server:start(settings(Config, Text)),
+    Server.
+
+port(Server) -> hd(weir_pubsub_server:ports(Server)).
+
+status({Status, _, _}) -> Status.
+
+publish(Port, Channel, Fields) -> status(request(Port, <<"POST">>, ["/pub/", Channel], Fields, <<"x">>)).
+
+get(Port, Path, Fields) -> status(request(Port, <<"GET">>, Path, Fields)).
+
+-define(ORIGIN(Site), {"Origin", Site}).
+
+%% The first pattern that fits decides.
+who_may(Config) ->
+    Port = port(start(Config,
+        "[http]\npoll_timeout = 100\n[may]\npublish = 'nobody'\n"
+        "[[channels]]\npattern = 'open/*'\nmay = {publish = 'any'}\n"
+        "[[channels]]\npattern = 'closed/*'\nmay = {publish = 'local', subscribe = 'nobody'}\n"
+    )),
+    ?assertEqual(403, publish(Port, "a", [])),
+    ?assertEqual(202, publish(Port, "open%2Fa", [?ORIGIN("http://site.example")])),
+    ?assertEqual(202, publish(Port, "closed%2Fa", [])),
+    ?assertEqual(403, publish(Port, "closed%2Fa", [?ORIGIN("http://site.example")])),
+    ?assertEqual(200, get(Port, "/sub/open%2Fa", [])),
+    ?assertEqual(403, get(Port, "/sub/closed%2Fa", [])).
+
+pages_of_some_sites(Config) ->
+    Port = port(start(Config, "[may]\npublish = 'any'\n[http]\norigins = ['http://site.example']\n")),
+    ?assertEqual(202, publish(Port, "a", [])),
+    ?assertEqual(202, publish(Port, "a", [?ORIGIN("http://site.example")])),
+    ?assertEqual(403, publish(Port, "a", [?ORIGIN("http://other.example")])),
+    ?assertEqual(200, get(Port, "/sub/a", [?ORIGIN("http://site.example")])),
+    ?assertEqual(403, get(Port, "/sub/a", [?ORIGIN("http://other.example")])).
+
+transports_off(Config) ->
+    Port = port(start(Config, "[http]\ntransports = ['poll']\n")),
+    _ = publish(Port, "a", []),
+    ?assertEqual(200, get(Port, "/sub/a", [])),
+    ?assertEqual(403, get(Port, "/sub/a", [{"Accept", "text/event-stream"}])),
+    ?assertEqual(403, get(Port, "/sub/a", [
+        {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Version", "13"},
+        {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
+    ])).
+
+tokens(Config) ->
+    Secret = <<"a secret of thirty-two bytes or more">>,
+    ok = file:write_file(file(Config, "secret"), Secret),
+    Text = "[may]\npublish = 'token'\n[tokens]\nsecrets = ['secret']\naudience = 'chat'\n",
+    Server = start(Config, Text),
+    Claims = #{aud => chat, exp => os:system_time(second) + 60, weir => #{publish => [<<"a">>]}},
+    Token = token(Claims, Secret),
+    ?assertEqual(403, publish(port(Server), "a", [])),
+    ?assertEqual(202, publish(port(Server), "a", [{"Authorization", ["Bearer ", Token]}])),
+    ?assertEqual(403, publish(port(Server), "b", [{"Authorization", ["Bearer ", Token]}])),
+    %% Other keys in the same file.
+    ok = file:write_file(file(Config, "secret"), <<"another secret of thirty-two bytes">>),
+    {ok, Changed} = weir_pubsub_server:change(settings(Config, Text), Server),
+    ?assertEqual(403, publish(port(Changed), "a", [{"Authorization", ["Bearer ", Token]}])).
+
+token(Claims, Secret) ->
+    Part = fun(Bytes) -> base64:encode(iolist_to_binary(Bytes)) end,
+    Url = fun(Text) -> << <<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= Text, C =/= $= >> end,
+    Signed = <<(Url(Part(weir_json:encode(#{alg => <<"HS256">>}))))/binary, $., (Url(Part(weir_json:encode(Claims))))/binary>>,
+    <<Signed/binary, $., (Url(Part(crypto:mac(hmac, sha256, Secret, Signed))))/binary>>.
+
+%% Event streams and long polls go on, each message comes once, while the file changes under them.
+changed_under_load(Config) ->
+    Text = fun(Number) ->
+        io_lib:format(
+            "[[listeners]]\nmax_connections = ~b\n[may]\npublish = 'any'\n[limits]\nbytes = ~b\n"
+            "[[channels]]\npattern = 'load'\nmax_messages = 1000\nmax_queue = 2000\nidle_timeout = ~b\n",
+            [1000 + Number, 100000000 + Number, 5000 + Number]
+        )
+    end,
+    Server = start(Config, Text(0)),
+    Port = port(Server),
+    Count = 300,
+    Test = self(),
+    Streams = [spawn_link(fun() -> stream(Test, Port, Count) end) || _ <- lists:seq(1, 100)],
+    Polls = [spawn_link(fun() -> poll(Test, Port, Count) end) || _ <- lists:seq(1, 20)],
+    [receive {ready, Pid} -> ok after ?PATIENCE -> ct:fail(not_ready) end || Pid <- Streams],
+    Publisher = spawn_link(fun() -> publish_all(Test, Port, Count) end),
+    Last = change_until(Publisher, 1, Server, fun(Number) -> settings(Config, Text(Number)) end),
+    ?assert(Last > 3),
+    Expected = lists:seq(1, Count),
+    [receive {got, Pid, Got} -> ?assertEqual(Expected, Got) after ?PATIENCE -> ct:fail({silent, Pid}) end || Pid <- Streams ++ Polls].
+
+change_until(Publisher, Number, Server, Settings) ->
+    receive
+        {published, Publisher} -> Number
+    after 5 ->
+        {ok, Changed} = weir_pubsub_server:change(Settings(Number), Server),
+        change_until(Publisher, Number + 1, Changed, Settings)
+    end.
+
+publish_all(Test, Port, Count) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {packet, http_bin}]),
+    lists:foreach(
+        fun(Number) ->
+            Data = integer_to_binary(Number),
+            ok = gen_tcp:send(Socket, [
+                "POST /pub/load HTTP/1.1\r\nHost: a\r\nContent-Length: ", integer_to_binary(byte_size(Data)), "\r\n\r\n", Data
+            ]),
+            {Status, _} = answer(Socket),
+            true = Status =:= 201 orelse Status =:= 202,
+            timer:sleep(1)
+        end,
+        lists:seq(1, Count)
+    ),
+    Test ! {published, self()}.
+
+answer(Socket) ->
+    ok = inet:setopts(Socket, [{packet, http_bin}]),
+    {ok, {http_response, _, Status, _}} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    fields(Socket, Status, #{}).
+
+fields(Socket, Status, Fields) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, {http_header, _, Name, _, Value}} ->
+            fields(Socket, Status, Fields#{string:lowercase(to_text(Name)) => Value});
+        {ok, http_eoh} ->
+            ok = inet:setopts(Socket, [{packet, raw}]),
+            Body = case binary_to_integer(maps:get(<<"content-length">>, Fields, <<"0">>)) of
+                0 -> <<>>;
+                Length -> element(2, {ok, _} = gen_tcp:recv(Socket, Length, ?PATIENCE))
+            end,
+            {Status, Fields#{body => Body}}
+    end.
+
+to_text(Name) when is_atom(Name) -> atom_to_binary(Name);
+to_text(Name) -> Name.
+
+stream(Test, Port, Count) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, "GET /sub/load HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"),
+    Test ! {ready, self()},
+    Test ! {got, self(), events(Socket, <<>>, Count)}.
+
+events(Socket, Text, Count) ->
+    case re:run(Text, "data: ([0-9]+)\n", [global, {capture, [1], binary}]) of
+        {match, Found} when length(Found) >= Count ->
+            [binary_to_integer(Number) || [Number] <- Found];
+        _ ->
+            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            events(Socket, <<Text/binary, More/binary>>, Count)
+    end.
+
+%% One connection for all polls.
+poll(Test, Port, Count) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    Test ! {got, self(), polled(Socket, [], Count)}.
+
+polled(_Socket, _Resume, 0) ->
+    [];
+polled(Socket, Resume, Count) ->
+    ok = gen_tcp:send(Socket, ["GET /sub/load HTTP/1.1\r\nHost: a\r\n", Resume, "\r\n"]),
+    {200, #{body := Data, <<"last-modified">> := Date, <<"etag">> := Tag}} = answer(Socket),
+    Again = ["If-Modified-Since: ", Date, "\r\nIf-None-Match: ", Tag, "\r\n"],
+    [binary_to_integer(Data) | polled(Socket, Again, Count - 1)].
+
+a_wrong_change_changes_nothing(Config) ->
+    Server = start(Config, "[http]\npoll_timeout = 100\n"),
+    Taken = port(Server),
+    Port = port(Server),
+    ?assertEqual(202, publish(Port, "a", [])),
+    %% Right in itself, but its port is taken.
+    Wrong = settings(Config, [
+        "[[listeners]]\nport = 0\n[[listeners]]\nport = ", integer_to_list(Taken), "\n[may]\npublish = 'nobody'\n"
+    ]),
+    ?assertMatch({error, {listen, {127, 0, 0, 1}, Taken, eaddrinuse}}, weir_pubsub_server:change(Wrong, Server)),
+    ?assertEqual(202, publish(Port, "a", [])),
+    Logged = settings(Config, "[[listeners]]\nport = 0\naccess_log = 'log'\n"),
+    ?assertEqual({error, {fixed, {127, 0, 0, 1}, 0, access_log}}, weir_pubsub_server:change(Logged, Server)),
+    %% A key that is gone after the file was read.
+    ok = file:write_file(file(Config, "secret"), <<"a secret of thirty-two bytes or more">>),
+    Keys = settings(Config, "[may]\npublish = 'nobody'\n[tokens]\nsecrets = ['secret']\n"),
+    ok = file:delete(file(Config, "secret")),
+    ?assertMatch({error, {bad_key, _, enoent}}, weir_pubsub_server:change(Keys, Server)),
+    ?assertEqual(202, publish(Port, "a", [])).
+
+listeners_come_and_go(Config) ->
+    Server = start(Config, "drain = 500\n[[listeners]]\nport = 0\n"),
+    Port = port(Server),
+    {ok, Idle} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, Two} = weir_pubsub_server:change(settings(Config, "[[listeners]]\nport = 0\n[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Server),
+    [Port, Other] = weir_pubsub_server:ports(Two),
+    ?assertEqual(202, publish(Port, "a", [])),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ?assertMatch({200, _}, answer(Socket)),
+    {ok, _One} = weir_pubsub_server:change(settings(Config, "[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Two),
+    %% That of the listener that is gone ends, the other goes on.
+    {error, closed} = gen_tcp:recv(Idle, 0, ?PATIENCE),
+    ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ?assertMatch({200, _}, answer(Socket)).
+
+a_port_that_is_taken(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    Settings = settings(Config, ["[[listeners]]\nport = 0\n[[listeners]]\nport = ", integer_to_list(Port), "\n"]),
+    ?assertEqual({error, {listen, {127, 0, 0, 1}, Port, eaddrinuse}}, weir_pubsub_server:start(Settings)),
+    %% Nothing stays behind.
+    ?assertEqual([], [Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]).
