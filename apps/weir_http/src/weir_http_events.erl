@@ -155,17 +155,29 @@ bytes(Event) -> event(Event).
 
 line(data, Data) -> [[<<"data: ">>, Line, $\n] || Line <- lines(data, Data)];
 line(comment, Comment) -> [[<<": ">>, Line, $\n] || Line <- lines(comment, Comment)];
-line(event, Name) -> [<<"event: ">>, one_line(event, Name, [<<"\r">>, <<"\n">>]), $\n];
-line(id, Id) -> [<<"id: ">>, one_line(id, Id, [<<"\r">>, <<"\n">>, <<0>>]), $\n];
+line(event, Name) -> [<<"event: ">>, one_line(event, Name), $\n];
+line(id, Id) -> [<<"id: ">>, without_nul(one_line(id, Id)), $\n];
 line(retry, Time) when is_integer(Time), Time >= 0 -> [<<"retry: ">>, integer_to_binary(Time), $\n];
 line(Key, Value) -> bad(Key, Value).
 
-lines(Key, Text) -> binary:split(text(Key, Text), [<<"\r\n">>, <<"\r">>, <<"\n">>], [global]).
-
-one_line(Key, Text, Forbidden) ->
+%% Mostly it is one. To look for single bytes is much cheaper than to look for one of several patterns.
+lines(Key, Text) ->
     Bytes = text(Key, Text),
-    binary:match(Bytes, Forbidden) =:= nomatch orelse bad(Key, Text),
+    case is_one_line(Bytes) of
+        true -> [Bytes];
+        false -> binary:split(Bytes, [<<"\r\n">>, <<"\r">>, <<"\n">>], [global])
+    end.
+
+one_line(Key, Text) ->
+    Bytes = text(Key, Text),
+    is_one_line(Bytes) orelse bad(Key, Text),
     Bytes.
+
+is_one_line(Bytes) -> binary:match(Bytes, <<"\n">>) =:= nomatch andalso binary:match(Bytes, <<"\r">>) =:= nomatch.
+
+without_nul(Id) ->
+    binary:match(Id, <<0>>) =:= nomatch orelse bad(id, Id),
+    Id.
 
 text(Key, Text) ->
     try

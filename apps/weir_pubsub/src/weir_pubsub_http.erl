@@ -95,9 +95,9 @@ act(tell, Channel, Request, _Role, _Options) ->
             weir_pubsub_http_fields:refusal(Reason, Request)
     end;
 act(publish, Channel, Request, _Role, _Options) ->
-    {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:publish(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
+    weir_pubsub_http_ask:publish(Channel, Request);
 act(delete, Channel, Request, _Role, _Options) ->
-    {hold, weir_pubsub_http_ask, weir_pubsub_http_ask:delete(Channel, Request), #{timeout => 5000, otherwise => unavailable(Request)}};
+    weir_pubsub_http_ask:delete(Channel, Request);
 act(subscribe, Channel, Request, Role, Options) ->
     case weir_pubsub_http_from:position(Request) of
         {ok, From} ->
@@ -119,8 +119,6 @@ subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
     {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
         timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
     }}.
-
-unavailable(Request) -> weir_pubsub_http_fields:refusal(unavailable, Request).
 
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Requests that a shard answers: publishing and deleting. They are held meanwhile, and no reactor waits.
+%% @doc Publishing and deleting. What is published is published by the reactor itself if nobody is at work in the shard of the channel;
+%% otherwise the shard answers, and the request is held meanwhile: no reactor waits.
 -module(weir_pubsub_http_ask).
 -behaviour(weir_http_held).
 
@@ -8,6 +9,9 @@
 -export([open/2]).
 -export([info/2]).
 
+%% How long a request waits for the shard, in milliseconds.
+-define(PATIENCE_MS, 5000).
+
 -record(ask, {
     channel :: weir_pubsub:channel(),
     request :: term(),
@@ -15,11 +19,15 @@
     reference :: reference()
 }).
 
--spec publish(weir_pubsub:channel(), weir_http_request:request()) -> #ask{}.
+-spec publish(weir_pubsub:channel(), weir_http_request:request()) -> weir_http_direct:result().
 publish(Channel, Http) ->
     Type = type(weir_http_request:field(<<"content-type">>, Http), #{}),
     Meta = event(weir_http_request:field(<<"x-eventsource-event">>, Http), Type),
-    new(Channel, {publish, Channel, weir_http_request:body(Http), Meta}, Http).
+    Data = weir_http_request:body(Http),
+    case weir_pubsub_publication:in_reactor(Channel, Data, Meta) of
+        busy -> ask(Channel, {publish, Channel, Data, Meta}, Http);
+        Answer -> answer(Answer, Http)
+    end.
 
 type(undefined, Meta) -> Meta;
 type(Type, Meta) -> Meta#{type => binary:copy(Type)}.
@@ -27,10 +35,13 @@ type(Type, Meta) -> Meta#{type => binary:copy(Type)}.
 event(undefined, Meta) -> Meta;
 event(Event, Meta) -> Meta#{event => binary:copy(Event)}.
 
--spec delete(weir_pubsub:channel(), weir_http_request:request()) -> #ask{}.
-delete(Channel, Http) -> new(Channel, {delete, Channel}, Http).
+-spec delete(weir_pubsub:channel(), weir_http_request:request()) -> weir_http_direct:result().
+delete(Channel, Http) -> ask(Channel, {delete, Channel}, Http).
 
-new(Channel, Request, Http) -> #ask{channel = Channel, request = Request, http = Http, reference = make_ref()}.
+ask(Channel, Request, Http) ->
+    Ask = #ask{channel = Channel, request = Request, http = Http, reference = make_ref()},
+    Unavailable = weir_pubsub_http_fields:refusal(unavailable, Http),
+    {hold, ?MODULE, Ask, #{timeout => ?PATIENCE_MS, otherwise => Unavailable}}.
 
 -spec open(weir_http_held:held(), #ask{}) -> weir_http_held:result().
 open(_Held, #ask{channel = Channel, request = Request, http = Http, reference = Reference} = Ask) ->

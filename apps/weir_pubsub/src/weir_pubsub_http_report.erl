@@ -15,12 +15,17 @@ channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Inf
         end,
     Form = form(weir_http_request:field(<<"accept">>, Request, <<>>)),
     Values = [integer_to_binary(Messages), integer_to_binary(Requested), integer_to_binary(Subscribers), last(Id)],
-    {[{<<"content-type">>, <<"text/", (atom_to_binary(Form))/binary>>}], form(Form, Values)}.
+    {[{<<"content-type">>, type(Form)}], form(Form, Values)}.
+
+type(plain) -> <<"text/plain">>;
+type(Form) -> <<"text/", (atom_to_binary(Form))/binary>>.
 
 %% Nothing was published yet.
 last({_, 0}) -> <<"0:0">>;
 last(Id) -> weir_pubsub_id:to_text(Id).
 
+form(Any) when Any =:= <<>>; Any =:= <<"*/*">> ->
+    plain;
 form(Accept) ->
     Lower = string:lowercase(Accept),
     Wanted = [Form || Form <- [json, xml, yaml], binary:match(Lower, atom_to_binary(Form)) =/= nomatch],

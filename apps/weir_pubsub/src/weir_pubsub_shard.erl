@@ -31,36 +31,59 @@ start_link(Index) ->
 
 -spec init(pos_integer()) -> {ok, #shard{}}.
 init(Index) ->
-    {Channels, Messages, ByChannel} = weir_pubsub_shards:tables(Index),
+    #shard{claim = Claim, channels = Channels, messages = Messages, subscribers = Subscribers, due = Due} =
+        Shard = weir_pubsub_shards:shard(Index),
+    %% A reactor that is in the midst of a publication finds no tables, and gives up.
+    _ = weir_pubsub_claim:take(Claim),
     ok = weir_pubsub_limits:clear(Index),
-    Options = [named_table, protected, {read_concurrency, true}],
-    Shard = #shard{
-        index = Index,
-        channels = ets:new(Channels, [{keypos, #channel.name} | Options]),
-        messages = ets:new(Messages, Options),
-        subscribers = weir_pubsub_subscribers:open(ByChannel),
-        due = ets:new(weir_pubsub_due, [ordered_set, private])
-    },
-    {ok, weir_pubsub_removal:arm(weir_pubsub_subscription:take_over(Shard))}.
+    Options = [named_table, public, {read_concurrency, true}],
+    Channels = ets:new(Channels, [{keypos, #channel.name} | Options]),
+    Messages = ets:new(Messages, Options),
+    Due = ets:new(Due, [named_table, public, ordered_set]),
+    ok = weir_pubsub_subscribers:open(Subscribers),
+    Ready = weir_pubsub_removal:arm(weir_pubsub_subscription:take_over(Shard)),
+    ok = weir_pubsub_claim:release(Claim),
+    {ok, Ready}.
 
 -spec handle_call(term(), gen_server:from(), #shard{}) -> {reply, term(), #shard{}}.
 handle_call(Request, _From, Shard) ->
+    ok = claim(Shard),
     {Result, Next} = asked(Request, Shard),
-    {reply, Result, weir_pubsub_removal:arm(Next)}.
+    {reply, Result, done(Next)}.
 
 -spec handle_cast(term(), #shard{}) -> {noreply, #shard{}}.
-handle_cast({event, Name, Text}, Shard) ->
+handle_cast(Request, Shard) ->
+    ok = claim(Shard),
+    {noreply, done(told(Request, Shard))}.
+
+-spec handle_info(term(), #shard{}) -> {noreply, #shard{}}.
+handle_info(Message, Shard) ->
+    ok = claim(Shard),
+    {noreply, done(heard(Message, Shard))}.
+
+%% Nobody knows what a reactor that was killed has left half done: the shard begins anew.
+claim(#shard{claim = Claim}) ->
+    ok = weir_pubsub_claim:take(Claim).
+
+done(#shard{claim = Claim} = Shard) ->
+    Next = weir_pubsub_removal:arm(Shard),
+    ok = weir_pubsub_claim:release(Claim),
+    Next.
+
+told({event, Name, Text}, Shard) ->
     {_, Next} = publish(Name, Text, #{}, fun(_, _) -> ok end, Shard),
-    {noreply, weir_pubsub_removal:arm(Next)};
-handle_cast({taken, Name, Who, Count}, Shard) ->
-    {noreply, weir_pubsub_removal:arm(weir_pubsub_subscription:taken(Name, Who, Count, Shard))};
-handle_cast({ask, Name, Request, {Pid, Tag}}, Shard) ->
+    Next;
+told({taken, Name, Who, Count}, Shard) ->
+    weir_pubsub_subscription:taken(Name, Who, Count, Shard);
+told({news, Name, News}, Shard) ->
+    take_note(Name, News, Shard);
+told({ask, Name, Request, {Pid, Tag}}, Shard) ->
     {Result, Next} = asked(Request, Shard),
     Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Result}),
-    {noreply, weir_pubsub_removal:arm(Next)};
-handle_cast(Request, Shard) ->
+    Next;
+told(Request, Shard) ->
     {_, Next} = asked(Request, Shard),
-    {noreply, weir_pubsub_removal:arm(Next)}.
+    Next.
 
 asked({publish, Name, Data, Meta}, Shard) ->
     publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard);
@@ -71,72 +94,59 @@ asked({unsubscribe, Name, Who}, Shard) ->
 asked({delete, Name}, Shard) ->
     weir_pubsub_removal:delete(Name, Shard).
 
--spec handle_info(term(), #shard{}) -> {noreply, #shard{}}.
-handle_info({'DOWN', _, process, Pid, _}, Shard) ->
-    {noreply, weir_pubsub_removal:arm(weir_pubsub_subscription:left(Pid, Shard))};
-handle_info({weir_group, _, Reference, _}, Shard) ->
-    {noreply, weir_pubsub_removal:ended(Reference, Shard)};
-handle_info(sweep, Shard) ->
-    Now = erlang:monotonic_time(millisecond),
-    {noreply, weir_pubsub_removal:arm(weir_pubsub_removal:sweep(Now, Shard#shard{timer = none}))};
-handle_info(behind, #shard{behind = Behind} = Shard) ->
-    {noreply, maps:fold(fun(Name, [], Next) -> catch_up(Name, Next) end, Shard#shard{behind = #{}}, Behind)};
-handle_info(_Other, Shard) ->
-    {noreply, Shard}.
+heard({'DOWN', _, process, Pid, _}, Shard) ->
+    weir_pubsub_subscription:left(Pid, Shard);
+heard({weir_group, _, Reference, _}, Shard) ->
+    weir_pubsub_removal:ended(Reference, Shard);
+heard(sweep, Shard) ->
+    weir_pubsub_removal:sweep(erlang:monotonic_time(millisecond), Shard#shard{timer = none});
+heard(behind, #shard{behind = Behind} = Shard) ->
+    maps:fold(fun(Name, [], Next) -> catch_up(Name, Next) end, Shard#shard{behind = #{}}, Behind);
+heard(_Other, Shard) ->
+    Shard.
 
-publish(Name, Data, Meta, Event, #shard{index = Index, messages = Messages} = Shard) ->
-    case weir_pubsub_registry:open(Name, Shard) of
-        {ok, Channel, #policy{max_message = Most}} when byte_size(Data) > Most ->
-            ok = weir_pubsub_registry:abandon(Channel, Shard),
-            {refused({too_large, Most}), Shard};
-        {ok, Channel, Policy} ->
-            Now = erlang:monotonic_time(millisecond),
-            case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
-                {ok, Appended} ->
-                    ok = weir_pubsub_counters:add(published, 1),
-                    ok = Event(Policy, Appended),
-                    published(Appended, Policy, Data, Meta, Shard);
-                {error, Reason} ->
-                    ok = weir_pubsub_registry:abandon(Channel, Shard),
-                    {refused(Reason), Shard}
-            end;
-        {error, Reason} ->
-            {refused(Reason), Shard}
+publish(Name, Data, Meta, Event, Shard) ->
+    case weir_pubsub_publication:publish(Name, Data, Meta, Event, Shard) of
+        {ok, Published, News} -> {{ok, Published}, take_note(Name, News, Shard)};
+        {error, _} = Error -> {Error, Shard}
     end.
 
-refused(Reason) ->
-    ok = weir_pubsub_counters:add(refused, 1),
-    {error, Reason}.
+%% An audience that is behind is tried again, also if nothing more is published.
+take_note(Name, News, Shard) ->
+    lists:foldl(
+        fun
+            (due, Before) -> Before;
+            (behind, Before) -> note_behind(Name, Before);
+            ({lagging, Subscriber}, Before) -> disconnect(Subscriber, Before)
+        end,
+        Shard,
+        News
+    ).
 
-published(#channel{epoch = Epoch, last = Last} = Channel, Policy, Data, Meta, Shard) ->
-    {Delivered, Lagging} = weir_pubsub_delivery:deliver(Channel, {message, {Epoch, Last}, Data, Meta}, Shard),
-    Saved = weir_pubsub_registry:save(Delivered, Policy, Shard),
-    Next = lists:foldl(fun disconnect/2, note_behind(Saved, Shard), Lagging),
-    #channel{first = First, processes = Processes, sockets = Sockets} = Saved,
-    {{ok, #{id => {Epoch, Last}, subscribers => Processes + Sockets, messages => Last - First + 1}}, Next}.
-
+%% It may have gone meanwhile.
 disconnect(#subscriber{name = Name, pid = Pid, tag = Tag} = Subscriber, Shard) ->
-    {ok, Next} = weir_pubsub_subscription:unsubscribe(Name, {Pid, Tag}, Shard),
-    ok = weir_pubsub_counters:add(slow, 1),
-    ok = weir_pubsub_delivery:tell(Subscriber, {closed, slow}),
-    Next.
+    case weir_pubsub_subscription:unsubscribe(Name, {Pid, Tag}, Shard) of
+        {ok, Next} ->
+            ok = weir_pubsub_counters:add(slow, 1),
+            ok = weir_pubsub_delivery:tell(Subscriber, {closed, slow}),
+            Next;
+        {{error, not_subscribed}, Same} ->
+            Same
+    end.
+
+note_behind(Name, #shard{behind = Behind} = Shard) ->
+    map_size(Behind) =:= 0 andalso erlang:send_after(?BEHIND_MS, self(), behind),
+    Shard#shard{behind = Behind#{Name => []}}.
 
 catch_up(Name, Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, Channel, Policy} ->
-            note_behind(weir_pubsub_registry:save(weir_pubsub_delivery:catch_up(Channel, Shard), Policy, Shard), Shard);
+            #channel{audiences = Audiences} =
+                weir_pubsub_registry:save(weir_pubsub_delivery:catch_up(Channel, Shard), Policy, Shard),
+            case lists:any(fun weir_pubsub_audience:is_behind/1, Audiences) of
+                true -> note_behind(Name, Shard);
+                false -> Shard
+            end;
         none ->
-            Shard
-    end.
-
-%% An audience that is behind is tried again, also if nothing more is published.
-note_behind(#channel{audiences = []}, Shard) ->
-    Shard;
-note_behind(#channel{name = Name, audiences = Audiences}, #shard{behind = Behind} = Shard) ->
-    case lists:any(fun weir_pubsub_audience:is_behind/1, Audiences) of
-        true ->
-            map_size(Behind) =:= 0 andalso erlang:send_after(?BEHIND_MS, self(), behind),
-            Shard#shard{behind = Behind#{Name => []}};
-        false ->
             Shard
     end.

@@ -1,13 +1,14 @@
 %% What a shard knows. Channels, messages and subscribers are in tables, see weir_pubsub_shard.
 -record(shard, {
     index :: pos_integer(),
+    claim :: weir_pubsub_claim:claim(),
     channels :: ets:tab(),
     messages :: ets:tab(),
     subscribers :: weir_pubsub_subscribers:subscribers(),
     %% Processes that subscribe, and how many subscriptions each has.
     monitors = #{} :: #{pid() => {reference(), pos_integer()}},
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
-    due :: ets:tid(),
+    due :: ets:tab(),
     timer = none :: none | reference(),
     %% Channels with an audience that is behind.
     behind = #{} :: #{weir_pubsub:channel() => []},

@@ -2,12 +2,16 @@
 %% @doc Which process serves a channel: a shard for each scheduler, chosen by the channel's name.
 -module(weir_pubsub_shards).
 
+-include("weir_pubsub_shard.hrl").
+
 -export([make/1]).
 -export([clear/0]).
 -export([is_channel/1]).
 -export([name/1]).
 -export([tables/1]).
 -export([tables_of/1]).
+-export([of_channel/1]).
+-export([shard/1]).
 -export([all/0]).
 -export([call/2]).
 -export([send/3]).
@@ -30,11 +34,18 @@ make(Count) ->
     persistent_term:put(?MODULE, list_to_tuple([numbered(Index) || Index <- lists:seq(1, Count)])).
 
 numbered(Index) ->
-    [Name, Channels, Messages, Subscribers] = [
+    [Name, Channels, Messages, ByChannel, ByProcess, Due] = [
         list_to_atom("weir_pubsub_" ++ What ++ "_" ++ integer_to_list(Index))
-     || What <- ["shard", "channels", "messages", "subscribers"]
+     || What <- ["shard", "channels", "messages", "subscribers", "processes", "due"]
     ],
-    {shard, Name, {Channels, Messages, Subscribers}}.
+    {Name, #shard{
+        index = Index,
+        claim = weir_pubsub_claim:new(),
+        channels = Channels,
+        messages = Messages,
+        subscribers = {ByChannel, ByProcess},
+        due = Due
+    }}.
 
 %% @doc There are none any more.
 -spec clear() -> ok.
@@ -48,25 +59,39 @@ is_channel(Name) -> is_binary(Name) andalso Name =/= <<>> andalso byte_size(Name
 
 %% @doc The registered name of a shard.
 -spec name(Index :: pos_integer()) -> atom().
-name(Index) -> element(2, element(Index, persistent_term:get(?MODULE))).
+name(Index) -> element(1, element(Index, persistent_term:get(?MODULE))).
+
+%% @doc What a shard begins with: the names of its tables, and the claim on them.
+-spec shard(Index :: pos_integer()) -> #shard{}.
+shard(Index) -> element(2, element(Index, persistent_term:get(?MODULE))).
+
+%% @doc The same for the shard of a channel.
+-spec of_channel(weir_pubsub:channel()) -> {ok, #shard{}} | {error, weir_pubsub:unavailable()}.
+of_channel(Channel) ->
+    case find(Channel) of
+        {_, #shard{} = Shard} -> {ok, Shard};
+        {error, _} = Error -> Error
+    end.
 
 %% @doc The names of its tables.
 -spec tables(Index :: pos_integer()) -> tables().
-tables(Index) -> element(3, element(Index, persistent_term:get(?MODULE))).
+tables(Index) -> of_shard(shard(Index)).
+
+of_shard(#shard{channels = Channels, messages = Messages, subscribers = {ByChannel, _}}) -> {Channels, Messages, ByChannel}.
 
 %% @doc The tables in which a channel is, if it is.
 -spec tables_of(weir_pubsub:channel()) -> {ok, tables()} | {error, weir_pubsub:unavailable()}.
 tables_of(Channel) ->
     case of_channel(Channel) of
-        {shard, _, Tables} -> {ok, Tables};
+        {ok, Shard} -> {ok, of_shard(Shard)};
         {error, _} = Error -> Error
     end.
 
 %% @doc The tables of all shards.
 -spec all() -> [tables()].
-all() -> [Tables || {shard, _, Tables} <- tuple_to_list(persistent_term:get(?MODULE, {}))].
+all() -> [of_shard(Shard) || {_, Shard} <- tuple_to_list(persistent_term:get(?MODULE, {}))].
 
-of_channel(Channel) ->
+find(Channel) ->
     case persistent_term:get(?MODULE, {}) of
         {} -> {error, {not_started, weir_pubsub}};
         Shards -> element(erlang:phash2(Channel, tuple_size(Shards)) + 1, Shards)
@@ -79,8 +104,8 @@ call(Channel, Request) ->
     call(Channel, Request, erlang:monotonic_time(millisecond) + ?CALL_MS).
 
 call(Channel, {Mode, Request}, Until) ->
-    case of_channel(Channel) of
-        {shard, Shard, _} ->
+    case find(Channel) of
+        {Shard, #shard{}} ->
             try
                 gen_server:call(Shard, Request, ?CALL_MS)
             catch
@@ -111,8 +136,8 @@ cast(Channel, Request) ->
     to(Channel, {'$gen_cast', Request}).
 
 to(Channel, Message) ->
-    case of_channel(Channel) of
-        {shard, Shard, _} ->
+    case find(Channel) of
+        {Shard, #shard{}} ->
             try
                 Shard ! Message,
                 ok

@@ -27,7 +27,7 @@
 
 -type subscriber() :: #subscriber{}.
 
--type subscribers() :: {ByChannel :: ets:tab(), ByProcess :: ets:tid()}.
+-type subscribers() :: {ByChannel :: ets:tab(), ByProcess :: ets:tab()}.
 
 -define(KEY(Epoch, Kind, Pid, Tag), {Epoch, Kind, Pid, Tag}).
 
@@ -36,10 +36,11 @@
 new(Name) ->
     ets:new(Name, [named_table, ordered_set, public, {keypos, #subscriber.key}]).
 
-%% @doc Both tables, for a shard. What the first one holds is of an earlier shard.
--spec open(ets:tab()) -> subscribers().
-open(ByChannel) ->
-    {ByChannel, ets:new(?MODULE, [ordered_set, private])}.
+%% @doc Makes the second table, for a shard. What the first one holds is of an earlier shard.
+-spec open(subscribers()) -> ok.
+open({_ByChannel, ByProcess}) ->
+    ByProcess = ets:new(ByProcess, [named_table, ordered_set, protected]),
+    ok.
 
 %% @doc Adds one, or puts another in its place.
 -spec add(subscribers(), pos_integer(), kind(), subscriber()) -> ok.

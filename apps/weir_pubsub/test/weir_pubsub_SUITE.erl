@@ -2,6 +2,7 @@
 -module(weir_pubsub_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -57,7 +58,7 @@ groups() ->
             history_larger_than_a_message,
             a_slow_socket_is_closed
         ]},
-        {misfortune, [], [a_shard_is_killed, sockets_of_a_shard_that_is_killed, not_started]}
+        {misfortune, [], [a_shard_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started]}
     ].
 
 init_per_testcase(_Case, Config) ->
@@ -571,6 +572,17 @@ sockets_of_a_shard_that_is_killed(_Config) ->
     kill_shard_of(<<"a">>),
     {{weir_pubsub, Socket}, <<"a">>, {closed, unavailable}} = next(),
     ?assertEqual(0, used(total, subscribers)).
+
+%% A reactor, in the midst of a publication. What it has changed may be half done: the shard begins anew.
+who_had_the_claim_is_killed(_Config) ->
+    {Epoch, 0} = subscribe(<<"a">>, #{}),
+    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
+    {Holder, Monitor} = spawn_monitor(fun() -> true = weir_pubsub_claim:try_take(Claim) end),
+    receive {'DOWN', Monitor, process, Holder, normal} -> ok end,
+    {error, unavailable} = weir_pubsub:publish(<<"a">>, "1"),
+    {weir_pubsub, <<"a">>, {gap, unknown, {Later, 0}}} = receive {weir_pubsub, _, _} = M -> M after ?PATIENCE -> none end,
+    ?assert(Later > Epoch),
+    {ok, #{id := {Later, 1}, subscribers := 1}} = weir_pubsub:publish(<<"a">>, "2").
 
 not_started(_Config) ->
     ok = application:stop(weir_pubsub),

@@ -2,6 +2,7 @@
 -module(weir_pubsub_http_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -21,7 +22,8 @@ groups() ->
         ]},
         {ours, [], [
             local_publishers_only, who_may, tokens, gaps, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
-            two_polls_on_a_connection, a_shard_is_killed, options_that_are_wrong
+            two_polls_on_a_connection, a_shard_is_killed,
+            a_shard_at_work_answers_later, publishers_at_once, options_that_are_wrong
         ]}
     ].
 
@@ -384,6 +386,34 @@ a_shard_is_killed(_Config) ->
     _ = publish(port(), "a", <<"x">>),
     {200, _, <<"x">>} = Answer = answer(Poll),
     ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Answer)).
+
+%% The reactor does not wait for the shard: other requests are answered meanwhile.
+a_shard_at_work_answers_later(_Config) ->
+    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
+    true = weir_pubsub_claim:try_take(Claim),
+    Held = begin_request(port(), {<<"POST">>, <<"x">>}, "/pub/a", []),
+    {404, _, _} = request(port(), <<"GET">>, "/pub/nothing", []),
+    {error, timeout} = gen_tcp:recv(Held, 0, 50),
+    ok = weir_pubsub_claim:release(Claim),
+    {202, _, _} = answer(Held),
+    {ok, #{messages := [{message, _, <<"x">>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
+
+%% Reactors and processes publish to one channel: all see one order, and nothing is lost.
+publishers_at_once(_Config) ->
+    {ok, {Epoch, 0}} = weir_pubsub:subscribe(<<"a">>, #{}),
+    Each = 100,
+    Publish = [
+        fun(_) -> {201, _, _} = publish(port(), "a", <<"x">>) end,
+        fun(_) -> {201, _, _} = publish(port(), "a", <<"x">>) end,
+        fun(_) -> {ok, _} = weir_pubsub:publish(<<"a">>, <<"x">>) end
+    ],
+    Publishers = [spawn_monitor(fun() -> lists:foreach(One, lists:seq(1, Each)) end) || One <- Publish],
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> normal = Reason end || {Pid, Monitor} <- Publishers],
+    Got = [
+        receive {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N after ?PATIENCE -> error(nothing_comes) end
+     || _ <- lists:seq(1, 3 * Each)
+    ],
+    ?assertEqual(lists:seq(1, 3 * Each), Got).
 
 options_that_are_wrong(_Config) ->
     [

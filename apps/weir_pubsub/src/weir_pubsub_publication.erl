@@ -1,0 +1,110 @@
+%% @private
+%% @doc A message is published: kept, numbered and given to the subscribers. By the shard of its channel, or by a reactor that has
+%% the claim on it.
+-module(weir_pubsub_publication).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+
+-export([publish/5]).
+-export([in_reactor/3]).
+
+-export_type([news/0]).
+
+-type news() :: due | behind | {lagging, weir_pubsub_subscribers:subscriber()}.
+%% What the shard has to do about it later.
+
+-type published() :: #{id := weir_pubsub_id:id(), subscribers := non_neg_integer(), messages := non_neg_integer()}.
+
+-type event() :: fun((#policy{}, #channel{}) -> ok).
+
+%% A reactor that tells more processes than these would have its connections wait.
+-define(FEW, 64).
+
+%% @doc Publishes in the tables of a shard, whose claim the caller has.
+-spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta(), event(), #shard{}) ->
+    {ok, published(), [news()]} | {error, {too_large, pos_integer()} | weir_pubsub:limit()}.
+publish(Name, Data, Meta, Event, #shard{index = Index, messages = Messages} = Shard) ->
+    case weir_pubsub_registry:open(Name, Shard) of
+        {ok, Channel, #policy{max_message = Most}} when byte_size(Data) > Most ->
+            ok = weir_pubsub_registry:abandon(Channel, Shard),
+            refused({too_large, Most});
+        {ok, Channel, Policy} ->
+            Now = erlang:monotonic_time(millisecond),
+            case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
+                {ok, Appended} ->
+                    ok = weir_pubsub_counters:add(published, 1),
+                    ok = Event(Policy, Appended),
+                    published(Appended, Policy, Data, Meta, Shard);
+                {error, Reason} ->
+                    ok = weir_pubsub_registry:abandon(Channel, Shard),
+                    refused(Reason)
+            end;
+        {error, Reason} ->
+            refused(Reason)
+    end.
+
+refused(Reason) ->
+    ok = weir_pubsub_counters:add(refused, 1),
+    {error, Reason}.
+
+published(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Meta, Shard) ->
+    {Delivered, Lagging} = weir_pubsub_delivery:deliver(Channel, {message, {Epoch, Last}, Data, Meta}, Shard),
+    Saved = weir_pubsub_registry:save(Delivered, Policy, Shard),
+    #channel{first = First, processes = Processes, sockets = Sockets, audiences = Audiences} = Saved,
+    News =
+        [due || Saved#channel.due =/= Due] ++
+            [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Audiences)] ++
+            [{lagging, Subscriber} || Subscriber <- Lagging],
+    {ok, #{id => {Epoch, Last}, subscribers => Processes + Sockets, messages => Last - First + 1}, News}.
+
+%% @doc Publishes at once, if nobody else has the claim on the shard and there are few processes to tell. Only for reactors.
+-spec in_reactor(weir_pubsub:channel(), binary(), weir_pubsub:meta()) ->
+    {ok, published()} | {error, {too_large, pos_integer()} | weir_pubsub:limit() | weir_pubsub:unavailable()} | busy.
+in_reactor(Name, Data, Meta) ->
+    case weir_pubsub_shards:of_channel(Name) of
+        {ok, #shard{claim = Claim} = Shard} ->
+            case weir_pubsub_claim:try_take(Claim) of
+                true -> claimed(Name, Data, Meta, Shard);
+                false -> busy
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+claimed(Name, Data, Meta, #shard{claim = Claim, channels = Channels} = Shard) ->
+    Result =
+        try
+            is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
+        catch
+            Class:Reason:Stack -> failed({Class, Reason, Stack}, Shard)
+        after
+            weir_pubsub_claim:release(Claim)
+        end,
+    case Result of
+        {ok, Published, []} ->
+            {ok, Published};
+        {ok, Published, News} ->
+            _ = weir_pubsub_shards:cast(Name, {news, Name, News}),
+            {ok, Published};
+        {error, _} = Error ->
+            Error;
+        false ->
+            busy
+    end.
+
+is_small(Name, Channels) ->
+    case ets:member(Channels, Name) of
+        true -> ets:lookup_element(Channels, Name, #channel.processes) =< ?FEW;
+        false -> true
+    end.
+
+%% The shard is not there just now; or its tables are not as they should be, and it begins anew.
+failed({Class, Reason, Stack}, #shard{index = Index, channels = Channels}) ->
+    case {ets:whereis(Channels), whereis(weir_pubsub_shards:name(Index))} of
+        {Table, Pid} when Table =:= undefined; Pid =:= undefined ->
+            {error, unavailable};
+        {_, Pid} ->
+            true = exit(Pid, kill),
+            erlang:raise(Class, Reason, Stack)
+    end.
