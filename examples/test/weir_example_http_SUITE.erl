@@ -78,7 +78,7 @@ json_of_any_kind(_Config) ->
 
 a_note_lives(_Config) ->
     with_server(weir_example_notes, fun(Port) ->
-        {200, _, <<"[]">>} = request(get, Port, "/notes"),
+        {200, _, <<"[]", _/binary>>} = request(get, Port, "/notes"),
         {201, #{"location" := Location, "etag" := "\"1\""}, _} = request(post, Port, "/notes", [], json(<<"{\"text\":\"a\"}">>)),
         {200, #{"etag" := "\"1\""}, Note} = request(get, Port, Location),
         {ok, #{<<"text">> := <<"a">>}} = weir_example_json:decode(Note),

@@ -32,7 +32,11 @@
 %% <li>`handle_writable(Socket, State)': the kernel takes output again. Called after {@link weir:notify_writable/1}, and
 %% when a connection that was not read because of its send queue is read again.</li>
 %% <li>`handle_info(Message, State)': a message for this connection. See {@link send/2} and {@link weir_group:join/3}.</li>
-%% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds.</li>
+%% <li>`handle_tick(Socket, State)': for every connection, once in `tick' milliseconds. Beside the results below it may return
+%% `{sleep, Ticks, State}': it is not called again for this connection before so many ticks have passed, or {@link tick_soon/1}
+%% was called. So thousands of idle connections cost nothing. A sleep ends after 63 ticks at the latest, and may end early.</li>
+%% <li>`begin_tick(Args)': once for each tick, before it comes to connections. `due': it is for those that do not sleep. `all': it is
+%% for all, and what they sleep is what they say then.</li>
 %% <li>`terminate(Reason, State)': the reactor forgets the connection: the last call, exactly one for each `init/2' that
 %% returned a state. Reason is the one of `handle_close/3'; `normal' after `{close, State}'; `{handoff, Pid}' or
 %% `{relay, Socket}'; `{error, {Class, Reason, Stacktrace}}' after a callback that raised, returned what it may not, or named
@@ -93,6 +97,7 @@
 -export([connect/4]).
 -export([adopt/3]).
 -export([send/2]).
+-export([tick_soon/1]).
 -export([info/1]).
 
 -export_type([option/0, options/0, result/0, result/1, output/0, info/0]).
@@ -152,10 +157,11 @@
 -callback handle_close(Socket :: weir_tcp:socket(), Reason :: term(), State :: term()) -> {ok, State :: term()}.
 -callback handle_writable(Socket :: weir_tcp:socket(), State :: term()) -> result().
 -callback handle_info(Message :: term(), State :: term()) -> result().
--callback handle_tick(Socket :: weir_tcp:socket(), State :: term()) -> result().
+-callback handle_tick(Socket :: weir_tcp:socket(), State :: term()) -> result() | {sleep, Ticks :: pos_integer(), State :: term()}.
+-callback begin_tick(Args :: term()) -> all | due.
 -callback terminate(Reason :: term(), State :: term()) -> term().
 
--optional_callbacks([handle_writable/2, handle_info/2, handle_tick/2, terminate/2]).
+-optional_callbacks([handle_writable/2, handle_info/2, handle_tick/2, begin_tick/1, terminate/2]).
 
 %% @doc Starts a reactor. It ends with its parent, or by a `shutdown' of its supervisor: then `terminate/2' is called for
 %% every connection, for three seconds at most, and all are closed. If it is killed its connections are closed too; the
@@ -250,6 +256,11 @@ send(?SOCKET(Handle), Message) ->
         {error, _} = Error ->
             Error
     end.
+
+%% @doc Ends the sleep of a connection that `handle_tick/2' has begun: it is called for it with the next tick. Only in callbacks of the
+%% reactor of that connection; elsewhere, and in a reactor without ticks, it does nothing.
+-spec tick_soon(weir_tcp:socket()) -> ok.
+tick_soon(?SOCKET(Handle)) -> weir_reactor_ticks:soon(Handle).
 
 %% @doc The state and the counters of a reactor. Waits until the callback that it is in has returned, 5 seconds at most: `timeout'.
 %% `noproc' if it is not there.

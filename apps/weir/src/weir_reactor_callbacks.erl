@@ -11,6 +11,7 @@
 -export([batch/3]).
 -export([init/3]).
 -export([optional/5]).
+-export([begin_tick/2]).
 -export([handle_close/4]).
 -export([terminate/3]).
 -export([terminate_all/4]).
@@ -33,10 +34,10 @@
 %% @doc The callbacks of a module, which is loaded, and may take so many milliseconds each.
 -spec new(module(), pos_integer() | infinity) -> callbacks().
 new(Module, Long) ->
-    Names = [handle_writable, handle_info, handle_tick, terminate],
+    Names = [{handle_writable, 2}, {handle_info, 2}, {begin_tick, 1}, {terminate, 2}],
     #callbacks{
         module = Module,
-        optional = maps:from_list([{Name, erlang:function_exported(Module, Name, 2)} || Name <- Names]),
+        optional = maps:from_list([{Name, erlang:function_exported(Module, Name, Arity)} || {Name, Arity} <- Names]),
         timing = weir_reactor_timing:new(Module, Long)
     }.
 
@@ -81,6 +82,22 @@ optional(Callback, Argument, Handle, State, #callbacks{module = Module, timing =
     catch
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.
+
+%% @doc Asks which connections a tick is for. A failure is reported, and then it is for all.
+-spec begin_tick(Args :: term(), callbacks()) -> all | due.
+begin_tick(_Args, #callbacks{optional = #{begin_tick := false}}) ->
+    due;
+begin_tick(Args, Callbacks = #callbacks{module = Module}) ->
+    try Module:begin_tick(Args) of
+        Which when Which =:= all; Which =:= due -> Which;
+        Bad -> all_after({error, {bad_return_value, Bad}, []}, Callbacks)
+    catch
+        Class:Reason:Stack -> all_after({Class, Reason, Stack}, Callbacks)
+    end.
+
+all_after(Error, Callbacks) ->
+    ok = report(Error, begin_tick, none, none, Callbacks),
+    all.
 
 %% @doc Tells that a connection is closed. A failure is reported.
 -spec handle_close(weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
@@ -134,7 +151,7 @@ report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Modu
         end,
     weir_reports:say(fun() ->
         weir_reports:log(error, #{
-            what => "a callback of a reactor failed, and its connection is closed",
+            what => what(Callback),
             callback => {Module, Callback},
             reason => {Class, Reason},
             stacktrace => Stack,
@@ -143,3 +160,6 @@ report({Class, Reason, Stack}, Callback, Handle, State, #callbacks{module = Modu
             reactor => self()
         })
     end).
+
+what(begin_tick) -> "a callback of a reactor failed";
+what(_Callback) -> "a callback of a reactor failed, and its connection is closed".

@@ -11,8 +11,8 @@
 -export([not_connected/4]).
 -export([joined/4]).
 -export([info/4]).
+-export([begin_tick/1]).
 -export([tick/3]).
--export([has_ticks/1]).
 -export([shrink/1]).
 -export([header_timeout/3]).
 -export([terminate_all/3]).
@@ -128,7 +128,7 @@ data(Handle, Data, State, Events, Writes, Connections = #connections{data = Hand
     catch
         Class:Reason:Stack ->
             Error = {Class, Reason, Stack},
-            {NewWrites, NewConnections} = failed(Error, handle_data, Handle, {state, State}, Writes, Connections),
+            {Events, NewWrites, NewConnections} = failed(Error, handle_data, Handle, {state, State}, Events, Writes, Connections),
             events(Events, NewWrites, NewConnections)
     end.
 
@@ -214,12 +214,10 @@ header_timeout(Handle, Writes, Connections) ->
 
 begin_connection(Handle, Args, Events, Writes, Before = #connections{callbacks = Callbacks, count = Count}) ->
     Connections = Before#connections{count = Count + 1},
+    ok = weir_reactor_ticks:soon(Handle),
     case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
-        {ok, Result} ->
-            result(init, Result, Handle, [], none, Events, Writes, Connections);
-        {failed, Error} ->
-            {NewWrites, NewConnections} = failed(Error, init, Handle, none, Writes, Connections),
-            {Events, NewWrites, NewConnections}
+        {ok, Result} -> result(init, Result, Handle, [], none, Events, Writes, Connections);
+        {failed, Error} -> failed(Error, init, Handle, none, Events, Writes, Connections)
     end.
 
 %% Calls an optional callback about a connection, if both are there.
@@ -227,11 +225,8 @@ on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callba
     case {weir_reactor_callbacks:has(Callback, Callbacks), state(Handle)} of
         {true, {state, State}} ->
             case weir_reactor_callbacks:optional(Callback, Argument, Handle, State, Callbacks) of
-                {ok, Result} ->
-                    result(Callback, Result, Handle, [], {state, State}, Events, Writes, Connections);
-                {failed, Error} ->
-                    {NewWrites, NewConnections} = failed(Error, Callback, Handle, {state, State}, Writes, Connections),
-                    {Events, NewWrites, NewConnections}
+                {ok, Result} -> result(Callback, Result, Handle, [], {state, State}, Events, Writes, Connections);
+                {failed, Error} -> failed(Error, Callback, Handle, {state, State}, Events, Writes, Connections)
             end;
         _ ->
             {Events, Writes, Connections}
@@ -273,9 +268,7 @@ result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old,
 ->
     relay(Handle, Other, {[], Prefix}, State, Events, Writes, Connections);
 result(Callback, Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
-    Error = {error, {bad_return_value, Bad}, []},
-    {NewWrites, NewConnections} = failed(Error, Callback, Handle, Old, Writes, Connections),
-    {Events, NewWrites, NewConnections}.
+    failed({error, {bad_return_value, Bad}, []}, Callback, Handle, Old, Events, Writes, Connections).
 
 hand_off(Handle, Pid, Unread, State, Events, Writes, Connections = #connections{home = Home}) ->
     _ = erase(Handle),
@@ -298,15 +291,15 @@ relay(Handle, Other, Data, State, Events, Writes, Connections = #connections{hom
     end.
 
 %% A callback has raised, or returned what it may not: its connection is closed, what it has sent before is not lost.
-failed(Error, Callback, Handle, Old, Writes, Connections) ->
+failed(Error, Callback, Handle, Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     case Old of
         {state, State} ->
             ok = report(Error, Callback, Handle, State, Connections),
-            {[Handle | Writes], terminated({error, Error}, State, Connections)};
+            {Events, [Handle | Writes], terminated({error, Error}, State, Connections)};
         none ->
             ok = report(Error, Callback, Handle, none, Connections),
-            {[Handle | Writes], forget(Connections)}
+            {Events, [Handle | Writes], forget(Connections)}
     end.
 
 report(Error, Callback, Handle, State, #connections{callbacks = Callbacks}) ->
@@ -318,8 +311,8 @@ closed(Handle, Reason, State, Connections = #connections{callbacks = Callbacks})
         {failed, Error} -> terminated({error, Error}, State, Connections)
     end.
 
+%% There is no state that had to be terminated.
 told_not_connected(Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
-    %% There is no state that had to be terminated.
     _ = weir_reactor_callbacks:handle_close(Handle, {connect, Reason}, Args, Callbacks),
     Connections.
 
@@ -356,15 +349,30 @@ info(Message, Handle, Writes, Connections) ->
     {[], NewWrites, NewConnections} = on(handle_info, Message, Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.
 
-%% @doc Whether the module wants to hear of ticks.
--spec has_ticks(connections()) -> boolean().
-has_ticks(#connections{callbacks = Callbacks}) -> weir_reactor_callbacks:has(handle_tick, Callbacks).
+%% @doc Which connections a tick is for.
+-spec begin_tick(connections()) -> all | due.
+begin_tick(#connections{callbacks = Callbacks, args = Args}) -> weir_reactor_callbacks:begin_tick(Args, Callbacks).
 
-%% @doc It is time for a connection.
--spec tick(weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
-tick(Handle, Writes, Connections) ->
-    {[], NewWrites, NewConnections} = on(handle_tick, ?SOCKET(Handle), Handle, [], Writes, Connections),
-    {NewWrites, NewConnections}.
+%% @doc It is time for a connection. Returns after how many ticks it wants to be called again, 0 if it is gone.
+-spec tick(weir_nif:handle(), [weir_reactor_process:write()], connections()) ->
+    {non_neg_integer(), [weir_reactor_process:write()], connections()}.
+tick(Handle, Writes, Connections = #connections{callbacks = Callbacks}) ->
+    case state(Handle) of
+        {state, State} ->
+            case weir_reactor_callbacks:optional(handle_tick, ?SOCKET(Handle), Handle, State, Callbacks) of
+                {ok, {sleep, Ticks, NewState}} when is_integer(Ticks), Ticks > 0 ->
+                    keep(Handle, NewState),
+                    {Ticks, Writes, Connections};
+                {ok, Result} ->
+                    {[], NewWrites, NewConnections} = result(handle_tick, Result, Handle, [], {state, State}, [], Writes, Connections),
+                    {1, NewWrites, NewConnections};
+                {failed, Error} ->
+                    {[], NewWrites, NewConnections} = failed(Error, handle_tick, Handle, {state, State}, [], Writes, Connections),
+                    {0, NewWrites, NewConnections}
+            end;
+        _ ->
+            {0, Writes, Connections}
+    end.
 
 %% @doc The reactor ends: `terminate/2' is called for each connection, until a time that is over.
 -spec terminate_all(Reason :: term(), Until :: integer(), connections()) -> ok.

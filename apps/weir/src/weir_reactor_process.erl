@@ -58,12 +58,9 @@
     started :: integer(),
     debug = [] :: [sys:debug_option()],
     connections :: weir_reactor_connections:connections(),
-    tick :: pos_integer() | infinity,
-    next_tick = 0 :: integer(),
+    ticks :: weir_reactor_ticks:ticks(),
     %% Whether something has come since the last collection of garbage after a silence, and until when the next one lasts.
     silence = kept :: broken | kept | integer(),
-    %% Connections that the current tick has not come to yet.
-    ticking = [] :: [weir_nif:handle()],
     strategy = weir_wait_strategy:new() :: weir_wait_strategy:strategy()
 }).
 
@@ -114,10 +111,10 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
                 token = Token,
                 parent = Parent,
                 connections = weir_reactor_connections:new(Options, Handshakes, Home),
-                tick = Tick
+                ticks = weir_reactor_ticks:start(Tick, Module)
             },
             proc_lib:init_ack(Parent, {ok, self()}),
-            ?MODULE:loop([], begin_ticks(Reactor));
+            ?MODULE:loop([], Reactor);
         {error, Reason} ->
             proc_lib:init_ack(Parent, {error, Reason}),
             exit(normal)
@@ -177,10 +174,10 @@ loop(Writes, Reactor = #reactor{pollset = Pollset, token = Token, connections = 
 %% What is not of the kernel: messages and ticks.
 more(Writes, Count, RoundNs, Reactor) ->
     {NewWrites, NewReactor} = messages(?MESSAGES, Writes, Reactor),
-    case NewReactor#reactor.ticking of
-        [] -> go_on(NewWrites, Count, RoundNs, NewReactor);
-        _ ->
-            {TickWrites, TickedReactor} = ticks(?TICKS, NewWrites, NewReactor),
+    case weir_reactor_ticks:next(NewReactor#reactor.ticks) of
+        none -> go_on(NewWrites, Count, RoundNs, NewReactor);
+        Next ->
+            {TickWrites, TickedReactor} = tick(?TICKS, Next, NewWrites, NewReactor),
             go_on(TickWrites, Count + 1, RoundNs, TickedReactor)
     end.
 
@@ -292,8 +289,8 @@ request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pol
     Counts = weir_reactor_connections:counts(Connections),
     From ! {Reference, {ok, maps:merge(Counters#{module => Module, pollset => Pollset}, Counts)}},
     {Writes, Reactor};
-request(tick, Writes, Reactor) ->
-    {Writes, next_tick(Reactor)}.
+request(tick, Writes, Reactor = #reactor{ticks = Ticks, connections = Connections}) ->
+    {Writes, Reactor#reactor{ticks = weir_reactor_ticks:begin_tick(weir_reactor_connections:begin_tick(Connections), Ticks)}}.
 
 info(Message, Handle, Writes, Reactor = #reactor{connections = Connections}) ->
     went_on(weir_reactor_connections:info(Message, Handle, Writes, Connections), Reactor#reactor{silence = broken}).
@@ -320,28 +317,15 @@ unexpected(Message, Writes, Reactor = #reactor{module = Module}) ->
 
 %%% Ticks.
 
-begin_ticks(Reactor = #reactor{tick = Tick, connections = Connections}) ->
-    case Tick =/= infinity andalso weir_reactor_connections:has_ticks(Connections) of
-        true -> next_tick(Reactor#reactor{next_tick = erlang:monotonic_time(millisecond)});
-        false -> Reactor
-    end.
-
-%% Ticks keep their rhythm. One that comes while the last is not through, or late by more than itself, is left out.
-next_tick(Reactor = #reactor{tick = Tick, next_tick = Due, ticking = Ticking}) ->
-    Now = erlang:monotonic_time(millisecond),
-    Next = Due + Tick * max(1, (Now - Due) div Tick + 1),
-    _ = erlang:send_after(Next, self(), {'$weir_reactor', tick}, [{abs, true}]),
-    case Ticking of
-        [] -> Reactor#reactor{next_tick = Next, ticking = weir_reactor_states:handles()};
-        _ -> Reactor#reactor{next_tick = Next}
-    end.
-
 %% A slice of the connections. Their sends go out in one call, and data of others is served before the next slice.
-ticks(N, Writes, Reactor = #reactor{ticking = [Handle | Ticking], connections = Connections}) when N > 0 ->
-    {NewWrites, NewConnections} = weir_reactor_connections:tick(Handle, Writes, Connections),
-    ticks(N - 1, NewWrites, Reactor#reactor{ticking = Ticking, connections = NewConnections});
-ticks(_N, Writes, Reactor) ->
-    {Writes, Reactor}.
+tick(N, {Handle, Ticks}, Writes, Reactor = #reactor{connections = Connections}) ->
+    {Again, NewWrites, NewConnections} = weir_reactor_connections:tick(Handle, Writes, Connections),
+    NewTicks = weir_reactor_ticks:again(Handle, Again, Ticks),
+    NewReactor = Reactor#reactor{ticks = NewTicks, connections = NewConnections},
+    case N > 1 andalso weir_reactor_ticks:next(NewTicks) of
+        Next = {_, _} -> tick(N - 1, Next, NewWrites, NewReactor);
+        _ -> {NewWrites, NewReactor}
+    end.
 
 %%% The end.
 

@@ -10,6 +10,7 @@
 -export([handle_close/3]).
 -export([handle_writable/2]).
 -export([handle_info/2]).
+-export([begin_tick/1]).
 -export([handle_tick/2]).
 -export([terminate/2]).
 
@@ -56,6 +57,12 @@ handle_writable(Socket, State = #{tell := Pid}) ->
 handle_info(Message, State = #{tell := Pid, socket := Socket}) ->
     Pid ! {info, Socket, Message},
     answer(info, [Message], State).
+
+begin_tick(Args) ->
+    case Args of
+        #{begin_tick := Fun} -> Fun();
+        #{} -> due
+    end.
 
 handle_tick(Socket, State) ->
     answer(tick, [Socket], State).

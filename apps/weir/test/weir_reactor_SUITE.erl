@@ -59,6 +59,9 @@ groups() ->
             monitors_reach_handle_info,
             other_messages_are_reported,
             ticks_reach_all_connections,
+            ticks_do_not_reach_those_that_sleep,
+            a_sleeper_is_woken,
+            a_tick_can_be_for_all,
             a_long_callback_is_named
         ]},
         {flow, [], [
@@ -412,6 +415,84 @@ ticks_reach_all_connections(_Config) ->
     Peers = [connect_raw(Port) || _ <- lists:seq(1, 300)],
     [?assertEqual(<<"tttt">>, recv_exactly(Peer, 4)) || Peer <- Peers],
     stop(Reactor).
+
+ticks_do_not_reach_those_that_sleep(_Config) ->
+    Ticks = counters:new(1, []),
+    {Reactor, Port} = start(#{
+        begin_tick => fun() ->
+            ok = counters:add(Ticks, 1, 1),
+            due
+        end,
+        tick => fun(_Socket, State = #{tell := Pid}) ->
+            Pid ! called,
+            {sleep, 20, State}
+        end
+    }, [], #{tick => 5}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 100)],
+    [told(init) || _ <- Peers],
+    [await_called() || _ <- Peers],
+    %% From now on each of them is called once in twenty ticks.
+    Before = counters:get(Ticks, 1),
+    wait_until(fun() -> counters:get(Ticks, 1) >= Before + 60 end),
+    Called = flush_called(0),
+    ?assert(Called >= 100),
+    ?assert(Called =< 100 * ((counters:get(Ticks, 1) - Before) div 20 + 1)),
+    stop(Reactor).
+
+a_sleeper_is_woken(_Config) ->
+    {Reactor, Port} = start(#{
+        tick => fun(_Socket, State = #{tell := Pid}) ->
+            Pid ! called,
+            {sleep, 1000000, State}
+        end,
+        data => fun(Socket, Data, State) ->
+            %% Twice is once.
+            ok = weir_reactor:tick_soon(Socket),
+            ok = weir_reactor:tick_soon(Socket),
+            {send, Data, State}
+        end
+    }, [], #{tick => 20}),
+    Peer = connect_raw(Port),
+    await_called(),
+    exchange(Peer, "wake up"),
+    await_called(),
+    ?assertEqual(0, flush_called(0)),
+    %% Elsewhere it does nothing.
+    {init, Socket} = told(init),
+    ?assertEqual(ok, weir_reactor:tick_soon(Socket)),
+    stop(Reactor).
+
+a_tick_can_be_for_all(_Config) ->
+    All = atomics:new(1, []),
+    {Reactor, Port} = start(#{
+        begin_tick => fun() -> element(1 + atomics:get(All, 1), {due, all, neither}) end,
+        tick => fun(_Socket, State = #{tell := Pid}) ->
+            Pid ! called,
+            {sleep, 1000000, State}
+        end
+    }, [], #{tick => 5}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 10)],
+    [await_called() || _ <- Peers],
+    ok = atomics:put(All, 1, 1),
+    [await_called() || _ <- Peers, _ <- [first, second]],
+    %% What is no answer is reported, and taken for the one that forgets nobody.
+    ?assertMatch([_ | _], reports(fun() ->
+        ok = atomics:put(All, 1, 2),
+        [await_called() || _ <- Peers, _ <- lists:seq(1, 10)]
+    end)),
+    stop(Reactor).
+
+await_called() ->
+    receive
+        called -> ok
+    after 10000 -> ct:fail(not_called)
+    end.
+
+flush_called(Called) ->
+    receive
+        called -> flush_called(Called + 1)
+    after 0 -> Called
+    end.
 
 a_long_callback_is_named(_Config) ->
     {Reactor, Port} = start(#{data => fun(_Socket, Data, State) ->

@@ -4,7 +4,7 @@
 %% Between requests a connection is one `#idle{}', which all connections of a reactor share as long as nothing distinguishes
 %% them: it costs no memory, and a request that is answered changes nothing.
 %%
-%% Times are counted in ticks of the reactor, so that no connection has a timer.
+%% Times are counted in ticks of the reactor, so that no connection has a timer. Connections where nothing is due sleep through them.
 -module(weir_http_connection).
 -behaviour(weir_reactor).
 
@@ -15,6 +15,7 @@
 -export([handle_close/3]).
 -export([handle_writable/2]).
 -export([handle_info/2]).
+-export([begin_tick/1]).
 -export([handle_tick/2]).
 -export([terminate/2]).
 
@@ -32,23 +33,20 @@ arguments(Key) -> #idle{key = Key}.
 init(Socket, Idle = #idle{key = Key}) ->
     Known =
         case weir:proxy_header() of
-            {ok, #{src_address := Address, src_port := Port}} -> Idle#idle{client = {Address, Port}};
-            _ -> Idle
+            {ok, #{src_address := Address, src_port := Port}} -> {Address, Port};
+            _ -> undefined
         end,
-    {Client, Since} = weir_http_observation:connected(Socket, Known#idle.client, persistent_term:get(Key)),
-    case Known of
-        #idle{client = Client, since = Since} -> {ok, #head{idle = Known}};
-        _ -> {ok, #head{idle = Known#idle{client = Client, since = Since}}}
+    case weir_http_observation:connected(Socket, Known, persistent_term:get(Key)) of
+        {undefined, undefined} -> {ok, #head{idle = Idle}};
+        {Client, Since} -> {ok, #head{idle = Idle#idle{client = Client, since = Since}}}
     end.
 
+%% `enodata': a file has become shorter while it was sent. The state may be any, since the next request may have come.
 -spec handle_close(weir_http_socket:socket(), term(), term()) -> {ok, term()}.
-handle_close(_Socket, enodata, State) ->
-    ok = cut(State),
-    {ok, State};
-handle_close(_Socket, _Reason, State) ->
+handle_close(_Socket, Reason, State) ->
+    _ = Reason =:= enodata andalso cut(State),
     {ok, State}.
 
-%% A file has become shorter while it was sent. The state may be any, since the next request may have come.
 cut(#idle{key = Key}) -> weir_http_counters:add((persistent_term:get(Key))#http.counters, cut_off);
 cut(State) when is_record(element(2, State), idle) -> cut(element(2, State));
 cut(_Closing) -> ok.
@@ -56,6 +54,9 @@ cut(_Closing) -> ok.
 %%% Bytes.
 
 -spec handle_data(weir_http_socket:socket(), binary(), term()) -> weir_reactor:result().
+handle_data(Socket, Data, Idle = #idle{until = Until}) when Until =/= awake ->
+    ok = weir_http_socket:tick_soon(Socket),
+    handle_data(Socket, Data, weir_http_patience:woken(Idle));
 handle_data(Socket, Data, Idle = #idle{key = Key}) ->
     requests(Socket, Data, 0, weir_http_batch:new(), Idle, persistent_term:get(Key));
 handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) ->
@@ -121,7 +122,7 @@ requests(Socket, Data, Offset, Out, Idle, Http = #http{limits = Limits}) ->
             refuse(Socket, {Status, Reason}, Out, Idle, Http)
     end.
 
-%% Empty lines between requests are nothing that has begun.
+%% An empty line between requests begins none.
 begin_head(<<"\r\n">>, Out, Idle) -> weir_http_batch:result(Out, Idle);
 begin_head(Bytes, Out, Idle) -> weir_http_batch:result(Out, #head{idle = Idle, bytes = binary:copy(Bytes)}).
 
@@ -134,7 +135,7 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
     case weir_http_answer:answer(Found, Request, Wanted, Http) of
         {keep, Response} when IsLast -> weir_http_batch:result(weir_http_batch:add(Response, Out), served(Idle, Http));
         {keep, Response} -> go_on(Socket, Data, End, weir_http_batch:add(Response, Out), served(Idle, Http), Http);
-        %% A client that has asked for it sends nothing more.
+        %% It sends nothing more.
         {close, Response} when IsLast, Wanted =:= asked -> {close, weir_http_batch:bytes(weir_http_batch:add(Response, Out)), Idle};
         {close, Response} -> close_later(Socket, weir_http_batch:add(Response, Out), Idle);
         {process, Serving} -> weir_http_batch:result(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
@@ -160,15 +161,20 @@ switched({send, Bytes, State}, _Socket, Switched = #switched{seen = Seen}, Out) 
 switched({close, Bytes}, _Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
     {close, weir_http_batch:bytes(weir_http_batch:add(Bytes, Out)), Idle};
+switched({sleep, Until, State}, _Socket, Switched = #switched{idle = #idle{key = Key}}, _Out) ->
+    {sleep, weir_http_patience:ticks_until(Until, persistent_term:get(Key)), Switched#switched{state = State}};
 switched({close_later, Bytes}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
+    ok = weir_http_socket:tick_soon(Socket),
     close_later(Socket, weir_http_batch:add(Bytes, Out), Idle);
-switched({process, Process, Bytes}, _Socket, #switched{idle = Idle = #idle{key = Key}, seen = Seen}, Out) ->
+switched({process, Process, Bytes}, Socket, #switched{idle = Idle = #idle{key = Key}, seen = Seen}, Out) ->
     #{found := Found, request := Request, body := Body, wanted := Wanted, rest := Rest, is_read := IsRead} = Process,
     Busy = weir_http_busy:start(Found, Request, Body, Rest, {Wanted, Idle}, persistent_term:get(Key)),
+    ok = weir_http_socket:tick_soon(Socket),
     weir_http_batch:result(weir_http_batch:add(Bytes, Out), Busy#busy{is_read = IsRead, seen = weir_http_observation:add(Bytes, Seen)});
 switched({finished, Wanted, Bytes, Rest, IsRead}, Socket, Switched = #switched{idle = Idle}, Out) ->
     ok = heard(Bytes, Switched),
+    ok = weir_http_socket:tick_soon(Socket),
     finished(Socket, Wanted, weir_http_batch:add(Bytes, Out), Rest, IsRead, Idle).
 
 heard(Bytes, #switched{seen = Seen, idle = #idle{key = Key}}) ->
@@ -188,20 +194,18 @@ pause(Socket, Out, Paused) ->
 %% What is to be kept: a part would keep the whole.
 rest(Data, Offset) -> binary:copy(binary:part(Data, Offset, byte_size(Data) - Offset)).
 
-%% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client.
+%% Whether the connection stays open, as far as it is not for the handler to say: `asked' to be closed by the client. A drain
+%% answers what has begun.
 wanted(Request, HasMore, #idle{requests = Requests}, Http = #http{max_requests = Max}) ->
     case weir_http_request:is_keep_alive(Request) of
-        false ->
-            asked;
-        true when Requests + 1 >= Max ->
-            close;
-        true ->
-            %% A drain answers what has begun.
-            case not HasMore andalso weir_http_patience:is_draining(Http) of
-                true -> close;
-                false -> keep
-            end
+        false -> asked;
+        true when Requests + 1 >= Max -> close;
+        true when HasMore -> keep;
+        true -> wanted(weir_http_patience:is_draining(Http))
     end.
+
+wanted(true) -> close;
+wanted(false) -> keep.
 
 served(Idle = #idle{quiet = 0}, #http{max_requests = infinity}) -> Idle;
 served(Idle, #http{max_requests = infinity}) -> Idle#idle{quiet = 0, pending = 0};
@@ -375,15 +379,16 @@ idle(#closing{idle = Idle}) -> Idle.
 
 %%% Time.
 
--spec handle_tick(weir_http_socket:socket(), term()) -> weir_reactor:result().
-handle_tick(Socket, State) ->
+-spec begin_tick(#idle{}) -> all | due.
+begin_tick(#idle{key = Key}) ->
     ok = weir_http_log:flush(),
     ok = weir_http_observation:listen(),
-    ticked(Socket, State).
+    weir_http_patience:begin_tick(Key).
 
-ticked(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
+-spec handle_tick(weir_http_socket:socket(), State) -> weir_reactor:result() | {sleep, pos_integer(), State}.
+handle_tick(Socket, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:tick(Socket, State, Key), Socket, Switched, weir_http_batch:new());
-ticked(Socket, State) ->
+handle_tick(Socket, State) ->
     case weir_http_patience:tick(Socket, State) of
         {late, Http} ->
             Idle = #idle{client = Client} = idle(State),

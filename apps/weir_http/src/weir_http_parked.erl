@@ -109,7 +109,7 @@ told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = 
 -spec writable(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
 writable(_Socket, Parked, _Key) -> {ok, Parked}.
 
--spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
     case weir_http_patience:is_draining(persistent_term:get(Key)) of
         true ->
@@ -117,7 +117,7 @@ tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
         false ->
             %% A number is smaller than an atom.
             case erlang:monotonic_time(millisecond) < Until of
-                true -> {ok, Parked};
+                true -> {sleep, Until, Parked};
                 false -> answered(Socket, Otherwise, timeout, Parked, Key)
             end
     end.

@@ -2,7 +2,10 @@
 %% @doc How long a connection may take for what it does, counted in ticks of its reactor.
 -module(weir_http_patience).
 
+-export([begin_tick/1]).
 -export([tick/2]).
+-export([woken/1]).
+-export([ticks_until/2]).
 -export([is_draining/1]).
 
 -include("weir_http.hrl").
@@ -11,13 +14,40 @@
 %% Ticks that the client of a connection that is being closed has to read what was sent.
 -define(LINGER_TICKS, 2).
 
+%% More than a reactor lets a connection sleep.
+-define(LONG_TICKS, 1000).
+
+%% @doc Which connections of a listener a tick is for. A drain is for all, with each tick until they are gone.
+-spec begin_tick(Key :: term()) -> all | due.
+begin_tick(Key) ->
+    case persistent_term:get(Key, forgotten) of
+        forgotten ->
+            due;
+        Http ->
+            case is_draining(Http) of
+                true -> all;
+                false -> due
+            end
+    end.
+
 %% @doc What a connection is after another tick. `late': its client is told so, and it is closed.
--spec tick(weir_http_socket:socket(), State) -> {ok, State} | {close, State} | {late, #http{}}.
-tick(Socket, Idle = #idle{key = Key, quiet = Quiet}) ->
-    Http = #http{idle_ticks = Most} = persistent_term:get(Key),
-    case Quiet + 1 < Most andalso not (Quiet > 0 andalso is_draining(Http)) of
-        true -> {ok, Idle#idle{quiet = Quiet + 1}};
-        false -> quiet(Socket, Idle)
+-spec tick(weir_http_socket:socket(), State) -> {ok, State} | {sleep, pos_integer(), State} | {close, State} | {late, #http{}}.
+tick(Socket, Idle = #idle{key = Key, quiet = Quiet, until = Until}) ->
+    Http = #http{idle_ticks = Most, tick = Tick} = persistent_term:get(Key),
+    IsOver = Quiet > 0 andalso is_draining(Http),
+    case Until of
+        awake when Quiet + 1 >= Most; IsOver -> quiet(Socket, Idle);
+        awake when Quiet =:= 0 -> {ok, Idle#idle{quiet = 1}};
+        %% There was no request for a whole tick.
+        awake when Most =:= infinity -> asleep(infinity, Idle, Http);
+        awake -> asleep(now_ms() + (Most - Quiet - 1) * Tick, Idle#idle{quiet = Quiet + 1}, Http);
+        _ when IsOver -> quiet(Socket, Idle);
+        %% Ticks come a little earlier and later.
+        _ ->
+            case now_ms() + Tick div 2 < Until of
+                true -> asleep(Until, Idle, Http);
+                false -> quiet(Socket, Idle)
+            end
     end;
 tick(Socket, Head = #head{bytes = Bytes, ticks = Ticks, idle = #idle{key = Key}}) ->
     Http = #http{header_ticks = Most} = persistent_term:get(Key),
@@ -63,8 +93,25 @@ quiet(Socket, Idle = #idle{pending = Before}) ->
     case weir_http_socket:pending(Socket) of
         0 -> {close, Idle};
         Same when Before > 0, Same >= Before -> {close, Idle};
-        Fewer -> {ok, Idle#idle{quiet = 0, pending = Fewer}}
+        Fewer -> {ok, Idle#idle{quiet = 0, pending = Fewer, until = awake}}
     end.
+
+asleep(Until, Idle, Http) -> {sleep, ticks_until(Until, Http), Idle#idle{until = Until}}.
+
+%% @doc An idle connection to which something has come.
+-spec woken(#idle{}) -> #idle{}.
+woken(Idle = #idle{until = infinity}) ->
+    Idle#idle{until = awake};
+woken(Idle = #idle{key = Key, until = Until}) ->
+    #http{idle_ticks = Most, tick = Tick} = persistent_term:get(Key),
+    Idle#idle{quiet = max(1, Most - 1 - max(0, Until - now_ms()) div Tick), until = awake}.
+
+%% @doc The ticks until a time has come, one at least.
+-spec ticks_until(integer() | infinity, #http{}) -> pos_integer().
+ticks_until(infinity, _Http) -> ?LONG_TICKS;
+ticks_until(Until, #http{tick = Tick}) -> max(1, (Until - now_ms() + Tick - 1) div Tick).
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 %% The ticks since a client has last taken something of what waits for it, and how much waits.
 taking(Socket, Quiet, Before, Most) ->

@@ -11,6 +11,7 @@
 -export([tell/2]).
 -export([active/2]).
 -export([notify_writable/1]).
+-export([tick_soon/1]).
 -export([pending/1]).
 -export([sends_files/1]).
 -export([shutdown_write/1]).
@@ -80,6 +81,11 @@ notify_writable(?TLS(Pid, _, _)) ->
 notify_writable(Socket) ->
     _ = weir:notify_writable(Socket),
     ok.
+
+%% @doc Ends the sleep of a connection to which ticks do not come. One of TLS sleeps only until something is called.
+-spec tick_soon(socket()) -> ok.
+tick_soon(?TLS(_, _, _)) -> ok;
+tick_soon(Socket) -> weir_reactor:tick_soon(Socket).
 
 %% @doc The bytes that the client has not taken yet. A connection that is closed has none left.
 -spec pending(socket()) -> non_neg_integer().

@@ -8,6 +8,8 @@
     %% Ticks without a request, and bytes that the client had not taken at the last look.
     quiet = 0 :: non_neg_integer(),
     pending = 0 :: non_neg_integer(),
+    %% Whether ticks come to it, or how long not: milliseconds of the monotonic time.
+    until = awake :: awake | integer() | infinity,
     %% When the connection began, if somebody wants to hear of its end.
     since :: weir_http_observation:since()
 }).

@@ -224,7 +224,7 @@ gone(Reason, Stream, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Stream = #stream{due = Due}, Key) ->
     Http = persistent_term:get(Key),
     case weir_http_patience:is_draining(Http) of
@@ -232,7 +232,7 @@ tick(Socket, Stream = #stream{due = Due}, Key) ->
             drained(Stream, Key);
         false ->
             case now_ms() of
-                Now when Now < Due -> {ok, Stream};
+                Now when Now < Due -> {sleep, Due, Stream};
                 Now -> due(Socket, Now, Stream, Http, Key)
             end
     end.

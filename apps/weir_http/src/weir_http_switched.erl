@@ -16,7 +16,7 @@
 
 -include("weir_http.hrl").
 
--export_type([state/0, key/0, result/0, entered/0, process/0]).
+-export_type([state/0, key/0, result/0, sleep/0, entered/0, process/0]).
 
 -type state() :: term().
 
@@ -39,6 +39,8 @@
     | {finished, weir_http_answer:wanted(), iodata(), Rest :: binary(), IsRead :: boolean()}
     %% A process goes on, behind those bytes.
     | {process, process(), iodata()}.
+
+-type sleep() :: {sleep, Until :: integer() | infinity, state()}.
 
 -type process() :: #{
     found := weir_http_routes:found(),
@@ -63,8 +65,9 @@
 %% The kernel takes output, and nothing waits: after `weir_http_socket:notify_writable/1'.
 -callback writable(weir_http_socket:socket(), state(), key()) -> result().
 
-%% A tick of the reactor.
--callback tick(weir_http_socket:socket(), state(), key()) -> result().
+%% A tick of the reactor. `{sleep, Until, State}': there is nothing for ticks to do before that time, in milliseconds of the
+%% monotonic time, unless `weir_http_socket:tick_soon/1' is called.
+-callback tick(weir_http_socket:socket(), state(), key()) -> result() | sleep().
 
 %% The connection has ended: by its peer, by its reactor's end, or by a callback here that has raised.
 -callback gone(Reason :: term(), state(), key()) -> ok.

@@ -116,6 +116,7 @@ timeout(Tls = #tls{due = Due, is_collected = IsCollected}) ->
         true when IsCollected ->
             ?MODULE:loop(Tls);
         true ->
+            ok = weir_http_log:flush(),
             true = erlang:garbage_collect(),
             ?MODULE:loop(Tls#tls{is_collected = true});
         false ->
@@ -123,7 +124,11 @@ timeout(Tls = #tls{due = Due, is_collected = IsCollected}) ->
     end.
 
 %% Between requests all ticks but the last are one.
-ticked(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
+ticked(Tls = #tls{key = Key}) ->
+    _ = weir_http_connection:begin_tick(#idle{key = Key}),
+    tick(Tls).
+
+tick(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
     Http = #http{idle_ticks = Most} = persistent_term:get(Key),
     Passed =
         case weir_http_patience:is_draining(Http) of
@@ -131,7 +136,7 @@ ticked(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
             false -> Idle#idle{quiet = Most - 1}
         end,
     called(Tls#tls{state = Passed, due = infinity}, handle_tick, Socket);
-ticked(Tls = #tls{socket = Socket}) ->
+tick(Tls = #tls{socket = Socket}) ->
     called(Tls#tls{due = infinity}, handle_tick, Socket).
 
 data(Tls = #tls{socket = Socket, ssl = Ssl, state = State}, Data) ->
@@ -156,6 +161,9 @@ call(#tls{key = Key}, Callback) ->
 
 result({ok, State}, Tls, Next) ->
     Next(Tls#tls{state = State});
+result({sleep, Ticks, State}, Tls = #tls{key = Key}, _Next) ->
+    #http{tick = Tick} = persistent_term:get(Key),
+    ?MODULE:loop(Tls#tls{state = State, due = erlang:monotonic_time(millisecond) + Ticks * Tick});
 result({send, Bytes, State}, Tls = #tls{ssl = Ssl}, Next) ->
     case weir_transport_tls:send(Ssl, Bytes) of
         ok -> Next(Tls#tls{state = State});

@@ -62,15 +62,18 @@ data(Socket, Data, WebSocket = #websocket{phase = Phase, bytes = Bytes}, Key) ->
         _ when Phase =:= opening; Phase =:= paused ->
             {ok, held(Socket, WebSocket#websocket{bytes = All})};
         _ ->
-            decode(Socket, All, {[], 0}, seen(WebSocket), Key)
+            decode(Socket, All, {[], 0}, seen(Socket, WebSocket), Key)
     end.
 
 joined(<<>>, Bytes) -> Bytes;
 joined(Before, Bytes) -> <<Before/binary, Bytes/binary>>.
 
 %% The time is for the next tick to say: a connection changes once with it, and not with each message.
-seen(WebSocket = #websocket{has_come = true}) -> WebSocket;
-seen(WebSocket) -> WebSocket#websocket{has_come = true}.
+seen(_Socket, WebSocket = #websocket{has_come = true}) ->
+    WebSocket;
+seen(Socket, WebSocket) ->
+    ok = weir_http_socket:tick_soon(Socket),
+    WebSocket#websocket{has_come = true}.
 
 held(Socket, WebSocket = #websocket{bytes = Bytes, is_read = true}) when byte_size(Bytes) > ?INPUT ->
     ok = weir_http_socket:active(Socket, false),
@@ -227,6 +230,7 @@ close(Socket, Reason, WebSocket = #websocket{settings = Settings}, Key) ->
         end,
     ok = closed(Reason, WebSocket, Key),
     _ = WebSocket#websocket.is_read orelse weir_http_socket:active(Socket, true),
+    ok = weir_http_socket:tick_soon(Socket),
     Until = now_ms() + Settings#settings.close_timeout,
     {send, Bytes, WebSocket#websocket{
         phase = {closing, Until}, handler = undefined, state = undefined, message = <<>>, items = [], is_read = true
@@ -333,15 +337,15 @@ go_on(Socket, Acted, Key) ->
 
 %%% Time.
 
--spec tick(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result().
+-spec tick(weir_http_socket:socket(), #websocket{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
 tick(_Socket, WebSocket = #websocket{phase = {closing, Until}}, _Key) ->
     case now_ms() < Until of
-        true -> {ok, WebSocket};
+        true -> {sleep, Until, WebSocket};
         false -> {close, <<>>}
     end;
 tick(Socket, WebSocket = #websocket{has_come = true}, Key) ->
     tick(Socket, WebSocket#websocket{has_come = false, seen = now_ms()}, Key);
-tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen}, Key) ->
+tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = Pinged}, Key) ->
     #settings{idle_timeout = Idle, ping_interval = Interval, drain_code = Code} = Settings,
     Http = persistent_term:get(Key),
     Now = now_ms(),
@@ -350,11 +354,15 @@ tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen}, Key) ->
             close(Socket, {closed, Code, <<>>}, WebSocket, Key);
         false when Now - Seen >= Idle ->
             idle(Socket, Now, WebSocket, Http, Key);
-        false when Now - Seen >= Interval, Now - WebSocket#websocket.pinged >= Interval ->
+        false when Now - Seen >= Interval, Now - Pinged >= Interval ->
             {send, weir_http_websocket_frames:frame({ping, <<>>}), forgetting(WebSocket#websocket{pinged = Now})};
         false ->
-            {ok, WebSocket}
+            {sleep, min(later(Seen, Idle), later(max(Seen, Pinged), Interval)), WebSocket}
     end.
+
+%% A number is smaller than an atom.
+later(_Time, infinity) -> infinity;
+later(Time, Milliseconds) -> Time + Milliseconds.
 
 forgetting(WebSocket = #websocket{deflate = none}) -> WebSocket;
 forgetting(WebSocket = #websocket{deflate = Deflate}) -> WebSocket#websocket{deflate = weir_http_websocket_deflate:forget(Deflate)}.
