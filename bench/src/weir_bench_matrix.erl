@@ -1,21 +1,23 @@
 %% @doc The full matrix: runs the scenarios and records what comes out.
 -module(weir_bench_matrix).
 
--export([list/1]).
+-export([list/2]).
 -export([run/2]).
 
-%% @doc The scenarios by chapter, a line each, and the sets.
--spec list(weir_bench_suite:suite()) -> unicode:chardata().
-list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}) ->
+%% @doc The scenarios by chapter, a line each with about how long so many rounds take, and the sets.
+-spec list(weir_bench_suite:suite(), Rounds :: pos_integer()) -> unicode:chardata().
+list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}, Rounds) ->
     Width = lists:max([length(atom_to_list(Name)) || #{name := Name} <- Scenarios]),
     [
         [
             [Title, io_lib:format(" (~s)~n", [Chapter])],
             [
-                io_lib:format("  ~s   ~ts; ~b contestants~n", [
-                    string:pad(atom_to_list(Name), Width), About, length(Contestants)
+                io_lib:format("  ~s   ~ts; ~b contestants, ~b s~n", [
+                    string:pad(atom_to_list(Name), Width), About, length(Contestants),
+                    ceil(weir_bench_scenario:seconds(Rounds, Scenario))
                 ])
-             || #{name := Name, chapter := In, title := About, contestants := Contestants} <- Scenarios, In =:= Chapter
+             || #{name := Name, chapter := In, title := About, contestants := Contestants} = Scenario <- Scenarios,
+                In =:= Chapter
             ],
             "\n"
         ]
@@ -24,7 +26,11 @@ list(#{chapters := Chapters, scenarios := Scenarios, sets := Sets}) ->
         [
             io_lib:format("~s: ~ts~n", [Set, lists:join(", ", [atom_to_list(Name) || Name <- Names])])
          || {Set, Names} <- Sets, not lists:keymember(Set, 1, Chapters)
-        ].
+        ] ++
+        [io_lib:format("~nAll of them, ~b rounds: about ~b minutes~n", [Rounds, minutes(Rounds, Scenarios)])].
+
+minutes(Rounds, Scenarios) ->
+    ceil(lists:sum([weir_bench_scenario:seconds(Rounds, Scenario) || Scenario <- Scenarios]) / 60).
 
 %% @doc Runs the scenarios of `only', or all, `repeat' rounds each, and writes DATE-otpRELEASE.json, .md and .html to
 %% `results' after every measurement. A measurement that fails is recorded and does not stop the others, but fails the
@@ -69,9 +75,8 @@ shortened(Scenario, true) -> weir_bench_scenario:quick(Scenario);
 shortened(Scenario, false) -> Scenario.
 
 measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) ->
-    Seconds = [weir_bench_scenario:rounds(Rounds, Of) * weir_bench_scenario:seconds(Of) || Of <- Scenarios],
     io:format("~ts~n~b scenarios, ~b rounds: about ~b minutes~n", [
-        Pinning, length(Scenarios), Rounds, ceil(lists:sum(Seconds) / 60)
+        Pinning, length(Scenarios), Rounds, minutes(Rounds, Scenarios)
     ]),
     io:format("results come to ~ts.json, .md and .html~n", [Stem]),
     Cores = weir_bench_machine:cores(),
@@ -79,10 +84,11 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
         fun(Scenario, #{scenarios := Before} = SoFar) ->
             Add = fun(Results) -> SoFar#{scenarios := Before ++ [{Scenario, Results}]} end,
             OfThis = weir_bench_scenario:rounds(Rounds, Scenario),
+            Left = minutes(Rounds, lists:nthtail(length(Before), Scenarios)),
             Results = weir_bench_rounds:run(
                 Scenario, OfThis, Cores,
                 fun(Contestant, Round) ->
-                    progress(Scenario, Contestant, Round, OfThis, length(Before), length(Scenarios))
+                    progress(Scenario, Contestant, Round, OfThis, {length(Before), length(Scenarios), Left})
                 end,
                 fun(Results) -> ok = write(Add(Results), Stem) end
             ),
@@ -100,8 +106,10 @@ measure(Scenarios, Rounds, #{machine := #{pinning := Pinning}} = Record, Stem) -
             {failed, io_lib:format("~b measurements failed, the first: ~ts", [length(Failures), First])}
     end.
 
-progress(#{title := Title}, #{title := Contestant}, Round, Rounds, Done, All) ->
-    weir_bench_progress:show("~b/~b ~ts: round ~b of ~b, ~ts", [Done + 1, All, Title, Round, Rounds, Contestant]).
+progress(#{title := Title}, #{title := Contestant}, Round, Rounds, {Done, All, Left}) ->
+    weir_bench_progress:show("~b/~b, ~b minutes left; ~ts: round ~b of ~b, ~ts", [
+        Done + 1, All, Left, Title, Round, Rounds, Contestant
+    ]).
 
 create(Record, Stem) ->
     case filelib:ensure_dir(Stem) of

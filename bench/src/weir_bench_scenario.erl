@@ -8,7 +8,7 @@
 -export([run/2]).
 -export([quick/1]).
 -export([rounds/2]).
--export([seconds/1]).
+-export([seconds/2]).
 
 -export_type([name/0, scenario/0, contestant/0, run/0, backend/0]).
 
@@ -235,18 +235,19 @@ quick(#{warmup := Warmup, duration := Duration} = Scenario) ->
 rounds(Asked, #{rounds := AtMost}) -> min(Asked, AtMost);
 rounds(Asked, _Scenario) -> Asked.
 
-%% @doc About how long one round of a scenario takes: start, connect, warm up, measure, stop; for each contestant that
-%% is not skipped.
--spec seconds(scenario()) -> float().
-seconds(#{contestants := Contestants} = Scenario) ->
+%% @doc About how many seconds a scenario takes where so many rounds are asked for: start, connect, warm up, measure and
+%% stop, for each contestant that is not skipped.
+-spec seconds(pos_integer(), scenario()) -> float().
+seconds(Asked, #{contestants := Contestants} = Scenario) ->
     Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
-    lists:sum([seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []]).
+    OfRound = [seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []],
+    rounds(Asked, Scenario) * lists:sum([0.0 | OfRound]).
 
 %% A stream of so many bytes is over before its duration, and so is a ramp that is not held to its end.
 seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
-    1 + Warmup / 1000 + Bytes / 5.0e8;
+    0.5 + Warmup / 1000 + Bytes / 1.0e9;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->
     %% Two emulators start where the load comes from one.
-    Start = case Run of #{driver := weir_load} -> 2.0; _ -> 1.0 end,
+    Start = case Run of #{driver := weir_load} -> 1.0; _ -> 0.5 end,
     Held = case Run of #{rate := {_, _}} -> 2 / 3; _ -> 1 end,
-    Start + Connections / maps:get(connect_rate, Run, 5000) + (Warmup + Held * Duration) / 1000.
+    Start + Connections / maps:get(connect_rate, Run, 10000) + (Warmup + Held * Duration) / 1000.

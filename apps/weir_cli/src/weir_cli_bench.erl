@@ -13,7 +13,7 @@ run(Arguments) ->
 run(Arguments, Suite) ->
     case weir_cli_options:parse(options(Suite), Arguments) of
         {ok, #{help := true}, _} -> {help, help(Suite)};
-        {ok, #{list := true}, []} -> {help, weir_bench_matrix:list(Suite)};
+        {ok, #{list := true, repeat := Rounds}, []} -> {help, weir_bench_matrix:list(Suite, Rounds)};
         {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_matrix:run(Suite, Values) end);
         {ok, _, [Command]} when Command =:= "document"; Command =:= "page" -> {usage, ["files of results are needed: weir bench ", Command, " RESULTS.json..."]};
         {ok, _, ["document" | Files]} -> written(weir_bench_measurements:update(Files));
@@ -37,7 +37,7 @@ options(Suite) ->
         #{name => results, type => {text, fun(Directory) -> {ok, Directory} end}, value => "DIR",
             help => "where to write what was measured (bench/results)"},
         #{name => list, type => flag,
-            help => "list the scenarios"},
+            help => "list the scenarios and how long they take"},
         #{name => help, type => flag,
             help => "this text"}
     ].

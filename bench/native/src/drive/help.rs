@@ -94,7 +94,7 @@ usage: weir-drive game HOST:PORT [options]
 
 Takes the ticks of 512 bytes that the server sends and answers each with 16 bytes.
 
-  --connect-rate R  connections opened a second at most, so that the ticks are spread (no limit)"
+  --connect-rate R  connections opened a second at most, so that the ticks are spread (10000)"
 );
 
 pub(super) const HELP_IDLE: &str = with_common_options!(

@@ -48,12 +48,6 @@ use websocket::WebSocket;
 /// Of the commands that load a server directly.
 const NO_BACKEND: Option<Server<reference::echo::Echo>> = None;
 
-/// Of the commands whose server is a proxy, started when the backend is ready.
-const PATIENT: Opening = Opening {
-    per_second: None,
-    retries: true,
-};
-
 /// Runs `weir-drive` with the arguments that follow the program's name, and prints the report.
 pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
     let run = match options::parse(arguments)? {
@@ -75,7 +69,7 @@ pub fn main(arguments: Vec<OsString>) -> Result<(), Failure> {
 fn drive(run: &Run) -> Result<Report, Failure> {
     let load = &run.load;
     let session = Session::new(load)?;
-    let opening = Opening::default();
+    let opening = Opening::STEADY;
     match run.command {
         Command::Echo {
             message,
@@ -112,7 +106,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
         } => {
             let server = serve(reference::echo::Echo::new(), backend)?;
             let echo = Echo::new(Plain, message, depth, load.connections);
-            let outcome = fleet::run(echo, load, PATIENT, session, Some(server))?;
+            let outcome = fleet::run(echo, load, Opening::PATIENT, session, Some(server))?;
             Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
         }
         Command::Http { depth } => {
@@ -145,7 +139,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
                 None => fleet::run(download, load, opening, session, NO_BACKEND)?,
                 Some(port) => {
                     let server = serve(Chargen::new(), port)?;
-                    fleet::run(download, load, PATIENT, session, Some(server))?
+                    fleet::run(download, load, Opening::PATIENT, session, Some(server))?
                 }
             };
             Ok(Report::of_bytes("download", load, outcome))
@@ -156,14 +150,14 @@ fn drive(run: &Run) -> Result<Report, Failure> {
                 None => fleet::run(upload, load, opening, session, NO_BACKEND)?,
                 Some(port) => {
                     let server = serve(Discard::new(), port)?;
-                    fleet::run(upload, load, PATIENT, session, Some(server))?
+                    fleet::run(upload, load, Opening::PATIENT, session, Some(server))?
                 }
             };
             Ok(Report::of_bytes("upload", load, outcome))
         }
         Command::Game { connect_rate } => {
             let opening = Opening {
-                per_second: connect_rate,
+                per_second: connect_rate.unwrap_or(opening.per_second),
                 ..opening
             };
             let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;

@@ -11,12 +11,26 @@ const RETRY_FOR: u64 = 5 * SECOND;
 const RETRY_EVERY: u64 = 50 * MILLISECOND;
 
 /// How the connections are opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Opening {
     /// The most connections a second.
-    pub per_second: Option<u64>,
+    pub per_second: u64,
     /// Waits up to five seconds for a server that does not listen yet.
     pub retries: bool,
+}
+
+impl Opening {
+    /// As fast as every server accepts: what its backlog does not hold, the kernel tries again a second later.
+    pub const STEADY: Self = Self {
+        per_second: 10_000,
+        retries: false,
+    };
+
+    /// Of the commands whose server is a proxy, started when the backend is ready.
+    pub const PATIENT: Self = Self {
+        retries: true,
+        ..Self::STEADY
+    };
 }
 
 /// How far the opening of all connections has come: a value.
@@ -56,10 +70,9 @@ impl Opener {
             return 0;
         }
         let by_flight = MOST_IN_FLIGHT - self.in_flight;
-        let by_rate = self.opening.per_second.map_or(u32::MAX, |rate| {
-            let due = 1 + u128::from(now - self.started) * u128::from(rate) / u128::from(SECOND);
-            (due as u32).saturating_sub(self.dialed)
-        });
+        let elapsed = u128::from(now - self.started);
+        let due = 1 + elapsed * u128::from(self.opening.per_second) / u128::from(SECOND);
+        let by_rate = (due as u32).saturating_sub(self.dialed);
         // A server that may not be there yet is felt for with one connection.
         let by_caution = if self.opening.retries && self.open == 0 {
             1_u32.saturating_sub(self.in_flight)
@@ -99,11 +112,11 @@ mod tests {
 
     #[test]
     fn connections_in_flight_are_bounded() {
-        let mut opener = Opener::new(Opening::default(), 1200, 0);
-        assert_eq!(opener.allowance(0), 500);
+        let mut opener = Opener::new(Opening::STEADY, 1200, 0);
+        assert_eq!(opener.allowance(SECOND), 500);
         opener.dialed = 1100;
         opener.in_flight = 350;
-        assert_eq!(opener.allowance(0), 100);
+        assert_eq!(opener.allowance(SECOND), 100);
         opener.opened();
         assert!(!opener.is_done());
     }
@@ -111,7 +124,7 @@ mod tests {
     #[test]
     fn a_rate_spreads_the_connections() {
         let opening = Opening {
-            per_second: Some(100),
+            per_second: 100,
             retries: false,
         };
         let mut opener = Opener::new(opening, 1000, 0);
@@ -122,11 +135,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_yet_is_tried_again_for_a_while() {
-        let opening = Opening {
-            per_second: None,
-            retries: true,
-        };
-        let mut opener = Opener::new(opening, 10, 0);
+        let mut opener = Opener::new(Opening::PATIENT, 10, 0);
         assert_eq!(opener.allowance(0), 1);
         (opener.dialed, opener.in_flight) = (1, 1);
         assert_eq!(opener.allowance(0), 0);
