@@ -318,7 +318,7 @@ relay(A, B) ->
 %%
 %% The end of one direction is passed on and the other goes on (half-close); a reset is passed on as a reset. A side that
 %% takes nothing stops the other: the relay reads only what it has room for. When both directions have ended, or at the first
-%% failure, the owner (the caller) gets
+%% failure, the owner (the caller, if the option `owner' names no other process) gets
 %% ```
 %% {weir_relay, Relay, closed, Statistics}
 %% {weir_relay, Relay, {error, Reason}, Statistics}
@@ -336,13 +336,14 @@ relay(A, B) ->
 %% <dt>`idle_timeout' (`infinity')</dt><dd>milliseconds without a byte in either direction that end the relay</dd>
 %% <dt>`half_close_timeout' (`infinity')</dt><dd>milliseconds that one direction may go on after the other has ended</dd>
 %% <dt>`detached' (`false')</dt><dd>the relay goes on when its owner dies; otherwise it ends then</dd>
+%% <dt>`owner' (the caller)</dt><dd>the process of this node that gets the message when the relay ends</dd>
 %% </dl>
 %%
 %% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of
 %% another process), `enotconn' (not connected, or no longer), `ebusy' (a file is being sent on it) or `epipe' (it is
 %% being shut down for writing). `{bad_socket, Term, Needed}' is for a term that is not a socket of Weir, or the same socket twice,
 %% `{bad_option, Name, Value, Allowed}' for a wrong option, and `no_native_part' for a system without it; a posix reason is
-%% the kernel's.
+%% the kernel's, or `esrch' for an owner that is dead, unless the relay is `detached'.
 -spec relay(weir_tcp:socket(), weir_tcp:socket(), weir_relay:options()) ->
     {ok, weir_relay:relay()} | {error, weir_relay:refused()}.
 relay(A, B, Options) ->

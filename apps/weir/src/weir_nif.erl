@@ -44,7 +44,7 @@
 -export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
 
 %% Relays.
--export([relay_start/5, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
+-export([relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
 
@@ -350,12 +350,12 @@ give_up(_Handle) -> ?NOT_LOADED.
 
 %%% Relays
 
-%% @doc Joins two connected sockets of the caller's on a pollset, which closes both to everybody. `Prefix' goes to the
+%% @doc Joins two connected sockets of the caller's on a pollset, for an owner, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. If there are
 %% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
--spec relay_start(handle(), handle(), pollset(), Prefix :: binary(), weir_relay:native()) ->
+-spec relay_start(handle(), handle(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
-relay_start(_A, _B, _Pollset, _Prefix, _Options) -> ?NOT_LOADED.
+relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc Ends a relay, if it has not ended. Its owner is told.
 -spec relay_stop(relay()) -> ok.
 relay_stop(_Relay) -> ?NOT_LOADED.

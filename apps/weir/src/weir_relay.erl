@@ -18,7 +18,8 @@
     splice => auto | boolean(),
     idle_timeout => timeout(),
     half_close_timeout => timeout(),
-    detached => boolean()
+    detached => boolean(),
+    owner => pid()
 }.
 %% See {@link weir:relay/3}.
 
@@ -104,7 +105,7 @@
 %% @doc See {@link weir:relay/3}.
 -spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused()}.
 start(A, B, Options) ->
-    Known = maps:keys(?DEFAULTS),
+    Known = [owner | maps:keys(?DEFAULTS)],
     case {check_sockets(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
         {ok, ok, true} -> join(A, B, maps:merge(?DEFAULTS, Options));
         {ok, ok, false} -> {error, no_native_part};
@@ -113,14 +114,16 @@ start(A, B, Options) ->
     end.
 
 join(?SOCKET(A) = SocketA, ?SOCKET(B) = SocketB, #{prefix := Prefix} = Options) ->
+    Owner = maps:get(owner, Options, self()),
     try
         %% Afterwards there are no sockets to be asked for their peers.
         Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(SocketB)},
-        {Peers, weir_nif:relay_start(A, B, weir_pollsets:here(), iolist_to_binary(Prefix), native(Options))}
+        Started = weir_nif:relay_start(A, B, weir_pollsets:here(), Owner, iolist_to_binary(Prefix), native(Options)),
+        {Peers, Started}
     of
         {Known, {ok, Number}} ->
             Relay = {weir_relay, Number},
-            ok = started(Relay, Known),
+            ok = started(Relay, Owner, Known),
             {ok, Relay};
         {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
         {_, {error, Reason}} -> {error, Reason}
@@ -136,11 +139,11 @@ first_unknown([Socket = ?SOCKET(Handle) | Sockets]) ->
         error:badarg -> Socket
     end.
 
-started(_Relay, false) ->
+started(_Relay, _Owner, false) ->
     ok;
-started(Relay, Peers) ->
+started(Relay, Owner, Peers) ->
     Times = #{monotonic_time => erlang:monotonic_time(), system_time => erlang:system_time()},
-    weir_event:execute(?STARTED, Times, Peers#{relay => Relay, owner => self()}).
+    weir_event:execute(?STARTED, Times, Peers#{relay => Relay, owner => Owner}).
 
 peer(Socket) ->
     case weir_tcp:peername(Socket) of
@@ -173,6 +176,8 @@ allowed(prefix, Prefix) ->
     end;
 allowed(buffer, Bytes) ->
     is_integer(Bytes) andalso Bytes >= 1 andalso Bytes =< ?BUFFER_MAX orelse "a number of bytes from 1 to 1048576";
+allowed(owner, Owner) ->
+    is_pid(Owner) andalso node(Owner) =:= node() orelse "a process of this node";
 allowed(splice, Splice) ->
     is_boolean(Splice) orelse Splice =:= auto orelse "auto, true or false";
 allowed(detached, Detached) ->

@@ -68,7 +68,7 @@ sockets() ->
     {A, OneEnd} = pair(Listening, Port),
     {B, OtherEnd} = pair(Listening, Port),
     {ok, Opened, _, _} = weir_nif:file_open(list_to_binary(code:which(?MODULE))),
-    {ok, Relay} = weir_nif:relay_start(A, B, 1, <<>>, {1000, 1000, auto, infinity, infinity, false, false}),
+    {ok, Relay} = weir_nif:relay_start(A, B, 1, self(), <<>>, {1000, 1000, auto, infinity, infinity, false, false}),
     {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
         listener => weir_nif:listener_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
@@ -134,11 +134,11 @@ arguments(listener_set_limits, 2) ->
     oneof([vector(2, argument()), [{socket, listener}, limits()]]);
 arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
-arguments(relay_start, 5) ->
+arguments(relay_start, 6) ->
     ?LET(
         Options,
         {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), timeout(), timeout(), boolean(), boolean()},
-        [handle_of(), handle_of(), {term, integer(0, 2)}, {term, binary()}, {term, Options}]
+        [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, {term, Options}]
     );
 arguments(Function, Arity) ->
     case atom_to_list(Function) of

@@ -52,6 +52,7 @@ groups() ->
             stopped_with_bytes_that_wait,
             ends_with_its_owner,
             detached_outlives_its_owner,
+            another_process_owns_it,
             linger_is_not_waited_for
         ]},
         {bounds, [], [a_side_that_never_reads, a_side_that_never_reads_spliced, pipes_are_given_back]},
@@ -516,6 +517,24 @@ detached_outlives_its_owner(Config) ->
     ok = gen_tcp:close(Server),
     wait_until(fun() -> weir:relay_info(Relay) =:= {error, closed} end).
 
+another_process_owns_it(Config) ->
+    Test = self(),
+    {Maker, Relay, Client, _Server} = owned_relay(Config, #{owner => Test}),
+    ?assertMatch({ok, #{owner := Test}}, weir:relay_info(Relay)),
+    kill(Maker),
+    ?assertMatch({ok, _}, weir:relay_info(Relay)),
+    ok = reset(Client),
+    ended(Relay, {error, econnreset}),
+    Owner = async(fun() -> receive never -> ok end end),
+    {_, Other, _, _} = owned_relay(Config, #{owner => pid(Owner)}),
+    kill(Owner),
+    wait_until(fun() -> weir:relay_info(Other) =:= {error, closed} end),
+    {A, _} = socket_pair(Config, [binary, {active, false}]),
+    {B, _} = socket_pair(Config, [binary, {active, false}]),
+    ?assertEqual({error, esrch}, weir:relay(A, B, #{owner => pid(Owner)})),
+    {ok, Detached} = weir:relay(A, B, #{owner => pid(Owner), detached => true}),
+    ok = weir:stop_relay(Detached).
+
 linger_is_not_waited_for(Config) ->
     [
         begin
@@ -667,6 +686,7 @@ options_that_are_wrong(Config) ->
             {half_close_timeout, never},
             {half_close_timeout, 16#100000000},
             {detached, yes},
+            {owner, owner},
             {frob, 1}
         ]
     ].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, NifResult, Term};
+use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, open, posix};
 use crate::relay::{self, Options, Refused, Splice};
@@ -51,6 +51,7 @@ fn relay_start<'a>(
     left: Handle,
     right: Handle,
     index: PollsetIndex,
+    owner: LocalPid,
     prefix: Binary<'a>,
     options: Options,
 ) -> NifResult<Term<'a>> {
@@ -66,7 +67,7 @@ fn relay_start<'a>(
     let mut work = Work::of_caller();
     work.moved(prefix.len());
     rustler::schedule::consume_timeslice(env, REGISTRATIONS + work.percent());
-    Ok(match relay::start(env, (&mut first, &mut second), index.0, &prefix, options) {
+    Ok(match relay::start(env, (&mut first, &mut second), index.0, owner, &prefix, options) {
         Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
         Err(Refused::Socket(handle, reason)) => failed(env, (handle.raw(), reason)),
         Err(Refused::Failed(errno)) => posix(env, errno),

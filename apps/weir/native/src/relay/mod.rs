@@ -120,12 +120,13 @@ pub enum Refused {
     Failed(Errno),
 }
 
-/// Joins two sockets of the calling process on a pollset. `prefix` goes to the right one first, as if the left one's peer
-/// had sent it. Both sockets are closed for everybody afterwards; where it fails they stay as they were.
+/// Joins two sockets of the calling process on a pollset, for `owner`. `prefix` goes to the right one first, as if the left
+/// one's peer had sent it. Both sockets are closed for everybody afterwards; where it fails they stay as they were.
 pub fn start(
     env: Env,
     (left, right): (&mut Socket, &mut Socket),
     pollset: u16,
+    owner: LocalPid,
     prefix: &[u8],
     options: Options,
 ) -> Result<Handle, Refused> {
@@ -134,7 +135,17 @@ pub fn start(
     }
     let mut relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
     let handle = relay.handle();
-    let watch = (!options.detached).then(|| Watch::of_caller(env, Target::Relay(handle, Side::Left)));
+    let watch = match options.detached {
+        true => None,
+        false => {
+            let watch = Watch::of(env, &owner, Target::Relay(handle, Side::Left));
+            if watch.is_none() {
+                RELAYS.vacate(&mut relay);
+                return Err(Refused::Failed(Errno::SRCH));
+            }
+            watch
+        }
+    };
     let registered = left.lend(pollset, Target::Relay(handle, Side::Left)).and_then(|()| {
         right.lend(pollset, Target::Relay(handle, Side::Right)).inspect_err(|_| left.take_back(pollset))
     });
@@ -172,7 +183,7 @@ pub fn start(
         queued: false,
         statistics,
         options,
-        owner: env.pid(),
+        owner,
         _watch: watch,
         half_closed: None,
         borrowed: [from_left.borrowed, from_right.borrowed],

@@ -19,6 +19,12 @@ impl Watch {
         let _ = watch.monitor(Some(env), &env.pid());
         watch
     }
+
+    /// Watches a process. Nothing if it is dead.
+    pub fn of(env: Env, pid: &LocalPid, target: Target) -> Option<ResourceArc<Watch>> {
+        let watch = ResourceArc::new(Watch { target });
+        watch.monitor(Some(env), pid).map(|_| watch)
+    }
 }
 
 /// The processes that a socket watches: its owner and its subscribers.

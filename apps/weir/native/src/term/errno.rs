@@ -71,6 +71,7 @@ names![
     ESHUTDOWN,
     ESOCKTNOSUPPORT,
     ESPIPE,
+    ESRCH,
     ETIMEDOUT,
     ETOOMANYREFS,
 ];
