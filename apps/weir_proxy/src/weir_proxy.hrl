@@ -1,0 +1,32 @@
+%% What a connection looks up: values that are made when something changes, and read by every connection.
+
+%% A server as a connection sees it. What is counted of it is in `numbers', see weir_proxy_numbers.
+-record(server, {
+    name :: binary(),
+    %% Where it is; a name that has no address yet is `unresolved'.
+    address :: weir_tcp:name() | unresolved,
+    numbers :: atomics:atomics_ref(),
+    max_connections = infinity :: pos_integer() | infinity,
+    %% As a balancer takes it: above 0.
+    weight = 1 :: pos_integer()
+}).
+
+-record(backend, {
+    name :: binary(),
+    process :: pid(),
+    %% Of the backend in all.
+    numbers :: atomics:atomics_ref(),
+    balancer :: weir_proxy_balancer:balancer(),
+    config :: weir_proxy_config:backend()
+}).
+
+-record(frontend, {
+    proxy :: term(),
+    name :: binary(),
+    numbers :: atomics:atomics_ref(),
+    route :: {backend, binary()} | {rules, weir_proxy_rules:rules()},
+    config :: weir_proxy_config:frontend()
+}).
+
+-define(FRONTEND(Proxy, Name), {weir_proxy, Proxy, frontend, Name}).
+-define(BACKEND(Proxy, Name), {weir_proxy, Proxy, backend, Name}).

@@ -1,0 +1,247 @@
+%% @private
+%% @doc The process of a backend: the state of its servers, their checks, and the connections that wait for a place. Connections
+%% choose a server without it: it publishes a balancer when something has changed.
+-module(weir_proxy_backend).
+-behaviour(gen_server).
+
+-include("weir_proxy.hrl").
+
+-export([start_link/2]).
+-export([change/2]).
+-export([wait/2]).
+-export([failing/2]).
+-export([set/3]).
+-export([servers/1]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+-record(state, {
+    proxy :: term(),
+    name :: binary(),
+    config :: weir_proxy_config:backend(),
+    numbers :: atomics:atomics_ref(),
+    members :: [weir_proxy_server:member()],
+    balancer :: weir_proxy_balancer:balancer() | none,
+    %% Connections that wait, the longest first, and the timers of their patience.
+    waiting = queue:new() :: queue:queue({gen_server:from(), Key :: term(), reference()}),
+    checks = #{} :: #{binary() => weir_proxy_check:check()}
+}).
+
+%% How often weights grow while servers start slowly.
+-define(GROW_MS, 200).
+
+%%% For connections, and for the proxy's process.
+
+-spec start_link(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
+start_link(Proxy, Backend) -> gen_server:start_link(?MODULE, {Proxy, Backend}, []).
+
+%% @doc Another configuration.
+-spec change(pid(), weir_proxy_config:backend()) -> ok.
+change(Pid, Config) -> gen_server:call(Pid, {change, Config}).
+
+%% @doc Waits for a place at a server, which is taken then, as long as the configuration says.
+-spec wait(pid(), Key :: term()) -> {ok, #server{}} | {error, queue_full | queue_timeout | no_backend}.
+wait(Pid, Key) ->
+    try
+        gen_server:call(Pid, {wait, Key}, infinity)
+    catch
+        %% The backend was removed.
+        exit:_ -> {error, no_backend}
+    end.
+
+%% @doc A server has refused as many connections as make it a failing one.
+-spec failing(pid(), binary()) -> ok.
+failing(Pid, Server) -> gen_server:cast(Pid, {failing, Server}).
+
+%% @doc Sets what an operator wants of a server.
+-spec set(pid(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) -> ok | {error, {no_server, binary()}}.
+set(Pid, Server, What) -> gen_server:call(Pid, {set, Server, What}).
+
+%% @doc The servers with their states and numbers.
+-spec servers(pid()) -> [map()].
+servers(Pid) -> gen_server:call(Pid, servers).
+
+%%% The process.
+
+-spec init({term(), {binary(), weir_proxy_config:backend()}}) -> {ok, #state{}}.
+init({Proxy, {Name, Given}}) ->
+    process_flag(trap_exit, true),
+    State =
+        case weir_proxy_memory:saved({backend, Proxy, Name}) of
+            {ok, {Config, Numbers, Members}} ->
+                %% Nobody waits any more: the calls have failed with the process before.
+                _ = weir_proxy_numbers:add(Numbers, queue_current, -weir_proxy_numbers:get(Numbers, queue_current)),
+                #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = none};
+            none ->
+                Members = [weir_proxy_server:new(Server, Given) || Server <- maps:get(servers, Given)],
+                Numbers = weir_proxy_numbers:new(),
+                #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
+        end,
+    self() ! resolve,
+    {ok, publish(check_all(State))}.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call({wait, Key}, From, State) ->
+    {noreply, serve(enqueue(From, Key, State))};
+handle_call({change, Config = #{servers := Servers}}, _From, State = #state{members = Before}) ->
+    Members = [member(Server, Config, Before) || Server <- Servers],
+    self() ! resolve,
+    {reply, ok, serve(publish(check_all(State#state{config = Config, members = Members})))};
+handle_call({set, Name, What}, _From, State = #state{members = Members}) ->
+    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
+        [] -> {reply, {error, {no_server, Name}}, State};
+        [Member] -> {reply, ok, serve(publish(check_all(put_member(set(What, Member), State))))}
+    end;
+handle_call(servers, _From, State = #state{members = Members}) ->
+    Now = now_ms(),
+    {reply, [weir_proxy_server:to_map(Now, Member) || Member <- Members], State}.
+
+set({admin, Admin}, Member) -> weir_proxy_server:set_admin(Admin, Member);
+set({weight, Weight}, Member) -> weir_proxy_server:set_weight(Weight, Member).
+
+member(Server = #{name := Name}, Config, Before) ->
+    case [Member || Member <- Before, weir_proxy_server:name(Member) =:= Name] of
+        [Member] -> weir_proxy_server:change(Server, Config, Member);
+        [] -> weir_proxy_server:new(Server, Config)
+    end.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
+    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
+        [Member] ->
+            _ = erlang:send_after(BackOff, self(), publish),
+            {noreply, publish(put_member(weir_proxy_server:failing(now_ms() + BackOff, Member), State))};
+        [] ->
+            {noreply, State}
+    end;
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(freed, State) ->
+    {noreply, serve(State)};
+handle_info({timeout, Timer, impatient}, State = #state{waiting = Waiting}) ->
+    {Impatient, Others} = lists:partition(fun({_, _, Of}) -> Of =:= Timer end, queue:to_list(Waiting)),
+    lists:foreach(fun({From, _, _}) -> gen_server:reply(From, {error, queue_timeout}) end, Impatient),
+    {noreply, waiting(queue:from_list(Others), State)};
+handle_info({weir_proxy_check, Name, Result, Took}, State) ->
+    {noreply, checked(Name, Result, Took, State)};
+handle_info(publish, State) ->
+    {noreply, serve(publish(State))};
+handle_info(resolve, State = #state{config = #{resolve_interval := Interval}, members = Members}) ->
+    Names = lists:usort([Host || Member <- Members, {name, Host, _} <- [weir_proxy_server:endpoint(Member)]]),
+    _ = [weir_proxy_resolver:resolve(Host) || Host <- Names],
+    _ = Names =/= [] andalso erlang:send_after(Interval, self(), resolve),
+    {noreply, State};
+handle_info({weir_proxy_resolved, Host, Address}, State = #state{members = Members}) ->
+    {noreply, serve(publish(State#state{members = [resolved(Host, Address, Member) || Member <- Members]}))};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+resolved(Host, Address, Member) ->
+    case weir_proxy_server:endpoint(Member) of
+        {name, Host, Port} -> weir_proxy_server:set_address({Address, Port}, Member);
+        _ -> Member
+    end.
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+put_member(Member, State = #state{members = Members}) ->
+    Name = weir_proxy_server:name(Member),
+    State#state{members = [case weir_proxy_server:name(Each) of Name -> Member; _ -> Each end || Each <- Members]}.
+
+%%% What connections see.
+
+publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members}) ->
+    #{balance := Balance, hash_load := Load} = Config,
+    Now = now_ms(),
+    _ = lists:any(fun(Member) -> weir_proxy_server:slow_starting(Now, Member) end, Members)
+        andalso erlang:send_after(?GROW_MS, self(), publish),
+    Balancer = weir_proxy_balancer:new(Balance, first_priority(eligible(Now, Members)), Load),
+    Backend = #backend{name = Name, process = self(), numbers = Numbers, balancer = Balancer, config = Config},
+    ok = weir_proxy_memory:publish(Proxy, Backend),
+    ok = weir_proxy_memory:save({backend, Proxy, Name}, {Config, Numbers, Members}),
+    State#state{balancer = Balancer}.
+
+eligible(Now, Members) ->
+    [Eligible || Member <- Members, Eligible = {_, _} <- [weir_proxy_server:eligible(Now, Member)]].
+
+first_priority([]) -> [];
+first_priority(Eligible) ->
+    First = lists:min([Priority || {Priority, _} <- Eligible]),
+    [Server || {Priority, Server} <- Eligible, Priority =:= First].
+
+%%% Those that wait.
+
+enqueue(From, Key, State = #state{waiting = Waiting, config = #{queue_timeout := Timeout, max_queue := Most}}) ->
+    case queue:len(Waiting) < Most of
+        true ->
+            Timer = erlang:start_timer(Timeout, self(), impatient),
+            _ = weir_proxy_numbers:add(State#state.numbers, queue_total, 1),
+            waiting(queue:in({From, Key, Timer}, Waiting), State);
+        false ->
+            gen_server:reply(From, {error, queue_full}),
+            State
+    end.
+
+waiting(Waiting, State = #state{numbers = Numbers, waiting = Before}) ->
+    _ = weir_proxy_numbers:add(Numbers, queue_current, queue:len(Waiting) - queue:len(Before)),
+    State#state{waiting = Waiting}.
+
+%% Gives places to those that wait, as many as there are. A place that becomes free from here on is told of.
+serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
+    case queue:peek(Waiting) of
+        empty ->
+            State;
+        {value, {From = {Pid, _}, Key, Timer}} ->
+            case not is_process_alive(Pid) orelse place(Balancer, Key, []) of
+                none ->
+                    State;
+                true ->
+                    _ = erlang:cancel_timer(Timer),
+                    serve(waiting(queue:drop(Waiting), State));
+                {ok, _Server} = Given ->
+                    _ = erlang:cancel_timer(Timer),
+                    gen_server:reply(From, Given),
+                    serve(waiting(queue:drop(Waiting), State))
+            end
+    end.
+
+place(Balancer, Key, Full) ->
+    case weir_proxy_balancer:choose(Balancer, Key, Full) of
+        none -> none;
+        {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
+            case weir_proxy_numbers:take(Numbers, Most) of
+                true -> {ok, Server};
+                false -> place(Balancer, Key, [Name | Full])
+            end
+    end.
+
+%%% Checks.
+
+check_all(State = #state{checks = Checks, members = Members, config = #{health := Health}}) ->
+    Wanted = maps:from_list([
+        {weir_proxy_server:name(Member), {Address, Health}}
+     || Health =/= off, Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none
+    ]),
+    State#state{checks = weir_proxy_check:adjust(Checks, Wanted)}.
+
+checked(Name, Result, Took, State = #state{members = Members, config = #{on_down := OnDown}}) ->
+    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
+        [] ->
+            State;
+        [Member] ->
+            {Change, Checked} = weir_proxy_server:checked(Result, Took, now_ms(), Member),
+            Noted = put_member(Checked, State),
+            case Change of
+                same -> Noted;
+                up -> serve(publish(Noted));
+                down ->
+                    Published = publish(Noted),
+                    _ = OnDown =:= close andalso weir_proxy_sessions:close(State#state.proxy, {server, State#state.name, Name}),
+                    Published
+            end
+    end.

@@ -1,0 +1,39 @@
+%% @private
+%% @doc Checks a server again and again, in a process of its own, and tells the backend's process each result.
+-module(weir_proxy_check).
+
+-export([adjust/2]).
+-export([run/4]).
+
+-export_type([check/0]).
+
+-type check() :: {pid(), what()}.
+-type what() :: {weir_tcp:name(), weir_proxy_config:health()}.
+
+%% @doc Starts and stops checks of the calling process, until there are those that are wanted.
+-spec adjust(#{binary() => check()}, #{binary() => what()}) -> #{binary() => check()}.
+adjust(Checks, Wanted) ->
+    Kept = maps:filter(fun(Name, {Pid, What}) -> maps:get(Name, Wanted, none) =:= What andalso is_process_alive(Pid) end, Checks),
+    _ = [stop(Pid) || {Pid, _} <- maps:values(maps:without(maps:keys(Kept), Checks))],
+    New = maps:map(fun(Name, What) -> {start(Name, What), What} end, maps:without(maps:keys(Kept), Wanted)),
+    maps:merge(Kept, New).
+
+stop(Pid) ->
+    unlink(Pid),
+    exit(Pid, kill).
+
+start(Name, {Address, Health = #{interval := Interval}}) ->
+    %% They should not all check at once.
+    spawn_link(?MODULE, run, [self(), Name, {at(Address, Health), Health}, rand:uniform(max(1, min(200, Interval)))]).
+
+at({Address, _Port}, #{port := Port}) when Port =/= undefined, tuple_size(Address) >= 4 -> {Address, Port};
+at(Address, _Health) -> Address.
+
+%% @doc The process: waits, checks, and so on. Each round begins with the code that is current.
+-spec run(pid(), binary(), what(), non_neg_integer()) -> no_return().
+run(Backend, Name, What = {Address, Health = #{interval := Interval}}, Wait) ->
+    timer:sleep(Wait),
+    Start = erlang:monotonic_time(millisecond),
+    Result = weir_proxy_probe:probe(Address, Health),
+    Backend ! {weir_proxy_check, Name, Result, erlang:monotonic_time(millisecond) - Start},
+    ?MODULE:run(Backend, Name, What, Interval).

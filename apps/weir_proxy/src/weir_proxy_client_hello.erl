@@ -1,0 +1,127 @@
+%% @private
+%% @doc What the first message of TLS says: the name of the server and the protocols that the client offers. A value.
+%%
+%% The message may come in any number of pieces, and in any number of records; both are put together here, up to a bound. No
+%% more of it is checked than is needed to find the two.
+-module(weir_proxy_client_hello).
+
+-export([parse/1]).
+
+-export_type([hello/0]).
+
+-type hello() :: #{sni => binary(), alpn => [binary()]}.
+%% The name is in lower case.
+
+%% Bytes of a message, at most, as OpenSSL has it.
+-define(LONGEST, 16#4000).
+%% Bytes of a record, at most.
+-define(RECORD, 16#4000).
+
+-define(HANDSHAKE, 22).
+-define(CLIENT_HELLO, 1).
+-define(SERVER_NAME, 0).
+-define(HOST_NAME, 0).
+-define(ALPN, 16).
+
+%% @doc Reads what has come so far, from the first byte on. `more' if it is not all; `not_tls' if it is no such message;
+%% `bad_hello' for one that contradicts itself or is too long.
+-spec parse(binary()) -> {ok, hello()} | more | {error, not_tls | bad_hello}.
+parse(Bytes) ->
+    case fragments(Bytes, <<>>) of
+        {error, _} = Error -> Error;
+        {IsWhole, Message} -> message(Message, IsWhole)
+    end.
+
+%% The messages in the records that have come; a part of a record is taken as far as it goes.
+fragments(<<?HANDSHAKE, 3, _Minor, 0:16, _/binary>>, _Message) ->
+    {error, bad_hello};
+fragments(<<?HANDSHAKE, 3, _Minor, Size:16, Rest/binary>>, Message) when Size =< ?RECORD ->
+    case Rest of
+        <<Fragment:Size/binary, More/binary>> ->
+            Whole = <<Message/binary, Fragment/binary>>,
+            case is_enough(Whole) of
+                true -> {true, Whole};
+                false -> fragments(More, Whole)
+            end;
+        Part ->
+            {false, <<Message/binary, Part/binary>>}
+    end;
+fragments(<<?HANDSHAKE, 3, _Minor, _Size:16, _/binary>>, _Message) ->
+    {error, bad_hello};
+fragments(Part, Message) when byte_size(Part) < 5 ->
+    case is_beginning(Part) of
+        true -> {false, Message};
+        false -> refused(Message)
+    end;
+fragments(_Other, Message) ->
+    refused(Message).
+
+is_beginning(<<>>) -> true;
+is_beginning(<<?HANDSHAKE>>) -> true;
+is_beginning(<<?HANDSHAKE, 3, _/binary>>) -> true;
+is_beginning(_) -> false.
+
+refused(<<>>) -> {error, not_tls};
+refused(_Message) -> {error, bad_hello}.
+
+is_enough(<<?CLIENT_HELLO, Size:24, Body/binary>>) -> byte_size(Body) >= Size orelse Size > ?LONGEST;
+is_enough(<<?CLIENT_HELLO, _/binary>>) -> false;
+is_enough(<<_, _/binary>>) -> true;
+is_enough(<<>>) -> false.
+
+message(<<?CLIENT_HELLO, Size:24, _/binary>>, _IsWhole) when Size > ?LONGEST -> {error, bad_hello};
+message(<<?CLIENT_HELLO, Size:24, Body:Size/binary, _/binary>>, _IsWhole) -> hello(Body);
+message(<<?CLIENT_HELLO, _/binary>>, _IsWhole) -> more;
+message(<<>>, _IsWhole) -> more;
+message(_Other, _IsWhole) -> {error, not_tls}.
+
+hello(<<3, _Minor, _Random:32/binary, IdSize, _Id:IdSize/binary, CipherSize:16, _Ciphers:CipherSize/binary, MethodSize,
+        _Methods:MethodSize/binary, Extensions/binary>>) ->
+    case Extensions of
+        <<>> -> {ok, #{}};
+        <<Size:16, All:Size/binary>> -> extensions(All, #{});
+        _ -> {error, bad_hello}
+    end;
+hello(_Body) ->
+    {error, bad_hello}.
+
+extensions(<<>>, Hello) ->
+    {ok, Hello};
+extensions(<<?SERVER_NAME:16, Size:16, Value:Size/binary, More/binary>>, Hello) when not is_map_key(sni, Hello) ->
+    case Value of
+        <<ListSize:16, List:ListSize/binary>> ->
+            case host_name(List) of
+                {ok, Name} -> extensions(More, Hello#{sni => string:lowercase(Name)});
+                none -> extensions(More, Hello);
+                error -> {error, bad_hello}
+            end;
+        _ ->
+            {error, bad_hello}
+    end;
+extensions(<<?ALPN:16, Size:16, Value:Size/binary, More/binary>>, Hello) when not is_map_key(alpn, Hello) ->
+    case Value of
+        <<ListSize:16, List:ListSize/binary>> ->
+            case protocols(List, []) of
+                {ok, Protocols} -> extensions(More, Hello#{alpn => Protocols});
+                error -> {error, bad_hello}
+            end;
+        _ ->
+            {error, bad_hello}
+    end;
+%% One of them twice: two readers could take another one each.
+extensions(<<Type:16, _/binary>>, _Hello) when Type =:= ?SERVER_NAME; Type =:= ?ALPN -> {error, bad_hello};
+extensions(<<_Type:16, Size:16, _:Size/binary, More/binary>>, Hello) -> extensions(More, Hello);
+extensions(_Bad, _Hello) -> {error, bad_hello}.
+
+host_name(<<?HOST_NAME, Size:16, Name:Size/binary, _/binary>>) ->
+    case re:run(Name, "^[A-Za-z0-9._-]{1,255}$", [{capture, none}, dollar_endonly]) of
+        match -> {ok, Name};
+        nomatch -> error
+    end;
+host_name(<<_Type, Size:16, _:Size/binary, More/binary>>) -> host_name(More);
+host_name(<<>>) -> none;
+host_name(_Bad) -> error.
+
+protocols(<<Size, Protocol:Size/binary, More/binary>>, Protocols) when Size > 0 -> protocols(More, [Protocol | Protocols]);
+protocols(<<>>, Protocols) -> {ok, lists:reverse(Protocols)};
+protocols(_Bad, _Protocols) -> error.

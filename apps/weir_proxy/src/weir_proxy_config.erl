@@ -1,0 +1,222 @@
+%% @doc The configuration of a proxy: a map, checked as a whole. A value.
+%%
+%% Keys are atoms; names of frontends, backends and servers, and addresses, are text. Times are milliseconds, or text such as `<<"5s">>'.
+%% A map whose keys and words are binaries, as a file gives them, is taken as well. The guide lists all options.
+-module(weir_proxy_config).
+
+-export([new/1]).
+
+-export_type([config/0, frontend/0, backend/0, server/0, health/0, bad_option/0]).
+
+-type config() :: #{
+    frontends := #{binary() => frontend()},
+    backends := #{binary() => backend()},
+    log := #{atom() => term()} | off,
+    control := binary() | off,
+    statistics := weir_proxy_address:endpoint() | off
+}.
+
+-type frontend() :: #{
+    listen := [weir_proxy_address:endpoint(), ...],
+    backend := binary() | undefined,
+    rules := [weir_proxy_rules:rule()],
+    proxy_protocol := boolean(),
+    max_connections := non_neg_integer() | infinity,
+    overload := pause | reset,
+    max_rate := pos_integer() | infinity,
+    per_address := pos_integer() | infinity,
+    allow := [weir_proxy_address:prefix()],
+    deny := [weir_proxy_address:prefix()],
+    backlog := pos_integer(),
+    first_bytes_timeout := timeout(),
+    idle_timeout := timeout(),
+    half_close_timeout := timeout(),
+    longest_life := timeout(),
+    life_jitter := 0..100
+}.
+
+-type backend() :: #{
+    servers := [server()],
+    balance := weir_proxy_balancer:kind(),
+    hash_key := address | sni | rule,
+    hash_load := pos_integer() | infinity,
+    retries := non_neg_integer(),
+    connect_timeout := timeout(),
+    queue_timeout := timeout(),
+    max_queue := non_neg_integer() | infinity,
+    send_proxy := off | v1 | v2,
+    unique_id := boolean(),
+    source := inet:ip_address() | undefined,
+    slow_start := non_neg_integer(),
+    on_down := keep | close,
+    resolve_interval := pos_integer(),
+    health := health() | off,
+    passive := #{fall := pos_integer(), back_off := pos_integer()} | off
+}.
+
+-type server() :: #{
+    name := binary(),
+    address := weir_proxy_address:endpoint(),
+    weight := 0..256,
+    priority := 0..255,
+    max_connections := pos_integer() | infinity
+}.
+
+-type health() :: #{kind := atom(), interval := pos_integer(), timeout := pos_integer(), rise := pos_integer(), fall := pos_integer(), _ => _}.
+
+-type bad_option() :: weir_proxy_schema:bad_option().
+%% The path to the option that is wrong, its value, and in words what is allowed.
+
+%% @doc Checks a configuration and fills in the defaults.
+-spec new(term()) -> {ok, config()} | {error, bad_option()}.
+new(Given) ->
+    try
+        Config = weir_proxy_schema:table([], Given, fields()),
+        ok = together(Config),
+        {ok, Config}
+    catch
+        throw:{bad_option, _, _, _} = Bad -> {error, Bad}
+    end.
+
+fields() ->
+    [
+        {frontends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun frontend/2) end},
+        {backends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun backend/2) end},
+        {log, or_off(fun log/2), off},
+        {control, or_off(weir_proxy_schema:text()), off},
+        {statistics, or_off(fun weir_proxy_address:endpoint/2), off}
+    ].
+
+or_off(Kind) ->
+    fun
+        (_Path, Off) when Off =:= off; Off =:= <<"off">>; Off =:= false -> off;
+        (Path, Value) -> Kind(Path, Value)
+    end.
+
+log(Path, Map) ->
+    weir_proxy_schema:table(Path, Map, [
+        {file, weir_proxy_schema:text()},
+        {format, weir_proxy_schema:word([haproxy, json]), haproxy}
+    ]).
+
+frontend(Path, Map) ->
+    weir_proxy_schema:table(Path, Map, [
+        {listen, fun endpoints/2},
+        {backend, optional(weir_proxy_schema:text()), undefined},
+        {rules, list_of(fun weir_proxy_rules:rule/2), []},
+        {proxy_protocol, weir_proxy_schema:boolean(), false},
+        {max_connections, weir_proxy_schema:limit(0), infinity},
+        {overload, weir_proxy_schema:word([pause, reset]), pause},
+        {max_rate, weir_proxy_schema:limit(1), infinity},
+        {per_address, weir_proxy_schema:limit(1), infinity},
+        {allow, list_of(fun weir_proxy_address:prefix/2), []},
+        {deny, list_of(fun weir_proxy_address:prefix/2), []},
+        {backlog, weir_proxy_schema:integer(1, 65535), 1024},
+        {first_bytes_timeout, weir_proxy_schema:time(1), 5000},
+        {idle_timeout, weir_proxy_schema:time_or_infinity(1), 3600_000},
+        {half_close_timeout, weir_proxy_schema:time_or_infinity(1), 60_000},
+        {longest_life, weir_proxy_schema:time_or_infinity(1), infinity},
+        {life_jitter, weir_proxy_schema:integer(0, 100), 10}
+    ]).
+
+optional(Kind) ->
+    fun
+        (_Path, undefined) -> undefined;
+        (Path, Value) -> Kind(Path, Value)
+    end.
+
+list_of(Kind) -> fun(Path, List) -> weir_proxy_schema:list(Path, List, Kind) end.
+
+%% One address or several.
+endpoints(Path, Value) ->
+    case is_list(Value) andalso Value =/= [] andalso not is_integer(hd(Value)) of
+        true -> weir_proxy_schema:list(Path, Value, fun bindable/2);
+        false -> [bindable(Path, Value)]
+    end.
+
+bindable(Path, Value) ->
+    case weir_proxy_address:endpoint(Path, Value) of
+        {name, _, _} -> weir_proxy_schema:refuse(Path, Value, "an address of this machine and a port, or \"unix:PATH\"");
+        Endpoint -> Endpoint
+    end.
+
+backend(Path, Map) ->
+    Backend = weir_proxy_schema:table(Path, Map, [
+        {servers, list_of(fun server/2)},
+        {balance, weir_proxy_schema:word([round_robin, least_connections, random, hash]), round_robin},
+        {hash_key, weir_proxy_schema:word([address, sni, rule]), address},
+        {hash_load, fun hash_load/2, 125},
+        {retries, weir_proxy_schema:integer(0, 100), 3},
+        {connect_timeout, weir_proxy_schema:time(1), 5000},
+        {queue_timeout, weir_proxy_schema:time(1), 5000},
+        {max_queue, weir_proxy_schema:limit(0), 10_000},
+        {send_proxy, weir_proxy_schema:word([off, v1, v2]), off},
+        {unique_id, weir_proxy_schema:boolean(), false},
+        {source, optional(fun weir_proxy_address:ip/2), undefined},
+        {slow_start, weir_proxy_schema:time(0), 0},
+        {on_down, weir_proxy_schema:word([keep, close]), keep},
+        {resolve_interval, weir_proxy_schema:time(100), 10_000},
+        {health, or_off(fun weir_proxy_health:options/2), off},
+        {passive, or_off(fun passive/2), off}
+    ]),
+    Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
+    case Names -- lists:usort(Names) of
+        [] -> Backend;
+        [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "names that differ")
+    end.
+
+hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
+hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value).
+
+passive(Path, Map) ->
+    weir_proxy_schema:table(Path, Map, [
+        {fall, weir_proxy_schema:integer(1, 1000), 3},
+        {back_off, weir_proxy_schema:time(1), 10_000}
+    ]).
+
+%% An address, or a table with one.
+server(Path, Map) when is_map(Map) ->
+    Server = weir_proxy_schema:table(Path, Map, [
+        {address, fun weir_proxy_address:endpoint/2},
+        {name, weir_proxy_schema:text(), undefined},
+        {weight, weir_proxy_schema:integer(0, 256), 1},
+        {priority, weir_proxy_schema:integer(0, 255), 0},
+        {max_connections, weir_proxy_schema:limit(1), infinity}
+    ]),
+    case Server of
+        #{name := undefined, address := Address} -> Server#{name := weir_proxy_address:to_text(Address)};
+        #{} -> Server
+    end;
+server(Path, Address) ->
+    server(Path, #{address => weir_proxy_address:endpoint(Path, Address)}).
+
+%% What two options say must fit.
+together(#{frontends := Frontends, backends := Backends}) ->
+    Known = maps:keys(Backends),
+    lists:foreach(fun({Name, Frontend}) -> routes([frontends, Name], Frontend, Known) end, maps:to_list(Frontends)),
+    once([{[frontends, Name, listen], Endpoint} || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]).
+
+routes(Path, #{backend := Default, rules := Rules}, Known) ->
+    Wanted = [{Path ++ [backend], Default} || Default =/= undefined] ++
+        [
+            {Path ++ [rules, Place, backend], Backend}
+         || {Place, Rule} <- lists:zip(lists:seq(1, length(Rules)), Rules), Backend <- weir_proxy_rules:backends(Rule)
+        ],
+    case {Wanted, [One || One = {_, Backend} <- Wanted, not lists:member(Backend, Known)]} of
+        {[], []} when Rules =:= [] -> weir_proxy_schema:refuse(Path ++ [backend], undefined, ["needed: ", known(Known)]);
+        {_, []} -> ok;
+        {_, [{Where, Unknown} | _]} -> weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
+    end.
+
+known(Known) -> lists:join(", ", Known).
+
+%% Port 0 is another one each time.
+once(Listens) ->
+    Fixed = [Listen || Listen = {_, Endpoint} <- Listens, element(2, Endpoint) =/= 0],
+    Endpoints = [Endpoint || {_, Endpoint} <- Fixed],
+    case Endpoints -- lists:usort(Endpoints) of
+        [] -> ok;
+        [Twice | _] ->
+            {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Fixed, Endpoint =:= Twice]),
+            weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that no other listens on")
+    end.

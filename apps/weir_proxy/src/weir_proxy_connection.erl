@@ -1,0 +1,265 @@
+%% @private
+%% @doc The way of a connection: rules, a server, a connection to it, and the relay. In a process of its own, which ends when the
+%% relay has begun.
+-module(weir_proxy_connection).
+
+-include("weir_proxy.hrl").
+-include("weir_proxy_session.hrl").
+
+-export([serve/2]).
+
+%% What is known of a connection on its way.
+-record(way, {
+    client :: weir_tcp:socket(),
+    frontend :: #frontend{},
+    %% Whose connection it is, also behind a proxy in front of us.
+    address :: weir_tcp:name(),
+    accepted :: integer(),
+    facts = #{} :: weir_proxy_rules:facts(),
+    key = none :: term(),
+    prefix = <<>> :: iodata(),
+    queued = 0 :: non_neg_integer(),
+    retries = 0 :: non_neg_integer()
+}).
+
+-define(CONNECT, [binary, {active, false}]).
+-define(CONNECT_TCP, [{nodelay, true} | ?CONNECT]).
+
+%% Between two attempts at the same server.
+-define(RETRY_MS, 1000).
+
+%% @doc Serves a connection of a listener: its handler.
+-spec serve(weir_tcp:socket(), {Proxy :: term(), Frontend :: binary()}) -> ok.
+serve(Client, {Proxy, Name}) ->
+    case {weir_proxy_memory:frontend(Proxy, Name), peer(Client)} of
+        {Frontend = #frontend{numbers = Numbers}, {ok, Address}} ->
+            ok = weir_proxy_numbers:begun(Numbers),
+            Way = #way{client = Client, frontend = Frontend, address = Address, accepted = erlang:system_time(millisecond)},
+            try route(Way) of
+                ok -> ok;
+                Failed -> refuse(Way, Failed)
+            catch
+                Class:Reason:Stack ->
+                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+                    erlang:raise(Class, Reason, Stack)
+            end;
+        %% The frontend was removed, or the client has left.
+        _ ->
+            gen_tcp:close(Client)
+    end.
+
+peer(Client) ->
+    case weir:proxy_header() of
+        {ok, #{src_address := Address, src_port := Port}} -> {ok, {Address, Port}};
+        {ok, #{src_address := Path}} -> {ok, {local, Path}};
+        _ -> inet:peername(Client)
+    end.
+
+refuse(#way{client = Client, frontend = #frontend{numbers = Numbers}}, Why) ->
+    _ = weir_proxy_numbers:add(Numbers, refusal(Why), 1),
+    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+    gen_tcp:close(Client).
+
+refusal(reject) -> rejected;
+refusal(gone) -> aborted;
+refusal(_) -> connection_errors.
+
+%%% Where it goes.
+
+route(Way = #way{frontend = #frontend{route = {backend, Backend}}}) ->
+    balance(Way, Backend);
+route(Way = #way{frontend = #frontend{route = {rules, Rules}}}) ->
+    Facts = weir_proxy_facts:of_connection(Way#way.client, Way#way.address),
+    decide(weir_proxy_rules:decide(Facts, Rules), Rules, Way#way{facts = Facts}).
+
+decide({backend, Backend}, _Rules, Way) -> balance(Way, Backend);
+decide(reject, _Rules, _Way) -> reject;
+decide({module, Module, Args}, _Rules, Way) -> ask(Module, Args, Way);
+decide(first_bytes, Rules, Way = #way{client = Client, frontend = Frontend, facts = Facts}) ->
+    case weir_proxy_facts:of_first_bytes(Client, first_bytes_timeout(Frontend)) of
+        {ok, More} ->
+            All = maps:merge(Facts, More),
+            decide(weir_proxy_rules:decide(All, Rules), Rules, Way#way{facts = All});
+        {error, _} ->
+            gone
+    end.
+
+first_bytes_timeout(#frontend{config = #{first_bytes_timeout := Timeout}}) -> Timeout.
+
+ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend}) ->
+    Ended = fun() -> weir_proxy_numbers:ended(Frontend#frontend.numbers, 0, 0) end,
+    Asked = fun() -> Module:route(Client, Facts, Args) end,
+    case weir_proxy_facts:in_time(Asked, first_bytes_timeout(Frontend), Ended) of
+        {backend, Backend} -> balance(Way, Backend);
+        {backend, Backend, Options} ->
+            Key = maps:get(key, Options, none),
+            balance(Way#way{key = Key, prefix = maps:get(prefix, Options, <<>>)}, Backend);
+        reject -> reject
+    end.
+
+%%% Which server.
+
+balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
+    case weir_proxy_memory:backend(Proxy, Name) of
+        undefined ->
+            no_backend;
+        Backend = #backend{numbers = Numbers, config = #{retries := Retries}} ->
+            ok = weir_proxy_numbers:begun(Numbers),
+            try try_servers(Way, Backend, key(Way, Backend), Retries, []) of
+                ok ->
+                    ok;
+                Failed ->
+                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+                    Failed
+            catch
+                Class:Reason:Stack ->
+                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+                    erlang:raise(Class, Reason, Stack)
+            end
+    end.
+
+key(_Way, #backend{config = #{balance := Balance}}) when Balance =/= hash -> none;
+key(#way{facts = #{sni := Name}}, #backend{config = #{hash_key := sni}}) -> Name;
+key(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= none -> Key;
+%% A client behind the same address gets the same server.
+key(#way{address = {Address, _Port}}, _Backend) -> Address.
+
+try_servers(Way, Backend, Key, Retries, Tried) ->
+    case place(Way, Backend, Key, Tried) of
+        {ok, Server, Placed} ->
+            case connect(Server, Backend, Key) of
+                {ok, Socket, Took} ->
+                    relay(Placed, Backend, Server, Socket, Took);
+                {error, _Reason} ->
+                    ok = failed(Server, Backend),
+                    again(Placed, Backend, Key, Retries, [Server#server.name | Tried])
+            end;
+        none when Tried =/= [] ->
+            %% All have been tried: begin anew, but not at once.
+            ok = pause(Backend),
+            try_servers(Way, current(Way, Backend), Key, Retries, []);
+        Failed ->
+            Failed
+    end.
+
+again(_Way, _Backend, _Key, 0, _Tried) ->
+    refused;
+again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried) ->
+    _ = weir_proxy_numbers:add(Numbers, retries, 1),
+    _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
+    try_servers(Way#way{retries = Before + 1}, current(Way, Backend), Key, Retries - 1, Tried).
+
+%% Servers may have changed meanwhile.
+current(#way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{name = Name}) ->
+    case weir_proxy_memory:backend(Proxy, Name) of
+        undefined -> Backend;
+        Current -> Current
+    end.
+
+pause(#backend{config = #{connect_timeout := Timeout}}) ->
+    timer:sleep(min(?RETRY_MS, Timeout)).
+
+%% A place at a server, with those behind that have waited longer.
+place(Way, Backend = #backend{numbers = Numbers}, Key, Tried) ->
+    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
+        false -> take(Way, Backend, Key, Tried, Tried);
+        true -> wait(Way, Backend, Key)
+    end.
+
+take(Way, Backend = #backend{balancer = Balancer}, Key, Tried, Passed) ->
+    case weir_proxy_balancer:choose(Balancer, Key, Passed) of
+        {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
+            case weir_proxy_numbers:take(Numbers, Most) of
+                true -> {ok, Server, Way};
+                false -> take(Way, Backend, Key, Tried, [Name | Passed])
+            end;
+        none when Passed =:= Tried ->
+            none;
+        none ->
+            wait(Way, Backend, Key)
+    end.
+
+wait(Way = #way{queued = Before}, #backend{process = Process}, Key) ->
+    Start = erlang:monotonic_time(millisecond),
+    case weir_proxy_backend:wait(Process, Key) of
+        {ok, Server} -> {ok, Server, Way#way{queued = Before + erlang:monotonic_time(millisecond) - Start}};
+        {error, Why} -> Why
+    end.
+
+%%% The server, and the relay.
+
+connect(#server{address = {local, Path}}, Backend, _Key) -> connect_to({local, Path}, 0, ?CONNECT, Backend);
+connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := undefined}}, _Key) ->
+    connect_to(Address, Port, ?CONNECT_TCP, Backend);
+connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := Source}}, _Key) ->
+    connect_to(Address, Port, [{ip, Source} | ?CONNECT_TCP], Backend).
+
+connect_to(Address, Port, Options, #backend{config = #{connect_timeout := Timeout}}) ->
+    Start = erlang:monotonic_time(millisecond),
+    try weir_tcp:connect(Address, Port, Options, Timeout) of
+        {ok, Socket} -> {ok, Socket, erlang:monotonic_time(millisecond) - Start};
+        {error, _} = Error -> Error
+    catch
+        %% A source of another family than the server's.
+        exit:badarg -> {error, einval}
+    end.
+
+failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
+    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+    _ = weir_proxy_numbers:add(Numbers, connection_errors, 1),
+    Failures = weir_proxy_numbers:add(Numbers, failures, 1),
+    case Passive of
+        #{fall := Fall} when Failures >= Fall -> weir_proxy_backend:failing(Process, Name);
+        _ -> ok
+    end.
+
+relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend, Server, Socket, Took) ->
+    #frontend{config = #{idle_timeout := Idle, half_close_timeout := HalfClose}} = Frontend,
+    Keeper = weir_proxy_sessions:keeper(),
+    Header = weir_proxy_outgoing:header(Backend#backend.config, Client, Way#way.address, Way#way.facts),
+    Options = #{
+        owner => Keeper, detached => true, idle_timeout => Idle, half_close_timeout => HalfClose, prefix => [Header, Prefix]
+    },
+    case weir:relay(Client, Socket, Options) of
+        {ok, Relay} ->
+            ok = succeeded(Server),
+            weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper));
+        {error, _} ->
+            %% One of them has left already.
+            ok = weir_proxy_numbers:ended(Server#server.numbers, 0, 0),
+            ok = gen_tcp:close(Socket),
+            gone
+    end.
+
+succeeded(#server{numbers = Numbers}) ->
+    case weir_proxy_numbers:get(Numbers, failures) of
+        0 -> ok;
+        Failures -> _ = weir_proxy_numbers:add(Numbers, failures, -Failures), ok
+    end.
+
+session(Way, Backend, Server, Took, Relay, Keeper) ->
+    Frontend = Way#way.frontend,
+    #session{
+        relay = Relay,
+        proxy = Frontend#frontend.proxy,
+        frontend = Frontend#frontend.name,
+        backend = Backend#backend.name,
+        server = Server#server.name,
+        client = Way#way.address,
+        address = Server#server.address,
+        accepted = Way#way.accepted,
+        queued = Way#way.queued,
+        connected = Took,
+        retries = Way#way.retries,
+        keeper = Keeper,
+        numbers = {Frontend#frontend.numbers, Backend#backend.numbers, Server#server.numbers},
+        process = Backend#backend.process,
+        timer = life(Frontend, Relay, Keeper)
+    }.
+
+life(#frontend{config = #{longest_life := infinity}}, _Relay, _Keeper) ->
+    none;
+life(#frontend{config = #{longest_life := Life, life_jitter := Percent}}, Relay, Keeper) ->
+    %% Connections that came together should not all end together.
+    Less = round(Life * Percent / 100 * rand:uniform()),
+    erlang:send_after(max(1, Life - Less), Keeper, {life_over, Relay}).

@@ -1,0 +1,102 @@
+%% @private
+%% @doc Which protocol a client speaks, and what it asks for, by its first bytes. A value.
+-module(weir_proxy_first_bytes).
+
+-export([classify/1]).
+-export([limit/0]).
+
+-export_type([protocol/0]).
+
+-type protocol() :: http | tls | ssh | postgres | redis | unknown | none.
+%% `none': the client has said nothing in time.
+
+%% What is read before a decision, at most: a ClientHello of 16 KiB in records of one byte has more, and is refused.
+-define(LIMIT, 16#8000).
+
+-define(METHODS, [
+    <<"GET ">>, <<"HEAD ">>, <<"POST ">>, <<"PUT ">>, <<"DELETE ">>, <<"OPTIONS ">>, <<"PATCH ">>, <<"CONNECT ">>, <<"TRACE ">>
+]).
+
+%% The lengths of PostgreSQL's first message.
+-define(STARTUP_MAX, 10_000).
+
+%% @doc How many bytes are looked at.
+-spec limit() -> pos_integer().
+limit() -> ?LIMIT.
+
+%% @doc The facts in the bytes so far; `more' if they may begin something that is known.
+-spec classify(binary()) -> {ok, weir_proxy_rules:facts()} | more.
+classify(<<>>) -> more;
+classify(<<22, _/binary>> = Bytes) ->
+    case weir_proxy_client_hello:parse(Bytes) of
+        {ok, Hello} -> {ok, Hello#{protocol => tls}};
+        more -> more;
+        {error, _} -> unknown()
+    end;
+classify(<<0, _/binary>> = Bytes) -> postgres(Bytes);
+classify(<<"*", _/binary>> = Bytes) -> redis(Bytes);
+classify(Bytes) ->
+    case begins(Bytes, [<<"SSH-">> | ?METHODS]) of
+        {yes, <<"SSH-">>} -> {ok, #{protocol => ssh}};
+        {yes, _Method} -> http(Bytes);
+        maybe -> more;
+        no -> unknown()
+    end.
+
+unknown() -> {ok, #{protocol => unknown}}.
+
+begins(Bytes, Words) ->
+    Size = byte_size(Bytes),
+    case [Word || Word <- Words, binary:longest_common_prefix([Word, Bytes]) =:= byte_size(Word)] of
+        [Word | _] -> {yes, Word};
+        [] ->
+            case lists:any(fun(Word) -> Size < byte_size(Word) andalso binary:part(Word, 0, Size) =:= Bytes end, Words) of
+                true -> maybe;
+                false -> no
+            end
+    end.
+
+%% The host of the request; what follows it is not read.
+http(Bytes) ->
+    case binary:split(Bytes, <<"\r\n\r\n">>) of
+        [Head, _] -> {ok, host(Head, #{protocol => http})};
+        [_] -> more
+    end.
+
+host(Head, Facts) ->
+    case re:run(Head, "\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*?)(?::[0-9]{1,5})?[ \t]*(?:\r\n|$)", [{capture, all_but_first, binary}]) of
+        {match, [Host]} -> Facts#{host => string:lowercase(Host)};
+        nomatch -> Facts
+    end.
+
+%% A request for TLS (answered by the server), a cancellation, or the startup message with its pairs.
+postgres(<<8:32, Code:32, _/binary>>) when Code =:= 80877103; Code =:= 80877104 -> {ok, #{protocol => postgres}};
+postgres(<<Size:32, _/binary>>) when Size < 8; Size > ?STARTUP_MAX -> unknown();
+postgres(<<Size:32, Version:16, _/binary>> = Bytes) when Version =:= 3 ->
+    Rest = Size - 8,
+    case Bytes of
+        <<_:64, Pairs:Rest/binary, _/binary>> -> {ok, pairs(binary:split(Pairs, <<0>>, [global]), #{protocol => postgres})};
+        _ -> more
+    end;
+postgres(<<16:32, 1234:16, _/binary>>) -> {ok, #{protocol => postgres}};
+postgres(<<_:48, _/binary>>) -> unknown();
+postgres(_Part) -> more.
+
+pairs([<<"user">>, User | More], Facts) -> pairs(More, Facts#{user => User});
+pairs([<<"database">>, Database | More], Facts) -> pairs(More, Facts#{database => Database});
+pairs([Name, _Value | More], Facts) when Name =/= <<>> -> pairs(More, Facts);
+%% Without a database the user's name is that of the database.
+pairs(_End, #{user := User} = Facts) when not is_map_key(database, Facts) -> Facts#{database => User};
+pairs(_End, Facts) -> Facts.
+
+%% An array of strings, as every client of Redis sends its commands.
+redis(Bytes) ->
+    case re:run(Bytes, "^\\*[0-9]{1,7}\r\n\\$", [{capture, none}]) of
+        match -> {ok, #{protocol => redis}};
+        nomatch when byte_size(Bytes) > 11 -> unknown();
+        nomatch ->
+            case re:run(Bytes, "^\\*([0-9]{1,7}(\r\n?)?)?$", [{capture, none}, dollar_endonly]) of
+                match -> more;
+                nomatch -> unknown()
+            end
+    end.

@@ -1,0 +1,63 @@
+%% @private
+%% @doc When a server is up: so many checks in a row decide. A value; and the options of checks.
+-module(weir_proxy_health).
+
+-export([options/2]).
+-export([new/1]).
+-export([change/2]).
+-export([checked/2]).
+
+-export_type([health/0]).
+
+-record(health, {
+    rise :: pos_integer(),
+    fall :: pos_integer(),
+    is_up = true :: boolean(),
+    %% Results in a row that say the opposite.
+    against = 0 :: non_neg_integer()
+}).
+
+-opaque health() :: #health{}.
+
+%% @doc The options of the checks of a backend.
+-spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:health().
+options(Path, Map) ->
+    weir_proxy_schema:table(Path, Map, [
+        {kind, weir_proxy_schema:word([tcp, send_expect, http, tls, postgres, redis, smtp]), tcp},
+        {interval, weir_proxy_schema:time(10), 2000},
+        {timeout, weir_proxy_schema:time(1), 2000},
+        {rise, weir_proxy_schema:integer(1, 1000), 2},
+        {fall, weir_proxy_schema:integer(1, 1000), 3},
+        {port, port(), undefined},
+        {send, weir_proxy_schema:text(), <<>>},
+        {expect, weir_proxy_schema:text(), <<>>},
+        {path, weir_proxy_schema:text(), <<"/">>},
+        {host, weir_proxy_schema:text(), <<"localhost">>},
+        {user, weir_proxy_schema:text(), <<"weir">>},
+        {agent_port, port(), undefined}
+    ]).
+
+port() ->
+    fun
+        (_Path, undefined) -> undefined;
+        (Path, Value) -> (weir_proxy_schema:integer(1, 65535))(Path, Value)
+    end.
+
+%% @doc A server is taken for up until checks have failed.
+-spec new(#{rise := pos_integer(), fall := pos_integer(), _ => _}) -> health().
+new(#{rise := Rise, fall := Fall}) -> #health{rise = Rise, fall = Fall}.
+
+%% @doc Other limits; what was counted stays.
+-spec change(#{rise := pos_integer(), fall := pos_integer(), _ => _}, health()) -> health().
+change(#{rise := Rise, fall := Fall}, Health) -> Health#health{rise = Rise, fall = Fall}.
+
+%% @doc What follows from a check: a change, or none.
+-spec checked(boolean(), health()) -> {up | down | same, health()}.
+checked(Ok, Health = #health{is_up = Ok}) ->
+    {same, Health#health{against = 0}};
+checked(true, Health = #health{against = Against, rise = Rise}) when Against + 1 >= Rise ->
+    {up, Health#health{is_up = true, against = 0}};
+checked(false, Health = #health{against = Against, fall = Fall}) when Against + 1 >= Fall ->
+    {down, Health#health{is_up = false, against = 0}};
+checked(_Ok, Health = #health{against = Against}) ->
+    {same, Health#health{against = Against + 1}}.

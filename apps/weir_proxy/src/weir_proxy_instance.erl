@@ -1,0 +1,225 @@
+%% @private
+%% @doc The process of a proxy: starts and stops its listeners and backends, so that there are those of its configuration.
+-module(weir_proxy_instance).
+-behaviour(gen_server).
+
+-include("weir_proxy.hrl").
+
+-export([start_link/2]).
+-export([call/2]).
+
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+-export([terminate/2]).
+
+-record(state, {
+    name :: term(),
+    config :: weir_proxy_config:config() | none,
+    %% The frontend of each address that is listened on; `none' of one whose last connections are on their way.
+    listeners = #{} :: #{weir_proxy_address:endpoint() => binary() | none}
+}).
+
+%% Connections that were accepted have found their server by then.
+-define(LEAVING_MS, 60_000).
+
+-define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
+
+-spec start_link(term(), weir_proxy_config:config()) -> {ok, pid()} | {error, term()}.
+start_link(Name, Config) -> gen_server:start_link(?MODULE, {Name, Config}, []).
+
+%% @doc Asks the process of a proxy.
+-spec call(term(), term()) -> term().
+call(Name, Request) ->
+    case weir_proxy_memory:saved({proxy, Name}) of
+        {ok, {Pid, _Config, _Listeners}} ->
+            try
+                gen_server:call(Pid, Request, infinity)
+            catch
+                exit:{Reason, _} when Reason =:= noproc; Reason =:= normal; Reason =:= shutdown -> {error, {no_proxy, Name}}
+            end;
+        none ->
+            {error, {no_proxy, Name}}
+    end.
+
+-spec init({term(), weir_proxy_config:config()}) -> {ok, #state{}} | {stop, term()}.
+init({Name, Given}) ->
+    process_flag(trap_exit, true),
+    {Config, Listeners} =
+        case weir_proxy_memory:saved({proxy, Name}) of
+            %% A successor goes on with what there is.
+            {ok, {_Pid, Saved, Known}} -> {Saved, Known};
+            none -> {Given, #{}}
+        end,
+    case apply_config(Config, #state{name = Name, config = none, listeners = Listeners}) of
+        {ok, State} -> {ok, State};
+        {error, Reason} -> {stop, {shutdown, Reason}}
+    end.
+
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {stop, normal, ok, #state{}}.
+handle_call({change, Config}, _From, State) ->
+    case apply_config(Config, State) of
+        {ok, Changed} -> {reply, ok, Changed};
+        {error, _} = Error -> {reply, Error, State}
+    end;
+handle_call(info, _From, State) ->
+    {reply, {ok, info(State)}, State};
+handle_call(suspend, _From, State = #state{name = Name, listeners = Listeners}) ->
+    _ = [weir:suspend_listener(?LISTENER(Name, Endpoint)) || Endpoint <- maps:keys(Listeners)],
+    {reply, ok, State};
+handle_call(stop, _From, State) ->
+    ok = close(State),
+    {stop, normal, ok, State#state{config = none, listeners = #{}}}.
+
+-spec handle_cast(term(), State) -> {noreply, State}.
+handle_cast(_Message, State) -> {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({leave, Endpoint}, State = #state{name = Name, listeners = Listeners}) ->
+    case Listeners of
+        #{Endpoint := none} ->
+            _ = weir:stop_listener(?LISTENER(Name, Endpoint)),
+            {noreply, save(State#state{listeners = maps:remove(Endpoint, Listeners)})};
+        #{} ->
+            {noreply, State}
+    end;
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+-spec terminate(term(), #state{}) -> ok.
+terminate(shutdown, State) -> close(State);
+%% A successor keeps what is there.
+terminate(_Reason, _State) -> ok.
+
+close(#state{config = none}) ->
+    ok;
+close(#state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
+    _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || Endpoint <- maps:keys(Listeners)],
+    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, maps:keys(Frontends)),
+    lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(Backends)),
+    _ = weir_proxy_sessions:close(Name, all),
+    weir_proxy_memory:forget({proxy, Name}).
+
+%%% From one configuration to the next. What may fail comes first, and is undone if it does.
+
+apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #state{name = Name, config = Before}) ->
+    Old = case Before of none -> #{}; #{backends := There} -> There end,
+    OldFrontends = case Before of none -> #{}; #{frontends := ThereToo} -> ThereToo end,
+    New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
+    lists:foreach(fun(Backend) -> {ok, _} = weir_proxy_sup:start_backend(Name, {Backend, maps:get(Backend, Backends)}) end, New),
+    NewFrontends = maps:keys(maps:without(maps:keys(OldFrontends), Frontends)),
+    ok = publish(Name, maps:with(NewFrontends, Frontends)),
+    Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
+    case open(maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)), Config, Name, []) of
+        ok ->
+            _ = [
+                ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, maps:get(Backend, Backends))
+             || Backend <- maps:keys(Backends) -- New
+            ],
+            ok = publish(Name, Frontends),
+            Kept = adjust(Wanted, Config, State),
+            _ = [weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) || Frontend <- maps:keys(maps:without(maps:keys(Frontends), OldFrontends))],
+            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
+            {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})};
+        {error, _} = Error ->
+            lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
+            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
+            Error
+    end.
+
+save(State = #state{name = Name, config = Config, listeners = Listeners}) ->
+    ok = weir_proxy_memory:save({proxy, Name}, {self(), Config, Listeners}),
+    State.
+
+publish(Name, Frontends) ->
+    lists:foreach(
+        fun({Frontend, Config = #{rules := Rules, backend := Backend}}) ->
+            Route = case Rules of [] -> {backend, Backend}; _ -> {rules, weir_proxy_rules:new(Rules, Backend)} end,
+            Numbers =
+                case weir_proxy_memory:frontend(Name, Frontend) of
+                    undefined -> weir_proxy_numbers:new();
+                    #frontend{numbers = Known} -> Known
+                end,
+            weir_proxy_memory:publish(Name, #frontend{proxy = Name, name = Frontend, numbers = Numbers, route = Route, config = Config})
+        end,
+        maps:to_list(Frontends)
+    ).
+
+stop_backend(Proxy, Backend) ->
+    case weir_proxy_memory:backend(Proxy, Backend) of
+        #backend{process = Pid} -> weir_proxy_sup:stop_child(weir_proxy_backends, Pid);
+        undefined -> ok
+    end,
+    ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
+    weir_proxy_memory:forget({backend, Proxy, Backend}).
+
+%% Listeners that were not there before.
+open([], _Config, _Name, _Opened) ->
+    ok;
+open([{Endpoint, Frontend} | Others], Config = #{frontends := Frontends}, Name, Opened) ->
+    Options = maps:merge(where(Endpoint), options(maps:get(Frontend, Frontends))),
+    case weir:start_listener(?LISTENER(Name, Endpoint), Options, fun weir_proxy_connection:serve/2, {Name, Frontend}) of
+        {ok, _} ->
+            open(Others, Config, Name, [Endpoint | Opened]);
+        {error, Reason} ->
+            _ = [weir:stop_listener(?LISTENER(Name, Each)) || Each <- Opened],
+            {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+    end.
+
+where({local, Path}) -> #{ip => {local, Path}};
+where({Address, Port}) -> #{ip => Address, port => Port}.
+
+options(Frontend = #{backlog := Backlog}) ->
+    Limits = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol], Frontend),
+    Limits#{socket_opts => [{backlog, Backlog}]}.
+
+%% Those that were there: other options, or nobody new.
+adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
+    maps:map(
+        fun(Endpoint, Was) ->
+            Listener = ?LISTENER(Name, Endpoint),
+            case Wanted of
+                #{Endpoint := Frontend} when Before =/= none ->
+                    Options = maps:remove(socket_opts, options(maps:get(Frontend, Frontends))),
+                    ok = weir:set_options(Listener, Options#{args => {Name, Frontend}}),
+                    _ = Was =:= none andalso weir:resume_listener(Listener),
+                    Frontend;
+                #{Endpoint := Frontend} ->
+                    Frontend;
+                #{} when Was =/= none ->
+                    _ = weir:suspend_listener(Listener),
+                    _ = erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}),
+                    none;
+                #{} ->
+                    none
+            end
+        end,
+        Listeners
+    ).
+
+%%% What it looks like.
+
+info(#state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
+    #{
+        frontends => maps:map(fun(Frontend, _) -> frontend_info(Name, Frontend, Listeners) end, Frontends),
+        backends => maps:map(fun(Backend, _) -> backend_info(weir_proxy_memory:backend(Name, Backend)) end, Backends),
+        sessions => weir_proxy_sessions:count(Name)
+    }.
+
+frontend_info(Name, Frontend, Listeners) ->
+    #frontend{numbers = Numbers} = weir_proxy_memory:frontend(Name, Frontend),
+    Endpoints = [Endpoint || {Endpoint, Of} <- maps:to_list(Listeners), Of =:= Frontend],
+    (weir_proxy_numbers:to_map(Numbers))#{listen => lists:sort([bound(Name, Endpoint) || Endpoint <- Endpoints])}.
+
+%% Port 0 is told as what it has become.
+bound(Name, Endpoint = {Address, 0}) when Address =/= local ->
+    case weir:get_port(?LISTENER(Name, Endpoint)) of
+        Port when is_integer(Port) -> weir_proxy_address:to_text({Address, Port});
+        _ -> weir_proxy_address:to_text(Endpoint)
+    end;
+bound(_Name, Endpoint) ->
+    weir_proxy_address:to_text(Endpoint).
+
+backend_info(#backend{process = Pid, numbers = Numbers}) ->
+    (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Pid)}.

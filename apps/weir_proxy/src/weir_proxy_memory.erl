@@ -1,0 +1,76 @@
+%% @private
+%% @doc What outlives processes: the state of proxies and backends, for a successor of a process that was killed, and what connections
+%% look up.
+-module(weir_proxy_memory).
+
+-include("weir_proxy.hrl").
+
+-export([init/0]).
+-export([clear/0]).
+-export([save/2]).
+-export([saved/1]).
+-export([forget/1]).
+-export([frontend/2]).
+-export([backend/2]).
+-export([publish/2]).
+-export([withdraw/1]).
+-export([proxies/0]).
+
+-define(TABLE, ?MODULE).
+
+-type key() :: {proxy, Name :: term()} | {backend, Proxy :: term(), Name :: binary()}.
+
+%% @doc Makes the table; the caller, a supervisor, owns it.
+-spec init() -> ok.
+init() ->
+    ?TABLE = ets:new(?TABLE, [named_table, public, set, {read_concurrency, true}]),
+    ok.
+
+%% @doc Forgets what connections look up: the application has stopped.
+-spec clear() -> ok.
+clear() ->
+    Published = [Key || {Key, _} <- persistent_term:get(), is_tuple(Key), element(1, Key) =:= weir_proxy],
+    lists:foreach(fun withdraw/1, Published).
+
+-spec save(key(), term()) -> ok.
+save(Key, State) ->
+    true = ets:insert(?TABLE, {Key, State}),
+    ok.
+
+-spec saved(key()) -> {ok, term()} | none.
+saved(Key) ->
+    try ets:lookup(?TABLE, Key) of
+        [{_, State}] -> {ok, State};
+        [] -> none
+    catch
+        %% The application is not started.
+        error:badarg -> none
+    end.
+
+-spec forget(key()) -> ok.
+forget(Key) ->
+    true = ets:delete(?TABLE, Key),
+    ok.
+
+%% @doc The names of the proxies that were started.
+-spec proxies() -> [term()].
+proxies() ->
+    try ets:select(?TABLE, [{{{proxy, '$1'}, '_'}, [], ['$1']}])
+    catch error:badarg -> []
+    end.
+
+-spec frontend(term(), binary()) -> #frontend{} | undefined.
+frontend(Proxy, Name) -> persistent_term:get(?FRONTEND(Proxy, Name), undefined).
+
+-spec backend(term(), binary()) -> #backend{} | undefined.
+backend(Proxy, Name) -> persistent_term:get(?BACKEND(Proxy, Name), undefined).
+
+%% @doc What connections see from now on. Others go on with what they have.
+-spec publish(term(), #frontend{} | #backend{}) -> ok.
+publish(Proxy, Frontend = #frontend{name = Name}) -> persistent_term:put(?FRONTEND(Proxy, Name), Frontend);
+publish(Proxy, Backend = #backend{name = Name}) -> persistent_term:put(?BACKEND(Proxy, Name), Backend).
+
+-spec withdraw(term()) -> ok.
+withdraw(Key) ->
+    _ = persistent_term:erase(Key),
+    ok.

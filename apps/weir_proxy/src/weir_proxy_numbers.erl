@@ -1,0 +1,92 @@
+%% @private
+%% @doc What is counted of a frontend, a backend, and a server: numbers that all connections add to without a process between
+%% them. The names are those of HAProxy's statistics where they mean the same.
+-module(weir_proxy_numbers).
+
+-export([new/0]).
+-export([add/3]).
+-export([get/2]).
+-export([begun/1]).
+-export([take/2]).
+-export([ended/3]).
+-export([to_map/1]).
+
+-export_type([name/0]).
+
+-type name() ::
+    current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
+    | denied | queue_current | queue_total | failures | aborted | rejected.
+
+%% In the order of their places.
+-define(NAMES, [
+    current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
+    denied, queue_current, queue_total, failures, aborted, rejected
+]).
+
+-define(CURRENT, 1).
+-define(MAX, 2).
+-define(TOTAL, 3).
+-define(IN, 4).
+-define(OUT, 5).
+
+%% @doc All at zero.
+-spec new() -> atomics:atomics_ref().
+new() -> atomics:new(length(?NAMES), [{signed, true}]).
+
+place(current_sessions) -> ?CURRENT;
+place(max_sessions) -> ?MAX;
+place(sessions_total) -> ?TOTAL;
+place(bytes_in) -> ?IN;
+place(bytes_out) -> ?OUT;
+place(connection_errors) -> 6;
+place(retries) -> 7;
+place(redispatches) -> 8;
+place(denied) -> 9;
+place(queue_current) -> 10;
+place(queue_total) -> 11;
+%% Connections in a row that a server has refused.
+place(failures) -> 12;
+place(aborted) -> 13;
+place(rejected) -> 14.
+
+%% @doc Adds to one number, and returns it.
+-spec add(atomics:atomics_ref(), name(), integer()) -> integer().
+add(Numbers, Name, N) -> atomics:add_get(Numbers, place(Name), N).
+
+-spec get(atomics:atomics_ref(), name()) -> integer().
+get(Numbers, Name) -> atomics:get(Numbers, place(Name)).
+
+%% @doc A session has begun.
+-spec begun(atomics:atomics_ref()) -> ok.
+begun(Numbers) ->
+    count(Numbers, atomics:add_get(Numbers, ?CURRENT, 1)).
+
+count(Numbers, Current) ->
+    ok = atomics:add(Numbers, ?TOTAL, 1),
+    Current > atomics:get(Numbers, ?MAX) andalso atomics:put(Numbers, ?MAX, Current),
+    ok.
+
+%% @doc Takes a place of at most so many. It is taken before the connection is opened, so that the limit is never passed.
+-spec take(atomics:atomics_ref(), pos_integer() | infinity) -> boolean().
+take(Numbers, Limit) ->
+    case atomics:add_get(Numbers, ?CURRENT, 1) of
+        %% Any number is less than an atom.
+        Current when Current =< Limit ->
+            ok = count(Numbers, Current),
+            true;
+        _ ->
+            ok = atomics:sub(Numbers, ?CURRENT, 1),
+            false
+    end.
+
+%% @doc A session has ended, with the bytes of the client and those of the server.
+-spec ended(atomics:atomics_ref(), non_neg_integer(), non_neg_integer()) -> ok.
+ended(Numbers, In, Out) ->
+    ok = atomics:sub(Numbers, ?CURRENT, 1),
+    ok = atomics:add(Numbers, ?IN, In),
+    atomics:add(Numbers, ?OUT, Out).
+
+%% @doc All of them.
+-spec to_map(atomics:atomics_ref()) -> #{name() => integer()}.
+to_map(Numbers) ->
+    maps:from_list([{Name, get(Numbers, Name)} || Name <- ?NAMES]).

@@ -1,0 +1,53 @@
+%% @private
+%% @doc The PROXY header that a server gets in front of a connection's bytes.
+-module(weir_proxy_outgoing).
+
+-export([header/4]).
+
+%% @doc The header, empty where the backend wants none. Version 2 carries what is known of TLS, and a checksum.
+-spec header(weir_proxy_config:backend(), weir_tcp:socket(), weir_tcp:name(), weir_proxy_rules:facts()) -> binary().
+header(#{send_proxy := off}, _Client, _Address, _Facts) ->
+    <<>>;
+header(#{send_proxy := Version, unique_id := Unique}, Client, Address, Facts) ->
+    Ends = ends(Address, destination(Client)),
+    weir_proxy_header:build(contents(Version, Ends, Unique, Facts)).
+
+%% The address that the client has called, also where another proxy was called in our place.
+destination(Client) ->
+    case weir:proxy_header() of
+        {ok, #{dest_address := Address, dest_port := Port}} -> {Address, Port};
+        _ ->
+            case inet:sockname(Client) of
+                {ok, Name} -> Name;
+                {error, _} -> undefined
+            end
+    end.
+
+ends({{_, _, _, _} = Source, SourcePort}, {{_, _, _, _} = Destination, DestinationPort}) ->
+    ends(ipv4, Source, SourcePort, Destination, DestinationPort);
+ends({Source, SourcePort}, {Destination, DestinationPort}) when tuple_size(Source) =:= 8, tuple_size(Destination) =:= 8 ->
+    ends(ipv6, Source, SourcePort, Destination, DestinationPort);
+ends(_, _) ->
+    #{transport_family => undefined, transport_protocol => undefined}.
+
+ends(Family, Source, SourcePort, Destination, DestinationPort) ->
+    #{
+        transport_family => Family,
+        transport_protocol => stream,
+        src_address => Source,
+        src_port => SourcePort,
+        dest_address => Destination,
+        dest_port => DestinationPort
+    }.
+
+contents(v1, Ends, _Unique, _Facts) ->
+    Ends#{version => 1, command => proxy};
+contents(v2, Ends, Unique, Facts) ->
+    Values = maps:from_list(
+        [{authority, Name} || {sni, Name} <- maps:to_list(Facts)] ++
+        [{alpn, Protocol} || {alpn, [Protocol]} <- maps:to_list(Facts)] ++
+        [{unique_id, unique()} || Unique]
+    ),
+    maps:merge(Ends#{version => 2, command => proxy}, Values).
+
+unique() -> binary:encode_hex(crypto:strong_rand_bytes(16)).

@@ -1,0 +1,97 @@
+%% @private
+%% @doc One check of a server: a connection, what is said over it, and what the answer must be.
+-module(weir_proxy_probe).
+
+-export([probe/2]).
+
+%% What is read of an answer, at most.
+-define(LONGEST, 16#4000).
+
+%% @doc Checks a server. Takes no longer than the timeout of the options.
+-spec probe(weir_tcp:name(), weir_proxy_config:health()) -> ok | {error, term()}.
+probe(Where, Health = #{timeout := Timeout}) ->
+    Deadline = erlang:monotonic_time(millisecond) + Timeout,
+    case connect(Where, Timeout) of
+        {ok, Socket} ->
+            try
+                ask(Socket, Deadline, Health)
+            after
+                gen_tcp:close(Socket)
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+connect({local, Path}, Timeout) -> weir_tcp:connect({local, Path}, 0, options(), Timeout);
+connect({Address, Port}, Timeout) -> weir_tcp:connect(Address, Port, [{nodelay, true} | options()], Timeout).
+
+%% A reset spares the server a socket in TIME_WAIT for each check.
+options() -> [binary, {active, false}, {linger, {true, 0}}].
+
+ask(_Socket, _Deadline, #{kind := tcp}) ->
+    ok;
+ask(Socket, Deadline, Health) ->
+    {Question, Answer} = conversation(Health),
+    case Question =:= <<>> orelse gen_tcp:send(Socket, Question) of
+        {error, _} = Error -> Error;
+        _ -> await(Socket, Deadline, Answer, <<>>)
+    end.
+
+await(Socket, Deadline, Answer, Before) ->
+    case Answer(Before) of
+        ok -> ok;
+        {error, _} = Error -> Error;
+        more when byte_size(Before) >= ?LONGEST -> {error, {unexpected, binary:part(Before, 0, 64)}};
+        more ->
+            case gen_tcp:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+                {ok, Data} -> await(Socket, Deadline, Answer, <<Before/binary, Data/binary>>);
+                {error, _} = Error -> Error
+            end
+    end.
+
+%% What is said, and what of an answer is right, wrong, or not enough.
+conversation(#{kind := send_expect, send := Send, expect := Expect}) ->
+    {Send, fun(Answer) -> found(Answer, Expect) end};
+conversation(#{kind := http, path := Path, host := Host}) ->
+    {["GET ", Path, " HTTP/1.1\r\nHost: ", Host, "\r\nConnection: close\r\n\r\n"], fun http/1};
+conversation(#{kind := redis}) ->
+    {<<"*1\r\n$4\r\nPING\r\n">>, fun(Answer) -> begins(Answer, <<"+PONG\r\n">>) end};
+conversation(#{kind := smtp}) ->
+    {<<>>, fun(Answer) -> begins(Answer, <<"220">>) end};
+%% Any reply to a startup message is PostgreSQL's: it asks for a password, or has none for us.
+conversation(#{kind := postgres, user := User}) ->
+    Pairs = <<"user", 0, User/binary, 0, 0>>,
+    {<<(byte_size(Pairs) + 8):32, 3:16, 0:16, Pairs/binary>>, fun postgres/1};
+conversation(#{kind := tls, host := Host}) ->
+    {weir_proxy_hello:build(Host), fun tls/1}.
+
+found(_Answer, <<>>) -> ok;
+found(Answer, Expect) ->
+    case binary:match(Answer, Expect) of
+        nomatch -> more;
+        _ -> ok
+    end.
+
+begins(Answer, Wanted) ->
+    Size = min(byte_size(Answer), byte_size(Wanted)),
+    case binary:part(Answer, 0, Size) =:= binary:part(Wanted, 0, Size) of
+        true when Size =:= byte_size(Wanted) -> ok;
+        true -> more;
+        false -> unexpected(Answer)
+    end.
+
+unexpected(Answer) -> {error, {unexpected, binary:part(Answer, 0, min(64, byte_size(Answer)))}}.
+
+http(<<"HTTP/1.", _, " ", Status, _, _, _/binary>>) when Status =:= $2; Status =:= $3 -> ok;
+http(<<"HTTP/1.", _, " ", Status:3/binary, _/binary>>) -> {error, {status, Status}};
+http(Answer) when byte_size(Answer) < 12 -> more;
+http(Answer) -> unexpected(Answer).
+
+postgres(<<>>) -> more;
+postgres(<<Kind, _/binary>>) when Kind =:= $R; Kind =:= $E -> ok;
+postgres(Answer) -> unexpected(Answer).
+
+%% A handshake record, or an alert: both speak TLS.
+tls(<<Type, 3, _/binary>>) when Type =:= 22; Type =:= 21 -> ok;
+tls(Answer) when byte_size(Answer) < 2 -> more;
+tls(Answer) -> unexpected(Answer).

@@ -1,0 +1,174 @@
+%% @private
+%% @doc Rules: where a connection goes by what is known of it. A value. The first rule that matches decides.
+-module(weir_proxy_rules).
+
+-export([rule/2]).
+-export([backends/1]).
+-export([new/2]).
+-export([decide/2]).
+
+-export_type([rule/0, rules/0, facts/0, decision/0]).
+
+-type pattern() :: {exact, binary()} | {suffix, binary()} | {regex, re:mp() | tuple()}.
+
+-type rule() :: #{
+    from := [weir_proxy_address:prefix()] | any,
+    port := [inet:port_number()] | any,
+    sni := [pattern()] | any,
+    alpn := [binary()] | any,
+    protocol := [weir_proxy_first_bytes:protocol()] | any,
+    host := [pattern()] | any,
+    user := [binary()] | any,
+    database := [binary()] | any,
+    backend := binary() | undefined,
+    reject := boolean(),
+    module := module() | undefined,
+    args := term()
+}.
+
+-opaque rules() :: {[rule()], Default :: decision()}.
+
+-type facts() :: #{
+    address => inet:ip_address(),
+    port => inet:port_number(),
+    protocol => weir_proxy_first_bytes:protocol(),
+    sni => binary(),
+    alpn => [binary()],
+    host => binary(),
+    user => binary(),
+    database => binary()
+}.
+%% `protocol' and the facts behind it are there when the first bytes are.
+
+-type decision() :: {backend, binary()} | reject | {module, module(), Args :: term()}.
+
+%% Facts that need no byte of the client.
+-define(AT_ONCE, [from, port]).
+-define(OF_BYTES, [sni, alpn, protocol, host, user, database]).
+
+%% @doc Checks a rule: conditions, all of which must hold, and what follows.
+-spec rule(weir_proxy_schema:path(), term()) -> rule().
+rule(Path, Map) ->
+    Text = weir_proxy_schema:text(),
+    Rule = weir_proxy_schema:table(Path, Map, [
+        {from, one_or_more(fun weir_proxy_address:prefix/2), any},
+        {port, one_or_more(weir_proxy_schema:integer(1, 65535)), any},
+        {sni, one_or_more(fun pattern/2), any},
+        {alpn, one_or_more(Text), any},
+        {protocol, one_or_more(weir_proxy_schema:word([http, tls, ssh, postgres, redis, unknown, none])), any},
+        {host, one_or_more(fun pattern/2), any},
+        {user, one_or_more(Text), any},
+        {database, one_or_more(Text), any},
+        {backend, Text, undefined},
+        {reject, weir_proxy_schema:boolean(), false},
+        {module, fun module/2, undefined},
+        {args, weir_proxy_schema:any(), undefined}
+    ]),
+    case Rule of
+        #{backend := undefined, reject := false, module := undefined} ->
+            weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
+        #{backend := Backend, reject := true} when Backend =/= undefined ->
+            weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
+        #{module := Module, backend := Backend, reject := Reject} when Module =/= undefined, Backend =/= undefined orelse Reject ->
+            weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
+        #{} ->
+            Rule
+    end.
+
+one_or_more(Kind) ->
+    fun
+        (_Path, any) -> any;
+        (Path, [_ | _] = List) when not is_integer(hd(List)) -> weir_proxy_schema:list(Path, List, Kind);
+        (Path, [_ | _] = List) ->
+            %% Text, or a list of numbers.
+            try [Kind(Path, List)] catch throw:_ -> weir_proxy_schema:list(Path, List, Kind) end;
+        (Path, Value) -> [Kind(Path, Value)]
+    end.
+
+%% `name', `*.name' for all names below it, or `~' and a regular expression.
+pattern(Path, Value) ->
+    case (weir_proxy_schema:text())(Path, Value) of
+        <<"~", Expression/binary>> ->
+            case re:compile(Expression, [caseless, dollar_endonly]) of
+                {ok, Compiled} -> {regex, Compiled};
+                {error, {Why, At}} ->
+                    weir_proxy_schema:refuse(Path, Value, io_lib:format("a regular expression (~ts at ~b)", [Why, At]))
+            end;
+        <<"*.", Below/binary>> when Below =/= <<>> -> {suffix, lower(<<".", Below/binary>>)};
+        Name -> {exact, lower(Name)}
+    end.
+
+lower(Text) -> string:lowercase(Text).
+
+module(Path, Value) ->
+    Name = (weir_proxy_schema:text())(Path, Value),
+    try binary_to_existing_atom(Name) of
+        Module ->
+            case code:ensure_loaded(Module) =:= {module, Module} andalso erlang:function_exported(Module, route, 3) of
+                true -> Module;
+                false -> refuse_module(Path, Value)
+            end
+    catch
+        error:badarg -> refuse_module(Path, Value)
+    end.
+
+-spec refuse_module(weir_proxy_schema:path(), term()) -> no_return().
+refuse_module(Path, Value) ->
+    weir_proxy_schema:refuse(Path, Value, "a module with route/3 (weir_proxy_route) that is loaded").
+
+%% @doc The backends that a rule names.
+-spec backends(rule()) -> [binary()].
+backends(#{backend := undefined}) -> [];
+backends(#{backend := Backend}) -> [Backend].
+
+%% @doc Rules, and the backend if none matches; `undefined' rejects.
+-spec new([rule()], binary() | undefined) -> rules().
+new(Rules, undefined) -> {Rules, reject};
+new(Rules, Backend) -> {Rules, {backend, Backend}}.
+
+%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet.
+-spec decide(facts(), rules()) -> decision() | first_bytes.
+decide(_Facts, {[], Default}) -> Default;
+decide(Facts, {[Rule | Rules], Default}) ->
+    case matches(Facts, Rule) of
+        true -> action(Rule);
+        false -> decide(Facts, {Rules, Default});
+        first_bytes -> first_bytes
+    end.
+
+action(#{module := Module, args := Args}) when Module =/= undefined -> {module, Module, Args};
+action(#{reject := true}) -> reject;
+action(#{backend := Backend}) -> {backend, Backend}.
+
+matches(Facts, Rule) ->
+    case lists:all(fun(Name) -> holds(Name, maps:get(Name, Rule), Facts) end, ?AT_ONCE) of
+        false ->
+            false;
+        true ->
+            Wanted = [Name || Name <- ?OF_BYTES, maps:get(Name, Rule) =/= any],
+            case Wanted =/= [] andalso not is_map_key(protocol, Facts) of
+                true -> first_bytes;
+                false -> lists:all(fun(Name) -> holds(Name, maps:get(Name, Rule), Facts) end, Wanted)
+            end
+    end.
+
+holds(_Name, any, _Facts) -> true;
+holds(from, Prefixes, #{address := Address}) ->
+    lists:any(fun(Prefix) -> weir_proxy_address:is_within(Address, Prefix) end, Prefixes);
+holds(Name, Patterns, Facts) when Name =:= sni; Name =:= host ->
+    case Facts of
+        #{Name := Text} -> lists:any(fun(Pattern) -> fits(Pattern, Text) end, Patterns);
+        #{} -> false
+    end;
+holds(alpn, Wanted, #{alpn := Offered}) -> lists:any(fun(Protocol) -> lists:member(Protocol, Offered) end, Wanted);
+holds(Name, Values, Facts) ->
+    case Facts of
+        #{Name := Value} -> lists:member(Value, Values);
+        #{} -> false
+    end.
+
+fits({exact, Name}, Text) -> Name =:= Text;
+fits({suffix, Suffix}, Text) ->
+    Size = byte_size(Text) - byte_size(Suffix),
+    Size > 0 andalso binary:part(Text, Size, byte_size(Suffix)) =:= Suffix;
+fits({regex, Expression}, Text) -> re:run(Text, Expression, [{capture, none}]) =:= match.

@@ -1,0 +1,184 @@
+%% @private
+%% @doc Checks nested options against a table of names, kinds and defaults. A value.
+%%
+%% Keys and words may be atoms or text, so that a map of a program and one read from a file are checked by the same table. The
+%% error names the path to the option that is wrong.
+-module(weir_proxy_schema).
+
+-export([table/3]).
+-export([names/3]).
+-export([list/3]).
+-export([refuse/3]).
+-export([integer/2]).
+-export([time/1]).
+-export([time_or_infinity/1]).
+-export([limit/1]).
+-export([word/1]).
+-export([text/0]).
+-export([boolean/0]).
+-export([any/0]).
+
+-export_type([path/0, kind/0, field/0, bad_option/0]).
+
+-type path() :: [atom() | binary() | pos_integer()].
+%% From the outside in: `[backends, <<"web">>, servers, 2, weight]'. A number is the place in a list, from 1 on.
+
+-type kind() :: fun((path(), term()) -> term()).
+%% Returns the value as it is used, or calls {@link refuse/3}.
+
+-type field() :: {atom(), kind()} | {atom(), kind(), Default :: term()}.
+%% A field without a default is needed.
+
+-type bad_option() :: {bad_option, path(), Value :: term(), Allowed :: string()}.
+
+%% @doc Ends the check: what is allowed in place of a value.
+-spec refuse(path(), term(), iodata()) -> no_return().
+refuse(Path, Value, Allowed) ->
+    throw({bad_option, Path, Value, lists:flatten(io_lib:format("~ts", [Allowed]))}).
+
+%% @doc A map with these fields and no others. A default is taken as it is.
+-spec table(path(), term(), [field()]) -> #{atom() => term()}.
+table(Path, Map, Fields) when is_map(Map) ->
+    Named = maps:from_list([{name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- maps:to_list(Map)]),
+    maps:from_list([field(Path, Field, Named) || Field <- Fields]);
+table(Path, Value, _Fields) ->
+    refuse(Path, Value, "a table of options").
+
+name_of(Path, Key, Value, Fields) ->
+    case [element(1, Field) || Field <- Fields, is_same(element(1, Field), Key)] of
+        [Name] -> Name;
+        [] -> refuse(Path ++ [Key], Value, ["unknown option; valid: ", known(Fields)])
+    end.
+
+is_same(Name, Key) when is_atom(Key) -> Name =:= Key;
+is_same(Name, Key) when is_binary(Key) -> atom_to_binary(Name) =:= Key;
+is_same(_Name, _Key) -> false.
+
+known(Fields) -> lists:join(", ", [atom_to_list(element(1, Field)) || Field <- Fields]).
+
+field(Path, {Name, Kind}, Map) ->
+    case Map of
+        #{Name := Value} -> {Name, Kind(Path ++ [Name], Value)};
+        #{} -> refuse(Path ++ [Name], undefined, "needed")
+    end;
+field(Path, {Name, Kind, Default}, Map) ->
+    case Map of
+        #{Name := Value} -> {Name, Kind(Path ++ [Name], Value)};
+        #{} -> {Name, Default}
+    end.
+
+%% @doc A map of things that the user has named. Names become binaries.
+-spec names(path(), term(), kind()) -> #{binary() => term()}.
+names(Path, Map, Kind) when is_map(Map) ->
+    maps:from_list([named(Path, Key, Value, Kind) || {Key, Value} <- maps:to_list(Map)]);
+names(Path, Value, _Kind) ->
+    refuse(Path, Value, "a table of names").
+
+named(Path, Key, Value, Kind) ->
+    Name = (text())(Path, Key),
+    {Name, Kind(Path ++ [Name], Value)}.
+
+%% @doc A list whose elements are of one kind.
+-spec list(path(), term(), kind()) -> [term()].
+list(Path, List, Kind) ->
+    case is_list(List) andalso length_of(List) of
+        false -> refuse(Path, List, "a list");
+        Length -> [Kind(Path ++ [Place], Value) || {Place, Value} <- lists:zip(lists:seq(1, Length), List)]
+    end.
+
+length_of(List) ->
+    try
+        length(List)
+    catch
+        error:badarg -> false
+    end.
+
+%% @doc Integers from `Least' to `Most'.
+-spec integer(integer(), integer()) -> kind().
+integer(Least, Most) ->
+    fun
+        (_Path, Value) when is_integer(Value), Value >= Least, Value =< Most -> Value;
+        (Path, Value) -> refuse(Path, Value, io_lib:format("a number from ~b to ~b", [Least, Most]))
+    end.
+
+%% As long as a timer of the VM.
+-define(TIME_MAX, 16#ffffffff).
+
+%% @doc A time: milliseconds, or text with a unit such as `"1500ms"', `"30s"', `"5m"', `"1h"', `"7d"'.
+-spec time(Least :: non_neg_integer()) -> kind().
+time(Least) -> fun(Path, Value) -> time(Path, Value, Least, "") end.
+
+%% @doc A time of at least a millisecond, or `infinity'.
+-spec time_or_infinity(Least :: non_neg_integer()) -> kind().
+time_or_infinity(Least) ->
+    fun
+        (_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
+        (Path, Value) -> time(Path, Value, Least, ", or infinity")
+    end.
+
+time(_Path, Value, Least, _Or) when is_integer(Value), Value >= Least, Value =< ?TIME_MAX ->
+    Value;
+time(Path, Value, Least, Or) ->
+    case is_binary(Value) andalso re:run(Value, "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}]) of
+        {match, [Digits, Unit]} ->
+            Time = binary_to_integer(Digits) * unit(Unit),
+            Time >= Least andalso Time =< ?TIME_MAX orelse refuse_time(Path, Value, Least, Or),
+            Time;
+        _ ->
+            refuse_time(Path, Value, Least, Or)
+    end.
+
+unit(<<"ms">>) -> 1;
+unit(<<"s">>) -> 1000;
+unit(<<"m">>) -> 60_000;
+unit(<<"h">>) -> 3600_000;
+unit(<<"d">>) -> 86400_000.
+
+-spec refuse_time(path(), term(), integer(), string()) -> no_return().
+refuse_time(Path, Value, Least, Or) ->
+    refuse(Path, Value, io_lib:format("milliseconds from ~b to ~b, or text such as \"5s\", \"2m\"~ts", [Least, ?TIME_MAX, Or])).
+
+%% @doc A positive number of at most 32 bits, or `infinity'.
+-spec limit(Least :: non_neg_integer()) -> kind().
+limit(Least) ->
+    fun
+        (_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
+        (_Path, Value) when is_integer(Value), Value >= Least, Value =< 16#ffffffff -> Value;
+        (Path, Value) -> refuse(Path, Value, io_lib:format("a number from ~b to 4294967295, or infinity", [Least]))
+    end.
+
+%% @doc One of some words.
+-spec word([atom(), ...]) -> kind().
+word(Words) ->
+    fun(Path, Value) ->
+        case [Word || Word <- Words, is_same(Word, Value)] of
+            [Word] -> Word;
+            [] -> refuse(Path, Value, lists:join(", ", [atom_to_list(Word) || Word <- Words]))
+        end
+    end.
+
+%% @doc Text that is not empty, as a binary. An atom is taken by its name.
+-spec text() -> kind().
+text() ->
+    fun
+        (_Path, Value) when is_binary(Value), Value =/= <<>> -> Value;
+        (_Path, Value) when is_atom(Value), Value =/= '' -> atom_to_binary(Value);
+        (Path, Value) ->
+            try unicode:characters_to_binary(Value) of
+                Text when is_binary(Text), Text =/= <<>> -> Text;
+                _ -> refuse(Path, Value, "text that is not empty")
+            catch
+                error:_ -> refuse(Path, Value, "text that is not empty")
+            end
+    end.
+
+-spec boolean() -> kind().
+boolean() ->
+    fun
+        (_Path, Value) when is_boolean(Value) -> Value;
+        (Path, Value) -> refuse(Path, Value, "true or false")
+    end.
+
+%% @doc Whatever it is.
+-spec any() -> kind().
+any() -> fun(_Path, Value) -> Value end.

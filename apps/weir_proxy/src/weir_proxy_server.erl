@@ -1,0 +1,196 @@
+%% @private
+%% @doc A server of a backend as its process has it: whether it takes connections, and with which weight. A value.
+-module(weir_proxy_server).
+
+-include("weir_proxy.hrl").
+
+-export([new/2]).
+-export([change/3]).
+-export([name/1]).
+-export([endpoint/1]).
+-export([numbers/1]).
+-export([checked_at/1]).
+-export([set_admin/2]).
+-export([set_weight/2]).
+-export([set_address/2]).
+-export([checked/4]).
+-export([failing/2]).
+-export([eligible/2]).
+-export([slow_starting/2]).
+-export([state/2]).
+-export([to_map/2]).
+
+-export_type([member/0, admin/0, now/0]).
+
+-type admin() :: ready | drain | maint.
+%% `drain': keeps its connections and gets no new ones. `maint': is not checked either.
+
+-type now() :: integer().
+%% Milliseconds of the monotonic clock.
+
+-record(member, {
+    config :: weir_proxy_config:server(),
+    numbers :: atomics:atomics_ref(),
+    address :: weir_tcp:name() | unresolved,
+    admin = ready :: admin(),
+    %% In place of the configured one, until the configuration says another.
+    weight :: 0..256 | configured,
+    health :: weir_proxy_health:health() | none,
+    is_up = true :: boolean(),
+    %% Connections were refused: not tried before this.
+    failing_until = none :: now() | none,
+    %% Since when it is up after it was not, for its slow start.
+    rising_since = none :: now() | none,
+    slow_start :: non_neg_integer(),
+    changed :: now(),
+    last_check = none :: none | #{result := ok | {error, term()}, took_ms := non_neg_integer()},
+    checks_failed = 0 :: non_neg_integer(),
+    downs = 0 :: non_neg_integer()
+}).
+
+-opaque member() :: #member{}.
+
+%% Steps of a unit of weight while a server starts slowly.
+-define(STEPS, 16).
+
+%% @doc A server that was not there before.
+-spec new(weir_proxy_config:server(), weir_proxy_config:backend()) -> member().
+new(Config, Backend) ->
+    change(Config, Backend, #member{
+        config = Config,
+        numbers = weir_proxy_numbers:new(),
+        address = unresolved,
+        weight = configured,
+        health = none,
+        slow_start = 0,
+        changed = erlang:monotonic_time(millisecond)
+    }).
+
+%% @doc A server whose configuration may have changed. What an operator has set stays where the configuration has not changed.
+-spec change(weir_proxy_config:server(), weir_proxy_config:backend(), member()) -> member().
+change(Config = #{address := Endpoint, weight := Weight}, Backend, Member = #member{config = Before}) ->
+    #{health := Health, slow_start := SlowStart} = Backend,
+    Member#member{
+        config = Config,
+        slow_start = SlowStart,
+        address = address(Endpoint, Before, Member),
+        weight = case Before of #{weight := Weight} -> Member#member.weight; #{} -> configured end,
+        health = health(Health, Member#member.health),
+        is_up = Health =:= off orelse Member#member.is_up
+    }.
+
+address(Endpoint = {name, _, _}, #{address := Endpoint}, #member{address = Address}) -> Address;
+address({name, _, _}, _Before, _Member) -> unresolved;
+address(Endpoint, _Before, _Member) -> Endpoint.
+
+health(off, _Before) -> none;
+health(Options, none) -> weir_proxy_health:new(Options);
+health(Options, Before) -> weir_proxy_health:change(Options, Before).
+
+-spec name(member()) -> binary().
+name(#member{config = #{name := Name}}) -> Name.
+
+-spec endpoint(member()) -> weir_proxy_address:endpoint().
+endpoint(#member{config = #{address := Endpoint}}) -> Endpoint.
+
+-spec numbers(member()) -> atomics:atomics_ref().
+numbers(#member{numbers = Numbers}) -> Numbers.
+
+%% @doc Where it is checked: nowhere while an operator has taken it out, or its name has no address.
+-spec checked_at(member()) -> weir_tcp:name() | none.
+checked_at(#member{admin = maint}) -> none;
+checked_at(#member{address = unresolved}) -> none;
+checked_at(#member{address = Address}) -> Address.
+
+%% @doc Sets what an operator wants of it.
+-spec set_admin(admin(), member()) -> member().
+set_admin(Admin, Member = #member{admin = Admin}) -> Member;
+set_admin(Admin, Member) -> changed(Member#member{admin = Admin}).
+
+-spec set_weight(0..256, member()) -> member().
+set_weight(Weight, Member) -> Member#member{weight = Weight}.
+
+-spec set_address(weir_tcp:name(), member()) -> member().
+set_address(Address, Member) -> Member#member{address = Address}.
+
+changed(Member) -> Member#member{changed = erlang:monotonic_time(millisecond)}.
+
+%% @doc A check has ended. Returns what has changed by it.
+-spec checked(ok | {error, term()}, TookMs :: non_neg_integer(), now(), member()) -> {up | down | same, member()}.
+checked(_Result, _Took, _Now, Member = #member{health = none}) ->
+    {same, Member};
+checked(Result, Took, Now, Member = #member{health = Health, checks_failed = Failed}) ->
+    {Change, NewHealth} = weir_proxy_health:checked(Result =:= ok, Health),
+    Noted = Member#member{
+        health = NewHealth,
+        last_check = #{result => Result, took_ms => Took},
+        checks_failed = case Result of ok -> Failed; _ -> Failed + 1 end
+    },
+    case Change of
+        same -> {same, Noted};
+        up -> {up, changed(Noted#member{is_up = true, failing_until = none, rising_since = Now})};
+        down -> {down, changed(Noted#member{is_up = false, downs = Noted#member.downs + 1})}
+    end.
+
+%% @doc Connections to it fail: it gets none for some time.
+-spec failing(Until :: now(), member()) -> member().
+failing(Until, Member) ->
+    changed(Member#member{failing_until = Until}).
+
+%% @doc What a balancer sees of it, with its priority; nothing if it takes no connections.
+-spec eligible(now(), member()) -> {Priority :: 0..255, #server{}} | none.
+eligible(Now, Member = #member{config = #{priority := Priority, max_connections := Most}}) ->
+    Weight = weight(Member) * fraction(Now, Member),
+    case state(Now, Member) of
+        up when Weight > 0 ->
+            {Priority, #server{
+                name = name(Member),
+                address = Member#member.address,
+                numbers = Member#member.numbers,
+                max_connections = Most,
+                weight = Weight
+            }};
+        _ ->
+            none
+    end.
+
+weight(#member{weight = configured, config = #{weight := Weight}}) -> Weight;
+weight(#member{weight = Weight}) -> Weight.
+
+%% Of a slow start: at least one step, so that there is a first connection.
+fraction(Now, Member = #member{rising_since = Since, slow_start = SlowStart}) ->
+    case slow_starting(Now, Member) of
+        true -> max(1, ?STEPS * (Now - Since) div SlowStart);
+        false -> ?STEPS
+    end.
+
+%% @doc Whether its weight still grows.
+-spec slow_starting(now(), member()) -> boolean().
+slow_starting(_Now, #member{rising_since = none}) -> false;
+slow_starting(Now, #member{rising_since = Since, slow_start = SlowStart}) -> Now - Since < SlowStart.
+
+%% @doc Its state in a word.
+-spec state(now(), member()) -> up | down | drain | maint | failing | unresolved.
+state(_Now, #member{admin = maint}) -> maint;
+state(_Now, #member{is_up = false}) -> down;
+state(_Now, #member{admin = drain}) -> drain;
+state(_Now, #member{address = unresolved}) -> unresolved;
+state(Now, #member{failing_until = Until}) when Until =/= none, Now < Until -> failing;
+state(_Now, #member{}) -> up.
+
+%% @doc For people and exporters.
+-spec to_map(now(), member()) -> map().
+to_map(Now, Member = #member{config = Config}) ->
+    #{priority := Priority, max_connections := Most} = Config,
+    (weir_proxy_numbers:to_map(Member#member.numbers))#{
+        name => name(Member),
+        address => weir_proxy_address:to_text(endpoint(Member)),
+        state => state(Now, Member),
+        weight => weight(Member),
+        priority => Priority,
+        max_connections => Most,
+        state_since_ms => Now - Member#member.changed,
+        last_check => Member#member.last_check,
+        checks_failed => Member#member.checks_failed,
+        downs => Member#member.downs
+    }.

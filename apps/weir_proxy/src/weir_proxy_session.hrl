@@ -1,0 +1,23 @@
+%% A session, as it is in the table of weir_proxy_sessions.
+-record(session, {
+    relay :: weir_relay:relay() | '_',
+    proxy :: term(),
+    frontend :: binary() | '_',
+    backend :: binary() | '_',
+    server :: binary() | '_',
+    %% Who is at both ends.
+    client :: weir_tcp:name() | '_',
+    address :: weir_tcp:name() | '_',
+    %% Milliseconds of the system's clock when the client came; then milliseconds waited for a place, and for the server.
+    accepted :: integer() | '_',
+    queued :: non_neg_integer() | '_',
+    connected :: non_neg_integer() | '_',
+    retries :: non_neg_integer() | '_',
+    keeper :: pid() | '_',
+    %% Of the frontend, the backend and the server.
+    numbers :: {atomics:atomics_ref(), atomics:atomics_ref(), atomics:atomics_ref()} | '_',
+    %% Of the backend.
+    process :: pid() | '_',
+    %% Of the longest life.
+    timer :: reference() | none | '_'
+}).

@@ -1,0 +1,142 @@
+%% @private
+%% @doc Sessions: connections that are relayed. Their relays belong to a few processes, which hear when one ends, and count and
+%% log it. No session has a process of its own.
+-module(weir_proxy_sessions).
+-behaviour(gen_server).
+
+-include("weir_proxy_session.hrl").
+
+-export([init_table/0]).
+-export([keepers/0]).
+-export([keeper/0]).
+-export([begun/1]).
+-export([list/1]).
+-export([close/2]).
+-export([count/1]).
+
+-export([start_link/1]).
+-export([init/1]).
+-export([handle_call/3]).
+-export([handle_cast/2]).
+-export([handle_info/2]).
+
+-define(TABLE, ?MODULE).
+
+%% A relay may end before its session is in the table.
+-define(AGAIN_MS, 20).
+-define(AGAIN_TIMES, 100).
+
+%% How often a successor looks for sessions whose end it cannot have heard of.
+-define(ORPHANS_MS, 2000).
+
+%% @doc Makes the table; the caller owns it.
+-spec init_table() -> ok.
+init_table() ->
+    ?TABLE = ets:new(?TABLE, [
+        named_table, public, set, {keypos, #session.relay}, {write_concurrency, true}, {decentralized_counters, true}
+    ]),
+    ok.
+
+%% @doc How many processes there are.
+-spec keepers() -> pos_integer().
+keepers() -> min(8, erlang:system_info(schedulers)).
+
+name(Number) ->
+    element(Number, {
+        weir_proxy_sessions_1, weir_proxy_sessions_2, weir_proxy_sessions_3, weir_proxy_sessions_4,
+        weir_proxy_sessions_5, weir_proxy_sessions_6, weir_proxy_sessions_7, weir_proxy_sessions_8
+    }).
+
+%% @doc The process that is to own the relay of the caller.
+-spec keeper() -> pid() | undefined.
+keeper() -> whereis(name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1)).
+
+%% @doc A session has begun.
+-spec begun(#session{}) -> ok.
+begun(Session) ->
+    true = ets:insert(?TABLE, Session),
+    ok.
+
+%% @doc The sessions of a proxy, at this moment.
+-spec list(Proxy :: term()) -> [#session{}].
+list(Proxy) -> ets:match_object(?TABLE, #session{proxy = Proxy, _ = '_'}).
+
+-spec count(Proxy :: term()) -> non_neg_integer().
+count(Proxy) -> ets:select_count(?TABLE, [{#session{proxy = Proxy, _ = '_'}, [], [true]}]).
+
+%% @doc Ends sessions: all of a server, or one.
+-spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all) -> non_neg_integer().
+close(Proxy, {server, Backend, Server}) ->
+    stop(ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'}));
+close(Proxy, all) ->
+    stop(list(Proxy)).
+
+stop(Sessions) ->
+    lists:foreach(fun(#session{relay = Relay}) -> weir:stop_relay(Relay) end, Sessions),
+    length(Sessions).
+
+%%% The processes.
+
+-spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
+start_link(Number) -> gen_server:start_link({local, name(Number)}, ?MODULE, Number, []).
+
+-spec init(pos_integer()) -> {ok, Number :: pos_integer()}.
+init(Number) ->
+    %% They were another process's, and would tell that one.
+    _ = erlang:send_after(?ORPHANS_MS, self(), orphans),
+    {ok, Number}.
+
+-spec handle_call(term(), gen_server:from(), State) -> {reply, {error, unknown}, State}.
+handle_call(_Request, _From, State) -> {reply, {error, unknown}, State}.
+
+-spec handle_cast(term(), State) -> {noreply, State}.
+handle_cast(_Message, State) -> {noreply, State}.
+
+-spec handle_info(term(), State) -> {noreply, State}.
+handle_info({weir_relay, Relay, Result, Statistics}, State) ->
+    ok = ended(Relay, Result, Statistics, ?AGAIN_TIMES),
+    {noreply, State};
+handle_info({again, Relay, Result, Statistics, Times}, State) ->
+    ok = ended(Relay, Result, Statistics, Times),
+    {noreply, State};
+handle_info({life_over, Relay}, State) ->
+    ok = weir:stop_relay(Relay),
+    {noreply, State};
+handle_info(orphans, State) ->
+    Owned = [Relay || Session = #session{relay = Relay} <- ets:tab2list(?TABLE), is_orphan(Session)],
+    lists:foreach(fun(Relay) -> ended(Relay, closed, none, 0) end, Owned),
+    case State =:= 1 of
+        true -> _ = erlang:send_after(?ORPHANS_MS, self(), orphans), ok;
+        false -> ok
+    end,
+    {noreply, State};
+handle_info(_Message, State) ->
+    {noreply, State}.
+
+%% Its keeper is dead and so is its relay.
+is_orphan(#session{keeper = Keeper, relay = Relay}) ->
+    not is_process_alive(Keeper) andalso weir:relay_info(Relay) =:= {error, closed}.
+
+ended(Relay, Result, Statistics, Times) ->
+    case ets:take(?TABLE, Relay) of
+        [Session] ->
+            finish(Session, Result, Statistics);
+        [] when Times > 0 ->
+            _ = erlang:send_after(?AGAIN_MS, self(), {again, Relay, Result, Statistics, Times - 1}),
+            ok;
+        [] ->
+            ok
+    end.
+
+finish(Session, Result, Statistics) ->
+    #session{numbers = {Frontend, Backend, Server}, process = Process, timer = Timer} = Session,
+    _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
+    {In, Out} = bytes(Statistics),
+    ok = weir_proxy_numbers:ended(Frontend, In, Out),
+    ok = weir_proxy_numbers:ended(Backend, In, Out),
+    ok = weir_proxy_numbers:ended(Server, In, Out),
+    _ = weir_proxy_numbers:get(Backend, queue_current) > 0 andalso (Process ! freed),
+    weir_proxy_log:session(Session, Result, Statistics).
+
+bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};
+bytes(none) -> {0, 0}.

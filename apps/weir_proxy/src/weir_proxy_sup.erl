@@ -1,0 +1,49 @@
+%% @private
+%% @doc Supervises what all proxies share, the processes of backends, and those of proxies. Owns the tables.
+-module(weir_proxy_sup).
+-behaviour(supervisor).
+
+-export([start_link/0]).
+-export([start_backend/2]).
+-export([start_proxy/2]).
+-export([stop_child/2]).
+-export([start_children/2]).
+-export([init/1]).
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() ->
+    supervisor:start_link({local, ?MODULE}, ?MODULE, all).
+
+%% @doc Starts the process of a backend; what it is made of is in {@link weir_proxy_memory}, or Config if it is new.
+-spec start_backend(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
+start_backend(Proxy, Backend) -> supervisor:start_child(weir_proxy_backends, [Proxy, Backend]).
+
+-spec start_proxy(term(), weir_proxy_config:config()) -> {ok, pid()} | {error, term()}.
+start_proxy(Name, Config) -> supervisor:start_child(weir_proxy_instances, [Name, Config]).
+
+-spec stop_child(weir_proxy_backends | weir_proxy_instances, pid()) -> ok.
+stop_child(Supervisor, Pid) ->
+    _ = supervisor:terminate_child(Supervisor, Pid),
+    ok.
+
+%% @doc A supervisor of processes of one kind.
+-spec start_children(atom(), module()) -> {ok, pid()} | {error, term()}.
+start_children(Name, Module) ->
+    supervisor:start_link({local, Name}, ?MODULE, {children, Module}).
+
+-spec init(all | {children, module()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(all) ->
+    ok = weir_proxy_memory:init(),
+    ok = weir_proxy_sessions:init_table(),
+    Keepers = [
+        #{id => {weir_proxy_sessions, Number}, start => {weir_proxy_sessions, start_link, [Number]}}
+     || Number <- lists:seq(1, weir_proxy_sessions:keepers())
+    ],
+    Children = [
+        #{id => Name, start => {?MODULE, start_children, [Name, Module]}, type => supervisor, shutdown => infinity}
+     || {Name, Module} <- [{weir_proxy_backends, weir_proxy_backend}, {weir_proxy_instances, weir_proxy_instance}]
+    ],
+    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, Keepers ++ Children}};
+init({children, Module}) ->
+    Child = #{id => Module, start => {Module, start_link, []}, restart => transient, shutdown => 5000},
+    {ok, {#{strategy => simple_one_for_one, intensity => 20, period => 10}, [Child]}}.

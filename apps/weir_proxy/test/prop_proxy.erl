@@ -1,0 +1,143 @@
+%% The theory of the balancers.
+-module(prop_proxy).
+
+-include_lib("proper/include/proper.hrl").
+-include("../src/weir_proxy.hrl").
+
+-export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_bounded_load/0, prop_least_connections/0,
+    prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0]).
+
+weights() -> non_empty(list(range(1, 256))).
+
+%% In a period each server has its weight; between two turns of one, every other one has at most its share and one more.
+prop_schedule() ->
+    ?FORALL(Weights, resize(12, weights()), begin
+        Schedule = tuple_to_list(weir_proxy_schedule:new(Weights)),
+        Divisor = lists:foldl(fun gcd/2, 0, Weights),
+        Counts = [length([S || S <- Schedule, S =:= N]) || N <- lists:seq(1, length(Weights))],
+        Longest = [longest_gap(N, Schedule) || N <- lists:seq(1, length(Weights))],
+        Bounds = [lists:sum([1 + ceil(Other / Weight) || Other <- Weights]) || Weight <- Weights],
+        Counts =:= [Weight div Divisor || Weight <- Weights] andalso
+            lists:all(fun({Gap, Bound}) -> Gap =< Bound end, lists:zip(Longest, Bounds))
+    end).
+
+gcd(A, 0) -> A;
+gcd(A, B) -> gcd(B, A rem B).
+
+%% Over the end of the period as well.
+longest_gap(N, Schedule) ->
+    Places = [Place || {Place, S} <- lists:zip(lists:seq(1, 2 * length(Schedule)), Schedule ++ Schedule), S =:= N],
+    lists:max([B - A || {A, B} <- lists:zip(lists:droplast(Places), tl(Places))]).
+
+names(Count) -> [integer_to_binary(N) || N <- lists:seq(1, Count)].
+
+%% Equal servers get equal shares of many keys, within a third.
+prop_ring_shares() ->
+    ?FORALL(Count, range(2, 10), begin
+        Ring = weir_proxy_ring:new([{Name, 1} || Name <- names(Count)]),
+        Keys = 500 * Count,
+        Owners = [owner({Key, key}, Ring) || Key <- lists:seq(1, Keys)],
+        Shares = [length([O || O <- Owners, O =:= N]) || N <- lists:seq(1, Count)],
+        lists:all(fun(Share) -> Share > 330 andalso Share < 700 end, Shares)
+    end).
+
+owner(Key, Ring) ->
+    {Server, _} = weir_proxy_ring:next(weir_proxy_ring:from(Key, Ring), Ring),
+    Server.
+
+%% When a server goes, no key moves that was not its own.
+prop_ring_movement() ->
+    ?FORALL({Count, Weight}, {range(2, 10), range(1, 5)}, begin
+        Names = names(Count),
+        Gone = lists:nth(rand:uniform(Count), Names),
+        Left = Names -- [Gone],
+        [Before, After] = [{weir_proxy_ring:new([{Name, Weight} || Name <- Some]), Some} || Some <- [Names, Left]],
+        lists:all(
+            fun(Key) ->
+                Was = owner_name(Key, Before),
+                Was =:= Gone orelse owner_name(Key, After) =:= Was
+            end,
+            lists:seq(1, 300)
+        )
+    end).
+
+owner_name(Key, {Ring, Names}) -> lists:nth(owner(Key, Ring), Names).
+
+servers(Weights) ->
+    [
+        #server{name = integer_to_binary(N), address = unresolved, numbers = weir_proxy_numbers:new(), weight = Weight}
+     || {N, Weight} <- lists:zip(lists:seq(1, length(Weights)), Weights)
+    ].
+
+%% Whatever the keys, no server has more than its share by the bound, and one.
+prop_bounded_load() ->
+    ?FORALL({Weights, Keys}, {resize(8, non_empty(list(range(1, 8)))), list(range(1, 3))}, begin
+        Servers = servers(Weights),
+        Balancer = weir_proxy_balancer:new(hash, Servers, 125),
+        _ = [begin {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, Key, []), weir_proxy_numbers:begun(Numbers) end || Key <- Keys],
+        All = length(Keys),
+        Sum = lists:sum(Weights),
+        length(Weights) =:= 1 orelse
+            lists:all(
+                fun(#server{numbers = Numbers, weight = Weight}) ->
+                    weir_proxy_numbers:get(Numbers, current_sessions) =< ceil(1.25 * All * Weight / Sum)
+                end,
+                Servers
+            )
+    end).
+
+%% With connections that stay, least connections is the weights exactly, within one.
+prop_least_connections() ->
+    ?FORALL({Weights, Rounds}, {resize(8, non_empty(list(range(1, 8)))), range(1, 10)}, begin
+        Servers = servers(Weights),
+        Balancer = weir_proxy_balancer:new(least_connections, Servers, infinity),
+        _ = [begin {ok, #server{numbers = Numbers}} = weir_proxy_balancer:choose(Balancer, none, []), weir_proxy_numbers:begun(Numbers) end || _ <- lists:seq(1, Rounds * lists:sum(Weights))],
+        lists:all(
+            fun(#server{numbers = Numbers, weight = Weight}) ->
+                abs(weir_proxy_numbers:get(Numbers, current_sessions) - Rounds * Weight) =< 1
+            end,
+            Servers
+        )
+    end).
+
+%% Whatever was tried: one of the others is chosen, and none only when there is none.
+prop_untried() ->
+    ?FORALL(
+        {Kind, Weights, Tried},
+        {oneof([round_robin, least_connections, random, hash]), resize(8, list(range(1, 8))), list(range(1, 10))},
+        begin
+            Servers = servers(Weights),
+            Names = [integer_to_binary(N) || N <- Tried],
+            Others = [Name || #server{name = Name} <- Servers, not lists:member(Name, Names)],
+            case weir_proxy_balancer:choose(weir_proxy_balancer:new(Kind, Servers, 125), key, Names) of
+                none -> Others =:= [];
+                {ok, #server{name = Name}} -> lists:member(Name, Others)
+            end
+        end
+    ).
+
+%% A hello is understood in any records, and `more' of every part of it.
+prop_hello_in_pieces() ->
+    ?FORALL({Sizes, Cut}, {non_empty(list(range(1, 200))), range(1, 100_000)}, begin
+        <<22, 3, 1, _:16, Message/binary>> = weir_proxy_hello:build(<<"One.Example.org">>),
+        Records = records(Message, Sizes, Sizes),
+        Part = binary:part(Records, 0, Cut rem byte_size(Records)),
+        weir_proxy_client_hello:parse(Records) =:= {ok, #{sni => <<"one.example.org">>}} andalso
+            weir_proxy_client_hello:parse(Part) =:= more
+    end).
+
+records(<<>>, _Sizes, _All) -> <<>>;
+records(Message, [], All) -> records(Message, All, All);
+records(Message, [Size | Sizes], All) ->
+    Taken = min(Size, byte_size(Message)),
+    <<Piece:Taken/binary, Rest/binary>> = Message,
+    <<22, 3, 1, Taken:16, Piece/binary, (records(Rest, Sizes, All))/binary>>.
+
+%% Whatever comes: an answer, and the same one for every longer input once it is not `more'.
+prop_any_bytes() ->
+    ?FORALL({Start, Bytes}, {oneof([<<>>, <<22, 3, 1>>, <<22, 3, 1, 0, 80, 1, 0, 0, 76, 3, 3>>, <<"GET / HTTP/1.1\r\nHost: ">>, <<0, 0, 0, 30, 0, 3, 0, 0>>, <<"*2\r\n$">>]), binary()}, begin
+        All = <<Start/binary, Bytes/binary>>,
+        Answers = [weir_proxy_first_bytes:classify(binary:part(All, 0, Size)) || Size <- lists:seq(0, byte_size(All))],
+        Decided = lists:dropwhile(fun(Answer) -> Answer =:= more end, Answers),
+        lists:all(fun({ok, #{protocol := _}}) -> true; (_) -> false end, Decided) andalso length(lists:usort(Decided)) =< 1
+    end).

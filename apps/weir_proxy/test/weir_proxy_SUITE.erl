@@ -1,0 +1,489 @@
+%% What a proxy does with connections: where they go, what happens when servers refuse, limits, queues, changes, misfortune.
+-module(weir_proxy_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() -> [{group, ways}, {group, servers}, {group, limits}, {group, changes}, {group, ends}, {group, misfortune}].
+
+groups() ->
+    [
+        {ways, [], [
+            bytes_go_both_ways_and_half_closes_pass,
+            unix_sockets_on_both_sides,
+            a_proxy_header_goes_out,
+            a_proxy_header_with_values_goes_out,
+            a_proxy_header_comes_in,
+            from_a_source_address
+        ]},
+        {servers, [], [
+            round_robin_follows_the_weights,
+            a_client_keeps_its_server_by_hash,
+            a_server_that_refuses_is_skipped,
+            no_server_closes_the_client,
+            a_server_that_is_back_is_tried_again,
+            a_backup_serves_when_the_others_are_gone,
+            a_failing_server_is_left_alone,
+            a_drained_server_keeps_its_connections,
+            a_name_is_resolved
+        ]},
+        {limits, [], [connections_above_the_limit_wait_in_order, a_wait_ends_with_its_timeout, a_queue_is_bounded]},
+        {changes, [], [
+            a_wrong_option_is_told_with_its_path,
+            an_address_in_use_leaves_nothing,
+            a_change_keeps_connections_and_sockets,
+            a_wrong_change_changes_nothing,
+            an_address_moves_to_another_frontend,
+            what_is_set_stays_over_a_change,
+            names_that_are_not_there
+        ]},
+        {ends, [], [silence_ends_a_session, the_longest_life_ends_a_session, numbers_return_to_zero, stop_waits_for_connections]},
+        {misfortune, [], [a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    [{started, Started} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    process_flag(trap_exit, true),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%%% Ways.
+
+bytes_go_both_ways_and_half_closes_pass(_Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]})),
+    Data = crypto:strong_rand_bytes(1_000_000),
+    spawn_link(fun() -> ok = gen_tcp:send(Socket, Data), ok = gen_tcp:shutdown(Socket, write) end),
+    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+unix_sockets_on_both_sides(_Config) ->
+    %% A path of a socket has 107 bytes at most.
+    [Front, Back] = [iolist_to_binary(["/tmp/weir-proxy-", Name, os:getpid()]) || Name <- ["front-", "back-"]],
+    [_ = file:delete(Path) || Path <- [Front, Back]],
+    _ = ?SERVER:start("a", [{ip, {local, Back}}]),
+    ok = start(#{servers => [<<"unix:", Back/binary>>]}, #{listen => [<<"unix:", Front/binary>>]}),
+    {ok, Socket} = gen_tcp:connect({local, Front}, 0, [binary, {active, false}]),
+    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
+    [_ = file:delete(Path) || Path <- [Front, Back]].
+
+a_proxy_header_goes_out(_Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    [
+        begin
+            Port = proxy(#{servers => [?SERVER:address(Server)], send_proxy => Version}),
+            Socket = connect(Port),
+            {ok, {_, Mine}} = inet:sockname(Socket),
+            ok = gen_tcp:send(Socket, <<"hello">>),
+            {ok, Header, <<"hello">>} = weir_proxy_header:parse(until(Socket, <<"hello">>)),
+            ?assertMatch(
+                #{src_address := {127, 0, 0, 1}, src_port := Mine, dest_address := {127, 0, 0, 1}, dest_port := Port}, Header
+            ),
+            ok = weir_proxy:stop(proxy)
+        end
+     || Version <- [v1, v2]
+    ].
+
+a_proxy_header_with_values_goes_out(_Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)], send_proxy => v2, unique_id => true})),
+    ok = gen_tcp:send(Socket, <<"hello">>),
+    {ok, #{unique_id := Unique}, <<"hello">>} = weir_proxy_header:parse(until(Socket, <<"hello">>)),
+    ?assertEqual(32, byte_size(Unique)).
+
+a_proxy_header_comes_in(_Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)], send_proxy => v1}, #{proxy_protocol => true})),
+    ok = gen_tcp:send(Socket, <<"PROXY TCP4 10.1.2.3 10.3.2.1 1111 80\r\nhello">>),
+    ?assertEqual(<<"PROXY TCP4 10.1.2.3 10.3.2.1 1111 80\r\nhello">>, until(Socket, <<"hello">>)),
+    [#{client := <<"10.1.2.3:1111">>}] = weir_proxy:sessions(proxy).
+
+from_a_source_address(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    Client = connect(proxy(#{servers => [{{127, 0, 0, 1}, Port}], source => <<"127.0.0.9">>})),
+    {ok, Socket} = gen_tcp:accept(Listen, ?PATIENCE),
+    ?assertMatch({ok, {{127, 0, 0, 9}, _}}, inet:peername(Socket)),
+    gen_tcp:close(Client).
+
+%%% Servers.
+
+round_robin_follows_the_weights(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{address => ?SERVER:address(A), weight => 3}, #{address => ?SERVER:address(B), weight => 1}]}),
+    Names = [name(connect(Port)) || _ <- lists:seq(1, 40)],
+    ?assertEqual(30, length([Name || Name = <<"a">> <- Names])),
+    ?assertEqual(10, length([Name || Name = <<"b">> <- Names])).
+
+a_client_keeps_its_server_by_hash(_Config) ->
+    Servers = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
+    Port = proxy(#{servers => [?SERVER:address(Server) || Server <- Servers], balance => hash, hash_load => infinity}),
+    ?assertMatch([_], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 20)])).
+
+a_server_that_refuses_is_skipped(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [?SERVER:address(A), ?SERVER:address(B)]}),
+    ok = ?SERVER:stop(A),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    {ok, Servers} = weir_proxy:servers(proxy, web),
+    ?assertMatch([Errors] when Errors >= 1, [Errors || #{connection_errors := Errors} <- Servers, Errors > 0]).
+
+no_server_closes_the_client(_Config) ->
+    Server = ?SERVER:start("a"),
+    Address = ?SERVER:address(Server),
+    Port = proxy(#{servers => [Address], retries => 0}),
+    ok = ?SERVER:stop(Server),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(0) end).
+
+a_server_that_is_back_is_tried_again(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)], retries => 20, connect_timeout => 100}),
+    ok = ?SERVER:stop(Server),
+    Socket = connect(Port),
+    _ = ?SERVER:start("again", [{port, ?SERVER:port(Server)}]),
+    ?assertEqual(<<"again">>, name(Socket)).
+
+a_backup_serves_when_the_others_are_gone(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B), priority => 1}]
+    }),
+    ?assertEqual([<<"a">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    ok = weir_proxy:disable(proxy, web, a),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ok = weir_proxy:enable(proxy, web, a),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+a_failing_server_is_left_alone(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
+        passive => #{fall => 2, back_off => 300}
+    }),
+    ok = ?SERVER:stop(A),
+    [?assertEqual(<<"b">>, name(connect(Port))) || _ <- lists:seq(1, 8)],
+    wait_for(fun() -> state(a) =:= failing end),
+    _ = ?SERVER:start("a", [{port, ?SERVER:port(A)}]),
+    wait_for(fun() -> state(a) =:= up end),
+    ?assertEqual([<<"a">>, <<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])).
+
+a_drained_server_keeps_its_connections(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    Sockets = [{name(Socket), Socket} || Socket <- [connect(Port) || _ <- lists:seq(1, 4)]],
+    ok = weir_proxy:drain(proxy, web, a),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || {_, Socket} <- Sockets],
+    ?assertEqual(drain, state(a)),
+    2 = weir_proxy:close_sessions(proxy, web, a),
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || {<<"a">>, Socket} <- Sockets].
+
+a_name_is_resolved(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])]}),
+    wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+%%% Limits.
+
+connections_above_the_limit_wait_in_order(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}]}),
+    First = connect(Port),
+    <<"a">> = name(First),
+    Waiting = [begin Socket = connect(Port), wait_for(fun() -> queued() =:= N end), Socket end || N <- [1, 2, 3]],
+    lists:foldl(
+        fun(Next, Before) ->
+            ?assertEqual({error, timeout}, gen_tcp:recv(Next, 0, 20)),
+            ok = gen_tcp:close(Before),
+            ?assertEqual(<<"a">>, name(Next)),
+            Next
+        end,
+        First,
+        Waiting
+    ),
+    {ok, [#{max_sessions := 1}]} = weir_proxy:servers(proxy, web).
+
+a_wait_ends_with_its_timeout(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 50}),
+    First = connect(Port),
+    <<"a">> = name(First),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertEqual(0, queued()),
+    ?assertEqual(<<"x">>, echo(First, <<"x">>)).
+
+a_queue_is_bounded(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1}),
+    <<"a">> = name(connect(Port)),
+    _Waiting = connect(Port),
+    wait_for(fun() -> queued() =:= 1 end),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
+
+%%% Changes.
+
+a_wrong_option_is_told_with_its_path(_Config) ->
+    Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
+    Backends = #{web => #{servers => ["127.0.0.1:1"]}},
+    ?assertEqual({[frontends], undefined}, Wrong(#{backends => Backends})),
+    ?assertEqual({[surplus], 1}, Wrong(#{surplus => 1, frontends => #{}, backends => Backends})),
+    ?assertEqual(
+        {[frontends, <<"f">>, backend], <<"other">>},
+        Wrong(#{frontends => #{f => #{listen => ":0", backend => other}}, backends => Backends})
+    ),
+    ?assertEqual(
+        {[backends, <<"web">>, servers, 2], "here"},
+        Wrong(#{frontends => #{}, backends => #{web => #{servers => ["127.0.0.1:1", "here"]}}})
+    ),
+    ?assertEqual(
+        {[backends, <<"web">>, servers, 1, weight], 257},
+        Wrong(#{frontends => #{}, backends => #{web => #{servers => [#{address => "127.0.0.1:1", weight => 257}]}}})
+    ),
+    ?assertEqual(
+        {[frontends, <<"f">>, idle_timeout], <<"5x">>},
+        Wrong(#{frontends => #{f => #{listen => ":0", backend => web, idle_timeout => <<"5x">>}}, backends => Backends})
+    ),
+    ?assertEqual([], weir_proxy:proxies()).
+
+an_address_in_use_leaves_nothing(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Taken} = inet:port(Listen),
+    {ok, Other} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Free} = inet:port(Other),
+    ok = gen_tcp:close(Other),
+    Front = #{listen => [{{127, 0, 0, 1}, Free}, {{127, 0, 0, 1}, Taken}]},
+    ?assertMatch({error, {listen, _, eaddrinuse}}, start(#{servers => ["127.0.0.1:1"]}, Front)),
+    ?assertEqual([], weir_proxy:proxies()),
+    ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Free, [])),
+    ?assertEqual({error, {no_backend, <<"web">>}}, weir_proxy:servers(proxy, web)).
+
+a_change_keeps_connections_and_sockets(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [?SERVER:address(A)]}),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    [Listener] = weir:listeners(),
+    ok = change(#{servers => [?SERVER:address(B)]}),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ?assertMatch(#{accepted := 2}, weir:info(Listener)),
+    ?assertEqual(2, length(weir_proxy:sessions(proxy))).
+
+a_wrong_change_changes_nothing(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    {error, {bad_option, _, _, _}} = change(#{servers => [<<"nowhere">>]}),
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Taken} = inet:port(Listen),
+    {error, {listen, _, eaddrinuse}} = weir_proxy:change(proxy, #{
+        frontends => #{front => #{listen => ["127.0.0.1:0", {{127, 0, 0, 1}, Taken}], backend => other}},
+        backends => #{other => #{servers => ["127.0.0.1:1"]}}
+    }),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ?assertEqual({error, {no_backend, <<"other">>}}, weir_proxy:servers(proxy, other)).
+
+an_address_moves_to_another_frontend(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [?SERVER:address(A)]}),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    Backends = #{web => #{servers => [?SERVER:address(A)]}, other => #{servers => [?SERVER:address(B)]}},
+    ok = weir_proxy:change(proxy, #{frontends => #{moved => #{listen => ["127.0.0.1:0"], backend => other}}, backends => Backends}),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ok = weir_proxy:change(proxy, #{frontends => #{}, backends => Backends}),
+    ?assertMatch({error, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ok = weir_proxy:change(proxy, #{frontends => #{back => #{listen => ["127.0.0.1:0"], backend => web}}, backends => Backends}),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+what_is_set_stays_over_a_change(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Servers = [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
+    Port = proxy(#{servers => Servers}),
+    ok = weir_proxy:drain(proxy, web, a),
+    ok = weir_proxy:set_weight(proxy, web, b, 7),
+    ok = change(#{servers => Servers, retries => 1}),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    {ok, [#{state := drain}, #{weight := 7}]} = weir_proxy:servers(proxy, web),
+    ?assertMatch({error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}}, weir_proxy:set_weight(proxy, web, b, 257)).
+
+names_that_are_not_there(_Config) ->
+    ?assertEqual({error, {no_proxy, nobody}}, weir_proxy:stop(nobody)),
+    ?assertEqual({error, {no_proxy, nobody}}, weir_proxy:change(nobody, #{frontends => #{}, backends => #{}})),
+    _ = proxy(#{servers => []}),
+    ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x)),
+    ?assertEqual({error, {no_backend, <<"x">>}}, weir_proxy:drain(proxy, x, x)),
+    ?assertEqual({error, {already_started, proxy}}, weir_proxy:start(proxy, #{frontends => #{}, backends => #{}})).
+
+%%% Ends.
+
+silence_ends_a_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{idle_timeout => 100})),
+    <<"a">> = name(Socket),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+the_longest_life_ends_a_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 200})),
+    <<"a">> = name(Socket),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+numbers_return_to_zero(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 50)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(50) end),
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end),
+    {ok, #{backends := #{<<"web">> := #{sessions_total := 50, bytes_out := 100}}}} = weir_proxy:info(proxy).
+
+stop_waits_for_connections(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    Test = self(),
+    spawn_link(fun() -> Test ! {stopped, weir_proxy:stop(proxy, ?PATIENCE)} end),
+    wait_for(fun() ->
+        case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
+            {ok, Early} -> ok = gen_tcp:close(Early), false;
+            {error, _} -> true
+        end
+    end),
+    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
+    ok = gen_tcp:close(Socket),
+    receive {stopped, Result} -> ?assertEqual(ok, Result) after ?PATIENCE -> ct:fail(timeout) end.
+
+%%% Misfortune.
+
+a_killed_keeper_loses_no_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 10 end),
+    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end).
+
+a_killed_backend_keeps_its_state(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    ok = weir_proxy:drain(proxy, web, a),
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case supervisor:which_children(weir_proxy_backends) of
+            [{_, New, _, _}] when is_pid(New), New =/= Pid -> true;
+            _ -> false
+        end
+    end),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    ?assertEqual(drain, state(a)).
+
+a_killed_proxy_keeps_its_listeners(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_instances),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case weir_proxy:info(proxy) of
+            {ok, _} -> true;
+            {error, _} -> false
+        end
+    end),
+    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ok = change(#{servers => []}),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
+
+%%% What cases share.
+
+start(Backend, Frontend) ->
+    weir_proxy:start(proxy, #{
+        frontends => #{front => maps:merge(#{listen => ["127.0.0.1:0"], backend => web}, Frontend)}, backends => #{web => Backend}
+    }).
+
+proxy(Backend) -> proxy(Backend, #{}).
+
+proxy(Backend, Frontend) ->
+    ok = start(Backend, Frontend),
+    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
+    binary_to_integer(Port).
+
+change(Backend) ->
+    weir_proxy:change(proxy, #{frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}}, backends => #{web => Backend}}).
+
+connect(Port) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
+    Socket.
+
+name(Socket) ->
+    Line = until(Socket, <<"\n">>),
+    binary:part(Line, 0, byte_size(Line) - 1).
+
+echo(Socket, Data) ->
+    ok = gen_tcp:send(Socket, Data),
+    {ok, Back} = gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE),
+    Back.
+
+until(Socket, End) -> until(Socket, End, <<>>).
+
+until(Socket, End, Before) ->
+    {ok, Data} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    All = <<Before/binary, Data/binary>>,
+    case binary:longest_common_suffix([All, End]) =:= byte_size(End) of
+        true -> All;
+        false -> until(Socket, End, All)
+    end.
+
+state(Name) ->
+    Wanted = atom_to_binary(Name),
+    {ok, Servers} = weir_proxy:servers(proxy, web),
+    [State] = [State || #{name := Each, state := State} <- Servers, Each =:= Wanted],
+    State.
+
+queued() ->
+    {ok, #{backends := #{<<"web">> := #{queue_current := Queued}}}} = weir_proxy:info(proxy),
+    Queued.
+
+%% Whether there are so many sessions everywhere.
+numbers(N) ->
+    {ok, #{frontends := #{<<"front">> := #{current_sessions := F}}, backends := #{<<"web">> := Backend}, sessions := All}} =
+        weir_proxy:info(proxy),
+    #{current_sessions := B, servers := Servers} = Backend,
+    [N, N, N, N] =:= [F, B, All, lists:sum([S || #{current_sessions := S} <- Servers])].
+
+wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_for(Fun, Deadline) ->
+    case Fun() of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
+            timer:sleep(10),
+            wait_for(Fun, Deadline)
+    end.
