@@ -1,35 +1,121 @@
 %% @private
-%% @doc The process of a visit, on the node that is visited: takes away the modules of the visit when it ends, by whatever way.
+%% @doc The process of visits on the node that is visited. It loads what visitors bring, starts the sampler for them, and takes all of
+%% that away when the last of them has left or died.
 -module(weir_scope_guest).
 
--export([start/2]).
--export([stay/2]).
+-export([start/1]).
+-export([stay/1]).
 
-%% @doc Starts it. The visit lasts as long as Visitor, a process of another node, or until `leave' is sent.
--spec start(Visitor :: pid(), [module()]) -> pid().
-start(Visitor, Modules) ->
-    spawn(?MODULE, stay, [Visitor, Modules]).
+-record(guest, {
+    %% Whether this module is here for the visits only.
+    brought :: boolean(),
+    visitors = #{} :: #{reference() => pid()},
+    modules = [] :: [module()],
+    sampler = none :: none | pid()
+}).
 
--spec stay(pid(), [module()]) -> boolean().
-stay(Visitor, Modules) ->
-    Monitor = monitor(process, Visitor),
+%% @doc Starts it, unless it is there. Visitors talk to it by messages, each with an alias for the answer:
+%% `{join, Visitor, Alias, Modules}' (the answer: those that are missing), `{bring, Alias, Module, File, Beam}', `{sampler, Alias}',
+%% `{leave, Visitor, Alias}'.
+-spec start(Brought :: boolean()) -> ok.
+start(Brought) ->
+    Pid = spawn(fun() ->
+        receive begun -> ?MODULE:stay(#guest{brought = Brought}) end
+    end),
+    try register(?MODULE, Pid) of
+        true ->
+            Pid ! begun,
+            ok
+    catch
+        error:badarg ->
+            exit(Pid, kill),
+            ok
+    end.
+
+-spec stay(#guest{}) -> term().
+stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
     receive
-        {leave, From, Reference} ->
-            ok = take_away(Modules),
-            From ! Reference;
+        {join, Visitor, Reference, Wanted} ->
+            Monitor = monitor(process, Visitor),
+            Reference ! {Reference, {self(), [Module || Module <- Wanted, code:is_loaded(Module) =:= false]}},
+            ?MODULE:stay(Guest#guest{visitors = Visitors#{Monitor => Visitor}});
+        {bring, Reference, Module, File, Beam} ->
+            {Answer, Brought} = bring(Module, File, Beam),
+            Reference ! {Reference, Answer},
+            ?MODULE:stay(Guest#guest{modules = Brought ++ Modules});
+        {sampler, Reference} ->
+            {Sampler, Then} = sampler(Guest),
+            Reference ! {Reference, Sampler},
+            ?MODULE:stay(Then);
+        {leave, Visitor, Reference} ->
+            [Monitor | _] = [Monitor || {Monitor, Same} <- maps:to_list(Visitors), Same =:= Visitor],
+            true = demonitor(Monitor, [flush]),
+            left(Monitor, Guest, [Reference]);
         {'DOWN', Monitor, process, _, _} ->
-            ok = take_away(Modules)
-    end,
-    true = code:delete(?MODULE),
-    %% The last call: nothing of this module is on the stack, so that the purge does not end this process.
-    code:purge(?MODULE).
+            left(Monitor, Guest, []);
+        {'EXIT', Sampler, _} when Sampler =:= Guest#guest.sampler ->
+            ?MODULE:stay(Guest#guest{sampler = none});
+        _ ->
+            ?MODULE:stay(Guest)
+    end.
 
-take_away(Modules) ->
-    lists:foreach(
-        fun(Module) ->
-            _ = code:purge(Module),
-            _ = code:delete(Module),
-            code:purge(Module)
-        end,
-        Modules
-    ).
+%% Two visitors may bring the same.
+bring(Module, File, Beam) ->
+    case code:is_loaded(Module) =:= false andalso code:load_binary(Module, File, Beam) of
+        false -> {ok, []};
+        {module, Module} -> {ok, [Module]};
+        %% Compiled for an OTP too far from this one: this one's compiler makes it anew, where there is one.
+        {error, badfile} -> compiled(Module, File, Beam);
+        {error, _} = Error -> {Error, []}
+    end.
+
+compiled(Module, File, Beam) ->
+    try
+        {ok, {Module, [{abstract_code, {raw_abstract_v1, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+        {ok, Module, Own} = compile:noenv_forms(Forms, []),
+        {module, Module} = code:load_binary(Module, File, Own),
+        {ok, [Module]}
+    catch
+        error:_ -> {{error, badfile}, []}
+    end.
+
+sampler(#guest{sampler = Sampler} = Guest) when is_pid(Sampler) ->
+    {Sampler, Guest};
+sampler(Guest) ->
+    case whereis(weir_scope_sampler) of
+        undefined ->
+            %% It ends with this process, also if this one is killed.
+            _ = process_flag(trap_exit, true),
+            {ok, Sampler} = weir_scope_sampler:start_guest(),
+            {Sampler, Guest#guest{sampler = Sampler}};
+        Sampler ->
+            {Sampler, Guest}
+    end.
+
+left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} = Guest, Tell) ->
+    case maps:remove(Monitor, Visitors) of
+        None when map_size(None) =:= 0 ->
+            stop(Guest),
+            take_away(Modules ++ [?MODULE || Brought], Tell);
+        Others ->
+            _ = [Alias ! {Alias, left} || Alias <- Tell],
+            ?MODULE:stay(Guest#guest{visitors = Others})
+    end.
+
+%% By a process that runs none of them: what is purged ends whoever is in it, this process and those of visitors that come just now,
+%% which then try again.
+-define(TAKE_AWAY, "
+    [begin code:purge(Module), code:delete(Module), code:purge(Module) end || Module <- Modules],
+    [Alias ! {Alias, left} || Alias <- Tell].
+").
+
+take_away(Modules, Tell) ->
+    {ok, Tokens, _} = erl_scan:string(?TAKE_AWAY),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    spawn(erl_eval, exprs, [Expressions, [{'Modules', Modules}, {'Tell', Tell}]]).
+
+stop(#guest{sampler = none}) ->
+    ok;
+stop(#guest{sampler = Sampler}) ->
+    exit(Sampler, shutdown),
+    receive {'EXIT', Sampler, _} -> ok after 5000 -> exit(Sampler, kill) end.

@@ -18,20 +18,20 @@
 %% </dl>
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
-    Status = table(read(Ask, "/proc/self/status"), ":"),
+    Status = weir_scope_files:table(weir_scope_files:text(Ask, "/proc/self/status"), ":"),
     Found = #{
         descriptors => descriptors(Ask),
         rss => kilobytes(maps:get(<<"VmRSS">>, Status, unknown)),
         swap => kilobytes(maps:get(<<"VmSwap">>, Status, unknown)),
         cpus => cpus(Ask),
         memory_limit => memory_limit(Ask),
-        cpu_pressure => pressure(read(Ask, "/proc/pressure/cpu")),
+        cpu_pressure => pressure(weir_scope_files:text(Ask, "/proc/pressure/cpu")),
         clock_source => clock_source(Ask),
         connections_tracked => pair(
-            number(read(Ask, "/proc/sys/net/netfilter/nf_conntrack_count")), number(read(Ask, "/proc/sys/net/netfilter/nf_conntrack_max"))
+            weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_count")), weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_max"))
         ),
         tcp_memory => tcp_memory(Ask),
-        somaxconn => number(read(Ask, "/proc/sys/net/core/somaxconn"))
+        somaxconn => weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/core/somaxconn"))
     },
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
 
@@ -39,44 +39,21 @@ facts(Ask) ->
 %% group; `scheduler_cpu_ns' of all schedulers' threads and `scheduler_busy_ns', in which they ran something.
 -spec counters(weir_scope_facts:ask()) -> #{atom() => integer()}.
 counters(Ask) ->
-    Tcp = netstat(read(Ask, "/proc/net/netstat")),
-    Stat = table(read(Ask, cgroup(Ask, "cpu.stat")), " "),
+    Tcp = netstat(weir_scope_files:text(Ask, "/proc/net/netstat")),
+    Stat = weir_scope_files:table(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "cpu.stat")), " "),
     Found = #{
         ns => Ask(erlang, monotonic_time, [nanosecond]),
         listen_overflows => maps:get(<<"ListenOverflows">>, Tcp, unknown),
         memory_pressures => maps:get(<<"TCPMemoryPressures">>, Tcp, unknown),
         pruned => maps:get(<<"PruneCalled">>, Tcp, unknown),
-        throttled_us => number(maps:get(<<"throttled_usec">>, Stat, unknown)),
+        throttled_us => weir_scope_files:number(maps:get(<<"throttled_usec">>, Stat, unknown)),
         scheduler_cpu_ns => scheduler_cpu(Ask),
         scheduler_busy_ns => scheduler_busy(Ask)
     },
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
 
-read(_Ask, unknown) ->
-    unknown;
-read(Ask, File) ->
-    case Ask(file, read_file, [File]) of
-        {ok, Text} -> Text;
-        {error, _} -> unknown
-    end.
-
-%% Lines `NAME SEPARATOR VALUE'.
-table(unknown, _Separator) ->
-    #{};
-table(Text, Separator) ->
-    Lines = [string:split(Line, Separator) || Line <- binary:split(Text, <<"\n">>, [global])],
-    maps:from_list([{Name, string:trim(Value)} || [Name, Value] <- Lines]).
-
-number(unknown) ->
-    unknown;
-number(Text) ->
-    case string:to_integer(string:trim(Text)) of
-        {Number, _} when is_integer(Number) -> Number;
-        _ -> unknown
-    end.
-
 kilobytes(Text) ->
-    case number(Text) of
+    case weir_scope_files:number(Text) of
         unknown -> unknown;
         Number -> Number * 1024
     end.
@@ -86,33 +63,21 @@ pair(_, unknown) -> unknown;
 pair(Number, Limit) -> {Number, Limit}.
 
 descriptors(Ask) ->
-    Limits = read(Ask, "/proc/self/limits"),
-    case {Ask(file, list_dir, ["/proc/self/fd"]), Limits =/= unknown andalso re:run(Limits, "Max open files +([0-9]+)", [{capture, [1], binary}])} of
+    Limits = weir_scope_files:text(Ask, "/proc/self/limits"),
+    case {Ask(prim_file, list_dir, ["/proc/self/fd"]), Limits =/= unknown andalso re:run(Limits, "Max open files +([0-9]+)", [{capture, [1], binary}])} of
         {{ok, Names}, {match, [Limit]}} -> {length(Names), binary_to_integer(Limit)};
         _ -> unknown
     end.
 
-%% The file of that name of the control group of version 2 that the VM is in. In a container its own group is the root.
-cgroup(Ask, Name) ->
-    case read(Ask, "/proc/self/cgroup") of
-        unknown ->
-            unknown;
-        Text ->
-            case re:run(Text, "^0::(/.*)$", [multiline, {capture, [1], list}]) of
-                {match, [Path]} -> filename:join(["/sys/fs/cgroup" ++ Path, Name]);
-                nomatch -> unknown
-            end
-    end.
-
 cpus(Ask) ->
-    Quota = read(Ask, cgroup(Ask, "cpu.max")),
+    Quota = weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "cpu.max")),
     case Quota =/= unknown andalso string:lexemes(Quota, " \n") of
         [Used, Period] when Used =/= <<"max">> -> binary_to_integer(Used) / binary_to_integer(Period);
         _ -> unknown
     end.
 
 memory_limit(Ask) ->
-    pair(number(read(Ask, cgroup(Ask, "memory.current"))), number(read(Ask, cgroup(Ask, "memory.max")))).
+    pair(weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.current"))), weir_scope_files:number(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "memory.max")))).
 
 pressure(unknown) ->
     unknown;
@@ -123,15 +88,15 @@ pressure(Text) ->
     end.
 
 clock_source(Ask) ->
-    case read(Ask, "/sys/devices/system/clocksource/clocksource0/current_clocksource") of
+    case weir_scope_files:text(Ask, "/sys/devices/system/clocksource/clocksource0/current_clocksource") of
         unknown -> unknown;
         Text -> string:trim(Text)
     end.
 
 %% Both files count in pages.
 tcp_memory(Ask) ->
-    Used = read(Ask, "/proc/net/sockstat"),
-    Limits = read(Ask, "/proc/sys/net/ipv4/tcp_mem"),
+    Used = weir_scope_files:text(Ask, "/proc/net/sockstat"),
+    Limits = weir_scope_files:text(Ask, "/proc/sys/net/ipv4/tcp_mem"),
     case {Used =/= unknown andalso re:run(Used, "^TCP: .* mem ([0-9]+)", [multiline, {capture, [1], binary}]), Limits} of
         {{match, [Pages]}, <<_/binary>>} ->
             [_Low, Pressure, High] = [binary_to_integer(Number) || Number <- string:lexemes(Limits, " \t\n")],
@@ -154,7 +119,7 @@ paired(_) ->
 
 %% Time on a processor, by the kernel's count. Threads are called `1_scheduler' and so on, from OTP 26 on `erts_sched_1'.
 scheduler_cpu(Ask) ->
-    case Ask(file, list_dir, ["/proc/self/task"]) of
+    case Ask(prim_file, list_dir, ["/proc/self/task"]) of
         {ok, Threads} ->
             lists:sum([cpu(Ask, "/proc/self/task/" ++ Thread) || Thread <- Threads]);
         {error, _} ->
@@ -162,10 +127,10 @@ scheduler_cpu(Ask) ->
     end.
 
 cpu(Ask, Thread) ->
-    Name = read(Ask, Thread ++ "/comm"),
+    Name = weir_scope_files:text(Ask, Thread ++ "/comm"),
     case Name =/= unknown andalso re:run(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$", [{capture, none}, multiline]) of
         match ->
-            case number(read(Ask, Thread ++ "/schedstat")) of
+            case weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat")) of
                 unknown -> 0;
                 Time -> Time
             end;

@@ -1,95 +1,199 @@
-%% @doc Facts of a node, this one or another that distribution reaches. Another needs nothing of ours: modules are loaded there
-%% for the time of the visit, and taken away again, also if this process or node dies meanwhile.
+%% @doc Visits of a node, this one or another that distribution reaches. Another needs nothing of ours: modules are loaded there for the
+%% time of the visit, and taken away again when the last visitor has left, also if it died. Several may visit a node at once.
 -module(weir_scope_visit).
 
 -export([facts/2]).
+-export([begin_visit/2]).
+-export([end_visit/1]).
+-export([call/5]).
+-export([sampler/1]).
+-export([node_of/1]).
+-export([is_there/1]).
+-export([afar/2]).
 
--export_type([options/0, reason/0]).
+-export_type([options/0, reason/0, visit/0]).
 
 -type options() :: #{load => boolean(), over => pos_integer(), patience => pos_integer()}.
-%% `load' (`true'): whether modules may be loaded. If not, everything is asked from here, which takes longer, and what needs many
-%% questions is left out. `over' (1000): how long is looked, `patience' (15000): how long the node may take for an answer beyond
-%% that, milliseconds.
+%% `load' (`true'): whether modules may be loaded. If not, everything is asked from here, which takes longer. `over' (1000): how
+%% long is looked, `patience' (15000): how long the node may take for an answer beyond that, milliseconds.
 
 -type reason() :: {no_connection, node()} | {timeout, node()} | {disturbed, node()} | {cannot_load, module(), term()}.
+%% `no_connection': it does not run, is gone, or has another cookie. `timeout': it does not answer in time. `disturbed': modules of the
+%% visit were taken away or replaced by somebody: try again. `cannot_load': it does not take a module and has no compiler: try
+%% `load => false'.
 
--define(MODULES, [weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes]).
+-record(visit, {node :: node(), guest :: pid() | none, patience :: pos_integer()}).
+
+-opaque visit() :: #visit{}.
+
+-define(MODULES, [
+    weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes, weir_scope_files, weir_scope_memory,
+    weir_scope_schedulers, weir_scope_activity, weir_scope_machine, weir_scope_engine, weir_scope_sample, weir_scope_history,
+    weir_scope_microstates, weir_scope_sampler, weir_scope_top, weir_scope_clocks
+]).
+
+-define(GUEST, weir_scope_guest).
 
 -define(PATIENCE, 15_000).
 
-%% @doc The facts of a node. Errors: `no_connection' if it is not reached (it does not run, or has another cookie), `timeout'
-%% if it does not answer in time, `disturbed' if another visit has ended meanwhile and taken its modules away: try again;
-%% `cannot_load' if the node does not take a module and has no compiler: try `load => false'.
+%% A guest that is about to go is one that has to be asked again.
+-define(TRIES, 10).
+
+%% @doc The facts of a node.
 -spec facts(node(), options()) -> {ok, weir_scope_facts:facts()} | {error, reason()}.
 facts(Node, Options) ->
     Over = maps:get(over, Options, 1000),
+    case begin_visit(Node, Options) of
+        {ok, Visit} ->
+            try
+                case is_there(Visit) of
+                    false ->
+                        afar(Visit, fun(Ask) -> weir_scope_facts:collect(Ask, Over) end);
+                    true ->
+                        %% In a process of its own on this node, too: what it raises for its time, the flag of the schedulers, goes
+                        %% with it.
+                        call(Visit, weir_scope_facts, collect, [Over], Over)
+                end
+            after
+                end_visit(Visit)
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Begins a visit on behalf of the calling process, with which it ends.
+-spec begin_visit(node(), options()) -> {ok, visit()} | {error, reason()}.
+begin_visit(Node, Options) ->
     Patience = maps:get(patience, Options, ?PATIENCE),
-    try
+    guarded(Node, fun() ->
         case maps:get(load, Options, true) of
-            _ when Node =:= node() -> {ok, collected(Node, Over, Patience)};
-            true -> visit(Node, Over, Patience);
-            false -> {ok, weir_scope_facts:collect(fun(Module, Function, Arguments) -> erpc:call(Node, Module, Function, Arguments, Patience) end, Over)}
+            true -> #visit{node = Node, guest = guest(Node, Patience, ?TRIES), patience = Patience};
+            false -> #visit{node = Node, guest = none, patience = Patience}
         end
+    end).
+
+guarded(Node, Fun) ->
+    try
+        {ok, Fun()}
     catch
         error:{erpc, noconnection} -> {error, {no_connection, Node}};
         error:{erpc, timeout} -> {error, {timeout, Node}};
-        %% Modules that another visit has loaded go with it.
         error:{exception, undef, _} -> {error, {disturbed, Node}};
         exit:{signal, killed} -> {error, {disturbed, Node}};
-        throw:Reason -> {error, Reason}
+        exit:{exception, {noproc, _}} -> {error, {disturbed, Node}};
+        throw:{visit, Reason} -> {error, Reason}
     end.
 
-%% In a process of its own on this node, too: what it raises for its time, the flag of the schedulers, goes with it.
-collected(Node, Over, Patience) ->
-    erpc:call(Node, weir_scope_facts, collect, [Over], Over + Patience).
+guest(Node, _Patience, 0) ->
+    throw({visit, {disturbed, Node}});
+guest(Node, Patience, Tries) ->
+    %% On this node nothing is brought.
+    Modules = [Module || Module <- ?MODULES, Node =/= node()],
+    case told({?GUEST, Node}, fun(Reference) -> {join, self(), Reference, Modules} end, Patience) of
+        {Guest, Missing} ->
+            lists:foreach(fun(Module) -> bring(Node, Guest, Module, Patience) end, Missing),
+            Guest;
+        gone ->
+            start(Node, Patience),
+            guest(Node, Patience, Tries - 1)
+    end.
 
-visit(Node, Over, Patience) ->
-    Missing = [Module || Module <- ?MODULES, erpc:call(Node, code, is_loaded, [Module], Patience) =:= false],
-    Guest = guest(Node, Missing, Patience),
+start(Node, Patience) ->
+    Brought = Node =/= node() andalso erpc:call(Node, code, is_loaded, [?GUEST], Patience) =:= false,
+    _ = Brought andalso load_guest(Node, Patience),
     try
-        lists:foreach(fun(Module) -> load(Node, Module, Patience) end, Missing),
-        {ok, collected(Node, Over, Patience)}
-    after
-        leave(Guest, Patience)
+        erpc:call(Node, ?GUEST, start, [Brought], Patience)
+    catch
+        %% A guest that went has taken the module with it.
+        error:{exception, undef, _} -> ok;
+        exit:{signal, killed} -> ok
     end.
 
-guest(_Node, [], _Patience) ->
-    none;
-guest(Node, Missing, Patience) ->
-    load(Node, weir_scope_guest, Patience),
-    erpc:call(Node, weir_scope_guest, start, [self(), Missing], Patience).
-
-load(Node, Module, Patience) ->
-    {Module, Beam, File} = code:get_object_code(Module),
-    case erpc:call(Node, code, load_binary, [Module, File, Beam], Patience) of
-        {module, Module} ->
+%% The only module that is not brought by way of the guest.
+load_guest(Node, Patience) ->
+    {_, Beam, File} = code:get_object_code(?GUEST),
+    case erpc:call(Node, code, load_binary, [?GUEST, File, Beam], Patience) of
+        {module, _} ->
             ok;
-        %% Compiled for an OTP too far from the node's: its own compiler makes it anew, where it has one.
         {error, badfile} ->
-            {module, Module} = erpc:call(Node, code, load_binary, [Module, File, compiled(Node, Module, Beam, Patience)], Patience),
+            Own = compiled(Node, Beam, Patience),
+            {module, _} = erpc:call(Node, code, load_binary, [?GUEST, File, Own], Patience),
             ok;
         {error, Reason} ->
-            throw({cannot_load, Module, Reason})
+            throw({visit, {cannot_load, ?GUEST, Reason}})
     end.
 
-compiled(Node, Module, Beam, Patience) ->
+compiled(Node, Beam, Patience) ->
     try
-        {ok, {Module, [{abstract_code, {raw_abstract_v1, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
-        {ok, Module, Own} = erpc:call(Node, compile, noenv_forms, [Forms, []], Patience),
+        {ok, {_, [{abstract_code, {raw_abstract_v1, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+        {ok, _, Own} = erpc:call(Node, compile, noenv_forms, [Forms, []], Patience),
         Own
     catch
-        error:Reason when Reason =/= {erpc, noconnection}, Reason =/= {erpc, timeout} -> throw({cannot_load, Module, badfile})
+        error:Reason when Reason =/= {erpc, noconnection}, Reason =/= {erpc, timeout} -> throw({visit, {cannot_load, ?GUEST, badfile}})
     end.
 
-leave(none, _Patience) ->
-    ok;
-leave(Guest, Patience) ->
-    Monitor = monitor(process, Guest),
-    Guest ! {leave, self(), Monitor},
+bring(Node, Guest, Module, Patience) ->
+    {Module, Beam, File} = code:get_object_code(Module),
+    case told(Guest, fun(Reference) -> {bring, Reference, Module, File, Beam} end, Patience) of
+        ok -> ok;
+        {error, Reason} -> throw({visit, {cannot_load, Module, Reason}});
+        gone -> throw({visit, {disturbed, Node}})
+    end.
+
+%% A question to the guest, and its answer. One that comes too late is dropped.
+told(Guest, Question, Patience) ->
+    Reference = monitor(process, Guest, [{alias, reply_demonitor}]),
+    Guest ! Question(Reference),
     receive
-        Monitor -> ok;
-        {'DOWN', Monitor, process, _, _} -> ok
-    after Patience -> ok
-    end,
-    _ = demonitor(Monitor, [flush]),
-    ok.
+        {Reference, Answer} ->
+            Answer;
+        {'DOWN', Reference, process, _, noconnection} ->
+            error({erpc, noconnection});
+        {'DOWN', Reference, process, _, _} ->
+            gone
+    after Patience ->
+        _ = demonitor(Reference, [flush]),
+        error({erpc, timeout})
+    end.
+
+%% @doc Ends a visit. The modules are gone when this returns, unless somebody else visits the node.
+-spec end_visit(visit()) -> ok.
+end_visit(#visit{guest = none}) ->
+    ok;
+end_visit(#visit{guest = Guest, patience = Patience}) ->
+    try told(Guest, fun(Reference) -> {leave, self(), Reference} end, Patience) of
+        _ -> ok
+    catch
+        error:{erpc, _} -> ok
+    end.
+
+%% @doc Calls a function of ours there that takes about so many milliseconds.
+-spec call(visit(), module(), atom(), [term()], Milliseconds :: non_neg_integer()) -> {ok, term()} | {error, reason()}.
+call(#visit{node = Node, patience = Patience}, Module, Function, Arguments, Milliseconds) ->
+    guarded(Node, fun() -> erpc:call(Node, Module, Function, Arguments, Milliseconds + Patience) end).
+
+%% @doc The node that is visited.
+-spec node_of(visit()) -> node().
+node_of(#visit{node = Node}) -> Node.
+
+%% @doc Whether its modules are there. If not, `afar/1' asks for them.
+-spec is_there(visit()) -> boolean().
+is_there(#visit{node = Node, guest = Guest}) -> Guest =/= none orelse Node =:= node().
+
+%% @doc Calls a fun here with another that asks there like `erlang:apply/3'.
+-spec afar(visit(), fun((weir_scope_facts:ask()) -> Result)) -> {ok, Result} | {error, reason()}.
+afar(#visit{node = Node, patience = Patience}, Fun) ->
+    guarded(Node, fun() -> weir_scope_afar:run({Node, Patience}, Fun) end).
+
+%% @doc The sampler of the node: its own where `weir_scope' runs there, or one that ends with the last visit. Without a module there
+%% it runs on this node.
+-spec sampler(visit()) -> {ok, pid()} | {error, reason()}.
+sampler(#visit{node = Node, guest = none, patience = Patience}) ->
+    guarded(Node, fun() -> weir_scope_sampler:from_afar(weir_scope_afar, {Node, Patience}) end);
+sampler(#visit{node = Node, guest = Guest, patience = Patience}) ->
+    guarded(Node, fun() ->
+        case told(Guest, fun(Reference) -> {sampler, Reference} end, Patience) of
+            Sampler when is_pid(Sampler) -> Sampler;
+            gone -> throw({visit, {disturbed, Node}})
+        end
+    end).

@@ -17,7 +17,7 @@
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
     Info = fun(Item) -> Ask(erlang, system_info, [Item]) end,
-    {Carriers, Blocks} = allocated(Info),
+    Allocators = weir_scope_memory:allocators(Ask),
     known(#{
         node => Ask(erlang, node, []),
         otp => version(Ask),
@@ -27,8 +27,8 @@ facts(Ask) ->
         schedulers => {Info(schedulers_online), Info(schedulers)},
         processors => Info(logical_processors_available),
         memory => maps:from_list(Ask(erlang, memory, [])),
-        carriers => Carriers,
-        blocks => Blocks,
+        carriers => lists:sum([Carriers || #{carriers := Carriers} <- Allocators]),
+        blocks => lists:sum([Blocks || #{blocks := Blocks} <- Allocators]),
         time_correction => Info(time_correction),
         time_warp_mode => Info(time_warp_mode),
         weir => weir(Ask)
@@ -49,22 +49,6 @@ version(Ask) ->
 numbers(Text) ->
     [Version | _] = string:lexemes(Text, "-\n"),
     [list_to_integer(Part) || Part <- string:lexemes(Version, ".")].
-
-%% Carriers and blocks of every instance of every allocator.
-allocated(Info) ->
-    Sizes = [Info({allocator_sizes, Allocator}) || Allocator <- Info(alloc_util_allocators)],
-    Kinds = [Kind || Instances <- Sizes, is_list(Instances), {instance, _, Kinds} <- Instances, {_, Kind} <- Kinds, is_list(Kind)],
-    {lists:sum([size(carriers_size, Kind) || Kind <- Kinds]), lists:sum([blocks(Kind) || Kind <- Kinds])}.
-
-size(Key, Kind) ->
-    case lists:keyfind(Key, 1, Kind) of
-        false -> 0;
-        Found -> element(2, Found)
-    end.
-
-blocks(Kind) ->
-    {blocks, Owners} = lists:keyfind(blocks, 1, Kind ++ [{blocks, []}]),
-    lists:sum([size(size, Sizes) || {_, Sizes} <- Owners]).
 
 %% Asked of a node that runs it, and of no other: nothing is loaded for it.
 weir(Ask) ->

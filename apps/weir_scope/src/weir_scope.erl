@@ -1,0 +1,117 @@
+%% @doc Shows where a node spends its time: this one, or another of OTP 25 or later that distribution reaches, with nothing of Weir on it.
+%%
+%% ```
+%% {ok, View} = weir_scope:open('app@127.0.0.1', #{}),
+%% {ok, #{schedulers := Schedulers}} = weir_scope:sample(View),
+%% {ok, Busiest} = weir_scope:processes(View, #{by => reductions, most => 10}),
+%% ok = weir_scope:close(View).
+%% '''
+%%
+%% A node is sampled once a second by one process, whoever looks; {@link sample/1} and {@link history/3} read what that has. The others
+%% ask when they are called, and say what they cost. Where the application `weir_scope' runs, the sampler is part of it and has
+%% the last day; elsewhere it begins with the first view and ends with the last.
+%%
+%% Everything is read-only. A view ends with the process that has opened it, and nothing stays on the node: no module, process,
+%% tracer or flag.
+-module(weir_scope).
+
+-export([open/2]).
+-export([close/1]).
+-export([sample/1]).
+-export([history/3]).
+-export([processes/2]).
+-export([sockets/2]).
+-export([microstates/2]).
+-export([clocks/1]).
+
+-export_type([view/0, reason/0]).
+
+-record(view, {visit :: weir_scope_visit:visit(), sampler :: pid()}).
+
+-opaque view() :: #view{}.
+
+-type reason() :: weir_scope_visit:reason() | {bad_option, Key :: atom(), Value :: term(), Allowed :: term()} | {needs_load, atom()}.
+%% `needs_load': not without modules on the node; see {@link open/2}.
+
+%% @doc Begins to look at a node, on behalf of the calling process. With `load => false' no module is loaded there: questions take
+%% longer, and clocks/1 is not possible. Errors: see {@link weir_scope_visit:reason()}.
+-spec open(node(), weir_scope_visit:options()) -> {ok, view()} | {error, reason()}.
+open(Node, Options) ->
+    case weir_scope_visit:begin_visit(Node, Options) of
+        {ok, Visit} ->
+            case weir_scope_visit:sampler(Visit) of
+                {ok, Sampler} ->
+                    {ok, #view{visit = Visit, sampler = Sampler}};
+                {error, _} = Error ->
+                    ok = weir_scope_visit:end_visit(Visit),
+                    Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Ends it. What was loaded for it is gone when this returns, unless somebody else looks at the node.
+-spec close(view()) -> ok.
+close(#view{visit = Visit, sampler = Sampler}) ->
+    _ = weir_scope_visit:is_there(Visit) orelse exit(Sampler, shutdown),
+    weir_scope_visit:end_visit(Visit).
+
+%% @doc The last second. The first takes one to come.
+-spec sample(view()) -> {ok, weir_scope_sample:sample()} | {error, reason()}.
+sample(#view{sampler = Sampler} = View) ->
+    asked(View, fun() -> weir_scope_sampler:latest(Sampler) end).
+
+%% @doc The last ten minutes by the second, or the last day by the minute, but only what is after a moment in milliseconds since 1970
+%% (0 for all).
+-spec history(view(), weir_scope_history:grain(), After :: integer()) -> {ok, [weir_scope_history:series()]} | {error, reason()}.
+history(#view{sampler = Sampler} = View, Grain, After) when Grain =:= second; Grain =:= minute ->
+    asked(View, fun() -> weir_scope_sampler:history(Sampler, Grain, After) end).
+
+%% @doc The processes that do or hold most: see {@link weir_scope_top:processes/1}. It looks at every process twice: about 2 µs each, in
+%% slices below a millisecond.
+-spec processes(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:process()]} | {error, reason()}.
+processes(View, Options) -> top(View, processes, Options).
+
+%% @doc The sockets that do or hold most: see {@link weir_scope_top:sockets/1}. It looks at every socket twice, in slices below a
+%% millisecond.
+-spec sockets(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:socket()]} | {error, reason()}.
+sockets(View, Options) -> top(View, sockets, Options).
+
+top(#view{visit = Visit}, What, Options) ->
+    case weir_scope_top:check(What, Options) of
+        ok ->
+            case weir_scope_visit:is_there(Visit) of
+                true -> weir_scope_visit:call(Visit, weir_scope_top, What, [Options], maps:get(over, Options, 1000));
+                false -> weir_scope_visit:afar(Visit, fun(Ask) -> weir_scope_top:What(Ask, Options) end)
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc What the VM's threads do for so many milliseconds, 60,000 at most: see {@link weir_scope_sampler:microstates/2}. Meanwhile
+%% the VM counts it, which costs it a few percent.
+-spec microstates(view(), 1..60_000) -> {ok, weir_scope_sampler:microstates()} | {error, reason()}.
+microstates(#view{sampler = Sampler} = View, Milliseconds) ->
+    asked(View, fun() -> weir_scope_sampler:microstates(Sampler, Milliseconds) end).
+
+%% @doc What it costs there to read the time: see {@link weir_scope_clocks:costs/0}.
+-spec clocks(view()) -> {ok, [weir_scope_clocks:cost()]} | {error, reason()}.
+clocks(#view{visit = Visit}) ->
+    case weir_scope_visit:is_there(Visit) of
+        true -> weir_scope_visit:call(Visit, weir_scope_clocks, costs, [], 1000);
+        false -> {error, {needs_load, clocks}}
+    end.
+
+asked(#view{visit = Visit}, Fun) ->
+    Node = weir_scope_visit:node_of(Visit),
+    try
+        {ok, Fun()}
+    catch
+        exit:{timeout, _} -> {error, {timeout, Node}};
+        exit:{{shutdown, timeout}, _} -> {error, {timeout, Node}};
+        exit:_ ->
+            case lists:member(Node, [node() | nodes(connected)]) of
+                true -> {error, {disturbed, Node}};
+                false -> {error, {no_connection, Node}}
+            end
+    end.

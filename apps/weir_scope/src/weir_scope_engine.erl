@@ -1,0 +1,133 @@
+%% @doc Weir by the second, where it runs: its pollsets with the columns of Wei Cao's epollwait.stp, and its listeners.
+-module(weir_scope_engine).
+
+-export([read/1]).
+-export([between/3]).
+
+-export_type([reading/0, engine/0, pollset/0, listener/0]).
+
+-opaque reading() :: #{pollsets := #{pos_integer() => map()}, listeners := #{term() => map()}}.
+
+-type engine() :: #{pollsets := [pollset()], listeners := [listener()]}.
+
+-type pollset() :: #{
+    pollset := pos_integer(),
+    scheduler := pos_integer() | anywhere | undefined,
+    sockets := non_neg_integer(),
+    times := float(),
+    revents := float(),
+    min := non_neg_integer(),
+    max := non_neg_integer(),
+    avg := float(),
+    timeouts := float(),
+    sleeps := float(),
+    asleep := float(),
+    reads := float(),
+    bytes_in := float(),
+    writes := float(),
+    bytes_out := float(),
+    accepts := float()
+}.
+%% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. `min' and `max' are those of a poll,
+%% to the next power of two: `min' is at most, `max' at least as many as there were. `avg' is `revents' by
+%% `times'. `asleep' is a part of the time. Those from 1,025 on belong to reactors.
+
+-type listener() :: #{name := term(), atom() => term()}.
+%% `name', `port', `status', `connections', `waiting', and a second: `accepted', `overload', `denied', `crowded',
+%% `failed_handshakes'.
+
+%% Reactors' pollsets have numbers from this one on.
+-define(FIRST_OF_REACTORS, 1025).
+
+%% Listeners are asked in a process of its own, for so long: one that hangs delays no sample.
+-define(PATIENCE, 200).
+
+-define(MOST_LISTENERS, 200).
+
+%% @doc `none' where Weir does not run, or has not started its pollsets.
+-spec read(weir_scope_facts:ask()) -> reading() | none.
+read(Ask) ->
+    case Ask(erlang, whereis, [weir_pollsets]) of
+        undefined -> none;
+        _ -> #{pollsets => maps:from_list(pollsets(Ask)), listeners => maps:from_list(listeners(Ask))}
+    end.
+
+pollsets(Ask) ->
+    try
+        [{Number, Pollset} || #{pollset := Number} = Pollset <- Ask(weir, pollsets, [])] ++ of_reactors(Ask, ?FIRST_OF_REACTORS)
+    catch
+        %% It is being stopped.
+        _:_ -> []
+    end.
+
+of_reactors(Ask, Number) ->
+    try Ask(weir_nif, counters, [Number]) of
+        %% Nobody's: the reactor that took it has ended.
+        #{polls := 0} -> of_reactors(Ask, Number + 1);
+        Counters -> [{Number, Counters#{scheduler => undefined}} | of_reactors(Ask, Number + 1)]
+    catch
+        _:_ -> []
+    end.
+
+listeners(Ask) ->
+    try
+        Node = Ask(erlang, node, []),
+        Names = Ask(erpc, call, [Node, weir, listeners, [], ?PATIENCE]),
+        [{Name, Info} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [Ask(erpc, call, [Node, weir, info, [Name], ?PATIENCE])]]
+    catch
+        _:_ -> []
+    end.
+
+%% @doc What has happened between two readings that are so many nanoseconds apart.
+-spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
+between(#{pollsets := Before, listeners := Listeners}, #{pollsets := After, listeners := LaterListeners}, Ns) ->
+    #{
+        pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
+        listeners => [listener(Name, maps:get(Name, Listeners), Now, Ns) || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)]
+    };
+between(_, _, _Ns) ->
+    none.
+
+pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
+    Since = fun(Key) -> maps:get(Key, Now) - maps:get(Key, Before) end,
+    Rate = fun(Key) -> Since(Key) * 1_000_000_000 / Ns end,
+    Sizes = lists:zipwith(fun(A, B) -> B - A end, maps:get(events_log2, Before), maps:get(events_log2, Now)),
+    {Least, Most} = extremes(Since(empty_polls), Sizes),
+    #{
+        pollset => Number,
+        scheduler => maps:get(scheduler, Now),
+        sockets => Sockets,
+        times => Rate(polls),
+        revents => Rate(events),
+        min => Least,
+        max => Most,
+        avg => Since(events) / max(1, Since(polls)),
+        timeouts => Rate(empty_polls),
+        sleeps => Rate(sleeps),
+        asleep => asleep(Since(polls), Since(asleep_ns) / Ns),
+        reads => Rate(reads),
+        bytes_in => Rate(read_bytes),
+        writes => Rate(writes),
+        bytes_out => Rate(written_bytes),
+        accepts => Rate(accepts)
+    }.
+
+%% The i-th number, from 0, is of polls that found 2^i to 2^(i+1)-1 sockets.
+extremes(Empty, Sizes) ->
+    case [Index || {Index, Polls} <- lists:zip(lists:seq(0, length(Sizes) - 1), Sizes), Polls > 0] of
+        [] -> {0, 0};
+        Found when Empty > 0 -> {0, (2 bsl lists:last(Found)) - 1};
+        Found -> {1 bsl hd(Found), (2 bsl lists:last(Found)) - 1}
+    end.
+
+%% A sleep is counted when it ends.
+asleep(0, _Part) -> 1.0;
+asleep(_Polls, Part) -> min(1.0, Part).
+
+listener(Name, Before, Now, Ns) ->
+    Gauges = maps:with([port, status, connections, waiting, max_connections], Now),
+    Rates = [
+        {Key, (maps:get(Key, Now) - maps:get(Key, Before)) * 1_000_000_000 / Ns}
+     || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)
+    ],
+    maps:merge(Gauges#{name => Name}, maps:from_list(Rates)).

@@ -1,0 +1,89 @@
+%% @private
+%% @doc Files of /proc and /sys that are read once a second. In the node itself they stay open, which makes a read ten times as
+%% cheap; from another node each read opens the file.
+-module(weir_scope_files).
+
+-export([open/2]).
+-export([read/2]).
+-export([text/2]).
+-export([names/2]).
+-export([table/2]).
+-export([number/1]).
+-export([cgroup/2]).
+
+-export_type([source/0]).
+
+-type source() :: {open, file:fd()} | {path, file:filename()} | none.
+
+%% Longer than any of them, but for /proc/net/netstat, whose part behind this is not needed.
+-define(LONGEST, 16_384).
+
+-spec open(weir_scope_facts:ask(), file:filename() | unknown) -> source().
+open(_Ask, unknown) ->
+    none;
+open(Ask, Path) ->
+    case Ask =:= fun erlang:apply/3 andalso file:open(Path, [raw, read, binary]) of
+        false -> {path, Path};
+        {ok, File} -> {open, File};
+        {error, _} -> none
+    end.
+
+%% @doc The text of a file, or `unknown' if it cannot be read, now or any more.
+-spec read(weir_scope_facts:ask(), source()) -> binary() | unknown.
+read(_Ask, {open, File}) ->
+    case file:pread(File, 0, ?LONGEST) of
+        {ok, Text} -> Text;
+        _ -> unknown
+    end;
+read(Ask, {path, Path}) ->
+    text(Ask, Path);
+read(_Ask, none) ->
+    unknown.
+
+%% @doc The text of a file that is read once. It does not go through the node's file server, which may be busy with a slow disk.
+-spec text(weir_scope_facts:ask(), file:filename() | unknown) -> binary() | unknown.
+text(_Ask, unknown) ->
+    unknown;
+text(Ask, Path) ->
+    case Ask(prim_file, read_file, [Path]) of
+        {ok, Text} -> Text;
+        {error, _} -> unknown
+    end.
+
+-spec names(weir_scope_facts:ask(), file:filename()) -> [file:filename()] | unknown.
+names(Ask, Directory) ->
+    case Ask(prim_file, list_dir, [Directory]) of
+        {ok, Names} -> Names;
+        {error, _} -> unknown
+    end.
+
+%% @doc The lines `NAME SEPARATOR VALUE' of a text.
+-spec table(binary() | unknown, string()) -> #{binary() => binary()}.
+table(unknown, _Separator) ->
+    #{};
+table(Text, Separator) ->
+    Lines = [string:split(Line, Separator) || Line <- binary:split(Text, <<"\n">>, [global])],
+    maps:from_list([{Name, string:trim(Value)} || [Name, Value] <- Lines]).
+
+%% @doc The number that a text begins with.
+-spec number(binary() | unknown) -> integer() | unknown.
+number(unknown) ->
+    unknown;
+number(Text) ->
+    case string:to_integer(string:trim(Text)) of
+        {Number, _} when is_integer(Number) -> Number;
+        _ -> unknown
+    end.
+
+%% @doc The path of a file of the control group of version 2 that the VM is in. In a container its own group is the root.
+-spec cgroup(weir_scope_facts:ask(), string()) -> file:filename() | unknown.
+cgroup(Ask, Name) ->
+    case text(Ask, "/proc/self/cgroup") of
+        unknown ->
+            unknown;
+        Text ->
+            case re:run(Text, "^0::(/.*)$", [multiline, {capture, [1], list}]) of
+                {match, [Path]} -> filename:join(["/sys/fs/cgroup" ++ Path, Name]);
+                nomatch -> unknown
+            end
+    end.

@@ -1,0 +1,100 @@
+%% @doc What memory a node has, and who holds it: the operating system's view, the allocators' carriers, the blocks in them, and
+%% the kinds of `erlang:memory/0'.
+%%
+%% Each holds the next: what the process has in memory (`rss'), carriers that the allocators have taken from the system, blocks
+%% of those that are used. RSS far above carriers is memory of native code or of the C library. Carriers far above blocks are
+%% memory that was used once.
+-module(weir_scope_memory).
+
+-export([open/1]).
+-export([read/2]).
+-export([allocators/1]).
+
+-export_type([sources/0, memory/0, allocator/0]).
+
+-opaque sources() :: weir_scope_files:source().
+
+-type memory() :: #{
+    kinds := #{atom() => non_neg_integer()},
+    allocators := [allocator()],
+    carriers := non_neg_integer(),
+    blocks := non_neg_integer(),
+    rss => non_neg_integer(),
+    swap => non_neg_integer(),
+    super_carrier => #{total := non_neg_integer(), used := non_neg_integer()}
+}.
+%% Bytes. `kinds' as `erlang:memory/0' has them. `super_carrier' where one was made (`+MMscs').
+
+-type allocator() :: #{
+    name := atom(),
+    carriers := non_neg_integer(),
+    blocks := non_neg_integer(),
+    single_carriers := non_neg_integer(),
+    pooled := non_neg_integer(),
+    instances := pos_integer()
+}.
+%% Bytes of carriers of all instances, and of the blocks that are used in them. `single_carriers' are those that hold one large
+%% block each; `pooled' those that an instance has given up and any other may take.
+
+-spec open(weir_scope_facts:ask()) -> sources().
+open(Ask) ->
+    weir_scope_files:open(Ask, "/proc/self/status").
+
+-spec read(weir_scope_facts:ask(), sources()) -> memory().
+read(Ask, Source) ->
+    Status = weir_scope_files:read(Ask, Source),
+    Allocators = allocators(Ask),
+    Known = #{
+        kinds => maps:from_list(Ask(erlang, memory, [])),
+        allocators => Allocators,
+        carriers => lists:sum([Carriers || #{carriers := Carriers} <- Allocators]),
+        blocks => lists:sum([Blocks || #{blocks := Blocks} <- Allocators]),
+        rss => kilobytes(Status, <<"\nVmRSS:">>),
+        swap => kilobytes(Status, <<"\nVmSwap:">>),
+        super_carrier => super_carrier(Ask(erlang, system_info, [{allocator, erts_mmap}]))
+    },
+    maps:filter(fun(_, Value) -> Value =/= unknown end, Known).
+
+kilobytes(unknown, _Name) ->
+    unknown;
+kilobytes(Status, Name) ->
+    case binary:split(Status, Name) of
+        [_, Rest] -> weir_scope_files:number(hd(binary:split(Rest, <<"\n">>))) * 1024;
+        _ -> unknown
+    end.
+
+%% @doc The allocators, each with the sums of its instances.
+-spec allocators(weir_scope_facts:ask()) -> [allocator()].
+allocators(Ask) ->
+    Names = Ask(erlang, system_info, [alloc_util_allocators]),
+    [allocator(Name, Instances) || {Name, Instances} <- Ask(erlang, system_info, [{allocator_sizes, Names}]), is_list(Instances), Instances =/= []].
+
+allocator(Name, Instances) ->
+    Kinds = [{Kind, Sizes} || {instance, _, All} <- Instances, {Kind, Sizes} <- All, is_list(Sizes)],
+    #{
+        name => Name,
+        instances => length(Instances),
+        carriers => lists:sum([current(carriers_size, Sizes) || {_, Sizes} <- Kinds]),
+        blocks => lists:sum([blocks(Sizes) || {_, Sizes} <- Kinds]),
+        single_carriers => lists:sum([current(carriers_size, Sizes) || {sbcs, Sizes} <- Kinds]),
+        pooled => lists:sum([current(carriers_size, Sizes) || {mbcs_pool, Sizes} <- Kinds])
+    }.
+
+%% `{Name, Current}' or `{Name, Current, LastMaximum, Maximum}'.
+current(Key, Sizes) ->
+    case lists:keyfind(Key, 1, Sizes) of
+        false -> 0;
+        Found -> element(2, Found)
+    end.
+
+%% A carrier may hold blocks of other allocators, which had it before.
+blocks(Sizes) ->
+    {blocks, Owners} = lists:keyfind(blocks, 1, Sizes ++ [{blocks, []}]),
+    lists:sum([current(size, Of) || {_, Of} <- Owners]).
+
+super_carrier(Areas) ->
+    Default = proplists:get_value(default_mmap, Areas, []),
+    case proplists:get_value(sizes, proplists:get_value(supercarrier, Default, []), none) of
+        none -> unknown;
+        Sizes -> #{total => proplists:get_value(total, Sizes), used => proplists:get_value(used, Sizes)}
+    end.

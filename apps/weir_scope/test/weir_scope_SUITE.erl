@@ -1,0 +1,379 @@
+%% What is shown of a node, beside what is known of it from elsewhere, and that nothing stays there.
+-module(weir_scope_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
+-export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
+-export([one_sampler_for_all/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
+
+all() ->
+    [{group, loaded}, {group, from_afar}, allocators_by_another_way, one_sampler_for_all, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
+
+groups() ->
+    Both = [
+        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, history_grows, pollsets_of_weir, bad_options,
+        nothing_stays, an_observer_that_dies, a_node_that_dies
+    ],
+    [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
+
+init_per_suite(Config) ->
+    case is_alive() of
+        true ->
+            Config;
+        false ->
+            _ = os:cmd("epmd -daemon"),
+            {ok, _} = net_kernel:start(list_to_atom("weir_scope_view_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
+            [{started, true} | Config]
+    end.
+
+end_per_suite(Config) ->
+    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
+    ok.
+
+init_per_group(loaded, Config) -> [{load, true} | Config];
+init_per_group(from_afar, Config) -> [{load, false} | Config].
+
+end_per_group(_Group, _Config) -> ok.
+
+%% A stock node, as somebody starts it.
+init_per_testcase(_Case, Config) ->
+    {ok, Peer, Node} = peer:start(#{
+        name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
+        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+S", "2", "+P", "300000"]
+    }),
+    [{peer, Peer}, {node, Node} | Config].
+
+end_per_testcase(_Case, Config) ->
+    catch peer:stop(?config(peer, Config)),
+    ok.
+
+view(Config) ->
+    {ok, View} = weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)}),
+    View.
+
+%% A module of the tests on the node.
+bring(Config, Module) ->
+    {Module, Beam, File} = code:get_object_code(Module),
+    {module, Module} = peer:call(?config(peer, Config), code, load_binary, [Module, File, Beam]).
+
+%% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it was by the
+%% clock. The VM counts as much, whatever else the machine does. Tolerance: what the sampler itself and the VM do.
+known_shares(Config) ->
+    bring(Config, weir_scope_load),
+    View = view(Config),
+    {ok, #{at := Begin}} = weir_scope:sample(View),
+    Busy = lists:sum([
+        begin
+            Pid = erlang:spawn_opt(?config(node, Config), weir_scope_load, busy_for, [self(), Share, 5], [{scheduler, 1}]),
+            receive {Pid, Us} -> Us / 1.0e6 end
+        end
+     || Share <- [0.2, 0.5, 0.9]
+    ]),
+    {ok, _} = next(View),
+    {ok, _} = next(View),
+    {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
+    [Index] = [Index || {Index, <<"scheduler.normal.1.utilisation">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
+    Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
+    ct:log("~p of ~p", [Seen, Busy]),
+    ?assert(Busy > 0.75),
+    ?assert(abs(Seen - Busy) < 0.1 + 0.1 * Busy),
+    ok = weir_scope:close(View).
+
+%% The sample after the present one.
+next(View) ->
+    {ok, #{at := At}} = weir_scope:sample(View),
+    next(View, At).
+
+next(View, At) ->
+    case weir_scope:sample(View) of
+        {ok, #{at := At}} -> timer:sleep(20), next(View, At);
+        Answer -> Answer
+    end.
+
+%% Samples until one has seen all of it: what was sent is known to the byte.
+bytes_of_sockets(Config) ->
+    bring(Config, weir_scope_load),
+    View = view(Config),
+    {ok, #{at := Begin}} = weir_scope:sample(View),
+    Sent = erpc:call(?config(node, Config), weir_scope_load, transfer, [1_000_000]),
+    {ok, _} = next(View),
+    {ok, _} = next(View),
+    {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, Begin),
+    [Index] = [Index || {Index, <<"vm.bytes_in">>} <- lists:zip(lists:seq(1, length(Columns)), Columns)],
+    Seen = lists:sum([lists:nth(Index, Row) * seconds(At, Begin, Rows) || {At, Row} <- Rows]),
+    ct:log("~p of ~p", [Seen, Sent]),
+    %% The node's other ports (its line to the tests) have some kilobytes. Times are in whole milliseconds.
+    ?assert(abs(Seen - Sent) < 0.05 * Sent),
+    ok = weir_scope:close(View).
+
+seconds(At, Begin, Rows) ->
+    Earlier = lists:max([Begin | [Before || {Before, _} <- Rows, Before < At]]),
+    (At - Earlier) / 1000.
+
+sockets_of_all_kinds(Config) ->
+    bring(Config, weir_scope_load),
+    View = view(Config),
+    Pid = erlang:spawn(?config(node, Config), weir_scope_load, chatter, [self(), [inet, socket]]),
+    receive {Pid, ready} -> ok end,
+    {ok, Sockets} = weir_scope:sockets(View, #{by => out, over => 500, most => 10}),
+    ct:log("~p", [Sockets]),
+    %% Those of distribution may be among them.
+    Whole = [Kind || #{kind := Kind, owner := Owner, local := {_, _}, peer := {_, _}, out := Out} <- Sockets, is_pid(Owner), Out > 0],
+    ?assertEqual([port, socket], lists:usort(Whole)),
+    %% gen_tcp has a process for each `socket', which owns it.
+    ?assert(lists:member(Pid, [Owner || #{kind := port, owner := Owner} <- Sockets])),
+    Rates = [Out || #{out := Out} <- Sockets],
+    ?assertEqual(lists:reverse(lists:sort(Rates)), Rates),
+    ok = weir_scope:close(View).
+
+top_processes(Config) ->
+    bring(Config, weir_scope_load),
+    Node = ?config(node, Config),
+    View = view(Config),
+    Busy = erlang:spawn(Node, weir_scope_load, busy, [0.5]),
+    Full = erlang:spawn(Node, timer, sleep, [infinity]),
+    [erlang:send(Full, message) || _ <- lists:seq(1, 5000)],
+    Large = erlang:spawn(Node, weir_scope_load, hold, [self(), 1_000_000]),
+    receive {Large, ready} -> ok end,
+    {ok, [#{pid := First, reductions := Reductions, name := Name} | _]} = weir_scope:processes(View, #{over => 300}),
+    ?assertEqual({Busy, {weir_scope_load, busy, 1}}, {First, Name}),
+    ?assert(Reductions > 1000),
+    ?assertMatch({ok, [#{pid := Full, queue := 5000}]}, weir_scope:processes(View, #{by => queue, over => 10, most => 1})),
+    ?assertMatch({ok, [#{pid := Large, memory := Memory}]} when Memory > 8_000_000, weir_scope:processes(View, #{by => memory, over => 10, most => 1})),
+    ok = weir_scope:close(View).
+
+counts(Config) ->
+    Node = ?config(node, Config),
+    View = view(Config),
+    Pids = [erlang:spawn(Node, timer, sleep, [infinity]) || _ <- lists:seq(1, 1000)],
+    {ok, _} = next(View),
+    {ok, #{activity := #{counts := #{processes := Processes}}, memory := Memory, node := Node}} = next(View),
+    ?assert(abs(Processes - peer:call(?config(peer, Config), erlang, system_info, [process_count])) < 20),
+    ?assert(Processes > length(Pids)),
+    #{rss := Rss, carriers := Carriers, blocks := Blocks, kinds := #{total := Total}} = Memory,
+    ?assert(Carriers >= Blocks),
+    ?assert(abs(Blocks - Total) < Total div 2),
+    {ok, Status} = file:read_file("/proc/" ++ peer:call(?config(peer, Config), os, getpid, []) ++ "/status"),
+    {match, [Kib]} = re:run(Status, "VmRSS:\\s*([0-9]+)", [{capture, all_but_first, list}]),
+    ?assert(abs(Rss - list_to_integer(Kib) * 1024) < 0.2 * Rss),
+    ok = weir_scope:close(View).
+
+%% Off before, off behind; on before, on behind. Also when the observer dies meanwhile.
+microstates_put_back(Config) ->
+    Node = ?config(node, Config),
+    View = view(Config),
+    Flag = fun() -> erpc:call(Node, erlang, system_flag, [microstate_accounting, false]) end,
+    {ok, States} = weir_scope:microstates(View, 100),
+    ?assertEqual(false, Flag()),
+    [?assert(abs(1.0 - lists:sum(maps:values(Parts))) < 0.001) || #{type := scheduler, states := Parts} <- States],
+    ?assertEqual(2, length([Id || #{type := scheduler, id := Id} <- States])),
+    _ = erpc:call(Node, erlang, system_flag, [microstate_accounting, true]),
+    {ok, _} = weir_scope:microstates(View, 100),
+    ?assertEqual(true, Flag()),
+    ok = weir_scope:close(View),
+    Observer = spawn(fun() -> weir_scope:microstates(view(Config), 30_000) end),
+    until(fun() -> counts_microstates(Node) end),
+    exit(Observer, kill),
+    until(fun() -> not counts_microstates(Node) end).
+
+counts_microstates(Node) ->
+    Sum = fun() ->
+        lists:sum([Time || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]), Time <- maps:values(Counters)])
+    end,
+    Before = Sum(),
+    timer:sleep(20),
+    Sum() =/= Before.
+
+history_grows(Config) ->
+    View = view(Config),
+    {ok, #{at := First}} = weir_scope:sample(View),
+    {ok, #{at := Second, over := Over}} = next(View),
+    ?assert(Over > 0.4),
+    {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, 0),
+    ?assertEqual([First, Second], lists:sublist([At || {At, _} <- Rows], 2)),
+    [?assertEqual(length(Columns), length(Row)) || {_, Row} <- Rows],
+    ?assertEqual(lists:usort(Columns), lists:sort(Columns)),
+    ?assertEqual({ok, []}, weir_scope:history(View, minute, 0)),
+    ok = weir_scope:close(View).
+
+%% Another item of the VM, `allocator' instead of `allocator_sizes', summed as recon_alloc does it.
+allocators_by_another_way(Config) ->
+    Node = ?config(node, Config),
+    Peer = ?config(peer, Config),
+    View = view(Config),
+    {ok, _} = next(View),
+    {ok, #{memory := #{carriers := Carriers, blocks := Blocks}}} = weir_scope:sample(View),
+    ok = weir_scope:close(View),
+    Instances = [
+        Kind
+     || Name <- peer:call(Peer, erlang, system_info, [alloc_util_allocators]),
+        {instance, _, Items} <- peer:call(Peer, erlang, system_info, [{allocator, Name}]),
+        {Which, Kind} <- Items,
+        lists:member(Which, [mbcs, mbcs_pool, sbcs])
+    ],
+    Current = fun(Key, Kind) -> case lists:keyfind(Key, 1, Kind) of false -> 0; Found -> element(2, Found) end end,
+    OfCarriers = lists:sum([Current(carriers_size, Kind) || Kind <- Instances]),
+    OfBlocks = lists:sum([Current(size, Sizes) || Kind <- Instances, {blocks, Types} <- Kind, {_, Sizes} <- Types]),
+    ct:log("carriers ~p ~p, blocks ~p ~p of ~p", [Carriers, OfCarriers, Blocks, OfBlocks, Node]),
+    %% The modules of the visit and what the VM does meanwhile.
+    ?assert(abs(Carriers - OfCarriers) < 0.15 * OfCarriers),
+    ?assert(abs(Blocks - OfBlocks) < 0.15 * OfBlocks).
+
+%% Requests of known number on a node with Weir: events and accepts are as many at least.
+pollsets_of_weir(Config) ->
+    Peer = ?config(peer, Config),
+    bring(Config, weir_scope_load),
+    {ok, #{weir := none}} = weir_scope:sample(Before = view(Config)),
+    ok = weir_scope:close(Before),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir]),
+    {ok, Port} = peer:call(Peer, weir_scope_load, listen, []),
+    View = view(Config),
+    {ok, #{at := Begin}} = weir_scope:sample(View),
+    ok = peer:call(Peer, weir_scope_load, requests, [Port, 10, 100], 20_000),
+    {ok, _} = next(View),
+    {ok, #{weir := #{pollsets := Pollsets, listeners := Listeners}}} = next(View),
+    ?assertMatch([#{name := scope_test, port := Port, connections := 0} | _], Listeners),
+    [?assertMatch(#{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset) || Pollset <- Pollsets],
+    ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
+    {ok, Series} = weir_scope:history(View, second, Begin),
+    %% Ten connections and a thousand requests: as many reads of 64 bytes or fewer, larger ones, and so many accepts.
+    ?assert(abs(total(Series, "bytes_in", Begin) - 64_000) < 6400),
+    ?assert(abs(total(Series, "bytes_out", Begin) - 64_000) < 6400),
+    ?assert(abs(total(Series, "accepts", Begin) - 10) < 1),
+    ok = weir_scope:close(View).
+
+total(Series, Key, Begin) ->
+    lists:sum([
+        lists:nth(Index, Row) * seconds(At, Begin, Rows)
+     || #{columns := Columns, rows := Rows} <- Series,
+        {At, Row} <- Rows,
+        {Index, Column} <- lists:zip(lists:seq(1, length(Columns)), Columns),
+        match =:= re:run(Column, "^pollset\\.[0-9]+\\." ++ Key ++ "$", [{capture, none}])
+    ]).
+
+bad_options(Config) ->
+    View = view(Config),
+    ?assertEqual({error, {bad_option, by, size, {one_of, [growth, memory, queue, reductions]}}}, weir_scope:processes(View, #{by => size})),
+    ?assertEqual({error, {bad_option, most, 0, {between, 1, 1000}}}, weir_scope:sockets(View, #{most => 0})),
+    ?assertEqual({error, {bad_option, over, 1, {between, 10, 60000}}}, weir_scope:processes(View, #{over => 1})),
+    ?assertEqual({error, {bad_option, long, 1, {one_of, [by, most, over]}}}, weir_scope:processes(View, #{long => 1})),
+    ok = weir_scope:close(View).
+
+nothing_stays(Config) ->
+    Before = traces(Config),
+    View = view(Config),
+    {ok, _} = weir_scope:sample(View),
+    {ok, _} = weir_scope:processes(View, #{over => 10}),
+    ok = weir_scope:close(View),
+    until(fun() -> traces(Config) =:= Before end).
+
+an_observer_that_dies(Config) ->
+    Before = traces(Config),
+    Self = self(),
+    Observer = spawn(fun() ->
+        View = view(Config),
+        {ok, _} = weir_scope:sample(View),
+        Self ! looking,
+        weir_scope:processes(View, #{over => 30_000})
+    end),
+    receive looking -> ok end,
+    exit(Observer, kill),
+    until(fun() -> traces(Config) =:= Before end).
+
+%% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the schedulers.
+traces(Config) ->
+    Call = fun(Module, Function, Arguments) -> peer:call(?config(peer, Config), Module, Function, Arguments) end,
+    Modules = [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))],
+    Calls = [{Call(erlang, process_info, [Pid, initial_call]), Call(erlang, process_info, [Pid, current_function])} || Pid <- Call(erlang, processes, [])],
+    Ours = [Called || Called <- Calls, contains("weir_scope", Called) orelse contains("erl_eval", Called)],
+    {Modules, Ours, Call(erlang, statistics, [scheduler_wall_time])}.
+
+contains(Word, Term) -> string:find(io_lib:format("~0p", [Term]), Word) =/= nomatch.
+
+a_node_that_dies(Config) ->
+    View = view(Config),
+    {ok, _} = weir_scope:sample(View),
+    peer:stop(?config(peer, Config)),
+    Gone = {error, {no_connection, ?config(node, Config)}},
+    until(fun() -> weir_scope:sample(View) =:= Gone end),
+    ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
+    ok = weir_scope:close(View),
+    ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).
+
+one_sampler_for_all(Config) ->
+    Self = self(),
+    Views = [view(Config) || _ <- lists:seq(1, 3)],
+    Other = spawn_link(fun() ->
+        Own = view(Config),
+        Self ! {looking, weir_scope:sample(Own)},
+        receive enough -> Self ! {closed, weir_scope:close(Own)} end
+    end),
+    receive {looking, {ok, _}} -> ok end,
+    Samplers = [
+        Pid
+     || Pid <- peer:call(?config(peer, Config), erlang, processes, []),
+        {dictionary, Dictionary} <- [peer:call(?config(peer, Config), erlang, process_info, [Pid, dictionary])],
+        proplists:get_value('$initial_call', Dictionary) =:= {weir_scope_sampler, init, 1}
+    ],
+    ?assertEqual(1, length(Samplers)),
+    [ok = weir_scope:close(View) || View <- Views],
+    Other ! enough,
+    receive {closed, Closed} -> ?assertEqual(ok, Closed) end,
+    until(fun() -> traces(Config) =:= {[], [], undefined} end).
+
+%% A release with the application: its sampler and modules are used, and stay.
+what_weir_scope_has_stays(Config) ->
+    Peer = ?config(peer, Config),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
+    Sampler = peer:call(Peer, erlang, whereis, [weir_scope_sampler]),
+    true = is_pid(Sampler),
+    View = view(Config),
+    {ok, #{at := _}} = weir_scope:sample(View),
+    ok = weir_scope:close(View),
+    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    ?assertMatch({file, _}, peer:call(Peer, code, is_loaded, [weir_scope_sampler])),
+    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])),
+    ?assert(peer:call(Peer, weir_scope_sampler, memory, [weir_scope_sampler]) < 4 * 1024 * 1024).
+
+the_clocks(Config) ->
+    View = view(Config),
+    {ok, Clocks} = weir_scope:clocks(View),
+    [?assert(Ns > 1 andalso Ns < 1_000_000) || #{ns := Ns} <- Clocks],
+    ok = weir_scope:close(View),
+    {ok, Afar} = weir_scope:open(?config(node, Config), #{load => false}),
+    ?assertEqual({error, {needs_load, clocks}}, weir_scope:clocks(Afar)),
+    ok = weir_scope:close(Afar).
+
+%% 20,000 processes: what the sampler does does not grow with them, and the top is found among them.
+cheap_on_a_large_node(Config) ->
+    Node = ?config(node, Config),
+    bring(Config, weir_scope_load),
+    View = view(Config),
+    {ok, _} = next(View),
+    {ok, #{cost := #{reductions := Few}}} = next(View),
+    Crowd = erlang:spawn(Node, weir_scope_load, crowd, [self(), 20_000]),
+    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
+    {ok, _} = next(View),
+    {ok, #{cost := #{reductions := Many, us := Us}}} = next(View),
+    ct:log("~p reductions, then ~p and ~p us", [Few, Many, Us]),
+    ?assert(Many < 2 * Few),
+    {ok, Top} = weir_scope:processes(View, #{by => memory, over => 10, most => 5}),
+    ?assertEqual(5, length(Top)),
+    ok = weir_scope:close(View).
+
+until(Condition) -> until(Condition, 200).
+
+until(Condition, 0) -> ct:fail({never_true, Condition});
+until(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(50), until(Condition, Times - 1)
+    end.
