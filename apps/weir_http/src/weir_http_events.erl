@@ -59,6 +59,7 @@
 -export([tell/2]).
 -export([event/1]).
 -export([frame/1]).
+-export([chunk/1]).
 
 %% For the reactor.
 -export([bytes/1]).
@@ -99,7 +100,8 @@
     heartbeat => timeout(),
     retry => pos_integer(),
     max_pending => pos_integer(),
-    slow => close | drop
+    slow => close | drop,
+    body => events | {bytes, Last :: binary()}
 }.
 %% Times are milliseconds, kept to within a tick of the listener (a second).
 %% <dl>
@@ -111,6 +113,8 @@
 %% <dt>`max_pending' (65536), `slow' (`close')</dt><dd>When so many bytes wait for the client, further events of callbacks and of
 %% {@link send/2} are dropped, or the stream is closed: the client comes back and says what it has seen. What waits of a group
 %% is the group's matter.</dd>
+%% <dt>`body' (`events')</dt><dd>`{bytes, Last}': no event stream, but bytes that groups write (see {@link chunk/1}), with Last at the end.
+%% There are no heartbeats, no `retry', and no fields but those of `fields'. Callbacks send nothing.</dd>
 %% </dl>
 
 -callback open(stream(), State :: term()) -> result().
@@ -142,10 +146,12 @@ event(Event) ->
 frame(Events) ->
     %% A chunk. To a client of HTTP/1.0 its length is a line with the name of a field that nobody knows, and its end an empty
     %% line: both are to be ignored.
-    case bytes(Events) of
-        <<>> -> <<>>;
-        Bytes -> <<(integer_to_binary(byte_size(Bytes), 16))/binary, "\r\n", Bytes/binary, "\r\n">>
-    end.
+    chunk(bytes(Events)).
+
+%% @doc Bytes as a client of HTTP/1.1 gets them in a response that is sent in chunks: of a stream whose `body' is bytes.
+-spec chunk(binary()) -> binary().
+chunk(<<>>) -> <<>>;
+chunk(Bytes) -> <<(integer_to_binary(byte_size(Bytes), 16))/binary, "\r\n", Bytes/binary, "\r\n">>.
 
 %% @private
 %% @doc The bytes of events as a client of HTTP/1.0 gets them.

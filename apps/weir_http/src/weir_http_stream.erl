@@ -14,7 +14,8 @@
     heartbeat = 15000 :: timeout(),
     retry = undefined :: pos_integer() | undefined,
     max_pending = 65536 :: pos_integer(),
-    slow = close :: close | drop
+    slow = close :: close | drop,
+    body = events :: events | {bytes, Last :: binary()}
 }).
 
 %% Shared by all streams without options.
@@ -60,9 +61,11 @@ enter({events, Module, State, Options}, Request, Wanted, Http) ->
     end.
 
 first(_Framing, #settings{retry = undefined}) -> [];
+first(_Framing, #settings{body = {bytes, _}}) -> [];
 first(Framing, #settings{retry = Retry}) -> [framed(Framing, weir_http_events:event(#{retry => Retry}))].
 
 look(#settings{heartbeat = infinity}) -> ?LOOK_MS;
+look(#settings{body = {bytes, _}}) -> ?LOOK_MS;
 look(#settings{heartbeat = Heartbeat}) -> Heartbeat.
 
 now_ms() -> erlang:monotonic_time(millisecond).
@@ -72,7 +75,7 @@ now_ms() -> erlang:monotonic_time(millisecond).
 settings(Options) when map_size(Options) =:= 0 ->
     ?DEFAULTS;
 settings(Options) ->
-    case weir_checked_options:check(Options, [fields, heartbeat, retry, max_pending, slow], fun allowed/2) of
+    case weir_checked_options:check(Options, [fields, heartbeat, retry, max_pending, slow, body], fun allowed/2) of
         ok -> shared(maps:fold(fun set/3, ?DEFAULTS, Options));
         {error, Bad} -> error(Bad)
     end.
@@ -89,6 +92,8 @@ allowed(heartbeat, infinity) -> true;
 allowed(heartbeat, Time) -> is_positive(Time) orelse "milliseconds from 1 on, or infinity";
 allowed(retry, Time) -> is_positive(Time) orelse "milliseconds from 1 on";
 allowed(max_pending, Bytes) -> is_positive(Bytes) orelse "a number of bytes from 1 on";
+allowed(body, {bytes, Last}) when is_binary(Last) -> true;
+allowed(body, Body) -> Body =:= events orelse "events, or {bytes, Last}";
 allowed(slow, Slow) -> lists:member(Slow, [close, drop]) orelse "close or drop".
 
 is_positive(Number) -> is_integer(Number) andalso Number > 0 andalso Number < 1 bsl 31.
@@ -97,8 +102,11 @@ set(fields, _Fields, Settings) -> Settings;
 set(heartbeat, Time, Settings) -> Settings#settings{heartbeat = Time};
 set(retry, Time, Settings) -> Settings#settings{retry = Time};
 set(max_pending, Bytes, Settings) -> Settings#settings{max_pending = Bytes};
-set(slow, Slow, Settings) -> Settings#settings{slow = Slow}.
+set(slow, Slow, Settings) -> Settings#settings{slow = Slow};
+set(body, Body, Settings) -> Settings#settings{body = Body}.
 
+fields(#{body := {bytes, _}} = Options) ->
+    maps:get(fields, Options, []);
 fields(#{fields := Fields}) ->
     Given = [string:lowercase(Name) || {Name, _} <- Fields],
     [Field || Field = {Name, _} <- fields(#{}), not lists:member(Name, Given)] ++ Fields;
@@ -201,6 +209,9 @@ count(Name, Key) ->
     #http{counters = Counters} = persistent_term:get(Key),
     weir_http_counters:add(Counters, Name).
 
+ended(Reason, _Events, Stream = #stream{framing = Framing, settings = #settings{body = {bytes, Last}}}, Key) ->
+    ok = closed(Reason, Stream, Key),
+    {close_later, [framed(Framing, Last), last(Framing)]};
 ended(Reason, Bytes, Stream = #stream{framing = Framing}, Key) ->
     ok = closed(Reason, Stream, Key),
     {close_later, [framed(Framing, Bytes), last(Framing)]}.
@@ -249,7 +260,7 @@ drained(Stream = #stream{settings = #settings{retry = Retry}}, Key) ->
 due(Socket, Now, Stream = #stream{settings = Settings, framing = Framing, stuck = Stuck}, Http, Key) ->
     Next = Stream#stream{due = Now + look(Settings)},
     case weir_http_socket:pending(Socket) of
-        0 when Settings#settings.heartbeat =:= infinity ->
+        0 when Settings#settings.heartbeat =:= infinity; Settings#settings.body =/= events ->
             {ok, Next#stream{stuck = none}};
         0 ->
             {send, framed(Framing, <<":\n\n">>), Next#stream{stuck = none}};

@@ -27,7 +27,8 @@ groups() ->
             it_ends_when_its_handler_says_so,
             it_ends_with_its_client,
             requests_behind_it_are_not_answered,
-            a_drain_ends_it_and_says_when_to_come_back
+            a_drain_ends_it_and_says_when_to_come_back,
+            bytes_in_place_of_events
         ]},
         {sending, [], [
             any_process_sends,
@@ -176,6 +177,7 @@ what_cannot_begin_is_a_500(_Config) ->
         {events, weir_http_funs, #{}, #{slow => wait}},
         {events, weir_http_funs, #{}, #{retry => infinity}},
         {events, weir_http_funs, #{}, #{other => 1}},
+        {events, weir_http_funs, #{}, #{body => bytes}},
         {events, weir_http_funs, #{}, #{fields => [{<<"x">>, <<"a\nb">>}]}},
         {events, weir_http_funs}
     ],
@@ -227,6 +229,21 @@ a_drain_ends_it_and_says_when_to_come_back(_Config) ->
     {Later, <<"\n\n">>} = string:to_integer(Text),
     ?assert(Later > 100 andalso Later =< 200),
     ?assertEqual(done, chunk(Client)),
+    ?assertEqual(drained, closed()).
+
+%% A heartbeat, or when to come back, would be bytes of the body.
+bytes_in_place_of_events(_Config) ->
+    Port = start(#{options => #{body => {bytes, <<"end">>}, heartbeat => 50, retry => 100}}, #{idle_timeout => 200, header_timeout => 100}),
+    {Stream, Client, Fields} = open(Port),
+    ?assertNot(is_map_key(<<"content-type">>, Fields)),
+    ?assertNot(is_map_key(<<"cache-control">>, Fields)),
+    {ok, Group} = weir_group:new(#{}),
+    ok = weir_group:join(Group, Stream),
+    timer:sleep(300),
+    {ok, 1} = weir_group:broadcast(Group, weir_http_events:chunk(<<"some">>)),
+    ?assertEqual(<<"some">>, chunk(Client)),
+    ok = weir_http:drain_listener(?LISTENER, 10000),
+    ?assertEqual([<<"end">>, done], [chunk(Client), chunk(Client)]),
     ?assertEqual(drained, closed()).
 
 %%% Sending.

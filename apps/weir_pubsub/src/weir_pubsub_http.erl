@@ -6,7 +6,7 @@
 %%
 %% <table>
 %% <tr><td>`/sub/ID'</td><td>GET subscribes: by a WebSocket if it is a handshake, as an event stream if `Accept' is `text/event-stream',
-%% otherwise by a long poll</td></tr>
+%% in chunks if `TE' is `chunked', in parts if `Accept' is `multipart/mixed', otherwise by a long poll</td></tr>
 %% <tr><td>`/pub/ID'</td><td>GET tells about the channel, POST and PUT publish, DELETE deletes</td></tr>
 %% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the others as there</td></tr>
 %% </table>
@@ -21,12 +21,14 @@
 
 -export_type([options/0, transport/0]).
 
--type transport() :: websocket | stream | poll.
+-type transport() :: websocket | stream | chunked | multipart | poll.
+%% `poll' is any GET that asks for nothing else, see the option `plain'.
 
 -type options() :: #{
     publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
     subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
     poll_timeout => timeout(),
+    plain => long_poll | interval_poll | raw,
     max_body => pos_integer()
 }.
 %% <dl>
@@ -34,10 +36,12 @@
 %%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait</dd>
 %% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
 %% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds until a long poll without a message gets 408</dd>
+%% <dt>`plain' (`long_poll')</dt><dd>What a GET gets that asks for no transport. `interval_poll': the next message, or 304 at once if
+%%   there is none. `raw': all messages, each with an end of line</dd>
 %% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413</dd>
 %% </dl>
 
--define(DEFAULTS, #{publishers => local, subscribers => any, poll_timeout => infinity, max_body => 1000000}).
+-define(DEFAULTS, #{publishers => local, subscribers => any, poll_timeout => infinity, plain => long_poll, max_body => 1000000}).
 
 -define(METHODS, [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>, <<"OPTIONS">>]).
 
@@ -57,6 +61,7 @@ routes(Options) ->
 allowed(publishers, Who) -> lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
 allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
 allowed(poll_timeout, Time) -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
+allowed(plain, Plain) -> lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @private
@@ -115,6 +120,12 @@ subscribe(stream, Channel, From, Request, _Who) ->
     {events, weir_pubsub_http_stream, weir_pubsub_http_stream:new(Channel, From, Request), #{
         fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Request)]
     }};
+subscribe(Bytes, Channel, From, Request, _Who) when Bytes =:= chunked; Bytes =:= multipart ->
+    weir_pubsub_http_bytes:new(Bytes, Channel, From, Request);
+subscribe(poll, Channel, From, Request, {_Role, #{plain := raw}}) ->
+    weir_pubsub_http_bytes:new(raw, Channel, From, Request);
+subscribe(poll, Channel, From, Request, {_Role, #{plain := interval_poll}}) ->
+    weir_pubsub_http_poll:now(Channel, From, Request);
 subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
     {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
         timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
@@ -123,15 +134,20 @@ subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().
 transport(Request) ->
-    Says = fun(Field, Word) ->
-        binary:match(string:lowercase(weir_http_request:field(Field, Request, <<>>)), Word) =/= nomatch
-    end,
-    case {Says(<<"upgrade">>, <<"websocket">>), Says(<<"accept">>, <<"text/event-stream">>)} of
-        {true, _} -> websocket;
-        {false, true} -> stream;
-        {false, false} -> poll
+    Asks = [
+        {websocket, <<"upgrade">>, <<"websocket">>},
+        {stream, <<"accept">>, <<"text/event-stream">>},
+        {chunked, <<"te">>, <<"chunked">>},
+        {multipart, <<"accept">>, <<"multipart/mixed">>}
+    ],
+    case [Transport || {Transport, Field, Word} <- Asks, says(weir_http_request:field(Field, Request), Word)] of
+        [Transport | _] -> Transport;
+        [] -> poll
     end.
+
+says(undefined, _Word) -> false;
+says(Value, Word) -> binary:match(string:lowercase(Value), Word) =/= nomatch.
 
 %% @doc All ways to subscribe.
 -spec transports() -> [transport(), ...].
-transports() -> [websocket, stream, poll].
+transports() -> [websocket, stream, chunked, multipart, poll].

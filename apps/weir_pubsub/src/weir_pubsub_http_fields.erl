@@ -6,6 +6,7 @@
 -export([origin/1]).
 -export([poll/1]).
 -export([message/2]).
+-export([id/2]).
 -export([refusal/2]).
 
 -define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event">>).
@@ -45,16 +46,19 @@ poll(Request) ->
 
 %% @doc Of a message: its id is a date and a tag, as Nchan has it. See {@link weir_pubsub_id}.
 -spec message(weir_pubsub:message(), weir_http_direct:fields()) -> weir_http_direct:fields().
-message({message, {Epoch, Number}, _Data, Meta}, Fields) ->
-    Id = [
-        {<<"last-modified">>, weir_http_nif:format_date(Epoch)},
-        {<<"etag">>, integer_to_binary(Number)}
-        | exposed(Fields)
-    ],
+message({message, Id, _Data, Meta}, Fields) ->
+    WithId = id(Id, exposed(Fields)),
     case Meta of
-        #{type := Type} -> [{<<"content-type">>, Type} | Id];
-        #{} -> Id
+        #{type := Type} -> [{<<"content-type">>, Type} | WithId];
+        #{} -> WithId
     end.
+
+%% @doc Of a position, if it is one.
+-spec id(weir_pubsub:from(), weir_http_direct:fields()) -> weir_http_direct:fields().
+id({Epoch, Number}, Fields) when is_integer(Epoch) ->
+    [{<<"last-modified">>, weir_http_nif:format_date(Epoch)}, {<<"etag">>, integer_to_binary(Number)} | Fields];
+id(_From, Fields) ->
+    Fields.
 
 exposed(Fields) ->
     case lists:keymember(<<"access-control-allow-origin">>, 1, Fields) of

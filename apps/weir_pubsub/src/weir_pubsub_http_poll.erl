@@ -4,6 +4,7 @@
 -behaviour(weir_http_held).
 
 -export([new/3]).
+-export([now/3]).
 -export([open/2]).
 -export([info/2]).
 -export([closed/2]).
@@ -22,6 +23,16 @@
 new(Channel, From, Http) ->
     #poll{channel = Channel, from = From, http = Http, reference = make_ref()}.
 
+%% @doc The next message of now, without waiting: an interval poll.
+-spec now(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> weir_http_direct:response().
+now(Channel, From, Http) ->
+    case weir_pubsub_inspection:history(Channel, From, 1) of
+        {ok, #{messages := [Message], missed := Missed}} -> reply(Message, Missed, Http);
+        {ok, _} -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
+        {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:poll(Http), <<>>};
+        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+    end.
+
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
 open(_Held, #poll{channel = Channel, from = From, http = Http} = Poll) ->
     case weir_pubsub_socket:next(Channel, From, tag(Poll)) of
@@ -35,8 +46,8 @@ tag(#poll{http = Http, reference = Reference}) -> {weir_reactor, weir_http_reque
 info({_, Reference, _Channel, What}, #poll{reference = Reference} = Poll) -> heard(What, Poll);
 info(_Earlier, Poll) -> {ok, Poll}.
 
-heard({message, _, Data, _} = Message, #poll{http = Http, missed = Missed}) ->
-    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll(Http))), Data};
+heard({message, _, _, _} = Message, #poll{http = Http, missed = Missed}) ->
+    reply(Message, Missed, Http);
 heard({gap, Missed, _Position}, Poll) ->
     {ok, Poll#poll{missed = Missed}};
 heard({answer, {ok, _}}, Poll) ->
@@ -47,6 +58,9 @@ heard({closed, deleted}, #poll{http = Http}) ->
     {reply, 410, weir_pubsub_http_fields:poll(Http), <<>>};
 heard({closed, _Unavailable}, #poll{http = Http}) ->
     weir_pubsub_http_fields:refusal(unavailable, Http).
+
+reply({message, _, Data, _} = Message, Missed, Http) ->
+    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll(Http))), Data}.
 
 %% How many messages are missing before this one.
 gap(none, Fields) -> Fields;

@@ -18,10 +18,10 @@ groups() ->
     [
         {nchan, [], [
             publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
-            event_stream_goes_on, websocket, websocket_with_ids, websocket_publishes, methods, options, pages_of_other_sites
+            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, tokens, gaps, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
+            local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, publishers_at_once, options_that_are_wrong
         ]}
@@ -196,6 +196,44 @@ event_stream_goes_on(Config) ->
         [{again, read_stream(Again, <<"three\n\n">>)}, {by_query, read_stream(ByQuery, <<"three\n\n">>)}]
     end).
 
+chunked(Config) -> bytes(Config, fun(_) -> "/sub/a" end, [{"TE", "chunked"}]).
+
+multipart(Config) -> bytes(Config, fun(_) -> "/sub/a" end, [{"Accept", "multipart/mixed"}]).
+
+raw(Config) ->
+    set(#{plain => raw, publishers => any}),
+    bytes(Config, by_configuration(Config, "/raw/a"), []).
+
+%% What Nchan has at another path, and a listener of ours for all.
+by_configuration(Config, Path) ->
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    fun(Port) -> case Port of Nchan -> Path; _ -> "/sub/a" end end.
+
+%% What is there, what comes, and the end.
+bytes(Config, Path, Fields) ->
+    same(Config, fun(Port) ->
+        _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"one">>),
+        _ = publish(Port, "a", <<"two\nlines">>),
+        OfAnother = begin_request(Port, <<"GET">>, Path(Port), [{"Origin", "http://x.y"} | Fields]),
+        Stream = begin_request(Port, <<"GET">>, Path(Port), Fields),
+        ok = wait_for_subscribers(Port, "a", 2),
+        _ = publish(Port, "a", <<"three">>),
+        _ = request(Port, <<"DELETE">>, "/pub/a", []),
+        [{stream, answer(Stream)}, {page, answer(OfAnother)}]
+    end).
+
+interval_poll(Config) ->
+    set(#{plain => interval_poll, publishers => any}),
+    Path = by_configuration(Config, "/poll/a"),
+    same(Config, fun(Port) ->
+        Nothing = request(Port, <<"GET">>, Path(Port), []),
+        _ = request(Port, <<"POST">>, "/pub/a", [{"Content-Type", "text/x-foo"}], <<"one">>),
+        _ = publish(Port, "a", <<"two">>),
+        One = request(Port, <<"GET">>, Path(Port), []),
+        Two = request(Port, <<"GET">>, Path(Port), resume(One)),
+        [{nothing, Nothing}, {one, One}, {two, Two}, {no_more, request(Port, <<"GET">>, Path(Port), resume(Two))}]
+    end).
+
 websocket(Config) ->
     same_frames(Config, fun(Port) ->
         _ = publish(Port, "a", <<"one">>),
@@ -312,6 +350,35 @@ gaps(_Config) ->
     ?assertMatch({_, _}, binary:match(Text, <<"event: gap\n">>)),
     ?assertMatch({_, _}, binary:match(Text, <<"data: 1\n\n">>)).
 
+%% A client of HTTP/1.0 gets no chunks, and an empty message is not the end of the body.
+bytes_for_all_clients(_Config) ->
+    Ask = fun(Version) ->
+        {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
+        ok = gen_tcp:send(Socket, ["GET /sub/a HTTP/", Version, "\r\nHost: x\r\nTE: chunked\r\n\r\n"]),
+        Socket
+    end,
+    [publish(port(), "a", Data) || Data <- [<<"one">>, <<>>, <<"two">>]],
+    Old = Ask("1.0"),
+    New = Ask("1.1"),
+    ok = wait_for_subscribers(port(), "a", 2),
+    _ = request(port(), <<"DELETE">>, "/pub/a", []),
+    ?assertMatch({200, _, <<"onetwo">>}, answer(New)),
+    Body = read_until_end(Old, <<>>),
+    ?assertEqual(<<"onetwo">>, lists:last(binary:split(Body, <<"\r\n\r\n">>))).
+
+read_until_end(Socket, Bytes) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, More} -> read_until_end(Socket, <<Bytes/binary, More/binary>>);
+        {error, closed} -> Bytes
+    end.
+
+a_gap_between_parts(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => 1}}]}),
+    [{ok, #{id := First}}, _, {ok, _}] = [weir_pubsub:publish(<<"a">>, Data) || Data <- ["1", "2", "3"]],
+    Fields = [{"Accept", "multipart/mixed"}, {"Last-Event-ID", weir_pubsub_id:to_text(First)}],
+    {200, _, Parts} = read_stream(begin_request(port(), <<"GET">>, "/sub/a", Fields), <<"\r\n\r\n3\r\n">>),
+    ?assertMatch({_, _}, binary:match(Parts, <<"Content-Type: weir/gap\r\n\r\n1\r\n">>)).
+
 limits(_Config) ->
     ok = weir_pubsub:configure(#{total => #{channels => 1, subscribers => 0}}),
     {202, _, _} = publish(port(), "a", <<"x">>),
@@ -418,5 +485,5 @@ publishers_at_once(_Config) ->
 options_that_are_wrong(_Config) ->
     [
         ?assertError({bad_option, Name, Value, _}, weir_pubsub_http:routes(#{Name => Value}))
-     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {max_body, 0}, {other, 1}]
+     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {plain, poll}, {max_body, 0}, {other, 1}]
     ].

@@ -26,6 +26,8 @@ start() ->
         " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
         " server { listen 127.0.0.1:", integer_to_list(Port), ";\n",
         "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
+        "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
+        "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /pubsub/(.+)$ { nchan_pubsub; nchan_channel_id $1; nchan_channel_group t; }\n } }\n"
     ],
@@ -134,9 +136,16 @@ normal({Status, Fields, Body}) ->
     Skipped = [
         <<"date">>, <<"server">>, <<"connection">>, <<"content-length">>, <<"transfer-encoding">>, <<"cache-control">>
     ],
-    {Status, lists:sort([field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, Skipped)]), ids(Body)}.
+    Kept = lists:sort([field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, Skipped)]),
+    case lists:keyfind(<<"content-type">>, 1, Fields) of
+        {_, <<"multipart/mixed; boundary=", Boundary/binary>>} -> {Status, Kept, parts(binary:replace(Body, Boundary, <<"B">>, [global]))};
+        _ -> {Status, Kept, ids(Body)}
+    end.
+
+parts(Body) -> re:replace(Body, "Last-Modified: [^\r]+\r\nEtag: [0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
 
 field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
+field({<<"content-type">>, <<"multipart/mixed; boundary=", _/binary>>}) -> {<<"content-type">>, <<"multipart/mixed">>};
 field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(Tag, "^[0-9]+$", "TAG", [{return, binary}])};
 field(Field) -> Field.
 
