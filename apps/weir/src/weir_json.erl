@@ -4,6 +4,7 @@
 -module(weir_json).
 
 -export([encode/1]).
+-export([compact/1]).
 -export([decode/1]).
 
 -export_type([value/0]).
@@ -21,6 +22,10 @@
 encode(Value) ->
     [encode(Value, <<"\n">>), $\n].
 
+%% @doc A document in one line, without an end of line.
+-spec compact(encodable()) -> iodata().
+compact(Value) -> encode(Value, <<>>).
+
 encode(Atom, _Indent) when Atom =:= null; is_boolean(Atom) -> atom_to_binary(Atom);
 encode(Atom, _Indent) when is_atom(Atom) -> string(atom_to_binary(Atom));
 encode(Integer, _Indent) when is_integer(Integer) -> integer_to_binary(Integer);
@@ -28,11 +33,11 @@ encode(Float, _Indent) when is_float(Float) -> float_to_binary(Float, [short]);
 encode(String, _Indent) when is_binary(String) -> string(String);
 encode([], _Indent) -> "[]";
 encode(List, Indent) when is_list(List) ->
-    Inner = <<Indent/binary, "  ">>,
+    Inner = inner(Indent),
     [$[, lists:join($,, [[Inner, encode(Value, Inner)] || Value <- List]), Indent, $]];
 encode(Map, _Indent) when map_size(Map) =:= 0 -> "{}";
 encode(Map, Indent) when is_map(Map) ->
-    Inner = <<Indent/binary, "  ">>,
+    Inner = inner(Indent),
     Members = lists:sort([{key(Key), Value} || {Key, Value} <- maps:to_list(Map)]),
     [
         ${,
@@ -40,6 +45,9 @@ encode(Map, Indent) when is_map(Map) ->
         Indent,
         $}
     ].
+
+inner(<<>>) -> <<>>;
+inner(Indent) -> <<Indent/binary, "  ">>.
 
 key(Key) when is_atom(Key) -> atom_to_binary(Key);
 key(Key) when is_binary(Key) -> Key.

@@ -82,3 +82,9 @@ depth_test() ->
     ?assertEqual({error, {not_json, 100}}, weir_json:decode(Nested(101))),
     ?assertEqual({error, {not_json, 100}}, weir_json:decode(binary:copy(<<"[">>, 1000000))),
     ?assertEqual({error, {not_json, 500}}, weir_json:decode(binary:copy(<<"{\"a\":">>, 101))).
+
+compact_test() ->
+    Value = #{a => [1, #{}, [], <<"x\n">>], b => #{c => null}},
+    Text = iolist_to_binary(weir_json:compact(Value)),
+    ?assertEqual(<<"{\"a\": [1,{},[],\"x\\n\"],\"b\": {\"c\": null}}">>, Text),
+    ?assertEqual(weir_json:decode(iolist_to_binary(weir_json:encode(Value))), weir_json:decode(Text)).

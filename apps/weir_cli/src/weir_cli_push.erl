@@ -124,6 +124,8 @@ help() ->
         "  /pub/ID      POST and PUT publish, GET tells about the channel, DELETE deletes it\n"
         "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"
         "  /pubsub/ID   both\n"
+        "  /ws          one WebSocket for many channels (docs/guide/push_protocol.md)\n"
+        "  /weir-push.js   a client for browsers and Node\n"
         "\n",
         weir_cli_options:help(options())
     ].

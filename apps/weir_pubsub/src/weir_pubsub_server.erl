@@ -96,16 +96,21 @@ end_listener(Listener, Drain) ->
 -spec ports(server()) -> [inet:port_number()].
 ports(#server{settings = #{listeners := Listeners}}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
 
-routes(#{poll_timeout := Timeout, max_body := MaxBody} = Settings) ->
-    weir_pubsub_http:routes(#{
-        publishers => fun(Request, Channel) -> may(publish, Request, Channel, Settings) end,
+routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports, origins := Origins} = Settings) ->
+    May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
+    Nchan = weir_pubsub_http:routes(#{
+        publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end,
         poll_timeout => Timeout,
         max_body => MaxBody
-    }).
+    }),
+    [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
+        weir_pubsub_script:routes() ++ Nchan.
 
+%% Who subscribes by these URLs gets what is kept, too.
 may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->
-    lists:member(weir_pubsub_http:transport(Request), Transports) andalso may(subscribe, Request, Channel, Settings).
+    lists:member(weir_pubsub_http:transport(Request), Transports) andalso
+        may(subscribe, Request, Channel, Settings) andalso may(history, Request, Channel, Settings).
 
 may(Right, Request, Channel, #{origins := Origins, rules := Rules, tokens := Tokens}) ->
     is_origin(Request, Origins) andalso

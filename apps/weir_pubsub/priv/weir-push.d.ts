@@ -1,0 +1,70 @@
+/** Where to begin: with messages to come, with the oldest that is kept, with so many of the latest, or behind the message of an id. */
+export type From = 'new' | 'oldest' | number | string;
+
+export type Transport = 'websocket' | 'stream' | 'poll';
+
+export interface Message {
+  channel: string;
+  id: string;
+  /** Bytes if they are no text. */
+  data: string | Uint8Array;
+  /** Not by long polls. */
+  event?: string;
+  /** Not by event streams. */
+  contentType?: string;
+}
+
+export interface Gap {
+  channel: string;
+  /** How many messages are missing; null if nobody knows. */
+  missed: number | null;
+  id: string;
+}
+
+export interface Handlers {
+  message?(message: Message): void;
+  gap?(gap: Gap): void;
+  /** The channel was deleted: the subscription has ended. */
+  closed?(closed: { channel: string; reason: 'deleted' | 'slow' }): void;
+  /** The subscription was refused, and has ended. */
+  error?(error: PushError): void;
+}
+
+export class PushError extends Error {
+  /** offline, unsupported, forbidden, limit, too_large, too_many, no_channel, no_presence, subscribed, bad_request, unavailable */
+  code: string;
+}
+
+export interface Options {
+  /** A JSON Web Token. It is sent in the query, since a page cannot set fields of a WebSocket's handshake. */
+  token?: string;
+  transports?: Transport[];
+  /** Milliseconds. */
+  openTimeout?: number;
+  pingInterval?: number;
+  pingTimeout?: number;
+  minDelay?: number;
+  maxDelay?: number;
+  restartDelay?: number;
+  fetch?: typeof fetch;
+  WebSocket?: unknown;
+  state?(state: 'connecting' | 'open' | 'waiting' | 'closed', transport: Transport | null): void;
+}
+
+export interface Push {
+  readonly transport: Transport | null;
+  subscribe(channel: string, handlers: Handlers, options?: { from?: From; info?: unknown }): { channel: string; unsubscribe(): void };
+  publish(
+    channel: string,
+    data: string | Uint8Array,
+    options?: { event?: string; contentType?: string },
+  ): Promise<{ channel: string; id: string; subscribers: number }>;
+  /** By a WebSocket only. */
+  history(channel: string, options?: { from?: From; limit?: number }): Promise<{ messages: Message[]; missed: number | null; id: string; last_id: string }>;
+  /** By a WebSocket only. */
+  presence(channel: string): Promise<{ info: unknown; age: number }[]>;
+  close(): void;
+}
+
+/** Connects to the server of a URL, or that of the page. It goes on until it is closed. */
+export function connect(url?: string | URL, options?: Options): Push;

@@ -1,0 +1,224 @@
+%% @doc A WebSocket for many channels, with subscriptions that change while it is open: the route `/ws'. The guide describes the
+%% protocol, in the page on the push protocol.
+%%
+%% ```
+%% {ok, _} = weir_http:start_listener(push, #{port => 8080}, [weir_pubsub_ws:route(#{})]).
+%% '''
+-module(weir_pubsub_ws).
+-behaviour(weir_http_direct).
+-behaviour(weir_http_websocket).
+
+-export([route/1]).
+
+-export([handle/2]).
+-export([open/2]).
+-export([message/2]).
+-export([info/2]).
+-export([closed/2]).
+
+-export_type([options/0]).
+
+-type options() :: #{
+    may => fun((weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    origins => any | same | [binary()],
+    max_channels => pos_integer(),
+    max_message => pos_integer()
+}.
+%% <dl>
+%% <dt>`may'</dt><dd>Whether a client has a right in a channel, by the request that it has connected with. It runs in the reactor, and must not
+%%   wait. Unless given: all subscribe and read the history, local clients also publish and see who is there</dd>
+%% <dt>`origins' (`any')</dt><dd>of which sites pages may connect, as of {@link weir_http_websocket:options()}</dd>
+%% <dt>`max_channels' (1000)</dt><dd>that one client may subscribe to</dd>
+%% <dt>`max_message' (1048576)</dt><dd>bytes of a frame of a client</dd>
+%% </dl>
+
+-record(ws, {
+    request :: weir_http_request:request(),
+    socket :: weir_http_websocket:websocket() | undefined,
+    options :: options(),
+    %% By channel. A subscription that ends is forgotten when the shard has said so.
+    subscriptions = #{} :: #{weir_pubsub:channel() => reference()},
+    %% What shards were asked and have not answered.
+    asked = #{} :: #{reference() => {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()}},
+    %% The names of requests to subscribe, which are answered by what they bring or by an error.
+    subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()}
+}).
+
+%% How many answers of shards a client may wait for.
+-define(MOST_ASKED, 1000).
+
+-define(DEFAULTS, #{may => fun may/3, origins => any, max_channels => 1000, max_message => 1048576}).
+
+%% @doc The route. Fails with `{bad_option, Name, Value, Allowed}' for a wrong option.
+-spec route(options()) -> weir_http_routes:route().
+route(Options) ->
+    case weir_checked_options:check(Options, maps:keys(?DEFAULTS), fun allowed/2) of
+        ok -> {"/ws", ?MODULE, maps:merge(?DEFAULTS, Options), #{methods => [<<"GET">>]}};
+        {error, Bad} -> error(Bad)
+    end.
+
+allowed(may, May) -> is_function(May, 3) orelse "a fun of three arguments";
+allowed(origins, Origins) -> Origins =:= any orelse Origins =:= same orelse is_list(Origins) orelse "any, same, or a list of origins";
+allowed(_Most, Count) -> (is_integer(Count) andalso Count > 0) orelse "an integer from 1 on".
+
+may(Right, Request, _Channel) ->
+    lists:member(Right, [subscribe, history]) orelse weir_pubsub_access:is_local(Request).
+
+%% @private
+-spec handle(weir_http_request:request(), options()) -> weir_http_direct:result().
+handle(Request, #{origins := Origins, max_message := Most} = Options) ->
+    State = #ws{request = weir_http_request:copy(Request), options = Options},
+    {websocket, ?MODULE, State, #{origins => Origins, drain_code => 1012, max_message => Most}}.
+
+%% @private
+-spec open(weir_http_websocket:websocket(), #ws{}) -> weir_http_websocket:result().
+open(Socket, State) ->
+    {send, weir_pubsub_ws_frames:answer(null, #{type => welcome, protocol => 1}), State#ws{socket = Socket}}.
+
+%% @private
+-spec message(weir_http_websocket:message(), #ws{}) -> weir_http_websocket:result().
+message({binary, _}, State) ->
+    {close, 1003, <<"text is needed">>, State};
+message({text, Text}, State) ->
+    case weir_pubsub_ws_frames:request(Text) of
+        {ok, Ref, ping} -> answer(Ref, #{type => pong}, State);
+        {ok, Ref, Request} -> allowed(Request, Ref, State);
+        {error, Ref, What} -> fail(Ref, bad_request, What, State)
+    end.
+
+allowed(Request, Ref, #ws{request = Http, options = #{may := May}} = State) ->
+    Channel = element(2, Request),
+    case lists:all(fun(Right) -> May(Right, Http, Channel) end, rights(Request)) of
+        true -> act(Request, Ref, State);
+        false -> fail(Ref, forbidden, <<"not allowed in this channel">>, State)
+    end.
+
+rights({subscribe, _, new, _}) -> [subscribe];
+rights({subscribe, _, _, _}) -> [subscribe, history];
+rights({unsubscribe, _}) -> [];
+rights(Request) -> [element(1, Request)].
+
+act({subscribe, Channel, _, _}, Ref, #ws{subscriptions = Subscriptions} = State) when is_map_key(Channel, Subscriptions) ->
+    fail(Ref, subscribed, <<"subscribes to this channel already">>, State);
+act({subscribe, _, _, _}, Ref, #ws{subscriptions = Subscriptions, options = #{max_channels := Most}} = State) when
+    map_size(Subscriptions) >= Most
+->
+    fail(Ref, too_many, <<"subscribes to as many channels as it may">>, State);
+act({subscribe, Channel, From, Info}, Ref, State) ->
+    #ws{socket = Socket, subscriptions = Subscriptions, subscribing = Subscribing} = State,
+    Reference = make_ref(),
+    Options = #{
+        from => From, info => Info, tag => tag(Reference, State), head => weir_pubsub_ws_frames:subscribed(Ref, Channel)
+    },
+    case weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_ws_frames, []}, Options) of
+        ok ->
+            {ok, State#ws{
+                subscriptions = Subscriptions#{Channel => Reference}, subscribing = Subscribing#{Reference => Ref}
+            }};
+        {error, Reason} ->
+            refused(Ref, Reason, State)
+    end;
+act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
+    case Subscriptions of
+        #{Channel := Reference} ->
+            ask({unsubscribe, Channel, {self(), tag(Reference, State)}}, Ref, State#ws{
+                subscriptions = maps:remove(Channel, Subscriptions)
+            });
+        #{} ->
+            fail(Ref, not_subscribed, <<"does not subscribe to this channel">>, State)
+    end;
+act({publish, _, _, _} = Request, Ref, State) ->
+    ask(Request, Ref, State);
+act({history, Channel, From, Limit}, Ref, State) ->
+    case weir_pubsub:history(Channel, #{from => From, limit => Limit}) of
+        {ok, #{position := Position, missed := Missed, messages := Messages, last_id := Last}} ->
+            answer(Ref, #{
+                type => history,
+                channel => Channel,
+                id => weir_pubsub_id:to_text(Position),
+                last_id => weir_pubsub_id:to_text(Last),
+                missed => weir_pubsub_ws_frames:missed(Missed),
+                messages => weir_pubsub_ws_frames:messages(Messages)
+            }, State);
+        {error, Reason} ->
+            refused(Ref, Reason, State)
+    end;
+act({presence, Channel}, Ref, State) ->
+    case weir_pubsub:presence(Channel) of
+        {ok, Present} ->
+            answer(Ref, #{type => presence, channel => Channel, present => [present(One) || One <- Present]}, State);
+        {error, Reason} ->
+            refused(Ref, Reason, State)
+    end.
+
+%% What a process of this node says about itself is no JSON.
+present(#{info := Info, age := Age}) ->
+    #{info => case is_map(Info) orelse is_binary(Info) orelse is_number(Info) of true -> Info; false -> null end, age => Age}.
+
+tag(Reference, #ws{socket = Socket}) -> {weir_reactor, Socket, Reference}.
+
+ask(_Request, Ref, #ws{asked = Asked} = State) when map_size(Asked) >= ?MOST_ASKED ->
+    fail(Ref, too_many, <<"waits for as many answers as it may">>, State);
+ask(Request, Ref, #ws{asked = Asked} = State) ->
+    Channel = element(2, Request),
+    Reference = make_ref(),
+    case weir_pubsub_shards:send(Channel, Request, tag(Reference, State)) of
+        ok -> {ok, State#ws{asked = Asked#{Reference => {element(1, Request), Ref, Channel}}}};
+        {error, Reason} -> refused(Ref, Reason, State)
+    end.
+
+%% @private
+-spec info(term(), #ws{}) -> weir_http_websocket:result().
+info({_, Reference, _Channel, {answer, Answer}}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
+    {Asking, Left} = maps:take(Reference, Asked),
+    answered(Asking, Answer, State#ws{asked = Left});
+info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
+    {Ref, Left} = maps:take(Reference, Subscribing),
+    case Answer of
+        {ok, Position} -> {send, weir_pubsub_ws_frames:position(Channel, Position), State#ws{subscribing = Left}};
+        {error, Reason} -> refused(Ref, Reason, forget(Channel, Reference, State#ws{subscribing = Left}))
+    end;
+info({_, Reference, Channel, {closed, Reason}}, #ws{subscriptions = Subscriptions} = State) ->
+    case Subscriptions of
+        #{Channel := Reference} -> {send, weir_pubsub_ws_frames:closed(Channel, Reason), forget(Channel, Reference, State)};
+        #{} -> {ok, State}
+    end;
+info(_Earlier, State) ->
+    {ok, State}.
+
+forget(Channel, Reference, #ws{subscriptions = Subscriptions} = State) ->
+    case Subscriptions of
+        #{Channel := Reference} -> State#ws{subscriptions = maps:remove(Channel, Subscriptions)};
+        #{} -> State
+    end.
+
+answered({publish, Ref, Channel}, {ok, #{id := Id, subscribers := Count}}, State) ->
+    answer(Ref, #{type => published, channel => Channel, id => weir_pubsub_id:to_text(Id), subscribers => Count}, State);
+answered({publish, Ref, _Channel}, {error, Reason}, State) ->
+    refused(Ref, Reason, State);
+%% It has ended, whoever ended it.
+answered({unsubscribe, Ref, Channel}, _Answer, State) ->
+    answer(Ref, #{type => unsubscribed, channel => Channel}, State).
+
+refused(Ref, {limit, Kind, _Group, Most}, State) ->
+    fail(Ref, limit, ["no more than ", integer_to_binary(Most), " ", atom_to_binary(Kind)], State);
+refused(Ref, {too_large, Most}, State) ->
+    fail(Ref, too_large, ["a message has at most ", integer_to_binary(Most), " bytes"], State);
+refused(Ref, no_channel, State) ->
+    fail(Ref, no_channel, <<"there is no such channel">>, State);
+refused(Ref, no_presence, State) ->
+    fail(Ref, no_presence, <<"who is there is not told of this channel">>, State);
+refused(Ref, _Unavailable, State) ->
+    fail(Ref, unavailable, <<"try again">>, State).
+
+answer(Ref, Answer, State) -> {send, weir_pubsub_ws_frames:answer(Ref, Answer), State}.
+
+fail(Ref, Code, Text, State) -> {send, weir_pubsub_ws_frames:failed(Ref, Code, Text), State}.
+
+%% @private
+-spec closed(weir_http_websocket:reason(), #ws{}) -> term().
+closed(_Reason, #ws{subscriptions = Subscriptions} = State) ->
+    maps:foreach(
+        fun(Channel, Reference) -> weir_pubsub_socket:unsubscribe(Channel, tag(Reference, State)) end,
+        Subscriptions
+    ).

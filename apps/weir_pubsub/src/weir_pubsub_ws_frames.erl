@@ -1,0 +1,189 @@
+%% @private
+%% @doc The frames of the protocol at `/ws': JSON to requests, and messages, gaps and answers to JSON. The guide has the whole of it, in
+%% the page on the push protocol.
+-module(weir_pubsub_ws_frames).
+-behaviour(weir_pubsub_framing).
+
+-export([request/1]).
+-export([answer/2]).
+-export([failed/3]).
+-export([subscribed/2]).
+-export([position/2]).
+-export([closed/2]).
+-export([messages/1]).
+-export([missed/1]).
+
+-export([message/3]).
+-export([gap/4]).
+
+-export_type([request/0, ref/0]).
+
+-type ref() :: binary() | number() | null.
+%% What a client calls a request; it stands in the answer.
+
+-type request() ::
+    {subscribe, weir_pubsub:channel(), weir_pubsub:from(), Info :: term()}
+    | {unsubscribe, weir_pubsub:channel()}
+    | {publish, weir_pubsub:channel(), Data :: binary(), weir_pubsub:meta()}
+    | {history, weir_pubsub:channel(), weir_pubsub:from(), Limit :: pos_integer()}
+    | {presence, weir_pubsub:channel()}
+    | ping.
+
+%% What a client may say about itself, in bytes of JSON.
+-define(INFO_BYTES, 1024).
+-define(MOST_HISTORY, 1000).
+
+%% @doc A request out of the text of a frame.
+-spec request(binary()) -> {ok, ref(), request()} | {error, ref(), Text :: binary()}.
+request(Text) ->
+    case weir_json:decode(Text) of
+        {ok, #{<<"type">> := Type} = Frame} ->
+            Ref = ref(Frame),
+            try
+                {ok, Ref, request(Type, Frame)}
+            catch
+                throw:{wrong, What} -> {error, Ref, What}
+            end;
+        {ok, #{} = Frame} ->
+            {error, ref(Frame), <<"type is missing">>};
+        {ok, _} ->
+            {error, null, <<"a frame is an object">>};
+        {error, {not_json, _}} ->
+            {error, null, <<"not JSON">>}
+    end.
+
+ref(#{<<"ref">> := Ref}) when is_number(Ref); is_binary(Ref), byte_size(Ref) =< 64 -> Ref;
+ref(#{}) -> null.
+
+request(<<"subscribe">>, Frame) ->
+    Info = maps:get(<<"info">>, Frame, null),
+    iolist_size(weir_json:compact(Info)) =< ?INFO_BYTES orelse wrong(<<"info has more than 1024 bytes">>),
+    {subscribe, channel(Frame), from(Frame, new), Info};
+request(<<"unsubscribe">>, Frame) ->
+    {unsubscribe, channel(Frame)};
+request(<<"publish">>, Frame) ->
+    {publish, channel(Frame), data(Frame), meta(Frame)};
+request(<<"history">>, Frame) ->
+    case maps:get(<<"limit">>, Frame, 100) of
+        Limit when is_integer(Limit), Limit > 0, Limit =< ?MOST_HISTORY -> {history, channel(Frame), from(Frame, oldest), Limit};
+        _ -> wrong(<<"limit is an integer from 1 to 1000">>)
+    end;
+request(<<"presence">>, Frame) ->
+    {presence, channel(Frame)};
+request(<<"ping">>, _Frame) ->
+    ping;
+request(_Type, _Frame) ->
+    wrong(<<"type is subscribe, unsubscribe, publish, history, presence or ping">>).
+
+-spec wrong(binary()) -> no_return().
+wrong(What) -> throw({wrong, What}).
+
+channel(Frame) ->
+    Channel = maps:get(<<"channel">>, Frame, none),
+    weir_pubsub_shards:is_channel(Channel) orelse wrong(<<"channel is a string of 1 to 1024 bytes">>),
+    Channel.
+
+from(Frame, Default) ->
+    case maps:get(<<"from">>, Frame, Default) of
+        Atom when Atom =:= new; Atom =:= oldest -> Atom;
+        <<"new">> -> new;
+        <<"oldest">> -> oldest;
+        Count when is_integer(Count), Count >= 0 -> {last, Count};
+        Text ->
+            case is_binary(Text) andalso weir_pubsub_id:from_text(Text) of
+                {ok, Id} -> Id;
+                _ -> wrong(<<"from is \"new\", \"oldest\", a number of messages, or the id of one">>)
+            end
+    end.
+
+data(#{<<"data">> := Data}) when is_binary(Data) ->
+    Data;
+data(#{<<"base64">> := Text}) when is_binary(Text) ->
+    try
+        base64:decode(Text)
+    catch
+        error:_ -> wrong(<<"base64 is not base64">>)
+    end;
+data(_Frame) ->
+    wrong(<<"data is a string, or base64 bytes">>).
+
+%% Both stand in heads and lines of other transports.
+meta(Frame) ->
+    maps:from_list([
+        {Key, line(Name, Value)}
+     || {Key, Name} <- [{type, <<"content_type">>}, {event, <<"event">>}], {ok, Value} <- [maps:find(Name, Frame)]
+    ]).
+
+line(Name, Value) when is_binary(Value), byte_size(Value) =< 256 ->
+    case [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127] of
+        [] -> Value;
+        _ -> line(Name, none)
+    end;
+line(Name, _Value) ->
+    wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>).
+
+%% @doc The answer to a request.
+-spec answer(ref(), #{atom() => term()}) -> weir_http_websocket:frame().
+answer(Ref, Answer) -> {text, weir_json:compact(Answer#{ref => Ref})}.
+
+%% @doc The answer that a request has failed.
+-spec failed(ref(), Code :: atom(), Text :: iodata()) -> weir_http_websocket:frame().
+failed(Ref, Code, Text) -> answer(Ref, #{type => error, code => Code, text => iolist_to_binary(Text)}).
+
+%% @doc The frame before the first message of a subscription.
+-spec subscribed(ref(), weir_pubsub:channel()) -> binary().
+subscribed(Ref, Channel) -> weir_http_websocket:frame(answer(Ref, #{type => subscribed, channel => Channel})).
+
+%% @doc Behind which message a subscription has begun: where a client that has got none comes back. May come behind messages.
+-spec position(weir_pubsub:channel(), weir_pubsub_id:id()) -> weir_http_websocket:frame().
+position(Channel, Id) ->
+    {text, weir_json:compact(#{type => position, channel => Channel, id => weir_pubsub_id:to_text(Id)})}.
+
+%% @doc A subscription has ended, and the client has not asked for it.
+-spec closed(weir_pubsub:channel(), Reason :: atom()) -> weir_http_websocket:frame().
+closed(Channel, Reason) -> {text, weir_json:compact(#{type => closed, channel => Channel, reason => Reason})}.
+
+%% @doc Messages of a history.
+-spec messages([weir_pubsub:message()]) -> [#{atom() => term()}].
+messages(Messages) -> [described(Message) || Message <- Messages].
+
+described({message, Id, Data, Meta}) ->
+    Message = content(Data, #{id => weir_pubsub_id:to_text(Id)}),
+    case Meta of
+        #{type := Type, event := Event} -> Message#{content_type => text(Type), event => text(Event)};
+        #{type := Type} -> Message#{content_type => text(Type)};
+        #{event := Event} -> Message#{event => text(Event)};
+        #{} -> Message
+    end.
+
+content(Data, Message) ->
+    case unicode:characters_to_binary(Data) of
+        Data -> Message#{data => Data};
+        _ -> Message#{base64 => base64:encode(Data)}
+    end.
+
+%% Fields of a request may have any bytes.
+text(Bytes) ->
+    case unicode:characters_to_binary(Bytes) of
+        Bytes -> Bytes;
+        _ -> unicode:characters_to_binary(Bytes, latin1)
+    end.
+
+%% @doc How many messages are missing, for JSON.
+-spec missed(weir_pubsub:missed() | none) -> non_neg_integer() | null.
+missed(unknown) -> null;
+missed(none) -> 0;
+missed(Missed) -> Missed.
+
+%% Framing -----------------------------------------------------------------------------
+
+%% @doc A message of a channel.
+-spec message(term(), weir_pubsub:channel(), weir_pubsub:message()) -> binary().
+message(_Argument, Channel, Message) ->
+    weir_http_websocket:frame({text, weir_json:compact((described(Message))#{type => message, channel => Channel})}).
+
+%% @doc A gap in a channel: what comes next is behind that position.
+-spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> binary().
+gap(_Argument, Channel, Missed, Position) ->
+    Gap = #{type => gap, channel => Channel, missed => missed(Missed), id => weir_pubsub_id:to_text(Position)},
+    weir_http_websocket:frame({text, weir_json:compact(Gap)}).

@@ -1,0 +1,279 @@
+%% The client for browsers, in Node and in Chromium, by each transport: it comes back after a break behind the last message, is told of a
+%% gap, and takes the next transport where one does not get through.
+-module(weir_pubsub_script_SUITE).
+-behaviour(weir_http_direct).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(PATIENCE, 20000).
+
+suite() -> [{timetrap, {seconds, 90}}].
+
+all() -> [{group, node}, {group, chromium}].
+
+groups() ->
+    Cases = [websocket, stream, poll, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
+    [{node, [], [node_without_websockets | Cases]}, {chromium, [], Cases}].
+
+init_per_group(Program, Config) ->
+    case os:find_executable(atom_to_list(Program)) of
+        false -> {skip, atom_to_list(Program) ++ " is missing (scripts/setup test)"};
+        _ -> [{program, Program} | Config]
+    end.
+
+end_per_group(_Group, _Config) -> ok.
+
+init_per_testcase(_Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{channels => [{<<"room">>, #{max_messages => 3, presence => true}}]}),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = [weir_http:stop_listener(Name) || Name <- [script_server, script_said], lists:member(Name, weir_listener:names())],
+    ok = application:stop(weir_pubsub).
+
+websocket(Config) ->
+    Client = start(Config, #{transports => [websocket]}, #{}),
+    comes_back(Client, <<"websocket">>),
+    order(<<"presence">>),
+    #{<<"present">> := [#{<<"name">> := <<"Ann">>}]} = said(),
+    order(<<"history">>),
+    #{<<"history">> := [<<"9">>]} = said(),
+    stop(Client).
+
+stream(Config) ->
+    Client = start(Config, #{transports => [stream]}, #{}),
+    comes_back(Client, <<"stream">>),
+    order(<<"history">>),
+    #{<<"failed">> := <<"unsupported">>} = said(),
+    stop(Client).
+
+poll(Config) ->
+    Client = start(Config, #{transports => [poll]}, #{}),
+    comes_back(Client, <<"poll">>),
+    stop(Client).
+
+node_without_websockets(Config) ->
+    Client = start(Config, #{}, #{websocket => false}),
+    #{<<"open">> := <<"stream">>} = said(),
+    stop(Client).
+
+no_websocket_on_the_way(Config) ->
+    Client = start(Config, #{}, #{routes => [script, nchan]}),
+    #{<<"open">> := <<"stream">>} = said(),
+    hears([<<"1">>]),
+    stop(Client).
+
+nothing_but_polls(Config) ->
+    Client = start(Config, #{}, #{routes => [script, {nchan, [poll]}]}),
+    #{<<"open">> := <<"poll">>} = said(),
+    hears([<<"1">>]),
+    stop(Client).
+
+deleted(Config) ->
+    [
+        begin
+            Client = start(Config, #{transports => [Transport]}, #{}),
+            #{<<"open">> := _} = said(),
+            hears([<<"1">>]),
+            %% A poll comes back after each message.
+            ok = wait_for_a_subscriber(),
+            {ok, _} = weir_pubsub:delete(<<"room">>),
+            ?assertEqual(#{<<"closed">> => <<"deleted">>}, said()),
+            stop(Client)
+        end
+     || Transport <- [websocket, stream, poll]
+    ].
+
+forbidden(Config) ->
+    [
+        begin
+            Client = start(Config, #{transports => [Transport]}, #{refused => <<"room">>}),
+            Both = [said(), said()],
+            ?assertEqual([#{<<"error">> => <<"forbidden">>}, #{<<"open">> => atom_to_binary(Transport)}], lists:sort(Both)),
+            stop(Client)
+        end
+     || Transport <- [websocket, poll]
+    ].
+
+%% What is published while it is away comes once and in order; what has left the history is told as a gap.
+comes_back(#{proxy := Proxy}, Transport) ->
+    ?assertEqual(#{<<"open">> => Transport}, said()),
+    hears([<<"1">>, <<"2">>]),
+    ok = call(Proxy, cut),
+    [publish(Data) || Data <- [<<"3">>, <<"4">>]],
+    ok = call(Proxy, mend),
+    ?assertMatch([#{<<"message">> := <<"3">>}, #{<<"message">> := <<"4">>}], messages(2)),
+    hears([<<"5">>]),
+    ok = call(Proxy, cut),
+    [publish(Data) || Data <- [<<"6">>, <<"7">>, <<"8">>, <<"9">>]],
+    ok = call(Proxy, mend),
+    ?assertMatch(
+        [#{<<"gap">> := 1}, #{<<"message">> := <<"7">>}, #{<<"message">> := <<"8">>}, #{<<"message">> := <<"9">>}], messages(4)
+    ),
+    order(<<"publish">>),
+    ?assertEqual([#{<<"published">> => <<"answers">>}], messages(1)),
+    {ok, #{messages := [{message, _, <<"from the client">>, _}]}} = weir_pubsub:history(<<"answers">>, #{}).
+
+wait_for_a_subscriber() ->
+    case weir_pubsub:info(<<"room">>) of
+        {ok, #{subscribers := 1}} -> ok;
+        _ -> timer:sleep(10), wait_for_a_subscriber()
+    end.
+
+publish(Data) -> {ok, _} = weir_pubsub:publish(<<"room">>, Data).
+
+order(What) -> {ok, _} = weir_pubsub:publish(<<"orders">>, What).
+
+hears(All) ->
+    [publish(Data) || Data <- All],
+    ?assertEqual(All, [Data || #{<<"message">> := Data} <- messages(length(All))]).
+
+%% But for when it opens.
+messages(0) -> [];
+messages(Count) ->
+    case said() of
+        #{<<"open">> := _} -> messages(Count);
+        What -> [What | messages(Count - 1)]
+    end.
+
+said() ->
+    receive {said, What} -> What after ?PATIENCE -> ct:fail(nothing_said) end.
+
+%% Servers, and a client of them -----------------------------------------------------------
+
+start(Config, Options, Test) ->
+    {ok, _} = weir_http:start_listener(script_said, #{ip => {127, 0, 0, 1}}, [{"/said", ?MODULE, {said, self()}}]),
+    Data = proplists:get_value(data_dir, Config),
+    Served = maps:get(routes, Test, [script, ws, nchan]),
+    May = fun(Channel) -> Channel =/= maps:get(refused, Test, none) end,
+    Routes = lists:append([
+        [{"/client.mjs", ?MODULE, {file, filename:join(Data, "client.mjs")}}],
+        weir_pubsub_script:routes(),
+        [weir_pubsub_ws:route(#{may => fun(_, _, Channel) -> May(Channel) end}) || lists:member(ws, Served)],
+        nchan(Served, May)
+    ]),
+    {ok, _} = weir_http:start_listener(script_server, #{ip => {127, 0, 0, 1}}, Routes),
+    {Proxy, Port} = proxy(weir:get_port(script_server)),
+    Url = "http://127.0.0.1:" ++ integer_to_list(Port),
+    Said = "http://127.0.0.1:" ++ integer_to_list(weir:get_port(script_said)) ++ "/said",
+    Given = iolist_to_binary(weir_json:compact(Options#{
+        server => list_to_binary(Url), said => list_to_binary(Said), webSocket => maps:get(websocket, Test, true)
+    })),
+    Run = ["const push = await import('", Url, "/weir-push.js'); const { run } = await import('", Url, "/client.mjs'); await run(push, ", Given, ");"],
+    Page = ["<!DOCTYPE html><script type=module>", Run, "</script>"],
+    ok = weir_http:set_routes(script_server, [{"/page", ?MODULE, {page, Page}} | Routes]),
+    #{proxy => Proxy, program => program(proplists:get_value(program, Config), Run, Url, Config)}.
+
+nchan(Served, May) ->
+    Transports = case lists:keyfind(nchan, 1, [Entry || Entry <- Served, is_tuple(Entry)]) of
+        {nchan, Some} -> Some;
+        false -> weir_pubsub_http:transports()
+    end,
+    Subscribers = fun(Request, Channel) -> lists:member(weir_pubsub_http:transport(Request), Transports) andalso May(Channel) end,
+    weir_pubsub_http:routes(#{publishers => any, subscribers => Subscribers, poll_timeout => 2000}).
+
+handle(Request, {said, Test}) ->
+    {ok, What} = weir_json:decode(iolist_to_binary(weir_http_request:body(Request))),
+    Test ! {said, What},
+    {reply, 204, [], <<>>};
+handle(_Request, {file, File}) ->
+    {file, File, [{<<"content-type">>, <<"text/javascript">>}]};
+handle(_Request, {page, Page}) ->
+    {reply, 200, [{<<"content-type">>, <<"text/html">>}], Page}.
+
+%% Node imports no module from a server: it has the files.
+program(node, Run, Url, Config) ->
+    Directory = filename:join(proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))),
+    ok = filelib:ensure_path(Directory),
+    {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
+    {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "client.mjs"), filename:join(Directory, "client.mjs")),
+    Local = string:replace(string:replace(iolist_to_binary(Run), [Url, "/weir-push.js"], "./weir-push.mjs"), [Url, "/client.mjs"], "./client.mjs"),
+    ok = file:write_file(filename:join(Directory, "main.mjs"), Local),
+    Flags = case binary:match(list_to_binary(os:cmd("node --help")), <<"--experimental-websocket">>) of
+        nomatch -> [];
+        _ -> ["--experimental-websocket"]
+    end,
+    open_port({spawn_executable, os:find_executable("node")}, [
+        {args, Flags ++ ["main.mjs"]}, {cd, Directory}, stderr_to_stdout, binary
+    ]);
+program(chromium, _Run, Url, Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "browser" ++ integer_to_list(erlang:unique_integer([positive]))),
+    open_port({spawn_executable, os:find_executable("chromium")}, [
+        {args, ["--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" ++ File, "--remote-debugging-port=0", Url ++ "/page"]},
+        stderr_to_stdout, binary
+    ]).
+
+stop(#{proxy := Proxy, program := Port}) ->
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    "" = os:cmd("kill " ++ integer_to_list(Pid)),
+    catch port_close(Port),
+    exit(Proxy, kill),
+    [ok = weir_http:stop_listener(Name) || Name <- [script_server, script_said]],
+    forget().
+
+forget() -> receive {said, _} -> forget() after 0 -> ok end.
+
+%% A way to the server that can be cut: then all connections end, and new ones do at once.
+proxy(To) ->
+    Test = self(),
+    Proxy = spawn_link(fun() ->
+        {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {reuseaddr, true}, {backlog, 100}]),
+        {ok, Port} = inet:port(Listen),
+        Test ! {port, self(), Port},
+        Own = self(),
+        spawn_link(fun() -> accept(Listen, Own) end),
+        proxy_loop(To, whole, [])
+    end),
+    unlink(Proxy),
+    receive {port, Proxy, Port} -> {Proxy, Port} end.
+
+accept(Listen, Proxy) ->
+    {ok, Socket} = gen_tcp:accept(Listen),
+    ok = gen_tcp:controlling_process(Socket, Proxy),
+    Proxy ! {accepted, Socket},
+    accept(Listen, Proxy).
+
+proxy_loop(To, State, Pairs) ->
+    receive
+        {accepted, Socket} when State =:= cut ->
+            gen_tcp:close(Socket),
+            proxy_loop(To, State, Pairs);
+        {accepted, Socket} ->
+            case gen_tcp:connect({127, 0, 0, 1}, To, [binary, {active, true}]) of
+                {ok, Server} ->
+                    _ = inet:setopts(Socket, [{active, true}]),
+                    proxy_loop(To, State, [{Socket, Server}, {Server, Socket} | Pairs]);
+                {error, _} ->
+                    gen_tcp:close(Socket),
+                    proxy_loop(To, State, Pairs)
+            end;
+        {tcp, From, Data} ->
+            case lists:keyfind(From, 1, Pairs) of
+                {_, Other} -> gen_tcp:send(Other, Data);
+                false -> ok
+            end,
+            proxy_loop(To, State, Pairs);
+        {tcp_closed, From} ->
+            case lists:keyfind(From, 1, Pairs) of
+                {_, Other} -> gen_tcp:close(Other);
+                false -> ok
+            end,
+            proxy_loop(To, State, [Pair || {A, B} = Pair <- Pairs, A =/= From, B =/= From]);
+        {{cut, Pid}, Ref} ->
+            [gen_tcp:close(Socket) || {Socket, _} <- Pairs],
+            Pid ! Ref,
+            proxy_loop(To, cut, []);
+        {{mend, Pid}, Ref} ->
+            Pid ! Ref,
+            proxy_loop(To, whole, Pairs);
+        _ ->
+            proxy_loop(To, State, Pairs)
+    end.
+
+call(Proxy, What) ->
+    Ref = make_ref(),
+    Proxy ! {{What, self()}, Ref},
+    receive Ref -> ok after ?PATIENCE -> ct:fail(no_proxy) end.

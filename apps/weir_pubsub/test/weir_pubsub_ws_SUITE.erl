@@ -1,0 +1,293 @@
+%% The protocol at `/ws', frame by frame.
+-module(weir_pubsub_ws_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(PATIENCE, 10000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
+        meta, presence, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
+        gone_when_closed, a_drain, other_sites, options_that_are_wrong
+    ].
+
+init_per_testcase(_Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{channels => [
+        {<<"small">>, #{max_messages => 2}}, {<<"room">>, #{presence => true}}, {<<"full">>, #{max_subscribers => 0, max_message => 5}}
+    ]}),
+    start(#{}),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?MODULE),
+    ok = application:stop(weir_pubsub).
+
+start(Options) ->
+    _ = weir_http:stop_listener(?MODULE),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [weir_pubsub_ws:route(Options)]).
+
+connect() ->
+    {{101, _}, Socket} = weir_pubsub_nchan:websocket(weir:get_port(?MODULE), "/ws", none),
+    #{<<"type">> := <<"welcome">>, <<"protocol">> := 1} = hear(Socket),
+    Socket.
+
+say(Socket, Frame) -> say_text(Socket, iolist_to_binary(weir_json:compact(Frame))).
+
+say_text(Socket, Text) ->
+    Size = byte_size(Text),
+    Length = case Size < 126 of true -> <<1:1, Size:7>>; false -> <<1:1, 126:7, Size:16>> end,
+    ok = gen_tcp:send(Socket, [<<16#81>>, Length, <<0:32>>, Text]).
+
+frame(Socket) ->
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    Length =
+        case Short of
+            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long;
+            127 -> {ok, <<Long:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Long;
+            _ -> Short
+        end,
+    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, ?PATIENCE) end,
+    {Opcode, Data}.
+
+%% The next frame but for positions, which may come anywhere.
+hear(Socket) ->
+    case hear_all(Socket) of
+        #{<<"type">> := <<"position">>} -> hear(Socket);
+        Frame -> Frame
+    end.
+
+hear_all(Socket) ->
+    {1, Text} = frame(Socket),
+    {ok, Frame} = weir_json:decode(Text),
+    Frame.
+
+ask(Socket, Frame) ->
+    say(Socket, Frame#{ref => 7}),
+    #{<<"ref">> := 7} = Answer = hear(Socket),
+    maps:remove(<<"ref">>, Answer).
+
+subscribe(Socket, Channel, From) ->
+    ?assertEqual(
+        #{<<"type">> => <<"subscribed">>, <<"channel">> => Channel},
+        ask(Socket, #{type => subscribe, channel => Channel, from => From})
+    ).
+
+publish(Channel, Data) ->
+    {ok, #{id := Id}} = weir_pubsub:publish(Channel, Data),
+    weir_pubsub_id:to_text(Id).
+
+-define(MESSAGE(Channel, Data), #{<<"type">> := <<"message">>, <<"channel">> := Channel, <<"data">> := Data}).
+-define(ERROR(Code), #{<<"type">> := <<"error">>, <<"code">> := Code, <<"text">> := _}).
+
+subscribe_and_publish(_Config) ->
+    [A, B] = [connect(), connect()],
+    [subscribe(Socket, <<"a">>, new) || Socket <- [A, B]],
+    say(A, #{type => publish, ref => <<"p">>, channel => <<"a">>, data => <<"hello">>}),
+    Both = [hear(A), hear(A)],
+    [#{<<"id">> := Id, <<"subscribers">> := 2}] = [Frame || #{<<"type">> := <<"published">>, <<"ref">> := <<"p">>} = Frame <- Both],
+    [#{<<"id">> := Id}] = [Frame || ?MESSAGE(<<"a">>, <<"hello">>) = Frame <- Both],
+    #{<<"id">> := Id} = hear(B).
+
+%% Changed while it is open; each channel in its order.
+many_channels(_Config) ->
+    Socket = connect(),
+    Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 300)],
+    [subscribe(Socket, Channel, new) || Channel <- Channels],
+    [publish(Channel, integer_to_binary(Number)) || Number <- [1, 2, 3], Channel <- Channels],
+    Got = [{Channel, Data} || _ <- lists:seq(1, 900), ?MESSAGE(Channel, Data) <- [hear(Socket)]],
+    [?assertEqual([<<"1">>, <<"2">>, <<"3">>], [Data || {Of, Data} <- Got, Of =:= Channel]) || Channel <- Channels].
+
+unsubscribed(_Config) ->
+    Socket = connect(),
+    [subscribe(Socket, Channel, new) || Channel <- [<<"a">>, <<"b">>]],
+    ?assertMatch(#{<<"type">> := <<"unsubscribed">>, <<"channel">> := <<"a">>}, ask(Socket, #{type => unsubscribe, channel => <<"a">>})),
+    _ = publish(<<"a">>, <<"1">>),
+    _ = publish(<<"b">>, <<"2">>),
+    ?MESSAGE(<<"b">>, <<"2">>) = hear(Socket),
+    ?assertMatch(?ERROR(<<"not_subscribed">>), ask(Socket, #{type => unsubscribe, channel => <<"a">>})),
+    subscribe(Socket, <<"a">>, oldest),
+    ?MESSAGE(<<"a">>, <<"1">>) = hear(Socket).
+
+from_where(_Config) ->
+    [_, Second, _] = [publish(<<"a">>, Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]],
+    [
+        begin
+            Socket = connect(),
+            subscribe(Socket, <<"a">>, From),
+            ?assertEqual(Data, [maps:get(<<"data">>, hear(Socket)) || _ <- Data])
+        end
+     || {From, Data} <- [{oldest, [<<"1">>, <<"2">>, <<"3">>]}, {1, [<<"3">>]}, {Second, [<<"3">>]}]
+    ].
+
+a_gap(_Config) ->
+    [First | _] = [publish(<<"small">>, Data) || Data <- [<<"1">>, <<"2">>, <<"3">>, <<"4">>, <<"5">>]],
+    Socket = connect(),
+    subscribe(Socket, <<"small">>, First),
+    #{<<"type">> := <<"gap">>, <<"channel">> := <<"small">>, <<"missed">> := 2, <<"id">> := _} = hear(Socket),
+    [?MESSAGE(<<"small">>, _), ?MESSAGE(<<"small">>, _)] = [hear(Socket), hear(Socket)],
+    %% Nobody knows what there was in another life of the channel.
+    Other = connect(),
+    subscribe(Other, <<"small">>, <<"1:5">>),
+    #{<<"type">> := <<"gap">>, <<"missed">> := null} = hear(Other).
+
+a_position_to_come_back_to(_Config) ->
+    First = publish(<<"a">>, <<"1">>),
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    #{<<"type">> := <<"position">>, <<"channel">> := <<"a">>, <<"id">> := First} = hear_all(Socket).
+
+bytes_that_are_no_text(_Config) ->
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    say(Socket, #{type => publish, channel => <<"a">>, base64 => base64:encode(<<255, 0>>)}),
+    Both = [hear(Socket), hear(Socket)],
+    Bytes = base64:encode(<<255, 0>>),
+    ?assertMatch([_], [Frame || #{<<"type">> := <<"message">>, <<"base64">> := Is} = Frame <- Both, Is =:= Bytes]),
+    {ok, #{messages := [{message, _, <<255, 0>>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
+
+meta(_Config) ->
+    Socket = connect(),
+    _ = ask(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e">>, content_type => <<"text/x">>}),
+    {ok, #{messages := [{message, _, <<"x">>, #{event := <<"e">>, type := <<"text/x">>}}]}} = weir_pubsub:history(<<"a">>, #{}),
+    subscribe(Socket, <<"a">>, oldest),
+    #{<<"event">> := <<"e">>, <<"content_type">> := <<"text/x">>} = hear(Socket),
+    %% It would be a line of its own in an event stream.
+    ?ERROR(<<"bad_request">>) = ask(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, event => <<"e\ndata: 1">>}).
+
+presence(_Config) ->
+    [A, B] = [connect(), connect()],
+    _ = ask(A, #{type => subscribe, channel => <<"room">>, info => #{name => <<"Ann">>}}),
+    _ = ask(B, #{type => subscribe, channel => <<"room">>}),
+    #{<<"present">> := Present} = ask(A, #{type => presence, channel => <<"room">>}),
+    ?assertEqual([null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])),
+    subscribe(A, <<"a">>, new),
+    ?ERROR(<<"no_presence">>) = ask(A, #{type => presence, channel => <<"a">>}),
+    ?ERROR(<<"bad_request">>) = ask(A, #{type => subscribe, channel => <<"b">>, info => binary:copy(<<"x">>, 1025)}).
+
+history(_Config) ->
+    Socket = connect(),
+    ?ERROR(<<"no_channel">>) = ask(Socket, #{type => history, channel => <<"small">>}),
+    [First, _, Third] = [publish(<<"small">>, Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]],
+    ?assertMatch(
+        #{<<"type">> := <<"history">>, <<"missed">> := 0, <<"last_id">> := Third, <<"messages">> := [#{<<"data">> := <<"2">>}]},
+        ask(Socket, #{type => history, channel => <<"small">>, limit => 1})
+    ),
+    _ = publish(<<"small">>, <<"4">>),
+    #{<<"missed">> := 1} = ask(Socket, #{type => history, channel => <<"small">>, from => First}).
+
+ping(_Config) ->
+    Socket = connect(),
+    ?assertEqual(#{<<"type">> => <<"pong">>}, ask(Socket, #{type => ping})).
+
+wrong_frames(_Config) ->
+    Socket = connect(),
+    [
+        begin
+            say_text(Socket, Text),
+            ?assertMatch({Text, ?ERROR(<<"bad_request">>)}, {Text, hear(Socket)})
+        end
+     || Text <- [
+            <<"">>, <<"{">>, <<"[]">>, <<"{}">>, <<"{\"type\":1}">>, <<"{\"type\":\"fly\"}">>, <<"{\"type\":\"subscribe\"}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"\"}">>, <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"x\"}">>,
+            <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":-1}">>, <<"{\"type\":\"subscribe\",\"channel\":\"a\",\"from\":\"1:-1\"}">>,
+            <<"{\"type\":\"publish\",\"channel\":\"a\"}">>, <<"{\"type\":\"publish\",\"channel\":\"a\",\"data\":1}">>,
+            <<"{\"type\":\"publish\",\"channel\":\"a\",\"base64\":\"?\"}">>, <<"{\"type\":\"history\",\"channel\":\"a\",\"limit\":1001}">>,
+            iolist_to_binary(["{\"type\":\"presence\",\"channel\":\"", lists:duplicate(1025, $x), "\"}"])
+        ]
+    ],
+    ok = weir_pubsub_nchan:send_frame(Socket, 2, <<"x">>),
+    {8, <<1003:16, _/binary>>} = frame(Socket).
+
+who_may(_Config) ->
+    start(#{may => fun(Right, Request, Channel) -> undefined =:= weir_http_request:field(<<"origin">>, Request) andalso binary:match(Channel, atom_to_binary(Right)) =/= nomatch end}),
+    Socket = connect(),
+    [
+        begin
+            Told = ask(Socket, Frame#{type => Type, channel => Channel}),
+            ?assertEqual({Frame, Type, Channel, May}, {Frame, Type, Channel, maps:get(<<"code">>, Told, none) =/= <<"forbidden">>})
+        end
+     || {May, Type, Channel, Frame} <- [
+            {false, subscribe, <<"x">>, #{}}, {true, subscribe, <<"subscribe">>, #{}},
+            {false, subscribe, <<"subscribe2">>, #{from => oldest}}, {true, subscribe, <<"subscribe,history">>, #{from => oldest}},
+            {false, publish, <<"subscribe">>, #{data => <<"x">>}}, {true, publish, <<"publish">>, #{data => <<"x">>}},
+            {false, presence, <<"publish">>, #{}}, {true, presence, <<"presence">>, #{}},
+            {false, history, <<"publish">>, #{}}, {true, history, <<"history">>, #{}}
+        ]
+    ].
+
+limits(_Config) ->
+    start(#{max_channels => 2}),
+    Socket = connect(),
+    [subscribe(Socket, Channel, new) || Channel <- [<<"a">>, <<"b">>]],
+    ?ERROR(<<"too_many">>) = ask(Socket, #{type => subscribe, channel => <<"c">>}),
+    _ = ask(Socket, #{type => unsubscribe, channel => <<"a">>}),
+    ?ERROR(<<"limit">>) = ask(Socket, #{type => subscribe, channel => <<"full">>}),
+    %% What was refused is no subscription.
+    subscribe(Socket, <<"c">>, new),
+    ?ERROR(<<"too_large">>) = ask(Socket, #{type => publish, channel => <<"full">>, data => <<"123456">>}).
+
+subscribed_twice(_Config) ->
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    ?ERROR(<<"subscribed">>) = ask(Socket, #{type => subscribe, channel => <<"a">>}),
+    _ = publish(<<"a">>, <<"1">>),
+    _ = publish(<<"a">>, <<"2">>),
+    [?MESSAGE(_, <<"1">>), ?MESSAGE(_, <<"2">>)] = [hear(Socket), hear(Socket)].
+
+deleted(_Config) ->
+    Socket = connect(),
+    [subscribe(Socket, Channel, new) || Channel <- [<<"a">>, <<"b">>]],
+    {ok, _} = weir_pubsub:delete(<<"a">>),
+    ?assertEqual(#{<<"type">> => <<"closed">>, <<"channel">> => <<"a">>, <<"reason">> => <<"deleted">>}, hear(Socket)),
+    _ = publish(<<"b">>, <<"1">>),
+    ?MESSAGE(<<"b">>, <<"1">>) = hear(Socket).
+
+a_shard_is_killed(_Config) ->
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    exit(whereis(weir_pubsub_shards:name(erlang:phash2(<<"a">>, erlang:system_info(schedulers)) + 1)), kill),
+    #{<<"type">> := <<"closed">>, <<"reason">> := <<"unavailable">>} = hear(Socket),
+    subscribe(Socket, <<"a">>, new).
+
+gone_when_closed(_Config) ->
+    Socket = connect(),
+    Channels = [<<"a">>, <<"b">>],
+    [subscribe(Socket, Channel, new) || Channel <- Channels],
+    ok = gen_tcp:close(Socket),
+    [wait_for_nobody(Channel) || Channel <- Channels].
+
+wait_for_nobody(Channel) ->
+    case weir_pubsub:info(Channel) of
+        {ok, #{subscribers := 1}} -> timer:sleep(10), wait_for_nobody(Channel);
+        _ -> ok
+    end.
+
+a_drain(_Config) ->
+    Socket = connect(),
+    spawn_link(fun() -> weir_http:drain_listener(?MODULE, 5000) end),
+    {8, <<1012:16, _/binary>>} = frame(Socket).
+
+other_sites(_Config) ->
+    start(#{origins => [<<"http://site.example">>]}),
+    ?assertMatch(<<"HTTP/1.1 101", _/binary>>, handshake("http://site.example")),
+    ?assertMatch(<<"HTTP/1.1 403", _/binary>>, handshake("http://other.example")).
+
+handshake(Origin) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, [
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ", Origin, "\r\n\r\n"
+    ]),
+    {ok, Answer} = gen_tcp:recv(Socket, 12, ?PATIENCE),
+    Answer.
+
+options_that_are_wrong(_Config) ->
+    ?assertError({bad_option, may, any, "a fun of three arguments"}, weir_pubsub_ws:route(#{may => any})),
+    ?assertError({bad_option, max_channels, 0, "an integer from 1 on"}, weir_pubsub_ws:route(#{max_channels => 0})),
+    ?assertError({bad_option, colour, 1, _}, weir_pubsub_ws:route(#{colour => 1})).
