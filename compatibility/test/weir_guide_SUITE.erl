@@ -47,6 +47,7 @@ relays(Config) -> run("relays", Config).
 groups(Config) -> run("groups", Config).
 %% Its subscribers are processes.
 pubsub(Config) -> run_readme("docs/guide/pubsub.md", [], Config).
+push_protocol(Config) -> run_readme("docs/guide/push_protocol.md", [], Config).
 elixir(Config) -> run("elixir", Config).
 
 %% No socket of Weir's is in it.
@@ -55,6 +56,7 @@ doctor(Config) -> run_readme("docs/guide/doctor.md", [], Config).
 readme(Config) -> run_readme("README.md", [], Config).
 readme_of_weir_http(Config) -> run_readme("apps/weir_http/README.md", [], Config).
 readme_of_weir_pubsub(Config) -> run_readme("apps/weir_pubsub/README.md", [], Config).
+readme_of_weir_toml(Config) -> run_readme("apps/weir_toml/README.md", [], Config).
 readme_of_weir_load(Config) ->
     %% Its server is the reader's own.
     {ok, _} = application:ensure_all_started(weir),
@@ -72,9 +74,6 @@ readme_of_weir_load(Config) ->
     end.
 
 %% That page is not run: its servers cannot be had from Debian.
-readme_of_weir_toml(Config) ->
-    run_page("apps/weir_toml/README.md", [], fun(_, _) -> ok end, Config).
-
 every_page_is_run(Config) ->
     Pages = [list_to_atom(filename:basename(File, ".md")) || File <- files(Config)],
     ?assertEqual([], Pages -- ['README', thousand_island | all()]).
@@ -131,6 +130,9 @@ pieces(Page) ->
 %% Returns the most sockets of Weir's that there were after a piece.
 run_pieces([], _Output, _Node, _Config, Most) ->
     Most;
+run_pieces([{"toml", Text} | Pieces], Output, Node, Config, Most) ->
+    ?assertMatch({ok, _}, weir_toml:decode(unicode:characters_to_binary(Text))),
+    run_pieces(Pieces, Output, Node, Config, Most);
 run_pieces([{"erlang", "-module" ++ _ = Text} | Pieces], _Output, Node, Config, Most) ->
     {module, _} = peer:call(Node, code, load_binary, compiled(Text)),
     run_pieces(Pieces, none, Node, Config, Most);
