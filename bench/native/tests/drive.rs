@@ -17,6 +17,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::version::TLS13;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
+use weir_bench_native::clock;
 
 const BRIEF: &str = "--warmup 100ms --duration 300ms";
 
@@ -170,6 +171,21 @@ fn http() {
 }
 
 #[test]
+fn http_at_a_rate() {
+    let server = Reference::start("http");
+    let report = report(&format!(
+        "http {} --connections 50 --rate 1000",
+        at(server.port)
+    ));
+    assert_clean(&report);
+    // Without a rate it would be a hundred thousand.
+    assert!(
+        report["requests_per_s"].as_f64().unwrap() < 3000.0,
+        "{report}"
+    );
+}
+
+#[test]
 fn accept() {
     let server = Reference::start("accept");
     let report = report(&format!("accept {} --concurrency 20", at(server.port)));
@@ -240,6 +256,44 @@ fn idle() {
     assert_eq!(report["errors"], serde_json::json!({}));
     assert!(report["server"]["bytes_per_connection"].as_f64().is_some());
     assert!(report.get("requests").is_none());
+}
+
+#[test]
+fn idle_after_a_request() {
+    let server = Reference::start("http");
+    let arguments = format!("idle {} --http --observe {}", at(server.port), server.pid());
+    let report = report(&arguments);
+    assert_eq!(report["connections"], 100);
+    assert_eq!(report["errors"], serde_json::json!({}));
+    // What answers otherwise holds nothing that is counted.
+    for other in ["--websocket", "--events --path /any"] {
+        let arguments = format!(
+            "idle {} {other} --observe {}",
+            at(server.port),
+            server.pid()
+        );
+        assert!(failure_of(&arguments).contains("cannot connect"), "{other}");
+    }
+}
+
+#[test]
+fn fanout_in_events() {
+    let port = misbehaving(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut sent = stream.write_all(head.as_bytes());
+        while sent.is_ok() {
+            thread::sleep(Duration::from_millis(5));
+            let event = format!("id: {:016x}\ndata: {}\n\n", clock::now(), ".".repeat(92));
+            let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+            sent = stream.write_all(chunk.as_bytes());
+        }
+    });
+    let arguments = format!("fanout {} --events --size 100 --connections 20", at(port));
+    assert_clean(&report(&arguments));
+    // Of another size the time is not where it should be.
+    let arguments = format!("fanout {} --events --size 90 --connections 2", at(port));
+    assert!(failure_of(&arguments).contains("mismatch"));
 }
 
 #[test]

@@ -60,7 +60,8 @@ usage: weir-drive http HOST:PORT [options]
 Each connection sends GET / and the next when the response is there. Responses need a Content-Length; a status other
 than 2xx is an error.
 
-  --depth N         requests that are sent at once, the next when all are answered (1)"
+  --depth N         requests that are sent at once, the next when all are answered (1)
+  --rate R          R requests a second in all, as echo's; not with --depth"
 );
 
 pub(super) const HELP_PROXY: &str = with_common_options!(
@@ -103,7 +104,11 @@ usage: weir-drive idle HOST:PORT --observe PID [options]
 
 Opens connections and holds them. Reports the server's memory before the first, after all (and the warm-up), the
 difference for each connection, and the CPU time that the server uses meanwhile.
-"
+
+  --http            each has asked for something before, and got it
+  --websocket       each is a WebSocket
+  --events          each is an event stream
+  --path PATH       what is asked for (/)"
 );
 
 pub(super) const HELP_FANOUT: &str = with_common_options!(
@@ -113,6 +118,8 @@ usage: weir-drive fanout HOST:PORT [options]
 Takes the messages that the server sends to all connections. A request is one message on one connection, its latency
 the time since the timestamp in its first 8 bytes (weir-reference fanout).
 
+  --websocket       each message in a binary frame, after a handshake for /
+  --events          each message an event, of a stream from /: its id the first 8 bytes in hexadecimal, its data the rest
   --size BYTES      bytes of a message, at least 8, as the server sends them (128)
   --slow N          so many of the connections never read, and have the smallest receive buffer there is (0)"
 );

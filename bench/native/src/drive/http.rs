@@ -2,7 +2,7 @@
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
-use super::response::{BadResponse, Progress, ResponseReader};
+use super::response::{Progress, ResponseReader};
 use super::target::Target;
 use super::transport::{Turn, read};
 use crate::clock;
@@ -53,12 +53,6 @@ impl Http {
         let start = self.requests.len() - connection.state.unsent;
         connection.state.unsent -= send(&connection.socket, &self.requests[start..])?;
         Ok(())
-    }
-}
-
-impl From<BadResponse> for Fault {
-    fn from(_: BadResponse) -> Self {
-        Self::BadResponse
     }
 }
 

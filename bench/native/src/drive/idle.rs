@@ -1,48 +1,59 @@
-//! Connections that are held and say nothing.
+//! Connections that are held and say nothing, once they are open.
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
-use super::transport::{Turn, read};
+use super::transport::{Transport, Turn, read};
 use crate::poller::Readiness;
 use crate::socket::scratch;
 
 /// The protocol of silence.
 #[derive(Debug)]
-pub struct Idle {
+pub struct Idle<T> {
+    transport: T,
     scratch: Box<[u8]>,
 }
 
-impl Idle {
-    /// The protocol, with the buffer for what a server may say all the same.
-    pub fn new() -> Self {
-        Self { scratch: scratch() }
+impl<T> Idle<T> {
+    /// The protocol, with what opens a connection, and with the buffer for what a server may say all the same.
+    pub fn new(transport: T) -> Self {
+        Self {
+            transport,
+            scratch: scratch(),
+        }
     }
 }
 
-impl Default for Idle {
-    fn default() -> Self {
-        Self::new()
+impl<T: Transport> Protocol for Idle<T> {
+    type State = T::Channel;
+
+    fn open(&mut self, _index: u32) -> T::Channel {
+        self.transport.open()
     }
-}
 
-impl Protocol for Idle {
-    type State = ();
+    fn greet(
+        &mut self,
+        connection: &mut Connection<T::Channel>,
+        readiness: Readiness,
+    ) -> Result<bool, Fault> {
+        let Connection { socket, state, .. } = connection;
+        self.transport
+            .greet(state, socket, readiness, &mut self.scratch)
+    }
 
-    fn open(&mut self, _index: u32) {}
-
-    fn start(&mut self, _: &mut Connection<()>, _: &mut Measurement) -> Result<(), Fault> {
+    fn start(&mut self, _: &mut Connection<T::Channel>, _: &mut Measurement) -> Result<(), Fault> {
         Ok(())
     }
 
     fn ready(
         &mut self,
-        connection: &mut Connection<()>,
+        connection: &mut Connection<T::Channel>,
         readiness: Readiness,
         _: &mut Measurement,
     ) -> Result<Turn, Fault> {
         if !readiness.readable() {
             return Ok(Turn::Done);
         }
+        // Whatever it is: a ping, a heartbeat.
         read(&connection.socket, readiness, &mut self.scratch, |_| Ok(()))
     }
 }

@@ -47,8 +47,34 @@ pub enum Carrier {
     WebSocket,
 }
 
+/// What carries the messages of a broadcast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Broadcast {
+    /// The connection itself.
+    #[default]
+    Bytes,
+    /// Frames of WebSocket.
+    WebSocket,
+    /// Events of an event stream.
+    Events,
+}
+
+/// What a connection is before it falls silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// Open, and no more.
+    #[default]
+    Open,
+    /// One of HTTP on which a request was answered.
+    Http,
+    /// A WebSocket.
+    WebSocket,
+    /// An event stream.
+    Events,
+}
+
 /// The commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Messages that come back.
     Echo {
@@ -60,10 +86,15 @@ pub enum Command {
         carrier: Carrier,
     },
     /// Messages that come back, at a rate.
-    OpenLoop {
+    MessagesAtRate {
         /// What is sent.
         message: Message,
         /// Messages a second.
+        rate: u64,
+    },
+    /// Requests of HTTP, at a rate.
+    RequestsAtRate {
+        /// Requests a second.
         rate: u64,
     },
     /// Requests of HTTP.
@@ -88,15 +119,20 @@ pub enum Command {
         connect_rate: Option<u64>,
     },
     /// Connections on which nothing is said.
-    Idle,
+    Idle {
+        /// What the connections are.
+        held: Held,
+        /// What is asked for.
+        path: String,
+    },
     /// Listeners to broadcasts.
     Fanout {
         /// Bytes of a message.
         size: usize,
         /// Connections that never read.
         slow: u32,
-        /// Whether in frames of WebSocket.
-        websocket: bool,
+        /// What carries the messages.
+        broadcast: Broadcast,
     },
     /// A stream from the server.
     Download {

@@ -1,13 +1,19 @@
 //! The driver: one thread that offers a server as much load as it answers, or load at a rate, and measures it.
 
 pub mod accept;
+pub mod arrivals;
+pub mod ask_message;
+pub mod ask_request;
 pub mod echo;
+pub mod events;
 pub mod fanout;
 pub mod fleet;
 pub mod game;
+pub mod greeting;
 mod help;
 pub mod http;
 pub mod idle;
+pub mod keep_alive;
 pub(crate) mod lane;
 pub mod load;
 pub mod measurement;
@@ -34,9 +40,16 @@ use crate::listener::Listener;
 use crate::reference;
 use crate::reference::server::{Server, Service};
 use crate::reference::stream::{Chargen, Discard};
+use ask_message::AskMessage;
+use ask_request::AskRequest;
 use echo::Echo;
+use events::Events;
+use fanout::Fanout;
+use idle::Idle;
+use keep_alive::KeepAlive;
 use lane::BACKEND;
-use load::{Carrier, Command, Run};
+use load::{Broadcast, Carrier, Command, Held, Run};
+use open_loop::OpenLoop;
 use opener::Opening;
 use options::Invocation;
 use report::Report;
@@ -70,8 +83,8 @@ fn drive(run: &Run) -> Result<Report, Failure> {
     let load = &run.load;
     let session = Session::new(load)?;
     let opening = Opening::STEADY;
-    match run.command {
-        Command::Echo {
+    match &run.command {
+        &Command::Echo {
             message,
             depth,
             carrier,
@@ -83,7 +96,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
                     fleet::run(echo, load, opening, session, NO_BACKEND)?
                 }
                 Carrier::WebSocket => {
-                    let websocket = WebSocket::new(&load.target, message.size);
+                    let websocket = WebSocket::new(&load.target, "/", message.size);
                     let echo = Echo::new(websocket, message, depth, connections);
                     fleet::run(echo, load, opening, session, NO_BACKEND)?
                 }
@@ -94,12 +107,17 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             };
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
-        Command::OpenLoop { message, rate } => {
-            let protocol = open_loop::OpenLoop::new(message, rate);
+        &Command::MessagesAtRate { message, rate } => {
+            let protocol = OpenLoop::new(AskMessage::new(message), rate);
             let outcome = fleet::run(protocol, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
-        Command::Proxy {
+        &Command::RequestsAtRate { rate } => {
+            let protocol = OpenLoop::new(AskRequest::new(&load.target), rate);
+            let outcome = fleet::run(protocol, load, opening, session, NO_BACKEND)?;
+            Ok(Report::of_requests("http", load, outcome))
+        }
+        &Command::Proxy {
             message,
             depth,
             backend,
@@ -109,7 +127,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(echo, load, Opening::PATIENT, session, Some(server))?;
             Ok(Report::of_requests("proxy", load, outcome).with_bytes_verified())
         }
-        Command::Http { depth } => {
+        &Command::Http { depth } => {
             let http = http::Http::new(&load.target, depth);
             let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("http", load, outcome))
@@ -118,22 +136,31 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = accept::run(load, session)?;
             Ok(Report::of_requests("accept", load, outcome))
         }
-        Command::Fanout {
+        &Command::Fanout {
             size,
             slow,
-            websocket,
+            broadcast,
         } => {
-            let outcome = if websocket {
-                let websocket = WebSocket::new(&load.target, size);
-                let fanout = fanout::Fanout::new(websocket, size, load.connections, slow);
-                fleet::run(fanout, load, opening, session, NO_BACKEND)?
-            } else {
-                let fanout = fanout::Fanout::new(Plain, size, load.connections, slow);
-                fleet::run(fanout, load, opening, session, NO_BACKEND)?
+            let listeners = load.connections;
+            let outcome = match broadcast {
+                Broadcast::Bytes => {
+                    let fanout = Fanout::new(Plain, size, listeners, slow);
+                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
+                }
+                Broadcast::WebSocket => {
+                    let websocket = WebSocket::new(&load.target, "/", size);
+                    let fanout = Fanout::new(websocket, size, listeners, slow);
+                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
+                }
+                Broadcast::Events => {
+                    let events = Events::new(&load.target, "/");
+                    let fanout = Fanout::new(events, size, listeners, slow);
+                    fleet::run(fanout, load, opening, session, NO_BACKEND)?
+                }
             };
             Ok(Report::of_requests("fanout", load, outcome))
         }
-        Command::Download { backend } => {
+        &Command::Download { backend } => {
             let download = stream::Download::new();
             let outcome = match backend {
                 None => fleet::run(download, load, opening, session, NO_BACKEND)?,
@@ -144,7 +171,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             };
             Ok(Report::of_bytes("download", load, outcome))
         }
-        Command::Upload { backend } => {
+        &Command::Upload { backend } => {
             let upload = stream::Upload::new();
             let outcome = match backend {
                 None => fleet::run(upload, load, opening, session, NO_BACKEND)?,
@@ -155,7 +182,7 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             };
             Ok(Report::of_bytes("upload", load, outcome))
         }
-        Command::Game { connect_rate } => {
+        &Command::Game { connect_rate } => {
             let opening = Opening {
                 per_second: connect_rate.unwrap_or(opening.per_second),
                 ..opening
@@ -163,8 +190,23 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;
             Ok(Report::of_ticks("game", load, outcome))
         }
-        Command::Idle => {
-            let outcome = fleet::run(idle::Idle::new(), load, opening, session, NO_BACKEND)?;
+        Command::Idle { held, path } => {
+            let target = &load.target;
+            let outcome = match held {
+                Held::Open => fleet::run(Idle::new(Plain), load, opening, session, NO_BACKEND)?,
+                Held::Http => {
+                    let idle = Idle::new(KeepAlive::new(target, path));
+                    fleet::run(idle, load, opening, session, NO_BACKEND)?
+                }
+                Held::WebSocket => {
+                    let idle = Idle::new(WebSocket::new(target, path, 1));
+                    fleet::run(idle, load, opening, session, NO_BACKEND)?
+                }
+                Held::Events => {
+                    let idle = Idle::new(Events::new(target, path));
+                    fleet::run(idle, load, opening, session, NO_BACKEND)?
+                }
+            };
             Ok(Report::of_idling("idle", load, outcome))
         }
     }

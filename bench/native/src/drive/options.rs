@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::help;
-use super::load::{Carrier, Command, Load, Run};
+use super::load::{Broadcast, Carrier, Command, Held, Load, Run};
 use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
@@ -44,7 +44,10 @@ struct Given {
     frame: Frame,
     depth: Option<u64>,
     tls: bool,
+    http: bool,
     websocket: bool,
+    events: bool,
+    path: Option<String>,
     rate: Option<u64>,
     backend: Option<u64>,
     bytes: Option<u64>,
@@ -127,8 +130,11 @@ impl Given {
                     given.frame = frame(text("--frame", parser.value()?)?)?;
                 }
                 (Long("tls"), "echo") => given.tls = true,
-                (Long("websocket"), "echo" | "fanout") => given.websocket = true,
-                (Long("rate"), "echo") => {
+                (Long("websocket"), "echo" | "fanout" | "idle") => given.websocket = true,
+                (Long("events"), "fanout" | "idle") => given.events = true,
+                (Long("http"), "idle") => given.http = true,
+                (Long("path"), "idle") => given.path = Some(path(parser.value()?)?),
+                (Long("rate"), "echo" | "http") => {
                     given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
                 }
                 (Long("backend"), "proxy" | "download" | "upload") => {
@@ -161,7 +167,11 @@ impl Given {
         let slow = self.slow.unwrap_or(0);
         let backend = self.backend.map(|port| port as u16);
         let command = match name {
-            "http" => Command::Http { depth },
+            "http" => match self.rate {
+                None => Command::Http { depth },
+                Some(rate) if self.depth.is_none() => Command::RequestsAtRate { rate },
+                Some(_) => return Err(Failure::Usage("--rate does not go with --depth".into())),
+            },
             "proxy" => Command::Proxy {
                 message,
                 depth,
@@ -172,7 +182,10 @@ impl Given {
                 connect_rate: self.connect_rate,
             },
             "idle" if self.observe.is_none() => return Err(missing("--observe PID")),
-            "idle" => Command::Idle,
+            "idle" => Command::Idle {
+                held: self.held()?,
+                path: self.path.unwrap_or_else(|| "/".into()),
+            },
             "fanout" if slow >= u64::from(connections) => {
                 return Err(Failure::Usage(format!(
                     "--slow {slow}: of {connections} connections one at least has to read"
@@ -181,7 +194,7 @@ impl Given {
             "fanout" => Command::Fanout {
                 size: self.size.unwrap_or(128) as usize,
                 slow: slow as u32,
-                websocket: self.websocket,
+                broadcast: self.broadcast()?,
             },
             "download" => Command::Download { backend },
             "upload" => Command::Upload { backend },
@@ -192,7 +205,7 @@ impl Given {
                     carrier: self.carrier()?,
                 },
                 Some(rate) if self.depth.is_none() && self.carrier()? == Carrier::Plain => {
-                    Command::OpenLoop { message, rate }
+                    Command::MessagesAtRate { message, rate }
                 }
                 Some(_) => {
                     return Err(Failure::Usage(
@@ -203,7 +216,7 @@ impl Given {
         };
         let target = self.target.ok_or_else(|| missing("HOST:PORT"))?;
         // An idle server needs a moment until its memory and its timers have settled.
-        let warmup = Duration::from_secs(if command == Command::Idle { 2 } else { 1 });
+        let warmup = Duration::from_secs(if name == "idle" { 2 } else { 1 });
         let load = Load {
             target: Target::new(address("HOST:PORT", target)?, connections),
             connections,
@@ -228,6 +241,43 @@ impl Given {
                 "--websocket does not go with --tls or --frame".into(),
             )),
         }
+    }
+
+    fn broadcast(&self) -> Result<Broadcast, Failure> {
+        match (self.websocket, self.events) {
+            (false, false) => Ok(Broadcast::Bytes),
+            (true, false) => Ok(Broadcast::WebSocket),
+            (false, true) => Ok(Broadcast::Events),
+            _ => Err(Failure::Usage(
+                "--websocket does not go with --events".into(),
+            )),
+        }
+    }
+
+    fn held(&self) -> Result<Held, Failure> {
+        match (self.http, self.websocket, self.events) {
+            (false, false, false) if self.path.is_some() => Err(Failure::Usage(
+                "--path needs --http, --websocket or --events".into(),
+            )),
+            (false, false, false) => Ok(Held::Open),
+            (true, false, false) => Ok(Held::Http),
+            (false, true, false) => Ok(Held::WebSocket),
+            (false, false, true) => Ok(Held::Events),
+            _ => Err(Failure::Usage(
+                "one of --http, --websocket and --events is needed, or none".into(),
+            )),
+        }
+    }
+}
+
+fn path(value: OsString) -> Result<String, Failure> {
+    let path = text("--path", value)?;
+    if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(path)
+    } else {
+        Err(Failure::Usage(format!(
+            "--path {path}: a path is needed, such as /messages"
+        )))
     }
 }
 

@@ -38,7 +38,7 @@ fn defaults() {
         Command::Fanout {
             size: 128,
             slow: 0,
-            websocket: false
+            broadcast: Broadcast::Bytes
         }
     );
     let download = driven("download 127.0.0.1:80");
@@ -62,7 +62,7 @@ fn options_come_in_any_order() {
     );
     assert_eq!(
         driven("echo 127.0.0.1:80 --frame line --rate 500 --size 9").command,
-        Command::OpenLoop {
+        Command::MessagesAtRate {
             message: message(Frame::Line, 9),
             rate: 500
         }
@@ -84,8 +84,19 @@ fn options_come_in_any_order() {
         Command::Fanout {
             size: 8,
             slow: 3,
-            websocket: true
+            broadcast: Broadcast::WebSocket
         }
+    );
+    assert_eq!(
+        driven("idle 127.0.0.1:80 --observe 1 --events --path /messages").command,
+        Command::Idle {
+            held: Held::Events,
+            path: "/messages".into()
+        }
+    );
+    assert_eq!(
+        driven("http 127.0.0.1:80 --rate 7").command,
+        Command::RequestsAtRate { rate: 7 }
     );
     let upload = driven("upload 127.0.0.1:80 --bytes 1073741824 --backend 81");
     assert_eq!(upload.command, Command::Upload { backend: Some(81) });
@@ -126,6 +137,11 @@ fn wrong_arguments_are_named() {
         ("echo 127.0.0.1:80 --websocket --frame 4", "--websocket"),
         ("echo 127.0.0.1:80 --websocket --rate 9", "--websocket"),
         ("http 127.0.0.1:80 --websocket", "--websocket"),
+        ("fanout 127.0.0.1:80 --websocket --events", "--websocket"),
+        ("http 127.0.0.1:80 --rate 9 --depth 2", "--rate"),
+        ("idle 127.0.0.1:80 --observe 1 --http --events", "one of"),
+        ("idle 127.0.0.1:80 --observe 1 --path /", "--path needs"),
+        ("idle 127.0.0.1:80 --observe 1 --path a", "--path a: a path"),
         ("upload 127.0.0.1:80 --size 1", "--size"),
     ] {
         match parse(line) {

@@ -4,6 +4,8 @@ use std::mem::MaybeUninit;
 
 use httparse::{ParserConfig, Response, Status};
 
+use super::measurement::Fault;
+
 /// Bytes that the head of a response may have.
 const LONGEST_HEAD: usize = 16 * 1024;
 
@@ -36,6 +38,12 @@ pub enum Progress {
 /// What came cannot be followed: it is no HTTP/1 response, its head is too long, or it does not tell its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadResponse;
+
+impl From<BadResponse> for Fault {
+    fn from(_: BadResponse) -> Self {
+        Self::BadResponse
+    }
+}
 
 /// The head of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use super::greeting::Greeting;
 use super::measurement::Fault;
 use super::target::Target;
 use super::transport::{Transport, Turn, read};
@@ -19,9 +20,7 @@ pub struct WebSocket {
 #[derive(Debug, Default)]
 pub struct Channel {
     unsent: Vec<u8>,
-    has_asked: bool,
-    /// The end of a response's head that has come, of four bytes.
-    ended: usize,
+    greeting: Greeting,
     head: FrameHead,
     /// Bytes left of the payload in progress.
     left: u64,
@@ -34,13 +33,11 @@ struct FrameHead {
     length: usize,
 }
 
-const END: &[u8; 4] = b"\r\n\r\n";
-
 impl WebSocket {
-    /// Messages of `size` bytes to a server at `target`.
-    pub fn new(target: &Target, size: usize) -> Self {
+    /// Messages of `size` bytes to a server at `target`, after a handshake for `path`.
+    pub fn new(target: &Target, path: &str, size: usize) -> Self {
         let handshake = format!(
-            "GET / HTTP/1.1\r\nHost: {target}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {target}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
         );
         Self {
@@ -110,7 +107,10 @@ impl Transport for WebSocket {
     type Channel = Channel;
 
     fn open(&self) -> Channel {
-        Channel::default()
+        Channel {
+            unsent: self.handshake.clone(),
+            ..Channel::default()
+        }
     }
 
     fn greet(
@@ -120,28 +120,17 @@ impl Transport for WebSocket {
         readiness: Readiness,
         scratch: &mut [u8],
     ) -> Result<bool, Fault> {
-        if !channel.has_asked {
-            channel.has_asked = true;
-            channel.unsent.extend_from_slice(&self.handshake);
-        }
         self.flush(channel, socket)?;
         if readiness.readable() {
-            read(socket, readiness, scratch, |mut bytes| {
-                while channel.ended < END.len() {
-                    let Some((byte, rest)) = bytes.split_first() else {
-                        return Ok(());
-                    };
-                    bytes = rest;
-                    channel.ended = match channel.ended {
-                        ended if *byte == END[ended] => ended + 1,
-                        _ => usize::from(*byte == END[0]),
-                    };
+            read(socket, readiness, scratch, |bytes| {
+                match channel.greeting.read(bytes, b"101")? {
+                    // What a server broadcasts already is not counted.
+                    Some(frames) => channel.payloads(frames, &mut |_| Ok(())),
+                    None => Ok(()),
                 }
-                // What a server broadcasts already is not counted.
-                channel.payloads(bytes, &mut |_| Ok(()))
             })?;
         }
-        Ok(channel.ended == END.len())
+        Ok(channel.greeting.is_whole())
     }
 
     #[inline]
