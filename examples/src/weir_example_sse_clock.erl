@@ -8,20 +8,19 @@
 -export([handle/2]).
 -export([open/2]).
 
-%% Of what the broadcaster sends in front of the filling, which is not used here, and once in a second.
--define(DEFAULTS, #{size => 8, rate => 1}).
+%% Events in a second.
+-define(RATE, 1).
 
-%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2}, but 8 and 1 unless given:
-%% an event is the time and what is left of the size. `port' is where it listens (0, the default, takes a free one), and of `listen'
-%% the address is taken.
+%% @doc Starts the server, on any path. `rate' is that of {@link weir_example_broadcaster:start/2}, but 1 unless given. `port' is where
+%% it listens (0, the default, takes a free one), and of `listen' the address is taken.
 -spec start(#{
-    size => pos_integer(), rate => non_neg_integer(),
+    rate => non_neg_integer(),
     port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
 }) -> {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options) ->
-    {Group, Stop} = weir_example_broadcaster:start(maps:merge(?DEFAULTS, Options), fun(<<_Clock:64, Filling/binary>>) ->
+    {Group, Stop} = weir_example_broadcaster:start(maps:merge(#{rate => ?RATE}, Options), fun(_Message) ->
         Time = calendar:system_time_to_rfc3339(erlang:system_time(millisecond), [{unit, millisecond}, {offset, "Z"}]),
-        weir_http_events:frame(#{event => <<"time">>, data => [Time, Filling]})
+        weir_http_events:frame(#{event => <<"time">>, data => Time})
     end),
     Routes = [{Path, ?MODULE, Group} || Path <- ["/", "/*path"]],
     weir_example_broadcaster:serve(Stop, weir_example_http_server:start(Options, Routes)).

@@ -13,6 +13,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         the_clock_strikes,
+        a_message_is_the_id_and_the_data_of_an_event,
         all_hear_what_one_says,
         who_comes_back_hears_what_was_said,
         the_page_is_there
@@ -50,9 +51,15 @@ until(Socket, Pattern, Bytes) ->
     end.
 
 the_clock_strikes(_Config) ->
-    with_server(weir_example_sse_clock, #{rate => 100, size => 10}, fun(Port) ->
+    with_server(weir_example_sse_clock, #{rate => 100}, fun(Port) ->
         Client = request(Port, ["GET /any HTTP/1.1"]),
-        _ = until(Client, "text/event-stream.*event: time\ndata: \\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z\\.\\.\n\n.*event: time")
+        _ = until(Client, "text/event-stream.*event: time\ndata: \\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z\n\n.*event: time")
+    end).
+
+a_message_is_the_id_and_the_data_of_an_event(_Config) ->
+    with_server(weir_example_sse_broadcast, #{rate => 100, size => 12}, fun(Port) ->
+        Client = request(Port, ["GET /any HTTP/1.1"]),
+        _ = until(Client, "text/event-stream.*id: [0-9a-f]{16}\ndata: \\.{4}\n\n.*id: ")
     end).
 
 say(Port, Text) ->

@@ -204,7 +204,7 @@ a_wrong_argument_is_one_line_and_exit_code_2(Config) ->
             {"run relay --to 127.0.0.1:1 --backend socket", "--backend socket"},
             {"run fanout --size 7", "--size 7"},
             {"run fanout --per-second -1", "--per-second -1"},
-            {"run echo --size 64", "--size is for fanout_processes, ws_broadcast, sse_clock, fanout"},
+            {"run echo --size 64", "--size is for fanout_processes, ws_broadcast, sse_broadcast, fanout"},
             {"run echo --sndbuf 0", "--sndbuf 0"},
             {"run echo_listener --active true", "--active is for"},
             {"run accept_listener --active once", "--active is for"},

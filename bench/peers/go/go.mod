@@ -1,3 +1,5 @@
 module weir-go
 
 go 1.19
+
+require github.com/gorilla/websocket v1.5.3

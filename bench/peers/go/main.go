@@ -1,6 +1,7 @@
-// weir-go serves with Go's net and net/http as their documentation does: a peer of the servers that are measured.
+// weir-go serves with Go's net and net/http, and gorilla/websocket on it, as their documentation does: a peer of the
+// servers that are measured.
 //
-//	weir-go echo|http --port PORT
+//	weir-go echo|http|websocket --port PORT
 //
 // It prints "ready PORT" when it listens on 127.0.0.1. How many cores it takes is GOMAXPROCS.
 package main
@@ -17,7 +18,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("echo, http or version is needed")
+		fail("echo, http, websocket or version is needed")
 	}
 	flags := flag.NewFlagSet("weir-go", flag.ExitOnError)
 	port := flags.Int("port", 0, "port to listen on, 0 takes a free one")
@@ -30,11 +31,13 @@ func main() {
 		serve = echo
 	case "http":
 		serve = hello
+	case "websocket":
+		serve = messages
 	case "version":
 		fmt.Println(runtime.Version())
 		return
 	default:
-		fail(fmt.Sprintf("%s: echo, http or version is needed", os.Args[1]))
+		fail(fmt.Sprintf("%s: echo, http, websocket or version is needed", os.Args[1]))
 	}
 	listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", *port))
 	if err != nil {

@@ -1,43 +1,56 @@
-//! `weir-tokio echo --port PORT`: sends back what comes, as tokio's documentation does, on one thread.
+//! `weir-tokio echo|http|websocket --port PORT`: servers as the documentation of tokio, hyper and tokio-tungstenite has
+//! them, on one thread.
 //!
 //! Prints `ready PORT` when it listens on 127.0.0.1.
+
+mod echo;
+mod http;
+mod websocket;
 
 use std::error::Error;
 use std::net::Ipv4Addr;
 
 use lexopt::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that wait to be accepted: as many as the other servers let wait.
 const BACKLOG: u32 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let port = port()?;
-    tokio::runtime::Builder::new_current_thread()
+    let (command, port) = arguments()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
-        .build()?
-        .block_on(serve(port))
+        .build()?;
+    match command.as_str() {
+        "echo" => runtime.block_on(serve(port, echo::serve)),
+        "http" => runtime.block_on(serve(port, http::serve)),
+        "websocket" => runtime.block_on(serve(port, websocket::serve)),
+        _ => Err("echo, http or websocket is needed".into()),
+    }
 }
 
-fn port() -> Result<u16, lexopt::Error> {
+fn arguments() -> Result<(String, u16), lexopt::Error> {
     let mut arguments = lexopt::Parser::from_env();
     let mut port = None;
-    let mut echo = false;
+    let mut command = None;
     while let Some(argument) = arguments.next()? {
         match argument {
             Long("port") => port = Some(arguments.value()?.parse()?),
-            Value(command) if command == "echo" && !echo => echo = true,
+            Value(name) if command.is_none() => command = Some(name.string()?),
             other => return Err(other.unexpected()),
         }
     }
-    match port {
-        Some(port) if echo => Ok(port),
-        _ => Err("echo --port PORT is needed".into()),
+    match (command, port) {
+        (Some(command), Some(port)) => Ok((command, port)),
+        _ => Err("echo, http or websocket is needed, and --port PORT".into()),
     }
 }
 
-async fn serve(port: u16) -> Result<(), Box<dyn Error>> {
+/// A task for each connection, which ends with it, however that ends.
+async fn serve<F>(port: u16, connected: fn(TcpStream) -> F) -> Result<(), Box<dyn Error>>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
@@ -46,16 +59,6 @@ async fn serve(port: u16) -> Result<(), Box<dyn Error>> {
     loop {
         let (connection, _) = listener.accept().await?;
         connection.set_nodelay(true)?;
-        tokio::spawn(echo(connection));
-    }
-}
-
-/// Ends with the connection, however that ends.
-async fn echo(mut connection: TcpStream) {
-    let mut buffer = vec![0; 4096];
-    while let Ok(count @ 1..) = connection.read(&mut buffer).await {
-        if connection.write_all(&buffer[..count]).await.is_err() {
-            return;
-        }
+        tokio::spawn(connected(connection));
     }
 }

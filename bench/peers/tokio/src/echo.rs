@@ -1,0 +1,14 @@
+//! Sends back what comes.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(mut connection: TcpStream) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(count @ 1..) = connection.read(&mut buffer).await {
+        if connection.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+%% @doc One message to all event streams, again and again: an event is made once, and a group sends it.
+%%
+%% What {@link weir_example_fanout} is to bare sockets. The time in front of a message is the event's id, in hexadecimal, and
+%% the rest its data.
+-module(weir_example_sse_broadcast).
+-behaviour(weir_http_direct).
+-behaviour(weir_http_events).
+
+-export([start/1]).
+
+-export([handle/2]).
+-export([open/2]).
+
+%% @doc Starts the server, on any path. `size' and `rate' are those of {@link weir_example_broadcaster:start/2}; `port' is where it
+%% listens (0, the default, takes a free one), and of `listen' the address is taken.
+-spec start(#{
+    size => pos_integer(), rate => non_neg_integer(),
+    port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _
+}) -> {ok, weir_example_reactors:server()} | {error, term()}.
+start(Options) ->
+    {Group, Stop} = weir_example_broadcaster:start(Options, fun(<<Clock:64, Filling/binary>>) ->
+        weir_http_events:frame(#{id => io_lib:format("~16.16.0b", [Clock]), data => Filling})
+    end),
+    Routes = [{Path, ?MODULE, Group} || Path <- ["/", "/*path"]],
+    weir_example_broadcaster:serve(Stop, weir_example_http_server:start(Options, Routes)).
+
+-spec handle(weir_http_request:request(), weir_group:group()) -> weir_http_direct:result().
+handle(_Request, Group) -> {events, ?MODULE, Group}.
+
+-spec open(weir_http_events:stream(), weir_group:group()) -> weir_http_events:result(weir_group:group()).
+open(Stream, Group) ->
+    %% A stream that is closed again already is told of as any other.
+    _ = weir_group:join(Group, Stream),
+    {ok, Group}.
