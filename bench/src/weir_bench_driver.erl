@@ -43,6 +43,8 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         ["--size=" ++ integer_to_list(Size) || {ok, Size} <- [weir_bench_server:message_size(Run)]] ++
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
         ["--tls" || #{tls := true} <- [Run]] ++
+        [lists:concat(["--", Carrier]) || #{carrier := Carrier} <- [Run], Carrier =/= none] ++
+        ["--path=" ++ Path || #{path := Path} <- [Run]] ++
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
         ["--depth=" ++ integer_to_list(Depth) || #{depth := Depth} <- [Run]] ++
         ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++

@@ -7,7 +7,7 @@
 -export([stream_module/0]).
 
 %% It sizes its tables by it. A connection through a proxy is two.
--define(MOST_CONNECTIONS, 16384).
+-define(MOST_CONNECTIONS, 20000).
 
 %% @doc Starts it and waits until it listens; as a proxy in front of 127.0.0.1:`Backend'. `Pin' is what goes before the
 %% command.

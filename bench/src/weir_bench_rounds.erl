@@ -18,19 +18,41 @@ when
     Before :: fun((weir_bench_scenario:contestant(), Round :: pos_integer()) -> term()),
     After :: fun((results()) -> term()).
 run(#{contestants := Contestants} = Scenario, Rounds, Cores, Before, After) ->
-    Turns = [{Round, Contestant} || Round <- lists:seq(1, Rounds), Contestant <- Contestants],
     lists:foldl(
-        fun({Round, Contestant}, Results) ->
+        fun(Round, Results) -> round(Scenario, Round, Cores, Before, After, Results) end,
+        [{Contestant, []} || Contestant <- Contestants],
+        lists:seq(1, Rounds)
+    ).
+
+round(#{contestants := [First | _] = Contestants} = Scenario, Round, Cores, Before, After, Sofar) ->
+    Whole = whole(weir_bench_scenario:run(Scenario, First), Cores),
+    lists:foldl(
+        fun(Contestant, Results) ->
             Before(Contestant, Round),
-            Result = measure(weir_bench_scenario:run(Scenario, Contestant), Cores),
+            Result =
+                case rated(weir_bench_scenario:run(Scenario, Contestant), Whole) of
+                    {ok, Run} -> measure(Run, Cores);
+                    NotMeasured -> NotMeasured
+                end,
             {Contestant, Earlier} = lists:keyfind(Contestant, 1, Results),
             Now = lists:keyreplace(Contestant, 1, Results, {Contestant, Earlier ++ [Result]}),
             After(Now),
             Now
         end,
-        [{Contestant, []} || Contestant <- Contestants],
-        Turns
+        Sofar,
+        Contestants
     ).
+
+%% What the shares of a scenario are shares of: what its first contestant does in a closed loop.
+whole(#{share := _} = Run, Cores) -> measure(maps:remove(share, Run), Cores);
+whole(_Run, _Cores) -> none.
+
+rated(#{share := Share} = Run, {ok, #{metrics := #{requests_per_s := Whole}}}) ->
+    {ok, (maps:remove(share, Run))#{rate => max(1, round(Whole * Share / 100))}};
+rated(#{share := _}, NotMeasured) ->
+    NotMeasured;
+rated(Run, _Whole) ->
+    {ok, Run}.
 
 measure(#{needs := Needs, connections := Connections} = Run, Cores) ->
     case weir_bench_peers:missing(Needs) of

@@ -36,9 +36,14 @@
     %% Requests a second in all, at random moments; or from one number to another over the duration. As fast as replies
     %% come unless given.
     rate => pos_integer() | {non_neg_integer(), pos_integer()},
+    %% Of an open loop: percent of what the first contestant of the scenario does in a closed one. It becomes the rate.
+    share => 1..100,
     %% Messages are packets; or go through TLS.
     packet => 4 | line,
     tls => boolean(),
+    %% What carries messages, or what an idle connection is; and what is asked for when it is opened (`/').
+    carrier => none | http | websocket | events,
+    path => string(),
     %% Bytes of a message, of the answer where it is another, and after how many the window of a stream ends.
     size => pos_integer(),
     reply => pos_integer(),
@@ -158,8 +163,13 @@ setting(connect_rate, Value) -> positive(Value);
 setting(rate, {From, To}) when is_integer(From), From >= 0, is_integer(To), To > From -> ok;
 setting(rate, Value) when is_integer(Value), Value > 0 -> ok;
 setting(rate, _) -> "a whole number of 1 or more, or {From, To}";
+setting(share, Value) when is_integer(Value), Value >= 1, Value =< 100 -> ok;
+setting(share, _) -> "a whole number from 1 to 100";
 setting(packet, Value) -> one_of(Value, [4, line]);
 setting(tls, Value) -> boolean(Value);
+setting(carrier, Value) -> one_of(Value, [none, http, websocket, events]);
+setting(path, [$/ | _]) -> ok;
+setting(path, _) -> "a path in double quotes";
 setting(size, Value) -> positive(Value);
 setting(reply, Value) -> positive(Value);
 setting(bytes, Value) -> positive(Value);
@@ -209,10 +219,17 @@ complete(#{contestants := Contestants} = Scenario) ->
         {[Key | _], _} -> {error, [atom_to_list(Key), " is missing"]};
         {[], [Twice | _]} -> {error, ["two contestants are called ", Twice]};
         {[], []} when Titles =:= [] -> {error, "there are no contestants"};
-        {[], []} -> ok
+        {[], []} -> has_whole([is_map_key(share, run(Scenario, Contestant)) || Contestant <- Contestants])
     end;
 complete(_Scenario) ->
     {error, "contestants is missing"}.
+
+%% Shares are of what the first does.
+has_whole([First | Others]) ->
+    case First orelse not lists:member(true, Others) of
+        true -> ok;
+        false -> {error, "the first contestant has no share, and others have"}
+    end.
 
 %% @doc What is measured when it is a contestant's turn.
 -spec run(scenario(), contestant()) -> run().
@@ -238,8 +255,10 @@ rounds(Asked, _Scenario) -> Asked.
 %% @doc About how many seconds a scenario takes where so many rounds are asked for: start, connect, warm up, measure and
 %% stop, for each contestant that is not skipped.
 -spec seconds(pos_integer(), scenario()) -> float().
-seconds(Asked, #{contestants := Contestants} = Scenario) ->
-    Runs = [run(Scenario, Contestant) || Contestant <- Contestants],
+seconds(Asked, #{contestants := [First | _] = Contestants} = Scenario) ->
+    %% Where there are shares, what they are shares of is measured, too.
+    Whole = case run(Scenario, First) of #{share := _} -> [First]; _ -> [] end,
+    Runs = [run(Scenario, Contestant) || Contestant <- Whole ++ Contestants],
     OfRound = [seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []],
     rounds(Asked, Scenario) * lists:sum([0.0 | OfRound]).
 

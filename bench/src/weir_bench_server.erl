@@ -78,6 +78,7 @@ reference(Same) -> Same.
 
 of_peer(Server) when Server =:= ehttpd; Server =:= cowboy_hello; Server =:= http_hello; Server =:= http_process -> "http";
 %% To a client that closes it is all the same.
+of_peer(ws_echo) -> "websocket";
 of_peer(Server) when Server =:= echo; Server =:= accept -> "echo".
 
 works_on(#{server := Server}, Backend) when Server =:= proxy; Server =:= relay ->

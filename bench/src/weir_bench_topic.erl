@@ -61,17 +61,27 @@ value(Measure, Summary) ->
         #{} -> <<"–"/utf8>>
     end.
 
-role({<<"ranch", _/binary>>, _, _}) -> peer;
-role({_, <<"inet">>, _}) -> stock;
-role({_, <<"socket">>, _}) -> socket;
+%% Programs of others are peers, whatever they stand on.
+role({Title, Backend, _}) when Backend =:= <<"inet">>; Backend =:= <<"socket">>; Backend =:= <<"weir">> ->
+    case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [<<"ranch">>, <<"cowboy">>, <<"ehttpd">>]) of
+        true -> peer;
+        false -> of_erlang(Title, Backend)
+    end;
 role({_, <<"reference">>, _}) -> native;
-role({Title, <<"weir">>, _}) ->
+role(_) -> peer.
+
+of_erlang(_Title, <<"inet">>) -> stock;
+of_erlang(_Title, <<"socket">>) -> socket;
+of_erlang(Title, <<"weir">>) ->
     [Plain | _] = binary:split(Title, <<",">>),
-    case lists:member(Plain, [<<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>]) of
+    Own = [
+        <<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>, <<"weir websocket">>,
+        <<"weir events">>, <<"echo reactor">>
+    ],
+    case lists:member(Plain, Own) of
         true -> own;
         false -> drop_in
-    end;
-role(_) -> peer.
+    end.
 
 first(_, []) -> "";
 first(Show, [Contestant | _]) -> Show(Contestant).

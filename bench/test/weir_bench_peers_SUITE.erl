@@ -4,13 +4,25 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([haproxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, tokio_echoes/1]).
+-export([haproxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1]).
+-export([tokio_echoes/1, tokio_answers/1, tokio_sends_messages_back/1, cowboy_sends_messages_back/1]).
 
 suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [haproxy_listens, nginx_listens_as_proxy, nginx_answers, go_echoes, go_answers, tokio_echoes].
+    [
+        haproxy_listens,
+        nginx_listens_as_proxy,
+        nginx_answers,
+        go_echoes,
+        go_answers,
+        go_sends_messages_back,
+        tokio_echoes,
+        tokio_answers,
+        tokio_sends_messages_back,
+        cowboy_sends_messages_back
+    ].
 
 init_per_suite(Config) ->
     case os:getenv("WEIR_ROOT") of
@@ -39,12 +51,17 @@ nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
 nginx_answers(_Config) -> serves(nginx, [nginx], ehttpd, http).
 go_echoes(_Config) -> serves(go, [go], echo, echo).
 go_answers(_Config) -> serves(go, [go], ehttpd, http).
+go_sends_messages_back(_Config) -> serves(go, [go], ws_echo, websocket).
 tokio_echoes(_Config) -> serves(tokio, [tokio], echo, echo).
+tokio_answers(_Config) -> serves(tokio, [tokio], http_hello, http).
+tokio_sends_messages_back(_Config) -> serves(tokio, [tokio], ws_echo, websocket).
+cowboy_sends_messages_back(_Config) -> serves(inet, [cowboy], cowboy_ws_echo, websocket).
 
 serves(Backend, Needs, Example, Asked) ->
     case weir_bench_peers:missing(Needs) of
         [] ->
-            ?assertNotEqual(<<"unknown">>, map_get(Backend, weir_bench_peers:versions())),
+            [Peer | _] = Needs,
+            ?assertNotEqual(<<"unknown">>, maps:get(Peer, weir_bench_peers:versions(), none)),
             Run = #{
                 name => peer, title => <<"peer">>, needs => Needs, backend => Backend, server => Example, load => echo,
                 connections => 1, warmup => 1, duration => 1
@@ -65,11 +82,28 @@ ask(echo, Socket) ->
     ok = gen_tcp:send(Socket, <<"hello">>),
     {ok, <<"hello">>} = gen_tcp:recv(Socket, 5, 30_000),
     ok;
+ask(websocket, Socket) ->
+    ok = gen_tcp:send(Socket, [
+        "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n",
+        "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ]),
+    %% A frame in one piece, with a mask of zeros.
+    ok = gen_tcp:send(Socket, <<16#82, 16#85, 0:32, "hello">>),
+    until_message(Socket, <<16#82, 5, "hello">>, <<>>);
 ask(http, Socket) ->
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n">>),
     Answer = until_closed(Socket, <<>>),
     ?assertMatch(<<"HTTP/1.1 200 ", _/binary>>, Answer),
     ?assertNotEqual(nomatch, binary:match(Answer, <<"\r\n\r\nhello world!">>)).
+
+until_message(Socket, Message, Got) ->
+    Head = <<"HTTP/1.1 101 ">>,
+    case binary:longest_common_prefix([Got, Head]) =:= byte_size(Head) andalso binary:match(Got, Message) of
+        {_, _} -> ok;
+        _ ->
+            {ok, More} = gen_tcp:recv(Socket, 0, 30_000),
+            until_message(Socket, Message, <<Got/binary, More/binary>>)
+    end.
 
 until_closed(Socket, Got) ->
     case gen_tcp:recv(Socket, 0, 30_000) of

@@ -11,7 +11,7 @@ names_and_titles_are_one_of_a_kind_test() ->
     ?assertEqual([], [Set || {Set, _} <- Sets, lists:member(Set, Names)]).
 
 what_is_written_for_weir_is_not_run_on_stock_test() ->
-    OfWeir = [echo_listener, accept_listener, echo_reactor, game_reactor, relay, fanout],
+    OfWeir = [echo_listener, accept_listener, echo_reactor, game_reactor, relay, chat, ws_broadcast, sse_broadcast],
     #{scenarios := Scenarios} = suite(),
     [
         ?assertEqual({Name, Title, true}, {Name, Title, Backend =:= weir})
@@ -104,6 +104,13 @@ what_is_wrong_is_told_with_its_place_test_() ->
             {"{scenario, two, #{like => one, contestants => [\"go\"]}}.", ["scenario two", "go"]},
             {"{scenario, two, #{like => one, contestants => [\"inet\", \"inet\"]}}.", ["two contestants", "inet"]},
             {"{scenario, two, #{like => one, contestants => [{\"inet\", #{active => 0}}]}}.", ["inet", "active", "once"]},
+            {"{scenario, two, #{like => one, share => 0}}.", ["scenario two", "share", "1 to 100"]},
+            {"{scenario, two, #{like => one, carrier => pigeon}}.", ["scenario two", "carrier", "websocket"]},
+            {"{scenario, two, #{like => one, path => \"a\"}}.", ["scenario two", "path"]},
+            {
+                "{scenario, two, #{like => one, contestants => [\"inet\", {\"weir\", #{share => 50}}]}}.",
+                ["scenario two", "first contestant has no share"]
+            },
             {"{contestant, \"go\", #{backend => rust}}.", ["contestant \"go\"", "backend", "rust", "tokio"]},
             {"{contestant, \"go\", #{}}.", ["contestant \"go\"", "backend is missing"]},
             {"{set, some, [two]}.", ["set some", "two"]},
