@@ -25,26 +25,11 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    case os:getenv("WEIR_ROOT") of
-        false ->
-            %% As bin/weir tells it.
-            true = os:putenv("WEIR_ROOT", root(filename:absname(code:which(?MODULE)))),
-            [{put, true} | Config];
-        _ ->
-            Config
-    end.
+    ok = weir_bench_record:in_tree(),
+    Config.
 
-end_per_suite(Config) ->
-    proplists:get_bool(put, Config) andalso os:unsetenv("WEIR_ROOT"),
+end_per_suite(_Config) ->
     ok.
-
-%% Above what was built, wherever that is.
-root("/") -> error(no_root);
-root(Below) ->
-    case filelib:is_regular(filename:join(Below, "bin/weir")) of
-        true -> Below;
-        false -> root(filename:dirname(Below))
-    end.
 
 haproxy_listens(_Config) -> serves(haproxy, [haproxy], proxy, none).
 nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
@@ -87,22 +72,24 @@ ask(websocket, Socket) ->
         "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n",
         "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ]),
+    <<"HTTP/1.1 101 ", _/binary>> = until(Socket, <<"\r\n\r\n">>, <<>>),
     %% A frame in one piece, with a mask of zeros.
     ok = gen_tcp:send(Socket, <<16#82, 16#85, 0:32, "hello">>),
-    until_message(Socket, <<16#82, 5, "hello">>, <<>>);
+    <<16#82, 5, "hello">> = until(Socket, <<"hello">>, <<>>),
+    ok;
 ask(http, Socket) ->
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n">>),
     Answer = until_closed(Socket, <<>>),
     ?assertMatch(<<"HTTP/1.1 200 ", _/binary>>, Answer),
     ?assertNotEqual(nomatch, binary:match(Answer, <<"\r\n\r\nhello world!">>)).
 
-until_message(Socket, Message, Got) ->
-    Head = <<"HTTP/1.1 101 ">>,
-    case binary:longest_common_prefix([Got, Head]) =:= byte_size(Head) andalso binary:match(Got, Message) of
-        {_, _} -> ok;
-        _ ->
+until(Socket, Last, Got) ->
+    case binary:match(Got, Last) of
+        {_, _} ->
+            Got;
+        nomatch ->
             {ok, More} = gen_tcp:recv(Socket, 0, 30_000),
-            until_message(Socket, Message, <<Got/binary, More/binary>>)
+            until(Socket, Last, <<Got/binary, More/binary>>)
     end.
 
 until_closed(Socket, Got) ->

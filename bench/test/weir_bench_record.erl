@@ -4,11 +4,19 @@
 -export([record/0]).
 -export([in_tree/0]).
 
-%% Tells where the tree is, as bin/weir does: tests run in its root.
+%% Tells where the tree is, as bin/weir does: above where the tests run, or above what was built.
 in_tree() ->
-    {ok, Root} = file:get_cwd(),
+    {ok, Directory} = file:get_cwd(),
+    [Root | _] = roots(Directory) ++ roots(filename:absname(code:which(?MODULE))),
     true = os:putenv("WEIR_ROOT", Root),
     ok.
+
+roots("/") -> [];
+roots(Below) ->
+    case filelib:is_regular(filename:join(Below, "bin/weir")) of
+        true -> [Below];
+        false -> roots(filename:dirname(Below))
+    end.
 
 record() ->
     {ok, #{scenarios := Scenarios} = Suite} = weir_bench_suite:read(),

@@ -22,12 +22,13 @@ scenario() ->
         {<<"native">>, <<"reference">>}, {<<"nginx">>, <<"nginx">>}, {<<"cowboy">>, <<"inet">>},
         {<<"cowboy on weir">>, <<"weir">>}, {<<"ehttpd">>, <<"inet">>}, {<<"ranch on weir once">>, <<"weir">>}
     ],
+    Metric = atom_to_binary(requests_per_s),
     #{
-        <<"metrics">> => [<<"requests_per_s">>],
+        <<"metrics">> => [Metric],
         <<"contestants">> => [
             #{
                 <<"title">> => Title, <<"backend">> => Backend,
-                <<"metrics">> => #{<<"requests_per_s">> => #{<<"median">> => Number}}
+                <<"metrics">> => #{Metric => #{<<"median">> => Number}}
             }
          || {Number, {Title, Backend}} <- lists:zip(lists:seq(1, length(Titles)), Titles)
         ]

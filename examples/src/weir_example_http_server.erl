@@ -3,14 +3,16 @@
 
 -export([start/2]).
 
-%% @doc Starts a listener with those routes. The options are those of the examples: `port' and, of `listen', the address.
+%% @doc Starts a listener with those routes, which takes as many connections as there may be descriptors. The options are
+%% those of the examples: `port' and, of `listen', the address.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}, [weir_http_routes:route()]) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options, Routes) ->
     Ip = proplists:get_value(ip, maps:get(listen, Options, []), any),
     Name = {?MODULE, make_ref()},
     {ok, _} = application:ensure_all_started(weir_http),
-    case weir_http:start_listener(Name, #{port => maps:get(port, Options, 0), ip => Ip}, Routes) of
+    Listener = #{port => maps:get(port, Options, 0), ip => Ip, max_connections => infinity},
+    case weir_http:start_listener(Name, Listener, Routes) of
         {ok, _} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir_http:stop_listener(Name) end}};
         {error, _} = Error -> Error
     end.
