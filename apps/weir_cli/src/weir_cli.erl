@@ -58,6 +58,7 @@ run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
 run(["push" | Arguments]) -> weir_cli_push:run(Arguments);
 run(["doctor" | Arguments]) -> weir_cli_doctor:run(Arguments);
+run(["scope" | Arguments]) -> weir_cli_scope:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
 run(["bench" | Arguments]) -> weir_cli_bench:run(Arguments);
 run(["load" | Arguments]) -> weir_cli_load:run(Arguments);
@@ -76,6 +77,7 @@ help() ->
     "  serve DIR     serve the files of a directory over HTTP\n"
     "  push          serve channels: publish and subscribe over HTTP, as Nchan does\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
+    "  scope NODE    show where a node spends its time, live\n"
     "  doctor NODE   tell what is set wrong in a node, or goes wrong in it just now\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"

@@ -1,0 +1,109 @@
+%% @doc `weir scope': where a node spends its time, live or once.
+-module(weir_cli_scope).
+
+-export([run/1]).
+
+-spec run([string()]) -> weir_cli:outcome().
+run(Arguments) ->
+    case weir_cli_options:parse(options(), Arguments) of
+        {ok, #{help := true}, _} -> {help, help()};
+        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv], maps:is_key(Form, Values)]);
+        {ok, _, []} -> {usage, "a node is missing (weir scope --help)"};
+        {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir scope --help)"]};
+        {error, Message} -> {usage, [Message, " (weir scope --help)"]}
+    end.
+
+checked(_Name, _Values, [One, Other | _]) ->
+    {usage, io_lib:format("--~s and --~s exclude each other (weir scope --help)", [One, Other])};
+checked(Name, Values, Forms) ->
+    %% The script has a terminal ready, or not.
+    case {Forms, os:getenv("WEIR_TERMINAL")} of
+        {[], false} -> {usage, "no terminal here: --once, --json or --csv (weir scope --help)"};
+        {[], _} -> open(Name, Values, live);
+        {[Form], _} -> open(Name, Values, Form)
+    end.
+
+open(Name, Values, Form) ->
+    case weir_cli_node:connect(Name, Values) of
+        {ok, Node} ->
+            case weir_scope:open(Node, #{load => not maps:get('no-load', Values, false)}) of
+                {ok, View} ->
+                    Outcome = show(Form, Node, View, Values),
+                    ok = weir_scope:close(View),
+                    Outcome;
+                {error, Reason} ->
+                    {failed, weir_cli_node:explain(Reason)}
+            end;
+        Failure ->
+            Failure
+    end.
+
+show(live, Node, View, _Values) ->
+    weir_cli_scope_terminal:run(Node, View);
+show(once, Node, View, _Values) ->
+    told([weir_scope_page:look(Page, hd(weir_scope_page:sorts(Page)), View) || Page <- weir_scope_page:names()], fun(All) ->
+        [["== ", atom_to_list(Page), $\n, weir_cli_scope_screen:plain(Page, Data, Node), $\n] || {Page, Data} <- lists:zip(weir_scope_page:names(), All)]
+    end);
+show(json, _Node, View, _Values) ->
+    told([weir_scope:sample(View), weir_scope:processes(View, #{}), weir_scope:sockets(View, #{})], fun([Sample, Processes, Sockets]) ->
+        weir_json:encode(document(Sample#{processes => Processes, sockets => Sockets}))
+    end);
+show(csv, _Node, View, #{seconds := Seconds}) ->
+    lines(Seconds, none, none, View).
+
+told(Answers, Text) ->
+    case [Reason || {error, Reason} <- Answers] of
+        [] -> io:put_chars(Text([Answer || {ok, Answer} <- Answers]));
+        [Reason | _] -> {failed, weir_cli_node:explain(Reason)}
+    end.
+
+%% A line a second; another head where the columns change.
+lines(0, _Head, _At, _View) ->
+    ok;
+lines(Left, Head, Before, View) ->
+    case weir_scope:sample(View) of
+        {ok, #{at := Before}} ->
+            timer:sleep(50),
+            lines(Left, Head, Before, View);
+        {ok, #{at := At} = Sample} ->
+            {Names, Values} = lists:unzip(weir_scope_sample:numbers(maps:remove(cost, Sample))),
+            _ = Names =:= Head orelse io:put_chars([lists:join($,, [<<"at">> | Names]), $\n]),
+            io:put_chars([lists:join($,, [integer_to_list(At) | [float_to_binary(Value, [short]) || Value <- Values]]), $\n]),
+            lines(Left - 1, Names, At, View);
+        {error, Reason} ->
+            {failed, weir_cli_node:explain(Reason)}
+    end.
+
+%% What JSON has no form for becomes text.
+document(Map) when is_map(Map) -> maps:map(fun(_, Value) -> document(Value) end, Map);
+document(List) when is_list(List) -> [document(Value) || Value <- List];
+document(Value) when is_number(Value); is_atom(Value); is_binary(Value) -> Value;
+document(Other) -> unicode:characters_to_binary(io_lib:format("~0tp", [Other])).
+
+options() ->
+    weir_cli_node:options() ++
+        [
+            #{name => once, type => flag,
+                help => "print all pages as text, and end"},
+            #{name => json, type => flag,
+                help => "print the last second, and the top processes and sockets, as JSON"},
+            #{name => csv, type => flag,
+                help => "print a line each second"},
+            #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
+                help => "so many lines of --csv (1)"},
+            #{name => help, type => flag,
+                help => "this text"}
+        ].
+
+help() ->
+    [
+        "weir scope: where a node spends its time\n"
+        "\n"
+        "usage: weir scope NODE [OPTION...]\n"
+        "\n"
+        "NODE is any node of OTP 25 or later that Erlang's distribution reaches, as in app@127.0.0.1. It needs no part of Weir, and nothing\n"
+        "stays there. In a terminal it is shown live: Tab turns the page, ? lists the keys, q quits. Exit code 0, or 1 if the node cannot\n"
+        "be reached.\n"
+        "\n",
+        weir_cli_options:help(options())
+    ].

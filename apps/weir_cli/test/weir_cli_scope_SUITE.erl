@@ -1,0 +1,201 @@
+%% Runs bin/weir scope as a user would, on nodes that know nothing of Weir: in a terminal, and for programs.
+-module(weir_cli_scope_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
+-export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
+-export([once/1, as_json/1, as_csv/1]).
+-export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
+
+-import(weir_cli_program, [run/2, mentions/2]).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() -> [{group, programs}, {group, terminal}].
+
+groups() ->
+    [
+        {programs, [parallel], [
+            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv
+        ]},
+        {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, keys, a_node_that_ends, a_command_that_is_killed]}
+    ].
+
+init_per_suite(Config) ->
+    {Name, Pid} = node_of_somebody(),
+    [{node, Name}, {pid, Pid} | weir_cli_program:find(Config)].
+
+end_per_suite(Config) ->
+    weir_cli_program:kill("KILL", ?config(pid, Config)).
+
+init_per_group(terminal, Config) ->
+    case os:find_executable("tmux") of
+        false -> {skip, "no tmux"};
+        _ -> Config
+    end;
+init_per_group(_, Config) ->
+    Config.
+
+end_per_group(_, _Config) -> ok.
+
+end_per_testcase(Case, _Config) ->
+    _ = os:cmd(lists:concat(["tmux -L ", socket(Case), " kill-server 2>/dev/null"])),
+    ok.
+
+%% A stock node with a cookie of its own.
+node_of_somebody() ->
+    Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
+    Port = open_port({spawn_executable, os:find_executable("erl")}, [
+        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(300000), halt()."]},
+        {line, 100}, binary
+    ]),
+    receive {Port, {data, {eol, <<"up">>}}} -> ok after 30000 -> ct:fail(no_node) end,
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    {Name, integer_to_list(Pid)}.
+
+help_says_how(Config) ->
+    {0, Lines} = run(Config, ["scope", "--help"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["weir scope NODE", "--cookie", "--json", "--once", "Exit code"]].
+
+a_wrong_argument_is_one_line(Config) ->
+    [
+        begin
+            {Status, Lines} = run(Config, ["scope" | Arguments]),
+            ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
+            ?assert(mentions(Wrong, Lines))
+        end
+     || {Arguments, Wrong} <- [
+            {[], "node"}, {["patient", "--once"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--csv", "--seconds", "0"], "seconds"},
+            {["a@b", "--once", "--json"], "exclude"}, {["a@b"], "no terminal"}
+        ]
+    ].
+
+a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
+    {1, [Nobody]} = run(Config, ["scope", "nobody@127.0.0.1", "--once"]),
+    ?assert(mentions("cannot reach nobody@127.0.0.1", [Nobody])).
+
+once(Config) ->
+    {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--once"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["== overview", "utilisation", "normal 1", "eheap_alloc", "code_server", "OTP's poll set", "dirty_io_scheduler 1"]].
+
+as_json(Config) ->
+    {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--json", "--no-load"]),
+    {ok, #{<<"node">> := Node, <<"schedulers">> := [#{<<"utilisation">> := _} | _], <<"processes">> := [_ | _]}} = weir_json:decode(
+        iolist_to_binary(lists:join($\n, Lines))
+    ),
+    ?assertEqual(list_to_binary(?config(node, Config)), Node).
+
+as_csv(Config) ->
+    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--csv", "--seconds", "2"]),
+    0 = weir_cli_program:exit_status(Program),
+    %% Lines longer than a thousand bytes come in pieces: what is asked for stands in the first.
+    Lines = weir_cli_program:later_lines(Program),
+    ?assertMatch([<<"at,scheduler.normal.1.cpu,", _/binary>> | _], Lines),
+    ?assert(length([Line || <<"17", _/binary>> = Line <- Lines] ++ [Line || <<"18", _/binary>> = Line <- Lines]) >= 2).
+
+every_page_in_80_by_24(Config) -> every_page(?FUNCTION_NAME, 80, 24, Config).
+every_page_in_200_by_60(Config) -> every_page(?FUNCTION_NAME, 200, 60, Config).
+
+every_page(Case, Columns, Rows, Config) ->
+    start(Case, Columns, Rows, Config),
+    [
+        begin
+            keys(Case, Key),
+            shows(Case, Word)
+        end
+     || {Key, Word} <- [
+            {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
+            {"7", "Microstates"}, {"8", "other threads"}, {"Tab", "utilisation"}
+        ]
+    ],
+    ?assert(length(captured(Case)) =< Rows),
+    quits(Case, "q").
+
+keys(Config) ->
+    Case = ?FUNCTION_NAME,
+    start(Case, 80, 24, Config),
+    shows(Case, "utilisation"),
+    keys(Case, "?"), shows(Case, "another page"),
+    keys(Case, "x"), shows(Case, "utilisation"),
+    keys(Case, "4"), shows(Case, "code_server"),
+    keys(Case, "/ logger_su Enter"), gone(Case, "code_server"), shows(Case, "logger_sup"),
+    keys(Case, "Escape"), shows(Case, "code_server"),
+    keys(Case, "s"), shows(Case, "sorted by memory"),
+    keys(Case, "p"), shows(Case, "paused"),
+    keys(Case, "p"), gone(Case, "paused"),
+    tmux(Case, "resize-window -x 120 -y 40"),
+    %% 40 rows: the last line went there.
+    until(fun() -> length(captured(Case)) > 30 end),
+    quits(Case, "C-c").
+
+%% The terminal stays, and says what has happened.
+a_node_that_ends(Config) ->
+    Case = ?FUNCTION_NAME,
+    {Name, Pid} = node_of_somebody(),
+    start(Case, 80, 24, [{node, Name} | Config]),
+    shows(Case, "utilisation"),
+    weir_cli_program:kill("KILL", Pid),
+    shows(Case, "cannot reach"),
+    quits(Case, "q").
+
+%% The script gives the terminal back.
+a_command_that_is_killed(Config) ->
+    Case = ?FUNCTION_NAME,
+    start(Case, 80, 24, Config),
+    shows(Case, "utilisation"),
+    [Shell] = string:lexemes(tmux(Case, "list-panes -F '#{pane_pid}'"), "\n"),
+    [Emulator] = emulators(Shell),
+    weir_cli_program:kill("KILL", Emulator),
+    shows(Case, "ended 137"),
+    shows(Case, "same modes").
+
+emulators(Pid) ->
+    lists:append([
+        case file:read_file("/proc/" ++ Child ++ "/comm") of
+            {ok, <<"beam.smp\n">>} -> [Child];
+            _ -> emulators(Child)
+        end
+     || Child <- string:lexemes(os:cmd("pgrep -P " ++ Pid), "\n")
+    ]).
+
+%% In a shell that tells afterwards how it ended, and whether the terminal is as before.
+start(Case, Columns, Rows, Config) ->
+    Environment = [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)],
+    Script = filename:join(?config(priv_dir, Config), lists:concat([Case, ".sh"])),
+    ok = file:write_file(Script, [
+        "before=$(stty -g)\n",
+        "env ", Environment, ?config(weir, Config), " scope ", ?config(node, Config), " --cookie of_its_own\n",
+        "echo ended $?\n",
+        "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
+        "sleep 60\n"
+    ]),
+    tmux(Case, lists:concat(["new-session -d -x ", Columns, " -y ", Rows, " sh ", Script])).
+
+quits(Case, Key) ->
+    keys(Case, Key),
+    shows(Case, "ended 0"),
+    shows(Case, "same modes").
+
+keys(Case, Keys) -> tmux(Case, "send-keys " ++ Keys).
+
+captured(Case) ->
+    string:lexemes(tmux(Case, "capture-pane -p"), "\n").
+
+shows(Case, Text) -> until(fun() -> string:find(tmux(Case, "capture-pane -p"), Text) =/= nomatch end).
+gone(Case, Text) -> until(fun() -> string:find(tmux(Case, "capture-pane -p"), Text) =:= nomatch end).
+
+%% Each case has a server of its own: no configuration of the user's, and ended by the case.
+tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/null -L ", socket(Case), " ", Command])).
+
+socket(Case) -> lists:concat(["weir_scope_", os:getpid(), "_", Case]).
+
+until(Condition) -> until(Condition, 400).
+
+until(Condition, 0) -> ct:fail({never_true, Condition});
+until(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(50), until(Condition, Times - 1)
+    end.

@@ -1,0 +1,120 @@
+%% What is drawn, and what keys change, without a terminal.
+-module(weir_cli_scope_screen_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+%% A sample of this node, once for all.
+data() ->
+    Ask = fun erlang:apply/3,
+    Sources = weir_scope_sample:open(Ask),
+    Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
+    Pollset = #{
+        pollset => 1, scheduler => 1, sockets => 123_456, times => 49332.0, revents => 217_186.0, min => 0, max => 127, avg => 4.4, timeouts => 3.0, sleeps => 1.0,
+        asleep => 0.5, reads => 1.0, bytes_in => 1.0, writes => 1.0, bytes_out => 1.0, accepts => 1.0
+    },
+    Listener = #{name => {http, "long name of a listener"}, port => 8080, connections => 5, waiting => 0, accepted => 12.0},
+    Process = fun(Name, Reductions) ->
+        #{pid => self(), name => Name, reductions => Reductions, memory => 5000, growth => -100.0, queue => 3, function => {gen_server, loop, 7}, status => waiting}
+    end,
+    #{
+        sample => Sample#{weir => #{pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener]}},
+        top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
+        microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
+    }.
+
+shown(Page, Rows, Columns, Keys) ->
+    Data =
+        case Page of
+            sockets -> (data())#{top => [socket(in, 5.0), socket(out, 7.0)]};
+            _ -> data()
+        end,
+    Screen = weir_cli_scope_screen:resize(Rows, Columns, weir_cli_scope_screen:new('node@host')),
+    Turned = keyed([$0 + index(Page) | Keys], Screen),
+    lines(weir_cli_scope_screen:draw(weir_cli_scope_screen:data(Page, Data, Turned))).
+
+socket(Which, Rate) ->
+    maps:merge(#{socket => s, kind => port, owner => self(), local => {{127, 0, 0, 1}, 80}, peer => {{0, 0, 0, 0, 0, 0, 0, 1}, 4000}, in => 0.0, out => 0.0, queue => 0}, #{Which => Rate}).
+
+index(Page) -> length(lists:takewhile(fun(Other) -> Other =/= Page end, weir_scope_page:names())) + 1.
+
+keyed(Keys, Screen) -> lists:foldl(fun weir_cli_scope_screen:key/2, Screen, Keys).
+
+%% As a terminal would show them.
+lines(Drawn) ->
+    Text = re:replace(unicode:characters_to_binary(Drawn), "\e\\[[0-9;?]*[a-zA-Z]", "", [global, unicode, {return, binary}]),
+    [unicode:characters_to_list(Line) || Line <- binary:split(Text, <<"\r\n">>, [global])].
+
+every_page_keeps_to_the_screen_test_() ->
+    [
+        {lists:concat([Page, " ", Rows, " ", Columns]), fun() ->
+            Lines = shown(Page, Rows, Columns, []),
+            ?assertEqual(Rows, length(Lines)),
+            ?assertEqual([], [Line || Line <- Lines, string:length(Line) > Columns])
+        end}
+     || Page <- weir_scope_page:names(), {Rows, Columns} <- [{24, 80}, {60, 200}, {5, 20}]
+    ].
+
+%% The pages that matter most are whole in 80 columns.
+epollwait_is_whole_in_80_columns_test() ->
+    Lines = shown(polls, 24, 80, []),
+    [Head] = [Line || Line <- Lines, has("pollset ", Line), has("times", Line)],
+    [?assert(has(Title, Head)) || Title <- ["times", "revents", "min", "max", "avg", "timeouts", "asleep"]].
+
+has(Text, Line) -> string:find(Line, Text) =/= nomatch.
+
+place(Text, Lines) -> length(lists:takewhile(fun(Line) -> not has(Text, Line) end, Lines)).
+
+order_test() ->
+    First = shown(processes, 24, 80, []),
+    ?assert(place("rather_busy", First) < place("a_module", First)),
+    Reversed = shown(processes, 24, 80, [$r]),
+    ?assert(place("rather_busy", Reversed) > place("a_module", Reversed)),
+    ?assert(has("sorted by memory", lists:last(shown(processes, 24, 80, [$s])))),
+    ?assert(has("sorted by reductions", lists:last(shown(processes, 24, 80, [$s, $s, $s, $s])))).
+
+filter_test() ->
+    Typed = shown(processes, 24, 80, [$/ | "busyx"] ++ [backspace]),
+    ?assert(has("filter: busy_", lists:last(Typed))),
+    ?assertEqual([], [Line || Line <- Typed, has("a_module", Line)]),
+    ?assertMatch([_], [Line || Line <- Typed, has("rather_busy", Line)]),
+    %% Keys are letters while one types, and no commands.
+    ?assert(is_tuple(keyed([$/, $q], weir_cli_scope_screen:new(node)))),
+    ?assertMatch([_], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [escape]), has("a_module", Line)]),
+    ?assertMatch([], [Line || Line <- shown(processes, 24, 80, [$/ | "busy"] ++ [enter, $r]), has("a_module", Line)]).
+
+pause_test() ->
+    Screen = weir_cli_scope_screen:data(overview, data(), weir_cli_scope_screen:new(node)),
+    Paused = keyed([$p], Screen),
+    ?assertEqual(nothing, weir_cli_scope_screen:wanted(Paused)),
+    ?assertEqual(Paused, weir_cli_scope_screen:data(overview, data(), Paused)),
+    ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$p], Paused))),
+    ?assertEqual({schedulers, number}, weir_cli_scope_screen:wanted(keyed([tab], Paused))).
+
+pages_turn_test() ->
+    Screen = weir_cli_scope_screen:new(node),
+    ?assertEqual({machine, name}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
+    ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([left, tab], Screen))),
+    ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$9], Screen))),
+    ?assertEqual(quit, weir_cli_scope_screen:key($q, Screen)),
+    ?assertEqual(quit, weir_cli_scope_screen:key(3, keyed([$/], Screen))).
+
+help_and_failure_test() ->
+    ?assertMatch([_], [Line || Line <- shown(overview, 24, 80, [$?]), has("another page", Line)]),
+    ?assertMatch([], [Line || Line <- shown(overview, 24, 80, [$?, $x]), has("another page", Line)]),
+    Failed = weir_cli_scope_screen:failed("it is gone", weir_cli_scope_screen:data(overview, data(), weir_cli_scope_screen:new(node))),
+    Lines = lines(weir_cli_scope_screen:draw(Failed)),
+    ?assert(has("it is gone", lists:last(Lines))),
+    %% What was there stays.
+    ?assertMatch([_ | _], [Line || Line <- Lines, has("utilisation", Line)]).
+
+scroll_test() ->
+    All = shown(overview, 60, 80, []),
+    Small = shown(overview, 10, 80, []),
+    ?assert(length([Line || Line <- All, has("atoms", Line)]) =:= 1),
+    ?assertEqual([], [Line || Line <- Small, has("atoms", Line)]),
+    ?assertMatch([_], [Line || Line <- shown(overview, 10, 80, [down, $j]), has("atoms", Line)]).
+
+plain_test() ->
+    Text = unicode:characters_to_binary(weir_cli_scope_screen:plain(overview, data(), node())),
+    ?assertEqual(nomatch, binary:match(Text, <<"\e">>)),
+    ?assertNotEqual(nomatch, binary:match(Text, <<"utilisation">>)).

@@ -1,0 +1,256 @@
+%% @doc What is shown of a node, as pages of text and tables, for terminals.
+%%
+%% A cell is what it is sorted by and what is shown. The last table of a page is its main one: it is sorted and filtered.
+-module(weir_scope_page).
+
+-export([names/0]).
+-export([sorts/1]).
+-export([look/3]).
+-export([page/3]).
+
+-export_type([name/0, block/0, cell/0, column/0, data/0, sort/0]).
+
+-type name() :: overview | schedulers | memory | processes | sockets | polls | threads | machine.
+-type sort() :: atom().
+-type cell() :: {Key :: term(), Text :: unicode:chardata()}.
+-type column() :: {sort(), Title :: string(), left | right}.
+-type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
+-type data() :: #{sample := weir_scope_sample:sample(), top => list(), microstates => weir_scope_sampler:microstates()}.
+
+%% How many processes and sockets are asked for.
+-define(MOST, 100).
+
+%% @doc All pages, in their order.
+-spec names() -> [name()].
+names() -> [overview, schedulers, memory, processes, sockets, polls, threads, machine].
+
+%% @doc By what the main table of a page can be sorted; the first is the default.
+-spec sorts(name()) -> [sort()].
+sorts(overview) -> [number];
+sorts(schedulers) -> [number, busy, cpu, waited, queue];
+sorts(memory) -> [carriers, blocks, unused, name];
+sorts(processes) -> [reductions, memory, growth, queue];
+sorts(sockets) -> [bytes, in, out, queue];
+sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
+sorts(threads) -> [name, busy];
+sorts(machine) -> [name].
+
+%% @doc Asks for what a page shows. Takes up to a second.
+-spec look(name(), sort(), weir_scope:view()) -> {ok, data()} | {error, weir_scope:reason()}.
+look(Page, Sort, View) ->
+    case weir_scope:sample(View) of
+        {ok, Sample} -> more(Page, Sort, View, #{sample => Sample});
+        {error, _} = Error -> Error
+    end.
+
+more(processes, Sort, View, Data) -> with(top, weir_scope:processes(View, #{by => Sort, most => ?MOST}), Data);
+more(sockets, Sort, View, Data) -> with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data);
+more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
+more(_, _, _, Data) -> {ok, Data}.
+
+with(Key, {ok, Value}, Data) -> {ok, Data#{Key => Value}};
+with(_Key, {error, _} = Error, _Data) -> Error.
+
+%% @doc A page. `Past' are the mean utilisations of the last minute, the oldest first.
+-spec page(name(), data(), Past :: [float()]) -> [block()].
+page(overview, #{sample := Sample}, Past) ->
+    #{schedulers := Schedulers, activity := #{rates := Rates, counts := Counts}, memory := Memory} = Sample,
+    Normal = [Scheduler || #{kind := normal} = Scheduler <- Schedulers],
+    #{kinds := #{total := Total, processes := Processes, binary := Binary, ets := Ets}, carriers := Carriers, blocks := Blocks} = Memory,
+    [
+        {text, [
+            ["utilisation  ", bar(mean(utilisation, Normal), 30), $\s, percent(mean(utilisation, Normal)), "  of ", integer_to_list(length(Normal)), " schedulers"],
+            ["CPU          ", bar(mean(cpu, Normal), 30), $\s, percent(mean(cpu, Normal)), "  of their threads, busy waiting included"],
+            ["last minute  ", spark(Past)],
+            "",
+            io_lib:format("memory       ~ts in memory, ~ts carriers, ~ts blocks", [bytes(maps:get(rss, Memory, 0)), bytes(Carriers), bytes(Blocks)]),
+            io_lib:format("             ~ts by the VM: processes ~ts, binaries ~ts, ets ~ts", [bytes(Total), bytes(Processes), bytes(Binary), bytes(Ets)])
+        ]},
+        {table, [{number, "count", left}, {value, "now", right}, {limit, "limit", right}], [
+            [{1, "processes"}, whole(processes, Counts), whole(process_limit, Counts)],
+            [{2, "ports"}, whole(ports, Counts), whole(port_limit, Counts)],
+            [{3, "atoms"}, whole(atoms, Counts), whole(atom_limit, Counts)],
+            [{4, "ready to run"}, whole(run_queue, Counts), {0, ""}],
+            [{5, "reductions/s"}, rate(reductions, Rates), {0, ""}],
+            [{6, "collections/s"}, rate(collections, Rates), {0, ""}],
+            [{7, "context switches/s"}, rate(context_switches, Rates), {0, ""}],
+            [{8, "bytes in/s (ports)"}, rate(bytes_in, Rates), {0, ""}],
+            [{9, "bytes out/s (ports)"}, rate(bytes_out, Rates), {0, ""}],
+            [{10, "sampler, us/s"}, {0, cost(Sample)}, {0, ""}]
+        ]}
+    ];
+page(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
+    [
+        {text, ["CPU far above busy: looks for work. Waited: throttled, or the processor is shared.", ""]},
+        {table,
+            [{number, "scheduler", left}, {bar, "", left}, {busy, "busy", right}, {cpu, "CPU", right}, {waited, "waited", right}, {queue, "queue", right}], [
+                [
+                    {Index, [kind(Kind), $\s, integer_to_list(Number)]},
+                    {0, bar(Busy, 20)},
+                    {Busy, percent(Busy)},
+                    part(cpu, Scheduler),
+                    part(waited, Scheduler),
+                    case Scheduler of #{run_queue := Queue} -> {Queue, integer_to_list(Queue)}; _ -> {-1, ""} end
+                ]
+             || {Index, #{kind := Kind, number := Number, utilisation := Busy} = Scheduler} <- numbered(Schedulers)
+            ]}
+    ];
+page(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}}, _Past) ->
+    [
+        {text, [
+            io_lib:format("in memory ~ts, swap ~ts, carriers ~ts, blocks ~ts (~ts of carriers)", [
+                bytes(maps:get(rss, Memory, 0)), bytes(maps:get(swap, Memory, 0)), bytes(Carriers), bytes(Blocks), percent(Blocks / max(1, Carriers))
+            ]),
+            lists:join("  ", [[atom_to_list(Kind), $\s, bytes(maps:get(Kind, Kinds))] || Kind <- [processes, binary, ets, code, atom, system]]),
+            super_carrier(Memory),
+            ""
+        ]},
+        {table,
+            [{name, "allocator", left}, {carriers, "carriers", right}, {blocks, "blocks", right}, {unused, "unused", right}, {use, "use", right}, {single, "single", right}], [
+                [{Name, atom_to_list(Name)}, {Own, bytes(Own)}, {Used, bytes(Used)}, {Own - Used, bytes(Own - Used)}, {0, percent(Used / max(1, Own))}, {Single, bytes(Single)}]
+             || #{name := Name, carriers := Own, blocks := Used, single_carriers := Single} <- Allocators
+            ]}
+    ];
+page(processes, #{top := Top}, _Past) ->
+    [
+        {table,
+            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {function, "in", left}], [
+                [
+                    {Pid, pid_to_list(Pid)},
+                    {0, limited(named(Process), 24)},
+                    {Reductions, count(Reductions)},
+                    {Memory, bytes(Memory)},
+                    {Growth, bytes(Growth)},
+                    {Queue, integer_to_list(Queue)},
+                    {0, io_lib:format("~0tp", [Function])}
+                ]
+             || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top
+            ]}
+    ];
+page(sockets, #{top := Top}, _Past) ->
+    [
+        {table,
+            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {bytes, "", left}], [
+                [
+                    {Kind, atom_to_list(Kind)},
+                    {In, bytes(In)},
+                    {Out, bytes(Out)},
+                    {Queue, bytes(Queue)},
+                    {0, io_lib:format("~0p", [maps:get(owner, Socket, '-')])},
+                    {0, address(maps:get(local, Socket, none))},
+                    {0, address(maps:get(peer, Socket, none))},
+                    {In + Out, ""}
+                ]
+             || #{kind := Kind, in := In, out := Out, queue := Queue} = Socket <- Top
+            ]}
+    ];
+page(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past) ->
+    [
+        {text, [
+            io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Threads])
+         || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Threads}} <- numbered(Sets)
+        ]}
+        | engine(Weir)
+    ];
+page(threads, #{microstates := States}, _Past) ->
+    Names = [aux, check_io, emulator, gc, other, port, sleep],
+    [
+        {text, ["Microstates of the last second, in percent of each thread's time.", ""]},
+        {table, [{name, "thread", left}, {busy, "busy", right} | [{Name, atom_to_list(Name), right} || Name <- Names]], [
+            [{{Type, Id}, io_lib:format("~p ~b", [Type, Id])}, {Busy, percent(Busy)} | [{Part, percent(Part)} || Name <- Names, Part <- [maps:get(Name, Parts, 0.0)]]]
+         || #{type := Type, id := Id, states := Parts} <- States, Busy <- [1 - maps:get(sleep, Parts, 0.0)]
+        ]}
+    ];
+page(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
+    [
+        {text, [io_lib:format("~-22s ~ts", [Name, figure(Name, Value)]) || {Name, Value} <- lists:sort(maps:to_list(Machine))] ++ [""]},
+        {table, [{name, "other threads", left}, {cpu, "CPU", right}, {waited, "waited", right}, {turns, "turns/s", right}], [
+            [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
+         || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
+        ]}
+    ].
+
+engine(none) ->
+    [{text, ["", "Weir does not run there."]}];
+engine(#{pollsets := Pollsets, listeners := Listeners}) ->
+    [
+        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ [""]},
+        {table,
+            [
+                {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
+                {avg, "avg", right}, {timeouts, "timeouts", right}, {sleeps, "sleeps", right}, {asleep, "asleep", right}
+            ], [
+                [
+                    {Number, integer_to_list(Number)}, {Sockets, count(Sockets)}, {Times, count(Times)}, {Events, count(Events)}, {Min, count(Min)}, {Max, count(Max)},
+                    {Avg, io_lib:format("~.1f", [Avg])}, {Timeouts, count(Timeouts)}, {Sleeps, count(Sleeps)}, {Asleep, percent(Asleep)}
+                ]
+             || #{pollset := Number, sockets := Sockets, times := Times, revents := Events, min := Min, max := Max} = Pollset <- Pollsets,
+                #{avg := Avg, timeouts := Timeouts, sleeps := Sleeps, asleep := Asleep} <- [Pollset]
+            ]}
+    ].
+
+listener(#{name := Name} = Listener) ->
+    Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],
+    io_lib:format("listener ~0tp on ~0tp: ~ts", [Name, maps:get(port, Listener, none), lists:join(", ", Numbers)]).
+
+super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
+super_carrier(_) -> "no super carrier".
+
+named(#{label := Label}) -> io_lib:format("~0tp", [Label]);
+named(#{name := {Module, Function, Arity}}) -> io_lib:format("~ts:~ts/~b", [Module, Function, Arity]);
+named(#{name := Name}) -> io_lib:format("~0tp", [Name]).
+
+limited(Text, Width) -> string:slice(Text, 0, Width).
+
+address({{_, _, _, _} = Ip, Port}) -> [inet:ntoa(Ip), $:, integer_to_list(Port)];
+address({Ip, Port}) when tuple_size(Ip) =:= 8 -> [$[, inet:ntoa(Ip), "]:", integer_to_list(Port)];
+address(none) -> "-";
+address(Other) -> io_lib:format("~0tp", [Other]).
+
+kind(normal) -> "normal";
+kind(dirty_cpu) -> "dirty CPU";
+kind(dirty_io) -> "dirty I/O".
+
+numbered(List) -> lists:zip(lists:seq(1, length(List)), List).
+
+mean(Key, Schedulers) -> lists:sum([Value || #{Key := Value} <- Schedulers]) / max(1, length(Schedulers)).
+
+part(Key, Scheduler) ->
+    case Scheduler of
+        #{Key := Value} -> {Value, percent(Value)};
+        _ -> {-1, ""}
+    end.
+
+whole(Key, Map) -> {maps:get(Key, Map), integer_to_list(maps:get(Key, Map))}.
+rate(Key, Map) -> {maps:get(Key, Map), count(maps:get(Key, Map))}.
+
+cost(#{cost := #{us := Us}}) -> integer_to_list(Us);
+cost(_) -> "".
+
+figure(Name, Value) when Name =:= memory_used; Name =:= memory_limit -> bytes(Value);
+figure(cpus, Value) -> io_lib:format("~.2f", [Value]);
+figure(Name, Value) ->
+    case lists:member(Name, [throttled, cpu_pressure, memory_pressure, io_pressure]) of
+        true -> [percent(Value), " of the time"];
+        false -> [count(Value), "/s"]
+    end.
+
+percent(Part) -> io_lib:format("~.1f%", [Part * 100.0]).
+
+count(Number) when Number < 100_000 -> integer_to_list(round(Number));
+count(Number) when Number < 10_000_000 -> io_lib:format("~.1fk", [Number / 1000]);
+count(Number) -> io_lib:format("~.1fM", [Number / 1_000_000]).
+
+bytes(Bytes) when Bytes < 0 -> [$-, bytes(-Bytes)];
+bytes(Bytes) when Bytes < 10_000 -> [integer_to_list(round(Bytes)), "B"];
+bytes(Bytes) when Bytes < 10_000 * 1024 -> [integer_to_list(round(Bytes / 1024)), "K"];
+bytes(Bytes) when Bytes < 10_000 * 1_048_576 -> [integer_to_list(round(Bytes / 1_048_576)), "M"];
+bytes(Bytes) -> [integer_to_list(round(Bytes / 1_073_741_824)), "G"].
+
+bar(Part, Width) ->
+    Full = max(0, min(Width, round(Part * Width))),
+    [lists:duplicate(Full, $|), lists:duplicate(Width - Full, $.)].
+
+%% One of nine heights each.
+spark(Past) ->
+    [lists:nth(1 + max(0, min(8, round(Part * 8))), [$\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588]) || Part <- Past].
