@@ -127,9 +127,7 @@ subscribe(poll, Channel, From, Request, {_Role, #{plain := raw}}) ->
 subscribe(poll, Channel, From, Request, {_Role, #{plain := interval_poll}}) ->
     weir_pubsub_http_poll:now(Channel, From, Request);
 subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
-    {hold, weir_pubsub_http_poll, weir_pubsub_http_poll:new(Channel, From, Request), #{
-        timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Request), <<>>}
-    }}.
+    weir_pubsub_http_poll:new(Channel, From, Timeout, Request).
 
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().

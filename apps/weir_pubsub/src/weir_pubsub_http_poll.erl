@@ -1,9 +1,10 @@
 %% @private
-%% @doc Long polls: a request is held until there is a message behind the one that the client has.
+%% @doc Long polls: a request is held until there is a message behind the one that the client has. Mostly, where much is said, there is
+%% one already: then nothing is held.
 -module(weir_pubsub_http_poll).
 -behaviour(weir_http_held).
 
--export([new/3]).
+-export([new/4]).
 -export([now/3]).
 -export([open/2]).
 -export([info/2]).
@@ -19,9 +20,16 @@
     is_subscribed = false :: boolean()
 }).
 
--spec new(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> #poll{}.
-new(Channel, From, Http) ->
-    #poll{channel = Channel, from = From, http = Http, reference = make_ref()}.
+%% @doc The result for the listener.
+-spec new(weir_pubsub:channel(), weir_pubsub:from(), timeout(), weir_http_request:request()) -> weir_http_direct:result().
+new(Channel, From, Timeout, Http) ->
+    case weir_pubsub_socket:next_at_once(Channel, From) of
+        {ok, Message, Missed} ->
+            reply(Message, Missed, Http);
+        _ ->
+            Poll = #poll{channel = Channel, from = From, http = Http, reference = make_ref()},
+            {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Http), <<>>}}}
+    end.
 
 %% @doc The next message of now, without waiting: an interval poll.
 -spec now(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> weir_http_direct:response().

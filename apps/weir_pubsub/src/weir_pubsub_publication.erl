@@ -62,49 +62,23 @@ published(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Dat
 -spec in_reactor(weir_pubsub:channel(), binary(), weir_pubsub:meta()) ->
     {ok, published()} | {error, {too_large, pos_integer()} | weir_pubsub:limit() | weir_pubsub:unavailable()} | busy.
 in_reactor(Name, Data, Meta) ->
-    case weir_pubsub_shards:of_channel(Name) of
-        {ok, #shard{claim = Claim} = Shard} ->
-            case weir_pubsub_claim:try_take(Claim) of
-                true -> claimed(Name, Data, Meta, Shard);
-                false -> busy
-            end;
-        {error, _} = Error ->
-            Error
-    end.
-
-claimed(Name, Data, Meta, #shard{claim = Claim, channels = Channels} = Shard) ->
-    Result =
-        try
-            is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
-        catch
-            Class:Reason:Stack -> failed({Class, Reason, Stack}, Shard)
-        after
-            weir_pubsub_claim:release(Claim)
-        end,
-    case Result of
+    Publish = fun(#shard{channels = Channels} = Shard) ->
+        is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
+    end,
+    case weir_pubsub_shards:claimed(Name, Publish) of
         {ok, Published, []} ->
             {ok, Published};
         {ok, Published, News} ->
             _ = weir_pubsub_shards:cast(Name, {news, Name, News}),
             {ok, Published};
-        {error, _} = Error ->
-            Error;
         false ->
-            busy
+            busy;
+        BusyOrError ->
+            BusyOrError
     end.
 
 is_small(Name, Channels) ->
     case ets:member(Channels, Name) of
         true -> ets:lookup_element(Channels, Name, #channel.processes) =< ?FEW;
         false -> true
-    end.
-
-%% The shard is not there just now; or its tables are not as they should be, and it begins anew.
-failed({Class, Reason, Stack}, #shard{index = Index, channels = Channels}) ->
-    case {ets:whereis(Channels), whereis(weir_pubsub_shards:name(Index))} of
-        {Table, Pid} when Table =:= undefined; Pid =:= undefined ->
-            {error, unavailable};
-        {_, Pid} ->
-            true = exit(Pid, kill),
-            erlang:raise(Class, Reason, Stack)
     end.

@@ -12,6 +12,7 @@
 -export([tables_of/1]).
 -export([of_channel/1]).
 -export([shard/1]).
+-export([claimed/2]).
 -export([all/0]).
 -export([call/2]).
 -export([send/3]).
@@ -95,6 +96,38 @@ find(Channel) ->
     case persistent_term:get(?MODULE, {}) of
         {} -> {error, {not_started, weir_pubsub}};
         Shards -> element(erlang:phash2(Channel, tuple_size(Shards)) + 1, Shards)
+    end.
+
+%% @doc Does something in the tables of a shard, if nobody else has the claim on them just now. Only for reactors. A fun that fails costs
+%% the shard its channels: nobody knows what is half done.
+-spec claimed(weir_pubsub:channel(), fun((#shard{}) -> Result)) -> Result | busy | {error, weir_pubsub:unavailable()}.
+claimed(Channel, Fun) ->
+    case find(Channel) of
+        {Name, #shard{claim = Claim} = Shard} ->
+            case weir_pubsub_claim:try_take(Claim) of
+                true ->
+                    try
+                        Fun(Shard)
+                    catch
+                        Class:Reason:Stack -> failed({Class, Reason, Stack}, Name, Shard)
+                    after
+                        weir_pubsub_claim:release(Claim)
+                    end;
+                false ->
+                    busy
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% The shard is not there just now; or its tables are not as they should be, and it begins anew.
+failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
+    case {ets:whereis(Channels), whereis(Name)} of
+        {Table, Pid} when Table =:= undefined; Pid =:= undefined ->
+            {error, unavailable};
+        {_, Pid} ->
+            true = exit(Pid, kill),
+            erlang:raise(Class, Reason, Stack)
     end.
 
 %% @doc Asks the shard of a channel. `again' is what a request may be that does no harm when it is made twice: it waits for a

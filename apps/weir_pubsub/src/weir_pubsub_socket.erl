@@ -4,10 +4,13 @@
 %% last message that it got. Sockets must be Weir's, and not under TLS.
 -module(weir_pubsub_socket).
 
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
 -include("weir_pubsub_subscriber.hrl").
 
 -export([subscribe/4]).
 -export([next/3]).
+-export([next_at_once/2]).
 -export([unsubscribe/2]).
 
 -type options() :: #{from => weir_pubsub:from(), tag => term(), head => iodata(), info => term()}.
@@ -50,6 +53,41 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
 next(Channel, From, Tag) ->
     Subscriber = #subscriber{name = Channel, pid = self(), tag = Tag, window = 1, since = erlang:monotonic_time(millisecond)},
     weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag).
+
+%% @private
+%% @doc The next message behind a position, if there is one already and nobody is at work in the shard of the channel; then nobody
+%% subscribes. Where subscriptions are told to another channel, it is a subscription nevertheless. Only for reactors.
+-spec next_at_once(weir_pubsub:channel(), weir_pubsub:from()) ->
+    {ok, weir_pubsub:message(), none | weir_pubsub:missed()} | none | {error, weir_pubsub:unavailable()}.
+next_at_once(Name, From) ->
+    Next = fun(Shard) ->
+        case weir_pubsub_registry:find(Name, Shard) of
+            {ok, Channel, #policy{events = none} = Policy} -> next(From, Channel, Policy, Shard);
+            _ -> none
+        end
+    end,
+    case weir_pubsub_shards:claimed(Name, Next) of
+        busy -> none;
+        Result -> Result
+    end.
+
+next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
+    {Position, Missed} = weir_pubsub_history:position(From, Channel),
+    case weir_pubsub_history:read(Messages, Channel, Position, {1, none}) of
+        {Position, [Message]} ->
+            case weir_pubsub_subscription:admits(Channel, Policy, Shard) of
+                true ->
+                    Now = erlang:monotonic_time(millisecond),
+                    _ = weir_pubsub_registry:save(Channel#channel{used = Now, requested = Now}, Policy, Shard),
+                    ok = weir_pubsub_counters:add(delivered, 1),
+                    ok = weir_pubsub_counters:add(gaps, case Missed of none -> 0; _ -> 1 end),
+                    {ok, Message, Missed};
+                false ->
+                    none
+            end;
+        _ ->
+            none
+    end.
 
 %% @doc Ends a subscription by its tag, also that of a socket that is closed. Does not wait.
 -spec unsubscribe(weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.

@@ -7,6 +7,7 @@
 -include("weir_pubsub_subscriber.hrl").
 
 -export([subscribe/5]).
+-export([admits/3]).
 -export([unsubscribe/3]).
 -export([taken/4]).
 -export([left/2]).
@@ -44,6 +45,17 @@ admit(#channel{processes = Processes, sockets = Sockets}, #policy{max_subscriber
     {error, {limit, subscribers, channel, Most}};
 admit(#channel{group = Group}, _Policy, #shard{index = Index}) ->
     weir_pubsub_limits:take(Index, Group, subscribers, 1).
+
+%% @doc Whether there is room for one more.
+-spec admits(#channel{}, #policy{}, #shard{}) -> boolean().
+admits(#channel{group = Group} = Channel, Policy, #shard{index = Index} = Shard) ->
+    case admit(Channel, Policy, Shard) of
+        ok ->
+            ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
+            true;
+        {error, _} ->
+            false
+    end.
 
 begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
     #channel{epoch = Epoch, group = Group} = Channel,

@@ -23,7 +23,7 @@ groups() ->
         {ours, [], [
             local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             two_polls_on_a_connection, a_shard_is_killed,
-            a_shard_at_work_answers_later, publishers_at_once, options_that_are_wrong
+            a_shard_at_work_answers_later, a_poll_that_need_not_wait, publishers_at_once, options_that_are_wrong
         ]}
     ].
 
@@ -464,6 +464,24 @@ a_shard_at_work_answers_later(_Config) ->
     ok = weir_pubsub_claim:release(Claim),
     {202, _, _} = answer(Held),
     {ok, #{messages := [{message, _, <<"x">>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
+
+%% What is there already is read without the shard; what is not waits for it.
+a_poll_that_need_not_wait(_Config) ->
+    _ = publish(port(), "a", <<"x">>),
+    #{subscribed := Before} = weir_pubsub:counters(),
+    {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
+    ?assertMatch(#{subscribed := Before}, weir_pubsub:counters()),
+    {ok, #{requested := Ago}} = weir_pubsub:info(<<"a">>),
+    ?assert(is_integer(Ago)),
+    Waits = begin_request(port(), <<"GET">>, "/sub/a", resume(First)),
+    ok = wait_for_subscribers(port(), "a", 1),
+    _ = publish(port(), "a", <<"y">>),
+    {200, _, <<"y">>} = answer(Waits),
+    %% Where somebody wants to hear of subscriptions, it is one.
+    ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"events">>}}]}),
+    {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
+    {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
+    receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after ?PATIENCE -> error(not_told) end.
 
 %% Reactors and processes publish to one channel: all see one order, and nothing is lost.
 publishers_at_once(_Config) ->
