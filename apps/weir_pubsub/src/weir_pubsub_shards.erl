@@ -120,14 +120,15 @@ claimed(Channel, Fun) ->
             Error
     end.
 
-%% The shard is not there just now; or its tables are not as they should be, and it begins anew.
+%% The shard has died and its tables go, or the next one has not made them yet; or they are not as they should be, and it begins anew.
 failed({Class, Reason, Stack}, Name, #shard{channels = Channels}) ->
-    case {ets:whereis(Channels), whereis(Name)} of
-        {Table, Pid} when Table =:= undefined; Pid =:= undefined ->
-            {error, unavailable};
-        {_, Pid} ->
+    Pid = whereis(Name),
+    case ets:info(Channels, owner) of
+        Pid when is_pid(Pid) ->
             true = exit(Pid, kill),
-            erlang:raise(Class, Reason, Stack)
+            erlang:raise(Class, Reason, Stack);
+        _ ->
+            {error, unavailable}
     end.
 
 %% @doc Asks the shard of a channel. `again' is what a request may be that does no harm when it is made twice: it waits for a

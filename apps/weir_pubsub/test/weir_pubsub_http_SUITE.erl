@@ -23,7 +23,8 @@ groups() ->
         {ours, [], [
             local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             two_polls_on_a_connection, a_shard_is_killed,
-            a_shard_at_work_answers_later, a_poll_that_need_not_wait, publishers_at_once, options_that_are_wrong
+            a_shard_at_work_answers_later, a_poll_that_need_not_wait, publishers_at_once,
+            shards_killed_while_reactors_publish, options_that_are_wrong
         ]}
     ].
 
@@ -499,6 +500,29 @@ publishers_at_once(_Config) ->
      || _ <- lists:seq(1, 3 * Each)
     ],
     ?assertEqual(lists:seq(1, 3 * Each), Got).
+
+%% Whoever had the claim: it is free again, and every publisher is answered.
+shards_killed_while_reactors_publish(_Config) ->
+    Stop = atomics:new(1, []),
+    Publish = fun Publish(Channel) ->
+        {Status, _, _} = publish(port(), Channel, <<"x">>),
+        true = lists:member(Status, [202, 500, 503]),
+        atomics:get(Stop, 1) =:= 0 andalso Publish(Channel)
+    end,
+    Publishers = [spawn_monitor(fun() -> Publish(Channel) end) || Channel <- ["a", "b", "c", "d"]],
+    Names = [weir_pubsub_shards:name(Index) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    [
+        begin
+            timer:sleep(250),
+            Pid = whereis(lists:nth(1 + Round rem length(Names), Names)),
+            is_pid(Pid) andalso exit(Pid, kill)
+        end
+     || Round <- lists:seq(1, 8)
+    ],
+    ok = atomics:put(Stop, 1, 1),
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> false = Reason =/= normal end || {Pid, Monitor} <- Publishers],
+    timer:sleep(100),
+    [{202, _, _} = publish(port(), Channel, <<"x">>) || Channel <- ["a", "b", "c", "d"]].
 
 options_that_are_wrong(_Config) ->
     [
