@@ -67,6 +67,7 @@ groups() ->
         {flow, [], [
             a_slow_reader_is_not_read,
             a_reader_that_never_reads_is_closed,
+            nothing_is_writable_after_the_end,
             writable_is_told,
             others_send_too
         ]},
@@ -543,6 +544,38 @@ a_reader_that_never_reads_is_closed(_Config) ->
     {init, Socket} = told(init),
     ?assertEqual(send_queue_full, told(closed, Socket)),
     _ = recv_all(Peer),
+    stop(Reactor).
+
+%% A reactor that waits for room hears of the end of a connection by that, and by nothing else.
+nothing_is_writable_after_the_end(_Config) ->
+    Bytes = binary:copy(<<"x">>, 8_000_000),
+    {Reactor, Port} = start(#{
+        data => fun
+            (Socket, <<"fill">>, State) ->
+                ok = weir:notify_writable(Socket),
+                {send, Bytes, State};
+            (_Socket, <<"close">>, State) ->
+                {close, State}
+        end
+    }, [{packet, 4}, {high_watermark, 100_000_000}, {sndbuf, 65536}], #{max_send_queue => 100_000_000}),
+    Fill = fun() ->
+        Peer = connect_raw(Port, [{recbuf, 65536}]),
+        {init, _} = told(init),
+        ok = gen_tcp:send(Peer, [<<4:32>>, "fill"]),
+        Peer
+    end,
+    Reports = reports(fun() ->
+        %% Closed by the callback, with bytes that its peer never takes; and by the peer.
+        Closed = Fill(),
+        ok = gen_tcp:send(Closed, [<<5:32>>, "close"]),
+        {terminated, _, normal} = told(terminated),
+        ok = gen_tcp:close(Closed),
+        Reset = Fill(),
+        ok = inet:setopts(Reset, [{linger, {true, 0}}]),
+        ok = gen_tcp:close(Reset),
+        {terminated, _, econnreset} = told(terminated)
+    end),
+    ?assertEqual([], Reports),
     stop(Reactor).
 
 writable_is_told(_Config) ->

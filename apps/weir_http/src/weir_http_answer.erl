@@ -5,6 +5,7 @@
 -export([target/2]).
 -export([max_body/2]).
 -export([answer/4]).
+-export([enter/4]).
 -export([respond/3]).
 -export([reply/3]).
 -export([frame/1]).
@@ -92,13 +93,7 @@ answer(Found, Request, Wanted, Http) ->
 made_of({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, Http) ->
     Bound = weir_http_request:bind(Bindings, Request),
     try
-        case Handler(Bound, State) of
-            Result when element(1, Result) =:= events -> weir_http_stream:enter(Result, Bound, Wanted, Http);
-            Result when element(1, Result) =:= hold -> weir_http_parked:enter(Result, Bound, Wanted, Http);
-            Result when element(1, Result) =:= websocket -> weir_http_websocket_connection:enter(Result, Bound, Wanted, Http);
-            {switch, Module, _} = Result -> Module:enter(Result, Bound, Wanted, Http);
-            Result -> respond(Result, Bound, Wanted)
-        end
+        result(Handler(Bound, State), Bound, Wanted, Http)
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
     end;
@@ -108,6 +103,22 @@ made_of({preflight, Fields}, Request, Wanted, _Http) ->
     response(204, Fields, <<>>, Request, Wanted);
 made_of({allow, Status, Allow}, Request, Wanted, _Http) ->
     response(Status, [{<<"allow">>, Allow}], <<>>, Request, Wanted).
+
+result(Result, Request, Wanted, Http) when element(1, Result) =:= events -> weir_http_stream:enter(Result, Request, Wanted, Http);
+result(Result, Request, Wanted, Http) when element(1, Result) =:= hold -> weir_http_parked:enter(Result, Request, Wanted, Http);
+result(Result, Request, Wanted, Http) when element(1, Result) =:= websocket ->
+    weir_http_websocket_connection:enter(Result, Request, Wanted, Http);
+result(Result, Request, Wanted, _Http) ->
+    respond(Result, Request, Wanted).
+
+%% @doc What the process of a request has decided to go on as: an event stream, a held request or a WebSocket.
+-spec enter(weir_http_direct:result(), weir_http_request:request(), wanted(), #http{}) -> weir_http_switched:entered().
+enter(Result, Request, Wanted, Http) ->
+    try
+        result(Result, Request, Wanted, Http)
+    catch
+        Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
+    end.
 
 %% @doc The response that a handler of the reactor has described. `process': one goes on, since it may have to wait.
 -spec respond(term(), weir_http_request:request(), wanted()) -> response().

@@ -83,9 +83,11 @@ waiting(#busy{body = Body}) -> weir_http_body:held(Body).
 
 %% @doc The process says something.
 -spec message(weir_http_socket:socket(), What, #busy{}) ->
-    {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}}
+    {ok, #busy{}} | {send, iodata(), #busy{}} | {finished, keep | close, iodata(), #busy{}} | {enter, Result, Request, #busy{}}
 when
-    What :: read | {more | sync | keep | close, iodata()}.
+    What :: read | {more | sync | keep | close, iodata()} | {enter, Result, Request},
+    Result :: weir_http_direct:result(),
+    Request :: weir_http_request:request().
 message(Socket, read, Busy) ->
     {ok, bounded(Socket, delivered(Busy#busy{is_reading = true}))};
 message(_Socket, {more, Bytes}, Busy = #busy{seen = Seen}) ->
@@ -94,6 +96,9 @@ message(Socket, {sync, Bytes}, Busy = #busy{seen = Seen}) ->
     %% Written when the callback has returned; see writable/2.
     ok = weir_http_socket:notify_writable(Socket),
     {send, Bytes, Busy#busy{has_begun = true, is_waiting = true, seen = weir_http_observation:add(Bytes, Seen)}};
+message(_Socket, {enter, Result, Request}, Busy = #busy{monitor = Monitor}) ->
+    _ = erlang:demonitor(Monitor, [flush]),
+    {enter, Result, Request, Busy};
 message(_Socket, {After, Bytes}, Busy = #busy{monitor = Monitor, body = Body}) ->
     _ = erlang:demonitor(Monitor, [flush]),
     case is_complete(Body) of

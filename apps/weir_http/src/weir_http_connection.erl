@@ -31,12 +31,7 @@ arguments(Key) -> #idle{key = Key}.
 
 -spec init(weir_http_socket:socket(), #idle{}) -> weir_reactor:result().
 init(Socket, Idle = #idle{key = Key}) ->
-    Known =
-        case weir:proxy_header() of
-            {ok, #{src_address := Address, src_port := Port}} -> {Address, Port};
-            _ -> undefined
-        end,
-    case weir_http_observation:connected(Socket, Known, persistent_term:get(Key)) of
+    case weir_http_observation:connected(Socket, persistent_term:get(Key)) of
         {undefined, undefined} -> {ok, #head{idle = Idle}};
         {Client, Since} -> {ok, #head{idle = Idle#idle{client = Client, since = Since}}}
     end.
@@ -47,9 +42,9 @@ handle_close(_Socket, Reason, State) ->
     _ = Reason =:= enodata andalso cut(State),
     {ok, State}.
 
-cut(#idle{key = Key}) -> weir_http_counters:add((persistent_term:get(Key))#http.counters, cut_off);
-cut(State) when is_record(element(2, State), idle) -> cut(element(2, State));
-cut(_Closing) -> ok.
+cut(State) ->
+    #idle{key = Key} = idle(State),
+    weir_http_counters:add((persistent_term:get(Key))#http.counters, cut_off).
 
 %%% Bytes.
 
@@ -64,8 +59,7 @@ handle_data(Socket, Data, #head{bytes = <<>>, idle = Idle = #idle{key = Key}}) -
 handle_data(Socket, Data, Head = #head{bytes = Before, idle = Idle = #idle{key = Key}}) ->
     Http = persistent_term:get(Key),
     Bytes = <<Before/binary, Data/binary>>,
-    %% Read again only when it may be complete, or too long: it may come one byte at a time.
-    case may_end(byte_size(Before), Bytes) orelse is_long(Bytes, Http) of
+    case weir_http_head:is_worth_reading(byte_size(Before), Bytes, Http#http.limits) of
         true -> head(Socket, Bytes, Head, Idle, Http);
         false -> {ok, Head#head{bytes = Bytes}}
     end;
@@ -91,13 +85,6 @@ handle_data(Socket, Data, Switched = #switched{module = Module, state = State, i
     switched(Module:data(Socket, Data, State, Key), Socket, Switched, weir_http_batch:new());
 handle_data(_Socket, _Data, Closing = #closing{}) ->
     {ok, Closing}.
-
-%% An empty line ends a head, whether it may be written so or not.
-may_end(Known, Bytes) ->
-    From = max(0, Known - 3),
-    binary:match(Bytes, [<<"\n\r\n">>, <<"\n\n">>], [{scope, {From, byte_size(Bytes) - From}}]) =/= nomatch.
-
-is_long(Bytes, #http{limits = {Line, Whole, _}}) -> byte_size(Bytes) > min(Line, Whole).
 
 head(Socket, Bytes, Head, Idle, Http = #http{limits = Limits}) ->
     case weir_http_nif:head(Bytes, 0, Limits) of
@@ -260,8 +247,6 @@ close_later(Socket, Out, Idle) ->
     ok = weir_http_socket:notify_writable(Socket),
     weir_http_batch:result(Out, #closing{idle = Idle}).
 
-%%% What is not data.
-
 -spec handle_writable(weir_http_socket:socket(), term()) -> weir_reactor:result().
 handle_writable(Socket, Paused = #paused{idle = Idle = #idle{key = Key}, bytes = Bytes, is_read = IsRead}) ->
     case weir_http_socket:pending(Socket) of
@@ -292,6 +277,8 @@ handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
         {finished, After, Bytes, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}} ->
             ok = weir_http_observation:stop(weir_http_observation:add(Bytes, Seen), normal, Idle#idle.key),
             finished(Socket, wanted(After, Wanted), weir_http_batch:add(Bytes, weir_http_batch:new()), Rest, IsRead, Idle);
+        {enter, Result, Request, NewBusy} ->
+            entered(Socket, Result, Request, NewBusy);
         Result ->
             Result
     end;
@@ -308,6 +295,22 @@ handle_info(_Message, State) ->
 
 info(Socket, Message, Switched = #switched{module = Module, state = State, idle = #idle{key = Key}}) ->
     switched(Module:info(Socket, Message, State, Key), Socket, Switched, weir_http_batch:new()).
+
+%% The process of a request says that it becomes an event stream, a held request or a WebSocket.
+entered(Socket, Result, Request, #busy{idle = Idle, wanted = Wanted, bytes = Rest, is_read = IsRead, seen = Seen}) ->
+    Switched = #switched{idle = Idle, module = undefined, state = undefined, seen = Seen},
+    Out = weir_http_batch:new(),
+    case weir_http_answer:enter(Result, Request, Wanted, persistent_term:get(Idle#idle.key)) of
+        {switched, Module, Bytes, State} ->
+            read(Socket, IsRead),
+            NewSeen = weir_http_observation:add(Bytes, Seen),
+            switch(Socket, Rest, weir_http_batch:add(Bytes, Out), Switched#switched{module = Module, state = State, seen = NewSeen});
+        {process, Found} ->
+            Process = #{found => Found, request => Request, body => whole, wanted => Wanted, rest => Rest, is_read => IsRead},
+            switched({process, Process, <<>>}, Socket, Switched, Out);
+        {After, Bytes} ->
+            switched({finished, wanted(After, Wanted), Bytes, Rest, IsRead}, Socket, Switched, Out)
+    end.
 
 %% A client that has asked to be closed sends nothing more.
 wanted(keep, _Wanted) -> keep;
@@ -369,13 +372,9 @@ gone(Reason, #switched{module = Module, state = State, seen = Seen, idle = #idle
 gone(_Reason, _State) ->
     ok.
 
+%% Each of the other states has it in the same place.
 idle(Idle = #idle{}) -> Idle;
-idle(#head{idle = Idle}) -> Idle;
-idle(#body{idle = Idle}) -> Idle;
-idle(#paused{idle = Idle}) -> Idle;
-idle(#busy{idle = Idle}) -> Idle;
-idle(#switched{idle = Idle}) -> Idle;
-idle(#closing{idle = Idle}) -> Idle.
+idle(State) -> element(2, State).
 
 %%% Time.
 

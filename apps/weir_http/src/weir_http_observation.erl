@@ -14,7 +14,7 @@
 -export([refused/4]).
 -export([timeout/3]).
 -export([crashed/3]).
--export([connected/3]).
+-export([connected/2]).
 -export([disconnected/2]).
 
 
@@ -184,7 +184,13 @@ about(Socket, Client, Name) ->
 %%% Connections.
 
 %% @doc A connection begins: who is at its other end, if that will be asked for, and since when it is there.
--spec connected(weir_http_socket:socket(), weir_http_request:client(), #http{}) -> {weir_http_request:client(), since()}.
+-spec connected(weir_http_socket:socket(), #http{}) -> {weir_http_request:client(), since()}.
+connected(Socket, Http) ->
+    case weir:proxy_header() of
+        {ok, #{src_address := Address, src_port := Port}} -> connected(Socket, {Address, Port}, Http);
+        _ -> connected(Socket, undefined, Http)
+    end.
+
 connected(Socket, Client, #http{name = Name, log = Log}) ->
     ok = listen(),
     %% Of TLS the listener tells itself.

@@ -11,7 +11,8 @@
 %% '''
 %%
 %% It is called once for each request, in a new process. What it may return is that of {@link weir_http_direct}, and
-%% `streamed' after {@link stream/3}. A failure is a 500 and a report, as there; if the response has begun, the connection is
+%% `streamed' after {@link stream/3}. So it may look up who asks and then return `{websocket, Module, State}' or an event stream or
+%% a held request, which go on in the reactor; a body that comes in pieces must have been read to its end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is
 %% closed in the middle of it, so that the client sees that it is not whole. The requests of one connection are served one
 %% after the other.
 %%
@@ -202,7 +203,8 @@ has_begun() ->
     Response =/= none.
 
 %% @private
-%% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent.
+%% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent. What goes on
+%% without this process is the reactor's matter.
 -spec finish(result() | {made, Made} | {crash, fun((weir_http_answer:wanted()) -> Made)}) -> ok | {error, closed} when
     Made :: {weir_http_answer:after_it(), weir_http_answer:output()}.
 finish(streamed) ->
@@ -210,6 +212,11 @@ finish(streamed) ->
         #exchange{response = none} -> error({bad_return_value, streamed});
         #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, <<"0\r\n\r\n">>});
         #exchange{wanted = After, socket = Socket} -> tell(Socket, {After, <<>>})
+    end;
+finish(Result) when element(1, Result) =:= events; element(1, Result) =:= hold; element(1, Result) =:= websocket ->
+    case exchange() of
+        #exchange{response = none, body = whole, socket = Socket, request = Request} -> tell(Socket, {enter, Result, Request});
+        _ -> error({bad_return_value, Result})
     end;
 finish(Result) ->
     Exchange = #exchange{socket = Socket, request = Request, response = Response} = exchange(),

@@ -2,7 +2,7 @@
 %% @doc Connections that have left the cycle of requests and responses, for an event stream, a held request or a WebSocket:
 %% what {@link weir_http_connection} calls for them, and what they may answer.
 %%
-%% A direct handler's result leads there (see `weir_http_answer'): `enter/4' says what is sent first and what the state is.
+%% What a handler returns leads there (see `weir_http_answer'): `enter/4' says what is sent first and what the state is.
 %% Bytes that came behind the request are then given to `data/4'. Key is that of the listener, `persistent_term:get(Key)' its
 %% `#http{}'. A callback that has nothing to change returns the state as it was: that costs no memory.
 %%

@@ -24,6 +24,7 @@ all() ->
         what_was_refused_is_logged,
         a_client_that_goes_away_is_a_499,
         a_process_and_a_stream,
+        websockets_and_held_requests,
         requests_of_tls,
         lines_of_a_unix_socket,
         to_the_logger,
@@ -56,9 +57,15 @@ start(Config, Format, Options) ->
         {"/", weir_http_echo, {reply, 200, [], <<"hello">>}},
         {"/none", weir_http_echo, {reply, 204, [], <<>>}},
         {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 100000)}},
+        {"/held", weir_http_funs, #{kind => hold, tell => self(), open => fun(Held, State) -> {ok, State#{held => Held}} end, info => fun joining/2}},
+        {"/websocket", weir_http_websocket_handler, #{}},
         {"/serve", weir_http_serving, fun serving/1}
     ]),
     weir:get_port(?LISTENER).
+
+joining({join, Group}, State = #{held := Held}) ->
+    ok = weir_http_held:join(Group, Held),
+    {ok, State}.
 
 serving(Request) ->
     case weir_http_request:query(Request) of
@@ -144,6 +151,35 @@ a_client_that_goes_away_is_a_499(Config) ->
     ok = close(Socket),
     [Line] = lines(Config, 1),
     ?assertMatch({match, _}, re:run(Line, "\"GET /serve\\?wait HTTP/1\\.1\" 499 0 ")).
+
+%% A line when it is over: with the status that the client got, whoever has answered.
+websockets_and_held_requests(Config) ->
+    Port = start(Config, combined),
+    WebSocket = weir_http_websocket_client:open(Port),
+    ok = weir_http_websocket_client:send(WebSocket, 16#88, <<1000:16>>),
+    1000 = weir_http_websocket_client:closes(WebSocket),
+    {ok, Group} = weir_group:new(#{}),
+    Socket = connect(Port),
+    lists:foreach(
+        fun(Answer) ->
+            ok = send(Socket, get("/held")),
+            Held = receive {open, Known} -> Known after 10000 -> error(not_open) end,
+            Answer(Held),
+            {200, _, <<"answer">>} = weir_http_client:response(Socket)
+        end,
+        [
+            fun(Held) -> ok = weir_http_held:reply(Held, {reply, 200, [], <<"answer">>}) end,
+            fun(Held) ->
+                ok = weir_http_held:tell(Held, {join, Group}),
+                ok = until(fun() -> weir_group:size(Group) =:= 1 end),
+                {ok, 1} = weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [], <<"answer">>}))
+            end
+        ]
+    ),
+    [Switched, Replied, Broadcast] = lines(Config, 3),
+    ?assertMatch({match, _}, re:run(Switched, "\"GET /websocket HTTP/1\\.1\" 101 \\d+ ")),
+    ?assertMatch({match, _}, re:run(Replied, "\"GET /held HTTP/1\\.1\" 200 6 ")),
+    ?assertMatch({match, _}, re:run(Broadcast, "\"GET /held HTTP/1\\.1\" 200 ")).
 
 a_process_and_a_stream(Config) ->
     Port = start(Config, combined),

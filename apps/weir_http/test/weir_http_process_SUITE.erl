@@ -31,6 +31,10 @@ all() ->
         a_failure_is_a_500,
         a_failure_in_a_stream_closes_the_connection,
         a_process_that_is_killed_is_a_500,
+        a_websocket,
+        an_event_stream,
+        a_held_request,
+        what_cannot_go_on_is_a_500,
         wrong_calls_fail,
         stopping_the_listener_ends_processes
     ].
@@ -314,6 +318,48 @@ a_process_that_is_killed_is_a_500(_Config) ->
     ok = send(Socket, get("/serve")),
     {500, #{<<"connection">> := <<"close">>}, <<"process_ended\n">>} = response(Socket),
     ?assert(is_closed(Socket)).
+
+%%% What goes on in the reactor.
+
+a_websocket(_Config) ->
+    Port = serve(fun(_) -> {websocket, weir_http_websocket_handler, #{}} end),
+    Client = connect(Port),
+    Text = weir_http_websocket_client:text("early"),
+    ok = send(Client, [string:replace(weir_http_websocket_client:handshake(""), "/websocket", "/serve"), Text]),
+    {101, _, <<>>} = response(Client),
+    ?assertEqual({text, <<"early">>}, weir_http_websocket_client:recv(Client)),
+    ok = weir_http_websocket_client:send(Client, weir_http_websocket_client:text("late")),
+    ?assertEqual({text, <<"late">>}, weir_http_websocket_client:recv(Client)),
+    %% One that is none is refused, and the connection goes on.
+    ?assertMatch({426, _, _}, request(Port, get("/serve"))).
+
+an_event_stream(_Config) ->
+    Self = self(),
+    Open = fun(_, State) -> {close, #{data => "1"}, State} end,
+    Port = serve(fun(_) -> {events, weir_http_funs, #{tell => Self, open => Open}} end),
+    Client = connect(Port),
+    ok = send(Client, get("/serve")),
+    ?assertMatch({match, _}, re:run(weir_http_client:recv_all(Client), "text/event-stream.*data: 1", [dotall])).
+
+a_held_request(_Config) ->
+    Self = self(),
+    Port = serve(fun(_) -> {hold, weir_http_funs, #{tell => Self}} end),
+    Client = connect(Port),
+    ok = send(Client, [get("/serve"), get("/direct")]),
+    Held = receive {open, Known} -> Known after 10000 -> error(not_open) end,
+    ok = weir_http_held:reply(Held, {reply, 200, [], <<"at last">>}),
+    ?assertMatch([{200, _, <<"at last">>}, {200, _, <<"direct">>}], weir_http_client:responses(Client, 2)).
+
+what_cannot_go_on_is_a_500(_Config) ->
+    Port = serve(fun(Request) ->
+        case weir_http_request:method(Request) of
+            <<"GET">> -> {events, no_such_module, none};
+            %% Its body was not read.
+            <<"POST">> -> {hold, weir_http_funs, #{tell => self()}}
+        end
+    end, #{body => stream}, #{}),
+    ?assertMatch({500, _, _}, request(Port, get("/serve"))),
+    ?assertMatch({500, _, _}, request(Port, "POST /serve HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")).
 
 wrong_calls_fail(_Config) ->
     ?assertError(not_a_process_of_weir_http, weir_http_process:send(<<"a">>)),

@@ -303,7 +303,10 @@ impl Socket {
 
     /// Tells the process that waits for it that output is taken, or that waiting has no sense any more.
     pub fn tell_writable(&mut self, env: Env) {
-        if let Some(pid) = self.writability.take() {
+        if let Some(pid) = self.writability.take()
+            // A reactor has events for that, and hears of the end by another.
+            && !(self.reactor && self.owner == Some(*pid))
+        {
             message::writable(env, self, *pid);
         }
     }

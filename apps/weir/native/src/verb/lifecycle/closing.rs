@@ -47,6 +47,7 @@ impl Socket {
             self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
         }
         self.tell_subscribers(env);
+        self.tell_writable(env);
         group::leave_all(env, self);
         self.lingering = true;
         self.owner = None;
