@@ -57,6 +57,7 @@ run([Option, Extra | _]) when Option =:= "--help"; Option =:= "-h"; Option =:= "
 run(["run" | Arguments]) -> weir_cli_run:run(Arguments);
 run(["serve" | Arguments]) -> weir_cli_serve:run(Arguments);
 run(["push" | Arguments]) -> weir_cli_push:run(Arguments);
+run(["proxy" | Arguments]) -> weir_cli_proxy:run(Arguments);
 run(["doctor" | Arguments]) -> weir_cli_doctor:run(Arguments);
 run(["scope" | Arguments]) -> weir_cli_scope:run(Arguments);
 run(["demo" | Arguments]) -> weir_cli_demo:run(Arguments);
@@ -76,6 +77,7 @@ help() ->
     "  run EXAMPLE   serve one of the example servers, on stock gen_tcp or on Weir\n"
     "  serve DIR     serve the files of a directory over HTTP\n"
     "  push          serve channels: publish and subscribe over HTTP, as Nchan does\n"
+    "  proxy         balance TCP connections over servers, and change that without losing one\n"
     "  exec COMMAND  run any Erlang program, unchanged, with Weir as the TCP module of its virtual machine\n"
     "  scope NODE    show where a node spends its time, live\n"
     "  doctor NODE   tell what is set wrong in a node, or goes wrong in it just now\n"

@@ -84,7 +84,7 @@ fields() ->
         {backends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun backend/2) end},
         {log, or_off(fun log/2), off},
         {control, or_off(weir_proxy_schema:text()), off},
-        {statistics, or_off(fun weir_proxy_address:endpoint/2), off}
+        {statistics, or_off(fun bindable_port/2), off}
     ].
 
 or_off(Kind) ->
@@ -138,6 +138,12 @@ bindable(Path, Value) ->
     case weir_proxy_address:endpoint(Path, Value) of
         {name, _, _} -> weir_proxy_schema:refuse(Path, Value, "an address of this machine and a port, or \"unix:PATH\"");
         Endpoint -> Endpoint
+    end.
+
+bindable_port(Path, Value) ->
+    case weir_proxy_address:endpoint(Path, Value) of
+        {Address, Port} when is_tuple(Address) -> {Address, Port};
+        _ -> weir_proxy_schema:refuse(Path, Value, "an address of this machine and a port, or off")
     end.
 
 backend(Path, Map) ->

@@ -94,11 +94,16 @@ terminate(_Reason, _State) -> ok.
 
 close(#state{config = none}) ->
     ok;
-close(#state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
+close(State = #state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
     _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || Endpoint <- maps:keys(Listeners)],
     lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, maps:keys(Frontends)),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(Backends)),
     _ = weir_proxy_sessions:close(Name, all),
+    #{control := Control, statistics := Page} = State#state.config,
+    _ = weir_proxy_control:adjust(Name, Control, off),
+    _ = weir_proxy_page:adjust(Name, Page, off),
+    _ = weir_proxy_log:adjust(Name, off),
+    ok = weir_proxy_memory:forget({file, Name}),
     weir_proxy_memory:forget({proxy, Name}).
 
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
@@ -111,7 +116,13 @@ apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #
     NewFrontends = maps:keys(maps:without(maps:keys(OldFrontends), Frontends)),
     ok = publish(Name, maps:with(NewFrontends, Frontends)),
     Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
-    case open(maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)), Config, Name, []) of
+    Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
+    case in_turn([fun() -> open(Opening, Config, Name) end, fun() -> services(Name, Before, Config) end]) of
+        {error, _} = Error ->
+            _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
+            lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
+            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
+            Error;
         ok ->
             _ = [
                 ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, maps:get(Backend, Backends))
@@ -121,12 +132,36 @@ apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #
             Kept = adjust(Wanted, Config, State),
             _ = [weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) || Frontend <- maps:keys(maps:without(maps:keys(Frontends), OldFrontends))],
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
-            {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})};
+            {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})}
+    end.
+
+in_turn([]) -> ok;
+in_turn([Step | Steps]) ->
+    case Step() of
+        ok -> in_turn(Steps);
+        {error, _} = Error -> Error
+    end.
+
+%% The log, the control socket and the page. The first that fails has those before it taken back.
+services(Name, Before, #{log := Log, control := Control, statistics := Page}) ->
+    #{log := OldLog, control := OldControl, statistics := OldPage} = served(Before),
+    case in_turn([
+        fun() -> weir_proxy_page:adjust(Name, OldPage, Page) end,
+        fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end,
+        fun() -> weir_proxy_log:adjust(Name, Log) end
+    ]) of
+        ok ->
+            ok;
         {error, _} = Error ->
-            lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
-            lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
+            %% What was there is there again, or was not touched.
+            _ = OldPage =/= Page andalso weir_proxy_page:adjust(Name, Page, OldPage),
+            _ = OldControl =/= Control andalso weir_proxy_control:adjust(Name, Control, OldControl),
+            _ = weir_proxy_log:adjust(Name, OldLog),
             Error
     end.
+
+served(none) -> #{log => off, control => off, statistics => off};
+served(Config) -> Config.
 
 save(State = #state{name = Name, config = Config, listeners = Listeners}) ->
     ok = weir_proxy_memory:save({proxy, Name}, {self(), Config, Listeners}),
@@ -155,15 +190,14 @@ stop_backend(Proxy, Backend) ->
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
 %% Listeners that were not there before.
-open([], _Config, _Name, _Opened) ->
+open([], _Config, _Name) ->
     ok;
-open([{Endpoint, Frontend} | Others], Config = #{frontends := Frontends}, Name, Opened) ->
+open([{Endpoint, Frontend} | Others], Config = #{frontends := Frontends}, Name) ->
     Options = maps:merge(where(Endpoint), options(maps:get(Frontend, Frontends))),
     case weir:start_listener(?LISTENER(Name, Endpoint), Options, fun weir_proxy_connection:serve/2, {Name, Frontend}) of
         {ok, _} ->
-            open(Others, Config, Name, [Endpoint | Opened]);
+            open(Others, Config, Name);
         {error, Reason} ->
-            _ = [weir:stop_listener(?LISTENER(Name, Each)) || Each <- Opened],
             {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
 

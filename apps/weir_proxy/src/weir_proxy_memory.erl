@@ -18,7 +18,7 @@
 
 -define(TABLE, ?MODULE).
 
--type key() :: {proxy, Name :: term()} | {backend, Proxy :: term(), Name :: binary()}.
+-type key() :: {proxy | file | log, Name :: term()} | {backend, Proxy :: term(), Name :: binary()}.
 
 %% @doc Makes the table; the caller, a supervisor, owns it.
 -spec init() -> ok.

@@ -9,7 +9,7 @@
 
 -export_type([rule/0, rules/0, facts/0, decision/0]).
 
--type pattern() :: {exact, binary()} | {suffix, binary()} | {regex, re:mp() | tuple()}.
+-type pattern() :: {exact, binary()} | {suffix, binary()} | {regex, Compiled :: tuple()}.
 
 -type rule() :: #{
     from := [weir_proxy_address:prefix()] | any,
@@ -81,7 +81,12 @@ one_or_more(Kind) ->
         (Path, [_ | _] = List) when not is_integer(hd(List)) -> weir_proxy_schema:list(Path, List, Kind);
         (Path, [_ | _] = List) ->
             %% Text, or a list of numbers.
-            try [Kind(Path, List)] catch throw:_ -> weir_proxy_schema:list(Path, List, Kind) end;
+            try
+                [Kind(Path, List)]
+            catch
+                throw:Bad ->
+                    try weir_proxy_schema:list(Path, List, Kind) catch throw:_ -> throw(Bad) end
+            end;
         (Path, Value) -> [Kind(Path, Value)]
     end.
 

@@ -1,0 +1,152 @@
+%% @doc `weir proxy': a TCP proxy in the foreground, until SIGTERM or SIGINT; SIGHUP has it read its file again. And the commands that
+%% ask one that runs. See {@link weir_proxy}.
+-module(weir_cli_proxy).
+
+-export([run/1]).
+
+-define(COMMANDS, ["status", "servers", "sessions", "drain", "enable", "disable", "close-sessions", "set-weight", "reload"]).
+
+-spec run([string()]) -> weir_cli:outcome().
+run([Command | Arguments] = All) ->
+    case lists:member(Command, ?COMMANDS) of
+        true -> ask(Command, Arguments);
+        false -> serve(All)
+    end;
+run([]) ->
+    serve([]).
+
+serve(Arguments) ->
+    case weir_cli_options:parse(options(), Arguments) of
+        {ok, #{help := true}, _} -> {help, help()};
+        {ok, _, [Extra | _]} -> usage(["unexpected argument: ", Extra]);
+        {ok, #{config := _, listen := _}, []} -> usage("--listen stands in the file where there is --config");
+        {ok, #{config := _, to := _}, []} -> usage("--to stands in the file where there is --config");
+        {ok, #{config := File, check := true}, []} -> check(File);
+        {ok, #{config := File} = Values, []} -> start(fun() -> weir_proxy_file:start(proxy, File) end, Values);
+        {ok, #{listen := _, to := _} = Values, []} -> start(fun() -> weir_proxy:start(proxy, one_route(Values)) end, Values);
+        {ok, _, []} -> usage("--config FILE, or --listen ADDRESS and --to ADDRESS,... are needed");
+        {error, Message} -> usage(Message)
+    end.
+
+usage(Message) -> {usage, [Message, " (weir proxy --help)"]}.
+
+check(File) ->
+    case weir_proxy_file:read(File) of
+        {ok, _} -> io:format("~ts is right~n", [File]);
+        {error, Fault} -> {failed, weir_proxy_file:explain(Fault)}
+    end.
+
+one_route(#{listen := Listen, to := Servers, balance := Balance} = Values) ->
+    Options = #{frontends => #{main => #{listen => Listen, backend => main}}, backends => #{main => #{servers => Servers, balance => Balance}}},
+    maps:merge(Options, maps:with([control], Values)).
+
+start(Start, #{drain := Seconds}) ->
+    weir_cli_signal:report_to(self()),
+    {ok, _} = application:ensure_all_started(weir_proxy),
+    case Start() of
+        ok ->
+            ok = os:set_signal(sighup, handle),
+            {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
+            Listen = lists:append([Addresses || #{listen := Addresses} <- maps:values(Frontends)]),
+            io:format("ready ~ts~npid ~s~n", [lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()]),
+            loop(Seconds * 1000);
+        {error, Reason} ->
+            {failed, weir_proxy_file:explain(Reason)}
+    end.
+
+%% A port, or the path of a unix socket.
+port(Address) ->
+    case string:split(Address, ":", trailing) of
+        [<<"unix">>, Path] -> Path;
+        [_, Port] -> Port
+    end.
+
+loop(Drain) ->
+    receive
+        reload ->
+            case weir_proxy_file:reload(proxy) of
+                ok -> io:format("reloaded~n");
+                {error, Reason} -> io:format(standard_error, "weir: ~ts~nweir: nothing is changed~n", [weir_proxy_file:explain(Reason)])
+            end,
+            loop(Drain);
+        stop ->
+            stop(Drain)
+    end.
+
+stop(Drain) ->
+    case weir_proxy:stop(proxy, Drain) of
+        ok -> ok;
+        {error, {timeout, Left}} -> io:format(standard_error, "weir: ~b connections were ended~n", [Left])
+    end.
+
+%%% Asking one that runs.
+
+ask(Command, Arguments) ->
+    case weir_cli_options:parse(ask_options(), Arguments) of
+        {ok, #{help := true}, _} -> {help, help()};
+        {ok, #{control := Path} = Values, Words} -> asked(weir_proxy_control:ask(Path, [Command | Words]), Path, Values);
+        {ok, _, _} -> usage("--control PATH is needed: the socket that the proxy's configuration names");
+        {error, Message} -> usage(Message)
+    end.
+
+asked({ok, #{<<"error">> := Text}}, _Path, _Values) -> {failed, Text};
+asked({ok, #{<<"ok">> := true}}, _Path, _Values) -> ok;
+asked({ok, #{<<"ok">> := Value}}, _Path, #{json := true}) -> io:put_chars(weir_json:encode(Value));
+asked({ok, #{<<"ok">> := Value}}, _Path, _Values) -> io:put_chars(weir_cli_proxy_table:text(Value));
+asked({error, Reason}, Path, _Values) -> {failed, [Path, ": ", reason(Reason)]}.
+
+reason(Reason) when is_atom(Reason) -> inet:format_error(Reason);
+reason(Reason) -> io_lib:format("~0tp", [Reason]).
+
+ask_options() ->
+    [
+        #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
+            help => "the control socket of the proxy"},
+        #{name => json, type => flag,
+            help => "the whole answer in JSON"},
+        #{name => help, type => flag,
+            help => "this text"}
+    ].
+
+options() ->
+    [
+        #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
+            help => "a configuration in TOML; read again at SIGHUP"},
+        #{name => check, type => flag,
+            help => "say whether the file is right, and serve nothing"},
+        #{name => listen, type => {text, fun words/1}, value => "ADDR,...",
+            help => "where to listen: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"},
+        #{name => to, type => {text, fun words/1}, value => "ADDR,...",
+            help => "the servers: 10.0.0.1:80, NAME:80, unix:PATH"},
+        #{name => balance, type => {choice, [round_robin, least_connections, random, hash]}, value => "HOW", default => round_robin,
+            help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
+        #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
+            help => "a unix socket for the commands below, where there is no file"},
+        #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,
+            help => "seconds that connections have to end after SIGTERM (30)"},
+        #{name => help, type => flag,
+            help => "this text"}
+    ].
+
+words(Text) -> {ok, [unicode:characters_to_binary(Word) || Word <- string:lexemes(Text, ",")]}.
+
+help() ->
+    [
+        "weir proxy: balance TCP connections over servers, until SIGTERM or SIGINT (Ctrl+C)\n"
+        "\n"
+        "usage: weir proxy --listen ADDR --to ADDR,... [OPTION...]\n"
+        "       weir proxy --config FILE [--check]\n"
+        "       weir proxy COMMAND --control PATH [--json]\n"
+        "\n"
+        "The first line of output is `ready P...`, with the ports, once it listens. Then clients are refused for as long as they must be:\n"
+        "SIGTERM ends the proxy when its connections have ended. SIGHUP changes it to what is in the file now; no connection is lost.\n"
+        "\n",
+        weir_cli_options:help(options()),
+        "\n"
+        "commands:\n"
+        "  status, servers, sessions                       what there is\n"
+        "  drain, enable, disable BACKEND SERVER           no new connections; again; without checks\n"
+        "  close-sessions BACKEND SERVER                   ends those of a server\n"
+        "  set-weight BACKEND SERVER WEIGHT                0 to 256\n"
+        "  reload                                          as SIGHUP\n"
+    ].

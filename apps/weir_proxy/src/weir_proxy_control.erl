@@ -1,0 +1,105 @@
+%% @private
+%% @doc Control of a proxy over a unix socket: a line with a command, and an answer in JSON.
+%%
+%% The socket belongs to the user of the proxy and can be used by nobody else.
+-module(weir_proxy_control).
+
+-export([adjust/3]).
+-export([serve/2]).
+-export([ask/2]).
+-export([answer/2]).
+-export([plain/1]).
+
+-define(LISTENER(Proxy), {weir_proxy_control, Proxy}).
+-define(LINE_MAX, 4096).
+-define(TIMEOUT, 5000).
+%% A reload may have to wait for listeners.
+-define(ANSWER_TIMEOUT, 60_000).
+
+%% @doc Listens where the configuration says from now on.
+-spec adjust(term(), Before :: binary() | off, Wanted :: binary() | off) -> ok | {error, term()}.
+adjust(_Proxy, Same, Same) -> ok;
+adjust(Proxy, Before, off) when Before =/= off ->
+    weir:stop_listener(?LISTENER(Proxy));
+adjust(Proxy, off, Path) ->
+    Options = #{ip => {local, Path}, max_connections => 16},
+    case weir:start_listener(?LISTENER(Proxy), Options, fun ?MODULE:serve/2, Proxy) of
+        {ok, _} -> file:change_mode(Path, 8#600);
+        %% The proxy's process was killed, and this is its successor.
+        {error, {already_started, _}} -> ok;
+        {error, Reason} -> {error, {listen, <<"unix:", Path/binary>>, Reason}}
+    end;
+adjust(Proxy, Before, Path) ->
+    ok = adjust(Proxy, Before, off),
+    adjust(Proxy, off, Path).
+
+%% @doc Serves a connection: the handler of the listener.
+-spec serve(weir_tcp:socket(), term()) -> ok.
+serve(Socket, Proxy) ->
+    ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LINE_MAX}]),
+    case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
+        {ok, Line} ->
+            Answer = weir_json:encode(plain(answer(Proxy, string:lexemes(string:trim(Line), " ")))),
+            _ = gen_tcp:send(Socket, Answer),
+            ok;
+        {error, _} ->
+            ok
+    end.
+
+%% @doc Sends a command to a proxy, and returns what it answers.
+-spec ask(file:filename_all(), [iodata()]) -> {ok, weir_json:value()} | {error, term()}.
+ask(Path, Words) ->
+    case gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?TIMEOUT) of
+        {ok, Socket} ->
+            ok = gen_tcp:send(Socket, [lists:join(" ", Words), "\n"]),
+            Answer = read(Socket, []),
+            ok = gen_tcp:close(Socket),
+            case Answer of
+                {ok, Json} -> weir_json:decode(Json);
+                {error, _} -> Answer
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+read(Socket, Read) ->
+    case gen_tcp:recv(Socket, 0, ?ANSWER_TIMEOUT) of
+        {ok, Data} -> read(Socket, [Read, Data]);
+        {error, closed} -> {ok, iolist_to_binary(Read)};
+        {error, _} = Error -> Error
+    end.
+
+%% @doc The answer to a command.
+-spec answer(term(), [binary()]) -> map().
+answer(Proxy, [<<"status">>]) -> result(weir_proxy:info(Proxy));
+answer(Proxy, [<<"servers">>]) ->
+    case weir_proxy:info(Proxy) of
+        {ok, #{backends := Backends}} -> #{ok => maps:map(fun(_Name, #{servers := Servers}) -> Servers end, Backends)};
+        {error, _} = Error -> result(Error)
+    end;
+answer(Proxy, [<<"sessions">>]) -> #{ok => weir_proxy:sessions(Proxy)};
+answer(Proxy, [<<"drain">>, Backend, Server]) -> result(weir_proxy:drain(Proxy, Backend, Server));
+answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
+answer(Proxy, [<<"disable">>, Backend, Server]) -> result(weir_proxy:disable(Proxy, Backend, Server));
+answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> #{ok => weir_proxy:close_sessions(Proxy, Backend, Server)};
+answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
+    try binary_to_integer(Weight) of
+        Number -> result(weir_proxy:set_weight(Proxy, Backend, Server, Number))
+    catch
+        error:badarg -> #{error => <<"the weight is a number from 0 to 256">>}
+    end;
+answer(Proxy, [<<"reload">>]) -> result(weir_proxy_file:reload(Proxy));
+answer(_Proxy, _Words) ->
+    #{error => <<"status, servers, sessions, drain B S, enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
+
+result(ok) -> #{ok => true};
+result({ok, Value}) -> #{ok => Value};
+result({error, Reason}) -> #{error => unicode:characters_to_binary(weir_proxy_file:explain(Reason))}.
+
+%% @doc A term as what JSON has.
+-spec plain(term()) -> term().
+plain(Map) when is_map(Map) -> maps:map(fun(_Key, Value) -> plain(Value) end, Map);
+plain(List) when is_list(List) -> [plain(Value) || Value <- List];
+plain(Tuple) when is_tuple(Tuple) -> unicode:characters_to_binary(io_lib:format("~0tp", [Tuple]));
+plain(none) -> null;
+plain(Value) -> Value.

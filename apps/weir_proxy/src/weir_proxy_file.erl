@@ -1,0 +1,85 @@
+%% @doc The configuration of a proxy in a file, in TOML. Names and values are those of the map, see {@link weir_proxy_config}.
+-module(weir_proxy_file).
+
+-export([read/1]).
+-export([start/2]).
+-export([reload/1]).
+-export([explain/1]).
+
+-export_type([fault/0]).
+
+-type fault() :: {file, file:filename_all(), Line :: pos_integer() | none, Text :: iodata()}.
+%% The file, the line in it, and what is wrong there.
+
+%% @doc Reads a file and checks it as a whole.
+-spec read(file:filename_all()) -> {ok, Given :: map()} | {error, fault()}.
+read(File) ->
+    case file:read_file(File) of
+        {ok, Text} -> decode(File, Text);
+        {error, Reason} -> {error, {file, File, none, file:format_error(Reason)}}
+    end.
+
+decode(File, Text) ->
+    case weir_toml:decode(Text) of
+        {ok, Given} ->
+            case weir_proxy_config:new(Given) of
+                {ok, _} -> {ok, Given};
+                {error, Bad = {bad_option, Path, _, _}} -> {error, {file, File, line(Text, Path), explain(Bad)}}
+            end;
+        {error, {line, Line, Why}} ->
+            {error, {file, File, Line, Why}};
+        {error, {too_large, Most}} ->
+            {error, {file, File, none, io_lib:format("a file of at most ~b bytes is needed", [Most])}}
+    end.
+
+line(Text, Path) ->
+    weir_toml:line(Text, [case is_atom(Step) of true -> atom_to_binary(Step); false -> Step end || Step <- Path]).
+
+%% @doc Starts a proxy from a file, which {@link reload/1} reads again.
+-spec start(weir_proxy:name(), file:filename_all()) -> ok | {error, fault() | weir_proxy:error()}.
+start(Name, File) ->
+    case read(File) of
+        {ok, Given} ->
+            case weir_proxy:start(Name, Given) of
+                ok -> weir_proxy_memory:save({file, Name}, filename:absname(File));
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% @doc Reads the file of a proxy again. If it is wrong, nothing changes.
+-spec reload(weir_proxy:name()) -> ok | {error, no_file | fault() | weir_proxy:error()}.
+reload(Name) ->
+    case weir_proxy_memory:saved({file, Name}) of
+        {ok, File} ->
+            case read(File) of
+                {ok, Given} -> weir_proxy:change(Name, Given);
+                {error, _} = Error -> Error
+            end;
+        none ->
+            {error, no_file}
+    end.
+
+%% @doc An error in a line.
+-spec explain(fault() | weir_proxy:error() | no_file) -> iodata().
+explain({file, File, none, Text}) -> [File, ": ", Text];
+explain({file, File, Line, Text}) -> [File, $:, integer_to_list(Line), ": ", Text];
+explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
+explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
+explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
+explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
+explain({no_server, Name}) -> ["no such server: ", Name];
+explain({no_backend, Name}) -> ["no such backend: ", Name];
+explain(no_file) -> "the proxy was not started from a file";
+explain(Reason) -> io_lib:format("~0tp", [Reason]).
+
+path([]) -> "the configuration";
+path(Path) -> lists:join($., [step(Step) || Step <- Path]).
+
+step(Step) when is_integer(Step) -> integer_to_list(Step);
+step(Step) when is_atom(Step) -> atom_to_list(Step);
+step(Step) -> Step.
+
+value(Value) when is_binary(Value) -> [$", Value, $"];
+value(Value) -> io_lib:format("~0tp", [Value]).

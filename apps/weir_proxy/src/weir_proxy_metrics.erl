@@ -1,0 +1,71 @@
+%% @private
+%% @doc The numbers of all proxies as text for Prometheus, by the names of HAProxy's exporter where they mean the same.
+-module(weir_proxy_metrics).
+
+-export([text/0]).
+-export([text/1]).
+
+%% Name in the exporter, key here, kind, help.
+-define(SHARED, [
+    {"current_sessions", current_sessions, gauge, "sessions now"},
+    {"max_sessions", max_sessions, gauge, "most sessions at a time"},
+    {"sessions_total", sessions_total, counter, "sessions since the start"},
+    {"bytes_in_total", bytes_in, counter, "bytes of clients, counted when their session ends"},
+    {"bytes_out_total", bytes_out, counter, "bytes of servers, counted when their session ends"}
+]).
+-define(FRONTEND, [
+    {"requests_denied_total", rejected, counter, "connections that a rule has rejected"},
+    {"connection_errors_total", connection_errors, counter, "clients for which there was no server"},
+    {"client_aborts_total", aborted, counter, "clients that left before they had a server"}
+]).
+-define(BACKEND, [
+    {"current_queue", queue_current, gauge, "connections that wait for a place"},
+    {"retry_warnings_total", retries, counter, "connections that were tried again"},
+    {"redispatch_warnings_total", redispatches, counter, "connections that were tried at another server"}
+]).
+-define(SERVER, [
+    {"connection_errors_total", connection_errors, counter, "connections that were refused or took too long"},
+    {"weight", weight, gauge, "the weight"},
+    {"check_failures_total", checks_failed, counter, "checks that failed"},
+    {"check_up_down_total", downs, counter, "times that checks have taken it down"}
+]).
+
+%% @doc Of all proxies that run.
+-spec text() -> iodata().
+text() -> text([Info || Name <- weir_proxy:proxies(), {ok, Info} <- [weir_proxy:info(Name)]]).
+
+%% @doc Of some.
+-spec text([weir_proxy:info()]) -> iodata().
+text(Infos) ->
+    Frontends = [{[{"proxy", Name}], Numbers} || #{frontends := All} <- Infos, {Name, Numbers} <- maps:to_list(All)],
+    Backends = [{[{"proxy", Name}], Numbers} || #{backends := All} <- Infos, {Name, Numbers} <- maps:to_list(All)],
+    Servers = [
+        {[{"proxy", Name}, {"server", Server}], Numbers}
+     || {[{_, Name}], #{servers := All}} <- Backends, Numbers = #{name := Server} <- All
+    ],
+    [
+        families("haproxy_frontend_", ?SHARED ++ ?FRONTEND, Frontends),
+        families("haproxy_backend_", ?SHARED ++ ?BACKEND, Backends),
+        families("haproxy_server_", ?SHARED ++ ?SERVER, Servers),
+        "# HELP haproxy_server_status whether a server is in that state\n# TYPE haproxy_server_status gauge\n",
+        [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]
+    ].
+
+state(State) -> string:uppercase(atom_to_binary(State)).
+
+flag(true) -> 1;
+flag(false) -> 0.
+
+families(Prefix, Rows, Things) ->
+    [
+        [
+            ["# HELP ", Prefix, Name, $\s, Help, "\n# TYPE ", Prefix, Name, $\s, atom_to_list(Kind), $\n],
+            [sample([Prefix, Name], Labels, maps:get(Key, Numbers)) || {Labels, Numbers} <- Things]
+        ]
+     || {Name, Key, Kind, Help} <- Rows
+    ].
+
+sample(Name, Labels, Value) ->
+    [Name, ${, lists:join($,, [[Label, "=\"", escaped(Text), $"] || {Label, Text} <- Labels]), "} ", integer_to_list(Value), $\n].
+
+escaped(Text) -> re:replace(Text, "[\\\\\"]", "\\\\&", [global]).

@@ -1,0 +1,84 @@
+%% @private
+%% @doc The page of statistics over HTTP: `/' for people, `/metrics' for Prometheus, `/info' in JSON.
+-module(weir_proxy_page).
+-behaviour(weir_http_direct).
+
+-export([adjust/3]).
+-export([handle/2]).
+
+-define(LISTENER(Proxy), {weir_proxy_page, Proxy}).
+
+%% @doc Listens where the configuration says from now on.
+-spec adjust(term(), Before, Wanted) -> ok | {error, term()} when
+    Before :: weir_proxy_address:endpoint() | off, Wanted :: weir_proxy_address:endpoint() | off.
+adjust(_Proxy, Same, Same) ->
+    ok;
+adjust(Proxy, Before, off) when Before =/= off ->
+    weir_http:stop_listener(?LISTENER(Proxy));
+adjust(Proxy, off, {Ip, Port} = Endpoint) ->
+    Routes = [{Path, ?MODULE, {What, Proxy}, #{methods => [<<"GET">>]}} || {Path, What} <- [{"/", page}, {"/metrics", metrics}, {"/info", info}]],
+    case weir_http:start_listener(?LISTENER(Proxy), #{ip => Ip, port => Port, max_connections => 256}, Routes) of
+        {ok, _} -> ok;
+        %% The proxy's process was killed, and this is its successor.
+        {error, {already_started, _}} -> ok;
+        {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+    end;
+adjust(Proxy, Before, Wanted) ->
+    case adjust({Proxy, new}, off, Wanted) of
+        ok ->
+            ok = adjust({Proxy, new}, Wanted, off),
+            ok = adjust(Proxy, Before, off),
+            adjust(Proxy, off, Wanted);
+        {error, _} = Error ->
+            Error
+    end.
+
+%% The numbers are read by a process: backends are asked for them.
+-spec handle(weir_http_request:request(), {page | metrics | info, term()}) -> weir_http_direct:result().
+handle(_Request, {What, Proxy}) ->
+    {process, fun(_) -> answer(What, Proxy) end}.
+
+answer(metrics, _Proxy) -> {reply, 200, [{<<"content-type">>, <<"text/plain; version=0.0.4; charset=utf-8">>}], weir_proxy_metrics:text()};
+answer(info, Proxy) ->
+    case weir_proxy:info(Proxy) of
+        {ok, Info} -> {reply, 200, [{<<"content-type">>, <<"application/json">>}], weir_json:encode(weir_proxy_control:plain(Info))};
+        {error, _} -> {reply, 503, [], <<>>}
+    end;
+answer(page, Proxy) ->
+    case weir_proxy:info(Proxy) of
+        {ok, Info} -> {reply, 200, [{<<"content-type">>, <<"text/html; charset=utf-8">>}], page(Info)};
+        {error, _} -> {reply, 503, [], <<>>}
+    end.
+
+page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
+    [
+        "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=5><title>Weir proxy</title>",
+        "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}",
+        "td,th{padding:.25em .8em;border-bottom:1px solid #ccc;text-align:right}td:first-child,th:first-child{text-align:left}",
+        ".down,.failing,.unresolved{background:#fdd}.drain,.maint{background:#ffd}</style>",
+        "<h1>Weir proxy</h1><p>", integer_to_list(Sessions), " sessions</p>",
+        table("frontend", [{Name, [], Numbers} || {Name, Numbers} <- maps:to_list(Frontends)]),
+        [
+            table(Name, [{Server, State, Numbers} || #{name := Server, state := State} = Numbers <- maps:get(servers, Numbers0)] ++ [{<<"all">>, [], Numbers0}])
+         || {Name, Numbers0} <- maps:to_list(Backends)
+        ]
+    ].
+
+table(Title, Rows) ->
+    Columns = [current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, queue_current],
+    [
+        "<table><tr><th>", escaped(Title), "<th>state", [["<th>", string:replace(atom_to_list(Column), "_", " ", all)] || Column <- Columns],
+        [
+            ["<tr class=", class(State), "><td>", escaped(Name), "<td>", shown(State), [["<td>", integer_to_list(maps:get(Column, Numbers))] || Column <- Columns]]
+         || {Name, State, Numbers} <- Rows
+        ],
+        "</table>"
+    ].
+
+shown([]) -> "";
+shown(State) -> atom_to_list(State).
+
+class([]) -> "\"\"";
+class(State) -> atom_to_list(State).
+
+escaped(Text) -> lists:foldl(fun({From, To}, Done) -> string:replace(Done, From, To, all) end, Text, [{"&", "&amp;"}, {"<", "&lt;"}]).

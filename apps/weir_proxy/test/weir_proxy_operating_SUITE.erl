@@ -1,0 +1,284 @@
+%% Operating a proxy: checks of servers, the file, the control socket, the log, metrics and the page.
+-module(weir_proxy_operating_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("kernel/include/file.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() ->
+    [
+        rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
+        a_disabled_server_is_not_checked, a_slow_start, probes,
+        a_file, a_wrong_file, a_reload_keeps_connections, commands, a_line_for_a_session, metrics, the_page
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    {ok, More} = application:ensure_all_started(inets),
+    [{started, Started ++ More} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%%% Checks.
+
+rise_and_fall(_Config) ->
+    {Changes, _} = lists:mapfoldl(
+        fun(Ok, Health) -> weir_proxy_health:checked(Ok, Health) end,
+        weir_proxy_health:new(#{rise => 2, fall => 3}),
+        [false, false, true, false, false, false, false, true, false, true, true, true]
+    ),
+    ?assertEqual([same, same, same, same, same, down, same, same, same, same, up, same], Changes).
+
+health(More) -> maps:merge(#{interval => 20, timeout => 500, rise => 1, fall => 1}, More).
+
+a_server_goes_down_and_comes_back(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}], health => health(#{})}),
+    ok = ?SERVER:stop(A),
+    wait_for(fun() -> state(a) =:= down end),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    _ = ?SERVER:start("a", [{port, ?SERVER:port(A)}]),
+    wait_for(fun() -> state(a) =:= up end),
+    ?assertEqual([<<"a">>, <<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])).
+
+sessions_of_a_server_that_goes_down_are_ended(_Config) ->
+    Server = ?SERVER:start("a"),
+    %% Checks are made elsewhere, so that the server itself goes on.
+    Checked = ?SERVER:start("checked"),
+    Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{port => ?SERVER:port(Checked)}), on_down => close},
+    Socket = connect(proxy(Backend)),
+    <<"a">> = name(Socket),
+    ok = ?SERVER:stop(Checked),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+a_disabled_server_is_not_checked(_Config) ->
+    Server = ?SERVER:start("a"),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
+    wait_for(fun() -> ?SERVER:connections(Server) > 2 end),
+    ok = weir_proxy:disable(proxy, web, a),
+    timer:sleep(50),
+    Then = ?SERVER:connections(Server),
+    timer:sleep(200),
+    ?assertEqual(Then, ?SERVER:connections(Server)),
+    ok = weir_proxy:enable(proxy, web, a),
+    wait_for(fun() -> ?SERVER:connections(Server) > Then end).
+
+a_slow_start(_Config) ->
+    Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
+    Backend = #{health => #{rise => 1, fall => 1}, slow_start => 1000},
+    New = weir_proxy_server:new(Config, Backend),
+    Weight = fun(Now, Server) -> {0, Eligible} = weir_proxy_server:eligible(Now, Server), lists:last(tuple_to_list(Eligible)) end,
+    Whole = Weight(0, New),
+    {down, Down} = weir_proxy_server:checked({error, timeout}, 1, 0, New),
+    ?assertEqual(none, weir_proxy_server:eligible(0, Down)),
+    {up, Up} = weir_proxy_server:checked(ok, 1, 5000, Down),
+    Weights = [Weight(5000 + After, Up) || After <- [0, 250, 500, 750, 1000, 2000]],
+    ?assertEqual([Whole div 16, Whole div 4, Whole div 2, 3 * Whole div 4, Whole, Whole], Weights).
+
+probes(_Config) ->
+    Ask = fun(Answer, Options) ->
+        {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+        {ok, Port} = inet:port(Listen),
+        Pid = spawn(fun() ->
+            {ok, Socket} = gen_tcp:accept(Listen),
+            _ = maps:get(kind, Options) =:= smtp orelse gen_tcp:recv(Socket, 0, ?PATIENCE),
+            _ = [begin ok = gen_tcp:send(Socket, <<Byte>>) end || <<Byte>> <= Answer],
+            receive done -> ok end
+        end),
+        ok = gen_tcp:controlling_process(Listen, Pid),
+        Defaults = weir_proxy_health:options([], Options#{timeout => 300}),
+        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, Defaults),
+        exit(Pid, kill),
+        Result
+    end,
+    ?assertEqual(ok, Ask(<<"HTTP/1.1 204 No Content\r\n\r\n">>, #{kind => http})),
+    ?assertEqual({error, {status, <<"503">>}}, Ask(<<"HTTP/1.1 503 Unavailable\r\n\r\n">>, #{kind => http})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"SSH-2.0-openssh">>, #{kind => http})),
+    ?assertEqual(ok, Ask(<<"220 mail ESMTP\r\n">>, #{kind => smtp})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"554 no\r\n">>, #{kind => smtp})),
+    ?assertEqual(ok, Ask(<<"+PONG\r\n">>, #{kind => redis})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"-LOADING\r\n">>, #{kind => redis})),
+    ?assertEqual(ok, Ask(<<"R", 0, 0, 0, 8, 0, 0, 0, 0>>, #{kind => postgres})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"hello">>, #{kind => postgres})),
+    ?assertEqual(ok, Ask(<<21, 3, 3, 0, 2, 2, 40>>, #{kind => tls})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"HTTP/1.1 400 Bad">>, #{kind => tls})),
+    ?assertEqual(ok, Ask(<<"well, ready now">>, #{kind => send_expect, send => "?", expect => "ready"})),
+    ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready"})),
+    ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, weir_proxy_health:options([], #{}))).
+
+%%% Files and commands.
+
+file(Config, Text) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "proxy.toml"),
+    ok = file:write_file(File, Text),
+    File.
+
+text(Servers) ->
+    [
+        "[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'web'\nidle_timeout = '10m'\n"
+        "[backends.web]\nbalance = 'least_connections'\nservers = [", lists:join(", ", [[$', ?SERVER:address(Server), $'] || Server <- Servers]), "]\n"
+    ].
+
+a_file(Config) ->
+    Server = ?SERVER:start("a"),
+    ok = weir_proxy_file:start(proxy, file(Config, text([Server]))),
+    ?assertEqual(<<"a">>, name(connect(port()))).
+
+a_wrong_file(Config) ->
+    Server = ?SERVER:start("a"),
+    Explained = fun(Text) ->
+        {error, Fault} = weir_proxy_file:start(proxy, file(Config, Text)),
+        lists:last(string:split(unicode:characters_to_list(weir_proxy_file:explain(Fault)), "proxy.toml:", all))
+    end,
+    Unknown = Explained("[frontends.front]\nlisten = '127.0.0.1:0'\n\n\nidle = 1\n[backends]\n"),
+    ?assertMatch("5: frontends.front.idle is 1; allowed: unknown option; valid: listen, " ++ _, Unknown),
+    ?assertMatch("4: backends.web.retries is -1; allowed: " ++ _, Explained(["[frontends]\n[backends.web]\nservers = []\nretries = -1\n"])),
+    ?assertMatch("2: " ++ _, Explained(["[frontends]\n]"])),
+    ?assertEqual([], weir_proxy:proxies()),
+    ?assertEqual({error, no_file}, weir_proxy_file:reload(proxy)),
+    ok = ?SERVER:stop(Server).
+
+a_reload_keeps_connections(Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    ok = weir_proxy_file:start(proxy, file(Config, text([A]))),
+    Port = port(),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    _ = file(Config, text([B])),
+    ok = weir_proxy_file:reload(proxy),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    _ = file(Config, "nonsense"),
+    {error, {file, _, 1, _}} = weir_proxy_file:reload(proxy),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ok = gen_tcp:send(Old, <<"still">>),
+    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, ?PATIENCE)).
+
+commands(_Config) ->
+    Path = iolist_to_binary(["/tmp/weir-proxy-control-", os:getpid()]),
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{control => Path}),
+    {ok, #file_info{mode = Mode}} = file:read_file_info(Path),
+    ?assertEqual(8#600, Mode band 8#777),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    Ask = fun(Words) -> {ok, Answer} = weir_proxy_control:ask(Path, Words), Answer end,
+    ?assertMatch(#{<<"ok">> := #{<<"web">> := [#{<<"state">> := <<"up">>, <<"name">> := <<"a">>}]}}, Ask(["servers"])),
+    wait_for(fun() -> #{<<"ok">> := Sessions} = Ask(["sessions"]), length(Sessions) =:= 1 end),
+    ?assertEqual(#{<<"ok">> => true}, Ask(["drain", "web", "a"])),
+    ?assertEqual(drain, state(a)),
+    ?assertEqual(#{<<"ok">> => true}, Ask(["enable", "web", "a"])),
+    ?assertEqual(#{<<"ok">> => true}, Ask(["set-weight", "web", "a", "5"])),
+    ?assertMatch(#{<<"error">> := _}, Ask(["set-weight", "web", "a", "many"])),
+    ?assertMatch(#{<<"error">> := _}, Ask(["drain", "web", "x"])),
+    ?assertMatch(#{<<"error">> := _}, Ask(["reload"])),
+    ?assertMatch(#{<<"error">> := _}, Ask(["whatever"])),
+    ?assertEqual(#{<<"ok">> => 1}, Ask(["close-sessions", "web", "a"])),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+a_line_for_a_session(Config) ->
+    Server = ?SERVER:start("a"),
+    [
+        begin
+            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Format))),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{log => #{file => File, format => Format}}),
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            {ok, {_, Mine}} = inet:sockname(Socket),
+            ok = gen_tcp:close(Socket),
+            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            {ok, Line} = file:read_file(File),
+            case Format of
+                json ->
+                    {ok, #{<<"server">> := <<"a">>, <<"bytes_out">> := 2, <<"bytes_in">> := 0}} = weir_json:decode(Line);
+                haproxy ->
+                    Fields = "^127[.]0[.]0[.]1:" ++ integer_to_list(Mine) ++
+                        " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\] front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
+                    ?assertMatch({match, _}, re:run(Line, Fields))
+            end,
+            ok = weir_proxy:stop(proxy)
+        end
+     || Format <- [haproxy, json]
+    ].
+
+metrics(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{name => <<"a\"b">>, address => ?SERVER:address(Server)}]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 1 end),
+    Text = iolist_to_binary(weir_proxy_metrics:text()),
+    [
+        ?assertNotEqual(nomatch, binary:match(Text, Line))
+     || Line <- [
+            <<"\nhaproxy_frontend_current_sessions{proxy=\"front\"} 1\n">>,
+            <<"\nhaproxy_server_sessions_total{proxy=\"web\",server=\"a\\\"b\"} 1\n">>,
+            <<"\nhaproxy_server_status{proxy=\"web\",server=\"a\\\"b\",state=\"UP\"} 1\n">>,
+            <<"\n# TYPE haproxy_backend_current_queue gauge\n">>
+        ]
+    ].
+
+the_page(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Server = ?SERVER:start("a"),
+    Address = ["127.0.0.1:", integer_to_list(Port)],
+    _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{statistics => iolist_to_binary(Address)}),
+    Get = fun(Path) ->
+        {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {lists:flatten(["http://", Address, Path]), []}, [], [{body_format, binary}]),
+        Body
+    end,
+    ?assertNotEqual(nomatch, binary:match(Get("/"), <<"&lt;a>">>)),
+    ?assertNotEqual(nomatch, binary:match(Get("/metrics"), <<"haproxy_server_status">>)),
+    ?assertMatch({ok, #{<<"backends">> := _}}, weir_json:decode(Get("/info"))).
+
+%%% What cases share.
+
+proxy(Backend) -> proxy(Backend, #{}).
+
+proxy(Backend, More) ->
+    ok = weir_proxy:start(proxy, More#{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => web}}, backends => #{web => Backend}
+    }),
+    port().
+
+port() ->
+    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
+    binary_to_integer(Port).
+
+state(Name) ->
+    Wanted = atom_to_binary(Name),
+    {ok, Servers} = weir_proxy:servers(proxy, web),
+    [State] = [State || #{name := Each, state := State} <- Servers, Each =:= Wanted],
+    State.
+
+connect(Port) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
+    Socket.
+
+name(Socket) ->
+    {ok, <<Name:1/binary, "\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    Name.
+
+wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_for(Fun, Deadline) ->
+    case Fun() of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
+            timer:sleep(10),
+            wait_for(Fun, Deadline)
+    end.

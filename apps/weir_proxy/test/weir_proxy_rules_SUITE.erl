@@ -1,0 +1,244 @@
+%% Where connections go by what they say first, and what a rule in Erlang may do.
+-module(weir_proxy_rules_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+-define(SOON, 200).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() ->
+    [
+        by_address, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
+        pieces_lose_no_byte, a_long_hello_is_refused_or_routed, clients_of_openssl,
+        a_module_talks_and_hands_over, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
+        wrong_rules
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    {ok, More} = application:ensure_all_started(ssl),
+    [A, B, C] = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
+    Echo = ?SERVER:start("echo", [silent]),
+    [{started, Started ++ More}, {servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config].
+
+end_per_suite(Config) ->
+    [ok = ?SERVER:stop(Server) || Server <- maps:values(proplists:get_value(servers, Config))],
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+by_address(Config) ->
+    Port = proxy(Config, [#{from => ["127.0.0.8/29"], backend => b}, #{from => "::1", backend => c}]),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    {ok, Other} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {ip, {127, 0, 0, 9}}]),
+    ?assertEqual(<<"b">>, name(Other)).
+
+by_server_name(Config) ->
+    Port = proxy(Config, [
+        #{sni => "one.example.org", backend => b}, #{sni => "*.example.org", backend => c}, #{sni => "~^x[0-9]+[.]", backend => c}
+    ]),
+    ?assertEqual(
+        [<<"b">>, <<"b">>, <<"c">>, <<"a">>, <<"c">>, <<"a">>],
+        [said(Port, weir_proxy_hello:build(Name)) || Name <- [<<"one.example.org">>, <<"ONE.example.org">>, <<"two.example.org">>, <<"example.org">>, <<"x12.net">>, <<"xx.net">>]]
+    ).
+
+by_alpn(Config) ->
+    Port = proxy(Config, [#{alpn => ["h2", "spdy"], backend => b}]),
+    ?assertEqual(<<"b">>, said(Port, hello([<<"http/1.1">>, <<"h2">>]))),
+    ?assertEqual(<<"a">>, said(Port, hello([<<"http/1.1">>]))).
+
+by_host(Config) ->
+    Port = proxy(Config, [#{host => ["b.org", "*.b.org"], backend => b}]),
+    ?assertEqual(<<"b">>, said(Port, <<"GET / HTTP/1.1\r\nAccept: *\r\nHOST: B.org:8080\r\n\r\n">>)),
+    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)).
+
+by_postgres(Config) ->
+    Port = proxy(Config, [#{database => "sales", backend => b}, #{user => "joe", backend => c}]),
+    Startup = fun(Pairs) ->
+        Body = <<(iolist_to_binary([[Text, 0] || Text <- Pairs]))/binary, 0>>,
+        <<(byte_size(Body) + 8):32, 3:16, 0:16, Body/binary>>
+    end,
+    ?assertEqual(<<"b">>, said(Port, Startup(["user", "joe", "database", "sales"]))),
+    ?assertEqual(<<"b">>, said(Port, Startup(["user", "sales"]))),
+    ?assertEqual(<<"c">>, said(Port, Startup(["user", "joe", "database", "other"]))),
+    ?assertEqual(<<"a">>, said(Port, Startup(["user", "jim"]))).
+
+by_protocol(Config) ->
+    Port = proxy(Config, [#{protocol => [ssh, redis], backend => b}, #{protocol => http, backend => c}]),
+    ?assertEqual(<<"b">>, said(Port, <<"SSH-2.0-x\r\n">>)),
+    ?assertEqual(<<"b">>, said(Port, <<"*1\r\n$4\r\nPING\r\n">>)),
+    ?assertEqual(<<"c">>, said(Port, <<"GET / HTTP/1.0\r\n\r\n">>)),
+    ?assertEqual(<<"a">>, said(Port, <<"whatever">>)),
+    ?assertEqual(<<"a">>, said(Port, weir_proxy_hello:build(<<"x">>))).
+
+silence_is_a_protocol(Config) ->
+    Port = proxy(Config, [#{protocol => none, backend => b}]),
+    ?assertEqual(<<"b">>, name(connect(Port))).
+
+what_stops_is_unknown(Config) ->
+    Port = proxy(Config, [#{protocol => unknown, backend => b}]),
+    ?assertEqual(<<"b">>, said(Port, <<"GET / HT">>)),
+    ?assertEqual(<<"b">>, said(Port, binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
+
+%% Cut at every byte: the same server, and every byte arrives.
+pieces_lose_no_byte(Config) ->
+    Port = proxy(Config, [#{sni => "one.example.org", backend => echo}]),
+    Hello = <<(weir_proxy_hello:build(<<"one.example.org">>))/binary, "behind">>,
+    Cases = [
+        begin
+            Socket = connect(Port),
+            <<Front:Cut/binary, Back/binary>> = Hello,
+            ok = gen_tcp:send(Socket, Front),
+            {Socket, Back}
+        end
+     || Cut <- lists:seq(1, byte_size(Hello) - 1)
+    ],
+    [ok = gen_tcp:send(Socket, Back) || {Socket, Back} <- Cases],
+    [?assertEqual({ok, Hello}, gen_tcp:recv(Socket, byte_size(Hello), ?PATIENCE)) || {Socket, _} <- Cases].
+
+a_long_hello_is_refused_or_routed(Config) ->
+    Port = proxy(Config, [#{sni => "one.example.org", backend => b}]),
+    %% As large as one with keys that withstand quantum computers, and larger; padding is extension 21.
+    Long = fun(Size) ->
+        <<22, 3, 1, _:16, 1, BodySize:24, Body/binary>> = weir_proxy_hello:build(<<"one.example.org">>),
+        Before = BodySize - extensions_size(Body) - 2,
+        <<Front:Before/binary, _:16, Extensions/binary>> = Body,
+        All = <<21:16, Size:16, 0:Size/unit:8, Extensions/binary>>,
+        Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
+        in_records(<<1, (byte_size(Message)):24, Message/binary>>)
+    end,
+    ?assertEqual(<<"b">>, said(Port, Long(2000))),
+    ?assertEqual(<<"b">>, said(Port, Long(15_000))),
+    ?assertEqual(<<"a">>, said(Port, Long(17_000))).
+
+in_records(<<Piece:1000/binary, Rest/binary>>) -> <<22, 3, 1, 1000:16, Piece/binary, (in_records(Rest))/binary>>;
+in_records(Piece) -> <<22, 3, 1, (byte_size(Piece)):16, Piece/binary>>.
+
+extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size:16, _/binary>>) -> Size.
+
+%% OTP's ssl here; curl and Chromium are tried in `make soak'.
+clients_of_openssl(Config) ->
+    Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}]),
+    Before = ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))),
+    _ = ssl:connect({127, 0, 0, 1}, Port, [
+        {server_name_indication, "one.example.org"}, {alpn_advertised_protocols, [<<"h2">>]}, {verify, verify_none}
+    ], 500),
+    wait_for(fun() -> ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))) =:= Before + 1 end).
+
+%%% Modules.
+
+a_module_talks_and_hands_over(Config) ->
+    Port = proxy(Config, [#{protocol => none, backend => a}, #{module => ?MODULE, args => <<"secret">>}]),
+    Socket = connect(Port),
+    %% More than the line at once: what is behind it is the server's.
+    ok = gen_tcp:send(Socket, <<"secret\nhello">>),
+    ?assertEqual({ok, <<"ok\n<hello">>}, gen_tcp:recv(Socket, 9, ?PATIENCE)),
+    Other = connect(Port),
+    ok = gen_tcp:send(Other, <<"wrong\nhello">>),
+    ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(rejected) =:= 1 end).
+
+a_module_that_raises(Config) ->
+    Port = proxy(Config, [#{module => ?MODULE, args => raise}]),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(current_sessions) =:= 0 end).
+
+a_module_that_takes_too_long(Config) ->
+    Port = proxy(Config, [#{module => ?MODULE, args => sleep}]),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(current_sessions) =:= 0 end).
+
+route(_Socket, _Facts, raise) -> error(on_purpose);
+route(_Socket, _Facts, sleep) -> timer:sleep(infinity);
+route(Socket, #{address := {127, 0, 0, 1}, protocol := unknown}, Secret) ->
+    ok = inet:setopts(Socket, [{packet, line}]),
+    {ok, Line} = gen_tcp:recv(Socket, 0),
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    case string:trim(Line) of
+        Secret ->
+            ok = gen_tcp:send(Socket, <<"ok\n">>),
+            {backend, <<"echo">>, #{prefix => <<"<">>}};
+        _ ->
+            reject
+    end.
+
+a_rejected_client_is_closed(Config) ->
+    Port = proxy(Config, [#{from => "127.0.0.1", reject => true}]),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(rejected) =:= 1 end).
+
+wrong_rules(Config) ->
+    Wrong = fun(Rule) ->
+        {error, {bad_option, [frontends, <<"front">>, rules, 1 | Path], _, [_ | _]}} = start(Config, [Rule]),
+        Path
+    end,
+    ?assertEqual([], Wrong(#{sni => "x"})),
+    ?assertEqual([], Wrong(#{backend => a, reject => true})),
+    ?assertEqual([backend], Wrong(#{backend => nobody})),
+    ?assertEqual([sni, 1], Wrong(#{sni => ["~("], backend => a})),
+    ?assertEqual([from], Wrong(#{from => "10.0.0.0/33", backend => a})),
+    ?assertEqual([protocol], Wrong(#{protocol => gopher, backend => a})),
+    ?assertEqual([module], Wrong(#{module => lists})),
+    ?assertEqual([surplus], Wrong(#{surplus => 1, backend => a})).
+
+%%% What cases share.
+
+start(Config, Rules) ->
+    Servers = proplists:get_value(servers, Config),
+    weir_proxy:start(proxy, #{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => a, rules => Rules, first_bytes_timeout => ?SOON}},
+        backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
+    }).
+
+proxy(Config, Rules) ->
+    ok = start(Config, Rules),
+    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
+    binary_to_integer(Port).
+
+numbers(Name) ->
+    {ok, #{frontends := #{<<"front">> := #{Name := Number}}}} = weir_proxy:info(proxy),
+    Number.
+
+connect(Port) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], ?PATIENCE),
+    Socket.
+
+%% Who answers, and that every byte comes back behind the name.
+said(Port, Bytes) ->
+    Socket = connect(Port),
+    ok = gen_tcp:send(Socket, Bytes),
+    Name = name(Socket),
+    ?assertEqual({ok, Bytes}, gen_tcp:recv(Socket, byte_size(Bytes), ?PATIENCE)),
+    Name.
+
+name(Socket) ->
+    {ok, <<Name:1/binary, "\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    Name.
+
+hello(Protocols) ->
+    <<22, 3, 1, _:16, 1, BodySize:24, Body/binary>> = weir_proxy_hello:build(<<"one.example.org">>),
+    Before = BodySize - extensions_size(Body) - 2,
+    <<Front:Before/binary, _:16, Extensions/binary>> = Body,
+    List = iolist_to_binary([[byte_size(Protocol), Protocol] || Protocol <- Protocols]),
+    All = <<Extensions/binary, 16:16, (byte_size(List) + 2):16, (byte_size(List)):16, List/binary>>,
+    Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
+    in_records(<<1, (byte_size(Message)):24, Message/binary>>).
+
+wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_for(Fun, Deadline) ->
+    case Fun() of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
+            timer:sleep(10),
+            wait_for(Fun, Deadline)
+    end.
