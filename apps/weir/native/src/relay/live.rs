@@ -23,6 +23,8 @@ use crate::value::handle::{Handle, Side, Target};
 use crate::value::work::Work;
 
 /// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
+/// In this order, so that what a visit uses is in as few lines of the cache as can be, and the rest behind it.
+#[repr(C)]
 pub struct Live {
     pub left: Connection,
     pub right: Connection,

@@ -46,20 +46,23 @@ struct Count {
 ///
 /// The time of a reply is measured as tcprstat does: from the last bytes of the client to the first ones of the server
 /// after them. It takes a look at the clock for each read (20 ns beside the microseconds of its system calls).
+///
+/// In this order: see [`Live`](super::live::Live).
+#[repr(C)]
 pub struct Statistics {
-    started: Nanos,
     /// When bytes have last moved.
     moved: Nanos,
-    from_left: Count,
-    from_right: Count,
     /// The client's last bytes, if the server has not replied to them.
     asked: Option<Nanos>,
+    from_left: Count,
+    from_right: Count,
     first_byte: Option<Duration>,
+    recent_count: usize,
     /// The last times, in nanoseconds, that are not in the histogram yet.
     recent: [u64; RECENT],
-    recent_count: usize,
     /// Nanoseconds.
     replies: Option<Box<Histogram<u32>>>,
+    started: Nanos,
 }
 
 impl Statistics {
