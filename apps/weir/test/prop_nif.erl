@@ -30,6 +30,7 @@ functions() ->
     %% acquire/0 has no arguments, and lasts as long as the process.
     weir_nif:module_info(exports) -- [{module_info, 0}, {module_info, 1}, {acquire, 0}].
 
+%% Fails with what was wrong: a counterexample alone does not say it, and may pass the next time.
 survives(Calls) ->
     Sockets = sockets(),
     Wrong = [{Call, Outcome} || Call <- Calls, {wrong, Outcome} <- [outcome(Call, Sockets)]],
@@ -40,7 +41,7 @@ survives(Calls) ->
     ok = weir_nif:relay_stop(maps:get(relay, Sockets)),
     [gen_tcp:close(Peer) || Peer <- maps:get(relayed, Sockets)],
     _ = weir_test_peer:messages(),
-    ?WHENFAIL(io:format("wrong: ~0p~n", [Wrong]), Wrong =:= []).
+    Wrong =:= [] orelse error({wrong, Wrong}).
 
 outcome({Function, Arguments}, Sockets) ->
     Actual = tame(Function, [actual(Argument, Sockets) || Argument <- Arguments]),

@@ -42,6 +42,10 @@ git_dependency(Config) ->
         {"REBAR_GLOBAL_CONFIG_DIR", filename:join(folder(Config), "rebar3")},
         %% Kept between runs, and not the tree's own: cargo would take the two copies of the crate for one another.
         {"CARGO_TARGET_DIR", filename:join(tree(), "_build/consumer")},
+        %% In a third of the time: what is asked is whether it builds and serves.
+        {"CARGO_PROFILE_RELEASE_LTO", "off"},
+        {"CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"},
+        {"CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"},
         %% All crates are on this machine, as the tree itself has been built on it.
         {"CARGO_NET_OFFLINE", "true"}
     ],

@@ -37,7 +37,16 @@ fuzz_pollsets(Config) ->
     serves(Config).
 
 fuzz(Property, Cases) ->
-    ?assertEqual(true, proper:quickcheck(Property, [{numtests, Cases}, long_result, quiet])).
+    Self = self(),
+    %% What PropEr prints tells why: the exception of the last case that failed.
+    Print = fun(Format, Arguments) -> Self ! {?MODULE, io_lib:format(Format, Arguments)} end,
+    case proper:quickcheck(Property, [{numtests, Cases}, long_result, {on_output, Print}]) of
+        true -> printed();
+        Counterexample -> ct:fail("~0p~n~ts", [Counterexample, printed()])
+    end.
+
+printed() ->
+    receive {?MODULE, Text} -> [Text | printed()] after 0 -> [] end.
 
 serves(Config) ->
     {_Listener, Port} = start_echo(Config, [passive, once, true, 10]),

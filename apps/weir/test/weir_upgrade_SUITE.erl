@@ -362,7 +362,7 @@ start_load(Config) ->
     {ok, _} = weir:start_listener(protocol, #{port => 0}, ?MODULE, []),
     {ok, _} = weir:start_listener(reactor, #{port => 0}, weir_listener_reactor, args),
     Ports = [Port | [weir:get_port(Name) || Name <- [echo, protocol, reactor]]],
-    Streams = lists:append([start_streams(P, 10) || P <- Ports]),
+    Streams = lists:append([start_streams(P, 4) || P <- Ports]),
     assert_streams_go_on(Streams),
     %% Those who stand still now.
     Idle = [connect_raw(P) || P <- tl(Ports)],

@@ -605,16 +605,19 @@ answers_each_request(Config, Example, Options, Answer) ->
     ],
     0 = stop(Program).
 
+%% A server for each, all of them at the same time.
 in_every_mode(Config, Example, Options, Client) ->
+    Serve = fun(Mode) ->
+        #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
+        Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
+        [_, _] = [Client(Socket) || Socket <- Sockets],
+        0 = stop(Program),
+        exit({shutdown, served})
+    end,
+    Modes = [{Mode, spawn_monitor(fun() -> Serve(Mode) end)} || Mode <- ["once", "true", "2", "false"]],
     [
-        begin
-            ct:log("active ~s", [Mode]),
-            #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
-            Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
-            [_, _] = [Client(Socket) || Socket <- Sockets],
-            0 = stop(Program)
-        end
-     || Mode <- ["once", "true", "2", "false"]
+        receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Mode, {shutdown, served}}, {Mode, Reason}) end
+     || {Mode, {Pid, Monitor}} <- Modes
     ].
 
 %% Each message begins with the time of its broadcast.

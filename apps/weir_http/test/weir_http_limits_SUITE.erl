@@ -294,13 +294,13 @@ honest_clients_are_served_beside(_Config) ->
 responses_that_are_not_taken_bound_the_requests(_Config) ->
     {Name, Port} = start(#{}),
     Socket = connect(Port, [{recbuf, 4096}]),
-    ok = send(Socket, lists:duplicate(100, get("/large"))),
+    ok = send(Socket, lists:duplicate(20, get("/large"))),
     ok = until(fun() -> map_get(requests, weir_http:info(Name)) > 0 end),
     timer:sleep(300),
     ?assert(map_get(requests, weir_http:info(Name)) < 10),
     %% And all of them are made for one that does.
-    [?assertMatch({200, _, _}, response(Socket)) || _ <- lists:seq(1, 100)],
-    ?assertMatch(#{requests := 100}, weir_http:info(Name)).
+    [?assertMatch({200, _, _}, response(Socket)) || _ <- lists:seq(1, 20)],
+    ?assertMatch(#{requests := 20}, weir_http:info(Name)).
 
 requests_that_are_not_answered_yet_are_bounded(_Config) ->
     {_, Port} = start(#{}),

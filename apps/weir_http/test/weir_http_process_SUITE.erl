@@ -200,11 +200,11 @@ responses_that_are_not_taken_stop_the_next_process(_Config) ->
     Large = binary:copy(<<"x">>, 1000000),
     Port = serve(fun(_) -> {reply, 200, [], Large} end),
     Socket = connect(Port, [{recbuf, 4096}]),
-    ok = send(Socket, lists:duplicate(100, get("/serve"))),
+    ok = send(Socket, lists:duplicate(20, get("/serve"))),
     ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) > 0 end),
     timer:sleep(300),
     ?assert(map_get(requests, weir_http:info(?LISTENER)) < 10),
-    [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 100)].
+    [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 20)].
 
 %%% Clients that go away.
 
