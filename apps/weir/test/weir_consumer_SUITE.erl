@@ -6,13 +6,13 @@
 -export([git_dependency/1, erl_libs/1]).
 
 %% The first run compiles the crate's dependencies too; what takes longer than this hangs.
--define(COMMAND_SECONDS, "100").
+-define(COMMAND_SECONDS, "200").
 
 all() ->
     [git_dependency, erl_libs].
 
 suite() ->
-    [{timetrap, {minutes, 4}}].
+    [{timetrap, {minutes, 5}}].
 
 init_per_testcase(git_dependency, Config) ->
     case os:find_executable("cargo") of
