@@ -5,6 +5,8 @@
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
+run(["status" | Arguments]) ->
+    weir_cli_push_status:run(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
@@ -118,6 +120,7 @@ help() ->
         "weir push: serve channels over HTTP, as Nchan does, until SIGTERM or SIGINT (Ctrl+C)\n"
         "\n"
         "usage: weir push [OPTION...]\n"
+        "       weir push status [URL]    what a server does, a line each second (weir push status --help)\n"
         "\n"
         "The first line of output is `ready P`, with the ports, once it listens. Its URLs:\n"
         "\n"
@@ -125,6 +128,7 @@ help() ->
         "  /sub/ID      GET subscribes: a WebSocket, an event stream if Accept is text/event-stream, otherwise a long poll\n"
         "  /pubsub/ID   both\n"
         "  /ws          one WebSocket for many channels (docs/guide/push_protocol.md)\n"
+        "  /status, /metrics   what the server does, for people, programs and Prometheus\n"
         "  /weir-push.js   a client for browsers and Node\n"
         "\n",
         weir_cli_options:help(options())

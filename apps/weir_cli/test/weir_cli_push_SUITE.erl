@@ -5,13 +5,13 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, it_serves_channels_until_a_signal/1]).
--export([a_file_is_checked/1, a_changed_file_is_taken/1]).
+-export([a_file_is_checked/1, a_changed_file_is_taken/1, status_is_a_line_a_second/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken].
+all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken, status_is_a_line_a_second].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
 
@@ -86,3 +86,16 @@ a_changed_file_is_taken(Config) ->
     ?assertEqual("403", os:cmd(lists:flatten(io_lib:format("~s", [Publish])))),
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
+
+status_is_a_line_a_second(Config) ->
+    Program = start(Config, ["push"]),
+    <<"ready ", Port/binary>> = line(Program),
+    Url = "http://127.0.0.1:" ++ binary_to_list(Port),
+    {0, [Header, _, _]} = run(Config, ["push", "status", "--count", "2", Url]),
+    ?assertMatch({_, _}, binary:match(Header, <<"published">>)),
+    {2, [Usage]} = run(Config, ["push", "status", "nowhere"]),
+    ?assertMatch({_, _}, binary:match(Usage, <<"nowhere is no URL">>)),
+    _ = kill("TERM", shell(Program)),
+    ?assertEqual(0, exit_status(Program)),
+    {1, [Failure]} = run(Config, ["push", "status", Url]),
+    ?assertMatch({_, _}, binary:match(Failure, <<"connection refused">>)).

@@ -22,6 +22,7 @@
     origins := any | [binary()],
     poll_timeout := timeout(),
     max_body := pos_integer(),
+    status := any | local | nobody,
     rules := weir_pubsub_rules:rules(),
     keys := [weir_pubsub_keys:source()],
     tokens := weir_pubsub_token:options(),
@@ -94,7 +95,7 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => 5000, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
-            max_body => 1000000
+            max_body => 1000000, status => local
         },
         maps:merge(Drain, Http)
     ),
@@ -244,7 +245,8 @@ http_keys() ->
         <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
         <<"origins">> => {origins, fun origins/1},
         <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
-        <<"max_body">> => {max_body, integer(1, 1000000)}
+        <<"max_body">> => {max_body, integer(1, 1000000)},
+        <<"status">> => {status, choice([any, local, nobody])}
     }.
 
 may_keys() ->

@@ -97,6 +97,7 @@ end_listener(Listener, Drain) ->
 ports(#server{settings = #{listeners := Listeners}}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
 
 routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports, origins := Origins} = Settings) ->
+    #{listeners := Listeners, status := Status} = Settings,
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
     Nchan = weir_pubsub_http:routes(#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
@@ -105,7 +106,12 @@ routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports,
         max_body => MaxBody
     }),
     [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
+        weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) -> is_told(Request, Status) end) ++
         weir_pubsub_script:routes() ++ Nchan.
+
+is_told(_Request, any) -> true;
+is_told(Request, local) -> weir_pubsub_access:is_local(Request);
+is_told(_Request, nobody) -> false.
 
 %% Who subscribes by these URLs gets what is kept, too.
 may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->

@@ -79,6 +79,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {1, "listeners.1: a table", "listeners = [1]\n"},
             {2, "http.transports: an array of \"websocket\", \"stream\"", "[http]\ntransports = ['pigeon']\n"},
             {2, "http.origins: \"any\", or an array", "[http]\norigins = ['example.org']\n"},
+            {2, "http.status: one of \"any\", \"local\", \"nobody\"", "[http]\nstatus = 'me'\n"},
             {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
             {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
             {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},

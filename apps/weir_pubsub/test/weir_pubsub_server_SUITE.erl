@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         who_may, pages_of_some_sites, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
-        listeners_come_and_go, a_port_that_is_taken
+        listeners_come_and_go, a_port_that_is_taken, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
 init_per_testcase(Case, Config) ->
@@ -51,7 +51,7 @@ get(Port, Path, Fields) -> status(request(Port, <<"GET">>, Path, Fields)).
 %% The first pattern that fits decides.
 who_may(Config) ->
     Port = port(start(Config,
-        "[http]\npoll_timeout = 100\n[may]\npublish = 'nobody'\n"
+        "[may]\npublish = 'nobody'\n"
         "[[channels]]\npattern = 'open/*'\nmay = {publish = 'any'}\n"
         "[[channels]]\npattern = 'closed/*'\nmay = {publish = 'local', subscribe = 'nobody'}\n"
     )),
@@ -239,3 +239,55 @@ a_port_that_is_taken(Config) ->
     ?assertEqual({error, {listen, {127, 0, 0, 1}, Port, eaddrinuse}}, weir_pubsub_server:start(Settings)),
     %% Nothing stays behind.
     ?assertEqual([], [Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]).
+
+what_it_does(Config) ->
+    Port = port(start(Config, "")),
+    _ = publish(Port, "a", []),
+    {200, Fields, Text} = request(Port, <<"GET">>, "/status", []),
+    ?assertEqual(<<"application/json">>, proplists:get_value(<<"content-type">>, Fields)),
+    {ok, Status} = weir_json:decode(Text),
+    ?assertMatch(
+        #{
+            <<"now">> := #{<<"channels">> := 1, <<"messages">> := 1, <<"subscribers">> := 0, <<"bytes">> := 1},
+            <<"counters">> := #{<<"published">> := _, <<"delivered">> := _},
+            <<"listeners">> := [#{<<"port">> := Port, <<"connections">> := _, <<"requests">> := _}],
+            <<"uptime">> := _
+        },
+        Status
+    ),
+    {200, Html, Page} = request(Port, <<"GET">>, "/status", [{"Accept", "text/html,*/*"}]),
+    ?assertEqual(<<"text/html; charset=utf-8">>, proplists:get_value(<<"content-type">>, Html)),
+    ?assertMatch(<<"<!DOCTYPE html>", _/binary>>, Page),
+    %% A page of another site that a browser of this machine shows.
+    ?assertEqual(403, get(Port, "/status", [?ORIGIN("http://site.example")])).
+
+%% Each line is a sample or says what it is; each sample was announced.
+metrics(Config) ->
+    Port = port(start(Config, "")),
+    _ = publish(Port, "a", []),
+    {200, _, Text} = request(Port, <<"GET">>, "/metrics", []),
+    Lines = binary:split(Text, <<"\n">>, [global, trim]),
+    Types = [Name || <<"# TYPE ", Rest/binary>> <- Lines, [Name, Kind] <- [binary:split(Rest, <<" ">>)], Kind =:= <<"gauge">> orelse Kind =:= <<"counter">>],
+    ?assertEqual(Types, lists:uniq(Types)),
+    Samples = [Line || Line <- Lines, binary:first(Line) =/= $#],
+    [
+        begin
+            {match, [Name]} = re:run(Sample, "^([a-z0-9_]+)(?:[{]port=\"[0-9]+\"[}])? [0-9.e+-]+$", [{capture, all_but_first, binary}]),
+            ?assert(lists:member(Name, Types), Name)
+        end
+     || Sample <- Samples
+    ],
+    ?assert(lists:member(<<"weir_pubsub_channels 1">>, Samples)),
+    ?assertMatch([_], [Sample || <<"weir_listener_connections{", _/binary>> = Sample <- Samples]).
+
+stub_status(Config) ->
+    Port = port(start(Config, "")),
+    _ = publish(Port, "a", []),
+    {200, _, Text} = request(Port, <<"GET">>, "/nchan_stub_status", []),
+    Lines = binary:split(Text, <<"\n">>, [global, trim]),
+    ?assertEqual(16, length(Lines)),
+    [?assert(lists:member(Line, Lines)) || Line <- [<<"stored messages: 1">>, <<"channels: 1">>, <<"subscribers: 0">>, <<"shared memory used: 1K">>]].
+
+status_for_nobody(Config) ->
+    Port = port(start(Config, "[http]\nstatus = 'nobody'\n")),
+    [?assertEqual(403, get(Port, Path, [])) || Path <- ["/status", "/metrics", "/nchan_stub_status"]].
