@@ -10,7 +10,7 @@
 
 -export_type([server/0, reason/0]).
 
--record(server, {settings :: weir_pubsub_file:settings()}).
+-record(server, {listeners :: [weir_pubsub_file:listener()], drain :: pos_integer()}).
 
 -opaque server() :: #server{}.
 
@@ -24,14 +24,14 @@
 
 %% @doc Starts the listeners, when everything else is set.
 -spec start(weir_pubsub_file:settings()) -> {ok, server()} | {error, reason()}.
-start(Settings) -> apply_settings(#server{settings = Settings#{listeners := []}}, Settings).
+start(#{drain := Drain} = Settings) -> apply_settings(#server{listeners = [], drain = Drain}, Settings).
 
 %% @doc Takes other settings. Connections stay, but for those of a listener that is gone: it is drained. What is asked from now on is
 %% answered by the new settings. After an error everything is as it was.
 -spec change(weir_pubsub_file:settings(), server()) -> {ok, server()} | {error, reason()}.
 change(Settings, Server) -> apply_settings(Server, Settings).
 
-apply_settings(#server{settings = #{listeners := Before}}, #{listeners := Now} = Settings) ->
+apply_settings(#server{listeners = Before}, #{listeners := Now} = Settings) ->
     {Kept, Added} = lists:partition(fun(Listener) -> is_map_key(name(Listener), by_name(Before)) end, Now),
     Gone = maps:values(maps:without([name(Listener) || Listener <- Now], by_name(Before))),
     case [Listener || #{access_log := Log} = Listener <- Kept, Log =/= maps:get(access_log, map_get(name(Listener), by_name(Before)))] of
@@ -52,7 +52,7 @@ added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
             Error
     end.
 
-settled(#{channels := Channels, drain := Drain} = Settings, Routes, Kept, Gone) ->
+settled(#{channels := Channels, drain := Drain, listeners := Listeners}, Routes, Kept, Gone) ->
     ok = weir_pubsub:configure(Channels),
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
@@ -62,7 +62,7 @@ settled(#{channels := Channels, drain := Drain} = Settings, Routes, Kept, Gone) 
         Kept
     ),
     _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
-    {ok, #server{settings = Settings}}.
+    {ok, #server{listeners = Listeners, drain = Drain}}.
 
 name(#{ip := Ip, port := Port}) -> {?MODULE, Ip, Port}.
 
@@ -83,7 +83,7 @@ close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(
 
 %% @doc Drains all listeners, and ends them.
 -spec stop(server()) -> ok.
-stop(#server{settings = #{listeners := Listeners, drain := Drain}}) ->
+stop(#server{listeners = Listeners, drain = Drain}) ->
     Monitors = [spawn_monitor(fun() -> end_listener(Listener, Drain) end) || Listener <- Listeners],
     lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, _, _, _} -> ok end end, Monitors),
     weir_pubsub_keys:forget(?KEYS).
@@ -94,7 +94,7 @@ end_listener(Listener, Drain) ->
 
 %% @doc The ports that it listens on, in the order of the settings.
 -spec ports(server()) -> [inet:port_number()].
-ports(#server{settings = #{listeners := Listeners}}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
+ports(#server{listeners = Listeners}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
 
 routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,

@@ -114,13 +114,11 @@ meta(Frame) ->
      || {Key, Name} <- [{type, <<"content_type">>}, {event, <<"event">>}], {ok, Value} <- [maps:find(Name, Frame)]
     ]).
 
-line(Name, Value) when is_binary(Value), byte_size(Value) =< 256 ->
-    case [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127] of
-        [] -> Value;
-        _ -> line(Name, none)
-    end;
-line(Name, _Value) ->
-    wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>).
+line(Name, Value) ->
+    case is_binary(Value) andalso byte_size(Value) =< 256 andalso [] =:= [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127] of
+        true -> Value;
+        false -> wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>)
+    end.
 
 %% @doc The answer to a request.
 -spec answer(ref(), #{atom() => term()}) -> weir_http_websocket:frame().
