@@ -39,7 +39,7 @@ classify(Bytes) ->
     case begins(Bytes, [<<"SSH-">> | ?METHODS]) of
         {yes, <<"SSH-">>} -> {ok, #{protocol => ssh}};
         {yes, _Method} -> http(Bytes);
-        maybe -> more;
+        unclear -> more;
         no -> unknown()
     end.
 
@@ -51,7 +51,7 @@ begins(Bytes, Words) ->
         [Word | _] -> {yes, Word};
         [] ->
             case lists:any(fun(Word) -> Size < byte_size(Word) andalso binary:part(Word, 0, Size) =:= Bytes end, Words) of
-                true -> maybe;
+                true -> unclear;
                 false -> no
             end
     end.
