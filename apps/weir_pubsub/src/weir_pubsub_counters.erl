@@ -65,7 +65,7 @@ rows() ->
         {delivered, "messages sent to processes"},
         {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
         {gaps, "gaps that subscribers were told of"},
-        {slow, "subscriptions of processes that ended because they lagged behind"},
+        {slow, "subscriptions that ended because the process, or the client of a stream or WebSocket, lagged behind"},
         {created, "channels created, also those for which a message or a subscription was then refused"},
         {deleted, "channels deleted by a call"},
         {reaped, "channels removed because nobody used them"},

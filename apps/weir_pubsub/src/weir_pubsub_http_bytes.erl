@@ -64,7 +64,7 @@ info({_, _Reference, _Channel, {closed, _}}, State) -> {close, State};
 info(_Answer, State) -> {ok, State}.
 
 -spec closed(weir_http_events:reason(), #bytes{}) -> term().
-closed(_Reason, #bytes{channel = Channel, tag = Tag}) -> weir_pubsub_socket:unsubscribe(Channel, Tag).
+closed(Reason, #bytes{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
 
 %% Framing -----------------------------------------------------------------------------
 

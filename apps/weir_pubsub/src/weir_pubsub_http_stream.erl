@@ -42,7 +42,7 @@ info(_Answer, State) -> {ok, State}.
 over(<<Code:3/binary, _/binary>> = Status, State) -> {close, #{comment => [Code, ": ", Status]}, State}.
 
 -spec closed(weir_http_events:reason(), #stream{}) -> term().
-closed(_Reason, #stream{channel = Channel, tag = Tag}) -> weir_pubsub_socket:unsubscribe(Channel, Tag).
+closed(Reason, #stream{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
 
 %% Framing -----------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ info({_, _Reference, _Channel, {closed, _}}, State) -> {close, 1013, <<"503 Serv
 info(_Answer, State) -> {ok, State}.
 
 -spec closed(weir_http_websocket:reason(), #websocket{}) -> term().
-closed(_Reason, #websocket{channel = Channel, tag = Tag}) -> weir_pubsub_socket:unsubscribe(Channel, Tag).
+closed(Reason, #websocket{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
 
 %% Framing -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 -export([next/3]).
 -export([next_at_once/2]).
 -export([unsubscribe/2]).
+-export([ended/3]).
 
 -type options() :: #{from => weir_pubsub:from(), tag => term(), head => iodata(), info => term()}.
 %% `from' (`new') and `info' (`undefined') as of {@link weir_pubsub:subscribe/2}. `head' (`<<>>') is written before all messages. `tag'
@@ -93,3 +94,12 @@ next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
 -spec unsubscribe(weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 unsubscribe(Channel, Tag) ->
     weir_pubsub_shards:cast(Channel, {unsubscribe, Channel, {self(), Tag}}).
+
+%% @private
+%% @doc The same for a connection that has ended; counts it if that was because it lagged behind.
+-spec ended(Reason :: term(), weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+ended(slow, Channel, Tag) ->
+    ok = weir_pubsub_counters:add(slow, 1),
+    unsubscribe(Channel, Tag);
+ended(_Reason, Channel, Tag) ->
+    unsubscribe(Channel, Tag).

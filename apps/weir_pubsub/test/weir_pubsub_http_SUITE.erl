@@ -23,7 +23,7 @@ groups() ->
         {ours, [], [
             local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             two_polls_on_a_connection, a_shard_is_killed,
-            a_shard_at_work_answers_later, a_poll_that_need_not_wait, publishers_at_once,
+            a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
         ]}
     ].
@@ -483,6 +483,28 @@ a_poll_that_need_not_wait(_Config) ->
     {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
     receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after ?PATIENCE -> error(not_told) end.
+
+%% They are closed and counted, and the others get every message.
+clients_that_do_not_read(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2}}]}),
+    Ask = fun(Count) -> [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)] end,
+    Deaf = Ask(3),
+    Quick = Ask(3),
+    {_, WebSocket} = weir_pubsub_nchan:websocket(port(), "/sub/a", none),
+    ok = wait_for_subscribers(port(), "a", 7),
+    #{slow := Before} = weir_pubsub:counters(),
+    Data = binary:copy(<<"x">>, 100000),
+    Flood = fun Flood(Number) ->
+        Message = <<(integer_to_binary(Number))/binary, $:, Data/binary>>,
+        {201, _, _} = publish(port(), "a", Message),
+        [_ = read_until(Socket, <<"data: ", Message/binary>>) || Socket <- Quick],
+        {ok, #{subscribers := Left}} = weir_pubsub:info(<<"a">>),
+        Left > 3 andalso Number < 1000 andalso Flood(Number + 1)
+    end,
+    false = Flood(1),
+    ?assertMatch({ok, #{subscribers := 3}}, weir_pubsub:info(<<"a">>)),
+    ?assertMatch(#{slow := Slow} when Slow =:= Before + 4, weir_pubsub:counters()),
+    [ok = gen_tcp:close(Socket) || Socket <- [WebSocket | Deaf ++ Quick]].
 
 %% Reactors and processes publish to one channel: all see one order, and nothing is lost.
 publishers_at_once(_Config) ->
