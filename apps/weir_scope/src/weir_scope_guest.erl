@@ -72,7 +72,7 @@ bring(Module, File, Beam) ->
 compiled(Module, File, Beam) ->
     try
         {ok, {Module, [{abstract_code, {raw_abstract_v1, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
-        {ok, Module, Own} = compile:noenv_forms(Forms, []),
+        {ok, Module, Own} = erpc:call(node(), compile, noenv_forms, [Forms, []]),
         {module, Module} = code:load_binary(Module, File, Own),
         {ok, [Module]}
     catch
@@ -102,8 +102,8 @@ left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} 
             ?MODULE:stay(Guest#guest{visitors = Others})
     end.
 
-%% By a process that runs none of them: what is purged ends whoever is in it, this process and those of visitors that come just now,
-%% which then try again.
+%% By a process that runs none of them, since a purge ends whoever is in the module. This one, whose module is the last, stays until then:
+%% a visitor that comes meanwhile learns from its end that it has to begin anew.
 -define(TAKE_AWAY, "
     [begin code:purge(Module), code:delete(Module), code:purge(Module) end || Module <- Modules],
     [Alias ! {Alias, left} || Alias <- Tell].
@@ -112,7 +112,8 @@ left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} 
 take_away(Modules, Tell) ->
     {ok, Tokens, _} = erl_scan:string(?TAKE_AWAY),
     {ok, Expressions} = erl_parse:parse_exprs(Tokens),
-    spawn(erl_eval, exprs, [Expressions, [{'Modules', Modules}, {'Tell', Tell}]]).
+    {_, Monitor} = spawn_monitor(erl_eval, exprs, [Expressions, [{'Modules', Modules}, {'Tell', Tell}]]),
+    receive {'DOWN', Monitor, process, _, _} -> ok end.
 
 stop(#guest{sampler = none}) ->
     ok;

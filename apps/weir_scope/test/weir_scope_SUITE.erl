@@ -7,13 +7,13 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
--export([one_sampler_for_all/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
+-export([one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
 
 suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [{group, loaded}, {group, from_afar}, allocators_by_another_way, one_sampler_for_all, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
+    [{group, loaded}, {group, from_afar}, allocators_by_another_way, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
 
 groups() ->
     Both = [
@@ -306,6 +306,19 @@ a_node_that_dies(Config) ->
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
     ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).
+
+%% Each begins while what the one before has left is taken away.
+one_after_the_other(Config) ->
+    Self = self(),
+    [
+        begin
+            Pid = spawn(fun() -> Self ! {self(), weir_scope:open(?config(node, Config), #{})} end),
+            receive {Pid, Opened} -> ?assertMatch({ok, _}, Opened) end,
+            ok = weir_scope:close(view(Config))
+        end
+     || _ <- lists:seq(1, 20)
+    ],
+    until(fun() -> traces(Config) =:= {[], [], undefined} end).
 
 one_sampler_for_all(Config) ->
     Self = self(),
