@@ -7,7 +7,7 @@
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv], maps:is_key(Form, Values)]);
+        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv, openmetrics], maps:is_key(Form, Values)]);
         {ok, _, []} -> {usage, "a node is missing (weir scope --help)"};
         {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir scope --help)"]};
         {error, Message} -> {usage, [Message, " (weir scope --help)"]}
@@ -18,7 +18,7 @@ checked(_Name, _Values, [One, Other | _]) ->
 checked(Name, Values, Forms) ->
     %% The script has a terminal ready, or not.
     case {Forms, os:getenv("WEIR_TERMINAL")} of
-        {[], false} -> {usage, "no terminal here: --once, --json or --csv (weir scope --help)"};
+        {[], false} -> {usage, "no terminal here: --once, --json, --csv or --openmetrics (weir scope --help)"};
         {[], _} -> open(Name, Values, live);
         {[Form], _} -> open(Name, Values, Form)
     end.
@@ -48,6 +48,8 @@ show(json, _Node, View, _Values) ->
     told([weir_scope:sample(View), weir_scope:processes(View, #{}), weir_scope:sockets(View, #{})], fun([Sample, Processes, Sockets]) ->
         weir_json:encode(document(Sample#{processes => Processes, sockets => Sockets}))
     end);
+show(openmetrics, _Node, View, _Values) ->
+    told([weir_scope:sample(View)], fun([Sample]) -> weir_scope_metrics:text(Sample) end);
 show(csv, _Node, View, #{seconds := Seconds}) ->
     lines(Seconds, none, none, View).
 
@@ -89,6 +91,8 @@ options() ->
                 help => "print the last second, and the top processes and sockets, as JSON"},
             #{name => csv, type => flag,
                 help => "print a line each second"},
+            #{name => openmetrics, type => flag,
+                help => "print the last second in the form that Prometheus reads"},
             #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
                 help => "so many lines of --csv (1)"},
             #{name => help, type => flag,

@@ -6,7 +6,7 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1]).
 -export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, mentions/2]).
@@ -18,7 +18,7 @@ all() -> [{group, programs}, {group, terminal}].
 groups() ->
     [
         {programs, [parallel], [
-            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv
+            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics
         ]},
         {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
@@ -94,6 +94,11 @@ as_csv(Config) ->
     Lines = weir_cli_program:later_lines(Program),
     ?assertMatch([<<"at,scheduler.normal.1.cpu,", _/binary>> | _], Lines),
     ?assert(length([Line || <<"17", _/binary>> = Line <- Lines] ++ [Line || <<"18", _/binary>> = Line <- Lines]) >= 2).
+
+as_openmetrics(Config) ->
+    {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--openmetrics"]),
+    ?assertEqual(<<"# EOF">>, lists:last(Lines)),
+    ?assert(mentions("beam_reductions_total ", Lines)).
 
 every_page_in_80_by_24(Config) -> every_page(?FUNCTION_NAME, 80, 24, Config).
 every_page_in_200_by_60(Config) -> every_page(?FUNCTION_NAME, 200, 60, Config).

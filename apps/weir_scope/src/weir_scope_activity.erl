@@ -11,10 +11,11 @@
 
 -type activity() :: #{
     rates := #{reductions | context_switches | collections | words_reclaimed | bytes_in | bytes_out => float()},
+    totals := #{reductions | context_switches | collections | words_reclaimed | bytes_in | bytes_out => integer()},
     counts := #{processes | process_limit | ports | port_limit | atoms | atom_limit | ets_tables | run_queue => integer()},
     check_io := [check_io()]
 }.
-%% `rates' are a second. `bytes_in' and `bytes_out' are of ports: sockets of Weir and of OTP's `socket' are not among them.
+%% `rates' are a second, `totals' since the node began. `bytes_in' and `bytes_out' are of ports: sockets of Weir and of OTP's `socket' are not among them.
 %% `run_queue' are the processes and ports that are ready to run and do not.
 
 -type check_io() :: #{kind := atom(), descriptors := integer(), active := integer(), memory := integer(), threads := integer()}.
@@ -63,6 +64,7 @@ poll_set(Set) ->
 between(#{counters := Before}, #{counters := After, gauges := Gauges, check_io := CheckIo}, Ns) ->
     #{
         rates => maps:map(fun(Name, Value) -> (Value - maps:get(Name, Before)) * 1_000_000_000 / Ns end, After),
+        totals => After,
         counts => Gauges,
         check_io => CheckIo
     }.

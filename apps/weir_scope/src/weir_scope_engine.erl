@@ -26,15 +26,16 @@
     bytes_in := float(),
     writes := float(),
     bytes_out := float(),
-    accepts := float()
+    accepts := float(),
+    totals := #{atom() => non_neg_integer()}
 }.
 %% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. `min' and `max' are those of a poll,
 %% to the next power of two: `min' is at most, `max' at least as many as there were. `avg' is `revents' by
-%% `times'. `asleep' is a part of the time. Those from 1,025 on belong to reactors.
+%% `times'. `asleep' is a part of the time. `totals' are since the pollset was made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
 %% `name', `port', `status', `connections', `waiting', and a second: `accepted', `overload', `denied', `crowded',
-%% `failed_handshakes'.
+%% `failed_handshakes'. `totals' has the last five since the listener began.
 
 %% Reactors' pollsets have numbers from this one on.
 -define(FIRST_OF_REACTORS, 1025).
@@ -109,7 +110,8 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         bytes_in => Rate(read_bytes),
         writes => Rate(writes),
         bytes_out => Rate(written_bytes),
-        accepts => Rate(accepts)
+        accepts => Rate(accepts),
+        totals => maps:with([polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts], Now)
     }.
 
 %% The i-th number, from 0, is of polls that found 2^i to 2^(i+1)-1 sockets.
@@ -130,4 +132,5 @@ listener(Name, Before, Now, Ns) ->
         {Key, (maps:get(Key, Now) - maps:get(Key, Before)) * 1_000_000_000 / Ns}
      || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)
     ],
-    maps:merge(Gauges#{name => Name}, maps:from_list(Rates)).
+    Totals = maps:with([accepted, overload, denied, crowded, failed_handshakes], Now),
+    maps:merge(Gauges#{name => Name, totals => Totals}, maps:from_list(Rates)).

@@ -86,7 +86,7 @@ numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, mach
 engine(none) ->
     [];
 engine(#{pollsets := Pollsets, listeners := Listeners}) ->
-    [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler], Pollset))] ++
+    [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
         [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, connections, denied, overload, waiting]].
 
 prefixed(Prefix, Map) ->

@@ -1,0 +1,101 @@
+%% @doc A sample as OpenMetrics text, for Prometheus and what reads its form.
+%%
+%% Counters are the VM's and Weir's own, from their beginning; gauges are those of the last second. There is no series for a process or a
+%% socket, so that their number does not grow with the load.
+-module(weir_scope_metrics).
+
+-export([text/1]).
+
+-type series() :: {Labels :: [{atom(), term()}], number()}.
+-type family() :: {Name :: atom(), counter | gauge, Help :: string(), [series()]}.
+
+%% @doc The document. Its media type is `application/openmetrics-text; version=1.0.0; charset=utf-8'.
+-spec text(weir_scope_sample:sample()) -> iodata().
+text(Sample) ->
+    [[family(Family) || {_, _, _, [_ | _]} = Family <- families(Sample)], "# EOF\n"].
+
+-spec families(weir_scope_sample:sample()) -> [family()].
+families(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
+    #{totals := Totals, counts := Counts} = Activity,
+    #{kinds := Kinds, allocators := Allocators} = Memory,
+    Of = fun(Key) -> [{[{kind, Kind}, {scheduler, Number}], Value} || #{kind := Kind, number := Number, Key := Value} <- Schedulers] end,
+    Each = fun(Key) -> [{[{allocator, Name}], maps:get(Key, Allocator)} || #{name := Name} = Allocator <- Allocators] end,
+    One = fun(Key, Map) -> [{[], Value} || #{Key := Value} <- [Map]] end,
+    [
+        {beam_scheduler_utilisation_ratio, gauge, "part of the time in which the scheduler ran something", Of(utilisation)},
+        {beam_scheduler_cpu_ratio, gauge, "part of the time in which its thread was on a processor", Of(cpu)},
+        {beam_scheduler_waited_ratio, gauge, "part of the time in which its thread waited for a processor", Of(waited)},
+        {beam_scheduler_run_queue, gauge, "processes and ports that are ready to run", Of(run_queue)},
+        {beam_reductions, counter, "reductions", One(reductions, Totals)},
+        {beam_context_switches, counter, "switches between processes", One(context_switches, Totals)},
+        {beam_garbage_collections, counter, "garbage collections", One(collections, Totals)},
+        {beam_garbage_collected_words, counter, "words that garbage collections have freed", One(words_reclaimed, Totals)},
+        {beam_port_received_bytes, counter, "bytes that came in by ports", One(bytes_in, Totals)},
+        {beam_port_sent_bytes, counter, "bytes that went out by ports", One(bytes_out, Totals)},
+        {beam_entries, gauge, "processes, ports, atoms and ETS tables", [
+            {[{table, Table}], maps:get(Table, Counts)} || Table <- [processes, ports, atoms, ets_tables]
+        ]},
+        {beam_entries_limit, gauge, "how many of them there may be", [
+            {[{table, Table}], maps:get(Limit, Counts)} || {Table, Limit} <- [{processes, process_limit}, {ports, port_limit}, {atoms, atom_limit}]
+        ]},
+        {beam_memory_bytes, gauge, "memory by kinds, of which some hold others, as erlang:memory/0 has them", [
+            {[{kind, Kind}], Bytes} || {Kind, Bytes} <- lists:sort(maps:to_list(Kinds))
+        ]},
+        {beam_allocator_carriers_bytes, gauge, "memory that the allocator has from the system", Each(carriers)},
+        {beam_allocator_blocks_bytes, gauge, "memory of that which is used", Each(blocks)},
+        {beam_resident_memory_bytes, gauge, "memory of the operating system's process", One(rss, Memory)},
+        {beam_pressure_ratio, gauge, "part of the time in which something on the machine waited for the resource", [
+            {[{resource, Resource}], Value} || {Resource, Key} <- [{cpu, cpu_pressure}, {io, io_pressure}, {memory, memory_pressure}], #{Key := Value} <- [Machine]
+        ]},
+        {beam_throttled_ratio, gauge, "time that threads of the control group were throttled, by time", One(throttled, Machine)},
+        {beam_scope_sample_seconds, gauge, "what the sample before took", [{[], Us / 1_000_000} || #{cost := #{us := Us}} <- [Sample]]}
+        | engine(Weir)
+    ].
+
+engine(none) ->
+    [];
+engine(#{pollsets := Pollsets, listeners := Listeners}) ->
+    [
+        {weir_pollset_sockets, gauge, "sockets that the pollset serves", [{[{pollset, Number}], Sockets} || #{pollset := Number, sockets := Sockets} <- Pollsets]},
+        {weir_listener_connections, gauge, "connections that are open", [{[{listener, Name}], Open} || #{name := Name, connections := Open} <- Listeners]}
+        | [
+            {list_to_atom("weir_pollset_" ++ Name), counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
+         || {Key, Name, Help} <- [
+                {polls, "polls", "polls"},
+                {empty_polls, "empty_polls", "polls that found nothing ready"},
+                {events, "events", "sockets that polls found ready"},
+                {sleeps, "sleeps", "times that the poller went to sleep"},
+                {reads, "reads", "reads of the kernel"},
+                {read_bytes, "read_bytes", "bytes read"},
+                {writes, "writes", "writes to the kernel"},
+                {written_bytes, "written_bytes", "bytes written"}
+            ]
+        ] ++
+            [
+                {list_to_atom("weir_listener_" ++ Name), counter, Help, [{[{listener, Listener}], Value} || #{name := Listener, totals := #{Key := Value}} <- Listeners]}
+             || {Key, Name, Help} <- [
+                    {accepted, "accepted", "connections that came in"},
+                    {overload, "overload", "connections reset because there were max_connections"},
+                    {denied, "denied", "connections reset by the lists allow and deny"}
+                ]
+            ]
+    ].
+
+family({Name, Kind, Help, Series}) ->
+    Title = atom_to_list(Name),
+    Suffix = case Kind of counter -> "_total"; gauge -> "" end,
+    [
+        ["# TYPE ", Title, $\s, atom_to_list(Kind), $\n, "# HELP ", Title, $\s, Help, $\n]
+        | [[Title, Suffix, labels(Labels), $\s, number(Value), $\n] || {Labels, Value} <- Series]
+    ].
+
+labels([]) -> "";
+labels(Labels) -> [${, lists:join($,, [[atom_to_list(Name), "=\"", escaped(Value), $"] || {Name, Value} <- Labels]), $}].
+
+escaped(Value) when is_integer(Value) -> integer_to_list(Value);
+escaped(Value) ->
+    Text = case Value of Atom when is_atom(Atom) -> atom_to_binary(Atom); Other -> unicode:characters_to_binary(io_lib:format("~0tp", [Other])) end,
+    [case Character of $\\ -> "\\\\"; $" -> "\\\""; $\n -> "\\n"; _ -> <<Character/utf8>> end || <<Character/utf8>> <= Text].
+
+number(Value) when is_integer(Value) -> integer_to_list(Value);
+number(Value) -> float_to_binary(Value, [short]).

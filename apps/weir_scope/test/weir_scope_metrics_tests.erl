@@ -1,0 +1,59 @@
+%% The document for Prometheus, by the rules of OpenMetrics 1.0.
+-module(weir_scope_metrics_tests).
+
+-include_lib("eunit/include/eunit.hrl").
+
+lines() ->
+    Ask = fun erlang:apply/3,
+    Sources = weir_scope_sample:open(Ask),
+    Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
+    Pollset = #{pollset => 1, sockets => 3, totals => #{polls => 10, empty_polls => 1, events => 20, sleeps => 1, reads => 5, read_bytes => 50, writes => 1, written_bytes => 2}},
+    Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, totals => #{accepted => 9, overload => 0, denied => 0}},
+    Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{weir => #{pollsets => [Pollset], listeners => [Listener]}, cost => #{us => 1500, reductions => 1}})),
+    binary:split(Text, <<"\n">>, [global]).
+
+every_line_has_the_form_test() ->
+    Lines = lines(),
+    ?assertEqual([<<"# EOF">>, <<>>], lists:nthtail(length(Lines) - 2, Lines)),
+    Name = "[a-z][a-z0-9_]*",
+    Label = Name ++ "=\"([^\"\\\\\n]|\\\\[\\\\\"n])*\"",
+    Form = "^(# (TYPE " ++ Name ++ " (counter|gauge)|HELP " ++ Name ++ " [^\n]+|EOF)|" ++ Name ++ "({" ++ Label ++ "(," ++ Label ++ ")*})? -?[0-9.e+-]+)$",
+    ?assertEqual([], [Line || Line <- lists:droplast(Lines), re:run(Line, Form, [{capture, none}]) =:= nomatch]).
+
+%% A family is told of once, before its series, which follow each other and have its name.
+families_stand_together_test() ->
+    {_, Seen} = lists:foldl(
+        fun
+            (<<"# TYPE ", Rest/binary>>, {_, Names}) ->
+                [Name, Kind] = binary:split(Rest, <<" ">>),
+                ?assertNot(lists:member(Name, Names)),
+                {{Name, Kind}, [Name | Names]};
+            (<<"# HELP ", Rest/binary>>, {{Name, _}, _} = State) ->
+                ?assertMatch([Name, _], binary:split(Rest, <<" ">>)),
+                State;
+            (<<"#", _/binary>>, State) ->
+                State;
+            (Line, {{Name, Kind}, _} = State) ->
+                [Series | _] = re:split(Line, "[{ ]"),
+                ?assertEqual(case Kind of <<"counter">> -> <<Name/binary, "_total">>; _ -> Name end, Series),
+                State
+        end,
+        {none, []},
+        lists:droplast(lines())
+    ),
+    [?assert(lists:member(Name, Seen)) || Name <- [<<"beam_scheduler_utilisation_ratio">>, <<"beam_reductions">>, <<"weir_pollset_polls">>, <<"weir_listener_accepted">>]].
+
+values_test() ->
+    Lines = lines(),
+    [?assert(lists:member(Line, Lines)) || Line <- [
+        <<"weir_pollset_events_total{pollset=\"1\"} 20">>, <<"beam_scope_sample_seconds 0.0015">>,
+        <<"weir_listener_accepted_total{listener=\"{http,\\\"a \\\\\\\"b\\\\\\\" \\\\\\\\ c\\\\nd\\\"}\"} 9">>
+    ]],
+    [Reductions] = [binary_to_integer(Value) || <<"beam_reductions_total ", Value/binary>> <- Lines],
+    ?assert(Reductions > 1000),
+    %% As many as there are now, about.
+    [Processes] = [binary_to_integer(Value) || <<"beam_entries{table=\"processes\"} ", Value/binary>> <- Lines],
+    ?assert(abs(Processes - erlang:system_info(process_count)) < 20).
+
+no_series_for_processes_test() ->
+    ?assert(length(lines()) < 300).
