@@ -95,7 +95,7 @@ pub fn poll<P: Copy, const CHUNKS: usize, const CHUNK: usize>(
     let ready = &pollsets[index];
     let list = ready.take(token, Instant::now())?.list;
     let count = serve(table, index, list);
-    ready.polled(Instant::now());
+    ready.polled(Instant::now(), false);
     Some(count)
 }
 

@@ -98,7 +98,7 @@ fn poll_into<'a>(
     let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
     let events = pollset.epoll.take(&mut space[..room]);
     let Served { count, bulk } = serve(env, index, (list, events), now, work, batch);
-    pollset.polled(if count == 0 { now } else { Instant::now() });
+    pollset.polled(if count == 0 { now } else { Instant::now() }, bulk == Bulk::Mixed);
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk })
 }
 

@@ -59,6 +59,10 @@ fn run(index: u16) {
         limit = loop {
             match pollset.ready.duty(named, Instant::now()) {
                 Duty::Rest(limit) => break limit,
+                Duty::Gather(time) => {
+                    std::thread::sleep(time);
+                    continue;
+                }
                 Duty::Watch(limit) => {
                     // The limit bounds what is lost where this fails.
                     let _ = pollset.arm(index);

@@ -126,8 +126,8 @@ impl Pollset {
         Some(taken)
     }
 
-    /// Notes when a poll ended.
-    pub fn polled(&self, end: Instant) {
-        self.ready.polled(end);
+    /// Notes when a poll ended, and whether it has served nothing but streams.
+    pub fn polled(&self, end: Instant, streams: bool) {
+        self.ready.polled(end, streams);
     }
 }
