@@ -58,9 +58,14 @@ end_per_testcase(_Case, _Config) ->
 
 %% Each in a process of its own, as common_test has them.
 run(Suite, Cases, Config) ->
-    ?assertEqual([], lists:append([run_case(Suite, Case, Config) || Case <- Cases])).
+    ?assertEqual([], lists:append([ended(started(Suite, Case, Config)) || Case <- Cases])).
 
-run_case(Suite, Case, Config) ->
+%% Those that are so without TLS too: most of their time they wait.
+run_parallel(Suite, Cases, Config) ->
+    Started = [started(Suite, Case, Config) || Case <- Cases],
+    ?assertEqual([], lists:append([ended(Each) || Each <- Started])).
+
+started(Suite, Case, Config) ->
     ct:pal("~p:~p", [Suite, Case]),
     {_, Monitor} = spawn_monitor(fun() ->
         ok = weir_http_client:with_tls(),
@@ -75,6 +80,9 @@ run_case(Suite, Case, Config) ->
             erlang:function_exported(Suite, end_per_testcase, 2) andalso Suite:end_per_testcase(Case, CaseConfig)
         end
     end),
+    {Suite, Case, Monitor}.
+
+ended({Suite, Case, Monitor}) ->
     receive
         {'DOWN', Monitor, process, _, normal} -> [];
         {'DOWN', Monitor, process, _, Reason} -> [{Suite, Case, Reason}]
@@ -93,8 +101,8 @@ all_of(Suite) ->
 requests(Config) -> run(weir_http_SUITE, all_of(weir_http_SUITE), Config).
 
 processes(Config) ->
-    %% They look at what waits in the engine.
-    Others = [a_stream_waits_for_its_client],
+    %% It looks at what waits in the engine; and the client of WebSockets speaks no TLS.
+    Others = [a_stream_waits_for_its_client, a_websocket],
     run(weir_http_process_SUITE, all_of(weir_http_process_SUITE) -- Others, Config).
 
 bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_bodies_SUITE), Config).
@@ -110,18 +118,19 @@ group_of_limits(Group) -> element(3, lists:keyfind(Group, 1, weir_http_limits_SU
 
 sizes(Config) ->
     %% A client of TLS is not connected before it is accepted.
-    run(weir_http_limits_SUITE, group_of_limits(sizes) -- [connections], Config).
+    run_parallel(weir_http_limits_SUITE, group_of_limits(sizes) -- [connections], Config).
 
 times(Config) ->
     %% So many handshakes may take longer than its timeouts.
-    run(weir_http_limits_SUITE, group_of_limits(times) -- [honest_clients_are_served_beside], Config).
+    run_parallel(weir_http_limits_SUITE, group_of_limits(times) -- [honest_clients_are_served_beside], Config).
 
-readers(Config) -> run(weir_http_limits_SUITE, group_of_limits(readers), Config).
+readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers), Config).
 
 %% A connection of TLS is no member of a group, and what waits for its client is not the engine's.
 streams(Config) ->
     Others = [
-        messages_from_before_it_is_open_come_after, a_broadcast_to_all, a_client_that_takes_nothing_is_closed,
+        messages_from_before_it_is_open_come_after, a_broadcast_to_all, bytes_in_place_of_events,
+        a_client_that_takes_nothing_is_closed,
         a_group_that_disconnects, a_slow_client_is_closed, events_for_a_slow_client_are_dropped, members_of_both_versions,
         nothing_is_missed_or_sent_twice, reactors_killed_while_broadcasts_fly
     ],
