@@ -164,6 +164,8 @@ presence(_Config) ->
     [A, B] = [connect(), connect()],
     _ = ask(A, #{type => subscribe, channel => <<"room">>, info => #{name => <<"Ann">>}}),
     _ = ask(B, #{type => subscribe, channel => <<"room">>}),
+    %% From then on others are told.
+    [#{<<"type">> := <<"position">>} = hear_all(Socket) || Socket <- [A, B]],
     #{<<"present">> := Present} = ask(A, #{type => presence, channel => <<"room">>}),
     ?assertEqual([null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])),
     subscribe(A, <<"a">>, new),
