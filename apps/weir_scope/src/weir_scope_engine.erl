@@ -29,9 +29,10 @@
     accepts := float(),
     totals := #{atom() => non_neg_integer()}
 }.
-%% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. `min' and `max' are those of a poll,
-%% to the next power of two: `min' is at most, `max' at least as many as there were. `avg' is `revents' by
-%% `times'. `asleep' is a part of the time. `totals' are since the pollset was made. Those from 1,025 on belong to reactors.
+%% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. The kernel is asked once for each
+%% poll, and once more before each of the `sleeps'. `min' and `max' are those of a poll, to the next power of two: `min' is at most, `max'
+%% at least as many as there were. `avg' is `revents' by `times'. `asleep' is a part of the time. `totals' are since the pollset was
+%% made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
 %% `name', `port', `status', `connections', `waiting', and a second: `accepted', `overload', `denied', `crowded',

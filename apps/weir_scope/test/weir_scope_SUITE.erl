@@ -7,13 +7,13 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
--export([one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
+-export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
 
 suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [{group, loaded}, {group, from_afar}, allocators_by_another_way, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
+    [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
 
 groups() ->
     Both = [
@@ -248,6 +248,61 @@ pollsets_of_weir(Config) ->
     ?assert(abs(total(Series, "bytes_out", Begin) - 64_000) < 6400),
     ?assert(abs(total(Series, "accepts", Begin) - 10) < 1),
     ok = weir_scope:close(View).
+
+%% By strace(1), on the same seconds: the VM's own poll sets are asked by epoll_wait, Weir's by epoll_pwait, once for each poll and once
+%% before each sleep. The counters are read after strace has begun and before it has ended: it may see those of an idle node more.
+polls_by_strace(Config) ->
+    case os:find_executable("strace") of
+        false -> {skip, "no strace"};
+        Strace -> polls_by(Strace, Config)
+    end.
+
+polls_by(Strace, Config) ->
+    Peer = ?config(peer, Config),
+    bring(Config, weir_scope_load),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir]),
+    {ok, Port} = peer:call(Peer, weir_scope_load, listen, []),
+    View = view(Config),
+    Pid = peer:call(Peer, os, getpid, []),
+    Tracer = open_port({spawn_executable, Strace}, [
+        {args, ["-c", "-f", "-e", "trace=epoll_pwait", "-p", Pid]}, exit_status, stderr_to_stdout, {line, 200}, binary
+    ]),
+    receive
+        {Tracer, {data, {eol, Line}}} ->
+            ct:log("~s", [Line]),
+            %% All threads are attached before the first poll that is counted here.
+            timer:sleep(500),
+            Before = polls_and_sleeps(View),
+            ok = weir_scope_load:requests(Port, 10, 50),
+            After = polls_and_sleeps(View),
+            {os_pid, TracerPid} = erlang:port_info(Tracer, os_pid),
+            _ = os:cmd("kill -INT " ++ integer_to_list(TracerPid)),
+            Calls = traced(Tracer),
+            ok = weir_scope:close(View),
+            ct:log("~p polls and sleeps, ~p calls", [After - Before, Calls]),
+            ?assert(After - Before > 500),
+            ?assert(Calls >= After - Before),
+            ?assert(Calls =< 1.05 * (After - Before) + 20);
+        {Tracer, {exit_status, _}} ->
+            {skip, "strace may not look at processes here"}
+    end.
+
+polls_and_sleeps(View) ->
+    {ok, _} = next(View),
+    {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
+    lists:sum([Polls + Sleeps || #{totals := #{polls := Polls, sleeps := Sleeps}} <- Pollsets]).
+
+%% `100.00    1.200719         129      9297           total', or that of the only system call.
+traced(Tracer) ->
+    receive
+        {Tracer, {data, {eol, Line}}} ->
+            case re:run(Line, "^ *[0-9.]+ +[0-9.]+ +[0-9]+ +([0-9]+) .*epoll_pwait$", [{capture, all_but_first, list}]) of
+                {match, [Calls]} -> list_to_integer(Calls);
+                nomatch -> traced(Tracer)
+            end
+    after 10_000 -> ct:fail(no_summary)
+    end.
 
 total(Series, Key, Begin) ->
     lists:sum([
