@@ -41,7 +41,8 @@ groups() ->
             a_wrong_change_changes_nothing,
             an_address_moves_to_another_frontend,
             what_is_set_stays_over_a_change,
-            names_that_are_not_there
+            names_that_are_not_there,
+            fifty_changes_while_servers_die
         ]},
         {ends, [], [silence_ends_a_session, the_longest_life_ends_a_session, numbers_return_to_zero, stop_waits_for_connections]},
         {misfortune, [], [a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
@@ -332,6 +333,10 @@ names_that_are_not_there(_Config) ->
     ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x)),
     ?assertEqual({error, {no_backend, <<"x">>}}, weir_proxy:drain(proxy, x, x)),
     ?assertEqual({error, {already_started, proxy}}, weir_proxy:start(proxy, #{frontends => #{}, backends => #{}})).
+
+%% Every byte of every connection is compared, both ways, while the configuration changes and servers are killed. What a killed server held
+%% ends; nothing else does, and no client is refused. `make soak' has more of it.
+fifty_changes_while_servers_die(_Config) -> weir_proxy_storm:run(200, 50).
 
 %%% Ends.
 
