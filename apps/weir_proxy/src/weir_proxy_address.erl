@@ -1,4 +1,3 @@
-%% @private
 %% @doc Addresses to listen on and to connect to, as text and as values.
 -module(weir_proxy_address).
 

@@ -1,4 +1,3 @@
-%% @private
 %% @doc Chooses a server. A value that is made when servers change, and read by every connection; only the counts in the
 %% servers' numbers change meanwhile.
 -module(weir_proxy_balancer).

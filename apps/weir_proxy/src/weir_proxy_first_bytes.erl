@@ -1,4 +1,3 @@
-%% @private
 %% @doc Which protocol a client speaks, and what it asks for, by its first bytes. A value.
 -module(weir_proxy_first_bytes).
 

@@ -1,4 +1,3 @@
-%% @private
 %% @doc Rules: where a connection goes by what is known of it. A value. The first rule that matches decides.
 -module(weir_proxy_rules).
 

@@ -1,4 +1,3 @@
-%% @private
 %% @doc Checks nested options against a table of names, kinds and defaults. A value.
 %%
 %% Keys and words may be atoms or text, so that a map of a program and one read from a file are checked by the same table. The
