@@ -97,8 +97,8 @@ fn poll_into<'a>(
     // Where the list alone takes the whole time, some come from the kernel nevertheless: it may be a socket's only chance.
     let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
     let events = pollset.epoll.take(&mut space[..room]);
-    let Served { count, bulk } = serve(env, index, (list, events), now, work, batch);
-    pollset.polled(if count == 0 { now } else { Instant::now() }, bulk == Bulk::Mixed);
+    let Served { count, bulk, gather } = serve(env, index, (list, events), now, work, batch);
+    pollset.polled(if count == 0 { now } else { Instant::now() }, gather);
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk })
 }
 
@@ -106,6 +106,8 @@ fn poll_into<'a>(
 struct Served {
     count: usize,
     bulk: Bulk,
+    /// Only sockets that fill large reads, with buffers that take more of it while nobody reads.
+    gather: bool,
 }
 
 /// Serves what is on the list and what the kernel has named; what there is no time for goes back to the list.
@@ -163,8 +165,10 @@ fn serve<'a>(
     pollset.counters.polled(count as u64);
     let (relays, mut bulk) = (tally.bulk, tally.bulk);
     tally.add_to(&pollset.counters);
+    let mut narrow = false;
     if let Some(tally) = &mut work.tally {
         bulk += tally.bulk;
+        narrow = tally.narrow;
         std::mem::take(tally).add_to(&pollset.counters);
     }
     let bulk = match count {
@@ -173,7 +177,7 @@ fn serve<'a>(
         _ if bulk == count => Bulk::Mixed,
         _ => Bulk::No,
     };
-    Served { count, bulk }
+    Served { count, bulk, gather: bulk == Bulk::Mixed && !narrow }
 }
 
 impl Encoder for Polled {

@@ -103,7 +103,7 @@ fn serve_here(index: u16, env: &mut OwnedEnv, list: VecDeque<Target>) -> Served 
     }));
     env.clear();
     // A panic has told of itself on standard error.
-    served.unwrap_or(Served { count: 0, bulk: Bulk::No })
+    served.unwrap_or(Served { count: 0, bulk: Bulk::No, gather: false })
 }
 
 /// Signals are the VM's.

@@ -47,6 +47,8 @@ pub struct Tally {
     pub short_writes: u64,
     /// Visits of relays that splice, and of sockets that fill large reads.
     pub bulk: usize,
+    /// One of these sockets has a small receive buffer.
+    pub narrow: bool,
 }
 
 impl Tally {

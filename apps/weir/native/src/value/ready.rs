@@ -181,7 +181,7 @@ impl<P: Copy> Ready<P> {
         Some(Taken { list, slept, round: now - state.polled })
     }
 
-    /// Notes when a poll ended, and whether it has served nothing but streams.
+    /// Notes when a poll ended, and whether it has served nothing but streams that may wait.
     pub fn polled(&self, end: Instant, streams: bool) {
         let mut state = self.lock();
         state.polled = end;
