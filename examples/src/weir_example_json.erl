@@ -21,7 +21,7 @@ decode(Text) ->
 encode(Value) ->
     case has_json() of
         true -> apply(json, encode, [Value]);
-        false -> weir_json:encode(Value)
+        false -> weir_json:compact(Value)
     end.
 
 has_json() -> code:ensure_loaded(json) =:= {module, json}.

@@ -41,13 +41,16 @@ encode(Map, Indent) when is_map(Map) ->
     Members = lists:sort([{key(Key), Value} || {Key, Value} <- maps:to_list(Map)]),
     [
         ${,
-        lists:join($,, [[Inner, string(Key), ": ", encode(Value, Inner)] || {Key, Value} <- Members]),
+        lists:join($,, [[Inner, string(Key), colon(Indent), encode(Value, Inner)] || {Key, Value} <- Members]),
         Indent,
         $}
     ].
 
 inner(<<>>) -> <<>>;
 inner(Indent) -> <<Indent/binary, "  ">>.
+
+colon(<<>>) -> ":";
+colon(_Indent) -> ": ".
 
 key(Key) when is_atom(Key) -> atom_to_binary(Key);
 key(Key) when is_binary(Key) -> Key.
