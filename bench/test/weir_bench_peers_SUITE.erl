@@ -24,12 +24,23 @@ all() ->
         cowboy_sends_messages_back
     ].
 
+%% What bin/weir has to find is what this suite was compiled with.
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
-    Config.
+    Profile = filename:dirname(filename:dirname(filename:dirname(filename:dirname(code:which(weir))))),
+    Environment = [{"REBAR_BASE_DIR", filename:dirname(Profile)}, {"REBAR_PROFILE", filename:basename(Profile)}],
+    Before = [{Name, os:getenv(Name)} || {Name, _} <- Environment],
+    lists:foreach(fun({Name, Value}) -> os:putenv(Name, Value) end, Environment),
+    [{before, Before} | Config].
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(Config) ->
+    lists:foreach(
+        fun
+            ({Name, false}) -> os:unsetenv(Name);
+            ({Name, Value}) -> os:putenv(Name, Value)
+        end,
+        proplists:get_value(before, Config)
+    ).
 
 haproxy_listens(_Config) -> serves(haproxy, [haproxy], proxy, none).
 nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
