@@ -16,7 +16,7 @@
 
 -export_type([workers/0]).
 
-%% A worker that lived shorter than this is not replaced at once, lest a fault becomes a storm.
+%% A worker that lived shorter than this is not replaced at once: a fault must not become a storm.
 -define(SHORT_LIFE_MS, 50).
 
 -record(worker, {pid :: pid(), home :: weir_pollsets:home(), born :: integer()}).

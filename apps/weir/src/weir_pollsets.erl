@@ -30,7 +30,7 @@
 %% a quarter of a second of silence is what a lost packet costs as well. Looking takes microseconds.
 -define(LOOK_MS, 250).
 
-%% A poller that lived shorter than this is not replaced at once, lest a fault becomes a storm.
+%% A poller that lived shorter than this is not replaced at once: a fault must not become a storm.
 -define(SHORT_LIFE_MS, 50).
 
 %% A server at the limit runs out of descriptors whenever one comes back: it is told once in this time.

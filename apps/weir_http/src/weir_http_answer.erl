@@ -9,7 +9,7 @@
 -export([respond/3]).
 -export([reply/3]).
 -export([frame/1]).
--export([in_process/1]).
+-export([in_process/2]).
 -export([crashed/6]).
 -export([stream/4]).
 -export([sized/5]).
@@ -124,10 +124,10 @@ enter(Result, Request, Wanted, Http) ->
 -spec respond(term(), weir_http_request:request(), wanted()) -> response().
 respond({file, Place}, Request, Wanted) -> file(Place, [], Request, Wanted);
 respond({file, Place, Fields}, Request, Wanted) -> file(Place, Fields, Request, Wanted);
-respond({process, Fun}, _Request, _Wanted) when is_function(Fun, 1) -> {process, in_process(Fun)};
+respond({process, Fun}, Request, _Wanted) when is_function(Fun, 1) -> {process, in_process(Fun, Request)};
 respond({reply, _, _, Body} = Result, Request, Wanted) ->
     case weir_http_gzip:is_work(Body, Request) of
-        true -> {process, in_process(fun(_) -> Result end)};
+        true -> {process, in_process(fun(_) -> Result end, Request)};
         false -> reply(Result, Request, Wanted)
     end;
 respond(Result, Request, Wanted) ->
@@ -139,17 +139,18 @@ file(Place, Fields, Request, Wanted) ->
     case Found of
         {ok, {pieces, Status, AllFields, Length, Pieces}} -> pieces(Status, AllFields, Length, Pieces, Request, Wanted);
         {ok, Result} -> reply(Result, Request, Wanted);
-        _ -> {process, in_process(fun(_) -> {file, Place, Fields} end)}
+        _ -> {process, in_process(fun(_) -> {file, Place, Fields} end, Request)}
     end.
 
-%% @doc Who serves a request in a process, by a fun.
--spec in_process(fun((weir_http_request:request()) -> weir_http_process:result())) -> weir_http_routes:found().
-in_process(Fun) ->
+%% @doc Who serves a request in a process, by a fun that gets it with its bindings.
+-spec in_process(fun((weir_http_request:request()) -> weir_http_process:result()), weir_http_request:request()) ->
+    weir_http_routes:found().
+in_process(Fun, Bound) ->
     Target = #{
         kind => process, handler => fun(Request, _) -> Fun(Request) end, state => none, max_body => default, body => whole, cors => off,
         gzip => default
     },
-    {ok, Target, #{}}.
+    {ok, Target, weir_http_request:bindings(Bound)}.
 
 %% @doc Counts and reports a handler that has failed. Returns what its client gets, if that has got nothing yet.
 -spec crashed(error | exit | throw, term(), list(), weir_http_request:request(), wanted(), listener()) ->

@@ -173,11 +173,12 @@ said({close, State}, _Socket, Stream, Key) ->
 said({close, Events, State}, _Socket, Stream, Key) ->
     ended(closed, weir_http_events:bytes(Events), with_state(State, Stream), Key);
 said({process, Fun}, Socket, #stream{framing = Framing}, _Key) when is_function(Fun, 0) ->
-    Found = weir_http_answer:in_process(fun(_Request) ->
+    Request = weir_http_request:of_stream(Socket, Framing =:= chunked),
+    Serve = fun(_Request) ->
         _ = Fun(),
         streamed
-    end),
-    Request = weir_http_request:of_stream(Socket, Framing =:= chunked),
+    end,
+    Found = weir_http_answer:in_process(Serve, Request),
     {process, #{found => Found, request => Request, body => {begun, Framing}, wanted => close, rest => <<>>, is_read => true}, <<>>};
 said(Other, _Socket, _Stream, _Key) ->
     error({bad_return_value, Other}).

@@ -36,6 +36,7 @@ all() ->
         a_held_request,
         what_cannot_go_on_is_a_500,
         wrong_calls_fail,
+        a_direct_handler_goes_on_with_its_bindings,
         stopping_the_listener_ends_processes
     ].
 
@@ -374,6 +375,14 @@ wrong_calls_fail(_Config) ->
     ?assertMatch({'EXIT', {response_has_begun, _}}, told()),
     {error, {bad_option, routes, {body, stream}, _}} =
         weir_http:set_routes(?LISTENER, [{"/", weir_http_echo, echo, #{body => stream}}]).
+
+a_direct_handler_goes_on_with_its_bindings(_Config) ->
+    Port = serve(fun(_) -> {reply, 200, [], <<>>} end),
+    On = fun(_) -> {process, fun(Request) -> {reply, 200, [], maps:get(name, weir_http_request:bindings(Request))} end} end,
+    ok = weir_http:set_routes(?LISTENER, [{"/hello/:name", weir_http_echo, {call, On}}]),
+    Socket = connect(Port),
+    ok = send(Socket, get("/hello/joe")),
+    ?assertMatch({200, _, <<"joe">>}, response(Socket)).
 
 stopping_the_listener_ends_processes(_Config) ->
     Self = self(),

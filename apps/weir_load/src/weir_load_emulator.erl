@@ -10,7 +10,7 @@
 %% A second without an answer is one without a reading.
 -define(PATIENCE, 900).
 
-%% Whoever switches the keeping of time on has to live as long as it is to be on.
+%% The process that switches the keeping of time on has to live as long as it is to be on.
 -define(KEEP_TIME, "
     erlang:system_flag(scheduler_wall_time, true),
     Monitor = erlang:monitor(process, Observer),

@@ -1,4 +1,4 @@
-//! TLS as a client, from bytes to bytes: whoever has the socket moves them.
+//! TLS as a client, from bytes to bytes; the owner of the socket moves them.
 //!
 //! Every handshake is a full one. A session that is resumed costs a server a fraction of the work, and a load of many
 //! connections would measure the client's cache.
