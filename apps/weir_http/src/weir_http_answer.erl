@@ -12,6 +12,7 @@
 -export([in_process/2]).
 -export([crashed/6]).
 -export([stream/4]).
+-export([trailers/1]).
 -export([sized/5]).
 -export([pieces/6]).
 -export([refusal/2]).
@@ -97,6 +98,8 @@ made_of({ok, #{handler := Handler, state := State}, Bindings}, Request, Wanted, 
     catch
         Class:Reason:Stack -> crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports})
     end;
+made_of({failed, {Class, Reason, Stack}}, Request, Wanted, Http) ->
+    crashed(Class, Reason, Stack, Request, Wanted, {Http#http.name, Http#http.counters, Http#http.reports});
 made_of({status, Status}, Request, Wanted, _Http) ->
     plain(Status, Request, Wanted);
 made_of({preflight, Fields}, Request, Wanted, _Http) ->
@@ -198,6 +201,14 @@ stream(Status, Fields, Request, Wanted) when is_integer(Status), Status >= 200, 
         {forbidden, Name, Value} -> error({forbidden_field, Name, Value});
         {After, Head} when Closes =:= keep -> {kind(Kind, Request), After, Head};
         {_, Head} -> {kind(Kind, Request), close, Head}
+    end.
+
+%% @doc The lines of fields behind a body in chunks. Fails if one may not be sent there.
+-spec trailers(weir_http_direct:fields()) -> binary().
+trailers(Fields) ->
+    case weir_http_nif:trailer_fields(Fields) of
+        {forbidden, Name, Value} -> error({forbidden_field, Name, Value});
+        Lines -> Lines
     end.
 
 %% @doc The head of a response whose body of so many bytes follows, or does not for HEAD.

@@ -15,6 +15,7 @@
 
 %% And back.
 -export([response/5]).
+-export([trailer_fields/1]).
 
 %% What files are sent with.
 -export([format_date/1]).
@@ -112,6 +113,10 @@ part_head(_Data, _Offset, _Limits) -> ?NOT_LOADED.
 -spec response(Status :: 100..999, [{binary(), iodata()}], Flags :: non_neg_integer(), Length :: non_neg_integer(), binary()) ->
     {keep | close, binary()} | {forbidden, Name :: binary(), Value :: binary()}.
 response(_Status, _Fields, _Flags, _Length, _Body) -> ?NOT_LOADED.
+
+%% @doc The lines of fields behind a body in chunks. `forbidden' as of {@link response/5}, or it says how the message is to be read.
+-spec trailer_fields([{binary(), iodata()}]) -> binary() | {forbidden, Name :: binary(), Value :: binary()}.
+trailer_fields(_Fields) -> ?NOT_LOADED.
 
 %% @doc A time in seconds since 1970 as a date of HTTP: `<<"Sun, 06 Nov 1994 08:49:37 GMT">>'.
 -spec format_date(non_neg_integer()) -> binary().

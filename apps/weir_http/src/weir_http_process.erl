@@ -11,10 +11,13 @@
 %% '''
 %%
 %% It is called once for each request, in a new process. What it may return is that of {@link weir_http_direct}, and
-%% `streamed' after {@link stream/3}. So it may look up who asks and then return `{websocket, Module, State}' or an event stream or
-%% a held request, which go on in the reactor; a body that comes in pieces must have been read to its end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is
-%% closed in the middle of it, so that the client sees that it is not whole. The requests of one connection are served one
-%% after the other.
+%% `streamed' or `{streamed, Trailers}' after {@link stream/3}. So it may look up who asks and then return `{websocket, Module,
+%% State}' or an event stream or a held request, which go on in the reactor; a body that comes in pieces must have been read to its
+%% end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is closed in the middle
+%% of it, so that the client sees that it is not whole. The requests of one connection are served one after the other.
+%%
+%% Trailers are fields behind a response in chunks: a checksum, the time that it took. Fields that say how the response is to be read
+%% (such as Content-Type, Set-Cookie, Vary) fail there. Clients of HTTP/1.0 and those of HEAD get none, and many others ignore them.
 %%
 %% The functions here are for that process only. They find the connection in its dictionary.
 %%
@@ -43,7 +46,7 @@
 
 -export_type([handler/0, result/0, body/0]).
 
--type result() :: weir_http_direct:result() | streamed.
+-type result() :: weir_http_direct:result() | streamed | {streamed, Trailers :: weir_http_direct:fields()}.
 
 -type handler() :: fun((weir_http_request:request(), State :: term()) -> result()).
 
@@ -64,7 +67,7 @@
     unconfirmed = 0 :: non_neg_integer()
 }).
 
-%% @doc Begins a response whose body follows by {@link send/1}; the function returns `streamed' then. The fields are as in a
+%% @doc Begins a response whose body follows by {@link send/1}; the handler returns `streamed' then. The fields are as in a
 %% reply. It goes out in chunks, or for a client of HTTP/1.0 up to the end of the connection; for HEAD there is no body. Fails
 %% with `response_has_begun', or if a field may not be sent, or for a status without a body (204, 304).
 -spec stream(weir_http_request:request(), weir_http_direct:status(), weir_http_direct:fields()) -> ok | {error, closed}.
@@ -208,9 +211,12 @@ has_begun() ->
 -spec finish(result() | {made, Made} | {crash, fun((weir_http_answer:wanted()) -> Made)}) -> ok | {error, closed} when
     Made :: {weir_http_answer:after_it(), weir_http_answer:output()}.
 finish(streamed) ->
+    finish({streamed, []});
+finish({streamed, Trailers} = Result) ->
+    Lines = weir_http_answer:trailers(Trailers),
     case exchange() of
-        #exchange{response = none} -> error({bad_return_value, streamed});
-        #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, <<"0\r\n\r\n">>});
+        #exchange{response = none} -> error({bad_return_value, Result});
+        #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, [<<"0\r\n">>, Lines, <<"\r\n">>]});
         #exchange{wanted = After, socket = Socket} -> tell(Socket, {After, <<>>})
     end;
 finish(Result) when element(1, Result) =:= events; element(1, Result) =:= hold; element(1, Result) =:= websocket ->

@@ -36,7 +36,8 @@
 %% `gzip' (that of the listener): see {@link weir_http_gzip}.
 
 -type constraint() :: integer | fun((binary()) -> {ok, term()} | error).
-%% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is.
+%% `integer': decimal digits, 18 at most, and the binding is the number. A fun says what the binding is; it runs in the reactor.
+%% One that raises, or returns something else, gives the client a 500, and a report in the log.
 
 -type target() :: #{
     kind := direct | process,
@@ -52,8 +53,9 @@
     {ok, target(), Bindings :: #{atom() => term()}}
     | {status, 404 | 400}
     | {allow, Status :: 204 | 200 | 405, Allow :: binary()}
-    | {preflight, [{binary(), binary()}]}.
-%% `allow': what is there is said in a field Allow, and nothing is called.
+    | {preflight, [{binary(), binary()}]}
+    | {failed, {error | exit | throw, Reason :: term(), Stack :: list()}}.
+%% `allow': what is there is said in a field Allow, and nothing is called. `failed': a constraint has.
 
 -record(node, {
     literals = #{} :: #{binary() => #node{}},
@@ -169,7 +171,7 @@ check(body, Body) when Body =:= whole; Body =:= stream ->
 check(Name, _Checked) when Name =:= cors; Name =:= gzip ->
     ok;
 check(Name, Value) ->
-    bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream").
+    bad({Name, Value}, "methods => [binary()], constraints => map(), max_body => bytes, body => whole or stream, cors, gzip").
 
 cors(off) ->
     off;
@@ -243,10 +245,12 @@ allow(Methods) ->
 search(Method, IsPlain, Path, Root) ->
     case segments(IsPlain, Path) of
         {ok, Segments} ->
-            case walk(Segments, Root, #{}, Method) of
+            try walk(Segments, Root, #{}, Method) of
                 {served, Target, Bindings} -> {ok, Target, Bindings};
                 {others, []} -> {status, 404};
                 {others, Endpoints} -> unserved(Method, Endpoints)
+            catch
+                Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
             end;
         outside ->
             {status, 400}
@@ -323,4 +327,8 @@ constrained(integer, Segment) when byte_size(Segment) =< 18 ->
 constrained(integer, _Segment) ->
     error;
 constrained(Constraint, Segment) ->
-    Constraint(Segment).
+    case Constraint(Segment) of
+        {ok, _} = Found -> Found;
+        error -> error;
+        Other -> error({bad_return_value, Other})
+    end.

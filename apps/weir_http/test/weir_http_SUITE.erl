@@ -53,6 +53,7 @@ groups() ->
         {failures, [], [
             a_handler_that_raises_is_a_500,
             a_bad_result_is_a_500,
+            a_constraint_that_fails_is_a_500,
             nothing_can_be_injected,
             a_report_names_the_request_and_not_its_secrets
         ]}
@@ -103,6 +104,7 @@ call(<<"exit">>) -> exit(on_purpose);
 call(<<"status">>) -> {reply, 99, [], <<>>};
 call(<<"body">>) -> {reply, 200, [], not_iodata};
 call(<<"fields">>) -> {reply, 200, [{name, value}], <<>>};
+call(<<"improper">>) -> {reply, 200, [{<<"name">>, <<"value">>} | improper], <<>>};
 call(<<"nothing">>) -> nothing.
 
 large() -> binary:copy(<<"0123456789abcdef">>, 20000).
@@ -349,7 +351,20 @@ a_handler_that_raises_is_a_500(Config) ->
 
 a_bad_result_is_a_500(Config) ->
     [?assertMatch({500, _, <<>>}, request(port(Config), get(["/call?", What])), What)
-     || What <- ["status", "body", "fields", "nothing"]].
+     || What <- ["status", "body", "fields", "improper", "nothing"]],
+    ?assertError(badarg, weir_http_nif:response(200, [{<<"name">>, <<"value">>} | improper], 0, 0, <<>>)).
+
+a_constraint_that_fails_is_a_500(Config) ->
+    Constraint = fun
+        (<<"raise">>) -> error(on_purpose);
+        (<<"odd">>) -> nothing;
+        (Id) -> {ok, Id}
+    end,
+    ok = weir_http:set_routes(?LISTENER, [{"/:id", weir_http_echo, {reply, 200, [], <<"hello">>}, #{constraints => #{id => Constraint}}}]),
+    Socket = connect(port(Config)),
+    ok = send(Socket, [get(["/", Id]) || Id <- ["raise", "odd", "right"]]),
+    ?assertMatch([{500, _, <<>>}, {500, _, <<>>}, {200, _, <<"hello">>}], responses(Socket, 3)),
+    ?assertMatch(#{crashes := 2}, weir_http:info(?LISTENER)).
 
 nothing_can_be_injected(Config) ->
     [?assertMatch({500, Fields, <<>>} when map_size(Fields) =:= 2, request(port(Config), get(["/call?", What])), What)

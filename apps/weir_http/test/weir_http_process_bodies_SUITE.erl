@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, send/2, response/1, is_closed/1, get/1]).
+-import(weir_http_client, [connect/1, send/2, response/1, is_closed/1, recv_all/1, get/1, get/2]).
 -import(weir_http_serving, [told/0, watch/1, watched/0, told_down/1, until/1]).
 
 -define(LISTENER, ?MODULE).
@@ -22,7 +22,9 @@ all() ->
         a_bad_chunk_ends_the_process,
         a_body_that_does_not_come_ends_the_process,
         an_upload_is_asked_for,
-        trailers_come_with_the_end
+        trailers_come_with_the_end,
+        trailers_are_sent_behind_a_stream,
+        trailers_that_may_not_be_sent_cut_the_response
     ].
 
 init_per_suite(Config) ->
@@ -154,3 +156,36 @@ trailers_come_with_the_end(_Config) ->
     {200, _, <<>>} = response(Socket),
     {Pieces, Trailers} = told(),
     ?assertEqual({<<"hello">>, [{<<"x-sum">>, <<"1">>}]}, {iolist_to_binary(Pieces), Trailers}).
+
+trailers_are_sent_behind_a_stream(_Config) ->
+    Port = serve(fun(Request) -> streamed(Request, [{<<"x-sum">>, [<<"1">>, "2"]}, {<<"x-time">>, <<"3 ms">>}]) end, #{}, #{}),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve", "Connection: close\r\n")),
+    [_, Body] = binary:split(recv_all(Socket), <<"\r\n\r\n">>),
+    ?assertEqual(<<"5\r\nhello\r\n0\r\nx-sum: 12\r\nx-time: 3 ms\r\n\r\n">>, Body),
+    %% Who cannot read them gets none.
+    Old = connect(Port),
+    ok = send(Old, "GET /serve HTTP/1.0\r\n\r\n"),
+    [_, <<"hello">>] = binary:split(recv_all(Old), <<"\r\n\r\n">>).
+
+trailers_that_may_not_be_sent_cut_the_response(_Config) ->
+    [begin
+        Port = serve(fun(Request) -> streamed(Request, Trailers) end, #{}, #{}),
+        Socket = connect(Port),
+        ok = send(Socket, get("/serve")),
+        Text = recv_all(Socket),
+        ?assertEqual({<<"5\r\nhello\r\n">>, nomatch}, {binary:part(Text, byte_size(Text), -10), binary:match(Text, <<"evil">>)}),
+        ok = weir_http:stop_listener(?LISTENER)
+     end
+     || Trailers <- [
+            [{<<"x-sum">>, <<"1\r\nevil: 2">>}],
+            [{<<"evil:">>, <<"2">>}],
+            [{<<"Content-Length">>, <<"2">>}],
+            [{<<"set-cookie">>, <<"evil=2">>}],
+            [{<<"x-sum">>, <<"1">>} | evil]
+        ]].
+
+streamed(Request, Trailers) ->
+    ok = weir_http_process:stream(Request, 200, []),
+    ok = weir_http_process:send(<<"hello">>),
+    {streamed, Trailers}.

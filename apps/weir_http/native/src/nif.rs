@@ -16,7 +16,7 @@ use crate::head::{self, Limits};
 use crate::log::{self, Entry, Peer, Request};
 use crate::meaning::Body;
 use crate::refusal::Refusal;
-use crate::response;
+use crate::response::{self, Forbidden};
 
 mod atoms {
     rustler::atoms! {
@@ -192,26 +192,47 @@ fn lines<'a>(
     }
 }
 
+/// Adds the fields that a handler has given, up to one that may not be sent, which is returned. An improper list is refused
+/// first: its iterator panics.
+fn add_fields<'a>(
+    fields: Term<'a>,
+    mut add: impl FnMut(&[u8], &[u8]) -> Result<(), Forbidden>,
+) -> NifResult<Option<Term<'a>>> {
+    fields.list_length()?;
+    for (name, value) in fields.decode::<Vec<(Binary, Term)>>()? {
+        let bytes = Binary::from_term(value).or_else(|_| Binary::from_iolist(value))?;
+        if add(&name, &bytes).is_err() {
+            return Ok(Some((atoms::forbidden(), name, bytes).encode(fields.get_env())));
+        }
+    }
+    Ok(None)
+}
+
 #[rustler::nif]
 fn response<'a>(
     env: Env<'a>,
     status: u16,
-    given: Vec<(Binary<'a>, Term<'a>)>,
+    fields: Term<'a>,
     flags: u32,
     length: u64,
     body: Binary<'a>,
 ) -> NifResult<Term<'a>> {
     with_scratch(|out| {
         let mut head = response::Head::new(out, status);
-        for (name, value) in given {
-            let bytes = Binary::from_term(value).or_else(|_| Binary::from_iolist(value))?;
-            if head.field(&name, &bytes).is_err() {
-                return Ok((atoms::forbidden(), name, bytes).encode(env));
-            }
+        if let Some(forbidden) = add_fields(fields, |name, value| head.field(name, value))? {
+            return Ok(forbidden);
         }
         let after = if head.end(flags, length) { atoms::close() } else { atoms::keep() };
         out.extend_from_slice(&body);
         Ok((after, binary(env, out)).encode(env))
+    })
+}
+
+#[rustler::nif]
+fn trailer_fields<'a>(env: Env<'a>, fields: Term<'a>) -> NifResult<Term<'a>> {
+    with_scratch(|out| match add_fields(fields, |name, value| response::trailer(out, name, value))? {
+        Some(forbidden) => Ok(forbidden),
+        None => Ok(binary(env, out)),
     })
 }
 

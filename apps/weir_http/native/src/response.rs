@@ -18,6 +18,21 @@ pub const UPGRADE: u32 = 16;
 /// write. Of Connection a handler may say `close`.
 const OURS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"keep-alive"];
 
+/// Fields that say how a message is to be read, whose it is, or who may read it: behind it they come too late (RFC 9110, 6.5.1).
+const IN_HEADS: [&[u8]; 11] = [
+    b"connection",
+    b"trailer",
+    b"host",
+    b"content-encoding",
+    b"content-type",
+    b"content-range",
+    b"cache-control",
+    b"set-cookie",
+    b"www-authenticate",
+    b"location",
+    b"vary",
+];
+
 /// Fields that the handler has given.
 pub struct Head<'a> {
     out: &'a mut Vec<u8>,
@@ -28,6 +43,29 @@ pub struct Head<'a> {
 /// The name is no token, or one of ours; or the value has a byte that may not be there.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forbidden;
+
+fn is_field(name: &[u8], value: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| is_token(byte)) && value.iter().all(|&byte| is_value(byte))
+}
+
+fn is_among(name: &[u8], names: &[&[u8]]) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Adds a field behind a body in chunks.
+pub fn trailer(out: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(), Forbidden> {
+    if !is_field(name, value) || is_among(name, &OURS) || is_among(name, &IN_HEADS) {
+        return Err(Forbidden);
+    }
+    line(out, name, value);
+    Ok(())
+}
 
 impl<'a> Head<'a> {
     /// Begins a head.
@@ -48,11 +86,7 @@ impl<'a> Head<'a> {
 
     /// Adds a field.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Forbidden> {
-        let is_name = !name.is_empty() && name.iter().all(|&byte| is_token(byte));
-        if !is_name
-            || !value.iter().all(|&byte| is_value(byte))
-            || OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
-        {
+        if !is_field(name, value) || is_among(name, &OURS) {
             return Err(Forbidden);
         }
         if name.eq_ignore_ascii_case(b"connection") {
@@ -60,9 +94,7 @@ impl<'a> Head<'a> {
             return if value.eq_ignore_ascii_case(b"close") { Ok(()) } else { Err(Forbidden) };
         }
         self.has_date |= name.eq_ignore_ascii_case(b"date");
-        for part in [name, b": ", value, b"\r\n"] {
-            self.out.extend_from_slice(part);
-        }
+        line(self.out, name, value);
         Ok(())
     }
 
@@ -239,5 +271,18 @@ mod tests {
             assert_eq!(made(200, &[(name, value)], 0, 0), Err(Forbidden), "{name:?} {value:?}");
         }
         assert!(made(200, &[("x-a", "\tcaf\u{e9} \"b\"; c=d"), ("empty", "")], 0, 0).is_ok());
+    }
+
+    #[test]
+    fn trailers() {
+        let mut out = Vec::new();
+        assert_eq!(trailer(&mut out, b"x-sum", b"5"), Ok(()));
+        assert_eq!(trailer(&mut out, b"Server-Timing", b"db;dur=53"), Ok(()));
+        for (name, value) in
+            [("a", "b\r\nc: d"), ("a:", "b"), ("Content-Length", "5"), ("content-type", "text/plain"), ("Trailer", "a")]
+        {
+            assert_eq!(trailer(&mut out, name.as_bytes(), value.as_bytes()), Err(Forbidden), "{name:?} {value:?}");
+        }
+        assert_eq!(out, b"x-sum: 5\r\nServer-Timing: db;dur=53\r\n");
     }
 }
