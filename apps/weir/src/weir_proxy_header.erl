@@ -99,7 +99,7 @@ line([_, <<"UNKNOWN">> | _], Rest) ->
 line([_, <<"TCP4">>, Source, Destination, SourcePort, DestinationPort], Rest) ->
     line(ipv4, fun inet:parse_ipv4strict_address/1, Source, Destination, SourcePort, DestinationPort, Rest);
 line([_, <<"TCP6">>, Source, Destination, SourcePort, DestinationPort], Rest) ->
-    line(ipv6, fun inet:parse_ipv6strict_address/1, Source, Destination, SourcePort, DestinationPort, Rest);
+    line(ipv6, fun ipv6/1, Source, Destination, SourcePort, DestinationPort, Rest);
 line(_, _Rest) ->
     {error, bad_header}.
 
@@ -120,6 +120,13 @@ line(Family, Parse, Source, Destination, SourcePort, DestinationPort, Rest) ->
             {ok, Header, Rest};
         _ ->
             {error, bad_header}
+    end.
+
+%% No zone: that is a name of the sender's machine, and inet would skip it.
+ipv6(Text) ->
+    case lists:member($%, Text) of
+        true -> {error, einval};
+        false -> inet:parse_ipv6strict_address(Text)
     end.
 
 %% Digits and nothing else: neither a sign nor zeros in front.

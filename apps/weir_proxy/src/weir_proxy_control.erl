@@ -81,7 +81,7 @@ answer(Proxy, [<<"sessions">>]) -> #{ok => weir_proxy:sessions(Proxy)};
 answer(Proxy, [<<"drain">>, Backend, Server]) -> result(weir_proxy:drain(Proxy, Backend, Server));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
 answer(Proxy, [<<"disable">>, Backend, Server]) -> result(weir_proxy:disable(Proxy, Backend, Server));
-answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> #{ok => weir_proxy:close_sessions(Proxy, Backend, Server)};
+answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> close_sessions(Proxy, Backend, Server);
 answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
     try binary_to_integer(Weight) of
         Number -> result(weir_proxy:set_weight(Proxy, Backend, Server, Number))
@@ -91,6 +91,18 @@ answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
 answer(Proxy, [<<"reload">>]) -> result(weir_proxy_file:reload(Proxy));
 answer(_Proxy, _Words) ->
     #{error => <<"status, servers, sessions, drain B S, enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
+
+%% A server that was taken out may still have sessions. One that has none and was never there is a wrong name.
+close_sessions(Proxy, Backend, Server) ->
+    case {weir_proxy:close_sessions(Proxy, Backend, Server), weir_proxy:servers(Proxy, Backend)} of
+        {0, {ok, Servers}} ->
+            case [Name || #{name := Name} <- Servers, Name =:= Server] of
+                [] -> result({error, {no_server, Server}});
+                _ -> #{ok => 0}
+            end;
+        {0, {error, _} = Error} -> result(Error);
+        {Ended, _} -> #{ok => Ended}
+    end.
 
 result(ok) -> #{ok => true};
 result({ok, Value}) -> #{ok => Value};

@@ -58,7 +58,7 @@ conversation(#{kind := redis}) ->
     {<<"*1\r\n$4\r\nPING\r\n">>, fun(Answer) -> begins(Answer, <<"+PONG\r\n">>) end};
 conversation(#{kind := smtp}) ->
     {<<>>, fun(Answer) -> begins(Answer, <<"220">>) end};
-%% Any reply to a startup message is PostgreSQL's: it asks for a password, or has none for us.
+%% It asks for a password, or has none for us: it is there.
 conversation(#{kind := postgres, user := User}) ->
     Pairs = <<"user", 0, User/binary, 0, 0>>,
     {<<(byte_size(Pairs) + 8):32, 3:16, 0:16, Pairs/binary>>, fun postgres/1};
@@ -87,9 +87,15 @@ http(<<"HTTP/1.", _, " ", Status:3/binary, _/binary>>) -> {error, {status, Statu
 http(Answer) when byte_size(Answer) < 12 -> more;
 http(Answer) -> unexpected(Answer).
 
+postgres(<<$R, _/binary>>) -> ok;
+postgres(<<$E, Size:32, Fields/binary>>) when Size - 4 =< byte_size(Fields) -> refused([Code || <<$C, Code/binary>> <- binary:split(Fields, <<0>>, [global])]);
+postgres(<<$E, _/binary>>) -> more;
 postgres(<<>>) -> more;
-postgres(<<Kind, _/binary>>) when Kind =:= $R; Kind =:= $E -> ok;
 postgres(Answer) -> unexpected(Answer).
+
+%% Classes of SQLSTATE: 57 is a server that starts, stops or recovers, 53 one that has no room. Any other refusal is about our user.
+refused([<<Class:2/binary, _/binary>> = Code]) when Class =:= <<"57">>; Class =:= <<"53">> -> {error, {sqlstate, Code}};
+refused(_) -> ok.
 
 %% A handshake record, or an alert: both speak TLS.
 tls(<<Type, 3, _/binary>>) when Type =:= 22; Type =:= 21 -> ok;
