@@ -98,7 +98,7 @@ probes(_Config) ->
             receive done -> ok end
         end),
         ok = gen_tcp:controlling_process(Listen, Pid),
-        Defaults = weir_proxy_health:options([], Options#{timeout => 300}),
+        Defaults = weir_proxy_health:options([], maps:merge(#{timeout => ?PATIENCE}, Options)),
         Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, Defaults),
         exit(Pid, kill),
         Result
@@ -119,7 +119,7 @@ probes(_Config) ->
     ?assertEqual(ok, Ask(<<21, 3, 3, 0, 2, 2, 40>>, #{kind => tls})),
     ?assertMatch({error, {unexpected, _}}, Ask(<<"HTTP/1.1 400 Bad">>, #{kind => tls})),
     ?assertEqual(ok, Ask(<<"well, ready now">>, #{kind => send_expect, send => "?", expect => "ready"})),
-    ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready"})),
+    ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
     ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, weir_proxy_health:options([], #{}))).
 
 %%% Files and commands.

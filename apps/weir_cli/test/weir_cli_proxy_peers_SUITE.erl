@@ -1,0 +1,113 @@
+%% The same cases of varnishtest before `bin/weir proxy' and HAProxy: what HAProxy's own tests of its TCP mode are about, in words that both
+%% understand. Each case of the directory weir_cli_proxy_peers_SUITE_data has a configuration for either.
+%%
+%% With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/proxy.md anew.
+-module(weir_cli_proxy_peers_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([both_pass/1]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() -> [both_pass].
+
+init_per_suite(Config) ->
+    case [Program || Program <- ["varnishtest", "haproxy", "python3"], find(Program) =:= false] of
+        [] -> weir_cli_program:find(Config);
+        [Missing | _] -> {skip, "no " ++ Missing}
+    end.
+
+end_per_suite(_Config) -> ok.
+
+%% Debian keeps haproxy where only root looks.
+find(Program) -> os:find_executable(Program, os:getenv("PATH", "") ++ ":/usr/sbin").
+
+both_pass(Config) ->
+    Cases = lists:sort(filelib:wildcard(filename:join(?config(data_dir, Config), "*.vtc"))),
+    Peers = [{"weir", weir(Config)}, {"haproxy", haproxy(Config)}],
+    Results = [{Case, [{Peer, run(Case, Macros, Config)} || {Peer, Macros} <- Peers]} || Case <- Cases],
+    Table = table(Results),
+    ct:pal("~ts", [Table]),
+    case os:getenv("WEIR_WRITE_RESULTS") of
+        "1" -> ok = file:write_file(results(Config), Table);
+        _ -> ok
+    end,
+    ?assertEqual([], [{filename:basename(Case), Peer, Output} || {Case, Each} <- Results, {Peer, {failed, Output}} <- Each]).
+
+results(Config) ->
+    Root = filename:dirname(filename:dirname(?config(weir, Config))),
+    filename:join([Root, "conformance", "results", "proxy.md"]).
+
+%% What a case calls: to start the program on the directory of a case, and to speak with it.
+weir(Config) ->
+    Weir = ["env ", [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)], ?config(weir, Config)],
+    [
+        {"start", script(Config, "weir-start", ["exec ", Weir, " proxy --config \"$1/proxy.toml\" --drain 0"])},
+        {"drain", script(Config, "weir-drain", [Weir, " proxy drain web \"$2\" --control \"$1\""])},
+        {"enable", script(Config, "weir-enable", [Weir, " proxy enable web \"$2\" --control \"$1\""])}
+    ].
+
+haproxy(Config) ->
+    Say = fun(Command) ->
+        ["python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall((\"set server front/\" + sys.argv[2] + \" state ",
+            Command, "\\n\").encode()); print(s.recv(1000).decode())' \"$1\" \"$2\""]
+    end,
+    [
+        {"start", script(Config, "haproxy-start", ["exec ", find("haproxy"), " -db -f \"$1/haproxy.cfg\""])},
+        {"drain", script(Config, "haproxy-drain", Say("drain"))},
+        {"enable", script(Config, "haproxy-enable", Say("ready"))}
+    ].
+
+script(Config, Name, Text) ->
+    File = filename:join(?config(priv_dir, Config), Name),
+    ok = file:write_file(File, ["#!/bin/sh\n", Text, "\n"]),
+    ok = file:change_mode(File, 8#755),
+    File.
+
+run(Case, Macros, Config) ->
+    [Port, Inner] = [integer_to_list(free_port()) || _ <- [1, 2]],
+    Listens = script(Config, "await", [
+        "for _ in $(seq 300); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
+    ]),
+    Defined = lists:append([["-D", lists:concat([Name, $=, Value])] || {Name, Value} <- [{"port", Port}, {"inner", Inner}, {"await", Listens} | Macros]]),
+    Opened = open_port({spawn_executable, find("varnishtest")}, [
+        {args, ["-t", "60" | Defined] ++ [Case]}, exit_status, stderr_to_stdout, binary
+    ]),
+    ended(Opened, <<>>).
+
+ended(Opened, Said) ->
+    receive
+        {Opened, {data, Data}} -> ended(Opened, <<Said/binary, Data/binary>>);
+        {Opened, {exit_status, 0}} -> passed;
+        {Opened, {exit_status, _}} -> {failed, Said}
+    end.
+
+free_port() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Port.
+
+table(Results) ->
+    [
+        "# The same cases before weir proxy and HAProxy\n\n"
+        "Written by `weir_cli_proxy_peers_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a file for varnishtest in\n"
+        "`apps/weir_cli/test/weir_cli_proxy_peers_SUITE_data`, with a configuration for either program. HAProxy is ", version(), ".\n\n"
+        "| case | weir proxy | HAProxy |\n| --- | --- | --- |\n",
+        [["| ", title(Case), " | ", lists:join(" | ", [word(Result) || {_Peer, Result} <- Each]), " |\n"] || {Case, Each} <- Results]
+    ].
+
+version() ->
+    {match, [Version]} = re:run(os:cmd(find("haproxy") ++ " -v"), "version ([0-9]+[.][0-9]+)", [{capture, all_but_first, list}]),
+    Version.
+
+title(Case) ->
+    {ok, Text} = file:read_file(Case),
+    {match, [Title]} = re:run(Text, "^varnishtest \"([^\"]*)\"", [{capture, all_but_first, binary}]),
+    Title.
+
+word(passed) -> "passed";
+word({failed, _}) -> "**failed**".

@@ -1,0 +1,284 @@
+%% Servers and clients that people have, through weir_proxy: PostgreSQL (psql, pgbench), Redis (redis-cli, redis-benchmark), nginx with
+%% TLS by server name (curl, OpenSSL, Chromium), ssh and WebSocket. A case is skipped where its programs are not installed.
+-module(weir_proxy_servers_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([postgres/1, redis/1, nginx_with_tls/1, hellos_in_pieces/1, ssh/1, websocket/1]).
+
+-define(PATIENCE, 30_000).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() -> [postgres, redis, nginx_with_tls, hellos_in_pieces, ssh, websocket].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    [{started, Started} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
+    ok.
+
+%% Also where the case has failed.
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    weir_program:stop_all().
+
+%%% PostgreSQL: two clusters, by database and by user.
+
+postgres(Config) ->
+    needs(["postgres", "initdb", "psql", "pgbench"], fun() -> postgres_by_rule(Config) end).
+
+postgres_by_rule(_Config) ->
+    Directory = weir_program:directory("postgres"),
+    ok = weir_program:as("postgres", "initdb", ["-D", Directory ++ "/one", "-A", "trust", "-U", "joe", "--no-sync", "--no-instructions"]),
+    "" = os:cmd("cp -a " ++ Directory ++ "/one " ++ Directory ++ "/two"),
+    [One, Two] = [
+        weir_program:start_as("postgres", "postgres", fun(Port) ->
+            ["-D", Directory ++ Name, "-p", Port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
+        end)
+     || Name <- ["/one", "/two"]
+    ],
+    Port = proxy(#{
+        rules => [#{database => "sales", backend => one}, #{user => "ann", backend => one}],
+        backend => two
+    }, #{
+        one => #{servers => [address(One)], health => #{kind => postgres, user => "joe", interval => 100}},
+        two => #{servers => [address(Two)]}
+    }),
+    wait_for(fun() -> os:cmd(psql(Two, "joe", "postgres", "select 1")) =:= "1\n" end),
+    wait_for(fun() -> os:cmd(psql(One, "joe", "postgres", "create role ann login superuser")) =:= "CREATE ROLE\n" end),
+    "CREATE DATABASE\n" = os:cmd(psql(One, "joe", "postgres", "create database sales")),
+    wait_for(fun() -> [up] =:= states(one) end),
+    Asked = fun(User, Database) -> string:trim(os:cmd(psql(Port, User, Database, "show port"))) end,
+    ?assertEqual(integer_to_list(One), Asked("joe", "sales")),
+    ?assertEqual(integer_to_list(One), Asked("ann", "postgres")),
+    ?assertEqual(integer_to_list(Two), Asked("joe", "postgres")),
+    Bench = fun(Arguments) -> os:cmd(string:join(["PGSSLMODE=disable", "pgbench", "-h", "127.0.0.1", "-U", "joe", "-p", integer_to_list(Port) | Arguments] ++ ["sales", "2>&1"], " ")) end,
+    _ = Bench(["-i", "-q", "-s", "1"]),
+    Output = Bench(["-c", "8", "-t", "100", "-C"]),
+    ?assertMatch({match, _}, re:run(Output, "processed: 800/800\n.*failed transactions: 0 ", [dotall]), Output),
+    %% A result of some megabytes.
+    ?assertEqual("4000000\n", os:cmd(psql(Port, "joe", "sales", "select repeat('x', 4000000)") ++ " | tr -d '\\n' | wc -c")),
+    %% One that stops is down.
+    ok = weir_program:stop(One),
+    wait_for(fun() -> [down] =:= states(one) end).
+
+psql(Port, User, Database, Command) ->
+    lists:concat(["PGSSLMODE=disable PGCONNECT_TIMEOUT=10 psql -h 127.0.0.1 -p ", Port, " -U ", User, " -d ", Database, " -Atc \"", Command, "\" 2>&1"]).
+
+%%% Redis.
+
+redis(_Config) ->
+    needs(["redis-server", "redis-cli", "redis-benchmark"], fun() ->
+        Start = fun() ->
+            weir_program:start("redis-server", fun(Port) -> ["--port", Port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"] end)
+        end,
+        [One, Other] = [Start(), Start()],
+        Port = proxy(#{rules => [#{protocol => redis, backend => redis}]}, #{
+            redis => #{servers => [address(One), #{address => address(Other), name => spare, priority => 1}], health => #{kind => redis, interval => 100, fall => 1}}
+        }),
+        wait_for(fun() -> [up, up] =:= states(redis) end),
+        Cli = fun(Arguments) -> lists:concat(["redis-cli -h 127.0.0.1 -p ", Port, " ", Arguments]) end,
+        ?assertEqual("PONG\n", os:cmd(Cli("ping"))),
+        Value = lists:duplicate(3_000_000, $v),
+        ok = file:write_file("value", Value),
+        ?assertEqual("OK\n", os:cmd(Cli("-x set key < value"))),
+        ?assertEqual("3000000\n", os:cmd(Cli("strlen key"))),
+        Output = os:cmd(lists:concat(["redis-benchmark -h 127.0.0.1 -p ", Port, " -n 5000 -c 50 -P 4 -q -t ping_mbulk,set,get 2>&1"])),
+        ?assertEqual(3, length(re:split(Output, "requests per second")) - 1, Output),
+        ok = weir_program:stop(One),
+        wait_for(fun() -> os:cmd(Cli("strlen key")) =:= "0\n" end)
+    end).
+
+%%% TLS, by the name that the client asks for.
+
+nginx_with_tls(Config) ->
+    needs(["nginx", "curl", "openssl"], fun() ->
+        Port = tls_proxy(Config, ?config(priv_dir, Config)),
+        Curl = fun(Name, More) ->
+            os:cmd(lists:concat(["curl -sk ", More, " --resolve ", Name, ":", Port, ":127.0.0.1 https://", Name, ":", Port, "/"]))
+        end,
+        ?assertEqual("one", Curl("one.example.org", "")),
+        ?assertEqual("one", Curl("one.example.org", "--http1.1 --tls-max 1.2")),
+        ?assertEqual("other", Curl("other.example.org", "")),
+        OpenSsl = os:cmd(lists:concat([
+            "printf 'GET / HTTP/1.0\\r\\nHost: x\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 127.0.0.1:", Port, " -servername a.one.example.org 2>/dev/null"
+        ])),
+        ?assertEqual("one", lists:last(string:split(OpenSsl, "\r\n\r\n"))),
+        os:find_executable("chromium") =:= false orelse ?assertEqual({"one", "other"}, {page(Port, "one.example.org"), page(Port, "other.example.org")})
+    end).
+
+%% Chromium sends key shares for ML-KEM: its ClientHello has more bytes than a segment.
+page(Port, Name) ->
+    Directory = weir_program:directory("chromium"),
+    Output = os:cmd(lists:concat([
+        "timeout -k 5 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --ignore-certificate-errors --user-data-dir=", Directory,
+        " --host-resolver-rules='MAP * 127.0.0.1' --dump-dom https://", Name, ":", Port, "/ 2>/dev/null"
+    ])),
+    case re:run(Output, "<body>(?:<pre[^>]*>)?([a-z]+)", [{capture, all_but_first, list}]) of
+        {match, [Text]} -> Text;
+        nomatch -> Output
+    end.
+
+tls_proxy(_Config, Directory) ->
+    Files = weir_with_certificates:write(weir_with_certificates:make(), Directory),
+    #{server := #{certfile := Certificate, keyfile := Key}} = Files,
+    Server = fun(Port, Body) ->
+        ["server { listen 127.0.0.1:", Port, " ssl http2; ssl_certificate ", Certificate, "; ssl_certificate_key ", Key, "; location / { default_type text/html; return 200 ", Body, "; } }\n"]
+    end,
+    Other = weir_program:free_port(),
+    One = weir_program:start("nginx", fun(Port) ->
+        File = filename:join(Directory, "nginx.conf"),
+        ok = file:write_file(File, [
+            "daemon off; master_process off; pid ", Directory, "/nginx.pid; error_log ", Directory, "/nginx-error.log;\nevents {}\n"
+            "http { access_log off;\n", Server(Port, "one"), Server(integer_to_list(Other), "other"), "}\n"
+        ]),
+        ["-c", File, "-e", filename:join(Directory, "nginx-error.log")]
+    end),
+    proxy(#{rules => [#{sni => ["one.example.org", "*.one.example.org"], backend => one}, #{protocol => tls, backend => other}]}, #{
+        one => #{servers => [address(One)]}, other => #{servers => [address(Other)]}
+    }).
+
+%% What clients send, cut at every byte, and in records of every size.
+hellos_in_pieces(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    Clients = [
+        {"curl", lists:concat(["curl -sk -m 5 --resolve one.example.org:", Port, ":127.0.0.1 https://one.example.org:", Port, "/"])},
+        {"openssl", lists:concat(["timeout 5 openssl s_client -connect 127.0.0.1:", Port, " -servername one.example.org -alpn h2,http/1.1 </dev/null"])},
+        {"chromium", lists:concat([
+            "timeout -k 5 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --ignore-certificate-errors --user-data-dir=", weir_program:directory("chromium"),
+            " --host-resolver-rules='MAP * 127.0.0.1' --dump-dom https://one.example.org:", Port, "/ 2>/dev/null"
+        ])}
+    ],
+    Hellos = [{Program, hello(Listen, Command)} || {Program, Command} <- Clients, os:find_executable(Program) =/= false],
+    ok = gen_tcp:close(Listen),
+    Seen = [{Program, byte_size(Hello)} || {Program, Hello} <- Hellos],
+    ct:pal("~p", [Seen]),
+    [
+        begin
+            {ok, #{sni := <<"one.example.org">>} = Known} = weir_proxy_client_hello:parse(Hello),
+            [?assertEqual({Program, Size, more}, {Program, Size, weir_proxy_client_hello:parse(binary:part(Hello, 0, Size))}) || Size <- lists:seq(0, byte_size(Hello) - 1)],
+            <<22, 3, Minor, Length:16, Message:Length/binary>> = Hello,
+            [?assertEqual({ok, Known}, weir_proxy_client_hello:parse(in_records(Size, Minor, Message))) || Size <- lists:seq(1, Length)]
+        end
+     || {Program, Hello} <- Hellos
+    ],
+    %% With keys that withstand quantum computers it does not fit into a segment.
+    [?assert(Size > 1460) || {"chromium", Size} <- Seen],
+    _ = Config,
+    ok.
+
+hello(Listen, Command) ->
+    Self = self(),
+    Pid = spawn(fun() -> Self ! {ended, self(), os:cmd(Command)} end),
+    Hello = first_hello(Listen),
+    %% The connection is closed: the client ends.
+    receive {ended, Pid, _} -> Hello after 90_000 -> ct:fail({runs_on, Command}) end.
+
+%% A browser may open connections that it does not use.
+first_hello(Listen) ->
+    {ok, Socket} = gen_tcp:accept(Listen, ?PATIENCE),
+    case gen_tcp:recv(Socket, 5, 5000) of
+        {ok, <<22, 3, _, Length:16>> = Header} ->
+            {ok, Message} = gen_tcp:recv(Socket, Length, ?PATIENCE),
+            ok = gen_tcp:close(Socket),
+            refuse_the_rest(Listen),
+            <<Header/binary, Message/binary>>;
+        _ ->
+            _ = gen_tcp:close(Socket),
+            first_hello(Listen)
+    end.
+
+refuse_the_rest(Listen) ->
+    spawn(fun() -> refuse(Listen) end).
+
+refuse(Listen) ->
+    case gen_tcp:accept(Listen, 2000) of
+        {ok, Socket} -> _ = gen_tcp:close(Socket), refuse(Listen);
+        {error, _} -> ok
+    end.
+
+in_records(Size, Minor, Message) when byte_size(Message) > Size ->
+    <<Piece:Size/binary, Rest/binary>> = Message,
+    <<22, 3, Minor, Size:16, Piece/binary, (in_records(Size, Minor, Rest))/binary>>;
+in_records(_Size, Minor, Message) ->
+    <<22, 3, Minor, (byte_size(Message)):16, Message/binary>>.
+
+%%% ssh and WebSocket.
+
+ssh(Config) ->
+    needs(["ssh", "ssh-keygen"], fun() ->
+        {ok, Started} = application:ensure_all_started(ssh),
+        Directory = filename:join(?config(priv_dir, Config), "ssh"),
+        ok = filelib:ensure_dir(Directory ++ "/x"),
+        "" = os:cmd("ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/id_ecdsa && cp " ++ Directory ++ "/id_ecdsa.pub " ++ Directory ++ "/authorized_keys && "
+            "ssh-keygen -q -t ecdsa -N '' -m PEM -f " ++ Directory ++ "/ssh_host_ecdsa_key"),
+        {ok, Daemon} = ssh:daemon({127, 0, 0, 1}, 0, [
+            {system_dir, Directory}, {user_dir, Directory}, {auth_methods, "publickey"}, {exec, {direct, fun(_) -> {ok, lists:duplicate(100_000, $s)} end}}
+        ]),
+        try
+            {ok, Info} = ssh:daemon_info(Daemon),
+            Port = proxy(#{rules => [#{protocol => ssh, backend => ssh}]}, #{ssh => #{servers => [address(proplists:get_value(port, Info))]}}),
+            ?assertEqual("100000\n", os:cmd(lists:concat([
+                "ssh -F none -p ", Port, " -i ", Directory, "/id_ecdsa -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no"
+                " -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR user@127.0.0.1 question | tr -d '\\n\"' | wc -c"
+            ])))
+        after
+            ok = ssh:stop_daemon(Daemon),
+            [application:stop(Application) || Application <- lists:reverse(Started)]
+        end
+    end).
+
+websocket(_Config) ->
+    needs(["node"], fun() ->
+        filelib:is_dir("/usr/share/nodejs/ws") orelse throw({skip, "no module ws of Node"}),
+        {ok, Started} = application:ensure_all_started(weir_http),
+        {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/websocket", weir_http_page, websocket}]),
+        Port = proxy(#{rules => [#{host => "chat.example.org", backend => chat}]}, #{chat => #{servers => [address(weir:get_port(?MODULE))]}}),
+        Output = os:cmd(lists:concat([
+            "NODE_PATH=/usr/share/nodejs timeout 30 node -e \""
+            "const WebSocket = require('ws');"
+            "const socket = new WebSocket('ws://127.0.0.1:", Port, "/websocket', { headers: { Host: 'chat.example.org' } });"
+            "socket.on('message', (data) => { const text = String(data);"
+            "  if (text === 'welcome') socket.send('x'.repeat(300000)); else { console.log(text.length); socket.close() } });"
+            "socket.on('error', (error) => console.log(error))\""
+        ])),
+        ok = weir_http:stop_listener(?MODULE),
+        [application:stop(Application) || Application <- lists:reverse(Started), Application =/= weir],
+        ?assertEqual("300000\n", Output)
+    end).
+
+%%% What cases share.
+
+needs(Programs, Fun) ->
+    case [Program || Program <- Programs, weir_program:find(Program) =:= false] of
+        [] -> Fun();
+        [Missing | _] -> {skip, "no " ++ Missing}
+    end.
+
+proxy(Frontend, Backends) ->
+    ok = weir_proxy:start(?MODULE, #{frontends => #{front => Frontend#{listen => "127.0.0.1:0"}}, backends => Backends}),
+    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(?MODULE),
+    binary_to_integer(Port).
+
+states(Backend) ->
+    {ok, Servers} = weir_proxy:servers(?MODULE, Backend),
+    [State || #{state := State} <- Servers].
+
+address(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]).
+
+wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_for(Fun, Deadline) ->
+    case Fun() of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
+            timer:sleep(50),
+            wait_for(Fun, Deadline)
+    end.
