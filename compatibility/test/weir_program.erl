@@ -107,7 +107,7 @@ free_port() ->
 
 %% An empty directory that other users may enter.
 directory(Owner) ->
-    Directory = lists:concat(["/tmp/weir-", Owner, $-, os:getpid(), $-, erlang:unique_integer([positive])]),
+    Directory = lists:concat(["/tmp/weir-", Owner, "-", os:getpid(), "-", erlang:unique_integer([positive])]),
     ok = file:make_dir(Directory),
     _ = os:cmd(lists:concat(["chown ", Owner, " ", Directory])),
     Directory.

@@ -98,7 +98,7 @@ redis(_Config) ->
 
 nginx_with_tls(Config) ->
     needs(["nginx", "curl", "openssl"], fun() ->
-        Port = tls_proxy(Config, ?config(priv_dir, Config)),
+        Port = tls_proxy(?config(priv_dir, Config)),
         Curl = fun(Name, More) ->
             os:cmd(lists:concat(["curl -sk ", More, " --resolve ", Name, ":", Port, ":127.0.0.1 https://", Name, ":", Port, "/"]))
         end,
@@ -114,17 +114,13 @@ nginx_with_tls(Config) ->
 
 %% Chromium sends key shares for ML-KEM: its ClientHello has more bytes than a segment.
 page(Port, Name) ->
-    Directory = weir_program:directory("chromium"),
-    Output = os:cmd(lists:concat([
-        "timeout -k 5 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --ignore-certificate-errors --user-data-dir=", Directory,
-        " --host-resolver-rules='MAP * 127.0.0.1' --dump-dom https://", Name, ":", Port, "/ 2>/dev/null"
-    ])),
+    Output = os:cmd(lists:flatten(chromium(integer_to_list(Port), Name))),
     case re:run(Output, "<body>(?:<pre[^>]*>)?([a-z]+)", [{capture, all_but_first, list}]) of
         {match, [Text]} -> Text;
         nomatch -> Output
     end.
 
-tls_proxy(_Config, Directory) ->
+tls_proxy(Directory) ->
     Files = weir_with_certificates:write(weir_with_certificates:make(), Directory),
     #{server := #{certfile := Certificate, keyfile := Key}} = Files,
     Server = fun(Port, Body) ->
@@ -144,21 +140,10 @@ tls_proxy(_Config, Directory) ->
     }).
 
 %% What clients send, cut at every byte, and in records of every size.
-hellos_in_pieces(Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    Clients = [
-        {"curl", lists:concat(["curl -sk -m 5 --resolve one.example.org:", Port, ":127.0.0.1 https://one.example.org:", Port, "/"])},
-        {"openssl", lists:concat(["timeout 5 openssl s_client -connect 127.0.0.1:", Port, " -servername one.example.org -alpn h2,http/1.1 </dev/null"])},
-        {"chromium", lists:concat([
-            "timeout -k 5 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --ignore-certificate-errors --user-data-dir=", weir_program:directory("chromium"),
-            " --host-resolver-rules='MAP * 127.0.0.1' --dump-dom https://one.example.org:", Port, "/ 2>/dev/null"
-        ])}
-    ],
-    Hellos = [{Program, hello(Listen, Command)} || {Program, Command} <- Clients, os:find_executable(Program) =/= false],
-    ok = gen_tcp:close(Listen),
-    Seen = [{Program, byte_size(Hello)} || {Program, Hello} <- Hellos],
-    ct:pal("~p", [Seen]),
+hellos_in_pieces(_Config) ->
+    Hellos = [{Program, hello(Command)} || {Program, Command} <- clients(), os:find_executable(Program) =/= false],
+    Sizes = [{Program, byte_size(Hello)} || {Program, Hello} <- Hellos],
+    ct:pal("~p", [Sizes]),
     [
         begin
             {ok, #{sni := <<"one.example.org">>} = Known} = weir_proxy_client_hello:parse(Hello),
@@ -169,16 +154,31 @@ hellos_in_pieces(Config) ->
      || {Program, Hello} <- Hellos
     ],
     %% With keys that withstand quantum computers it does not fit into a segment.
-    [?assert(Size > 1460) || {"chromium", Size} <- Seen],
-    _ = Config,
-    ok.
+    [?assert(Size > 1460) || {"chromium", Size} <- Sizes].
 
-hello(Listen, Command) ->
+%% Each is told a port.
+clients() ->
+    [
+        {"curl", fun(Port) -> ["curl -sk -m 10 --resolve one.example.org:", Port, ":127.0.0.1 https://one.example.org:", Port, "/"] end},
+        {"openssl", fun(Port) -> ["timeout 10 openssl s_client -connect 127.0.0.1:", Port, " -servername one.example.org -alpn h2,http/1.1 </dev/null"] end},
+        {"chromium", fun(Port) -> chromium(Port, "one.example.org") end}
+    ].
+
+chromium(Port, Name) ->
+    [
+        "timeout -k 5 60 chromium --headless --no-sandbox --disable-gpu --disable-quic --ignore-certificate-errors --user-data-dir=",
+        weir_program:directory("chromium"), " --host-resolver-rules='MAP * 127.0.0.1' --dump-dom https://", Name, ":", Port, "/ 2>/dev/null"
+    ].
+
+hello(Command) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
     Self = self(),
-    Pid = spawn(fun() -> Self ! {ended, self(), os:cmd(Command)} end),
+    Pid = spawn(fun() -> Self ! {self(), os:cmd(lists:flatten(Command(integer_to_list(Port))))} end),
     Hello = first_hello(Listen),
-    %% The connection is closed: the client ends.
-    receive {ended, Pid, _} -> Hello after 90_000 -> ct:fail({runs_on, Command}) end.
+    %% Nobody answers from now on: the client ends.
+    ok = gen_tcp:close(Listen),
+    receive {Pid, _} -> Hello after 90_000 -> ct:fail(the_client_runs_on) end.
 
 %% A browser may open connections that it does not use.
 first_hello(Listen) ->
@@ -187,20 +187,10 @@ first_hello(Listen) ->
         {ok, <<22, 3, _, Length:16>> = Header} ->
             {ok, Message} = gen_tcp:recv(Socket, Length, ?PATIENCE),
             ok = gen_tcp:close(Socket),
-            refuse_the_rest(Listen),
             <<Header/binary, Message/binary>>;
         _ ->
             _ = gen_tcp:close(Socket),
             first_hello(Listen)
-    end.
-
-refuse_the_rest(Listen) ->
-    spawn(fun() -> refuse(Listen) end).
-
-refuse(Listen) ->
-    case gen_tcp:accept(Listen, 2000) of
-        {ok, Socket} -> _ = gen_tcp:close(Socket), refuse(Listen);
-        {error, _} -> ok
     end.
 
 in_records(Size, Minor, Message) when byte_size(Message) > Size ->

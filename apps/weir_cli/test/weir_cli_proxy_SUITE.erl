@@ -231,7 +231,7 @@ file(Config, Text) ->
 
 %% The path of a unix socket is short.
 socket_path(Name) ->
-    Path = lists:concat(["/tmp/weir-proxy-", Name, $-, os:getpid()]),
+    Path = lists:concat(["/tmp/weir-proxy-", Name, "-", os:getpid()]),
     _ = file:delete(Path),
     Path.
 
