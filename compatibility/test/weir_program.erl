@@ -99,11 +99,16 @@ stop_all() ->
 
 name(Port) -> list_to_atom("weir_program_" ++ integer_to_list(Port)).
 
+%% Below the ports that connections take by themselves.
 free_port() ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
-    Port.
+    Port = 10_000 + rand:uniform(20_000),
+    case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
+        {ok, Listen} ->
+            ok = gen_tcp:close(Listen),
+            Port;
+        {error, eaddrinuse} ->
+            free_port()
+    end.
 
 %% An empty directory that other users may enter.
 directory(Owner) ->
