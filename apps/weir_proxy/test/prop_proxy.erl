@@ -5,7 +5,8 @@
 -include("../src/weir_proxy.hrl").
 
 -export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_bounded_load/0, prop_least_connections/0,
-    prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0]).
+    prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0, prop_changed_hello/0]).
+-export([hellos/0]).
 
 weights() -> non_empty(list(range(1, 256))).
 
@@ -141,3 +142,55 @@ prop_any_bytes() ->
         Decided = lists:dropwhile(fun(Answer) -> Answer =:= more end, Answers),
         lists:all(fun({ok, #{protocol := _}}) -> true; (_) -> false end, Decided) andalso length(lists:usort(Decided)) =< 1
     end).
+
+%% The same of what clients really say, with some bytes changed, taken out or put in: what is decided stays, records do not matter, and a name
+%% is one of the characters that a name has.
+prop_changed_hello() ->
+    ?FORALL({Hello, Changes, Size}, {oneof(hellos()), resize(6, list(change())), range(1, 300)}, begin
+        <<22, 3, Minor, _:16, Message/binary>> = Hello,
+        Changed = lists:foldl(fun change/2, Message, Changes),
+        Whole = records_of(byte_size(Changed), Minor, Changed),
+        Answer = weir_proxy_client_hello:parse(Whole),
+        Sizes = lists:seq(1, byte_size(Whole), 1 + byte_size(Whole) div 100),
+        Parts = [weir_proxy_client_hello:parse(binary:part(Whole, 0, Part)) || Part <- Sizes],
+        Decided = lists:usort(lists:dropwhile(fun(Each) -> Each =:= more end, Parts) ++ [Answer]),
+        is_answer(Answer) andalso
+            length(Decided) =:= 1 andalso
+            weir_proxy_client_hello:parse(records_of(Size, Minor, Changed)) =:= Answer
+    end).
+
+is_answer({ok, #{sni := Name}}) -> re:run(Name, "^[a-z0-9._-]{1,255}$", [{capture, none}, dollar_endonly]) =:= match;
+is_answer({ok, #{}}) -> true;
+is_answer(more) -> true;
+is_answer({error, Reason}) -> lists:member(Reason, [bad_hello, not_tls]).
+
+change() ->
+    oneof([
+        {set, range(0, 100_000), byte()}, {flip, range(0, 100_000), range(0, 7)}, {cut, range(0, 100_000), range(1, 40)},
+        {add, range(0, 100_000), resize(20, binary())}, {length, range(0, 100_000), oneof([0, 1, 16#7f, 16#ff])}
+    ]).
+
+change(_, <<>>) -> <<>>;
+change({set, Place, Byte}, Bytes) -> at(Place, 1, Bytes, fun(_) -> <<Byte>> end);
+change({flip, Place, Bit}, Bytes) -> at(Place, 1, Bytes, fun(<<Byte>>) -> <<(Byte bxor (1 bsl Bit))>> end);
+change({cut, Place, Size}, Bytes) -> at(Place, Size, Bytes, fun(_) -> <<>> end);
+change({add, Place, More}, Bytes) -> at(Place, 0, Bytes, fun(_) -> More end);
+%% Near the front, where lengths are.
+change({length, Place, Byte}, Bytes) -> change({set, Place rem 60, Byte}, Bytes).
+
+at(Place, Size, Bytes, Fun) ->
+    Front = Place rem byte_size(Bytes),
+    Taken = min(Size, byte_size(Bytes) - Front),
+    <<Before:Front/binary, Piece:Taken/binary, After/binary>> = Bytes,
+    <<Before/binary, (Fun(Piece))/binary, After/binary>>.
+
+records_of(Size, Minor, Message) when byte_size(Message) > Size ->
+    <<Piece:Size/binary, Rest/binary>> = Message,
+    <<22, 3, Minor, Size:16, Piece/binary, (records_of(Size, Minor, Rest))/binary>>;
+records_of(_Size, Minor, Message) ->
+    <<22, 3, Minor, (byte_size(Message)):16, Message/binary>>.
+
+%% What curl, OpenSSL and Chromium (with key shares of ML-KEM) have sent to the name one.example.org.
+hellos() ->
+    Directory = filename:join(filename:dirname(code:which(?MODULE)), "weir_proxy_property_SUITE_data"),
+    [begin {ok, Hello} = file:read_file(filename:join(Directory, Client)), Hello end || Client <- ["curl", "openssl", "chromium"]].
