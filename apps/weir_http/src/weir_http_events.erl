@@ -30,6 +30,7 @@
 %% groups too. No callback comes before this one.</li>
 %% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a message for the connection as of {@link
 %% weir_reactor:send/2}.</li>
+%% <li>`written(Stream, State)', optional: what was sent is with the kernel. Called after `weir:notify_writable(Stream)'.</li>
 %% <li>`closed(Reason, State)', optional: the last call, exactly one for each stream that was opened and not given to a process;
 %% see {@type reason()}. What it returns is ignored.</li>
 %% </ul>
@@ -37,7 +38,8 @@
 %% <h2>Results</h2>
 %% <ul>
 %% <li>`{ok, State}'</li>
-%% <li>`{send, Events, State}': an {@type event()}, or a list of them.</li>
+%% <li>`{send, Events, State}': an {@type event()}, a list of them, or `{framed, Bytes}' with what {@link frame/1} or {@link chunk/1}
+%% has made.</li>
 %% <li>`{close, State}', `{close, Events, State}': the stream ends in an orderly way. A browser connects again.</li>
 %% <li>`{process, Fun}': `Fun()' runs in a process of its own, which sends with `weir_http_process:send(event(Event))', as fast as
 %% the client takes it. When it returns, the stream ends.</li>
@@ -83,7 +85,7 @@
 
 -type result(State) ::
     {ok, State}
-    | {send, events(), State}
+    | {send, events() | {framed, binary()}, State}
     | {close, State}
     | {close, events(), State}
     | {process, fun(() -> term())}.
@@ -114,14 +116,15 @@
 %% {@link send/2} are dropped, or the stream is closed: the client comes back and says what it has seen. What waits of a group
 %% is the group's matter.</dd>
 %% <dt>`body' (`events')</dt><dd>`{bytes, Last}': no event stream, but bytes that groups write (see {@link chunk/1}), with Last at the end.
-%% There are no heartbeats, no `retry', and no fields but those of `fields'. Callbacks send nothing.</dd>
+%% There are no heartbeats, no `retry', and no fields but those of `fields'. Callbacks send `{framed, Bytes}' only.</dd>
 %% </dl>
 
 -callback open(stream(), State :: term()) -> result().
 -callback info(Message :: term(), State :: term()) -> result().
+-callback written(stream(), State :: term()) -> result().
 -callback closed(reason(), State :: term()) -> term().
 
--optional_callbacks([info/2, closed/2]).
+-optional_callbacks([info/2, written/2, closed/2]).
 
 %% @doc Sends events, from any process. Returns at once: nothing says whether they have arrived. Fails as {@link event/1}.
 -spec send(stream(), events()) -> ok | {error, closed}.

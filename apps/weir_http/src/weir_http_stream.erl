@@ -142,8 +142,11 @@ told(Socket, Message, Stream = #stream{handler = Handler}, Key) ->
 writable(Socket, Stream = #stream{state = #opening{state = State, messages = Messages}}, Key) ->
     Opened = call(open, Socket, Socket, Stream#stream{state = State}, Key),
     lists:foldr(fun(Message, Result) -> then(Result, Message, Socket, Key) end, Opened, Messages);
-writable(_Socket, Stream, _Key) ->
-    {ok, Stream}.
+writable(Socket, Stream = #stream{handler = Handler}, Key) ->
+    case erlang:function_exported(Handler, written, 2) of
+        true -> call(written, Socket, Socket, Stream, Key);
+        false -> {ok, Stream}
+    end.
 
 then({ok, Stream}, Message, Socket, Key) -> told(Socket, Message, Stream, Key);
 then({send, Bytes, Stream}, Message, Socket, Key) -> behind(Bytes, told(Socket, Message, Stream, Key));
@@ -166,6 +169,8 @@ call(Callback, Argument, Socket, Stream = #stream{handler = Handler, state = Sta
 %% Fails for what no handler may say.
 said({ok, State}, _Socket, Stream, _Key) ->
     {ok, with_state(State, Stream)};
+said({send, {framed, Bytes}, State}, Socket, Stream, Key) when is_binary(Bytes) ->
+    bounded(Socket, Bytes, with_state(State, Stream), Key);
 said({send, Events, State}, Socket, Stream, Key) ->
     sent(Socket, weir_http_events:bytes(Events), with_state(State, Stream), Key);
 said({close, State}, _Socket, Stream, Key) ->
@@ -190,11 +195,13 @@ framed(_Framing, <<>>) -> <<>>;
 framed(raw, Bytes) -> Bytes;
 framed(chunked, Bytes) -> [integer_to_binary(byte_size(Bytes), 16), <<"\r\n">>, Bytes, <<"\r\n">>].
 
+sent(Socket, Bytes, Stream = #stream{framing = Framing}, Key) -> bounded(Socket, framed(Framing, Bytes), Stream, Key).
+
 %% What waits for a client is bounded.
-sent(Socket, Bytes, Stream = #stream{settings = #settings{max_pending = Most, slow = Slow}, framing = Framing}, Key) ->
+bounded(Socket, Bytes, Stream = #stream{settings = #settings{max_pending = Most, slow = Slow}}, Key) ->
     case weir_http_socket:pending(Socket) < Most of
         true ->
-            {send, framed(Framing, Bytes), Stream};
+            {send, Bytes, Stream};
         false when Slow =:= drop ->
             ok = count(stream_dropped, Key),
             {ok, Stream};

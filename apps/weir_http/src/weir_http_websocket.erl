@@ -31,6 +31,7 @@
 %% <li>`message({text | binary, Bytes}, State)': a whole message. Text is UTF-8.</li>
 %% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a monitor with the tag of {@link
 %% weir_reactor:send/2}.</li>
+%% <li>`written(Socket, State)', optional: what was sent is with the kernel. Called after `weir:notify_writable(Socket)'.</li>
 %% <li>`closed(Reason, State)', optional: the last call, exactly one for each WebSocket whose handshake was answered; see
 %% {@type reason()}. What it returns is ignored.</li>
 %% </ul>
@@ -52,14 +53,15 @@
 
 -export([send/2]).
 -export([tell/2]).
--export([frame/1]).
+-export([frame/1, frame/2]).
+-export([shared/2]).
 -export([protocols/1]).
 
 %% For a process of {process, Fun}.
 -export([recv/1, recv/2]).
 -export([next/1]).
 
--export_type([websocket/0, message/0, frame/0, result/1, result/0, reason/0, options/0]).
+-export_type([shared/0, websocket/0, message/0, frame/0, result/1, result/0, reason/0, options/0]).
 
 -type websocket() :: weir_tcp:socket() | {weir_http_tls, pid(), ssl:sslsocket(), atomics:atomics_ref()}.
 %% A WebSocket, to all who send on it. It can be a member of a group (see {@link weir_group}) unless its listener has TLS.
@@ -68,6 +70,9 @@
 
 -type frame() :: {text | binary | ping | pong, iodata()} | {framed, binary()}.
 %% `framed' are the bytes of {@link frame/1}. A ping or pong has at most 125 bytes. Pings of clients are answered already.
+
+-opaque shared() :: none | weir_http_websocket_deflate:deflate().
+%% How frames are compressed for many WebSockets.
 
 -type result(State) ::
     {ok, State}
@@ -126,9 +131,10 @@
 -callback open(websocket(), State :: term()) -> result().
 -callback message(message(), State :: term()) -> result().
 -callback info(Message :: term(), State :: term()) -> result().
+-callback written(websocket(), State :: term()) -> result().
 -callback closed(reason(), State :: term()) -> term().
 
--optional_callbacks([open/2, info/2, closed/2]).
+-optional_callbacks([open/2, info/2, written/2, closed/2]).
 
 %% @doc Sends frames, from any process. Returns at once: nothing says whether they have arrived. Fails with `{bad_frame, Frame}'
 %% for one that may not be sent, such as a text that is not UTF-8.
@@ -144,6 +150,23 @@ tell(Socket, Message) -> weir_http_switched:send(Socket, {websocket_info, Messag
 %% @doc The bytes of a frame, to be made once and sent to many. Fails as {@link send/2}.
 -spec frame(frame()) -> binary().
 frame(Frame) -> weir_http_websocket_frames:frame(Frame).
+
+%% @doc How frames may be compressed for the WebSocket of a handshake, if its option `deflate' is as given, without `context'. Many WebSockets
+%% have the same: a frame that {@link frame/2} has made for it is for all of them. Fails with `{bad_option, Name, Value, Allowed}'.
+-spec shared(weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) -> shared().
+shared(Request, Deflate) ->
+    case weir_http_websocket_deflate:offer(Deflate) of
+        {ok, false} -> none;
+        {ok, _} when is_map(Deflate), map_get(context, Deflate) -> error({bad_option, context, true, "false, to share frames"});
+        {ok, Offer} -> weir_http_websocket_deflate:shared(weir_http_request:field(<<"sec-websocket-extensions">>, Request), Offer);
+        {error, Bad} -> error(Bad)
+    end.
+
+%% @doc The bytes of a frame, compressed once for many. Fails as {@link send/2}.
+-spec frame(frame(), shared()) -> binary().
+frame(Frame, Shared) ->
+    {Bytes, _} = weir_http_websocket_frames:encode(Frame, Shared),
+    iolist_to_binary(Bytes).
 
 %% @doc The subprotocols that a client offers, the best first.
 -spec protocols(weir_http_request:request()) -> [binary()].

@@ -284,8 +284,12 @@ info(Socket, Message, WebSocket, Key) ->
 %% The handler hears of nothing before it is open.
 told(_Socket, Message, WebSocket = #websocket{phase = opening, items = Items}, _Key) ->
     {ok, WebSocket#websocket{items = Items ++ [{info, Message}]}};
-told(Socket, Message, WebSocket = #websocket{handler = Handler}, Key) ->
-    case erlang:function_exported(Handler, info, 2) andalso act(Socket, info, Message, WebSocket, Key) of
+told(Socket, Message, WebSocket, Key) ->
+    called(info, Message, Socket, WebSocket, Key).
+
+%% A callback that a handler need not have, and that the client has not asked for.
+called(Callback, Argument, Socket, WebSocket = #websocket{handler = Handler}, Key) ->
+    case erlang:function_exported(Handler, Callback, 2) andalso act(Socket, Callback, Argument, WebSocket, Key) of
         false -> {ok, WebSocket};
         {ok, NewWebSocket} -> {ok, NewWebSocket};
         {send, Bytes, Closing = #websocket{phase = {closing, _}}} -> {send, Bytes, Closing};
@@ -319,6 +323,8 @@ writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key
     end;
 writable(Socket, WebSocket = #websocket{phase = paused}, Key) ->
     go_on(Socket, {ok, WebSocket#websocket{phase = open}}, Key);
+writable(Socket, WebSocket = #websocket{phase = open}, Key) ->
+    called(written, Socket, Socket, WebSocket, Key);
 writable(_Socket, WebSocket, _Key) ->
     {ok, WebSocket}.
 

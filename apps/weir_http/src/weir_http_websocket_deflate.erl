@@ -6,6 +6,7 @@
 
 -export([offer/1]).
 -export([negotiate/2]).
+-export([shared/2]).
 -export([inflate/4]).
 -export([deflate/2]).
 -export([forget/1]).
@@ -75,6 +76,15 @@ negotiate(undefined, _Offer) ->
     none;
 negotiate(Field, Offer) ->
     first([parse(Extension) || Extension <- binary:split(Field, <<",">>, [global])], Offer).
+
+%% @private
+%% @doc The same without what only one client has: with it frames are made once for all clients that have agreed to as much.
+-spec shared(Field :: binary() | undefined, offer()) -> deflate() | none.
+shared(Field, #offer{context = false} = Offer) ->
+    case negotiate(Field, Offer) of
+        {Deflate, _} -> Deflate#deflate{received_bits = 15};
+        none -> none
+    end.
 
 first([], _Offer) -> none;
 first([error | Others], Offer) -> first(Others, Offer);

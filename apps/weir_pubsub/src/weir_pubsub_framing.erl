@@ -7,23 +7,28 @@
 -export([message/3]).
 -export([gap/4]).
 
--export_type([framing/0]).
+-export_type([framing/0, message/0, place/0]).
 
 -type framing() :: {module(), Argument :: term()}.
 %% A module of this behaviour, and what each of its functions gets first.
 
--callback message(Argument :: term(), weir_pubsub:channel(), weir_pubsub:message()) -> iodata().
+-type place() :: weir_pubsub_id:id() | weir_pubsub_id:several().
+
+-type message() :: {message, place(), Data :: binary(), weir_pubsub:meta()}.
+%% A message for many, or for one reader of several channels.
+
+-callback message(Argument :: term(), weir_pubsub:channel(), message()) -> iodata().
 %% The bytes of a message.
 
 -callback gap(
-    Argument :: term(), weir_pubsub:channel(), Missed :: weir_pubsub:missed(), Position :: weir_pubsub_id:id()
+    Argument :: term(), weir_pubsub:channel(), Missed :: weir_pubsub:missed(), Position :: place()
 ) -> iodata().
 %% The bytes that tell of a gap. What comes next is behind that position.
 
 %% @private
--spec message(framing(), weir_pubsub:channel(), weir_pubsub:message()) -> iodata().
+-spec message(framing(), weir_pubsub:channel(), message()) -> iodata().
 message({Module, Argument}, Channel, Message) -> Module:message(Argument, Channel, Message).
 
 %% @private
--spec gap(framing(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> iodata().
+-spec gap(framing(), weir_pubsub:channel(), weir_pubsub:missed(), place()) -> iodata().
 gap({Module, Argument}, Channel, Missed, Position) -> Module:gap(Argument, Channel, Missed, Position).

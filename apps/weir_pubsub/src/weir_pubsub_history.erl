@@ -13,6 +13,7 @@
 -export([read/4]).
 -export([after_position/3]).
 -export([oldest_at/2]).
+-export([latest_at/2]).
 -export([oldest_allowed/2]).
 
 -define(ROW(Epoch, Number, At, Data, Meta), {{Epoch, Number}, At, Data, Meta}).
@@ -95,6 +96,11 @@ oldest_allowed(#policy{max_age = Age}, Now) -> Now - Age.
 -spec oldest_at(ets:tab(), #channel{}) -> integer() | none.
 oldest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
 oldest_at(Messages, #channel{epoch = Epoch, first = First}) -> ets:lookup_element(Messages, {Epoch, First}, 2).
+
+%% @doc When the latest message came.
+-spec latest_at(ets:tab(), #channel{}) -> integer() | none.
+latest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
+latest_at(Messages, #channel{epoch = Epoch, last = Last}) -> ets:lookup_element(Messages, {Epoch, Last}, 2).
 
 %% @doc Lets all messages go.
 -spec drop(Shard :: pos_integer(), ets:tab(), #channel{}) -> #channel{}.

@@ -7,9 +7,10 @@
 %% <table>
 %% <tr><td>`/sub/ID'</td><td>GET subscribes: by a WebSocket if it is a handshake, as an event stream if `Accept' is `text/event-stream',
 %% in chunks if `TE' is `chunked', in parts if `Accept' is `multipart/mixed', otherwise by a long poll</td></tr>
-%% <tr><td>`/pub/ID'</td><td>GET tells about the channel, POST and PUT publish, DELETE deletes</td></tr>
+%% <tr><td>`/pub/ID'</td><td>GET tells about the channel, or is the handshake of a WebSocket whose messages are published and answered, POST and PUT publish, DELETE deletes</td></tr>
 %% <tr><td>`/pubsub/ID'</td><td>GET subscribes, the others as there</td></tr>
 %% </table>
+%% ID is a channel, or several separated by commas, at most 255: what is published goes to all, who subscribes gets the messages of all.
 %% What is not allowed gets 403. OPTIONS tells what is. Differences to Nchan are in the guide.
 -module(weir_pubsub_http).
 -behaviour(weir_http_direct).
@@ -28,6 +29,8 @@
     publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
     subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
     poll_timeout => timeout(),
+    stream_timeout => timeout(),
+    deflate => boolean() | weir_http_websocket_deflate:options(),
     plain => long_poll | interval_poll | raw,
     max_body => pos_integer()
 }.
@@ -36,12 +39,26 @@
 %%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait</dd>
 %% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
 %% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds until a long poll without a message gets 408</dd>
+%% <dt>`stream_timeout' (`infinity')</dt><dd>milliseconds without a message until a stream or a WebSocket ends, with 408</dd>
+%% <dt>`deflate' (`false')</dt><dd>whether messages are compressed for WebSockets that offer it, each once for all of them. Options are those of
+%%   {@link weir_http_websocket}, without `context'</dd>
 %% <dt>`plain' (`long_poll')</dt><dd>What a GET gets that asks for no transport. `interval_poll': the next message, or 304 at once if
 %%   there is none. `raw': all messages, each with an end of line</dd>
 %% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413</dd>
 %% </dl>
 
--define(DEFAULTS, #{publishers => local, subscribers => any, poll_timeout => infinity, plain => long_poll, max_body => 1000000}).
+-define(DEFAULTS, #{
+    publishers => local,
+    subscribers => any,
+    poll_timeout => infinity,
+    stream_timeout => infinity,
+    deflate => false,
+    plain => long_poll,
+    max_body => 1000000
+}).
+
+%% In one request, as with Nchan.
+-define(MOST_CHANNELS, 255).
 
 -define(METHODS, [<<"GET">>, <<"POST">>, <<"PUT">>, <<"DELETE">>, <<"PATCH">>, <<"OPTIONS">>]).
 
@@ -60,22 +77,31 @@ routes(Options) ->
 
 allowed(publishers, Who) -> lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
 allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
-allowed(poll_timeout, Time) -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
+allowed(Name, Time) when Name =:= poll_timeout; Name =:= stream_timeout -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
 allowed(plain, Plain) -> lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
+allowed(deflate, #{context := true}) -> "true, false, or options without context";
+allowed(deflate, Deflate) -> element(1, weir_http_websocket_deflate:offer(Deflate)) =:= ok orelse "true, false, or options without context";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @private
 -spec handle(weir_http_request:request(), {pub | sub | pubsub, options()}) -> weir_http_direct:result().
 handle(Request, {Role, Options}) ->
-    Channel = weir_http_request:binding(channel, Request),
-    Action = action(weir_http_request:method(Request), Role),
-    case weir_pubsub_shards:is_channel(Channel) andalso may(Action, Request, Channel, Options) of
-        true -> act(Action, Channel, Request, Role, Options);
+    Channels = binary:split(weir_http_request:binding(channel, Request), <<",">>, [global]),
+    Action = action(weir_http_request:method(Request), Role, Request),
+    May = fun(Channel) -> weir_pubsub_shards:is_channel(Channel) andalso may(Action, Request, Channel, Options) end,
+    case length(Channels) =< ?MOST_CHANNELS andalso lists:all(May, Channels) of
+        true -> act(Action, Channels, Request, Role, Options);
         false -> {reply, 403, [], <<>>}
     end.
 
-action(<<"GET">>, pub) -> tell;
-action(<<"GET">>, _Sub) -> subscribe;
+action(<<"GET">>, pub, Request) ->
+    case transport(Request) of
+        websocket -> publish_by_websocket;
+        _ -> tell
+    end;
+action(<<"GET">>, _Sub, _Request) -> subscribe;
+action(Method, Role, _Request) -> action(Method, Role).
+
 action(<<"OPTIONS">>, _Role) -> options;
 action(Method, Role) when Role =/= sub, Method =:= <<"POST">>; Role =/= sub, Method =:= <<"PUT">> -> publish;
 action(<<"DELETE">>, Role) when Role =/= sub -> delete;
@@ -89,9 +115,11 @@ may(_Publish, _Request, _Channel, #{publishers := any}) -> true;
 may(_Publish, Request, _Channel, #{publishers := local}) -> weir_pubsub_access:is_local(Request);
 may(_Publish, Request, Channel, #{publishers := May}) -> May(Request, Channel).
 
-act(options, _Channel, Request, Role, _Options) ->
+act(options, _Channels, Request, Role, _Options) ->
     {reply, 200, weir_pubsub_http_fields:options(Request, Role), <<>>};
-act(tell, Channel, Request, _Role, _Options) ->
+act(tell, [_, _ | _], Request, _Role, _Options) ->
+    weir_pubsub_http_fields:refusal(no_channel, Request);
+act(tell, [Channel], Request, _Role, _Options) ->
     case weir_pubsub:info(Channel) of
         {ok, Info} ->
             {Fields, Body} = weir_pubsub_http_report:channel(Info, Request),
@@ -99,35 +127,36 @@ act(tell, Channel, Request, _Role, _Options) ->
         {error, Reason} ->
             weir_pubsub_http_fields:refusal(Reason, Request)
     end;
-act(publish, Channel, Request, _Role, _Options) ->
-    weir_pubsub_http_ask:publish(Channel, Request);
-act(delete, Channel, Request, _Role, _Options) ->
-    weir_pubsub_http_ask:delete(Channel, Request);
-act(subscribe, Channel, Request, Role, Options) ->
-    case weir_pubsub_http_from:position(Request) of
-        {ok, From} ->
-            %% It stays as long as the subscription, and was a part of the request.
-            subscribe(transport(Request), binary:copy(Channel), From, Request, {Role, Options});
-        error ->
+act(publish_by_websocket, Channels, Request, _Role, #{deflate := Deflate}) ->
+    weir_pubsub_http_publisher:new(Channels, Request, Deflate);
+act(publish, Channels, Request, _Role, _Options) ->
+    weir_pubsub_http_ask:publish(Channels, Request);
+act(delete, Channels, Request, _Role, _Options) ->
+    weir_pubsub_http_ask:delete(Channels, Request);
+act(subscribe, Channels, Request, Role, Options) ->
+    case weir_pubsub_http_from:positions(length(Channels), Request) of
+        {ok, Froms} ->
+            subscribe(transport(Request), Channels, Froms, Request, {Role, Options});
+        {error, no_tag} ->
             Fields = [{<<"content-type">>, <<"text/plain">>} | weir_pubsub_http_fields:origin(Request)],
-            {reply, 400, Fields, <<"Message ID invalid">>}
+            {reply, 400, Fields, <<"Message ID invalid">>};
+        {error, count} ->
+            {reply, 400, weir_pubsub_http_fields:origin(Request), <<>>}
     end.
 
-subscribe(websocket, Channel, From, Request, {Role, Options}) ->
-    MayPublish = Role =:= pubsub andalso may(publish, Request, Channel, Options),
-    weir_pubsub_http_websocket:new(Channel, From, MayPublish, Request);
-subscribe(stream, Channel, From, Request, _Who) ->
-    {events, weir_pubsub_http_stream, weir_pubsub_http_stream:new(Channel, From, Request), #{
-        fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Request)]
-    }};
-subscribe(Bytes, Channel, From, Request, _Who) when Bytes =:= chunked; Bytes =:= multipart ->
-    weir_pubsub_http_bytes:new(Bytes, Channel, From, Request);
-subscribe(poll, Channel, From, Request, {_Role, #{plain := raw}}) ->
-    weir_pubsub_http_bytes:new(raw, Channel, From, Request);
-subscribe(poll, Channel, From, Request, {_Role, #{plain := interval_poll}}) ->
-    weir_pubsub_http_poll:now(Channel, From, Request);
-subscribe(poll, Channel, From, Request, {_Role, #{poll_timeout := Timeout}}) ->
-    weir_pubsub_http_poll:new(Channel, From, Timeout, Request).
+subscribe(websocket, Channels, Froms, Request, {Role, Options}) ->
+    MayPublish = Role =:= pubsub andalso lists:all(fun(Channel) -> may(publish, Request, Channel, Options) end, Channels),
+    weir_pubsub_http_websocket:new(Channels, Froms, MayPublish, {Request, Options});
+subscribe(stream, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) ->
+    weir_pubsub_http_stream:new(Channels, Froms, Timeout, Request);
+subscribe(Bytes, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) when Bytes =:= chunked; Bytes =:= multipart ->
+    weir_pubsub_http_bytes:new(Bytes, Channels, Froms, Timeout, Request);
+subscribe(poll, Channels, Froms, Request, {_Role, #{plain := raw, stream_timeout := Timeout}}) ->
+    weir_pubsub_http_bytes:new(raw, Channels, Froms, Timeout, Request);
+subscribe(poll, Channels, Froms, Request, {_Role, #{plain := interval_poll}}) ->
+    weir_pubsub_http_poll:now(Channels, Froms, Request);
+subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout}}) ->
+    weir_pubsub_http_poll:new(Channels, Froms, Timeout, Request).
 
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().

@@ -5,9 +5,12 @@
 -behaviour(weir_http_events).
 -behaviour(weir_pubsub_framing).
 
--export([new/4]).
+-include("weir_pubsub_http.hrl").
+
+-export([new/5]).
 -export([open/2]).
 -export([info/2]).
+-export([written/2]).
 -export([closed/2]).
 
 -export([message/3]).
@@ -16,20 +19,16 @@
 -type form() :: chunked | multipart | raw.
 
 -record(bytes, {
-    channel :: weir_pubsub:channel(),
-    from :: weir_pubsub:from(),
-    tag :: term(),
+    subscription :: weir_pubsub_http_subscription:subscription(),
     %% The second element: whether the body is sent in chunks; to a client of HTTP/1.0 it is not.
     framing :: {form(), chunked | whole}
 }).
 
 %% @doc The result for the listener.
--spec new(form(), weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> weir_http_direct:result().
-new(Form, Channel, From, Http) ->
+-spec new(form(), [weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+new(Form, Channels, Froms, Timeout, Http) ->
     State = #bytes{
-        channel = Channel,
-        from = From,
-        tag = {weir_reactor, weir_http_request:socket(Http), make_ref()},
+        subscription = weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http),
         framing = {Form, case weir_http_request:version(Http) of {1, 1} -> chunked; _ -> whole end}
     },
     {Type, Last} =
@@ -37,7 +36,8 @@ new(Form, Channel, From, Http) ->
             multipart -> {[{<<"content-type">>, <<"multipart/mixed; boundary=", (boundary())/binary>>}], <<"--\r\n">>};
             _ -> {[], <<>>}
         end,
-    {events, ?MODULE, State, #{body => {bytes, Last}, fields => Type ++ weir_pubsub_http_fields:origin(Http)}}.
+    Fields = Type ++ weir_pubsub_http_fields:origin(Http),
+    {events, ?MODULE, State, #{body => {bytes, Last}, max_pending => ?MOST_PENDING, fields => Fields}}.
 
 %% All responses of a virtual machine have the same one, so that a part is made once for all.
 boundary() ->
@@ -51,25 +51,29 @@ boundary() ->
     end.
 
 -spec open(weir_http_events:stream(), #bytes{}) -> weir_http_events:result().
-open(Stream, #bytes{channel = Channel, from = From, tag = Tag, framing = Framing} = State) ->
+open(Stream, #bytes{subscription = Subscription, framing = Framing} = State) ->
     Head = case Framing of {multipart, _} -> framed(Framing, <<"--", (boundary())/binary>>); _ -> <<>> end,
-    case weir_pubsub_socket:subscribe(Channel, Stream, {?MODULE, Framing}, #{from => From, tag => Tag, head => Head}) of
-        ok -> {ok, State#bytes{from = new}};
-        {error, _} -> {close, State}
-    end.
+    result(weir_pubsub_http_subscription:open(Stream, {?MODULE, Framing}, Head, Subscription), State).
 
 -spec info(term(), #bytes{}) -> weir_http_events:result().
-info({_, _Reference, _Channel, {answer, {error, _}}}, State) -> {close, State};
-info({_, _Reference, _Channel, {closed, _}}, State) -> {close, State};
-info(_Answer, State) -> {ok, State}.
+info(Message, #bytes{subscription = Subscription, framing = Framing} = State) ->
+    result(weir_pubsub_http_subscription:info(Message, {?MODULE, Framing}, Subscription), State).
+
+result({ok, Next}, State) -> {ok, State#bytes{subscription = Next}};
+result({send, Bytes, Next}, State) -> {send, {framed, Bytes}, State#bytes{subscription = Next}};
+result({over, _Reason}, State) -> {close, State}.
+
+-spec written(weir_http_events:stream(), #bytes{}) -> weir_http_events:result().
+written(_Stream, #bytes{subscription = Subscription} = State) ->
+    {ok, State#bytes{subscription = weir_pubsub_http_subscription:written(Subscription)}}.
 
 -spec closed(weir_http_events:reason(), #bytes{}) -> term().
-closed(Reason, #bytes{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
+closed(Reason, #bytes{subscription = Subscription}) -> weir_pubsub_http_subscription:closed(Reason, Subscription).
 
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc The bytes of a message. An empty chunk would be the end of the body: an empty message has none.
--spec message({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:message()) -> binary().
+-spec message({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message({chunked, _} = Framing, _Channel, {message, _Id, Data, _Meta}) ->
     framed(Framing, Data);
 message({raw, _} = Framing, _Channel, {message, _Id, Data, _Meta}) ->
@@ -79,20 +83,20 @@ message({multipart, _} = Framing, _Channel, {message, Id, Data, Meta}) ->
 
 %% @doc A part whose type is `weir/gap' and whose data is the number of messages that are missing, or `unknown'. In the other forms nobody
 %% could tell it from messages: nothing.
--spec gap({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> binary().
+-spec gap({form(), chunked | whole}, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap({multipart, _} = Framing, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,
     part(Framing, Position, #{type => <<"weir/gap">>}, Count);
 gap(_Framing, _Channel, _Missed, _Position) ->
     <<>>.
 
-part(Framing, {Epoch, Number}, Meta, Data) ->
+part(Framing, Id, Meta, Data) ->
+    {Date, Tag} = weir_pubsub_http_fields:date_and_tag(Id),
     Type = case Meta of #{type := Of} -> ["Content-Type: ", Of, "\r\n"]; #{} -> [] end,
     framed(
         Framing,
         iolist_to_binary([
-            "\r\nLast-Modified: ", weir_http_nif:format_date(Epoch), "\r\nEtag: ", integer_to_binary(Number), "\r\n", Type, "\r\n",
-            Data, "\r\n--", boundary()
+            "\r\nLast-Modified: ", Date, "\r\nEtag: ", Tag, "\r\n", Type, "\r\n", Data, "\r\n--", boundary()
         ])
     ).
 

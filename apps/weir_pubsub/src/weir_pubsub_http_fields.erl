@@ -7,6 +7,7 @@
 -export([poll/1]).
 -export([message/2]).
 -export([id/2]).
+-export([date_and_tag/1]).
 -export([refusal/2]).
 
 -define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event">>).
@@ -45,7 +46,7 @@ poll(Request) ->
     [{<<"vary">>, <<"If-None-Match, If-Modified-Since">>} | origin(Request)].
 
 %% @doc Of a message: its id is a date and a tag, as Nchan has it. See {@link weir_pubsub_id}.
--spec message(weir_pubsub:message(), weir_http_direct:fields()) -> weir_http_direct:fields().
+-spec message(weir_pubsub_framing:message(), weir_http_direct:fields()) -> weir_http_direct:fields().
 message({message, Id, _Data, Meta}, Fields) ->
     WithId = id(Id, exposed(Fields)),
     case Meta of
@@ -54,11 +55,20 @@ message({message, Id, _Data, Meta}, Fields) ->
     end.
 
 %% @doc Of a position, if it is one.
--spec id(weir_pubsub:from(), weir_http_direct:fields()) -> weir_http_direct:fields().
-id({Epoch, Number}, Fields) when is_integer(Epoch) ->
-    [{<<"last-modified">>, weir_http_nif:format_date(Epoch)}, {<<"etag">>, integer_to_binary(Number)} | Fields];
-id(_From, Fields) ->
-    Fields.
+-spec id(weir_pubsub:from() | weir_pubsub_id:several(), weir_http_direct:fields()) -> weir_http_direct:fields().
+id(From, Fields) when From =:= new; From =:= oldest; element(1, From) =:= last ->
+    Fields;
+id(Id, Fields) ->
+    {Date, Tag} = date_and_tag(Id),
+    [{<<"last-modified">>, Date}, {<<"etag">>, Tag} | Fields].
+
+%% @doc An id as a date and a tag. Of several channels the tag is all of it: the date is there because clients send one.
+-spec date_and_tag(weir_pubsub_id:id() | weir_pubsub_id:several()) -> {binary(), binary()}.
+date_and_tag({Epoch, Number}) ->
+    {weir_http_nif:format_date(Epoch), integer_to_binary(Number)};
+date_and_tag({several, Which, Ids} = Id) ->
+    {Epoch, _} = lists:nth(Which, Ids),
+    {weir_http_nif:format_date(Epoch), weir_pubsub_id:to_text(Id)}.
 
 exposed(Fields) ->
     case lists:keymember(<<"access-control-allow-origin">>, 1, Fields) of

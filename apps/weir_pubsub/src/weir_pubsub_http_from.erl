@@ -3,15 +3,17 @@
 %% in the query. Who says nothing begins with the oldest message, unless the query has `from=new', or `from=N' for the latest N. A date without a tag is an error.
 -module(weir_pubsub_http_from).
 
--export([position/1]).
+-export([positions/2]).
 
--spec position(weir_http_request:request()) -> {ok, weir_pubsub:from()} | error.
-position(Request) ->
+%% @doc The same for so many channels. `no_tag': there is a date without a tag; `count': the id is of another number of channels.
+-spec positions(Count :: pos_integer(), weir_http_request:request()) -> {ok, [weir_pubsub:from()]} | {error, no_tag | count}.
+positions(Count, Request) ->
     Tag = unquoted(weir_http_request:field(<<"if-none-match">>, Request, <<>>)),
     case date(weir_http_request:field(<<"if-modified-since">>, Request)) of
-        Epoch when is_integer(Epoch), Tag =:= <<>> -> error;
-        Epoch when is_integer(Epoch) -> {ok, first([<<(integer_to_binary(Epoch))/binary, $:, Tag/binary>>], Request)};
-        undefined -> {ok, first([Tag, weir_http_request:field(<<"last-event-id">>, Request, <<>>), in_query(Request)], Request)}
+        Epoch when is_integer(Epoch), Tag =:= <<>> -> {error, no_tag};
+        Epoch when is_integer(Epoch), Count =:= 1 -> first([<<(integer_to_binary(Epoch))/binary, $:, Tag/binary>>], Count, Request);
+        Epoch when is_integer(Epoch) -> first([Tag], Count, Request);
+        undefined -> first([Tag, weir_http_request:field(<<"last-event-id">>, Request, <<>>), in_query(Request)], Count, Request)
     end.
 
 date(undefined) -> undefined;
@@ -24,12 +26,25 @@ in_query(Request) ->
     end.
 
 %% The first that is an id. What is none is as if it were not there, as with Nchan.
-first([Text | Texts], Request) ->
+first([Text | Texts], 1, Request) ->
     case weir_pubsub_id:from_text(Text) of
-        {ok, Id} -> Id;
-        error -> first(Texts, Request)
+        {ok, Id} -> {ok, [Id]};
+        error -> first(Texts, 1, Request)
     end;
-first([], Request) ->
+first([Text | Texts], Count, Request) ->
+    case weir_pubsub_id:several_from_text(Text, Count) of
+        {ok, Ids} ->
+            Default = default(Request),
+            {ok, [case Id of none -> Default; _ -> Id end || Id <- Ids]};
+        {error, count} ->
+            {error, count};
+        {error, none} ->
+            first(Texts, Count, Request)
+    end;
+first([], Count, Request) ->
+    {ok, lists:duplicate(Count, default(Request))}.
+
+default(Request) ->
     case lists:keyfind(<<"from">>, 1, weir_http_request:query_pairs(Request)) of
         {_, <<"new">>} -> new;
         {_, Digits} when byte_size(Digits) < 10 ->

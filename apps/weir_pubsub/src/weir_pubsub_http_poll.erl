@@ -11,48 +11,112 @@
 -export([closed/2]).
 
 -record(poll, {
-    channel :: weir_pubsub:channel(),
-    from :: weir_pubsub:from(),
+    channels :: [weir_pubsub:channel()],
+    froms :: [weir_pubsub:from()],
     http :: weir_http_request:request(),
     reference :: reference(),
     missed = none :: none | weir_pubsub:missed(),
-    %% Whether the shard still knows the subscription.
-    is_subscribed = false :: boolean()
+    %% What the shards still know: a subscription to a channel, or to several.
+    subscribed = no :: no | one | weir_pubsub_several:several()
 }).
 
 %% @doc The result for the listener.
--spec new(weir_pubsub:channel(), weir_pubsub:from(), timeout(), weir_http_request:request()) -> weir_http_direct:result().
-new(Channel, From, Timeout, Http) ->
-    case weir_pubsub_socket:next_at_once(Channel, From) of
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+new(Channels, Froms, Timeout, Http) ->
+    case at_once(Channels, Froms) of
         {ok, Message, Missed} ->
             reply(Message, Missed, Http);
-        _ ->
-            Poll = #poll{channel = Channel, from = From, http = Http, reference = make_ref()},
+        none ->
+            %% Channels stay longer than the request of which they were parts.
+            Copies = [binary:copy(Channel) || Channel <- Channels],
+            Poll = #poll{channels = Copies, froms = Froms, http = Http, reference = make_ref()},
             {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Http), <<>>}}}
     end.
 
+at_once([Channel], [From]) ->
+    case weir_pubsub_socket:next_at_once(Channel, From) of
+        {ok, Message, Missed} -> {ok, Message, Missed};
+        _ -> none
+    end;
+at_once(Channels, Froms) ->
+    %% Who begins with the messages to come, or with the latest, is told where that is in all channels: only subscriptions know.
+    case [From || From <- Froms, From =:= new orelse element(1, From) =:= last] of
+        [] -> one_of_several(fun weir_pubsub_socket:next_at_once/2, Channels, Froms);
+        _ -> none
+    end.
+
+%% The next message of any channel: one that has much to say does not keep the others from being heard.
+one_of_several(Next, Channels, Froms) ->
+    {Earlier, Later} = lists:split(rand:uniform(length(Channels)) - 1, lists:zip3(Channels, Froms, lists:seq(1, length(Channels)))),
+    first(Next, Later ++ Earlier, Froms).
+
+first(Next, [{Channel, From, Number} | Others], Froms) ->
+    case Next(Channel, From) of
+        {ok, {message, Id, Data, Meta}, Missed} ->
+            {Before, [_ | After]} = lists:split(Number - 1, Froms),
+            {ok, {message, {several, Number, known(Before) ++ [Id | known(After)]}, Data, Meta}, Missed};
+        _ ->
+            first(Next, Others, Froms)
+    end;
+first(_Next, [], _Froms) ->
+    none.
+
+known(Froms) -> [case From of {Epoch, _} when is_integer(Epoch) -> From; _ -> none end || From <- Froms].
+
 %% @doc The next message of now, without waiting: an interval poll.
--spec now(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> weir_http_direct:response().
-now(Channel, From, Http) ->
-    case weir_pubsub_inspection:history(Channel, From, 1) of
-        {ok, #{messages := [Message], missed := Missed}} -> reply(Message, Missed, Http);
-        {ok, _} -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
+-spec now([weir_pubsub:channel()], [weir_pubsub:from()], weir_http_request:request()) -> weir_http_direct:response().
+now([Channel], [From], Http) ->
+    case next_of_now(Channel, From) of
+        {ok, Message, Missed} -> reply(Message, Missed, Http);
+        none -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
         {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:poll(Http), <<>>};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+    end;
+now(Channels, Froms, Http) ->
+    case one_of_several(fun next_of_now/2, Channels, Froms) of
+        {ok, Message, Missed} -> reply(Message, Missed, Http);
+        none -> {reply, 304, weir_pubsub_http_fields:poll(Http), <<>>}
+    end.
+
+next_of_now(Channel, From) ->
+    case weir_pubsub_inspection:history(Channel, From, 1) of
+        {ok, #{messages := [Message], missed := Missed}} -> {ok, Message, Missed};
+        {ok, _} -> none;
+        {error, _} = Error -> Error
     end.
 
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
-open(_Held, #poll{channel = Channel, from = From, http = Http} = Poll) ->
+open(_Held, #poll{channels = [Channel], froms = [From], http = Http} = Poll) ->
     case weir_pubsub_socket:next(Channel, From, tag(Poll)) of
-        ok -> {ok, Poll#poll{is_subscribed = true}};
+        ok -> {ok, Poll#poll{subscribed = one}};
+        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+    end;
+open(_Held, #poll{channels = Channels, froms = Froms, http = Http} = Poll) ->
+    Several = weir_pubsub_several:new(Channels, Froms, 1, weir_http_request:socket(Http)),
+    case weir_pubsub_several:subscribe(Several) of
+        ok -> {ok, Poll#poll{subscribed = Several}};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end.
 
 tag(#poll{http = Http, reference = Reference}) -> {weir_reactor, weir_http_request:socket(Http), Reference}.
 
 -spec info(term(), #poll{}) -> weir_http_held:result().
-info({_, Reference, _Channel, What}, #poll{reference = Reference} = Poll) -> heard(What, Poll);
-info(_Earlier, Poll) -> {ok, Poll}.
+info({_, Reference, _Channel, What}, #poll{reference = Reference, subscribed = one} = Poll) -> heard(What, Poll);
+info(_Earlier, #poll{subscribed = one} = Poll) -> {ok, Poll};
+info(Message, #poll{subscribed = Several} = Poll) -> heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
+
+%% The others come with the next poll: the id of the first says nothing of them.
+heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
+heard_of_several({over, deleted}, #poll{http = Http}) -> {reply, 410, weir_pubsub_http_fields:poll(Http), <<>>};
+heard_of_several({over, Reason}, #poll{http = Http}) -> weir_pubsub_http_fields:refusal(Reason, Http).
+
+each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = together(Missed, Before)});
+each([{message, _, _, _} = Message | _], #poll{http = Http, missed = Missed}) -> reply(Message, Missed, Http);
+each([], Poll) -> {ok, Poll}.
+
+together(Missed, none) -> Missed;
+together(Missed, Before) when is_integer(Missed), is_integer(Before) -> Missed + Before;
+together(_Missed, _Before) -> unknown.
 
 heard({message, _, _, _} = Message, #poll{http = Http, missed = Missed}) ->
     reply(Message, Missed, Http);
@@ -76,5 +140,6 @@ gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
 gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].
 
 -spec closed(weir_http_held:reason(), #poll{}) -> term().
-closed(_Reason, #poll{channel = Channel, is_subscribed = true} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
-closed(_Reason, _Poll) -> ok.
+closed(_Reason, #poll{subscribed = no}) -> ok;
+closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(Several).

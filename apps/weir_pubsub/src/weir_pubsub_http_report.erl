@@ -6,7 +6,7 @@
 
 %% @doc Its type, and its bytes, as the field Accept asks for.
 -spec channel(Info, weir_http_request:request()) -> {weir_http_direct:fields(), iodata()} when
-    Info :: #{messages := non_neg_integer(), subscribers := non_neg_integer(), last_id := weir_pubsub_id:id(), _ => _}.
+    Info :: #{messages := non_neg_integer(), subscribers := non_neg_integer(), last_id := weir_pubsub_id:id() | none, _ => _}.
 channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Info, Request) ->
     Requested =
         case maps:get(requested, Info, never) of
@@ -20,7 +20,8 @@ channel(#{messages := Messages, subscribers := Subscribers, last_id := Id} = Inf
 type(plain) -> <<"text/plain">>;
 type(Form) -> <<"text/", (atom_to_binary(Form))/binary>>.
 
-%% Nothing was published yet.
+%% Of several channels; and nothing was published yet.
+last(none) -> <<"0">>;
 last({_, 0}) -> <<"0:0">>;
 last(Id) -> weir_pubsub_id:to_text(Id).
 

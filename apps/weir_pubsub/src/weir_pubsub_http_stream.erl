@@ -4,50 +4,58 @@
 -behaviour(weir_http_events).
 -behaviour(weir_pubsub_framing).
 
--export([new/3]).
+-include("weir_pubsub_http.hrl").
+
+-export([new/4]).
 -export([open/2]).
 -export([info/2]).
+-export([written/2]).
 -export([closed/2]).
 
 -export([message/3]).
 -export([gap/4]).
 
--record(stream, {
-    channel :: weir_pubsub:channel(),
-    from :: weir_pubsub:from(),
-    tag :: term()
-}).
+-type subscription() :: weir_pubsub_http_subscription:subscription().
 
--spec new(weir_pubsub:channel(), weir_pubsub:from(), weir_http_request:request()) -> #stream{}.
-new(Channel, From, Http) ->
-    #stream{channel = Channel, from = From, tag = {weir_reactor, weir_http_request:socket(Http), make_ref()}}.
+-define(FRAMING, {?MODULE, []}).
+
+%% @doc The result for the listener.
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+new(Channels, Froms, Timeout, Http) ->
+    {events, ?MODULE, weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http), #{
+        max_pending => ?MOST_PENDING,
+        fields => [{<<"content-type">>, <<"text/event-stream; charset=utf-8">>} | weir_pubsub_http_fields:origin(Http)]
+    }}.
 
 %% The head is written: what the shard writes comes behind it.
--spec open(weir_http_events:stream(), #stream{}) -> weir_http_events:result().
-open(Stream, #stream{channel = Channel, from = From, tag = Tag} = State) ->
-    Options = #{from => From, tag => Tag, head => weir_http_events:frame(#{comment => <<"hi">>})},
-    case weir_pubsub_socket:subscribe(Channel, Stream, {?MODULE, []}, Options) of
-        ok -> {ok, State#stream{from = new}};
-        {error, _} -> over(<<"503 Service Unavailable">>, State)
-    end.
+-spec open(weir_http_events:stream(), subscription()) -> weir_http_events:result().
+open(Stream, Subscription) ->
+    Head = weir_http_events:frame(#{comment => <<"hi">>}),
+    result(weir_pubsub_http_subscription:open(Stream, ?FRAMING, Head, Subscription), Subscription).
 
--spec info(term(), #stream{}) -> weir_http_events:result().
-info({_, _Reference, _Channel, {answer, {error, {limit, _, _, _}}}}, State) -> over(<<"403 Forbidden">>, State);
-info({_, _Reference, _Channel, {answer, {error, _}}}, State) -> over(<<"503 Service Unavailable">>, State);
-info({_, _Reference, _Channel, {closed, deleted}}, State) -> over(<<"410 Gone">>, State);
-info({_, _Reference, _Channel, {closed, _}}, State) -> over(<<"503 Service Unavailable">>, State);
-info(_Answer, State) -> {ok, State}.
+-spec info(term(), subscription()) -> weir_http_events:result().
+info(Message, Subscription) -> result(weir_pubsub_http_subscription:info(Message, ?FRAMING, Subscription), Subscription).
+
+result({ok, Next}, _Before) -> {ok, Next};
+result({send, Bytes, Next}, _Before) -> {send, {framed, Bytes}, Next};
+result({over, deleted}, Before) -> over(<<"410 Gone">>, Before);
+result({over, timeout}, Before) -> over(<<"408 Request Timeout">>, Before);
+result({over, {limit, _, _, _}}, Before) -> over(<<"403 Forbidden">>, Before);
+result({over, _Unavailable}, Before) -> over(<<"503 Service Unavailable">>, Before).
 
 %% Nchan says the status twice, in a comment.
-over(<<Code:3/binary, _/binary>> = Status, State) -> {close, #{comment => [Code, ": ", Status]}, State}.
+over(<<Code:3/binary, _/binary>> = Status, Subscription) -> {close, #{comment => [Code, ": ", Status]}, Subscription}.
 
--spec closed(weir_http_events:reason(), #stream{}) -> term().
-closed(Reason, #stream{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
+-spec written(weir_http_events:stream(), subscription()) -> weir_http_events:result().
+written(_Stream, Subscription) -> {ok, weir_pubsub_http_subscription:written(Subscription)}.
+
+-spec closed(weir_http_events:reason(), subscription()) -> term().
+closed(Reason, Subscription) -> weir_pubsub_http_subscription:closed(Reason, Subscription).
 
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc An event. An id is made of digits, and the name of an event was in a line of a request.
--spec message(term(), weir_pubsub:channel(), weir_pubsub:message()) -> binary().
+-spec message(term(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message(_Argument, _Channel, {message, Id, Data, Meta}) ->
     Event = #{id => weir_pubsub_id:to_text(Id), data => Data},
     weir_http_events:frame(
@@ -58,7 +66,7 @@ message(_Argument, _Channel, {message, Id, Data, Meta}) ->
     ).
 
 %% @doc An event of the name `gap', whose data is the number of messages that are missing, or `unknown'.
--spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> binary().
+-spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
 gap(_Argument, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,
     weir_http_events:frame(#{event => <<"gap">>, id => weir_pubsub_id:to_text(Position), data => Count}).

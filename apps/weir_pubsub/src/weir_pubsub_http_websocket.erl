@@ -5,83 +5,104 @@
 -behaviour(weir_http_websocket).
 -behaviour(weir_pubsub_framing).
 
+-include("weir_pubsub_http.hrl").
+
 -export([new/4]).
+-export([options/2]).
+-export([meta/1]).
 -export([open/2]).
 -export([message/2]).
 -export([info/2]).
+-export([written/2]).
 -export([closed/2]).
 
 -export([message/3]).
 -export([gap/4]).
 
 -record(websocket, {
-    channel :: weir_pubsub:channel(),
-    from :: weir_pubsub:from(),
-    tag :: term(),
-    form :: plain | meta,
+    subscription :: weir_pubsub_http_subscription:subscription(),
+    form :: form(),
     may_publish :: boolean()
 }).
+
+-type form() :: {plain | meta, weir_http_websocket:shared()}.
+%% What is in front of the data, and how frames are compressed.
 
 -define(META, <<"ws+meta.nchan">>).
 
 %% @doc The result for the listener: a WebSocket that subscribes.
--spec new(weir_pubsub:channel(), weir_pubsub:from(), MayPublish :: boolean(), weir_http_request:request()) -> weir_http_direct:result().
-new(Channel, From, MayPublish, Http) ->
-    %% It counts only if it is the first.
-    {Form, Options} =
-        case weir_http_websocket:protocols(Http) of
-            [?META | _] -> {meta, #{protocol => ?META}};
-            _ -> {plain, #{}}
-        end,
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], MayPublish :: boolean(), {weir_http_request:request(), Options}) ->
+    weir_http_direct:result()
+when
+    Options :: #{stream_timeout := timeout(), deflate := boolean() | weir_http_websocket_deflate:options(), _ => _}.
+new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := Deflate}}) ->
+    Options = options(Http, Deflate),
+    Front = case Options of #{protocol := _} -> meta; #{} -> plain end,
     State = #websocket{
-        channel = Channel,
-        from = From,
-        tag = {weir_reactor, weir_http_request:socket(Http), make_ref()},
-        form = Form,
+        subscription = weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http),
+        form = {Front, weir_http_websocket:shared(Http, Deflate)},
         may_publish = MayPublish
     },
-    {websocket, ?MODULE, State, Options#{origins => any, drain_code => 1012, max_message => 1000000}}.
+    {websocket, ?MODULE, State, Options}.
+
+%% @doc The options of a handshake. The subprotocol counts only if it is the first.
+-spec options(weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) -> weir_http_websocket:options().
+options(Http, Deflate) ->
+    Options = #{origins => any, drain_code => 1012, max_message => 1000000, max_pending => ?MOST_PENDING, deflate => Deflate},
+    case weir_http_websocket:protocols(Http) of
+        [?META | _] -> Options#{protocol => ?META};
+        _ -> Options
+    end.
 
 %% The handshake is written: what the shard writes comes behind it.
 -spec open(weir_http_websocket:websocket(), #websocket{}) -> weir_http_websocket:result().
-open(Socket, #websocket{channel = Channel, from = From, tag = Tag, form = Form} = State) ->
-    case weir_pubsub_socket:subscribe(Channel, Socket, {?MODULE, Form}, #{from => From, tag => Tag}) of
-        ok -> {ok, State#websocket{from = new}};
-        {error, _} -> {close, 1013, <<"503 Service Unavailable">>, State}
-    end.
+open(Socket, #websocket{subscription = Subscription, form = Form} = State) ->
+    result(weir_pubsub_http_subscription:open(Socket, {?MODULE, Form}, <<>>, Subscription), State).
 
 -spec message(weir_http_websocket:message(), #websocket{}) -> weir_http_websocket:result().
 message(_Message, #websocket{may_publish = false} = State) ->
     {close, 1008, <<"Publish">>, State};
-message({Kind, Data}, #websocket{channel = Channel, tag = Tag} = State) ->
-    Meta = case Kind of binary -> #{type => <<"application/octet-stream">>}; text -> #{} end,
-    case weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag) of
+message({Kind, Data}, #websocket{subscription = Subscription} = State) ->
+    case weir_pubsub_http_subscription:publish(Data, meta(Kind), Subscription) of
         ok -> {ok, State};
-        {error, _} -> {close, 1013, <<"503 Service Unavailable">>, State}
+        {error, Reason} -> result({over, Reason}, State)
     end.
 
+%% @doc What is said about a message beside its data.
+-spec meta(text | binary) -> weir_pubsub:meta().
+meta(binary) -> #{type => <<"application/octet-stream">>};
+meta(text) -> #{}.
+
 -spec info(term(), #websocket{}) -> weir_http_websocket:result().
-info({_, _Reference, _Channel, {answer, {error, {limit, _, _, _}}}}, State) -> {close, 1008, <<"403 Forbidden">>, State};
-info({_, _Reference, _Channel, {answer, {error, {too_large, _}}}}, State) -> {close, 1009, <<"413 Request Entity Too Large">>, State};
-info({_, _Reference, _Channel, {answer, {error, _}}}, State) -> {close, 1013, <<"503 Service Unavailable">>, State};
-info({_, _Reference, _Channel, {closed, deleted}}, State) -> {close, 1001, <<"410 Gone">>, State};
-info({_, _Reference, _Channel, {closed, _}}, State) -> {close, 1013, <<"503 Service Unavailable">>, State};
-info(_Answer, State) -> {ok, State}.
+info(Message, #websocket{subscription = Subscription, form = Form} = State) ->
+    result(weir_pubsub_http_subscription:info(Message, {?MODULE, Form}, Subscription), State).
+
+result({ok, Next}, State) -> {ok, State#websocket{subscription = Next}};
+result({send, Bytes, Next}, State) -> {send, {framed, Bytes}, State#websocket{subscription = Next}};
+result({over, deleted}, State) -> {close, 1001, <<"410 Gone">>, State};
+result({over, timeout}, State) -> {close, 1000, <<"408 408 Request Timeout">>, State};
+result({over, {limit, _, _, _}}, State) -> {close, 1008, <<"403 Forbidden">>, State};
+result({over, {too_large, _}}, State) -> {close, 1009, <<"413 Request Entity Too Large">>, State};
+result({over, _Unavailable}, State) -> {close, 1013, <<"503 Service Unavailable">>, State}.
+
+-spec written(weir_http_websocket:websocket(), #websocket{}) -> weir_http_websocket:result().
+written(_Socket, #websocket{subscription = Subscription} = State) ->
+    {ok, State#websocket{subscription = weir_pubsub_http_subscription:written(Subscription)}}.
 
 -spec closed(weir_http_websocket:reason(), #websocket{}) -> term().
-closed(Reason, #websocket{channel = Channel, tag = Tag}) -> weir_pubsub_socket:ended(Reason, Channel, Tag).
+closed(Reason, #websocket{subscription = Subscription}) -> weir_pubsub_http_subscription:closed(Reason, Subscription).
 
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc A frame: binary for `application/octet-stream', as with Nchan, and for what is no text.
--spec message(plain | meta, weir_pubsub:channel(), weir_pubsub:message()) -> binary().
-message(Form, _Channel, {message, Id, Data, Meta}) ->
+-spec message(form(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
+message({Front, Shared}, _Channel, {message, Id, Data, Meta}) ->
     Kind =
         case Meta of
             #{type := <<"application/octet-stream">>} -> binary;
             #{} -> kind(Data)
         end,
-    weir_http_websocket:frame({Kind, [front(Form, Id, Meta), Data]}).
+    weir_http_websocket:frame({Kind, [front(Front, Id, Meta), Data]}, Shared).
 
 kind(Data) ->
     case unicode:characters_to_binary(Data) of
@@ -95,9 +116,9 @@ front(meta, Id, #{}) -> [<<"id: ">>, weir_pubsub_id:to_text(Id), <<"\n\n">>].
 
 %% @doc With the subprotocol, a message whose type is `weir/gap' and whose data is the number of messages that are missing, or `unknown'.
 %% Without, nobody could tell it from others: nothing.
--spec gap(plain | meta, weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_id:id()) -> binary().
-gap(plain, _Channel, _Missed, _Position) ->
+-spec gap(form(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
+gap({plain, _}, _Channel, _Missed, _Position) ->
     <<>>;
-gap(meta, _Channel, Missed, Position) ->
+gap({meta, Shared}, _Channel, Missed, Position) ->
     Count = case Missed of unknown -> <<"unknown">>; _ -> integer_to_binary(Missed) end,
-    weir_http_websocket:frame({text, [front(meta, Position, #{type => <<"weir/gap">>}), Count]}).
+    weir_http_websocket:frame({text, [front(meta, Position, #{type => <<"weir/gap">>}), Count]}, Shared).

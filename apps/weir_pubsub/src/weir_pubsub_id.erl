@@ -13,10 +13,14 @@
 -export([new_epoch/0]).
 -export([to_text/1]).
 -export([from_text/1]).
+-export([several_from_text/2]).
 
--export_type([id/0]).
+-export_type([id/0, several/0]).
 
 -type id() :: {Epoch :: pos_integer(), Number :: non_neg_integer()}.
+
+-type several() :: {several, Which :: pos_integer(), [id() | none]}.
+%% Where somebody is who reads several channels: behind an id in each, or nowhere yet. Which says whose message is the latest.
 
 -define(RANDOM, 1 bsl 30).
 
@@ -43,8 +47,11 @@ init() ->
 new_epoch() ->
     atomics:add_get(persistent_term:get(?MODULE), 1, 1).
 
-%% @doc `<<"Epoch:Number">>'.
--spec to_text(id()) -> binary().
+%% @doc `<<"Epoch:Number">>'. Of several channels, as Nchan has it: separated by commas, the latest in brackets, and `-' for none.
+-spec to_text(id() | several()) -> binary().
+to_text({several, Which, Ids}) ->
+    Texts = [place(Id, Number =:= Which) || {Id, Number} <- lists:zip(Ids, lists:seq(1, length(Ids)))],
+    iolist_to_binary(lists:join($,, Texts));
 to_text({Epoch, Number}) ->
     <<(integer_to_binary(Epoch))/binary, $:, (integer_to_binary(Number))/binary>>.
 
@@ -60,6 +67,34 @@ from_text(Text) ->
         _ ->
             error
     end.
+
+place(none, _IsLatest) -> <<"-">>;
+place(Id, true) -> [$[, to_text(Id), $]];
+place(Id, false) -> to_text(Id).
+
+%% @doc The ids of so many channels that a text means; `count': it is of another number of channels.
+-spec several_from_text(binary(), Count :: pos_integer()) -> {ok, [id() | none]} | {error, count | none}.
+several_from_text(Text, Count) ->
+    Places = [one_of_several(Place) || Place <- binary:split(Text, <<",">>, [global])],
+    case {lists:member(error, Places), length(Places)} of
+        {true, _} -> {error, none};
+        {false, Count} -> {ok, Places};
+        {false, _} -> {error, count}
+    end.
+
+one_of_several(<<"-">>) ->
+    none;
+one_of_several(<<"[", Rest/binary>>) when Rest =/= <<>> ->
+    Size = byte_size(Rest) - 1,
+    case Rest of
+        <<Text:Size/binary, "]">> -> one_of_several_is(from_text(Text));
+        _ -> error
+    end;
+one_of_several(Text) ->
+    one_of_several_is(from_text(Text)).
+
+one_of_several_is({ok, Id}) -> Id;
+one_of_several_is(error) -> error.
 
 number(Digits) when byte_size(Digits) > 0, byte_size(Digits) =< ?DIGITS ->
     case << <<D>> || <<D>> <= Digits, D >= $0, D =< $9 >> of

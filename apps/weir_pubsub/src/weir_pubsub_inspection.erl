@@ -10,6 +10,7 @@
 -export([channels/3]).
 -export([history/3]).
 -export([presence/1]).
+-export([latest_at/1]).
 
 %% @doc A channel for people.
 -spec describe(#channel{}, Now :: integer()) -> weir_pubsub:info().
@@ -68,6 +69,20 @@ is_prefix(Prefix, Name) ->
     case Name of
         <<Prefix:Size/binary, _/binary>> -> true;
         _ -> false
+    end.
+
+%% @doc When the latest message came that is kept, in milliseconds of the monotonic clock.
+-spec latest_at(weir_pubsub:channel()) -> integer() | none.
+latest_at(Name) ->
+    case lookup(Name) of
+        {ok, Channel, {_, Messages, _}} ->
+            try
+                weir_pubsub_history:latest_at(Messages, Channel)
+            catch
+                error:badarg -> none
+            end;
+        {error, _} ->
+            none
     end.
 
 %% @doc What is kept of a channel from there on.

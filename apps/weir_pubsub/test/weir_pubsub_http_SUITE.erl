@@ -18,11 +18,11 @@ groups() ->
     [
         {nchan, [], [
             publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
-            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, methods, options, pages_of_other_sites
+            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
             local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
-            two_polls_on_a_connection, a_shard_is_killed,
+            a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
         ]}
@@ -266,6 +266,46 @@ websocket_publishes(Config) ->
         [Answer, Both, weir_pubsub_nchan:frames(Subscriber, 1)]
     end).
 
+%% A message begins the time anew.
+streams_time_out(Config) ->
+    set(#{publishers => any, stream_timeout => 1000}),
+    same(Config, fun(Port) ->
+        Ask = fun(Fields) -> begin_request(Port, <<"GET">>, "/sub/a", Fields) end,
+        Stream = Ask([{"Accept", "text/event-stream"}]),
+        Parts = Ask([{"Accept", "multipart/mixed"}]),
+        Chunks = Ask([{"TE", "chunked"}]),
+        {_, WebSocket} = weir_pubsub_nchan:websocket(Port, "/sub/a", none),
+        ok = wait_for_subscribers(Port, "a", 4),
+        timer:sleep(500),
+        {201, _, _} = publish(Port, "a", <<"x">>),
+        Frames = weir_pubsub_nchan:frames(WebSocket, 2),
+        {Status, Fields, Body} = answer(Stream),
+        [
+            %% Ours is a comment by the standard, which Nchan's is not.
+            {stream, {Status, Fields, re:replace(Body, ": 408: 408", ":408: 408", [{return, binary}])}},
+            {parts, answer(Parts)},
+            {chunks, answer(Chunks)},
+            {websocket, {200, [], term_to_binary(Frames)}}
+        ]
+    end).
+
+%% Each message is answered, in their order, as a request would be.
+websocket_for_publishers(Config) ->
+    same_frames(Config, fun(Port) ->
+        [
+            begin
+                {Answer, Socket} = weir_pubsub_nchan:websocket(Port, Path, Protocol),
+                [ok = weir_pubsub_nchan:send_frame(Socket, Opcode, Data) || {Opcode, Data} <- [{1, <<"hello">>}, {2, <<0, 255>>}, {1, <<>>}]],
+                Frames = [answered(Frame) || Frame <- weir_pubsub_nchan:frames(Socket, 3)],
+                ok = gen_tcp:close(Socket),
+                {Answer, Frames, [element(3, normal(request(Port, <<"GET">>, ["/pub/", Name], []))) || Name <- ["a", "b"]]}
+            end
+         || {Path, Protocol} <- [{"/pub/a", none}, {"/pub/a", "ws+meta.nchan"}, {"/pub/a,b", none}]
+        ]
+    end).
+
+answered({Opcode, Text}) -> {Opcode, re:replace(Text, "last requested: [0-9-]+", "", [{return, binary}])}.
+
 same_frames(Config, Script) ->
     #{port := Nchan} = proplists:get_value(nchan, Config),
     ?assertEqual(Script(Nchan), Script(port())).
@@ -418,6 +458,32 @@ a_gap_for_a_websocket(_Config) ->
     [{8, <<1008:16, _/binary>>}] = weir_pubsub_nchan:frames(Other, 1),
     ?assertEqual({error, no_channel}, weir_pubsub:history(<<"c">>, #{})).
 
+%% Those that have agreed to the same get the same bytes; others get it plain, or with a window of theirs.
+a_frame_compressed_once(_Config) ->
+    set(#{publishers => any, deflate => true}),
+    Offers = ["permessage-deflate", "permessage-deflate; client_max_window_bits", "permessage-deflate; server_max_window_bits=9", none],
+    Sockets = [element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", none, Offer)) || Offer <- Offers],
+    ok = wait_for_subscribers(port(), "a", length(Sockets)),
+    Data = binary:copy(<<"hello ">>, 40),
+    _ = publish(port(), "a", Data),
+    [One, Two, Three, Plain] = [
+        begin
+            {ok, <<Head:8, Short:8>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+            Size = case Short of 126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long; _ -> Short end,
+            {ok, Bytes} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+            {Head, Bytes}
+        end
+     || Socket <- Sockets
+    ],
+    ?assertEqual({16#81, Data}, Plain),
+    ?assertEqual(One, Two),
+    [?assertEqual({16#C1, Data}, {Head, inflated(Bytes)}) || {Head, Bytes} <- [One, Three]].
+
+inflated(Bytes) ->
+    Zlib = zlib:open(),
+    ok = zlib:inflateInit(Zlib, -15),
+    iolist_to_binary(zlib:inflate(Zlib, <<Bytes/binary, 0, 0, 255, 255>>)).
+
 %% What the first one still gets is not the answer to the second.
 two_polls_on_a_connection(_Config) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
@@ -549,5 +615,5 @@ shards_killed_while_reactors_publish(_Config) ->
 options_that_are_wrong(_Config) ->
     [
         ?assertError({bad_option, Name, Value, _}, weir_pubsub_http:routes(#{Name => Value}))
-     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {plain, poll}, {max_body, 0}, {other, 1}]
+     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {stream_timeout, 0}, {plain, poll}, {max_body, 0}, {other, 1}]
     ].

@@ -2,8 +2,8 @@
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
--export([websocket/3, send_frame/3, frames/2]).
--export([request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
+-export([websocket/3, websocket/4, send_frame/3, frames/2]).
+-export([request/4, request/5, begin_request/4, answer/1, parsed/1, read_stream/2, normal/1]).
 
 -define(PATIENCE, 10000).
 -define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
@@ -24,7 +24,7 @@ start() ->
         "pid ", Directory, "/pid; error_log ", Directory, "/error;\nevents { worker_connections 1024; }\n",
         "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
         " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
-        " server { listen 127.0.0.1:", integer_to_list(Port), ";\n",
+        " server { listen 127.0.0.1:", integer_to_list(Port), "; nchan_channel_id_split_delimiter \",\";\n",
         "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
@@ -75,8 +75,9 @@ begin_request(Port, {Method, Body}, Path, Fields) ->
 begin_request(Port, Method, Path, Fields) ->
     begin_request(Port, {Method, <<>>}, Path, Fields).
 
-answer(Socket) ->
-    Bytes = read_all(Socket, []),
+answer(Socket) -> parsed(read_all(Socket, [])).
+
+parsed(Bytes) ->
     [Head, Body] = binary:split(Bytes, <<"\r\n\r\n">>),
     {Status, Fields} = head(Head),
     {Status, Fields, unchunked(Fields, Body)}.
@@ -142,24 +143,39 @@ normal({Status, Fields, Body}) ->
         _ -> {Status, Kept, ids(Body)}
     end.
 
-parts(Body) -> re:replace(Body, "Last-Modified: [^\r]+\r\nEtag: [0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
+parts(Body) -> re:replace(several(Body), "Last-Modified: [^\r]+\r\nEtag: (ID)?[0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
 
 field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
 field({<<"content-type">>, <<"multipart/mixed; boundary=", _/binary>>}) -> {<<"content-type">>, <<"multipart/mixed">>};
-field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(Tag, "^[0-9]+$", "TAG", [{return, binary}])};
+field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(several(Tag), "^[0-9]+$", "TAG", [{return, binary}])};
 field(Field) -> Field.
 
-ids(Body) -> re:replace(Body, "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
+ids(Body) -> re:replace(several(Body), "[0-9]{6,}:[0-9]+", "ID", [global, {return, binary}]).
+
+%% Of an id of several channels only that stays which of them it is about: the brackets.
+several(Text) ->
+    Place = "(?:[0-9]+:)?(?:[0-9]+|-)",
+    case re:run(Text, ["(?:[0-9]{6,}:)?((?:", Place, ",)*)\\[(?:[0-9]+:)?[0-9]+\\](?:,", Place, ")*"]) of
+        {match, [{Start, Length}, {_, _} = Before]} ->
+            <<Front:Start/binary, _:Length/binary, Rest/binary>> = Text,
+            Which = length(binary:matches(binary:part(Text, Before), <<",">>)) + 1,
+            <<Front/binary, "ID", (integer_to_binary(Which))/binary, (several(Rest))/binary>>;
+        nomatch ->
+            Text
+    end.
 
 %% WebSockets ---------------------------------------------------------------------------
 
 %% What the handshake is answered with, and the socket.
-websocket(Port, Path, Protocols) ->
+websocket(Port, Path, Protocols) -> websocket(Port, Path, Protocols, none).
+
+websocket(Port, Path, Protocols, Extensions) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     ok = gen_tcp:send(Socket, [
         "GET ", Path, " HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-        [["Sec-WebSocket-Protocol: ", Protocols, "\r\n"] || Protocols =/= none], "\r\n"
+        [["Sec-WebSocket-Protocol: ", Protocols, "\r\n"] || Protocols =/= none],
+        [["Sec-WebSocket-Extensions: ", Extensions, "\r\n"] || Extensions =/= none], "\r\n"
     ]),
     {Status, Fields} = head(read_head(Socket, <<>>)),
     {{Status, proplists:get_value(<<"sec-websocket-protocol">>, Fields)}, Socket}.

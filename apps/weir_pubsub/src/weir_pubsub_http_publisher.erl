@@ -1,0 +1,73 @@
+%% @private
+%% @doc WebSockets that publish, and do not subscribe: each message is answered with what is told of the channel, in the order of the messages.
+-module(weir_pubsub_http_publisher).
+-behaviour(weir_http_websocket).
+
+-export([new/3]).
+-export([open/2]).
+-export([message/2]).
+-export([info/2]).
+
+-record(publisher, {
+    channels :: [weir_pubsub:channel()],
+    http :: weir_http_request:request(),
+    %% The number of the message before the oldest that has no answer yet, and that of the latest.
+    answered = 0 :: non_neg_integer(),
+    last = 0 :: non_neg_integer(),
+    %% What is there of the answers to those between.
+    waiting = #{} :: #{pos_integer() => {Missing :: non_neg_integer(), [weir_pubsub_http_ask:answer()]}}
+}).
+
+%% Messages that may wait for their answers.
+-define(MOST_WAITING, 10000).
+
+%% @doc The result for the listener.
+-spec new([weir_pubsub:channel()], weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) ->
+    weir_http_direct:result().
+new(Channels, Http, Deflate) ->
+    State = #publisher{channels = [binary:copy(Channel) || Channel <- Channels], http = Http},
+    {websocket, ?MODULE, State, weir_pubsub_http_websocket:options(Http, Deflate)}.
+
+-spec open(weir_http_websocket:websocket(), #publisher{}) -> weir_http_websocket:result().
+open(_Socket, State) -> {ok, State}.
+
+-spec message(weir_http_websocket:message(), #publisher{}) -> weir_http_websocket:result().
+message(_Message, #publisher{waiting = Waiting} = State) when map_size(Waiting) >= ?MOST_WAITING ->
+    {close, 1008, <<"too many messages wait">>, State};
+message({Kind, Data}, #publisher{channels = Channels, last = Last} = State) ->
+    Meta = weir_pubsub_http_websocket:meta(Kind),
+    Tried = [{Channel, tried(Channel, Data, Meta, State)} || Channel <- Channels],
+    Tag = {weir_reactor, weir_http_request:socket(State#publisher.http), {published, Last + 1}},
+    Asked = [weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag) || {Channel, busy} <- Tried],
+    Answers = [Answer || {_, Answer} <- Tried, Answer =/= busy] ++ [Error || {error, _} = Error <- Asked],
+    told(State, Last + 1, {length(Channels) - length(Answers), Answers}).
+
+%% By the reactor, if no earlier message waits: none overtakes another.
+tried(Channel, Data, Meta, #publisher{answered = Last, last = Last}) -> weir_pubsub_publication:in_reactor(Channel, Data, Meta);
+tried(_Channel, _Data, _Meta, _State) -> busy.
+
+-spec info(term(), #publisher{}) -> weir_http_websocket:result().
+info({_, {published, Number}, _Channel, {answer, Answer}}, #publisher{waiting = Waiting} = State) ->
+    #{Number := {Missing, Answers}} = Waiting,
+    told(State, Number, {Missing - 1, [Answer | Answers]});
+info(_Other, State) ->
+    {ok, State}.
+
+told(#publisher{waiting = Waiting, last = Last} = State, Number, Entry) ->
+    answer(State#publisher{waiting = Waiting#{Number => Entry}, last = max(Last, Number)}, []).
+
+answer(#publisher{waiting = Waiting, answered = Answered, http = Http} = State, Frames) ->
+    case Waiting of
+        #{(Answered + 1) := {0, Answers}} ->
+            Next = State#publisher{waiting = maps:remove(Answered + 1, Waiting), answered = Answered + 1},
+            case weir_pubsub_http_ask:answer(Answers, Http) of
+                {reply, Status, _, Body} when Status < 300 -> answer(Next, [{text, Body} | Frames]);
+                {reply, 403, _, _} -> {close, 1008, <<"403 Forbidden">>, Next};
+                {reply, 413, _, _} -> {close, 1009, <<"413 Request Entity Too Large">>, Next};
+                {reply, _, _, _} -> {close, 1013, <<"503 Service Unavailable">>, Next}
+            end;
+        #{} when Frames =:= [] ->
+            {ok, State};
+        #{} ->
+            {send, lists:reverse(Frames), State}
+    end.

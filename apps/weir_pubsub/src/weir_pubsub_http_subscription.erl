@@ -1,0 +1,152 @@
+%% @private
+%% @doc What a connection subscribes to: one channel, whose messages are framed once and written natively, or several, whose messages go
+%% through the reactor. The transports need not know which.
+-module(weir_pubsub_http_subscription).
+
+-export([new/4]).
+-export([open/4]).
+-export([info/3]).
+-export([written/1]).
+-export([publish/3]).
+-export([closed/2]).
+
+-export_type([subscription/0]).
+
+-record(one, {
+    channel :: weir_pubsub:channel(),
+    from :: weir_pubsub:from(),
+    tag :: term(),
+    timeout :: timeout()
+}).
+
+-record(several, {
+    reader :: weir_pubsub_several:several(),
+    channels :: [weir_pubsub:channel()],
+    socket :: weir_tcp:socket(),
+    %% Whether it is told when all is written.
+    is_writing = false :: boolean(),
+    timeout :: timeout()
+}).
+
+-opaque subscription() :: #one{} | #several{}.
+
+%% Messages of each of several channels that are on their way to the client.
+-define(WINDOW, 16).
+
+%% @doc A subscription that is not open yet, and ends if no message comes for so many milliseconds. Channels are copied, because they
+%% were parts of the request.
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> subscription().
+new([Channel], [From], Timeout, Http) ->
+    Tag = {weir_reactor, weir_http_request:socket(Http), make_ref()},
+    #one{channel = binary:copy(Channel), from = From, tag = Tag, timeout = Timeout};
+new(Channels, Froms, Timeout, Http) ->
+    Socket = weir_http_request:socket(Http),
+    Copies = [binary:copy(Channel) || Channel <- Channels],
+    Reader = weir_pubsub_several:new(Copies, Froms, ?WINDOW, Socket),
+    #several{reader = Reader, channels = Copies, socket = Socket, timeout = Timeout}.
+
+%% @doc Opens it. The head comes before all messages: `send' it, unless it is written already.
+-spec open(weir_tcp:socket(), weir_pubsub_framing:framing(), Head :: binary(), subscription()) ->
+    {ok, subscription()} | {send, binary(), subscription()} | {over, Reason :: term()}.
+open(Socket, Framing, Head, Subscription) ->
+    ok = wake(Socket, timeout(Subscription), erlang:monotonic_time(millisecond)),
+    opened(Socket, Framing, Head, Subscription).
+
+timeout(#one{timeout = Timeout}) -> Timeout;
+timeout(#several{timeout = Timeout}) -> Timeout.
+
+wake(_Socket, infinity, _Since) ->
+    ok;
+wake(Socket, Milliseconds, Since) ->
+    _ = erlang:send_after(Milliseconds, self(), {{weir_reactor, Socket}, silent, Since}),
+    ok.
+
+opened(Socket, Framing, Head, #one{channel = Channel, from = From, tag = Tag} = One) ->
+    case weir_pubsub_socket:subscribe(Channel, Socket, Framing, #{from => From, tag => Tag, head => Head}) of
+        ok -> {ok, One#one{from = new}};
+        {error, Reason} -> {over, Reason}
+    end;
+opened(_Socket, _Framing, Head, #several{reader = Reader} = Several) ->
+    case weir_pubsub_several:subscribe(Reader) of
+        ok when Head =:= <<>> -> {ok, Several};
+        ok -> {send, Head, Several};
+        {error, Reason} -> {over, Reason}
+    end.
+
+%% @doc What a message to the connection means: bytes to send, or the end.
+-spec info(term(), weir_pubsub_framing:framing(), subscription()) ->
+    {ok, subscription()} | {send, binary(), subscription()} | {over, Reason :: term()}.
+info({{weir_reactor, Socket}, silent, Since}, _Framing, Subscription) ->
+    silent(Socket, Since, Subscription);
+info({_, _Reference, _Channel, {answer, {error, Reason}}}, _Framing, #one{}) ->
+    {over, Reason};
+info({_, _Reference, _Channel, {closed, Reason}}, _Framing, #one{}) ->
+    {over, Reason};
+info(_Answer, _Framing, #one{} = One) ->
+    {ok, One};
+info({_, published, _Channel, {answer, Answer}}, _Framing, Several) ->
+    case Answer of
+        {ok, _} -> {ok, Several};
+        {error, Reason} -> {over, Reason}
+    end;
+info(Message, Framing, #several{reader = Reader, channels = Channels} = Several) ->
+    case weir_pubsub_several:heard(Message, Reader) of
+        {ok, [], Next} ->
+            {ok, Several#several{reader = Next}};
+        {ok, Items, Next} ->
+            Bytes = iolist_to_binary([framed(Item, Framing, Channels) || Item <- Items]),
+            sending(Bytes, Several#several{reader = Next});
+        {over, Reason} ->
+            {over, Reason}
+    end.
+
+%% What came meanwhile was written by a group: the channels know when.
+silent(Socket, Since, Subscription) ->
+    Latest = lists:max([Since | [At || At <- [weir_pubsub_inspection:latest_at(C) || C <- channels(Subscription)], At =/= none]]),
+    case Latest + timeout(Subscription) - erlang:monotonic_time(millisecond) of
+        Left when Left > 0 ->
+            ok = wake(Socket, Left, Latest),
+            {ok, Subscription};
+        _ ->
+            {over, timeout}
+    end.
+
+channels(#one{channel = Channel}) -> [Channel];
+channels(#several{channels = Channels}) -> Channels.
+
+framed({message, {several, Number, _}, _, _} = Message, Framing, Channels) ->
+    weir_pubsub_framing:message(Framing, lists:nth(Number, Channels), Message);
+framed({gap, Missed, {several, Number, _} = Id}, Framing, Channels) ->
+    weir_pubsub_framing:gap(Framing, lists:nth(Number, Channels), Missed, Id).
+
+%% A gap that the framing has no bytes for, or an empty chunk.
+sending(<<>>, Several) -> {ok, notified(Several)};
+sending(Bytes, Several) -> {send, Bytes, notified(Several)}.
+
+notified(#several{is_writing = true} = Several) ->
+    Several;
+notified(#several{socket = Socket} = Several) ->
+    _ = weir:notify_writable(Socket),
+    Several#several{is_writing = true}.
+
+%% @doc All that was sent is with the kernel: the channels give more.
+-spec written(subscription()) -> subscription().
+written(#several{reader = Reader} = Several) -> Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
+written(One) -> One.
+
+%% @doc Publishes to its channels, without an answer unless it fails.
+-spec publish(binary(), weir_pubsub:meta(), subscription()) -> ok | {error, weir_pubsub:unavailable()}.
+publish(Data, Meta, #one{channel = Channel, tag = Tag}) ->
+    weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag);
+publish(Data, Meta, #several{channels = Channels, socket = Socket}) ->
+    Tag = {weir_reactor, Socket, published},
+    Sent = [weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag) || Channel <- Channels],
+    lists:foldl(fun(ok, Before) -> Before; (Error, _) -> Error end, ok, Sent).
+
+%% @doc The connection is over.
+-spec closed(Reason :: term(), subscription()) -> term().
+closed(Reason, #one{channel = Channel, tag = Tag}) ->
+    weir_pubsub_socket:ended(Reason, Channel, Tag);
+closed(Reason, #several{reader = Reader}) ->
+    Reason =:= slow andalso weir_pubsub_counters:add(slow, 1),
+    weir_pubsub_several:unsubscribe(Reader).

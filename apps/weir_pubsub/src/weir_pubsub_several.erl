@@ -1,0 +1,133 @@
+%% @private
+%% @doc One reader of several channels: its own position in each, and what it gets with the positions of all.
+%%
+%% Epochs of channels differ, so each message has an id that only this reader has: it is framed for this reader, and not once for all.
+%% A reader takes so many messages of each channel at a time. The others wait in the histories, and where these have moved on there is a gap,
+%% or the end if the policy of the channel is `disconnect'.
+%%
+%% Messages are held back until the position in every channel is known. Otherwise an id would not say where to go on in the others.
+-module(weir_pubsub_several).
+
+-include("weir_pubsub_subscriber.hrl").
+
+-export([new/4]).
+-export([subscribe/1]).
+-export([heard/2]).
+-export([taken/1]).
+-export([unsubscribe/1]).
+
+-export_type([several/0, item/0]).
+
+-type item() ::
+    {message, weir_pubsub_id:several(), Data :: binary(), weir_pubsub:meta()}
+    | {gap, weir_pubsub:missed(), weir_pubsub_id:several()}.
+
+-record(several, {
+    channels :: [weir_pubsub:channel()],
+    froms :: [weir_pubsub:from()],
+    socket :: weir_tcp:socket(),
+    reference :: reference(),
+    window :: pos_integer(),
+    %% By the number of the channel.
+    positions :: tuple(),
+    %% Channels whose position is not known yet.
+    unknown :: non_neg_integer(),
+    %% The latest first.
+    held = [] :: [{pos_integer(), tuple()}],
+    %% Messages that were handed on since they were last told to be taken, by the number of the channel.
+    given = #{} :: #{pos_integer() => pos_integer()}
+}).
+
+-opaque several() :: #several{}.
+
+%% @doc A reader that is a connection of the calling reactor, and takes so many messages of each channel at a time.
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], Window :: pos_integer(), weir_tcp:socket()) -> several().
+new(Channels, Froms, Window, Socket) ->
+    Positions = [position(From) || From <- Froms],
+    #several{
+        channels = Channels,
+        froms = Froms,
+        socket = Socket,
+        reference = make_ref(),
+        window = Window,
+        positions = list_to_tuple(Positions),
+        unknown = length([none || none <- Positions])
+    }.
+
+position({Epoch, Number}) when is_integer(Epoch) -> {Epoch, Number};
+position(_From) -> none.
+
+%% @doc Subscribes in all channels. Does not wait.
+-spec subscribe(several()) -> ok | {error, weir_pubsub:unavailable()}.
+subscribe(#several{channels = Channels, froms = Froms, window = Window} = Several) ->
+    Since = erlang:monotonic_time(millisecond),
+    Asked = [
+        weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag)
+     || {Channel, From, Number} <- lists:zip3(Channels, Froms, lists:seq(1, length(Channels))),
+        Tag <- [tag(Number, Several)],
+        Subscriber <- [#subscriber{name = Channel, pid = self(), tag = Tag, window = Window, since = Since}]
+    ],
+    case [Error || {error, _} = Error <- Asked] of
+        [] -> ok;
+        [Error | _] -> unsubscribe(Several), Error
+    end.
+
+tag(Number, #several{socket = Socket, reference = Reference}) -> {weir_reactor, Socket, {Reference, Number}}.
+
+%% @doc What a message of a shard means. `over': the subscription has ended in one channel, and should in all.
+-spec heard(term(), several()) -> {ok, [item()], several()} | {over, Reason :: term()}.
+heard({_, {Reference, Number}, _Channel, What}, #several{reference = Reference} = Several) -> heard(Number, What, Several);
+heard(_Earlier, Several) -> {ok, [], Several}.
+
+heard(_Number, {answer, {error, Reason}}, _Several) -> {over, Reason};
+heard(_Number, {closed, Reason}, _Several) -> {over, Reason};
+heard(Number, {answer, {ok, Position}}, Several) -> released(known(Number, Position, Several));
+heard(Number, {message, {Epoch, Count}, _, _} = Message, Several) -> hold(Number, Message, known(Number, {Epoch, Count - 1}, Several));
+heard(Number, {gap, _, Position} = Gap, Several) -> hold(Number, Gap, known(Number, Position, Several)).
+
+%% The first that is said of a channel tells where it begins.
+known(Number, Position, #several{positions = Positions, unknown = Unknown} = Several) ->
+    case element(Number, Positions) of
+        none -> Several#several{positions = setelement(Number, Positions, Position), unknown = Unknown - 1};
+        _ -> Several
+    end.
+
+hold(Number, What, #several{held = Held} = Several) -> released(Several#several{held = [{Number, What} | Held]}).
+
+released(#several{unknown = 0, held = Held} = Several) ->
+    {Items, Released} = lists:mapfoldl(fun release/2, Several#several{held = []}, lists:reverse(Held)),
+    {ok, Items, Released};
+released(Several) ->
+    {ok, [], Several}.
+
+release({Number, {gap, Missed, Position}}, Several) ->
+    Moved = move(Number, Position, Several),
+    {{gap, Missed, id(Number, Moved)}, Moved};
+release({Number, {message, Id, Data, Meta}}, #several{given = Given} = Several) ->
+    Moved = move(Number, Id, Several),
+    {{message, id(Number, Moved), Data, Meta}, Moved#several{given = Given#{Number => maps:get(Number, Given, 0) + 1}}}.
+
+move(Number, Position, #several{positions = Positions} = Several) ->
+    Several#several{positions = setelement(Number, Positions, Position)}.
+
+id(Number, #several{positions = Positions}) -> {several, Number, tuple_to_list(Positions)}.
+
+%% @doc The client has taken what was handed on: the channels give more.
+-spec taken(several()) -> several().
+taken(#several{channels = Channels, given = Given} = Several) ->
+    maps:foreach(
+        fun(Number, Count) ->
+            Channel = lists:nth(Number, Channels),
+            weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), tag(Number, Several)}, Count})
+        end,
+        Given
+    ),
+    Several#several{given = #{}}.
+
+%% @doc Ends it in all channels. Does not wait.
+-spec unsubscribe(several()) -> ok.
+unsubscribe(#several{channels = Channels} = Several) ->
+    lists:foreach(
+        fun({Channel, Number}) -> weir_pubsub_socket:unsubscribe(Channel, tag(Number, Several)) end,
+        lists:zip(Channels, lists:seq(1, length(Channels)))
+    ).
