@@ -39,6 +39,7 @@
 -export([child_spec/3]).
 -export([stop_listener/1]).
 -export([drain_listener/2]).
+-export([drain_listener/3]).
 -export([set_routes/2]).
 -export([info/1]).
 -export([reopen_log/1]).
@@ -64,7 +65,14 @@ stop_listener(Name) -> weir_http_listener:stop(Name).
 %% close', and a connection without a request is closed. After `Timeout' milliseconds the error says how many are left. Fails
 %% with `{no_listener, Name}', as the functions below, if there is none.
 -spec drain_listener(weir_listener:name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()}}.
-drain_listener(Name, Timeout) -> weir_http_listener:drain(Name, Timeout).
+drain_listener(Name, Timeout) -> weir_http_listener:drain(Name, Timeout, #{}).
+
+%% @doc The same with options: `spread' (0) is a time in milliseconds, no longer than `Timeout'. Event streams, WebSockets and held requests
+%% do not end all at once, but evenly over that time, each at random, and so their clients come back one after the other. A stream also
+%% says by `retry' when to come back, and a WebSocket closes with its `drain_code'. `{bad_option, Name, Value, Allowed}' for a wrong option.
+-spec drain_listener(weir_listener:name(), timeout(), #{spread => non_neg_integer()}) ->
+    ok | {error, {timeout, Remaining :: pos_integer()} | weir_checked_options:bad_option()}.
+drain_listener(Name, Timeout, Options) -> weir_http_listener:drain(Name, Timeout, Options).
 
 %% @doc Gives a listener other routes. Requests whose head comes from now on are served by them, on connections that are
 %% there too. Costs a scan of all processes (see `persistent_term:put/2'): for deployments, not for every minute.

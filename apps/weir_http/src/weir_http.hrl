@@ -26,6 +26,7 @@
     body_bytes :: pos_integer(),
     counters :: weir_http_counters:counters(),
     reports :: weir_reports:limit(),
+    %% Whether it drains, and when all that lasts is dismissed: milliseconds of the monotonic clock.
     draining :: atomics:atomics_ref(),
     %% Its options, until the listener is started.
     log :: weir_http_log:log() | weir_http_log:options() | off,

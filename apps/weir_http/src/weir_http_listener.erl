@@ -9,7 +9,7 @@
 -export([child_spec/3]).
 -export([start_link/3]).
 -export([stop/1]).
--export([drain/2]).
+-export([drain/3]).
 -export([set_routes/2]).
 -export([info/1]).
 -export([reopen_log/1]).
@@ -122,13 +122,23 @@ forget(Name) ->
             erase(Key, persistent_term:get(Key))
     end.
 
-%% @doc See `weir_http:drain_listener/2'.
--spec drain(weir_listener:name(), timeout()) -> ok | {error, {timeout, pos_integer()}}.
-drain(Name, Timeout) ->
-    #http{draining = Draining} = persistent_term:get(key(Name)),
-    ok = atomics:put(Draining, 1, 1),
-    ok = weir_http_tls:drain(Name),
-    weir:drain_listener(Name, Timeout).
+%% @doc See `weir_http:drain_listener/3'.
+-spec drain(weir_listener:name(), timeout(), #{spread => non_neg_integer()}) ->
+    ok | {error, {timeout, pos_integer()} | weir_checked_options:bad_option()}.
+drain(Name, Timeout, Options) ->
+    Http = persistent_term:get(key(Name)),
+    Allowed = fun(spread, Spread) ->
+        %% A number is smaller than an atom.
+        (is_integer(Spread) andalso Spread >= 0 andalso Spread =< Timeout) orelse "milliseconds from 0 to the timeout"
+    end,
+    case weir_checked_options:check(Options, [spread], Allowed) of
+        ok ->
+            ok = weir_http_patience:begin_drain(maps:get(spread, Options, 0), Http),
+            ok = weir_http_tls:drain(Name),
+            weir:drain_listener(Name, Timeout);
+        {error, _} = Error ->
+            Error
+    end.
 
 %% @doc See `weir_http:set_routes/2'.
 -spec set_routes(weir_listener:name(), [weir_http_routes:route()]) -> ok | {error, term()}.

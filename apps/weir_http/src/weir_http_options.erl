@@ -139,7 +139,7 @@ http(Name, Options, Routes) ->
         body_bytes = max(1, Rate * Tick div 1000),
         counters = weir_http_counters:new(),
         reports = weir_reports:new_limit(),
-        draining = atomics:new(1, []),
+        draining = atomics:new(2, []),
         log = maps:get(access_log, Options),
         request_ids = maps:get(request_ids, Options),
         gzip = Gzip

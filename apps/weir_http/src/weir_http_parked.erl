@@ -111,7 +111,7 @@ writable(_Socket, Parked, _Key) -> {ok, Parked}.
 
 -spec tick(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Parked = #parked{until = Until, otherwise = Otherwise}, Key) ->
-    case weir_http_patience:is_draining(persistent_term:get(Key)) of
+    case weir_http_patience:is_dismissed(persistent_term:get(Key)) of
         true ->
             answered(Socket, Otherwise, drained, Parked, Key);
         false ->

@@ -7,6 +7,8 @@
 -export([woken/1]).
 -export([ticks_until/2]).
 -export([is_draining/1]).
+-export([begin_drain/2]).
+-export([is_dismissed/1]).
 
 -include("weir_http.hrl").
 -include("weir_http_states.hrl").
@@ -108,8 +110,12 @@ woken(Idle = #idle{key = Key, until = Until}) ->
 
 %% @doc The ticks until a time has come, one at least.
 -spec ticks_until(integer() | infinity, #http{}) -> pos_integer().
-ticks_until(infinity, _Http) -> ?LONG_TICKS;
-ticks_until(Until, #http{tick = Tick}) -> max(1, (Until - now_ms() + Tick - 1) div Tick).
+ticks_until(Until, #http{tick = Tick} = Http) ->
+    case is_draining(Http) of
+        true -> 1;
+        false when Until =:= infinity -> ?LONG_TICKS;
+        false -> max(1, (Until - now_ms() + Tick - 1) div Tick)
+    end.
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
@@ -136,3 +142,19 @@ may_take(Ticks, Body, #http{body_ticks = Most, body_bytes = Bytes}) -> Ticks =< 
 %% @doc Whether the listener refuses new connections and wants to be rid of those that are there.
 -spec is_draining(#http{}) -> boolean().
 is_draining(#http{draining = Draining}) -> atomics:get(Draining, 1) =/= 0.
+
+%% @doc From now on it drains. What lasts is dismissed within so many milliseconds.
+-spec begin_drain(Spread :: non_neg_integer(), #http{}) -> ok.
+begin_drain(Spread, #http{draining = Draining}) ->
+    ok = atomics:put(Draining, 2, now_ms() + Spread),
+    atomics:put(Draining, 1, 1).
+
+%% @doc Whether a stream, a WebSocket or a held request is to end with this tick, because the listener drains. With each tick so many of
+%% those that are left are dismissed as there are ticks left: the same number with each, and nobody has to be remembered.
+-spec is_dismissed(#http{}) -> boolean().
+is_dismissed(#http{draining = Draining, tick = Tick} = Http) ->
+    is_draining(Http) andalso
+        case atomics:get(Draining, 2) - now_ms() of
+            Left when Left > 0 -> rand:uniform(Left + Tick) =< Tick;
+            _ -> true
+        end.

@@ -246,7 +246,7 @@ gone(Reason, Stream, Key) ->
 -spec tick(weir_http_socket:socket(), #stream{}, weir_http_switched:key()) -> weir_http_switched:result() | weir_http_switched:sleep().
 tick(Socket, Stream = #stream{due = Due}, Key) ->
     Http = persistent_term:get(Key),
-    case weir_http_patience:is_draining(Http) of
+    case weir_http_patience:is_dismissed(Http) of
         true ->
             drained(Stream, Key);
         false ->

@@ -355,7 +355,7 @@ tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = P
     #settings{idle_timeout = Idle, ping_interval = Interval, drain_code = Code} = Settings,
     Http = persistent_term:get(Key),
     Now = now_ms(),
-    case weir_http_patience:is_draining(Http) of
+    case weir_http_patience:is_dismissed(Http) of
         true ->
             close(Socket, {closed, Code, <<>>}, WebSocket, Key);
         false when Now - Seen >= Idle ->

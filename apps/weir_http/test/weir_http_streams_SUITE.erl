@@ -28,6 +28,7 @@ groups() ->
             it_ends_with_its_client,
             requests_behind_it_are_not_answered,
             a_drain_ends_it_and_says_when_to_come_back,
+            a_drain_that_is_spread,
             bytes_in_place_of_events
         ]},
         {sending, [], [
@@ -230,6 +231,20 @@ a_drain_ends_it_and_says_when_to_come_back(_Config) ->
     ?assert(Later > 100 andalso Later =< 200),
     ?assertEqual(done, chunk(Client)),
     ?assertEqual(drained, closed()).
+
+%% A quarter of them is to be expected in a quarter of the time: it has to be most of them to fail.
+a_drain_that_is_spread(_Config) ->
+    Port = start(#{}, #{idle_timeout => 200}),
+    Clients = [Client || _ <- lists:seq(1, 40), {_, Client, _} <- [open(Port)]],
+    Wrong = weir_http:drain_listener(?LISTENER, 10, #{spread => 11}),
+    ?assertEqual({error, {bad_option, spread, 11, "milliseconds from 0 to the timeout"}}, Wrong),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 20000, #{spread => 2000})} end),
+    Times = [begin drained = closed(), erlang:monotonic_time(millisecond) end || _ <- Clients],
+    Most = lists:max([length([Time || Time <- Times, Time >= From, Time < From + 500]) || From <- Times]),
+    ?assert(Most =< 30),
+    [<<"retry: ", _/binary>> = chunk(Client) || Client <- Clients],
+    receive {drained, Result} -> ?assertEqual(ok, Result) end.
 
 %% A heartbeat, or when to come back, would be bytes of the body.
 bytes_in_place_of_events(_Config) ->

@@ -18,6 +18,7 @@
 -type settings() :: #{
     listeners := [listener(), ...],
     drain := pos_integer(),
+    spread := non_neg_integer(),
     transports := [weir_pubsub_http:transport()],
     origins := any | [binary()],
     poll_timeout := timeout(),
@@ -70,10 +71,12 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"tokens">>
+        <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"spread">>, <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
-    {Drain, DrainFaults} = table(maps:with([<<"drain">>], Table), [], #{<<"drain">> => {drain, milliseconds(1)}}),
+    {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>], Table), [], #{
+        <<"drain">> => {drain, milliseconds(1)}, <<"spread">> => {spread, milliseconds(0)}
+    }),
     {Listeners, ListenerFaults} = tables(<<"listeners">>, Table, listener_keys(Directory)),
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
@@ -92,9 +95,10 @@ settings(Table, Directory) ->
         total => Total
     },
     Rules = [{Pattern, maps:get(may, Channel, #{})} || {Pattern, Channel} <- lists:zip(Patterns, Channels)],
+    Timeout = maps:get(drain, Drain, 5000),
     Settings = maps:merge(
         #{
-            drain => 5000, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
+            drain => Timeout, spread => Timeout div 2, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
             max_body => 1000000, status => local
         },
         maps:merge(Drain, Http)
@@ -106,7 +110,9 @@ settings(Table, Directory) ->
     end.
 
 whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
+    #{drain := Timeout, spread := Spread} = Settings,
     Faults = lists:append([
+        [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
         twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),

@@ -10,7 +10,7 @@
 
 -export_type([server/0, reason/0]).
 
--record(server, {listeners :: [weir_pubsub_file:listener()], drain :: pos_integer()}).
+-record(server, {listeners :: [weir_pubsub_file:listener()], drain :: drain()}).
 
 -opaque server() :: #server{}.
 
@@ -20,11 +20,13 @@
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
 %% `listen': no listener can be started there. `fixed': a listener that runs cannot have another access log.
 
+-type drain() :: {Timeout :: pos_integer(), Spread :: non_neg_integer()}.
+
 -define(KEYS, ?MODULE).
 
 %% @doc Starts the listeners, when everything else is set.
 -spec start(weir_pubsub_file:settings()) -> {ok, server()} | {error, reason()}.
-start(#{drain := Drain} = Settings) -> apply_settings(#server{listeners = [], drain = Drain}, Settings).
+start(Settings) -> apply_settings(#server{listeners = [], drain = drain(Settings)}, Settings).
 
 %% @doc Takes other settings. Connections stay, but for those of a listener that is gone: it is drained. What is asked from now on is
 %% answered by the new settings. After an error everything is as it was.
@@ -52,7 +54,8 @@ added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
             Error
     end.
 
-settled(#{channels := Channels, drain := Drain, listeners := Listeners}, Routes, Kept, Gone) ->
+settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept, Gone) ->
+    Drain = drain(Settings),
     ok = weir_pubsub:configure(Channels),
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
@@ -63,6 +66,8 @@ settled(#{channels := Channels, drain := Drain, listeners := Listeners}, Routes,
     ),
     _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
     {ok, #server{listeners = Listeners, drain = Drain}}.
+
+drain(#{drain := Timeout, spread := Spread}) -> {Timeout, Spread}.
 
 name(#{ip := Ip, port := Port}) -> {?MODULE, Ip, Port}.
 
@@ -88,8 +93,8 @@ stop(#server{listeners = Listeners, drain = Drain}) ->
     lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, _, _, _} -> ok end end, Monitors),
     weir_pubsub_keys:forget(?KEYS).
 
-end_listener(Listener, Drain) ->
-    _ = weir_http:drain_listener(name(Listener), Drain),
+end_listener(Listener, {Timeout, Spread}) ->
+    _ = weir_http:drain_listener(name(Listener), Timeout, #{spread => Spread}),
     weir_http:stop_listener(name(Listener)).
 
 %% @doc The ports that it listens on, in the order of the settings.

@@ -71,6 +71,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
      || {Line, Part, Text} <- [
             {1, "unknown key; valid: channels, drain", "colour = 1\n"},
             {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
+            {1, "spread: no longer than drain", "spread = 2\ndrain = 1\n"},
             {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
             {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
             {2, "listeners.1.tls: unknown key; valid: access_log", "[[listeners]]\ntls = 1\n"},

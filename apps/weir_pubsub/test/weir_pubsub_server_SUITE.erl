@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         who_may, pages_of_some_sites, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
-        listeners_come_and_go, a_port_that_is_taken, what_it_does, metrics, stub_status, status_for_nobody
+        listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
 init_per_testcase(Case, Config) ->
@@ -291,3 +291,40 @@ stub_status(Config) ->
 status_for_nobody(Config) ->
     Port = port(start(Config, "[http]\nstatus = 'nobody'\n")),
     [?assertEqual(403, get(Port, Path, [])) || Path <- ["/status", "/metrics", "/nchan_stub_status"]].
+
+%% Clients come back one after the other. A quarter of them is to be expected in a quarter of the time: it has to be most of them to fail.
+an_end_that_is_spread(Config) ->
+    Server = start(Config, "drain = 20000\nspread = 4000\n"),
+    Test = self(),
+    Asks = [
+        "GET /sub/a HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n",
+        "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ],
+    Clients = [spawn_link(fun() -> until_the_end(port(Server), Ask, Test) end) || _ <- lists:seq(1, 20), Ask <- Asks],
+    [receive {begun, Client} -> ok after ?PATIENCE -> ct:fail(not_begun) end || Client <- Clients],
+    _ = spawn_link(fun() -> ok = weir_pubsub_server:stop(Server), Test ! stopped end),
+    Ends = [receive {ended, Client, Time, Bytes} -> {Time, Bytes} after 20000 -> ct:fail(not_ended) end || Client <- Clients],
+    receive stopped -> ok end,
+    Most = lists:max([length([Time || {Time, _} <- Ends, Time >= From, Time < From + 1000]) || {From, _} <- Ends]),
+    ?assert(Most =< 30),
+    ?assertEqual(20, length([end_of_a_stream || {_, Bytes} <- Ends, binary:match(Bytes, <<"retry: ">>) =/= nomatch])),
+    ?assertEqual(20, length([restart || {_, Bytes} <- Ends, binary:match(Bytes, <<16#88, 2, 1012:16>>) =/= nomatch])).
+
+until_the_end(Port, Ask, Test) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, Ask),
+    {ok, Begin} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    Test ! {begun, self()},
+    Rest = iolist_to_binary(the_rest(Socket)),
+    Test ! {ended, self(), erlang:monotonic_time(millisecond), <<Begin/binary, Rest/binary>>}.
+
+%% The frame that closes a WebSocket wants an answer.
+the_rest(Socket) ->
+    case gen_tcp:recv(Socket, 0, 20000) of
+        {ok, Data} ->
+            _ = binary:match(Data, <<1012:16>>) =/= nomatch andalso gen_tcp:send(Socket, <<16#88, 16#82, 0:32, 1012:16>>),
+            [Data | the_rest(Socket)];
+        {error, closed} ->
+            []
+    end.
