@@ -17,13 +17,26 @@ groups() ->
     Cases = [websocket, stream, poll, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
     [{node, [], [node_without_websockets | Cases]}, {chromium, [], Cases}].
 
-init_per_group(Program, Config) ->
-    case os:find_executable(atom_to_list(Program)) of
-        false -> {skip, atom_to_list(Program) ++ " is missing (scripts/setup test)"};
-        _ -> [{program, Program} | Config]
+init_per_group(node, Config) ->
+    case os:find_executable("node") of
+        false -> {skip, "node is missing (scripts/setup test)"};
+        _ -> [{program, node} | Config]
+    end;
+%% One browser for all cases, with a page for each.
+init_per_group(chromium, Config) ->
+    case weir_compatibility_chromium:find() of
+        {ok, Program} ->
+            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(proplists:get_value(priv_dir, Config), "browser")),
+            [{program, {chromium, Browser}} | Config];
+        error ->
+            {skip, "chromium is missing (scripts/setup test)"}
     end.
 
-end_per_group(_Group, _Config) -> ok.
+end_per_group(_Group, Config) ->
+    case proplists:get_value(program, Config) of
+        {chromium, Browser} -> weir_compatibility_chromium:stop(Browser);
+        _ -> ok
+    end.
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
@@ -184,14 +197,14 @@ handle(_Request, {file, File}) ->
 handle(_Request, {page, Page}) ->
     {reply, 200, [{<<"content-type">>, <<"text/html">>}], Page}.
 
-%% Node imports no module from a server: it has the files.
+%% Node imports no module from a server: it has the files. It ends with its input: with the case, however that ends.
 program(node, Run, Url, Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))),
     ok = filelib:ensure_path(Directory),
     {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
     {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "client.mjs"), filename:join(Directory, "client.mjs")),
     Local = string:replace(string:replace(iolist_to_binary(Run), [Url, "/weir-push.js"], "./weir-push.mjs"), [Url, "/client.mjs"], "./client.mjs"),
-    ok = file:write_file(filename:join(Directory, "main.mjs"), Local),
+    ok = file:write_file(filename:join(Directory, "main.mjs"), ["process.stdin.on('end', () => process.exit()).resume();", Local]),
     Flags = case binary:match(list_to_binary(os:cmd("node --help")), <<"--experimental-websocket">>) of
         nomatch -> [];
         _ -> ["--experimental-websocket"]
@@ -199,17 +212,14 @@ program(node, Run, Url, Config) ->
     open_port({spawn_executable, os:find_executable("node")}, [
         {args, Flags ++ ["main.mjs"]}, {cd, Directory}, stderr_to_stdout, binary
     ]);
-program(chromium, _Run, Url, Config) ->
-    File = filename:join(proplists:get_value(priv_dir, Config), "browser" ++ integer_to_list(erlang:unique_integer([positive]))),
-    open_port({spawn_executable, os:find_executable("chromium")}, [
-        {args, ["--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir=" ++ File, "--remote-debugging-port=0", Url ++ "/page"]},
-        stderr_to_stdout, binary
-    ]).
+program({chromium, Browser}, _Run, Url, _Config) ->
+    weir_compatibility_chromium:open(Browser, [Url, "/page"], #{}).
 
-stop(#{proxy := Proxy, program := Port}) ->
-    {os_pid, Pid} = erlang:port_info(Port, os_pid),
-    "" = os:cmd("kill " ++ integer_to_list(Pid)),
-    catch port_close(Port),
+stop(#{proxy := Proxy, program := Program}) ->
+    _ = case Program of
+        Port when is_port(Port) -> port_close(Port);
+        Page -> weir_compatibility_chromium:close(Page)
+    end,
     exit(Proxy, kill),
     [ok = weir_http:stop_listener(Name) || Name <- [script_server, script_said]],
     forget().
@@ -219,7 +229,8 @@ forget() -> receive {said, _} -> forget() after 0 -> ok end.
 %% A way to the server that can be cut: then all connections end, and new ones do at once.
 proxy(To) ->
     Test = self(),
-    Proxy = spawn_link(fun() ->
+    Proxy = spawn(fun() ->
+        _ = monitor(process, Test),
         {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {reuseaddr, true}, {backlog, 100}]),
         {ok, Port} = inet:port(Listen),
         Test ! {port, self(), Port},
@@ -227,7 +238,6 @@ proxy(To) ->
         spawn_link(fun() -> accept(Listen, Own) end),
         proxy_loop(To, whole, [])
     end),
-    unlink(Proxy),
     receive {port, Proxy, Port} -> {Proxy, Port} end.
 
 accept(Listen, Proxy) ->
@@ -269,6 +279,8 @@ proxy_loop(To, State, Pairs) ->
         {{mend, Pid}, Ref} ->
             Pid ! Ref,
             proxy_loop(To, whole, Pairs);
+        {'DOWN', _, process, _, _} ->
+            exit(shutdown);
         _ ->
             proxy_loop(To, State, Pairs)
     end.

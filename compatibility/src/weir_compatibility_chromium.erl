@@ -1,0 +1,143 @@
+%% @doc A headless Chromium for tests of pages. It ends with the process that has started it, whatever the reason: it is spoken to over
+%% a pipe, and leaves when that is closed.
+-module(weir_compatibility_chromium).
+
+-export([find/0]).
+-export([start/2]).
+-export([stop/1]).
+-export([open/3]).
+-export([close/1]).
+-export([evaluate/2]).
+-export([wait_until/2]).
+-export([screenshot/2]).
+
+-export_type([browser/0, page/0, look/0]).
+
+-opaque browser() :: pid().
+-opaque page() :: {browser(), Target :: binary(), Session :: binary()}.
+
+-type look() :: #{width => pos_integer(), height => pos_integer(), dark => boolean()}.
+
+%% How long an answer may take on a machine that is busy.
+-define(PATIENCE, 60000).
+
+%% @doc Where it is.
+-spec find() -> {ok, file:filename()} | error.
+find() ->
+    case [Found || Name <- ["chromium", "chromium-browser", "google-chrome"], Found <- [os:find_executable(Name)], Found =/= false] of
+        [First | _] -> {ok, First};
+        [] -> error
+    end.
+
+%% @doc Starts one, with a directory for what it keeps. It ends with {@link stop/1} or the virtual machine.
+-spec start(file:filename(), Directory :: file:filename()) -> {ok, browser()}.
+start(Program, Directory) ->
+    Arguments = [
+        "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+        "--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding",
+        "--remote-debugging-pipe", "--user-data-dir=" ++ Directory
+    ],
+    {ok, spawn(fun() ->
+        %% It complains of a desktop that is not there.
+        Quiet = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", Program | Arguments],
+        Port = open_port({spawn_executable, "/bin/sh"}, [{args, Quiet}, nouse_stdio, binary, exit_status]),
+        loop(Port, #{}, 1, [])
+    end)}.
+
+%% @doc Ends it, and returns when it has ended.
+-spec stop(browser()) -> ok.
+stop(Browser) ->
+    Monitor = monitor(process, Browser),
+    Browser ! stop,
+    receive {'DOWN', Monitor, process, Browser, _} -> ok end.
+
+loop(Port, Asked, Next, Read) ->
+    receive
+        {ask, Pid, Reference, Question} ->
+            true = port_command(Port, [weir_json:compact(Question#{id => Next}), 0]),
+            loop(Port, Asked#{Next => {Pid, Reference}}, Next + 1, Read);
+        {Port, {data, Data}} ->
+            case binary:split(Data, <<0>>) of
+                [_] ->
+                    loop(Port, Asked, Next, [Read | Data]);
+                [End, Rest] ->
+                    self() ! {Port, {data, Rest}},
+                    loop(Port, told(weir_json:decode(iolist_to_binary([Read | End])), Asked), Next, [])
+            end;
+        {Port, {exit_status, _}} ->
+            ok;
+        stop ->
+            {os_pid, Pid} = erlang:port_info(Port, os_pid),
+            port_command(Port, [weir_json:compact(#{id => Next, method => <<"Browser.close">>}), 0]),
+            receive {Port, {exit_status, _}} -> ok after 5000 -> os:cmd("kill -9 " ++ integer_to_list(Pid)), ok end
+    end.
+
+%% What comes by itself is not needed.
+told({ok, #{<<"id">> := Id} = Answer}, Asked) when is_map_key(Id, Asked) ->
+    {{Pid, Reference}, Left} = maps:take(Id, Asked),
+    Pid ! {Reference, Answer},
+    Left;
+told(_Event, Asked) ->
+    Asked.
+
+ask(Browser, Method, Parameters, Session) ->
+    Reference = monitor(process, Browser),
+    Browser ! {ask, self(), Reference, Session#{method => Method, params => Parameters}},
+    receive
+        {Reference, #{<<"result">> := Result}} -> demonitor(Reference, [flush]), Result;
+        {Reference, #{<<"error">> := Error}} -> error({chromium, Method, Error});
+        {'DOWN', Reference, _, _, Reason} -> error({chromium, Method, Reason})
+    after ?PATIENCE -> error({chromium, Method, timeout})
+    end.
+
+in({Browser, _Target, Session}, Method, Parameters) -> ask(Browser, Method, Parameters, #{sessionId => Session}).
+
+%% @doc Opens a page in a window of its own.
+-spec open(browser(), Url :: iodata(), look()) -> page().
+open(Browser, Url, Look) ->
+    #{<<"targetId">> := Target} = ask(Browser, <<"Target.createTarget">>, #{url => <<"about:blank">>, newWindow => true}, #{}),
+    #{<<"sessionId">> := Session} = ask(Browser, <<"Target.attachToTarget">>, #{targetId => Target, flatten => true}, #{}),
+    Page = {Browser, Target, Session},
+    Width = maps:get(width, Look, 1200),
+    _ = in(Page, <<"Emulation.setDeviceMetricsOverride">>, #{
+        width => Width, height => maps:get(height, Look, 800), deviceScaleFactor => 1, mobile => Width < 600
+    }),
+    Scheme = case Look of #{dark := true} -> <<"dark">>; #{} -> <<"light">> end,
+    _ = in(Page, <<"Emulation.setEmulatedMedia">>, #{features => [#{name => <<"prefers-color-scheme">>, value => Scheme}]}),
+    _ = in(Page, <<"Page.navigate">>, #{url => iolist_to_binary(Url)}),
+    Page.
+
+-spec close(page()) -> ok.
+close({Browser, Target, _Session}) ->
+    _ = ask(Browser, <<"Target.closeTarget">>, #{targetId => Target}, #{}),
+    ok.
+
+%% @doc The value of an expression, or of what it promises.
+-spec evaluate(page(), Script :: iodata()) -> weir_json:value().
+evaluate(Page, Script) ->
+    Parameters = #{expression => iolist_to_binary(Script), awaitPromise => true, returnByValue => true, userGesture => true},
+    case in(Page, <<"Runtime.evaluate">>, Parameters) of
+        #{<<"exceptionDetails">> := Exception} -> error({script, Exception});
+        #{<<"result">> := Result} -> maps:get(<<"value">>, Result, null)
+    end.
+
+%% @doc Waits until an expression is true. One that fails is not.
+-spec wait_until(page(), Script :: iodata()) -> ok.
+wait_until(Page, Script) -> wait_until(Page, Script, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_until(Page, Script, Until) ->
+    %% The page may be another one by the next time.
+    case evaluate(Page, ["(() => { try { return Boolean(", Script, "); } catch { return false; } })()"]) of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Until orelse error({never, iolist_to_binary(Script)}),
+            timer:sleep(50),
+            wait_until(Page, Script, Until)
+    end.
+
+%% @doc Writes a picture of the window, in PNG.
+-spec screenshot(page(), file:filename()) -> ok.
+screenshot(Page, File) ->
+    #{<<"data">> := Data} = in(Page, <<"Page.captureScreenshot">>, #{format => <<"png">>}),
+    ok = filelib:ensure_dir(File),
+    file:write_file(File, base64:decode(Data)).
