@@ -83,6 +83,7 @@ help() ->
     "  doctor NODE   tell what is set wrong in a node, or goes wrong in it just now\n"
     "  load          put load on a TCP server and report the results; compare two reports\n"
     "  demo          see stock gen_tcp and Weir side by side on real traffic, in two minutes\n"
+    "  demo chat     a chat room in the browser, with up to 1,000 robots in it\n"
     "  bench         measure everything, into bench/results\n"
     "\n"
     "  help COMMAND  the help of a command, as COMMAND --help\n"

@@ -1,16 +1,21 @@
-%% @doc `weir demo': stock gen_tcp and Weir side by side.
+%% @doc `weir demo': stock gen_tcp and Weir side by side. `weir demo chat' is {@link weir_cli_chat}.
 -module(weir_cli_demo).
 
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
+run(["chat" | Arguments]) ->
+    weir_cli_chat:run(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, []} -> weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end);
+        {ok, Values, []} -> ended(weir_cli_job:run(fun() -> weir_bench_demo:run(Values) end));
         {ok, _, [Operand | _]} -> {usage, ["weir demo takes options only, and what is ", Operand, "?"]};
         {error, Message} -> {usage, [Message, " (weir demo --help)"]}
     end.
+
+ended(ok) -> io:format("~nNext: bin/weir demo chat, a chat room in the browser with up to 1,000 robots in it.~n");
+ended(Other) -> Other.
 
 options() ->
     [
@@ -25,6 +30,7 @@ options() ->
 help() ->
     [
         "usage: weir demo [OPTION...]\n"
+        "       weir demo chat [OPTION...]    a chat room in the browser (weir demo chat --help)\n"
         "\n"
         "Serves echo, proxy and ehttpd on stock gen_tcp, on Weir and, as the limit, in native code; each server a\n"
         "process on one core, the client on another, one after the other and again. Ends with a table, in under two\n"
