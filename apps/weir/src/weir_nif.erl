@@ -44,7 +44,7 @@
 -export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
 
 %% Relays.
--export([relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays/1]).
+-export([relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays_due/1, relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
 
@@ -351,8 +351,8 @@ give_up(_Handle) -> ?NOT_LOADED.
 %%% Relays
 
 %% @doc Joins two connected sockets of the caller's on a pollset, for an owner, which closes both to everybody. `Prefix' goes to the
-%% second one first. An error names the socket that is in no state for it, and leaves both as they were. If there are
-%% timeouts, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
+%% second one first. An error names the socket that is in no state for it, and leaves both as they were. If a timeout may
+%% pass in the next 10 seconds, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.
 -spec relay_start(handle(), handle(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
@@ -362,9 +362,14 @@ relay_stop(_Relay) -> ?NOT_LOADED.
 %% @doc Who owns a relay, where it is polled, and what it has carried.
 -spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
 relay_info(_Relay) -> ?NOT_LOADED.
-%% @doc Ends a relay if a timeout has passed, or returns after how many milliseconds to call again; `done': never.
+%% @doc Ends a relay if a timeout has passed, or returns after how many milliseconds to call again; `done': it has none, has ended, or
+%% {@link relays_due/1} will name it.
 -spec relay_expire(relay()) -> pos_integer() | done.
 relay_expire(_Relay) -> ?NOT_LOADED.
+%% @doc Those relays of one piece of their table whose timeouts may pass in the next 10 seconds, and that were not named yet,
+%% with the milliseconds after which to call {@link relay_expire/1}; `done' behind the last piece.
+-spec relays_due(non_neg_integer()) -> {ok, [{relay(), non_neg_integer()}]} | done.
+relays_due(_Piece) -> ?NOT_LOADED.
 %% @doc The relays of one piece of their table, by the number of the piece from 0 on; `done' behind the last.
 -spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
 relays(_Piece) -> ?NOT_LOADED.

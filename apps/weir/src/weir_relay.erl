@@ -54,11 +54,13 @@
     duration_us := non_neg_integer(),
     idle_us := non_neg_integer(),
     first_byte_us := non_neg_integer() | undefined,
-    reply_us := times()
+    reply_us := times(),
+    failed := a | b | undefined
 }.
 %% What a relay has done: `duration_us' since it began, `idle_us' since bytes last moved, `first_byte_us' from its
 %% beginning to the first byte of B. `reply_us' is from the last bytes of A, the client, to the first ones of B, the
-%% server, after them, for each time that B replied to A: the response time of tcprstat.
+%% server, after them, for each time that B replied to A: the response time of tcprstat. `failed' is the side whose connection
+%% was reset, if that has ended it.
 
 -type info() :: #{
     owner := pid(),
@@ -68,7 +70,8 @@
     duration_us := non_neg_integer(),
     idle_us := non_neg_integer(),
     first_byte_us := non_neg_integer() | undefined,
-    reply_us := times()
+    reply_us := times(),
+    failed := undefined
 }.
 %% The statistics so far, and who and where.
 

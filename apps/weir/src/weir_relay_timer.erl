@@ -1,8 +1,10 @@
 %% @private
 %% @doc The timeouts of relays.
 %%
-%% A timer for each relay that has a timeout, which is set once and not at every byte: when it fires the native side says
-%% how long the relay may still go on, and the timer is set for that. So a timeout costs traffic nothing, and is exact.
+%% A relay whose timeout may pass in the next 10 seconds has a timer, which is set once and not at every byte: when it fires
+%% the native side says how long the relay may still go on, and the timer is set for that. So a timeout costs traffic
+%% nothing, and is exact. Longer ones have no timer, because a timer outlives its relay: all relays are looked at often
+%% enough to set one in time.
 %%
 %% It may be killed: the next one looks at all relays that there are.
 -module(weir_relay_timer).
@@ -16,8 +18,8 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
-%% As long as the VM's own timers take.
--define(LONGEST, 16#ffffffff).
+%% Less than half of what the native side calls soon: a look that comes late is still in time.
+-define(LOOK_MS, 4000).
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() ->
@@ -30,6 +32,7 @@ init([]) ->
 -spec handle_continue(look, []) -> {noreply, []}.
 handle_continue(look, State) ->
     look_at_all(0),
+    look_later(),
     {noreply, State}.
 
 -spec handle_call(term(), gen_server:from(), []) -> {reply, term(), []}.
@@ -47,6 +50,10 @@ handle_info({weir_relay, Relay, Milliseconds}, State) ->
 handle_info({look, Relay}, State) ->
     look(Relay),
     {noreply, State};
+handle_info(look, State) ->
+    look_for_due(0),
+    look_later(),
+    {noreply, State};
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -59,6 +66,19 @@ look_at_all(Piece) ->
             ok
     end.
 
+look_for_due(Piece) ->
+    case weir_nif:relays_due(Piece) of
+        {ok, Due} ->
+            lists:foreach(fun({Relay, Milliseconds}) -> look_after(Milliseconds, Relay) end, Due),
+            look_for_due(Piece + 1);
+        done ->
+            ok
+    end.
+
+look_later() ->
+    _ = erlang:send_after(?LOOK_MS, self(), look),
+    ok.
+
 look(Relay) ->
     case weir_nif:relay_expire(Relay) of
         done -> ok;
@@ -66,5 +86,5 @@ look(Relay) ->
     end.
 
 look_after(Milliseconds, Relay) ->
-    _ = erlang:send_after(min(Milliseconds, ?LONGEST), self(), {look, Relay}),
+    _ = erlang:send_after(Milliseconds, self(), {look, Relay}),
     ok.

@@ -61,6 +61,8 @@ groups() ->
             traffic_puts_the_idle_timeout_off,
             half_close_timeout,
             half_close_timeout_is_for_half_closes,
+            a_long_timeout_has_no_timer,
+            a_long_timeout_passes,
             the_timer_is_killed
         ]},
         {refusals, [], [
@@ -429,14 +431,15 @@ reset_passes_as_reset(Config) ->
             carried(Client, Server, <<"x">>),
             {Resets, Other} =
                 case Side of
-                    client -> {Client, Server};
-                    server -> {Server, Client}
+                    a -> {Client, Server};
+                    b -> {Server, Client}
                 end,
             reset(Resets),
             ?assertEqual(econnreset, end_of(Other)),
-            ended(Relay, {error, econnreset})
+            #{failed := Failed} = ended(Relay, {error, econnreset}),
+            ?assertEqual(Side, Failed)
         end
-     || Side <- [client, server]
+     || Side <- [a, b]
     ].
 
 %% The client is not read from while the server takes nothing.
@@ -444,7 +447,7 @@ reset_of_a_side_that_is_not_read(Config) ->
     {Relay, Client, Server} = relay(Config),
     fill(Client),
     reset(Client),
-    ended(Relay, {error, econnreset}),
+    #{failed := a} = ended(Relay, {error, econnreset}),
     _ = drain(Server).
 
 drain(Socket) ->
@@ -625,6 +628,33 @@ half_close_timeout_is_for_half_closes(Config) ->
     carried(Client, Server, <<"x">>),
     ok = weir:stop_relay(Relay),
     ended(Relay, closed).
+
+%% One would be kept for as long as the timeout, however short the relay is.
+a_long_timeout_has_no_timer(Config) ->
+    Timer = whereis(weir_relay_timer),
+    1 = erlang:trace(Timer, true, ['receive']),
+    {Relay, Client, Server} = relay(Config, #{idle_timeout => 3600_000, half_close_timeout => 60_000}),
+    carried(Client, Server, <<"x">>),
+    ok = weir:stop_relay(Relay),
+    ended(Relay, closed),
+    %% What it has got before is known by then.
+    _ = gen_server:call(Timer, anything),
+    Got = [Message || {trace, Of, 'receive', Message = {weir_relay, _, _}} <- flushed(), Of =:= Timer],
+    1 = erlang:trace(Timer, false, ['receive']),
+    ?assertEqual([], Got).
+
+flushed() ->
+    receive Message -> [Message | flushed()] after 0 -> [] end.
+
+%% Longer than what has a timer from its beginning.
+a_long_timeout_passes(Config) ->
+    {Relay, _Client, _Server} = relay(Config, #{idle_timeout => 10_500}),
+    receive
+        {weir_relay, Relay, Result, #{duration_us := Duration}} ->
+            ?assertEqual({error, timeout}, Result),
+            ?assert(Duration >= 10_500_000)
+    after 60_000 -> ct:fail(no_end)
+    end.
 
 the_timer_is_killed(Config) ->
     {Relay, _Client, _Server} = relay(Config, #{idle_timeout => 5 * ?SOON}),

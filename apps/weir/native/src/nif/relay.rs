@@ -98,6 +98,17 @@ fn relay_expire<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
+fn relays_due<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
+    match relay::due(chunk) {
+        None => atoms::done().encode(env),
+        Some(due) => {
+            let due: Vec<(u64, u64)> = due.into_iter().map(|(handle, wait)| (handle.raw(), wait)).collect();
+            (atoms::ok(), due).encode(env)
+        }
+    }
+}
+
+#[rustler::nif]
 fn relays<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
     match relay::handles(chunk) {
         None => atoms::done().encode(env),

@@ -17,6 +17,21 @@ pub struct Connection {
     pub hung_up: bool,
     /// The kernel does not say when there is more to read.
     pub muted: bool,
+    /// It was reset, or has failed in another way.
+    pub failed: bool,
+}
+
+impl Connection {
+    /// One of which the kernel has said nothing yet. That it takes output is tried.
+    pub fn new(fd: OwnedFd) -> Connection {
+        Connection { fd, readable: false, writable: true, hung_up: false, muted: false, failed: false }
+    }
+
+    /// Notes that it has failed.
+    pub fn fail(&mut self, errno: Errno) -> Errno {
+        self.failed = true;
+        errno
+    }
 }
 
 /// What a visit may spend and where it counts.
@@ -42,7 +57,7 @@ pub fn written(to: &mut Connection, sent: Result<usize>, wanted: usize, visit: &
     let n = match sent {
         Ok(n) => n,
         Err(Errno::AGAIN) => 0,
-        Err(errno) => return Err(errno),
+        Err(errno) => return Err(to.fail(errno)),
     };
     visit.tally.writes += 1;
     visit.tally.written_bytes += n as u64;

@@ -186,7 +186,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 from.readable = false;
                 Ok(0)
             }
-            Err(errno) => Err(errno),
+            Err(errno) => Err(from.fail(errno)),
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
 
     fn connection(socket: UnixStream) -> Connection {
         socket.set_nonblocking(true).expect("a socket");
-        Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false }
+        Connection { readable: true, hung_up: true, ..Connection::new(socket.into()) }
     }
 
     impl Bench {

@@ -22,6 +22,10 @@ use crate::value::counters::Tally;
 use crate::value::handle::{Handle, Side, Target};
 use crate::value::work::Work;
 
+/// A timer for each relay would outlive it, for an hour where that is its timeout. Only what is due within this time has
+/// one; the rest is looked for twice in that time.
+const SOON: Duration = Duration::from_secs(10);
+
 /// One that has not ended. It is part of its slot: with a thousand relays every pointer followed is a miss of the cache.
 /// In this order, so that what a visit uses is in as few lines of the cache as can be, and the rest behind it.
 #[repr(C)]
@@ -40,6 +44,8 @@ pub struct Live {
     pub _watch: Option<ResourceArc<Watch>>,
     /// When the first direction ended.
     pub half_closed: Option<Nanos>,
+    /// Somebody looks after its timeouts soon.
+    pub timed: bool,
     /// Descriptors that somebody else has opened, and closes: left and right.
     pub borrowed: [bool; 2],
     /// What the connections give back to the listeners through which they came: left and right.
@@ -129,20 +135,34 @@ impl Live {
 
     /// A connection that has failed and is not read from, because the other side takes nothing or its input has ended,
     /// would not say so otherwise.
-    fn look_for_error(&self, side: Side) -> Result<(), Errno> {
+    fn look_for_error(&mut self, side: Side) -> Result<(), Errno> {
         let (connection, flow) = match side {
-            Side::Left => (&self.left, &self.to_right),
-            Side::Right => (&self.right, &self.to_left),
+            Side::Left => (&mut self.left, &self.to_right),
+            Side::Right => (&mut self.right, &self.to_left),
         };
-        if flow.is_deaf() { sockopt::socket_error(&connection.fd)? } else { Ok(()) }
+        match flow.is_deaf() {
+            true => sockopt::socket_error(&connection.fd)?.map_err(|errno| connection.fail(errno)),
+            false => Ok(()),
+        }
     }
 
-    /// How long it takes at least until a timeout has passed; nothing if there is none.
-    pub fn next_look(&self, now: Nanos) -> Option<Duration> {
+    /// The connection that has failed, if one has.
+    pub fn failed(&self) -> Option<Side> {
+        match (self.left.failed, self.right.failed) {
+            (true, _) => Some(Side::Left),
+            (_, true) => Some(Side::Right),
+            _ => None,
+        }
+    }
+
+    /// How long it takes at least until a timeout has passed, if that may be soon: then a timer is to be set for it.
+    pub fn look_soon(&mut self, now: Nanos) -> Option<Duration> {
         let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
         let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
         let half = self.options.half_close_timeout.map(|limit| rest(limit, self.half_closed.unwrap_or(now)));
-        idle.into_iter().chain(half).min()
+        let soon = idle.into_iter().chain(half).min().filter(|&wait| wait < SOON);
+        self.timed = soon.is_some();
+        soon
     }
 
     /// Closes both connections, in order or by a reset. Their places are still to be given back.
@@ -154,7 +174,8 @@ impl Live {
         };
         let resets = [lost(&self.to_left), lost(&self.to_right)];
         for ((connection, borrowed), reset) in [self.left, self.right].into_iter().zip(self.borrowed).zip(resets) {
-            if reset {
+            // One that has failed is closed already.
+            if reset && !connection.failed {
                 // It can fail where the connection is gone.
                 let _ = sockopt::set_socket_linger(&connection.fd, Some(Duration::ZERO));
             }

@@ -74,6 +74,15 @@ pub fn of_listener(chunk: usize, listener: &Arc<Listener>) -> Option<Vec<(Handle
     })
 }
 
+/// Relays of a chunk whose timeouts may pass soon and have no timer yet, with the milliseconds after which to look.
+pub fn due(chunk: usize) -> Option<Vec<(Handle, u64)>> {
+    let now = Nanos::now();
+    RELAYS.select(chunk, |relay| {
+        let wait = relay.live.as_mut().filter(|live| !live.timed)?.look_soon(now)?;
+        Some((relay.handle(), millis(wait)))
+    })
+}
+
 /// What a relay is started with.
 #[derive(Clone, Copy)]
 pub struct Options {
@@ -172,11 +181,10 @@ pub fn start(
     let (mut to_right, mut to_left) = (flow(Side::Left), flow(Side::Right));
     to_right.begin_with(from_right.queued, read);
     to_left.begin_with(from_left.queued, from_right.input);
-    // Registration reports what is ready, and with it the relay begins. That connections take output is tried.
-    let connection = |fd| Connection { fd, readable: false, writable: true, hung_up: false, muted: false };
     relay.live = Some(Live {
-        left: connection(from_left.fd),
-        right: connection(from_right.fd),
+        // Registration reports what is ready, and with it the relay begins.
+        left: Connection::new(from_left.fd),
+        right: Connection::new(from_right.fd),
         to_right,
         to_left,
         pollset,
@@ -186,11 +194,12 @@ pub fn start(
         owner,
         _watch: watch,
         half_closed: None,
+        timed: false,
         borrowed: [from_left.borrowed, from_right.borrowed],
         permits: [from_left.permit, from_right.permit],
         peers,
     });
-    if let Some(wait) = relay.live.as_ref().and_then(|live| live.next_look(now)) {
+    if let Some(wait) = relay.live.as_mut().and_then(|live| live.look_soon(now)) {
         // If there is none, the next one looks at all relays.
         if let Some(timer) = env.whereis_pid(atoms::weir_relay_timer()) {
             let _ = env.send(&timer, (atoms::weir_relay(), handle.raw(), millis(wait)));
@@ -264,7 +273,7 @@ impl Relay {
 
     /// What the relay has carried so far, its owner and its pollset.
     pub fn describe<'a>(&self, env: Env<'a>) -> Option<(LocalPid, u16, Term<'a>)> {
-        self.live.as_ref().map(|live| (live.owner, live.pollset, live.statistics.encode(env)))
+        self.live.as_ref().map(|live| (live.owner, live.pollset, live.statistics.encode(env, live.failed())))
     }
 
     /// Ends it on behalf of a process.
@@ -273,9 +282,9 @@ impl Relay {
     }
 
     /// Ends it if one of its timeouts has passed. Otherwise returns after how many milliseconds to look again; nothing if
-    /// it has none.
+    /// that is not soon: then [`due`] names it in time.
     pub fn expire(&mut self, env: Env) -> Option<u64> {
-        let wait = self.live.as_ref()?.next_look(Nanos::now())?;
+        let wait = self.live.as_mut()?.look_soon(Nanos::now())?;
         if wait.is_zero() {
             self.end(env, Ending::Dropped(Some(atoms::timeout())));
             return None;
@@ -295,10 +304,18 @@ impl Relay {
         };
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
         // An owner that is dead does not care.
-        let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env)));
+        let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env, live.failed())));
         if let Some(peers) = &live.peers {
             let [left, right] = peers.as_ref().clone().map(|peer| encode_peer(env, peer));
-            let about = (atoms::weir_relay(), term, live.owner, result, live.statistics.encode(env), left, right);
+            let about = (
+                atoms::weir_relay(),
+                term,
+                live.owner,
+                result,
+                live.statistics.encode(env, live.failed()),
+                left,
+                right,
+            );
             // It may be between two lives: an event is lost then.
             if let Some(observer) = env.whereis_pid(atoms::weir_relay_observer()) {
                 let _ = env.send(&observer, about);

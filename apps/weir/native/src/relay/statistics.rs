@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
-use rustler::{Encoder, Env, Term};
+use rustler::{Atom, Encoder, Env, Term};
 
 use crate::term::atoms;
 use crate::value::handle::Side;
@@ -117,7 +117,7 @@ impl Statistics {
     }
 
     fn add_recent(&self, replies: &mut Option<Box<Histogram<u32>>>) {
-        if replies.is_none() && self.recent_count > 0 {
+        if replies.is_none() {
             // It only fails for more digits than there are.
             *replies = Histogram::new(DIGITS).ok().map(Box::new);
         }
@@ -129,11 +129,14 @@ impl Statistics {
         }
     }
 
-    /// All times.
-    fn replies(&self) -> Option<Box<Histogram<u32>>> {
+    /// All times, if there are any.
+    fn replies(&self) -> Option<Replies> {
+        if self.replies.is_none() {
+            return Replies::few(&self.recent[..self.recent_count]);
+        }
         let mut replies = self.replies.clone();
         self.add_recent(&mut replies);
-        replies
+        replies.map(|replies| Replies::many(&replies))
     }
 
     /// Notes that bytes were written which had waited.
@@ -146,8 +149,8 @@ impl Statistics {
         self.moved
     }
 
-    /// The map that the owner gets.
-    pub fn encode<'a>(&self, env: Env<'a>) -> Term<'a> {
+    /// The map that the owner gets, with the side that has failed.
+    pub fn encode<'a>(&self, env: Env<'a>, failed: Option<Side>) -> Term<'a> {
         let now = Nanos::now();
         let first_byte = match self.first_byte {
             Some(time) => micros(time).encode(env),
@@ -160,6 +163,7 @@ impl Statistics {
             (atoms::idle_us(), micros(now.since(self.moved)).encode(env)),
             (atoms::first_byte_us(), first_byte),
             (atoms::reply_us(), self.encode_replies(env)),
+            (atoms::failed(), failed.map_or_else(atoms::undefined, side_atom).encode(env)),
         ];
         map(env, &pairs)
     }
@@ -168,20 +172,73 @@ impl Statistics {
         let Some(replies) = self.replies() else {
             return map(env, &[(atoms::count(), 0.encode(env))]);
         };
-        let at = |quantile| (replies.value_at_quantile(quantile) / 1000).encode(env);
+        let [p50, p90, p95, p99, p999] = replies.quantiles.map(|time| (time / 1000).encode(env));
         let pairs = [
-            (atoms::count(), replies.len().encode(env)),
-            (atoms::min(), (replies.min() / 1000).encode(env)),
-            (atoms::max(), (replies.max() / 1000).encode(env)),
-            (atoms::average(), (replies.mean() / 1000.0).encode(env)),
-            (atoms::deviation(), (replies.stdev() / 1000.0).encode(env)),
-            (atoms::p50(), at(0.5)),
-            (atoms::p90(), at(0.9)),
-            (atoms::p95(), at(0.95)),
-            (atoms::p99(), at(0.99)),
-            (atoms::p999(), at(0.999)),
+            (atoms::count(), replies.count.encode(env)),
+            (atoms::min(), (replies.min / 1000).encode(env)),
+            (atoms::max(), (replies.max / 1000).encode(env)),
+            (atoms::average(), (replies.average / 1000.0).encode(env)),
+            (atoms::deviation(), (replies.deviation / 1000.0).encode(env)),
+            (atoms::p50(), p50),
+            (atoms::p90(), p90),
+            (atoms::p95(), p95),
+            (atoms::p99(), p99),
+            (atoms::p999(), p999),
         ];
         map(env, &pairs)
+    }
+}
+
+const QUANTILES: [f64; 5] = [0.5, 0.9, 0.95, 0.99, 0.999];
+
+/// The times of replies in a few figures, in nanoseconds.
+#[derive(Debug)]
+struct Replies {
+    count: u64,
+    min: u64,
+    max: u64,
+    average: f64,
+    deviation: f64,
+    quantiles: [u64; QUANTILES.len()],
+}
+
+impl Replies {
+    /// Of a histogram.
+    fn many(times: &Histogram<u32>) -> Replies {
+        Replies {
+            count: times.len(),
+            min: times.min(),
+            max: times.max(),
+            average: times.mean(),
+            deviation: times.stdev(),
+            quantiles: QUANTILES.map(|quantile| times.value_at_quantile(quantile)),
+        }
+    }
+
+    /// Of a few times: most relays are short, and a histogram takes longer than their bytes.
+    fn few(times: &[u64]) -> Option<Replies> {
+        let mut buffer = [0; RECENT];
+        let times = {
+            let sorted = &mut buffer[..times.len()];
+            sorted.copy_from_slice(times);
+            sorted.sort_unstable();
+            &*sorted
+        };
+        let (&min, &max) = (times.first()?, times.last()?);
+        let count = times.len() as f64;
+        let average = times.iter().map(|&time| time as f64).sum::<f64>() / count;
+        let variance = times.iter().map(|&time| (time as f64 - average).powi(2)).sum::<f64>() / count;
+        let at = |quantile: f64| times[((quantile * count).ceil() as usize).clamp(1, times.len()) - 1];
+        let quantiles = QUANTILES.map(at);
+        Some(Replies { count: times.len() as u64, min, max, average, deviation: variance.sqrt(), quantiles })
+    }
+}
+
+/// What users call a side.
+fn side_atom(side: Side) -> Atom {
+    match side {
+        Side::Left => atoms::a(),
+        Side::Right => atoms::b(),
     }
 }
 
@@ -195,7 +252,7 @@ fn micros(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 
-fn map<'a>(env: Env<'a>, pairs: &[(rustler::Atom, Term<'a>)]) -> Term<'a> {
+fn map<'a>(env: Env<'a>, pairs: &[(Atom, Term<'a>)]) -> Term<'a> {
     // It only fails for keys that are there twice.
     Term::map_from_pairs(env, pairs).unwrap_or_else(|_| atoms::undefined().encode(env))
 }
@@ -214,8 +271,8 @@ mod tests {
         statistics.read(Side::Right, 3, at(7));
         statistics.read(Side::Right, 4, at(9));
         let replies = statistics.replies().expect("one reply");
-        assert_eq!(replies.len(), 1);
-        assert!((1_850_000..=2_150_000).contains(&replies.max()));
+        assert_eq!(replies.count, 1);
+        assert_eq!((replies.min, replies.max), (2_000_000, 2_000_000));
         assert_eq!(statistics.first_byte, Some(Duration::from_millis(7)));
         assert_eq!((statistics.from_left.bytes, statistics.from_left.packets), (20, 2));
         assert_eq!((statistics.from_right.bytes, statistics.from_right.packets), (7, 2));
@@ -238,8 +295,34 @@ mod tests {
             statistics.read(Side::Left, 1, start);
             statistics.read(Side::Right, 1, Nanos(start.0 + seconds * 1_000_000_000));
         }
-        let replies = statistics.replies().expect("replies");
+        let mut replies = None;
+        statistics.add_recent(&mut replies);
+        let replies = replies.expect("a histogram");
         assert_eq!(replies.len(), 3);
         assert!(replies.distinct_values() <= 640);
+    }
+
+    #[test]
+    fn few_replies_have_the_figures_of_many() {
+        let start = Nanos::now();
+        for count in 1..RECENT as u64 {
+            let mut statistics = Statistics::new(start);
+            for n in 1..=count {
+                statistics.read(Side::Left, 1, start);
+                statistics.read(Side::Right, 1, Nanos(start.0 + n * n * 1_000_000));
+            }
+            let few = statistics.replies().expect("replies");
+            let mut histogram = None;
+            statistics.add_recent(&mut histogram);
+            let many = Replies::many(&histogram.expect("a histogram"));
+            let close = |a: f64, b: f64| (a - b).abs() <= 0.07 * b.max(1.0);
+            assert_eq!(few.count, many.count);
+            assert!(close(few.min as f64, many.min as f64) && close(few.max as f64, many.max as f64));
+            assert!(close(few.average, many.average), "{few:?} {many:?}");
+            assert!((few.deviation - many.deviation).abs() <= 0.07 * many.max as f64, "{few:?} {many:?}");
+            for (a, b) in few.quantiles.into_iter().zip(many.quantiles) {
+                assert!(close(a as f64, b as f64), "{few:?} {many:?}");
+            }
+        }
     }
 }

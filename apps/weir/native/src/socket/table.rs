@@ -69,7 +69,7 @@ pub fn handles(chunk: usize) -> Option<Vec<Handle>> {
 
 /// What `choose` says of the open sockets of a chunk, each under its lock; see [`handles`].
 pub fn select<R>(chunk: usize, choose: impl Fn(&Socket) -> Option<R>) -> Option<Vec<R>> {
-    SOCKETS.select(chunk, choose)
+    SOCKETS.select(chunk, |socket| choose(socket))
 }
 
 /// Visits the open sockets of a chunk that nobody else has locked. False where there is no such chunk.

@@ -167,11 +167,11 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     }
 
     /// What `choose` says of those that are open in a chunk, each under its lock.
-    pub fn select<R>(&self, chunk: usize, choose: impl Fn(&T) -> Option<R>) -> Option<Vec<R>> {
+    pub fn select<R>(&self, chunk: usize, mut choose: impl FnMut(&mut T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
         let chosen = chunk.iter().filter_map(|occupant| {
-            let occupant = lock(occupant);
-            if occupant.is_open() { choose(&occupant) } else { None }
+            let mut occupant = lock(occupant);
+            if occupant.is_open() { choose(&mut occupant) } else { None }
         });
         Some(chosen.collect())
     }

@@ -44,9 +44,10 @@ pub fn outcome(socket: &mut Socket) -> Option<rustix::io::Result<()>> {
     if !socket.writable && !socket.hung_up {
         return None;
     }
-    let outcome = match rustix::net::sockopt::socket_error(fd.as_fd()) {
-        Ok(outcome) => outcome,
-        Err(errno) => Err(errno),
+    // One that has failed is said to have hung up; one that takes output only is connected.
+    let outcome = match socket.hung_up {
+        true => rustix::net::sockopt::socket_error(fd.as_fd()).and_then(|outcome| outcome),
+        false => Ok(()),
     };
     socket.state = if outcome.is_ok() { State::Connected } else { State::Open };
     Some(outcome)
