@@ -6,6 +6,7 @@
 -module(weir_proxy_client_hello).
 
 -export([parse/1]).
+-export([needed/1]).
 
 -export_type([hello/0]).
 
@@ -16,6 +17,9 @@
 -define(LONGEST, 16#4000).
 %% Bytes of a record, at most.
 -define(RECORD, 16#4000).
+
+%% Of a record.
+-define(HEADER, 5).
 
 -define(HANDSHAKE, 22).
 -define(CLIENT_HELLO, 1).
@@ -29,28 +33,40 @@
 parse(Bytes) ->
     case fragments(Bytes, <<>>) of
         {error, _} = Error -> Error;
-        {IsWhole, Message} -> message(Message, IsWhole)
+        {Message, _Missing} -> message(Message)
     end.
 
-%% The messages in the records that have come; a part of a record is taken as far as it goes.
+%% @doc How many bytes there must be before {@link parse/1} may say anything but `more', where it has said that: one who asks it
+%% at each byte of a long message would spend the time of its square.
+-spec needed(binary()) -> pos_integer().
+needed(Bytes) ->
+    {_Message, Missing} = fragments(Bytes, <<>>),
+    byte_size(Bytes) + Missing.
+
+%% The message in the records that have come, as far as it goes, and how many bytes are missing at least.
 fragments(<<?HANDSHAKE, 3, _Minor, 0:16, _/binary>>, _Message) ->
     {error, bad_hello};
 fragments(<<?HANDSHAKE, 3, _Minor, Size:16, Rest/binary>>, Message) when Size =< ?RECORD ->
     case Rest of
         <<Fragment:Size/binary, More/binary>> ->
             Whole = <<Message/binary, Fragment/binary>>,
-            case is_enough(Whole) of
-                true -> {true, Whole};
-                false -> fragments(More, Whole)
+            case missing(Whole) of
+                0 -> {Whole, 0};
+                _ -> fragments(More, Whole)
             end;
         Part ->
-            {false, <<Message/binary, Part/binary>>}
+            Whole = <<Message/binary, Part/binary>>,
+            Missing = missing(Whole),
+            case Missing > Size - byte_size(Part) of
+                true -> {Whole, Missing + ?HEADER};
+                false -> {Whole, Missing}
+            end
     end;
 fragments(<<?HANDSHAKE, 3, _Minor, _Size:16, _/binary>>, _Message) ->
     {error, bad_hello};
-fragments(Part, Message) when byte_size(Part) < 5 ->
+fragments(Part, Message) when byte_size(Part) < ?HEADER ->
     case is_beginning(Part) of
-        true -> {false, Message};
+        true -> {Message, ?HEADER - byte_size(Part) + missing(Message)};
         false -> refused(Message)
     end;
 fragments(_Other, Message) ->
@@ -64,16 +80,18 @@ is_beginning(_) -> false.
 refused(<<>>) -> {error, not_tls};
 refused(_Message) -> {error, bad_hello}.
 
-is_enough(<<?CLIENT_HELLO, Size:24, Body/binary>>) -> byte_size(Body) >= Size orelse Size > ?LONGEST;
-is_enough(<<?CLIENT_HELLO, _/binary>>) -> false;
-is_enough(<<_, _/binary>>) -> true;
-is_enough(<<>>) -> false.
+%% Bytes until there is something to say. What is no ClientHello, or is too long, shows at its beginning.
+missing(<<>>) -> 1;
+missing(<<?CLIENT_HELLO, Size:24, _/binary>>) when Size > ?LONGEST -> 0;
+missing(<<?CLIENT_HELLO, Size:24, Body/binary>>) -> max(0, Size - byte_size(Body));
+missing(<<?CLIENT_HELLO, Part/binary>>) -> 3 - byte_size(Part);
+missing(_Other) -> 0.
 
-message(<<?CLIENT_HELLO, Size:24, _/binary>>, _IsWhole) when Size > ?LONGEST -> {error, bad_hello};
-message(<<?CLIENT_HELLO, Size:24, Body:Size/binary, _/binary>>, _IsWhole) -> hello(Body);
-message(<<?CLIENT_HELLO, _/binary>>, _IsWhole) -> more;
-message(<<>>, _IsWhole) -> more;
-message(_Other, _IsWhole) -> {error, not_tls}.
+message(<<?CLIENT_HELLO, Size:24, _/binary>>) when Size > ?LONGEST -> {error, bad_hello};
+message(<<?CLIENT_HELLO, Size:24, Body:Size/binary, _/binary>>) -> hello(Body);
+message(<<?CLIENT_HELLO, _/binary>>) -> more;
+message(<<>>) -> more;
+message(_Other) -> {error, not_tls}.
 
 hello(<<3, _Minor, _Random:32/binary, IdSize, _Id:IdSize/binary, CipherSize:16, _Ciphers:CipherSize/binary, MethodSize,
         _Methods:MethodSize/binary, Extensions/binary>>) ->

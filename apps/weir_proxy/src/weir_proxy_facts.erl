@@ -21,25 +21,32 @@ port(Client, Facts) ->
 %% in the middle has `unknown'.
 -spec of_first_bytes(weir_tcp:socket(), timeout()) -> {ok, weir_proxy_rules:facts()} | {error, closed | inet:posix()}.
 of_first_bytes(Client, Timeout) ->
-    read(Client, erlang:monotonic_time(millisecond) + Timeout, <<>>).
+    read(Client, erlang:monotonic_time(millisecond) + Timeout, <<>>, 1).
 
-read(Client, Deadline, Before) ->
+read(Client, Deadline, Before, Needed) ->
     case gen_tcp:recv(Client, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
         {ok, Data} ->
             All = <<Before/binary, Data/binary>>,
-            case weir_proxy_first_bytes:classify(All) of
-                {ok, Facts} -> known(Client, All, Facts);
-                more ->
-                    case byte_size(All) < weir_proxy_first_bytes:limit() of
-                        true -> read(Client, Deadline, All);
-                        false -> known(Client, All, #{protocol => unknown})
-                    end
+            case byte_size(All) < Needed of
+                true -> read(Client, Deadline, All, Needed);
+                false -> look(Client, Deadline, All)
             end;
         {error, timeout} when Before =:= <<>> -> {ok, #{protocol => none}};
         {error, timeout} -> known(Client, Before, #{protocol => unknown});
         %% The end of its direction: the bytes before may still be for a server.
         {error, closed} when Before =/= <<>> -> known(Client, Before, #{protocol => unknown});
         {error, _} = Error -> Error
+    end.
+
+look(Client, Deadline, Bytes) ->
+    case weir_proxy_first_bytes:classify(Bytes) of
+        {ok, Facts} ->
+            known(Client, Bytes, Facts);
+        more ->
+            case byte_size(Bytes) < weir_proxy_first_bytes:limit() of
+                true -> read(Client, Deadline, Bytes, min(weir_proxy_first_bytes:limit(), weir_proxy_first_bytes:needed(Bytes)));
+                false -> known(Client, Bytes, #{protocol => unknown})
+            end
     end.
 
 known(Client, Bytes, Facts) ->

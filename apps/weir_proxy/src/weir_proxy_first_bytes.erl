@@ -2,6 +2,7 @@
 -module(weir_proxy_first_bytes).
 
 -export([classify/1]).
+-export([needed/1]).
 -export([limit/0]).
 
 -export_type([protocol/0]).
@@ -41,6 +42,11 @@ classify(Bytes) ->
         unclear -> more;
         no -> unknown()
     end.
+
+%% @doc How many bytes there must be before {@link classify/1} may say anything but `more', where it has said that.
+-spec needed(binary()) -> pos_integer().
+needed(<<22, _/binary>> = Bytes) -> weir_proxy_client_hello:needed(Bytes);
+needed(Bytes) -> byte_size(Bytes) + 1.
 
 unknown() -> {ok, #{protocol => unknown}}.
 

@@ -117,14 +117,17 @@ prop_untried() ->
         end
     ).
 
-%% A hello is understood in any records, and `more' of every part of it.
+%% A hello is understood in any records, and `more' of every part of it. How many bytes are needed is more than there are, and never
+%% more than suffice.
 prop_hello_in_pieces() ->
     ?FORALL({Sizes, Cut}, {non_empty(list(range(1, 200))), range(1, 100_000)}, begin
         <<22, 3, 1, _:16, Message/binary>> = weir_proxy_hello:build(<<"One.Example.org">>),
         Records = records(Message, Sizes, Sizes),
         Part = binary:part(Records, 0, Cut rem byte_size(Records)),
         weir_proxy_client_hello:parse(Records) =:= {ok, #{sni => <<"one.example.org">>}} andalso
-            weir_proxy_client_hello:parse(Part) =:= more
+            weir_proxy_client_hello:parse(Part) =:= more andalso
+            weir_proxy_client_hello:needed(Part) > byte_size(Part) andalso
+            weir_proxy_client_hello:needed(Part) =< byte_size(Records)
     end).
 
 records(<<>>, _Sizes, _All) -> <<>>;

@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         by_address, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
-        pieces_lose_no_byte, a_long_hello_is_refused_or_routed, clients_of_openssl,
+        pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
         a_module_talks_and_hands_over, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
         wrong_rules
     ].
@@ -104,33 +104,55 @@ pieces_lose_no_byte(Config) ->
     [ok = gen_tcp:send(Socket, Back) || {Socket, Back} <- Cases],
     [?assertEqual({ok, Hello}, gen_tcp:recv(Socket, byte_size(Hello), ?PATIENCE)) || {Socket, _} <- Cases].
 
+%% Byte after byte of 15 KB: 15,000 looks, each at all there is, would take seconds.
+a_hello_is_not_parsed_at_every_piece(_Config) ->
+    [
+        begin
+            Hello = in_records(long(15_000), Size),
+            ?assert(looks(Hello, 1, 1) =< Most)
+        end
+     || {Size, Most} <- [{16_000, 5}, {1000, 5}, {1, 100}]
+    ].
+
+looks(Hello, Size, Count) ->
+    Part = binary:part(Hello, 0, Size),
+    case weir_proxy_first_bytes:classify(Part) of
+        {ok, #{sni := <<"one.example.org">>}} -> Count;
+        more -> looks(Hello, weir_proxy_first_bytes:needed(Part), Count + 1)
+    end.
+
 a_long_hello_is_refused_or_routed(Config) ->
     Port = proxy(Config, [#{sni => "one.example.org", backend => b}]),
-    %% As large as one with keys that withstand quantum computers, and larger; padding is extension 21.
-    Long = fun(Size) ->
-        <<22, 3, 1, _:16, 1, BodySize:24, Body/binary>> = weir_proxy_hello:build(<<"one.example.org">>),
-        Before = BodySize - extensions_size(Body) - 2,
-        <<Front:Before/binary, _:16, Extensions/binary>> = Body,
-        All = <<21:16, Size:16, 0:Size/unit:8, Extensions/binary>>,
-        Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
-        in_records(<<1, (byte_size(Message)):24, Message/binary>>)
-    end,
-    ?assertEqual(<<"b">>, said(Port, Long(2000))),
-    ?assertEqual(<<"b">>, said(Port, Long(15_000))),
-    ?assertEqual(<<"a">>, said(Port, Long(17_000))).
+    Said = fun(Size) -> said(Port, in_records(long(Size), 1000)) end,
+    ?assertEqual(<<"b">>, Said(2000)),
+    ?assertEqual(<<"b">>, Said(15_000)),
+    ?assertEqual(<<"a">>, Said(17_000)).
 
-in_records(<<Piece:1000/binary, Rest/binary>>) -> <<22, 3, 1, 1000:16, Piece/binary, (in_records(Rest))/binary>>;
-in_records(Piece) -> <<22, 3, 1, (byte_size(Piece)):16, Piece/binary>>.
+%% As large as one with keys that withstand quantum computers, and larger; padding is extension 21.
+long(Size) ->
+    <<22, 3, 1, _:16, 1, BodySize:24, Body/binary>> = weir_proxy_hello:build(<<"one.example.org">>),
+    Before = BodySize - extensions_size(Body) - 2,
+    <<Front:Before/binary, _:16, Extensions/binary>> = Body,
+    All = <<21:16, Size:16, 0:Size/unit:8, Extensions/binary>>,
+    Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
+    <<1, (byte_size(Message)):24, Message/binary>>.
+
+in_records(Message, Size) ->
+    case Message of
+        <<Piece:Size/binary, Rest/binary>> when Rest =/= <<>> -> <<22, 3, 1, Size:16, Piece/binary, (in_records(Rest, Size))/binary>>;
+        _ -> <<22, 3, 1, (byte_size(Message)):16, Message/binary>>
+    end.
 
 extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size:16, _/binary>>) -> Size.
 
 %% OTP's ssl here; curl and Chromium are tried in `make soak'.
 clients_of_openssl(Config) ->
-    Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}]),
+    %% The client may load its code first.
+    Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}], ?PATIENCE),
     Before = ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))),
     _ = ssl:connect({127, 0, 0, 1}, Port, [
         {server_name_indication, "one.example.org"}, {alpn_advertised_protocols, [<<"h2">>]}, {verify, verify_none}
-    ], 500),
+    ], ?PATIENCE),
     wait_for(fun() -> ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))) =:= Before + 1 end).
 
 %%% Modules.
@@ -191,15 +213,19 @@ wrong_rules(Config) ->
 
 %%% What cases share.
 
-start(Config, Rules) ->
+start(Config, Rules) -> start(Config, Rules, ?SOON).
+
+start(Config, Rules, Timeout) ->
     Servers = proplists:get_value(servers, Config),
     weir_proxy:start(proxy, #{
-        frontends => #{front => #{listen => "127.0.0.1:0", backend => a, rules => Rules, first_bytes_timeout => ?SOON}},
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => a, rules => Rules, first_bytes_timeout => Timeout}},
         backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
     }).
 
-proxy(Config, Rules) ->
-    ok = start(Config, Rules),
+proxy(Config, Rules) -> proxy(Config, Rules, ?SOON).
+
+proxy(Config, Rules, Timeout) ->
+    ok = start(Config, Rules, Timeout),
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
     binary_to_integer(Port).
 
@@ -230,7 +256,7 @@ hello(Protocols) ->
     List = iolist_to_binary([[byte_size(Protocol), Protocol] || Protocol <- Protocols]),
     All = <<Extensions/binary, 16:16, (byte_size(List) + 2):16, (byte_size(List)):16, List/binary>>,
     Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
-    in_records(<<1, (byte_size(Message)):24, Message/binary>>).
+    in_records(<<1, (byte_size(Message)):24, Message/binary>>, 1000).
 
 wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
 
