@@ -27,7 +27,7 @@
     balancer :: weir_proxy_balancer:balancer() | none,
     %% Connections that wait, the longest first, and the timers of their patience.
     waiting = queue:new() :: queue:queue({gen_server:from(), Key :: term(), reference()}),
-    checks = #{} :: #{binary() => weir_proxy_check:check()}
+    checks = #{} :: #{weir_proxy_check:name() => weir_proxy_check:check()}
 }).
 
 %% How often weights grow while servers start slowly.
@@ -222,21 +222,29 @@ place(Balancer, Key, Full) ->
 
 %%% Checks.
 
-check_all(State = #state{checks = Checks, members = Members, config = #{health := Health}}) ->
-    Wanted = maps:from_list([
-        {weir_proxy_server:name(Member), {Address, Health}}
-     || Health =/= off, Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none
-    ]),
-    State#state{checks = weir_proxy_check:adjust(Checks, Wanted)}.
+check_all(State = #state{checks = Checks, members = Members, config = #{health := Health, agent := Agent}}) ->
+    Places = [{weir_proxy_server:name(Member), Address} || Member <- Members, Address <- [weir_proxy_server:checked_at(Member)], Address =/= none],
+    Wanted = [{Name, {Address, Health}} || Health =/= off, {Name, Address} <- Places] ++
+        %% A unix socket has no other port.
+        [{{agent, Name}, {Address, Agent}} || Agent =/= off, {Name, Address = {Host, _}} <- Places, Host =/= local],
+    State#state{checks = weir_proxy_check:adjust(Checks, maps:from_list(Wanted))}.
 
-checked(Name, Result, Took, State = #state{members = Members, config = #{on_down := OnDown}}) ->
+%% An agent that says nothing, or what nobody knows, changes nothing.
+checked({agent, _Name}, {error, _}, _Took, State) ->
+    State;
+checked({agent, Name}, {ok, Answer}, _Took, State) ->
+    changed(Name, fun(Member) -> weir_proxy_server:advised(Answer, now_ms(), Member) end, State);
+checked(Name, Result, Took, State) ->
+    changed(Name, fun(Member) -> weir_proxy_server:checked(Result, Took, now_ms(), Member) end, State).
+
+changed(Name, Change, State = #state{members = Members, config = #{on_down := OnDown}}) ->
     case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
         [] ->
             State;
         [Member] ->
-            {Change, Checked} = weir_proxy_server:checked(Result, Took, now_ms(), Member),
-            Noted = put_member(Checked, State),
-            case Change of
+            {What, Changed} = Change(Member),
+            Noted = put_member(Changed, State),
+            case What of
                 same -> Noted;
                 up -> serve(publish(Noted));
                 down ->

@@ -1,17 +1,19 @@
 %% @private
-%% @doc Checks a server again and again, in a process of its own, and tells the backend's process each result.
+%% @doc Checks a server again and again, or asks its agent, in a process of its own, and tells the backend's process each result.
 -module(weir_proxy_check).
 
 -export([adjust/2]).
 -export([run/4]).
 
--export_type([check/0]).
+-export_type([check/0, name/0]).
 
+-type name() :: binary() | {agent, binary()}.
+%% Of a server that is checked, or whose agent is asked.
 -type check() :: {pid(), what()}.
--type what() :: {weir_tcp:name(), weir_proxy_config:health()}.
+-type what() :: {weir_tcp:name(), weir_proxy_config:health() | weir_proxy_config:agent()}.
 
 %% @doc Starts and stops checks of the calling process, until there are those that are wanted.
--spec adjust(#{binary() => check()}, #{binary() => what()}) -> #{binary() => check()}.
+-spec adjust(#{name() => check()}, #{name() => what()}) -> #{name() => check()}.
 adjust(Checks, Wanted) ->
     Kept = maps:filter(fun(Name, {Pid, What}) -> maps:get(Name, Wanted, none) =:= What andalso is_process_alive(Pid) end, Checks),
     _ = [stop(Pid) || {Pid, _} <- maps:values(maps:without(maps:keys(Kept), Checks))],
@@ -30,10 +32,13 @@ at({Address, _Port}, #{port := Port}) when Port =/= undefined, tuple_size(Addres
 at(Address, _Health) -> Address.
 
 %% @doc The process: waits, checks, and so on. Each round begins with the code that is current.
--spec run(pid(), binary(), what(), non_neg_integer()) -> no_return().
+-spec run(pid(), name(), what(), non_neg_integer()) -> no_return().
 run(Backend, Name, What = {Address, Health = #{interval := Interval}}, Wait) ->
     timer:sleep(Wait),
     Start = erlang:monotonic_time(millisecond),
-    Result = weir_proxy_probe:probe(Address, Health),
+    Result = ask(Address, Health),
     Backend ! {weir_proxy_check, Name, Result, erlang:monotonic_time(millisecond) - Start},
     ?MODULE:run(Backend, Name, What, Interval).
+
+ask(Address, Agent = #{kind := agent}) -> weir_proxy_agent:ask(Address, Agent);
+ask(Address, Health) -> weir_proxy_probe:probe(Address, Health).

@@ -6,7 +6,7 @@
 
 -export([new/1]).
 
--export_type([config/0, frontend/0, backend/0, server/0, health/0, bad_option/0]).
+-export_type([config/0, frontend/0, backend/0, server/0, health/0, agent/0, bad_option/0]).
 
 -type config() :: #{
     frontends := #{binary() => frontend()},
@@ -51,6 +51,7 @@
     on_down := keep | close,
     resolve_interval := pos_integer(),
     health := health() | off,
+    agent := agent() | off,
     passive := #{fall := pos_integer(), back_off := pos_integer()} | off
 }.
 
@@ -63,6 +64,8 @@
 }.
 
 -type health() :: #{kind := atom(), interval := pos_integer(), timeout := pos_integer(), rise := pos_integer(), fall := pos_integer(), _ => _}.
+
+-type agent() :: #{kind := agent, port := inet:port_number(), interval := pos_integer(), timeout := pos_integer(), send := binary()}.
 
 -type bad_option() :: weir_proxy_schema:bad_option().
 %% The path to the option that is wrong, its value, and in words what is allowed.
@@ -111,7 +114,7 @@ frontend(Path, Map) ->
         {per_address, weir_proxy_schema:limit(1), infinity},
         {allow, list_of(fun weir_proxy_address:prefix/2), []},
         {deny, list_of(fun weir_proxy_address:prefix/2), []},
-        {backlog, weir_proxy_schema:integer(1, 65535), 1024},
+        {backlog, weir_proxy_schema:integer(1, 65535), 4096},
         {first_bytes_timeout, weir_proxy_schema:time(1), 5000},
         {idle_timeout, weir_proxy_schema:time_or_infinity(1), 3600_000},
         {half_close_timeout, weir_proxy_schema:time_or_infinity(1), 60_000},
@@ -163,6 +166,7 @@ backend(Path, Map) ->
         {on_down, weir_proxy_schema:word([keep, close]), keep},
         {resolve_interval, weir_proxy_schema:time(100), 10_000},
         {health, or_off(fun weir_proxy_health:options/2), off},
+        {agent, or_off(fun weir_proxy_agent:options/2), off},
         {passive, or_off(fun passive/2), off}
     ]),
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],

@@ -17,6 +17,7 @@
     accepted :: integer(),
     facts = #{} :: weir_proxy_rules:facts(),
     key = none :: term(),
+    backend = none :: binary() | none,
     prefix = <<>> :: iodata(),
     queued = 0 :: non_neg_integer(),
     retries = 0 :: non_neg_integer()
@@ -37,10 +38,10 @@ serve(Client, {Proxy, Name}) ->
             Way = #way{client = Client, frontend = Frontend, address = Address, accepted = erlang:system_time(millisecond)},
             try route(Way) of
                 ok -> ok;
-                Failed -> refuse(Way, Failed)
+                {failed, Why, Last} -> refuse(Last, Why)
             catch
                 Class:Reason:Stack ->
-                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+                    ok = unserved(Way, crashed),
                     erlang:raise(Class, Reason, Stack)
             end;
         %% The frontend was removed, or the client has left.
@@ -55,14 +56,32 @@ peer(Client) ->
         _ -> inet:peername(Client)
     end.
 
-refuse(#way{client = Client, frontend = #frontend{numbers = Numbers}}, Why) ->
+refuse(Way = #way{client = Client, frontend = #frontend{numbers = Numbers}}, Why) ->
     _ = weir_proxy_numbers:add(Numbers, refusal(Why), 1),
-    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+    ok = unserved(Way, Why),
     gen_tcp:close(Client).
 
 refusal(reject) -> rejected;
 refusal(gone) -> aborted;
 refusal(_) -> connection_errors.
+
+%% It ends here, and no keeper hears of it.
+unserved(Way = #way{frontend = Frontend}, Why) ->
+    ok = weir_proxy_numbers:ended(Frontend#frontend.numbers, 0, 0),
+    weir_proxy_log:unserved(Why, #session{
+        proxy = Frontend#frontend.proxy,
+        frontend = Frontend#frontend.name,
+        backend = case Way#way.backend of none -> Frontend#frontend.name; Backend -> Backend end,
+        server = <<"<NOSRV>">>,
+        client = Way#way.address,
+        address = undefined,
+        accepted = Way#way.accepted,
+        queued = Way#way.queued,
+        connected = none,
+        retries = Way#way.retries,
+        numbers = {Frontend#frontend.numbers, none, none},
+        timer = none
+    }).
 
 %%% Where it goes.
 
@@ -73,7 +92,7 @@ route(Way = #way{frontend = #frontend{route = {rules, Rules}}}) ->
     decide(weir_proxy_rules:decide(Facts, Rules), Rules, Way#way{facts = Facts}).
 
 decide({backend, Backend}, _Rules, Way) -> balance(Way, Backend);
-decide(reject, _Rules, _Way) -> reject;
+decide(reject, _Rules, Way) -> {failed, reject, Way};
 decide({module, Module, Args}, _Rules, Way) -> ask(Module, Args, Way);
 decide(first_bytes, Rules, Way = #way{client = Client, frontend = Frontend, facts = Facts}) ->
     case weir_proxy_facts:of_first_bytes(Client, first_bytes_timeout(Frontend)) of
@@ -81,20 +100,20 @@ decide(first_bytes, Rules, Way = #way{client = Client, frontend = Frontend, fact
             All = maps:merge(Facts, More),
             decide(weir_proxy_rules:decide(All, Rules), Rules, Way#way{facts = All});
         {error, _} ->
-            gone
+            {failed, gone, Way}
     end.
 
 first_bytes_timeout(#frontend{config = #{first_bytes_timeout := Timeout}}) -> Timeout.
 
 ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend}) ->
-    Ended = fun() -> weir_proxy_numbers:ended(Frontend#frontend.numbers, 0, 0) end,
+    Ended = fun() -> unserved(Way, killed) end,
     Asked = fun() -> Module:route(Client, Facts, Args) end,
     case weir_proxy_facts:in_time(Asked, first_bytes_timeout(Frontend), Ended) of
         {backend, Backend} -> balance(Way, Backend);
         {backend, Backend, Options} ->
             Key = maps:get(key, Options, none),
             balance(Way#way{key = Key, prefix = maps:get(prefix, Options, <<>>)}, Backend);
-        reject -> reject
+        reject -> {failed, reject, Way}
     end.
 
 %%% Which server.
@@ -102,13 +121,13 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
 balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         undefined ->
-            no_backend;
+            {failed, no_backend, Way#way{backend = Name}};
         Backend = #backend{numbers = Numbers, config = #{retries := Retries}} ->
             ok = weir_proxy_numbers:begun(Numbers),
-            try try_servers(Way, Backend, key(Way, Backend), Retries, []) of
+            try try_servers(Way#way{backend = Name}, Backend, key(Way, Backend), Retries, []) of
                 ok ->
                     ok;
-                Failed ->
+                {failed, _, _} = Failed ->
                     ok = weir_proxy_numbers:ended(Numbers, 0, 0),
                     Failed
             catch
@@ -138,12 +157,12 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
             %% All have been tried: begin anew, but not at once.
             ok = pause(Backend),
             try_servers(Way, current(Way, Backend), Key, Retries, []);
-        Failed ->
-            Failed
+        Why ->
+            {failed, Why, Way}
     end.
 
-again(_Way, _Backend, _Key, 0, _Tried) ->
-    refused;
+again(Way, _Backend, _Key, 0, _Tried) ->
+    {failed, refused, Way};
 again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried) ->
     _ = weir_proxy_numbers:add(Numbers, retries, 1),
     _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
@@ -228,7 +247,7 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
             %% One of them has left already.
             ok = weir_proxy_numbers:ended(Server#server.numbers, 0, 0),
             ok = gen_tcp:close(Socket),
-            gone
+            {failed, gone, Way}
     end.
 
 succeeded(#server{numbers = Numbers}) ->

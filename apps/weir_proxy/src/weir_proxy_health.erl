@@ -33,8 +33,7 @@ options(Path, Map) ->
         {expect, weir_proxy_schema:text(), <<>>},
         {path, weir_proxy_schema:text(), <<"/">>},
         {host, weir_proxy_schema:text(), <<"localhost">>},
-        {user, weir_proxy_schema:text(), <<"weir">>},
-        {agent_port, port(), undefined}
+        {user, weir_proxy_schema:text(), <<"weir">>}
     ]).
 
 port() ->

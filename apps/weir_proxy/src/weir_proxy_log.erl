@@ -8,6 +8,7 @@
 
 -export([adjust/2]).
 -export([session/3]).
+-export([unserved/2]).
 -export([line/4]).
 -export([dropped/1]).
 
@@ -61,9 +62,17 @@ running(Proxy) ->
 
 %% @doc A session has ended.
 -spec session(#session{}, term(), weir_relay:statistics() | none) -> ok.
-session(_Session, _Result, none) ->
-    ok;
-session(Session = #session{proxy = Proxy}, Result, Statistics) ->
+session(_Session, _Result, none) -> ok;
+session(Session, Result, Statistics) -> log(Session, Result, Statistics).
+
+%% @doc A client has never had a server, and why.
+-spec unserved(atom(), #session{}) -> ok.
+unserved(Why, Session = #session{accepted = Accepted}) ->
+    None = #{bytes => 0, packets => 0},
+    Duration = 1000 * max(0, erlang:system_time(millisecond) - Accepted),
+    log(Session, {unserved, Why}, #{a_to_b => None, b_to_a => None, duration_us => Duration, first_byte_us => undefined}).
+
+log(Session = #session{proxy = Proxy}, Result, Statistics) ->
     case weir_proxy_memory:saved({log, Proxy}) of
         none -> ok;
         {ok, {Pid, Waiting, #{format := Format}}} -> write(Pid, Waiting, line(Format, Session, Result, Statistics))
@@ -87,15 +96,15 @@ dropped(Proxy) ->
     end.
 
 %% @doc The line of a session. The format `haproxy' has the fields of `%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq'.
--spec line(haproxy | json, #session{}, term(), weir_relay:statistics()) -> iodata().
+-spec line(haproxy | json, #session{}, term(), map()) -> iodata().
 line(haproxy, Session, Result, Statistics) ->
     #session{frontend = Frontend, backend = Backend, server = Server, queued = Queued, connected = Connected, retries = Retries} = Session,
     #{b_to_a := #{bytes := Out}} = Statistics,
-    [FrontendNow, BackendNow, ServerNow] = [weir_proxy_numbers:get(Numbers, current_sessions) || Numbers <- tuple_to_list(Session#session.numbers)],
-    BackendQueue = weir_proxy_numbers:get(element(2, Session#session.numbers), queue_current),
+    [FrontendNow, BackendNow, ServerNow] = [number(Numbers, current_sessions) || Numbers <- tuple_to_list(Session#session.numbers)],
+    BackendQueue = number(element(2, Session#session.numbers), queue_current),
     io_lib:format("~ts [~ts] ~ts ~ts/~ts ~b/~b/~b ~b ~s ~b/~b/~b/~b/~b 0/~b~n", [
         weir_proxy_address:to_text(Session#session.client), time(Session#session.accepted), Frontend, Backend, Server,
-        Queued, Connected, duration(Session, Statistics), Out, state(Result),
+        Queued, case Connected of none -> -1; _ -> Connected end, duration(Session, Statistics), Out, state(Result, Statistics),
         FrontendNow, FrontendNow, BackendNow, ServerNow, Retries, BackendQueue
     ]);
 line(json, Session, Result, Statistics) ->
@@ -108,17 +117,22 @@ line(json, Session, Result, Statistics) ->
         server => Session#session.server,
         address => weir_proxy_address:to_text(Session#session.address),
         queue_ms => Session#session.queued,
-        connect_ms => Session#session.connected,
+        connect_ms => case Session#session.connected of none -> null; Connected -> Connected end,
         duration_ms => duration(Session, Statistics),
         first_byte_us => case FirstByte of undefined -> null; _ -> FirstByte end,
         bytes_in => In,
         bytes_out => Out,
         retries => Session#session.retries,
-        state => iolist_to_binary(state(Result))
+        state => iolist_to_binary(state(Result, Statistics))
     }),
     %% In one line: a string has no line feed of its own.
     [binary:replace(iolist_to_binary(Object), <<"\n">>, <<>>, [global]), $\n].
 
+number(none, _Name) -> 0;
+number(Numbers, Name) -> weir_proxy_numbers:get(Numbers, Name).
+
+duration(#session{connected = none}, #{duration_us := Duration}) ->
+    Duration div 1000;
 duration(#session{queued = Queued, connected = Connected}, #{duration_us := Duration}) ->
     Queued + Connected + Duration div 1000.
 
@@ -127,10 +141,20 @@ time(Milliseconds) ->
     Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
     io_lib:format("~2..0b/~s/~b:~2..0b:~2..0b:~2..0b.~3..0b", [Day, Name, Year, Hour, Minute, Second, Milliseconds rem 1000]).
 
-%% HAProxy's termination state. Which side has reset a relay is not known: `D' stands for "in the data phase".
-state(closed) -> "--";
-state({error, timeout}) -> "cD";
-state({error, _}) -> "CD".
+%% HAProxy's termination state: which side has ended it, a timeout in small letters; `D' stands for "in the data phase".
+state(closed, _Statistics) -> "--";
+state({unserved, Why}, _Statistics) -> unserved(Why);
+state({error, timeout}, _Statistics) -> "cD";
+state({error, _}, #{failed := b}) -> "SD";
+state({error, _}, _Statistics) -> "CD".
+
+%% Before there was a server: `R' stands for rules, `Q' for the queue, `C' for the connection to a server.
+unserved(gone) -> "CR";
+unserved(killed) -> "cR";
+unserved(Why) when Why =:= reject; Why =:= crashed -> "PR";
+unserved(queue_timeout) -> "sQ";
+unserved(queue_full) -> "SQ";
+unserved(_NoServer) -> "SC".
 
 %%% The process.
 

@@ -14,6 +14,7 @@
 -export([set_weight/2]).
 -export([set_address/2]).
 -export([checked/4]).
+-export([advised/3]).
 -export([failing/2]).
 -export([eligible/2]).
 -export([slow_starting/2]).
@@ -37,6 +38,8 @@
     weight :: 0..256 | configured,
     health :: weir_proxy_health:health() | none,
     is_up = true :: boolean(),
+    %% What its agent has said.
+    agent = #{} :: weir_proxy_agent:answer(),
     %% Connections were refused: not tried before this.
     failing_until = none :: now() | none,
     %% Since when it is up after it was not, for its slow start.
@@ -76,6 +79,7 @@ change(Config = #{address := Endpoint, weight := Weight}, Backend, Member = #mem
         address = address(Endpoint, Before, Member),
         weight = case Before of #{weight := Weight} -> Member#member.weight; #{} -> configured end,
         health = health(Health, Member#member.health),
+        agent = case Backend of #{agent := #{}} -> Member#member.agent; #{} -> #{} end,
         is_up = Health =:= off orelse Member#member.is_up
     }.
 
@@ -132,6 +136,22 @@ checked(Result, Took, Now, Member = #member{health = Health, checks_failed = Fai
         down -> {down, changed(Noted#member{is_up = false, downs = Noted#member.downs + 1})}
     end.
 
+%% @doc Its agent has answered. Returns what has changed by that: `up' for anything that is no end.
+-spec advised(weir_proxy_agent:answer(), now(), member()) -> {up | down | same, member()}.
+advised(Answer, Now, Member = #member{agent = Before}) ->
+    case maps:merge(Before, Answer) of
+        Before -> {same, Member};
+        Agent ->
+            Advised = changed(Member#member{agent = Agent}),
+            case {is_down(Member), is_down(Advised)} of
+                {true, false} -> {up, Advised#member{rising_since = Now}};
+                {false, true} -> {down, Advised#member{downs = Advised#member.downs + 1}};
+                {_, _} -> {up, Advised}
+            end
+    end.
+
+is_down(#member{is_up = IsUp, agent = Agent}) -> not IsUp orelse maps:get(is_up, Agent, true) =:= false.
+
 %% @doc Connections to it fail: it gets none for some time.
 -spec failing(Until :: now(), member()) -> member().
 failing(Until, Member) ->
@@ -139,8 +159,9 @@ failing(Until, Member) ->
 
 %% @doc What a balancer sees of it, with its priority; nothing if it takes no connections.
 -spec eligible(now(), member()) -> {Priority :: 0..255, #server{}} | none.
-eligible(Now, Member = #member{config = #{priority := Priority, max_connections := Most}}) ->
-    Weight = weight(Member) * fraction(Now, Member),
+eligible(Now, Member = #member{config = #{priority := Priority, max_connections := Configured}, agent = Agent}) ->
+    Weight = advised(weight(Member) * fraction(Now, Member), Agent),
+    Most = maps:get(max_connections, Agent, Configured),
     case state(Now, Member) of
         up when Weight > 0 ->
             {Priority, #server{
@@ -153,6 +174,11 @@ eligible(Now, Member = #member{config = #{priority := Priority, max_connections 
         _ ->
             none
     end.
+
+%% Of its weight; something of something is never nothing.
+advised(Weight, #{percent := Percent}) when Weight > 0, Percent > 0 -> max(1, Weight * Percent div 100);
+advised(_Weight, #{percent := 0}) -> 0;
+advised(Weight, _Agent) -> Weight.
 
 weight(#member{weight = configured, config = #{weight := Weight}}) -> Weight;
 weight(#member{weight = Weight}) -> Weight.
@@ -172,8 +198,11 @@ slow_starting(Now, #member{rising_since = Since, slow_start = SlowStart}) -> Now
 %% @doc Its state in a word.
 -spec state(now(), member()) -> up | down | drain | maint | failing | unresolved.
 state(_Now, #member{admin = maint}) -> maint;
+state(_Now, #member{agent = #{admin := maint}}) -> maint;
 state(_Now, #member{is_up = false}) -> down;
+state(_Now, #member{agent = #{is_up := false}}) -> down;
 state(_Now, #member{admin = drain}) -> drain;
+state(_Now, #member{agent = #{admin := drain}}) -> drain;
 state(_Now, #member{address = unresolved}) -> unresolved;
 state(Now, #member{failing_until = Until}) when Until =/= none, Now < Until -> failing;
 state(_Now, #member{}) -> up.
@@ -191,6 +220,7 @@ to_map(Now, Member = #member{config = Config}) ->
         max_connections => Most,
         state_since_ms => Now - Member#member.changed,
         last_check => Member#member.last_check,
+        agent => Member#member.agent,
         checks_failed => Member#member.checks_failed,
         downs => Member#member.downs
     }.

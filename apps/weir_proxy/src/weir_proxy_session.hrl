@@ -1,23 +1,23 @@
 %% A session, as it is in the table of weir_proxy_sessions.
 -record(session, {
-    relay :: weir_relay:relay() | '_',
+    relay :: weir_relay:relay() | undefined | '_',
     proxy :: term(),
     frontend :: binary() | '_',
     backend :: binary() | '_',
     server :: binary() | '_',
     %% Who is at both ends.
     client :: weir_tcp:name() | '_',
-    address :: weir_tcp:name() | '_',
+    address :: weir_tcp:name() | undefined | '_',
     %% Milliseconds of the system's clock when the client came; then milliseconds waited for a place, and for the server.
     accepted :: integer() | '_',
     queued :: non_neg_integer() | '_',
-    connected :: non_neg_integer() | '_',
+    connected :: non_neg_integer() | none | '_',
     retries :: non_neg_integer() | '_',
-    keeper :: pid() | '_',
+    keeper :: pid() | undefined | '_',
     %% Of the frontend, the backend and the server.
-    numbers :: {atomics:atomics_ref(), atomics:atomics_ref(), atomics:atomics_ref()} | '_',
+    numbers :: {atomics:atomics_ref(), atomics:atomics_ref() | none, atomics:atomics_ref() | none} | '_',
     %% Of the backend.
-    process :: pid() | '_',
+    process :: pid() | undefined | '_',
     %% Of the longest life.
     timer :: reference() | none | '_'
 }).

@@ -1,4 +1,4 @@
-%% A server for tests: says its name to each connection, then sends back what comes.
+%% A server for tests: says its name to each connection, then sends back what comes. `reset me' resets the connection.
 -module(weir_proxy_backend_double).
 
 -export([start/1, start/2, stop/1, port/1, address/1, connections/1]).
@@ -11,7 +11,7 @@ start(Name, Options) ->
     Pid = spawn(fun() ->
         Where = proplists:get_value(ip, Options, {127, 0, 0, 1}),
         {ok, Listen} = gen_tcp:listen(proplists:get_value(port, Options, 0), [
-            binary, {active, false}, {ip, Where}, {reuseaddr, true}, {backlog, 1024}, {exit_on_close, false}
+            binary, {active, false}, {ip, Where}, {reuseaddr, true}, {backlog, 4096}, {exit_on_close, false}
         ]),
         Port = case inet:port(Listen) of {ok, P} -> P; _ -> 0 end,
         Self ! {self(), Port},
@@ -43,6 +43,7 @@ accept(Me, Listen, Greeting) ->
 
 echo(Socket) ->
     case gen_tcp:recv(Socket, 0) of
+        {ok, <<"reset me">>} -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket);
         {ok, Data} -> _ = gen_tcp:send(Socket, Data), echo(Socket);
         {error, _} -> gen_tcp:close(Socket)
     end.

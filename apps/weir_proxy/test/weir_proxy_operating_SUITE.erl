@@ -15,7 +15,8 @@ all() ->
     [
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_slow_start, probes,
-        a_file, a_wrong_file, a_reload_keeps_connections, commands, a_line_for_a_session, metrics, the_page
+        what_an_agent_says, an_agent,
+        a_file, a_wrong_file, a_reload_keeps_connections, commands, a_line_for_a_session, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
     ].
 
 init_per_suite(Config) ->
@@ -122,6 +123,59 @@ probes(_Config) ->
     ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
     ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, weir_proxy_health:options([], #{}))).
 
+%%% Agents.
+
+what_an_agent_says(_Config) ->
+    [
+        ?assertEqual({Line, Said}, {Line, weir_proxy_agent:parse(Line)})
+     || {Line, Said} <- [
+            {<<"up">>, {ok, #{is_up => true}}},
+            {<<"ready,up 75% maxconn:30">>, {ok, #{admin => ready, is_up => true, percent => 75, max_connections => 30}}},
+            {<<"DOWN # the disk is full, 10%">>, {ok, #{is_up => false}}},
+            {<<"drain\t0%">>, {ok, #{admin => drain, percent => 0}}},
+            {<<>>, {ok, #{}}},
+            {<<"fine">>, {error, {unexpected, <<"fine">>}}},
+            {<<"up -1%">>, {error, {unexpected, <<"-1%">>}}},
+            {<<"maxconn:none">>, {error, {unexpected, <<"maxconn:none">>}}}
+        ]
+    ].
+
+an_agent(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Line = ets:new(line, [public]),
+    true = ets:insert(Line, {line, "up 100%\n"}),
+    {ok, _} = weir:start_listener(an_agent, #{ip => {127, 0, 0, 1}}, fun(Socket, _) ->
+        [{line, Text}] = ets:lookup(Line, line),
+        gen_tcp:send(Socket, Text)
+    end, none),
+    Say = fun(Text) -> true = ets:insert(Line, {line, Text}) end,
+    %% Both have the same agent.
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A), weight => 100}, #{name => b, address => ?SERVER:address(B), priority => 1}],
+        agent => #{port => weir:get_port(an_agent), interval => 20}, on_down => close
+    }),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    Known = fun(Key) -> {ok, [#{agent := Agent} | _]} = weir_proxy:servers(proxy, web), maps:get(Key, Agent, none) end,
+    wait_for(fun() -> Known(percent) =:= 100 end),
+    _ = Say("drain maxconn:7\n"),
+    wait_for(fun() -> state(a) =:= drain end),
+    ?assertEqual({100, 7}, {Known(percent), Known(max_connections)}),
+    _ = Say("gibberish\n"),
+    timer:sleep(100),
+    ?assertEqual(drain, state(a)),
+    _ = Say("ready\n"),
+    wait_for(fun() -> state(a) =:= up end),
+    ok = gen_tcp:send(Old, <<"x">>),
+    {ok, <<"x">>} = gen_tcp:recv(Old, 1, ?PATIENCE),
+    _ = Say("down#for now\n"),
+    wait_for(fun() -> state(a) =:= down end),
+    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, ?PATIENCE)),
+    _ = Say("up"),
+    wait_for(fun() -> state(a) =:= up end),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ok = weir:stop_listener(an_agent).
+
 %%% Files and commands.
 
 file(Config, Text) ->
@@ -214,6 +268,51 @@ a_line_for_a_session(Config) ->
             ok = weir_proxy:stop(proxy)
         end
      || Format <- [haproxy, json]
+    ].
+
+a_line_for_a_client_without_a_server(Config) ->
+    Server = ?SERVER:start("a"),
+    ok = ?SERVER:stop(Server),
+    Lines = fun(Name, Backend, Rules, Count) ->
+        File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), Name)),
+        ok = weir_proxy:start(proxy, #{
+            frontends => #{front => #{listen => "127.0.0.1:0", backend => web, rules => Rules}},
+            backends => #{web => maps:merge(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, Backend)},
+            log => #{file => File}
+        }),
+        Port = port(),
+        _ = [?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)) || _ <- lists:seq(1, Count)],
+        wait_for(fun() -> {ok, Text} = file:read_file(File), length(binary:matches(Text, <<"\n">>)) =:= Count end),
+        ok = weir_proxy:stop(proxy),
+        {ok, Text} = file:read_file(File),
+        Text
+    end,
+    Fields = fun(Text, Route, State, Retries) ->
+        ?assertMatch({match, _}, re:run(Text, ["\\] ", Route, "/<NOSRV> \\d+/-1/\\d+ 0 ", State, " \\d+/\\d+/0/0/", Retries, " 0/0\n"]))
+    end,
+    Fields(Lines("refused", #{retries => 1, connect_timeout => 10}, [], 1), "front web", "SC", "1"),
+    Fields(Lines("none", #{servers => []}, [], 1), "front web", "SC", "0"),
+    Fields(Lines("rejected", #{}, [#{from => "127.0.0.1", reject => true}], 2), "front front", "PR", "0").
+
+who_has_reset_a_session(Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    [
+        begin
+            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), State)),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{log => #{file => File, format => json}}),
+            Socket = connect(Port),
+            ok = gen_tcp:send(Socket, <<"x">>),
+            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+            ok = Reset(Socket),
+            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            {ok, Line} = file:read_file(File),
+            ?assertMatch({ok, #{<<"state">> := State}}, weir_json:decode(Line)),
+            ok = weir_proxy:stop(proxy)
+        end
+     || {State, Reset} <- [
+            {<<"CD">>, fun(Socket) -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket) end},
+            {<<"SD">>, fun(Socket) -> gen_tcp:send(Socket, <<"reset me">>) end}
+        ]
     ].
 
 metrics(_Config) ->

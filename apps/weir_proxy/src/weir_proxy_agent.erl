@@ -1,0 +1,96 @@
+%% @private
+%% @doc Asks the agent of a server how the server is, as HAProxy's `agent-check': a line that comes when one connects. A value, but for
+%% the question.
+-module(weir_proxy_agent).
+
+-export([options/2]).
+-export([ask/2]).
+-export([parse/1]).
+
+-export_type([answer/0]).
+
+-type answer() :: #{is_up => boolean(), admin => ready | drain | maint, percent => 0..256, max_connections => pos_integer()}.
+%% What the agent has said. What it does not say stays as it said before.
+
+%% A line, at most.
+-define(LONGEST, 1024).
+
+%% @doc The options of the agents of a backend.
+-spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:agent().
+options(Path, Map) ->
+    Options = weir_proxy_schema:table(Path, Map, [
+        {port, weir_proxy_schema:integer(1, 65535)},
+        {interval, weir_proxy_schema:time(10), 2000},
+        {timeout, weir_proxy_schema:time(1), 2000},
+        {send, weir_proxy_schema:text(), <<>>}
+    ]),
+    Options#{kind => agent}.
+
+%% @doc Asks once. Takes no longer than the timeout of the options.
+-spec ask(weir_tcp:name(), weir_proxy_config:agent()) -> {ok, answer()} | {error, term()}.
+ask({Address, Port}, #{timeout := Timeout, send := Question}) ->
+    Deadline = erlang:monotonic_time(millisecond) + Timeout,
+    case weir_tcp:connect(Address, Port, [binary, {active, false}, {nodelay, true}], Timeout) of
+        {ok, Socket} ->
+            _ = Question =:= <<>> orelse gen_tcp:send(Socket, Question),
+            Line = line(Socket, Deadline, <<>>),
+            ok = gen_tcp:close(Socket),
+            case Line of
+                {ok, Text} -> parse(Text);
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% Up to its end, or that of the connection.
+line(Socket, Deadline, Before) ->
+    case gen_tcp:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
+        {ok, Data} ->
+            All = <<Before/binary, Data/binary>>,
+            case binary:split(All, [<<"\n">>, <<"\r">>]) of
+                [Line, _] -> {ok, Line};
+                [_] when byte_size(All) < ?LONGEST -> line(Socket, Deadline, All);
+                [_] -> {error, {unexpected, binary:part(All, 0, 64)}}
+            end;
+        {error, closed} when Before =/= <<>> -> {ok, Before};
+        {error, _} = Error -> Error
+    end.
+
+%% @doc What a line says: words such as `up', `75%', `maxconn:30', `drain', in any order, with blanks or commas between them. What
+%% stands behind `#' is for people.
+-spec parse(binary()) -> {ok, answer()} | {error, {unexpected, binary()}}.
+parse(Line) ->
+    [Words | _] = binary:split(Line, <<"#">>),
+    words([string:lowercase(Word) || Word <- string:lexemes(Words, ", \t")], #{}).
+
+words([], Answer) ->
+    {ok, Answer};
+words([Word | Words], Answer) ->
+    case word(Word) of
+        {Name, Value} -> words(Words, Answer#{Name => Value});
+        unknown -> {error, {unexpected, Word}}
+    end.
+
+word(<<"up">>) -> {is_up, true};
+word(<<"down">>) -> {is_up, false};
+word(<<"failed">>) -> {is_up, false};
+word(<<"fail">>) -> {is_up, false};
+word(<<"stopped">>) -> {is_up, false};
+word(<<"ready">>) -> {admin, ready};
+word(<<"drain">>) -> {admin, drain};
+word(<<"maint">>) -> {admin, maint};
+word(<<"maxconn:", Most/binary>>) -> number(max_connections, Most, 1, 16#ffffffff);
+word(Word) ->
+    case binary:split(Word, <<"%">>) of
+        [Percent, <<>>] -> number(percent, Percent, 0, 256);
+        _ -> unknown
+    end.
+
+number(Name, Text, Least, Most) ->
+    try binary_to_integer(Text) of
+        Number when Number >= Least, Number =< Most -> {Name, Number};
+        _ -> unknown
+    catch
+        error:badarg -> unknown
+    end.
