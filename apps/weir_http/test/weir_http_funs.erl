@@ -4,7 +4,7 @@
 -behaviour(weir_http_direct).
 -behaviour(weir_http_events).
 
--export([start/3, start/4]).
+-export([start/3, start/4, opened/0, closed/0]).
 -export([handle/2, open/2, info/2, closed/2]).
 
 %% A listener whose route /go is that result, with these funs.
@@ -17,6 +17,11 @@ start(Listener, Kind, Funs, Options) ->
         {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
     ]),
     weir:get_port(Listener).
+
+%% What it has told: what it knows its client by, and why that is gone.
+opened() -> receive {open, Known} -> Known after 10000 -> error(not_open) end.
+
+closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
 
 handle(Request, State = #{kind := Kind}) ->
     case State of

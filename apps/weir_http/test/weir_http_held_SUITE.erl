@@ -1,4 +1,4 @@
-%% Held requests: who answers them and when, what waits behind them, groups, misfortune.
+%% Held requests: who answers them, when, and with what.
 -module(weir_http_held_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -6,15 +6,15 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, send/2, close/1, response/1, response/2, is_closed/1, get/1, get/2]).
--import(weir_http_serving, [until/1]).
+-import(weir_http_client, [connect/1, send/2, response/1, response/2, is_closed/1, get/1, get/2]).
+-import(weir_http_funs, [opened/0, closed/0]).
+
 
 -define(LISTENER, ?MODULE).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() ->
-    [{group, answers}, {group, order}, {group, groups}, {group, misfortune}].
+all() -> [{group, answers}].
 
 groups() ->
     [
@@ -36,25 +36,6 @@ groups() ->
             what_cannot_be_held_is_a_500,
             what_cannot_be_sent_is_a_500,
             a_callback_that_fails_is_a_500
-        ]},
-        {order, [], [
-            requests_behind_it_wait,
-            many_requests_behind_it,
-            a_client_that_sends_far_ahead_is_not_read
-        ]},
-        {groups, [], [
-            one_answer_for_all,
-            one_of_several_groups,
-            a_group_or_a_process,
-            clients_of_all_kinds,
-            joined_by_nobody_else,
-            nothing_is_missed
-        ]},
-        {misfortune, [], [
-            a_client_that_is_gone_is_noticed_at_once,
-            a_drain_answers_all,
-            reactors_killed_while_requests_are_held,
-            the_listener_stops
         ]}
     ].
 
@@ -78,11 +59,7 @@ hold(Client) -> hold(Client, get("/go")).
 
 hold(Client, Request) ->
     ok = send(Client, Request),
-    held().
-
-held() -> receive {open, Held} -> Held after 10000 -> error(not_held) end.
-
-closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
+    opened().
 
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
@@ -172,9 +149,7 @@ a_process_answers(_Config) ->
     end})),
     Held = hold(Client, get("/go?query", "X-A: b\r\n")),
     ok = weir_http_held:tell(Held, "it was: "),
-    {ok, Bytes} = weir_http_client:recv(Client, 10000),
-    _ = Bytes,
-    ok = weir_http_held_SUITE:until_text(Client, Bytes, <<"it was: queryb\r\n0\r\n\r\n">>),
+    ok = until_text(Client, <<>>, <<"it was: queryb\r\n0\r\n\r\n">>),
     ok = direct(Client).
 
 until_text(Client, Bytes, Text) ->
@@ -187,7 +162,7 @@ until_text(Client, Bytes, Text) ->
     end.
 
 its_time_ends(_Config) ->
-    Client = connect(start(#{options => #{timeout => 50}}, #{idle_timeout => 200})),
+    Client = connect(start(#{options => #{timeout => 50}}, #{idle_timeout => 1000})),
     _ = hold(Client),
     ?assertMatch({204, _, <<>>}, response(Client)),
     ?assertEqual(timeout, closed()),
@@ -195,7 +170,7 @@ its_time_ends(_Config) ->
     ok = direct(Client).
 
 another_answer_at_the_end_of_its_time(_Config) ->
-    Client = connect(start(#{options => #{timeout => 50, otherwise => {reply, 304, [{<<"etag">>, <<"\"1\"">>}], <<>>}}}, #{idle_timeout => 200})),
+    Client = connect(start(#{options => #{timeout => 50, otherwise => {reply, 304, [{<<"etag">>, <<"\"1\"">>}], <<>>}}}, #{idle_timeout => 1000})),
     _ = hold(Client),
     ?assertMatch({304, #{<<"etag">> := <<"\"1\"">>}, <<>>}, response(Client)).
 
@@ -291,214 +266,3 @@ a_callback_that_fails_is_a_500(_Config) ->
     ?assertEqual({crashed, {error, why}}, closed()),
     ?assertEqual(2, counter(crashes)),
     ok = direct(Client).
-
-%%% Order.
-
-requests_behind_it_wait(_Config) ->
-    Client = connect(start(#{})),
-    ok = send(Client, [get("/direct"), get("/go"), get("/direct"), get("/go")]),
-    {200, _, <<"direct">>} = response(Client),
-    First = held(),
-    ok = send(Client, get("/direct")),
-    ok = weir_http_held:reply(First, reply("first")),
-    {200, _, <<"first">>} = response(Client),
-    {200, _, <<"direct">>} = response(Client),
-    Second = held(),
-    ok = weir_http_held:reply(Second, reply("second")),
-    {200, _, <<"second">>} = response(Client),
-    {200, _, <<"direct">>} = response(Client).
-
-many_requests_behind_it(_Config) ->
-    Client = connect(start(#{})),
-    Held = hold(Client, [get("/go") | lists:duplicate(500, get("/direct"))]),
-    ok = weir_http_held:reply(Held, reply("held")),
-    {200, _, <<"held">>} = response(Client),
-    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 500)].
-
-a_client_that_sends_far_ahead_is_not_read(_Config) ->
-    Client = connect(start(#{})),
-    Held = hold(Client),
-    Sender = spawn_link(fun() -> receive go -> ok = send(Client, lists:duplicate(100000, get("/direct"))), receive stop -> ok end end end),
-    Sender ! go,
-    {weir_http_held, Socket, _} = Held,
-    until(fun() -> inet:getopts(Socket, [active]) =:= {ok, [{active, false}]} end),
-    {ok, [{recv_oct, Read}]} = inet:getstat(Socket, [recv_oct]),
-    ?assert(Read < 1000000),
-    ok = weir_http_held:reply(Held, reply("held")),
-    {200, _, <<"held">>} = response(Client),
-    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 100000)],
-    Sender ! stop.
-
-%%% Groups.
-
-joining(Group) -> #{open => fun(Held, State) -> ok = weir_http_held:join(Group, Held), {ok, State} end}.
-
-one_answer_for_all(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Port = start(joining(Group)),
-    Clients = [connect(Port) || _ <- lists:seq(1, 50)],
-    [
-        begin
-            [ok = send(Client, get("/go")) || Client <- Clients],
-            [_ = held() || _ <- Clients],
-            Text = integer_to_binary(N),
-            ?assertEqual({ok, 50}, weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [{<<"x-n">>, Text}], Text}))),
-            [?assertMatch({200, #{<<"x-n">> := Text, <<"content-length">> := _, <<"date">> := _}, Text}, response(Client)) || Client <- Clients],
-            [?assertEqual(answered, closed()) || _ <- Clients],
-            ?assertEqual(0, weir_group:size(Group))
-        end
-     || N <- lists:seq(1, 10)
-    ],
-    [ok = direct(Client) || Client <- Clients],
-    ?assertEqual(0, counter(crashes)).
-
-one_of_several_groups(_Config) ->
-    Groups = [element(2, {ok, _} = weir_group:new(#{})) || _ <- lists:seq(1, 3)],
-    Client = connect(start(#{open => fun(Held, State) ->
-        [ok = weir_http_held:join(Group, Held) || Group <- Groups],
-        {ok, State}
-    end})),
-    [
-        begin
-            _ = hold(Client),
-            {ok, 1} = weir_group:broadcast(Group, weir_http_held:frame(reply("news"))),
-            {200, _, <<"news">>} = response(Client),
-            ?assertEqual([0, 0, 0], [weir_group:size(Each) || Each <- Groups])
-        end
-     || Group <- Groups
-    ],
-    ok = direct(Client).
-
-%% There is one answer to each, whoever is quicker.
-a_group_or_a_process(_Config) ->
-    {ok, Group} = weir_group:new(#{backlog => 10000}),
-    Client = connect(start(joining(Group))),
-    Frame = weir_http_held:frame(reply("g")),
-    Got = [
-        begin
-            Held = hold(Client),
-            Caster = spawn_link(fun() -> {ok, _} = weir_group:broadcast(Group, Frame) end),
-            ok = weir_http_held:reply(Held, reply("p")),
-            {200, _, Text} = response(Client),
-            ?assertEqual(answered, closed()),
-            weir_http_serving:until(fun() -> not is_process_alive(Caster) end),
-            Text
-        end
-     || _ <- lists:seq(1, 300)
-    ],
-    ok = direct(Client),
-    ?assertEqual([], lists:usort(Got) -- [<<"g">>, <<"p">>]).
-
-clients_of_all_kinds(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Port = start(joining(Group)),
-    [New, Closing, Old, Keeping] = Clients = [connect(Port) || _ <- lists:seq(1, 4)],
-    _ = hold(New),
-    _ = hold(Closing, get("/go", "Connection: close\r\n")),
-    _ = hold(Old, "GET /go HTTP/1.0\r\n\r\n"),
-    _ = hold(Keeping, "GET /go HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
-    {ok, 4} = weir_group:broadcast(Group, weir_http_held:frame(reply("all"))),
-    [?assertMatch({200, _, <<"all">>}, response(Client)) || Client <- Clients],
-    ok = direct(New),
-    %% It was not told that its connection stays open.
-    [true = is_closed(Client) || Client <- [Closing, Old, Keeping]].
-
-joined_by_nobody_else(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Client = connect(start(#{info => fun
-        ({join, Other}, State) -> catch weir_http_held:join(Group, Other), {ok, State};
-        (join, State = #{tell := Pid}) -> Pid ! {size, weir_group:size(Group)}, {ok, State}
-    end})),
-    Earlier = hold(Client),
-    ?assertError(not_held, weir_http_held:join(Group, Earlier)),
-    ok = weir_http_held:reply(Earlier, reply("earlier")),
-    {200, _, <<"earlier">>} = response(Client),
-    Held = hold(Client),
-    ok = weir_http_held:tell(Held, {join, Earlier}),
-    ok = weir_http_held:tell(Held, join),
-    receive {size, Size} -> ?assertEqual(0, Size) end,
-    ok = weir_http_held:tell(Held, {join, Held}),
-    ok = weir_http_held:tell(Held, join),
-    receive {size, NewSize} -> ?assertEqual(1, NewSize) end.
-
-%% The handler keeps what is published: join first, then look. Clients ask for what comes after the last they have.
-nothing_is_missed(_Config) ->
-    Table = ets:new(?MODULE, [public, ordered_set]),
-    {ok, Group} = weir_group:new(#{backlog => 10000}),
-    Port = start(#{
-        handle => fun(Request, State) ->
-            {hold, weir_http_funs, State#{last => binary_to_integer(weir_http_request:query(Request))}, #{timeout => infinity}}
-        end,
-        open => fun(Held, State = #{last := Last}) ->
-            ok = weir_http_held:join(Group, Held),
-            case ets:next(Table, Last) of
-                '$end_of_table' -> {ok, State};
-                Next -> reply(integer_to_binary(Next))
-            end
-        end
-    }),
-    Most = 400,
-    Readers = [spawn_monitor(fun() -> poll(connect(Port), 0, Most) end) || _ <- lists:seq(1, 5)],
-    _ = [
-        begin
-            true = ets:insert(Table, {N}),
-            {ok, _} = weir_group:broadcast(Group, weir_http_held:frame(reply("look"))),
-            N rem 3 =:= 0 andalso timer:sleep(1)
-        end
-     || N <- lists:seq(1, Most)
-    ],
-    [receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end || {_, Monitor} <- Readers].
-
-poll(_Client, Most, Most) ->
-    ok;
-poll(Client, Last, Most) ->
-    ok = send(Client, get(["/go?", integer_to_list(Last)])),
-    case response(Client) of
-        {200, _, <<"look">>} -> poll(Client, Last, Most);
-        {200, _, Number} -> Next = Last + 1, Next = binary_to_integer(Number), poll(Client, Next, Most)
-    end.
-
-%%% Misfortune.
-
-a_client_that_is_gone_is_noticed_at_once(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Client = connect(start(joining(Group))),
-    Held = hold(Client),
-    ok = close(Client),
-    ?assertEqual({lost, closed}, closed()),
-    ?assertEqual(1, counter(held_lost)),
-    until(fun() -> weir_http_held:reply(Held, reply("late")) =:= {error, closed} end),
-    ?assertEqual(0, weir_group:size(Group)).
-
-a_drain_answers_all(_Config) ->
-    Port = start(#{options => #{otherwise => reply("nothing")}}, #{idle_timeout => 200}),
-    Clients = [connect(Port) || _ <- lists:seq(1, 20)],
-    [_ = hold(Client) || Client <- Clients],
-    ok = weir_http:drain_listener(?LISTENER, 10000),
-    [?assertMatch({200, #{<<"connection">> := <<"close">>}, <<"nothing">>}, response(Client)) || Client <- Clients],
-    [?assertEqual(drained, closed()) || _ <- Clients],
-    [true = is_closed(Client) || Client <- Clients].
-
-reactors_killed_while_requests_are_held(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Port = start(joining(Group)),
-    Clients = [{hold(Client), Client} || Client <- [connect(Port) || _ <- lists:seq(1, 20)]],
-    {{weir_http_held, {_, _, Handle}, _}, _} = hd(Clients),
-    {ok, Victim} = weir_nif:reactor_of(Handle),
-    Monitor = monitor(process, Victim),
-    Dead = [Client || {{_, {_, _, Of}, _}, Client} <- Clients, weir_nif:reactor_of(Of) =:= {ok, Victim}],
-    exit(Victim, kill),
-    receive {'DOWN', Monitor, process, _, _} -> ok end,
-    [true = is_closed(Client) || Client <- Dead],
-    Left = length(Clients) - length(Dead),
-    until(fun() -> weir_group:size(Group) =:= Left end),
-    {ok, Left} = weir_group:broadcast(Group, weir_http_held:frame(reply("left"))),
-    [?assertMatch({200, _, <<"left">>}, response(Client)) || {_, Client} <- Clients, not lists:member(Client, Dead)],
-    until(fun() -> try hold(connect(Port)) of _ -> true catch error:_ -> false end end).
-
-the_listener_stops(_Config) ->
-    Client = connect(start(#{})),
-    _ = hold(Client),
-    ok = weir_http:stop_listener(?LISTENER),
-    ?assertMatch({lost, _}, closed()),
-    true = is_closed(Client).

@@ -9,6 +9,7 @@
 
 -import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, request/2, responses/2, is_closed/1, is_closed/2,
     get/1, get/2]).
+-import(weir_http_serving, [until/1]).
 
 -define(LISTENER, ?MODULE).
 -define(LOOPBACK, {127, 0, 0, 1}).
@@ -112,7 +113,7 @@ until_quiet(Calls, [_, Before]) ->
 
 wait_for_ticks(Calls, N) ->
     [Before, _] = Calls(),
-    weir_http_serving:until(fun() -> hd(Calls()) >= Before + N end).
+    until(fun() -> hd(Calls()) >= Before + N end).
 
 %% A listener of the case's own.
 start(Options) ->
@@ -151,9 +152,9 @@ the_head(_Config) ->
     {200, _, _} = request(Port, get("/", ["X: ", lists:duplicate(200 - Used, $a), "\r\n"])),
     refused(Port, 431, fields_too_large, get("/", ["X: ", lists:duplicate(201 - Used, $a), "\r\n"])),
     refused(Port, 431, fields_too_large, ["GET / HTTP/1.1\r\nX: ", lists:duplicate(200, $a)]),
-    %% In pieces, too.
+    %% In pieces, too. With TLS the end of the connection may come while they are still sent: then they are not.
     Socket = connect(Port),
-    [ok = send(Socket, Piece) || Piece <- ["GET / HTTP/1.1\r\nX: " | lists:duplicate(20, "0123456789")]],
+    _ = [send(Socket, Piece) || Piece <- ["GET / HTTP/1.1\r\nX: " | lists:duplicate(20, "0123456789")]],
     {431, _, _} = response(Socket).
 
 the_number_of_fields(_Config) ->
@@ -334,12 +335,3 @@ sip(Socket, Taken) when Taken < 300000 ->
     sip(Socket, Taken + byte_size(Bytes));
 sip(Socket, Taken) ->
     Taken + byte_size(weir_http_client:recv_all(Socket)).
-
-until(Condition) ->
-    case Condition() of
-        true ->
-            ok;
-        false ->
-            timer:sleep(10),
-            until(Condition)
-    end.

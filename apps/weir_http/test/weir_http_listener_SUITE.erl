@@ -7,6 +7,7 @@
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, response/1, request/2, is_closed/1, get/1]).
+-import(weir_http_serving, [until/1]).
 
 -define(LISTENER, ?MODULE).
 -define(LOOPBACK, {127, 0, 0, 1}).
@@ -153,12 +154,3 @@ a_reactor_that_is_killed_is_replaced(Config) ->
         lists:seq(1, 3)
     ),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
-
-until(Condition) ->
-    case Condition() of
-        true ->
-            ok;
-        false ->
-            timer:sleep(10),
-            until(Condition)
-    end.

@@ -1,4 +1,4 @@
-%% Event streams: how they begin and end, who sends on them, slow clients, groups, processes, misfortune.
+%% Event streams: how they begin and end, who sends on them, and slow clients.
 -module(weir_http_streams_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -6,15 +6,17 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, recv_all/1, get/1, get/2]).
+-import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, get/1, get/2]).
+-import(weir_http_event_client, [open/1, open/2, chunk/1, events/1, rest/1]).
+-import(weir_http_funs, [closed/0]).
 -import(weir_http_serving, [until/1]).
+
 
 -define(LISTENER, ?MODULE).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() ->
-    [{group, begin_and_end}, {group, sending}, {group, slow_clients}, {group, groups}, {group, processes}, {group, misfortune}].
+all() -> [{group, begin_and_end}, {group, sending}, {group, slow_clients}].
 
 groups() ->
     [
@@ -45,21 +47,6 @@ groups() ->
             a_slow_client_is_closed,
             a_client_that_takes_nothing_is_closed,
             a_group_that_disconnects
-        ]},
-        {groups, [], [
-            a_broadcast_to_all,
-            members_of_both_versions,
-            nothing_is_missed_or_sent_twice
-        ]},
-        {processes, [], [
-            a_process_goes_on,
-            a_process_goes_on_for_an_old_client,
-            a_process_whose_client_is_gone,
-            a_process_that_fails
-        ]},
-        {misfortune, [], [
-            reactors_killed_while_broadcasts_fly,
-            the_listener_stops
         ]}
     ].
 
@@ -78,60 +65,6 @@ end_per_testcase(_Case, _Config) ->
 start(Funs) -> weir_http_funs:start(?LISTENER, events, Funs).
 
 start(Funs, Options) -> weir_http_funs:start(?LISTENER, events, Funs, Options).
-
-%% A client whose stream has begun: the socket of the server's side, and the client's with its head read.
-open(Port) -> open(connect(Port), get("/go")).
-
-open(Client, Request) ->
-    ok = send(Client, Request),
-    {200, Fields} = head(Client),
-    {opened(), Client, Fields}.
-
-opened() -> receive {open, Stream} -> Stream after 10000 -> error(not_open) end.
-
-closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
-
-head(Client) ->
-    Bytes = until_end(Client, erlang:get({rest, Client})),
-    [Head, Rest] = binary:split(Bytes, <<"\r\n\r\n">>),
-    [<<"HTTP/1.1 ", Status:3/binary, _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
-    put({rest, Client}, Rest),
-    {binary_to_integer(Status), maps:from_list([list_to_tuple(binary:split(Line, <<": ">>)) || Line <- Lines])}.
-
-until_end(Client, Bytes) ->
-    case binary:match(Bytes, <<"\r\n\r\n">>) of
-        nomatch -> until_end(Client, more(Client, Bytes));
-        _ -> Bytes
-    end.
-
-more(Client, Bytes) ->
-    {ok, More} = weir_http_client:recv(Client, 10000),
-    <<Bytes/binary, More/binary>>.
-
-%% The next chunk.
-chunk(Client) ->
-    Bytes = erlang:get({rest, Client}),
-    case binary:split(Bytes, <<"\r\n">>) of
-        [<<"0">>, _] -> done;
-        [Size, Rest] -> chunk(Client, Bytes, binary_to_integer(Size, 16), Rest);
-        [_] -> again(Client, Bytes)
-    end.
-
-chunk(Client, Bytes, Length, Rest) ->
-    case Rest of
-        <<Chunk:Length/binary, "\r\n", After/binary>> ->
-            put({rest, Client}, After),
-            Chunk;
-        _ ->
-            again(Client, Bytes)
-    end.
-
-again(Client, Bytes) ->
-    put({rest, Client}, more(Client, Bytes)),
-    chunk(Client).
-
-%% All that comes until the end, as events.
-events(Client) -> weir_http_event_reader:body(<<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>).
 
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
@@ -152,7 +85,7 @@ a_stream_for_an_old_client(_Config) ->
     {Stream, Client, Fields} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
     ?assertNot(is_map_key(<<"transfer-encoding">>, Fields)),
     ok = weir_http_events:tell(Stream, stop),
-    ?assertEqual(<<"data: one\n\n">>, <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>).
+    ?assertEqual(<<"data: one\n\n">>, rest(Client)).
 
 a_stream_for_head(_Config) ->
     Port = start(#{}),
@@ -248,13 +181,14 @@ a_drain_that_is_spread(_Config) ->
 
 %% A heartbeat, or when to come back, would be bytes of the body.
 bytes_in_place_of_events(_Config) ->
-    Port = start(#{options => #{body => {bytes, <<"end">>}, heartbeat => 50, retry => 100}}, #{idle_timeout => 200, header_timeout => 100}),
+    Port = start(#{options => #{body => {bytes, <<"end">>}, heartbeat => 50, retry => 100}}, #{idle_timeout => 1000}),
     {Stream, Client, Fields} = open(Port),
     ?assertNot(is_map_key(<<"content-type">>, Fields)),
     ?assertNot(is_map_key(<<"cache-control">>, Fields)),
     {ok, Group} = weir_group:new(#{}),
     ok = weir_group:join(Group, Stream),
-    timer:sleep(300),
+    %% Two ticks.
+    timer:sleep(600),
     {ok, 1} = weir_group:broadcast(Group, weir_http_events:chunk(<<"some">>)),
     ?assertEqual(<<"some">>, chunk(Client)),
     ok = weir_http:drain_listener(?LISTENER, 10000),
@@ -319,7 +253,7 @@ monitors_become_events(_Config) ->
     ?assertEqual(<<"data: down\n\n">>, chunk(Client)).
 
 heartbeats_come(_Config) ->
-    Port = start(#{options => #{heartbeat => 50}}, #{header_timeout => 100}),
+    Port = start(#{options => #{heartbeat => 50}}, #{idle_timeout => 1000}),
     {_, Client, _} = open(Port),
     ?assertEqual([<<":\n\n">>, <<":\n\n">>], [chunk(Client), chunk(Client)]).
 
@@ -411,175 +345,3 @@ a_group_that_disconnects(_Config) ->
     until(fun() -> {ok, _} = weir_group:broadcast(Group, Frame), weir_group:size(Group) =:= 0 end),
     ?assertEqual(slow, closed()),
     ?assertEqual(1, counter(stream_slow)).
-
-%%% Groups.
-
-a_broadcast_to_all(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {send, #{data => "welcome"}, State} end}),
-    Clients = [element(2, open(Port)) || _ <- lists:seq(1, 50)],
-    [{ok, 50} = weir_group:broadcast(Group, weir_http_events:frame(#{data => integer_to_list(N)})) || N <- lists:seq(1, 20)],
-    Expected = [<<"data: welcome\n\n">> | [<<"data: ", (integer_to_binary(N))/binary, "\n\n">> || N <- lists:seq(1, 20)]],
-    [?assertEqual(Expected, [chunk(Client) || _ <- Expected]) || Client <- Clients],
-    [ok = close(Client) || Client <- Clients],
-    until(fun() -> weir_group:size(Group) =:= 0 end).
-
-members_of_both_versions(_Config) ->
-    {ok, Group} = weir_group:new(#{}),
-    Port = start(#{
-        open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end,
-        info => fun(stop, State) -> {close, #{data => "own"}, State} end
-    }),
-    {New, NewClient, _} = open(Port),
-    {Old, OldClient, _} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
-    {ok, 2} = weir_group:broadcast(Group, weir_http_events:frame([#{data => "a", id => "1"}, #{data => "b\nc"}])),
-    %% It has had it when that has been through.
-    Reference = make_ref(),
-    {ok, 2} = weir_group:broadcast(Group, <<>>, #{notify => Reference}),
-    receive {weir_group, Group, Reference, _} -> ok end,
-    [ok = weir_http_events:tell(Stream, stop) || Stream <- [New, Old]],
-    Expected = [{<<"message">>, <<"a">>, <<"1">>}, {<<"message">>, <<"b\nc">>, <<"1">>}, {<<"message">>, <<"own">>, <<"1">>}],
-    ?assertEqual(Expected, events(NewClient)),
-    ?assertEqual(Expected, weir_http_event_reader:read(<<(erlang:get({rest, OldClient}))/binary, (recv_all(OldClient))/binary>>)).
-
-%% The pattern of the documentation: one process keeps the events, sends what a client has missed, and lets it join.
-nothing_is_missed_or_sent_twice(_Config) ->
-    Room = spawn_link(fun() ->
-        {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000}),
-        room(Group, 0)
-    end),
-    Port = start(#{
-        handle => fun(Request, State) ->
-            Last = binary_to_integer(weir_http_request:field(<<"last-event-id">>, Request, <<"0">>)),
-            {events, weir_http_funs, State#{last => Last}}
-        end,
-        open => fun(Stream, State = #{last := Last}) -> Room ! {subscribe, Stream, Last}, {ok, State} end
-    }),
-    Publisher = spawn_link(fun Publish() -> Room ! publish, timer:sleep(rand:uniform(3)), Publish() end),
-    Last = reconnect(Port, 0, 40),
-    true = unlink(Publisher),
-    exit(Publisher, kill),
-    ?assert(Last > 40).
-
-room(Group, Count) ->
-    receive
-        publish ->
-            {ok, _} = weir_group:broadcast(Group, numbered(Count + 1)),
-            room(Group, Count + 1);
-        {subscribe, Stream, Last} ->
-            _ = gen_tcp:send(Stream, [numbered(N) || N <- lists:seq(Last + 1, Count)]),
-            _ = weir_group:join(Group, Stream),
-            room(Group, Count)
-    end.
-
-numbered(N) -> weir_http_events:frame(#{data => integer_to_list(N), id => integer_to_list(N)}).
-
-reconnect(_Port, Last, 0) ->
-    Last;
-reconnect(Port, Last, Times) ->
-    {_, Client, _} = open(connect(Port), get("/go", ["Last-Event-ID: ", integer_to_list(Last), "\r\n"])),
-    Count = rand:uniform(20),
-    [
-        begin
-            Id = integer_to_binary(N),
-            ?assertEqual(<<"id: ", Id/binary, "\ndata: ", Id/binary, "\n\n">>, chunk(Client))
-        end
-     || N <- lists:seq(Last + 1, Last + Count)
-    ],
-    ok = close(Client),
-    reconnect(Port, Last + Count, Times - 1).
-
-%%% Processes.
-
-counting(Self) ->
-    #{
-        open => fun(_, State) -> {send, #{data => "first"}, State} end,
-        info => fun(go_on, _) ->
-            {process, fun() ->
-                [ok = weir_http_process:send(weir_http_events:event(#{data => integer_to_list(N)})) || N <- lists:seq(1, 3)],
-                Self ! {process, self()},
-                receive stop -> ok; fail -> error(failed) end
-            end}
-        end
-    }.
-
-process() -> receive {process, Pid} -> Pid after 10000 -> error(no_process) end.
-
-a_process_goes_on(_Config) ->
-    Port = start(counting(self())),
-    {Stream, Client, _} = open(Port),
-    ok = weir_http_events:tell(Stream, go_on),
-    process() ! stop,
-    ?assertEqual([<<"first">>, <<"1">>, <<"2">>, <<"3">>], [Data || {_, Data, _} <- events(Client)]),
-    receive {closed, Reason} -> error(Reason) after 0 -> ok end.
-
-a_process_goes_on_for_an_old_client(_Config) ->
-    Port = start(counting(self())),
-    {Stream, Client, _} = open(connect(Port), "GET /go HTTP/1.0\r\n\r\n"),
-    ok = weir_http_events:tell(Stream, go_on),
-    process() ! stop,
-    ?assertEqual(
-        <<"data: first\n\ndata: 1\n\ndata: 2\n\ndata: 3\n\n">>, <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>
-    ).
-
-a_process_whose_client_is_gone(_Config) ->
-    Port = start(counting(self())),
-    {Stream, Client, _} = open(Port),
-    ok = weir_http_events:tell(Stream, go_on),
-    Monitor = monitor(process, process()),
-    ok = close(Client),
-    receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after 10000 -> error(lives) end.
-
-%% The client sees that it is not whole.
-a_process_that_fails(_Config) ->
-    Port = start(counting(self())),
-    {Stream, Client, _} = open(Port),
-    ok = weir_http_events:tell(Stream, go_on),
-    process() ! fail,
-    Bytes = <<(erlang:get({rest, Client}))/binary, (recv_all(Client))/binary>>,
-    ?assertMatch({_, _}, binary:match(Bytes, <<"data: 3">>)),
-    ?assertEqual(nomatch, binary:match(Bytes, <<"\r\n0\r\n">>)),
-    ?assertEqual(1, counter(crashes)).
-
-%%% Misfortune.
-
-%% Clients of the others get all, in order; those of the reactor that is killed see their end.
-reactors_killed_while_broadcasts_fly(_Config) ->
-    {ok, Group} = weir_group:new(#{max_messages => 10000, backlog => 10000, max_bytes => 100000000}),
-    Port = start(#{open => fun(Stream, State) -> ok = weir_group:join(Group, Stream), {ok, State} end}),
-    Opened = [open(Port) || _ <- lists:seq(1, 30)],
-    Owner = reactor_of(element(1, hd(Opened))),
-    [
-        begin
-            {ok, _} = weir_group:broadcast(Group, numbered(N)),
-            N =:= 100 andalso exit(Owner, kill)
-        end
-     || N <- lists:seq(1, 200)
-    ],
-    until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
-    [
-        case reactor_of(Stream) of
-            none -> ?assert(is_prefix(recv_all(Client), 200));
-            _ -> [?assertEqual(<<"id: ", (integer_to_binary(N))/binary>>, hd(binary:split(chunk(Client), <<"\n">>))) || N <- lists:seq(1, 200)]
-        end
-     || {Stream, Client, _} <- Opened
-    ],
-    %% And there is a new one.
-    until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
-
-reactor_of({_, _, Handle}) ->
-    case weir_nif:reactor_of(Handle) of
-        {ok, Pid} -> Pid;
-        {error, _} -> none
-    end.
-
-is_prefix(Bytes, Most) ->
-    All = iolist_to_binary([numbered(N) || N <- lists:seq(1, Most)]),
-    binary:longest_common_prefix([Bytes, All]) =:= byte_size(Bytes).
-
-the_listener_stops(_Config) ->
-    Port = start(#{}),
-    {_, Client, _} = open(Port),
-    ok = weir_http:stop_listener(?LISTENER),
-    ?assertMatch({lost, _}, closed()),
-    ?assertEqual(<<>>, recv_all(Client)).

@@ -112,7 +112,9 @@ files(Config) ->
     ok = filelib:ensure_dir(filename:join(Directory, "file")),
     %% They look at what waits in the engine.
     Others = [a_file_waits_for_its_client, requests_behind_a_file_wait],
-    run(weir_http_files_SUITE, all_of(weir_http_files_SUITE) -- Others, [{priv_dir, Directory} | Config]).
+    Within = [{priv_dir, Directory} | Config],
+    run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), Within),
+    run(weir_http_files_sent_SUITE, all_of(weir_http_files_sent_SUITE) -- Others, Within).
 
 group_of_limits(Group) -> element(3, lists:keyfind(Group, 1, weir_http_limits_SUITE:groups())).
 
@@ -129,20 +131,17 @@ readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers)
 %% A connection of TLS is no member of a group, and what waits for its client is not the engine's.
 streams(Config) ->
     Others = [
-        messages_from_before_it_is_open_come_after, a_broadcast_to_all, bytes_in_place_of_events,
-        a_client_that_takes_nothing_is_closed,
-        a_group_that_disconnects, a_slow_client_is_closed, events_for_a_slow_client_are_dropped, members_of_both_versions,
-        nothing_is_missed_or_sent_twice, reactors_killed_while_broadcasts_fly
+        messages_from_before_it_is_open_come_after, bytes_in_place_of_events, a_client_that_takes_nothing_is_closed,
+        a_group_that_disconnects, a_slow_client_is_closed, events_for_a_slow_client_are_dropped
     ],
-    run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config).
+    run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config),
+    Processes = [a_process_goes_on, a_process_goes_on_for_an_old_client, a_process_whose_client_is_gone, a_process_that_fails],
+    run(weir_http_stream_groups_SUITE, [the_listener_stops | Processes], Config).
 
 held(Config) ->
-    Others = [
-        a_client_that_is_gone_is_noticed_at_once, a_client_that_sends_far_ahead_is_not_read, a_group_or_a_process,
-        answered_before_it_is_held, clients_of_all_kinds, joined_by_nobody_else, nothing_is_missed, one_answer_for_all,
-        one_of_several_groups, reactors_killed_while_requests_are_held
-    ],
-    run(weir_http_held_SUITE, all_of(weir_http_held_SUITE) -- Others, Config).
+    run(weir_http_held_SUITE, all_of(weir_http_held_SUITE) -- [answered_before_it_is_held], Config),
+    Others = [requests_behind_it_wait, many_requests_behind_it, a_drain_answers_all, the_listener_stops],
+    run(weir_http_held_groups_SUITE, Others, Config).
 
 %%% What is of TLS.
 

@@ -1,7 +1,7 @@
 %% A WebSocket client for the tests: frames are what a case makes them, right or wrong, and nothing is answered by itself.
 -module(weir_http_websocket_client).
 
--export([open/1, open/2, handshake/1, upgrade/2]).
+-export([open/1, open/2, handshake/1, upgrade/2, upgraded/1]).
 -export([frame/2, frame/3, send/2, send/3, text/1, recv/1, recv/2, recv_frame/1, closes/1, close/1]).
 
 -include_lib("stdlib/include/assert.hrl").
@@ -28,7 +28,11 @@ open(Port, Fields) ->
 %% The status and the fields of the response.
 upgrade(Socket, Fields) ->
     ok = gen_tcp:send(Socket, handshake(Fields)),
-    {Head, Rest} = head(Socket, <<>>),
+    upgraded(Socket).
+
+%% The same, of what has been sent.
+upgraded(Socket) ->
+    {Head, Rest} = head(Socket, get({rest, Socket})),
     put({rest, Socket}, Rest),
     [<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
     Found = maps:from_list([

@@ -1,0 +1,211 @@
+%% How files are sent: large and small, to slow clients, and while they change.
+-module(weir_http_files_sent_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, response/2, request/2, is_closed/1, get/1, get/2]).
+-import(weir_http_serving, [until/1]).
+
+-define(LISTENER, ?MODULE).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        values_need_not_be_utf8,
+        an_empty_file,
+        a_large_file_and_the_next_request,
+        a_large_file_for_an_old_client,
+        a_file_waits_for_its_client,
+        a_file_that_becomes_shorter_closes_the_connection,
+        a_replaced_file_is_seen_after_a_second,
+        more_files_than_are_kept_open,
+        requests_behind_a_file_wait,
+        a_file_that_is_not_in_memory,
+        the_files_of_a_listener_that_is_stopped_are_sent,
+        a_client_that_goes_away_leaves_no_file_open
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) -> weir_http_site:directory(Case, Config).
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+write(Config, Name, Bytes) -> weir_http_site:write(Config, Name, Bytes).
+
+serve(Config) -> weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), #{})]).
+
+%%% Bytes.
+
+values_need_not_be_utf8(Config) ->
+    write(Config, "a.txt", <<"hello">>),
+    Port = serve(Config),
+    [
+        {200, _, <<"hello">>} = request(Port, get("/a.txt", [Name, <<": ", 255, ", x", 165, "=\r\n">>]))
+     || Name <- ["Accept-Encoding", "Range", "If-None-Match", "If-Range", "If-Modified-Since"]
+    ].
+
+an_empty_file(Config) ->
+    write(Config, "file", <<>>),
+    Port = serve(Config),
+    {200, #{<<"content-length">> := <<"0">>}, <<>>} = request(Port, get("/file")),
+    {416, #{<<"content-range">> := <<"bytes */0">>}, <<>>} = request(Port, get("/file", "Range: bytes=0-\r\n")).
+
+a_large_file_and_the_next_request(Config) ->
+    Large = rand:bytes(3000001),
+    write(Config, "large", Large),
+    write(Config, "small", <<"small">>),
+    Port = serve(Config),
+    Socket = connect(Port),
+    ok = send(Socket, [get("/large"), get("/small"), get("/large", "Range: bytes=1000-2999999\r\n"), get("/small")]),
+    {200, #{<<"content-length">> := <<"3000001">>}, Body} = response(Socket),
+    ?assert(Large =:= Body),
+    {200, _, <<"small">>} = response(Socket),
+    {206, _, Part} = response(Socket),
+    ?assert(binary:part(Large, 1000, 2999000) =:= Part),
+    {200, _, <<"small">>} = response(Socket),
+    ?assertMatch(#{requests := 4, crashes := 0}, weir_http:info(?LISTENER)).
+
+a_large_file_for_an_old_client(Config) ->
+    Large = rand:bytes(300000),
+    write(Config, "large", Large),
+    Port = serve(Config),
+    Socket = connect(Port),
+    ok = send(Socket, "GET /large HTTP/1.0\r\n\r\n"),
+    [Head, Body] = binary:split(weir_http_client:recv_all(Socket), <<"\r\n\r\n">>),
+    ?assert(Large =:= Body),
+    ?assertMatch({match, _}, re:run(Head, "\r\ncontent-length: 300000\r\n")),
+    %% It stays open where that is asked for.
+    Kept = connect(Port),
+    ok = send(Kept, lists:duplicate(2, "GET /large HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")),
+    [?assertMatch({200, #{<<"connection">> := <<"keep-alive">>}, Large}, response(Kept)) || _ <- [1, 2]].
+
+a_file_waits_for_its_client(Config) ->
+    Path = write(Config, "large", <<>>),
+    sparse(Path, 50000000),
+    Port = serve(Config),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/large")),
+    {ok, Begin} = weir_http_client:recv(Socket, 10000),
+    [{Connection, _}] = weir:connections(?LISTENER),
+    %% What the kernels have not taken waits in the file, however long one waits.
+    Before = erlang:memory(binary),
+    timer:sleep(200),
+    {ok, [{send_pend, Pending}]} = inet:getstat(Connection, [send_pend]),
+    ?assert(Pending > 10000000),
+    ?assert(erlang:memory(binary) < Before + 1000000),
+    ok = close(Socket),
+    ?assert(byte_size(Begin) > 0).
+
+sparse(Path, Size) ->
+    {ok, File} = file:open(Path, [write, raw]),
+    {ok, _} = file:position(File, Size),
+    ok = file:truncate(File),
+    ok = file:close(File).
+
+a_file_that_becomes_shorter_closes_the_connection(Config) ->
+    Path = write(Config, "large", <<>>),
+    sparse(Path, 50000000),
+    Port = serve(Config),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/large")),
+    {ok, Begin} = weir_http_client:recv(Socket, 10000),
+    sparse(Path, 10),
+    Text = <<Begin/binary, (weir_http_client:recv_all(Socket))/binary>>,
+    ?assert(byte_size(Text) < 50000000),
+    ok = until(fun() -> map_get(cut_off, weir_http:info(?LISTENER)) =:= 1 end),
+    ?assertMatch(#{crashes := 0}, weir_http:info(?LISTENER)).
+
+a_replaced_file_is_seen_after_a_second(Config) ->
+    Path = write(Config, "file", <<"before">>),
+    Port = serve(Config),
+    {200, _, <<"before">>} = request(Port, get("/file")),
+    ok = file:rename(write(Config, "new", <<"behind it">>), Path),
+    ok = until(fun() -> element(3, request(Port, get("/file"))) =:= <<"behind it">> end),
+    ok = file:delete(Path),
+    ok = until(fun() -> element(1, request(Port, get("/file"))) =:= 404 end),
+    %% Nobody asks, and it is closed all the same.
+    ok = until(fun() -> open_files(Path ++ " (deleted)") =:= 0 end).
+
+%% Those that do not fit are served too, and no descriptor stays.
+more_files_than_are_kept_open(Config) ->
+    Names = [integer_to_list(N) || N <- lists:seq(1, 400)],
+    [write(Config, ["many/", Name], Name) || Name <- Names],
+    Port = serve(Config),
+    Socket = connect(Port),
+    Directory = filename:join(?config(www, Config), "many"),
+    [
+        begin
+            ok = send(Socket, get(["/many/", Name])),
+            ?assertMatch({200, _, _}, response(Socket))
+        end
+     || Name <- Names ++ Names
+    ],
+    ?assert(length([ok || Name <- Names, open_files(filename:join(Directory, Name)) > 0]) =< 300),
+    ok = until(fun() -> lists:sum([open_files(filename:join(Directory, Name)) || Name <- lists:sublist(Names, 20)]) =:= 0 end).
+
+%% Requests behind a file are answered when the client has taken it, and not before.
+requests_behind_a_file_wait(Config) ->
+    Path = write(Config, "large", <<>>),
+    sparse(Path, 30000000),
+    write(Config, "small", <<"small">>),
+    Port = serve(Config),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, [get("/large"), get("/small")]),
+    ok = until(fun() -> open_files(Path) > 0 end),
+    timer:sleep(100),
+    ?assertMatch(#{requests := 1}, weir_http:info(?LISTENER)),
+    {200, _, Body} = response(Socket),
+    ?assertEqual(30000000, byte_size(Body)),
+    {200, _, <<"small">>} = response(Socket).
+
+%% Nobody else waits, and it is sent all the same.
+a_file_that_is_not_in_memory(Config) ->
+    Bytes = rand:bytes(3000000),
+    Path = write(Config, "file", Bytes),
+    [] = os:cmd("dd of='" ++ Path ++ "' oflag=nocache conv=notrunc,fdatasync count=0 status=none"),
+    Port = serve(Config),
+    {200, _, Body} = request(Port, get("/file")),
+    ?assert(Bytes =:= Body).
+
+the_files_of_a_listener_that_is_stopped_are_sent(Config) ->
+    Bytes = rand:bytes(8000000),
+    write(Config, "file", Bytes),
+    Port = serve(Config),
+    Socket = connect(Port, [{recbuf, 4096}]),
+    ok = send(Socket, get("/file")),
+    {ok, Begin} = weir_http_client:recv(Socket, 10000),
+    spawn_link(fun() -> ok = weir_http:drain_listener(?LISTENER, 20000) end),
+    put({rest, Socket}, Begin),
+    {200, _, Body} = response(Socket),
+    ?assert(Bytes =:= Body),
+    ?assert(is_closed(Socket)).
+
+a_client_that_goes_away_leaves_no_file_open(Config) ->
+    Path = write(Config, "large", <<>>),
+    sparse(Path, 50000000),
+    Port = serve(Config),
+    Sockets = [connect(Port, [{recbuf, 4096}]) || _ <- lists:seq(1, 5)],
+    [begin ok = send(Socket, get("/large")), {ok, _} = weir_http_client:recv(Socket, 10000) end || Socket <- Sockets],
+    %% It is open once, or for whoever came before it was kept.
+    ?assert(lists:member(open_files(Path), [1, 2, 3, 4, 5])),
+    timer:sleep(2500),
+    ?assert(open_files(Path) > 0),
+    [ok = close(Socket) || Socket <- Sockets],
+    ok = until(fun() -> open_files(Path) =:= 0 end),
+    ?assertMatch(#{crashes := 0}, weir_http:info(?LISTENER)).
+
+open_files(Path) ->
+    {ok, Descriptors} = file:list_dir("/proc/self/fd"),
+    length([D || D <- Descriptors, file:read_link("/proc/self/fd/" ++ D) =:= {ok, Path}]).

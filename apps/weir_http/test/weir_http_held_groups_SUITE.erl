@@ -1,0 +1,283 @@
+%% Held requests: what waits behind them, groups, and reactors and listeners that end.
+-module(weir_http_held_groups_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+-compile({no_auto_import, [get/1]}).
+
+-import(weir_http_client, [connect/1, send/2, close/1, response/1, response/2, is_closed/1, get/1, get/2]).
+-import(weir_http_funs, [opened/0, closed/0]).
+-import(weir_http_serving, [until/1]).
+
+
+-define(LISTENER, ?MODULE).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [{group, order}, {group, groups}, {group, misfortune}].
+
+groups() ->
+    [
+        {order, [], [
+            requests_behind_it_wait,
+            many_requests_behind_it,
+            a_client_that_sends_far_ahead_is_not_read
+        ]},
+        {groups, [], [
+            one_answer_for_all,
+            one_of_several_groups,
+            a_group_or_a_process,
+            clients_of_all_kinds,
+            joined_by_nobody_else,
+            nothing_is_missed
+        ]},
+        {misfortune, [], [
+            a_client_that_is_gone_is_noticed_at_once,
+            a_drain_answers_all,
+            reactors_killed_while_requests_are_held,
+            the_listener_stops
+        ]}
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+start(Funs) -> weir_http_funs:start(?LISTENER, hold, Funs).
+
+start(Funs, Options) -> weir_http_funs:start(?LISTENER, hold, Funs, Options).
+
+hold(Client) -> hold(Client, get("/go")).
+
+hold(Client, Request) ->
+    ok = send(Client, Request),
+    opened().
+
+counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
+
+reply(Text) -> {reply, 200, [], Text}.
+
+direct(Client) ->
+    ok = send(Client, get("/direct")),
+    {200, _, <<"direct">>} = response(Client),
+    ok.
+
+%%% Order.
+
+requests_behind_it_wait(_Config) ->
+    Client = connect(start(#{})),
+    ok = send(Client, [get("/direct"), get("/go"), get("/direct"), get("/go")]),
+    {200, _, <<"direct">>} = response(Client),
+    First = opened(),
+    ok = send(Client, get("/direct")),
+    ok = weir_http_held:reply(First, reply("first")),
+    {200, _, <<"first">>} = response(Client),
+    {200, _, <<"direct">>} = response(Client),
+    Second = opened(),
+    ok = weir_http_held:reply(Second, reply("second")),
+    {200, _, <<"second">>} = response(Client),
+    {200, _, <<"direct">>} = response(Client).
+
+many_requests_behind_it(_Config) ->
+    Client = connect(start(#{})),
+    Held = hold(Client, [get("/go") | lists:duplicate(500, get("/direct"))]),
+    ok = weir_http_held:reply(Held, reply("held")),
+    {200, _, <<"held">>} = response(Client),
+    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 500)].
+
+a_client_that_sends_far_ahead_is_not_read(_Config) ->
+    Client = connect(start(#{})),
+    Held = hold(Client),
+    Sender = spawn_link(fun() -> receive go -> ok = send(Client, lists:duplicate(100000, get("/direct"))), receive stop -> ok end end end),
+    Sender ! go,
+    {weir_http_held, Socket, _} = Held,
+    until(fun() -> inet:getopts(Socket, [active]) =:= {ok, [{active, false}]} end),
+    {ok, [{recv_oct, Read}]} = inet:getstat(Socket, [recv_oct]),
+    ?assert(Read < 1000000),
+    ok = weir_http_held:reply(Held, reply("held")),
+    {200, _, <<"held">>} = response(Client),
+    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 100000)],
+    Sender ! stop.
+
+%%% Groups.
+
+joining(Group) -> #{open => fun(Held, State) -> ok = weir_http_held:join(Group, Held), {ok, State} end}.
+
+one_answer_for_all(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Port = start(joining(Group)),
+    Clients = [connect(Port) || _ <- lists:seq(1, 50)],
+    [
+        begin
+            [ok = send(Client, get("/go")) || Client <- Clients],
+            [_ = opened() || _ <- Clients],
+            Text = integer_to_binary(N),
+            ?assertEqual({ok, 50}, weir_group:broadcast(Group, weir_http_held:frame({reply, 200, [{<<"x-n">>, Text}], Text}))),
+            [?assertMatch({200, #{<<"x-n">> := Text, <<"content-length">> := _, <<"date">> := _}, Text}, response(Client)) || Client <- Clients],
+            [?assertEqual(answered, closed()) || _ <- Clients],
+            ?assertEqual(0, weir_group:size(Group))
+        end
+     || N <- lists:seq(1, 10)
+    ],
+    [ok = direct(Client) || Client <- Clients],
+    ?assertEqual(0, counter(crashes)).
+
+one_of_several_groups(_Config) ->
+    Groups = [element(2, {ok, _} = weir_group:new(#{})) || _ <- lists:seq(1, 3)],
+    Client = connect(start(#{open => fun(Held, State) ->
+        [ok = weir_http_held:join(Group, Held) || Group <- Groups],
+        {ok, State}
+    end})),
+    [
+        begin
+            _ = hold(Client),
+            {ok, 1} = weir_group:broadcast(Group, weir_http_held:frame(reply("news"))),
+            {200, _, <<"news">>} = response(Client),
+            ?assertEqual([0, 0, 0], [weir_group:size(Each) || Each <- Groups])
+        end
+     || Group <- Groups
+    ],
+    ok = direct(Client).
+
+%% There is one answer to each, whoever is quicker.
+a_group_or_a_process(_Config) ->
+    {ok, Group} = weir_group:new(#{backlog => 10000}),
+    Client = connect(start(joining(Group))),
+    Frame = weir_http_held:frame(reply("g")),
+    Got = [
+        begin
+            Held = hold(Client),
+            Caster = spawn_link(fun() -> {ok, _} = weir_group:broadcast(Group, Frame) end),
+            ok = weir_http_held:reply(Held, reply("p")),
+            {200, _, Text} = response(Client),
+            ?assertEqual(answered, closed()),
+            until(fun() -> not is_process_alive(Caster) end),
+            Text
+        end
+     || _ <- lists:seq(1, 300)
+    ],
+    ok = direct(Client),
+    ?assertEqual([], lists:usort(Got) -- [<<"g">>, <<"p">>]).
+
+clients_of_all_kinds(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Port = start(joining(Group)),
+    [New, Closing, Old, Keeping] = Clients = [connect(Port) || _ <- lists:seq(1, 4)],
+    _ = hold(New),
+    _ = hold(Closing, get("/go", "Connection: close\r\n")),
+    _ = hold(Old, "GET /go HTTP/1.0\r\n\r\n"),
+    _ = hold(Keeping, "GET /go HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
+    {ok, 4} = weir_group:broadcast(Group, weir_http_held:frame(reply("all"))),
+    [?assertMatch({200, _, <<"all">>}, response(Client)) || Client <- Clients],
+    ok = direct(New),
+    %% It was not told that its connection stays open.
+    [true = is_closed(Client) || Client <- [Closing, Old, Keeping]].
+
+joined_by_nobody_else(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Client = connect(start(#{info => fun
+        ({join, Other}, State) -> catch weir_http_held:join(Group, Other), {ok, State};
+        (join, State = #{tell := Pid}) -> Pid ! {size, weir_group:size(Group)}, {ok, State}
+    end})),
+    Earlier = hold(Client),
+    ?assertError(not_held, weir_http_held:join(Group, Earlier)),
+    ok = weir_http_held:reply(Earlier, reply("earlier")),
+    {200, _, <<"earlier">>} = response(Client),
+    Held = hold(Client),
+    ok = weir_http_held:tell(Held, {join, Earlier}),
+    ok = weir_http_held:tell(Held, join),
+    receive {size, Size} -> ?assertEqual(0, Size) end,
+    ok = weir_http_held:tell(Held, {join, Held}),
+    ok = weir_http_held:tell(Held, join),
+    receive {size, NewSize} -> ?assertEqual(1, NewSize) end.
+
+%% The handler keeps what is published: join first, then look. Clients ask for what comes after the last they have.
+nothing_is_missed(_Config) ->
+    Table = ets:new(?MODULE, [public, ordered_set]),
+    {ok, Group} = weir_group:new(#{backlog => 10000}),
+    Port = start(#{
+        handle => fun(Request, State) ->
+            {hold, weir_http_funs, State#{last => binary_to_integer(weir_http_request:query(Request))}, #{timeout => infinity}}
+        end,
+        open => fun(Held, State = #{last := Last}) ->
+            ok = weir_http_held:join(Group, Held),
+            case ets:next(Table, Last) of
+                '$end_of_table' -> {ok, State};
+                Next -> reply(integer_to_binary(Next))
+            end
+        end
+    }),
+    Most = 400,
+    Readers = [spawn_monitor(fun() -> poll(connect(Port), 0, Most) end) || _ <- lists:seq(1, 5)],
+    _ = [
+        begin
+            true = ets:insert(Table, {N}),
+            {ok, _} = weir_group:broadcast(Group, weir_http_held:frame(reply("look"))),
+            N rem 3 =:= 0 andalso timer:sleep(1)
+        end
+     || N <- lists:seq(1, Most)
+    ],
+    [receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) end || {_, Monitor} <- Readers].
+
+poll(_Client, Most, Most) ->
+    ok;
+poll(Client, Last, Most) ->
+    ok = send(Client, get(["/go?", integer_to_list(Last)])),
+    case response(Client) of
+        {200, _, <<"look">>} -> poll(Client, Last, Most);
+        {200, _, Number} -> Next = Last + 1, Next = binary_to_integer(Number), poll(Client, Next, Most)
+    end.
+
+%%% Misfortune.
+
+a_client_that_is_gone_is_noticed_at_once(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Client = connect(start(joining(Group))),
+    Held = hold(Client),
+    ok = close(Client),
+    ?assertEqual({lost, closed}, closed()),
+    ?assertEqual(1, counter(held_lost)),
+    until(fun() -> weir_http_held:reply(Held, reply("late")) =:= {error, closed} end),
+    ?assertEqual(0, weir_group:size(Group)).
+
+a_drain_answers_all(_Config) ->
+    Port = start(#{options => #{otherwise => reply("nothing")}}, #{idle_timeout => 200}),
+    Clients = [connect(Port) || _ <- lists:seq(1, 20)],
+    [_ = hold(Client) || Client <- Clients],
+    ok = weir_http:drain_listener(?LISTENER, 10000),
+    [?assertMatch({200, #{<<"connection">> := <<"close">>}, <<"nothing">>}, response(Client)) || Client <- Clients],
+    [?assertEqual(drained, closed()) || _ <- Clients],
+    [true = is_closed(Client) || Client <- Clients].
+
+reactors_killed_while_requests_are_held(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Port = start(joining(Group)),
+    Clients = [{hold(Client), Client} || Client <- [connect(Port) || _ <- lists:seq(1, 20)]],
+    {{weir_http_held, {_, _, Handle}, _}, _} = hd(Clients),
+    {ok, Victim} = weir_nif:reactor_of(Handle),
+    Monitor = monitor(process, Victim),
+    Dead = [Client || {{_, {_, _, Of}, _}, Client} <- Clients, weir_nif:reactor_of(Of) =:= {ok, Victim}],
+    exit(Victim, kill),
+    receive {'DOWN', Monitor, process, _, _} -> ok end,
+    [true = is_closed(Client) || Client <- Dead],
+    Left = length(Clients) - length(Dead),
+    until(fun() -> weir_group:size(Group) =:= Left end),
+    {ok, Left} = weir_group:broadcast(Group, weir_http_held:frame(reply("left"))),
+    [?assertMatch({200, _, <<"left">>}, response(Client)) || {_, Client} <- Clients, not lists:member(Client, Dead)],
+    until(fun() -> try hold(connect(Port)) of _ -> true catch error:_ -> false end end).
+
+the_listener_stops(_Config) ->
+    Client = connect(start(#{})),
+    _ = hold(Client),
+    ok = weir_http:stop_listener(?LISTENER),
+    ?assertMatch({lost, _}, closed()),
+    true = is_closed(Client).

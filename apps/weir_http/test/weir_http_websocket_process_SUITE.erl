@@ -1,0 +1,213 @@
+%% WebSockets whose clients do not read, those with a process of their own, and TLS.
+-module(weir_http_websocket_process_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_http_client, [connect/1]).
+-import(weir_http_websocket_client, [open/1, open/2, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
+
+-define(LISTENER, ?MODULE).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        a_client_that_does_not_read,
+        a_client_that_does_not_read_what_it_asked_for,
+        frames_are_dropped,
+        a_process,
+        a_process_that_is_slow,
+        a_process_ends,
+        a_process_is_told_of_the_end,
+        a_process_whose_reactor_is_killed_ends,
+        the_same_with_tls
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(weir_http),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?LISTENER),
+    ok.
+
+start(Funs) -> start(Funs, #{}).
+
+start(Funs, Options) -> weir_http_websocket_handler:start(?LISTENER, Funs, Options).
+
+with(Options) -> #{options => Options}.
+
+%% What a case hears of the end of its WebSocket.
+telling(Funs) ->
+    Self = self(),
+    Funs#{closed => fun(Reason, _) -> Self ! {told, Reason} end}.
+
+telling_open(Funs) ->
+    Self = self(),
+    Funs#{open => fun(Socket, State) -> Self ! {told, Socket}, {ok, State} end}.
+
+counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
+
+%%% Back-pressure.
+
+%% A client that takes nothing of what others send is closed, and its memory is bounded.
+a_client_that_does_not_read(_Config) ->
+    Port = start(telling(telling_open(with(#{max_pending => 100000, close_timeout => 50}))), #{
+        idle_timeout => 100, socket_opts => [{sndbuf, 10000}]
+    }),
+    Client = open(Port),
+    Socket = told(),
+    Frame = {binary, binary:copy(<<0>>, 10000)},
+    until(fun() -> weir_http_websocket:send(Socket, Frame) =:= {error, closed} end),
+    slow = told(),
+    1 = counter(websocket_slow),
+    ok = gen_tcp:close(Client).
+
+frames_are_dropped(_Config) ->
+    Port = start(telling_open(with(#{max_pending => 100000, slow => drop})), #{socket_opts => [{sndbuf, 10000}]}),
+    Client = open(Port),
+    Socket = told(),
+    Frames = [{binary, <<N:32, (binary:copy(<<0>>, 10000))/binary>>} || N <- lists:seq(1, 1000)],
+    [ok = weir_http_websocket:send(Socket, Frame) || Frame <- Frames],
+    until(fun() -> counter(websocket_dropped) > 0 end),
+    ok = send(Client, text("end")),
+    Numbers = until_end(Client, []),
+    ?assertEqual(1000, length(Numbers) + counter(websocket_dropped)),
+    ?assertEqual(Numbers, lists:usort(Numbers)).
+
+until_end(Client, Numbers) ->
+    case recv(Client) of
+        {binary, <<N:32, _/binary>>} -> until_end(Client, [N | Numbers]);
+        {text, <<"end">>} -> lists:reverse(Numbers)
+    end.
+
+%% Each message asks for much more: they are answered as fast as that is taken.
+a_client_that_does_not_read_what_it_asked_for(_Config) ->
+    Large = {binary, binary:copy(<<0>>, 50000)},
+    Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end})),
+    Client = open(Port),
+    Socket = told(),
+    Count = 400,
+    ok = send(Client, binary:copy(text("more"), Count)),
+    until(fun() -> counter(websocket_messages) > 1 end),
+    Pending = fun() -> {ok, [{send_pend, Bytes}]} = inet:getstat(Socket, [send_pend]), Bytes end,
+    [?assert(Pending() < 200000) || _ <- lists:seq(1, 100)],
+    ?assert(counter(websocket_messages) < Count),
+    [?assertMatch({binary, <<0:400000>>}, recv(Client)) || _ <- lists:seq(1, Count)],
+    Count = counter(websocket_messages).
+
+%%% Processes.
+
+processing(Fun) -> telling(#{open => fun(_, _) -> {process, Fun} end}).
+
+a_process(_Config) ->
+    Port = start(processing(fun echo/1)),
+    Client = open(Port),
+    [ok = send(Client, text(integer_to_list(N))) || N <- lists:seq(1, 100)],
+    ?assertEqual([{text, integer_to_binary(N)} || N <- lists:seq(1, 100)], recv(Client, 100)),
+    ok = send(Client, 16#88, <<1000:16>>),
+    1000 = closes(Client).
+
+echo(Socket) ->
+    case weir_http_websocket:recv(Socket) of
+        {closed, _} ->
+            ok;
+        Message ->
+            ok = weir_http_websocket:send(Socket, Message),
+            echo(Socket)
+    end.
+
+a_process_that_is_slow(_Config) ->
+    Self = self(),
+    Port = start(processing(fun(Socket) ->
+        timeout = weir_http_websocket:recv(Socket, 0),
+        Self ! {told, {self(), Socket}},
+        receive go -> echo(Socket) end
+    end)),
+    Client = open(Port),
+    {Pid, Socket} = told(),
+    Frame = frame(16#82, binary:copy(<<0>>, 10000)),
+    ok = inet:setopts(Client, [{send_timeout, 100}]),
+    Sent = send_until_full(Client, Frame, 0),
+    {ok, [{active, false}]} = inet:getopts(Socket, [active]),
+    %% It has asked for one.
+    {message_queue_len, 1} = process_info(Pid, message_queue_len),
+    Pid ! go,
+    %% Not the result of the case: that is printed.
+    lists:foreach(fun(_) -> {binary, <<0:80000>>} = recv(Client) end, lists:seq(1, Sent)).
+
+%% Until nobody takes more: how many were sent whole.
+send_until_full(Client, Frame, Sent) ->
+    case gen_tcp:send(Client, Frame) of
+        ok when Sent < 10000 -> send_until_full(Client, Frame, Sent + 1);
+        {error, timeout} -> Sent
+    end.
+
+a_process_ends(_Config) ->
+    Port = start(processing(fun(Socket) ->
+        case weir_http_websocket:recv(Socket) of
+            {text, <<"normal">>} -> ok;
+            {text, <<"fail">>} -> exit(on_purpose)
+        end
+    end)),
+    [
+        begin
+            Client = open(Port),
+            ok = send(Client, text(Text)),
+            {close, Code, _} = recv(Client)
+        end
+     || {Text, Code} <- [{"normal", 1000}, {"fail", 1011}]
+    ].
+
+a_process_is_told_of_the_end(_Config) ->
+    Self = self(),
+    Port = start(processing(fun(Socket) ->
+        Self ! {told, self()},
+        receive go -> ok end,
+        Self ! {told, [weir_http_websocket:recv(Socket) || _ <- lists:seq(1, 3)]}
+    end)),
+    Client = open(Port),
+    Pid = told(),
+    ok = send(Client, [text("one"), text("two"), frame(16#88, <<4000:16, "bye">>)]),
+    4000 = closes(Client),
+    Pid ! go,
+    [{text, <<"one">>}, {text, <<"two">>}, {closed, {peer, 4000, <<"bye">>}}] = told().
+
+a_process_whose_reactor_is_killed_ends(_Config) ->
+    Self = self(),
+    Port = start(#{open => fun(_, _) ->
+        Reactor = self(),
+        {process, fun(Socket) ->
+            Self ! {told, {self(), Reactor}},
+            watched(),
+            echo(Socket)
+        end}
+    end}),
+    _Client = open(Port),
+    {Pid, Reactor} = told(),
+    Monitor = watch(Pid),
+    exit(Reactor, kill),
+    receive {'DOWN', Monitor, process, Pid, Reason} -> {shutdown, client_gone} = Reason after 10000 -> error(lives) end.
+
+the_same_with_tls(_Config) ->
+    ok = weir_http_client:with_tls(),
+    Port = start(telling_open(#{}), weir_http_client:options(#{})),
+    Client = connect(Port),
+    ok = ssl:send(Client, handshake("")),
+    {ok, <<"HTTP/1.1 101 ", _/binary>>} = ssl:recv(Client, 0, 10000),
+    Socket = told(),
+    ok = ssl:send(Client, text("Hello")),
+    {ok, <<16#81, 5, "Hello">>} = ssl:recv(Client, 7, 10000),
+    ok = weir_http_websocket:send(Socket, {text, "unasked"}),
+    {ok, <<16#81, 7, "unasked">>} = ssl:recv(Client, 9, 10000),
+    ok = ssl:send(Client, frame(16#88, <<1000:16>>)),
+    {ok, <<16#88, 2, 1000:16>>} = ssl:recv(Client, 4, 10000),
+    {error, closed} = ssl:recv(Client, 0, 10000),
+    {error, closed} = weir_http_websocket:send(Socket, {text, "late"}).
