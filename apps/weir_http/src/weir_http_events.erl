@@ -108,7 +108,8 @@
 %% Times are milliseconds, kept to within a tick of the listener (a second).
 %% <dl>
 %% <dt>`fields' (`[]')</dt><dd>Fields of the response. `Cache-Control: no-cache' is there unless they say another.</dd>
-%% <dt>`heartbeat' (15000)</dt><dd>A comment is sent so often, for those in between that close what is silent, and to learn of
+%% <dt>`heartbeat' (15000)</dt><dd>A comment is sent so often, or up to a quarter more often so that not all are due together, for
+%% those in between that close what is silent, and to learn of
 %% a client that is gone without a word.</dd>
 %% <dt>`retry'</dt><dd>After how many milliseconds clients come back, told at the beginning. When the listener is drained they are
 %% told a time between that (2000 unless given) and twice as much, so that they do not come back all at once.</dd>

@@ -52,9 +52,10 @@ enter({events, Module, State, Options}, Request, Wanted, Http) ->
         false ->
             {Framing, close, Head} = weir_http_answer:stream(200, fields(Options), Request, close),
             ok = weir_http_counters:add(Http#http.counters, streams),
-            ok = weir_http_socket:notify_writable(weir_http_request:connection(Request)),
+            Socket = weir_http_request:connection(Request),
+            ok = weir_http_socket:notify_writable(Socket),
             Stream = #stream{
-                handler = Module, settings = Settings, framing = Framing, due = now_ms() + look(Settings),
+                handler = Module, settings = Settings, framing = Framing, due = now_ms() + look(Socket, Settings),
                 state = #opening{state = State}
             },
             {switched, ?MODULE, [Head | first(Framing, Settings)], Stream}
@@ -64,9 +65,9 @@ first(_Framing, #settings{retry = undefined}) -> [];
 first(_Framing, #settings{body = {bytes, _}}) -> [];
 first(Framing, #settings{retry = Retry}) -> [framed(Framing, weir_http_events:event(#{retry => Retry}))].
 
-look(#settings{heartbeat = infinity}) -> ?LOOK_MS;
-look(#settings{body = {bytes, _}}) -> ?LOOK_MS;
-look(#settings{heartbeat = Heartbeat}) -> Heartbeat.
+look(_Socket, #settings{heartbeat = infinity}) -> ?LOOK_MS;
+look(_Socket, #settings{body = {bytes, _}}) -> ?LOOK_MS;
+look(Socket, #settings{heartbeat = Heartbeat}) -> weir_http_patience:spread(Socket, Heartbeat).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 
@@ -266,7 +267,7 @@ drained(Stream = #stream{settings = #settings{retry = Retry}}, Key) ->
     ended(drained, weir_http_events:event(#{retry => Least + rand:uniform(Least)}), Stream, Key).
 
 due(Socket, Now, Stream = #stream{settings = Settings, framing = Framing, stuck = Stuck}, Http, Key) ->
-    Next = Stream#stream{due = Now + look(Settings)},
+    Next = Stream#stream{due = Now + look(Socket, Settings)},
     case weir_http_socket:pending(Socket) of
         0 when Settings#settings.heartbeat =:= infinity; Settings#settings.body =/= events ->
             {ok, Next#stream{stuck = none}};
@@ -280,7 +281,7 @@ due(Socket, Now, Stream = #stream{settings = Settings, framing = Framing, stuck 
                         false -> {ok, Next}
                     end;
                 _ ->
-                    {ok, Next#stream{stuck = {Now, Pending}, due = Now + min(look(Settings), patience(Http))}}
+                    {ok, Next#stream{stuck = {Now, Pending}, due = Now + min(look(Socket, Settings), patience(Http))}}
             end
     end.
 

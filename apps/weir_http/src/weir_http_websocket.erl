@@ -122,8 +122,8 @@
 %% <dt>`max_pending' (262144), `slow' (`close')</dt><dd>When so many bytes wait for the client, frames that it did not ask for
 %% (of `info/2', {@link send/2}, and processes) are dropped, or it is closed with 1013. Its own messages are not read while 64 KiB of
 %% answers to them wait. The queue of the socket itself (`max_send_queue' of {@link weir_reactor}) is the bound for groups.</dd>
-%% <dt>`idle_timeout' (60000), `ping_interval' (30000)</dt><dd>A client of whom nothing has come for that time is sent a ping,
-%% and then is gone.</dd>
+%% <dt>`idle_timeout' (60000), `ping_interval' (30000)</dt><dd>A client of whom nothing has come for that time is sent a ping, up
+%% to a quarter earlier so that not all are due together, and then is gone.</dd>
 %% <dt>`close_timeout' (5000)</dt><dd>For the answer to a close frame.</dd>
 %% <dt>`drain_code' (1001)</dt><dd>The code when the listener is drained: 1001, going away, or 1012, restart.</dd>
 %% </dl>

@@ -246,7 +246,8 @@ monitors_become_events(_Config) ->
             _ = erlang:monitor(process, Watched, [{tag, {weir_reactor, Stream}}]),
             {ok, State}
         end,
-        info => fun({_, _, process, Pid, normal}, State) when Pid =:= Watched -> {send, #{data => "down"}, State} end
+        %% It may be gone before the monitor is there: then the reason is another.
+        info => fun({_, _, process, Pid, _Reason}, State) when Pid =:= Watched -> {send, #{data => "down"}, State} end
     }),
     {_, Client, _} = open(Port),
     Watched ! stop,
