@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, send/2, close/1, response/1, response/2, is_closed/1, get/1, get/2]).
+-import(weir_http_client, [connect/1, send/2, close/1, response/1, is_closed/1, get/1, get/2]).
 -import(weir_http_funs, [opened/0, closed/0]).
 -import(weir_http_serving, [until/1]).
 

@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1, response/1]).
--import(weir_http_websocket_client, [upgrade/2, upgraded/1, handshake/1, send/2, send/3, text/1, recv/1, recv/2]).
+-import(weir_http_websocket_client, [upgrade/2, upgraded/1, handshake/1, send/2, text/1, recv/1, recv/2]).
 
 -define(LISTENER, ?MODULE).
 

@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1]).
--import(weir_http_websocket_client, [open/1, open/2, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_websocket_client, [open/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
 -import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
 
 -define(LISTENER, ?MODULE).
