@@ -30,7 +30,7 @@ start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
     {Pid, Monitor} = weir_http_worker:start(Target, weir_http_request:bind(Bindings, Request), Wanted, Kind, Http),
     #busy{
         idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Left, has_begun = HasBegun,
-        seen = weir_http_observation:new(Request)
+        added = weir_http_request:added(Request), seen = weir_http_observation:new(Request)
     }.
 
 %% @doc Bytes have come: of the body, or of what is behind it.

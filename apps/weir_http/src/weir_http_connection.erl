@@ -350,9 +350,9 @@ read(Socket, false) ->
 ended(_Socket, #busy{has_begun = true, idle = Idle, seen = Seen}, _Http) ->
     ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
     {close, Idle};
-ended(Socket, #busy{is_read = IsRead, idle = Idle, seen = Seen}, #http{counters = Counters}) ->
+ended(Socket, #busy{is_read = IsRead, idle = Idle, added = Added, seen = Seen}, #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, crashes),
-    Response = weir_http_answer:refusal(500, process_ended),
+    Response = weir_http_answer:refusal(500, process_ended, Added),
     ok = weir_http_observation:stop(weir_http_observation:add(Response, Seen), process_ended, Idle#idle.key),
     read(Socket, IsRead),
     close_later(Socket, weir_http_batch:add(Response, weir_http_batch:new()), Idle).

@@ -6,7 +6,7 @@
 -export([tick/2]).
 -export([woken/1]).
 -export([ticks_until/2]).
--export([spread/2]).
+-export([staggered/2]).
 -export([is_draining/1]).
 -export([begin_drain/2]).
 -export([is_dismissed/1]).
@@ -120,9 +120,9 @@ ticks_until(Until, #http{tick = Tick} = Http) ->
 
 %% @doc A time that is up to a quarter shorter, always the same for a connection. Those that come together, as after a restart, are
 %% not due together for ever.
--spec spread(weir_http_socket:socket(), timeout()) -> timeout().
-spread(_Socket, infinity) -> infinity;
-spread(Socket, Time) -> Time - erlang:phash2(Socket, Time div 4 + 1).
+-spec staggered(weir_http_socket:socket(), timeout()) -> timeout().
+staggered(_Socket, infinity) -> infinity;
+staggered(Socket, Time) -> Time - erlang:phash2(Socket, Time div 4 + 1).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 

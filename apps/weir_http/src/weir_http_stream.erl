@@ -67,7 +67,7 @@ first(Framing, #settings{retry = Retry}) -> [framed(Framing, weir_http_events:ev
 
 look(_Socket, #settings{heartbeat = infinity}) -> ?LOOK_MS;
 look(_Socket, #settings{body = {bytes, _}}) -> ?LOOK_MS;
-look(Socket, #settings{heartbeat = Heartbeat}) -> weir_http_patience:spread(Socket, Heartbeat).
+look(Socket, #settings{heartbeat = Heartbeat}) -> weir_http_patience:staggered(Socket, Heartbeat).
 
 now_ms() -> erlang:monotonic_time(millisecond).
 

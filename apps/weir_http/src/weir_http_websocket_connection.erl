@@ -353,7 +353,7 @@ tick(Socket, WebSocket = #websocket{has_come = true}, Key) ->
     tick(Socket, WebSocket#websocket{has_come = false, seen = now_ms()}, Key);
 tick(Socket, WebSocket = #websocket{settings = Settings, seen = Seen, pinged = Pinged}, Key) ->
     #settings{idle_timeout = Idle, ping_interval = Longest, drain_code = Code} = Settings,
-    Interval = weir_http_patience:spread(Socket, Longest),
+    Interval = weir_http_patience:staggered(Socket, Longest),
     Http = persistent_term:get(Key),
     Now = now_ms(),
     case weir_http_patience:is_dismissed(Http) of

@@ -314,10 +314,13 @@ a_failure_in_a_stream_closes_the_connection(_Config) ->
     ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
 a_process_that_is_killed_is_a_500(_Config) ->
-    Port = serve(fun(_) -> exit(self(), kill) end),
+    Cors = #{origins => [<<"http://a">>]},
+    Port = serve(fun(_) -> exit(self(), kill) end, #{cors => Cors}, #{request_ids => take}),
     Socket = connect(Port),
-    ok = send(Socket, get("/serve")),
-    {500, #{<<"connection">> := <<"close">>}, <<"process_ended\n">>} = response(Socket),
+    ok = send(Socket, weir_http_client:get("/serve", "Origin: http://a\r\nX-Request-Id: one\r\n")),
+    {500, Fields = #{<<"connection">> := <<"close">>}, <<"process_ended\n">>} = response(Socket),
+    %% A page may read it, and it has its name.
+    ?assertMatch(#{<<"access-control-allow-origin">> := <<"http://a">>, <<"x-request-id">> := <<"one">>}, Fields),
     ?assert(is_closed(Socket)).
 
 %%% What goes on in the reactor.

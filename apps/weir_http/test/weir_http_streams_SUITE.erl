@@ -45,6 +45,7 @@ groups() ->
         {slow_clients, [], [
             events_for_a_slow_client_are_dropped,
             a_slow_client_is_closed,
+            what_exceeds_the_send_queue_closes_it,
             a_client_that_takes_nothing_is_closed,
             a_group_that_disconnects
         ]}
@@ -330,6 +331,16 @@ a_slow_client_is_closed(_Config) ->
     _ = weir_http_events:send(Stream, #{data => "too much"}),
     ?assertEqual(slow, closed()),
     ?assertEqual(1, counter(stream_slow)).
+
+%% The bound of the reactor for all that waits for a connection.
+what_exceeds_the_send_queue_closes_it(_Config) ->
+    Port = start(#{options => #{max_pending => 1 bsl 30}}, #{reactor => #{max_send_queue => 200000}}),
+    {Stream, Client, _} = open(connect(Port, [{recbuf, 4096}]), get("/go")),
+    Event = #{data => binary:copy(<<"x">>, 50000)},
+    until(fun() -> weir_http_events:send(Stream, Event) =:= {error, closed} end),
+    ?assertEqual(slow, closed()),
+    ?assertEqual(1, counter(stream_slow)),
+    ok = close(Client).
 
 a_client_that_takes_nothing_is_closed(_Config) ->
     Port = start(#{options => #{heartbeat => 50, max_pending => 1 bsl 30}}, #{idle_timeout => 300}),
