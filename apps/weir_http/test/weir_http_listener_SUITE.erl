@@ -17,6 +17,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         routes_change_under_connections,
+        routes_change_under_load,
         a_drain_answers_what_has_begun,
         a_drain_closes_what_is_idle,
         a_listener_is_stopped_and_started_again,
@@ -64,6 +65,31 @@ routes_change_under_connections(Config) ->
     ok = send(Socket, get("/")),
     {200, _, <<"other">>} = response(Socket),
     ?assertError({no_listener, nobody}, weir_http:set_routes(nobody, [])).
+
+%% Each request is served by one or by the other, and no connection is closed.
+routes_change_under_load(Config) ->
+    Clients = [spawn_monitor(fun() -> ask(connect(port(Config)), 300) end) || _ <- lists:seq(1, 4)],
+    Ways = [{"/", weir_http_echo, {reply, 200, [], <<"direct">>}}, {"/", weir_http_serving, fun(_) -> {reply, 200, [], <<"process">>} end}],
+    change(Clients, Ways).
+
+ask(_Socket, 0) ->
+    ok;
+ask(Socket, Left) ->
+    ok = send(Socket, get("/")),
+    {200, _, Body} = response(Socket),
+    true = lists:member(Body, [<<"hello">>, <<"direct">>, <<"process">>]),
+    ask(Socket, Left - 1).
+
+change([], _Ways) ->
+    ok;
+change(Clients, [Way, Other]) ->
+    ok = weir_http:set_routes(?LISTENER, [Way]),
+    receive
+        {'DOWN', Monitor, process, _, Reason} ->
+            ?assertEqual(normal, Reason),
+            change(lists:keydelete(Monitor, 2, Clients), [Other, Way])
+    after 1 -> change(Clients, [Other, Way])
+    end.
 
 a_drain_answers_what_has_begun(Config) ->
     Socket = connect(port(Config)),
