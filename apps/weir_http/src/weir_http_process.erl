@@ -11,9 +11,9 @@
 %% '''
 %%
 %% It is called once for each request, in a new process. What it may return is that of {@link weir_http_direct}, and
-%% `streamed' or `{streamed, Trailers}' after {@link stream/3}. So it may look up who asks and then return `{websocket, Module,
-%% State}' or an event stream or a held request, which go on in the reactor; a body that comes in pieces must have been read to its
-%% end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is closed in the middle
+%% `streamed' or `{streamed, Trailers}' after {@link stream/3}. So it may look up who asks and then return
+%% `{websocket, Module, State}' or an event stream or a held request, which go on in the reactor; a body that comes in pieces must
+%% have been read to its end before that. A failure is a 500 and a report, as there; if the response has begun, the connection is closed in the middle
 %% of it, so that the client sees that it is not whole. The requests of one connection are served one after the other.
 %%
 %% Trailers are fields behind a response in chunks: a checksum, the time that it took. Fields that say how the response is to be read

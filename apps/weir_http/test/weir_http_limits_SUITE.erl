@@ -250,11 +250,11 @@ a_body_that_does_not_end(_Config) ->
     refused(Port, 408, timeout, post("/echo", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n")).
 
 a_body_that_comes_at_the_least_rate(_Config) ->
-    {_, Port} = start(#{body_timeout => 300, min_body_rate => 1000}),
-    %% Twice the rate: longer than body_timeout, and served.
+    {_, Port} = start(#{body_timeout => 1000, min_body_rate => 1000}),
+    %% Some times the rate, so that a pause does no harm: longer than body_timeout, and served.
     Socket = connect(Port),
-    ok = send(Socket, post("/echo", "Content-Length: 4000\r\n", "")),
-    [begin timer:sleep(50), ok = send(Socket, lists:duplicate(100, $a)) end || _ <- lists:seq(1, 40)],
+    ok = send(Socket, post("/echo", "Content-Length: 10000\r\n", "")),
+    [begin timer:sleep(15), ok = send(Socket, lists:duplicate(100, $a)) end || _ <- lists:seq(1, 100)],
     {200, _, _} = response(Socket),
     %% A fifth of it.
     Slow = connect(Port),
