@@ -15,7 +15,7 @@
 -export([trailers/1]).
 -export([sized/5]).
 -export([pieces/6]).
--export([refusal/2, refusal/3]).
+-export([refusal/2]).
 -export([upgrade_required/4]).
 -export([without_arguments/1]).
 
@@ -283,14 +283,10 @@ made({forbidden, Name, Value}, _Body) -> error({forbidden_field, Name, Value}).
 
 %% @doc The response to what is no request that could be served, after which the connection is closed.
 -spec refusal(Status :: 400..599, Reason :: atom()) -> binary().
-refusal(Status, Reason) -> refusal(Status, Reason, []).
-
-%% @doc The same to one that was a request, with the fields that its response has in any case.
--spec refusal(Status :: 400..599, Reason :: atom(), weir_http_direct:fields()) -> binary().
-refusal(Status, Reason, Added) ->
+refusal(Status, Reason) ->
     Body = <<(atom_to_binary(Reason))/binary, "\n">>,
-    Fields = Added ++ [{<<"content-type">>, <<"text/plain">>}],
-    {close, Bytes} = weir_http_nif:response(Status, Fields, ?SAY_CLOSE, byte_size(Body), Body),
+    {close, Bytes} =
+        weir_http_nif:response(Status, [{<<"content-type">>, <<"text/plain">>}], ?SAY_CLOSE, byte_size(Body), Body),
     Bytes.
 
 %% Neither fields nor body are told: they may hold what is secret.

@@ -7,6 +7,7 @@
 -export([data/4]).
 -export([message/3]).
 -export([writable/2]).
+-export([killed/3]).
 -export([stop/1]).
 
 -include("weir_http.hrl").
@@ -30,7 +31,7 @@ start({ok, Target, Bindings}, Request, Body, Rest, {Wanted, Idle}, Http) ->
     {Pid, Monitor} = weir_http_worker:start(Target, weir_http_request:bind(Bindings, Request), Wanted, Kind, Http),
     #busy{
         idle = Idle, wanted = Wanted, pid = Pid, monitor = Monitor, bytes = Rest, body = Left, has_begun = HasBegun,
-        added = weir_http_request:added(Request), seen = weir_http_observation:new(Request)
+        request = weir_http_request:with_body(<<>>, <<>>, Request), seen = weir_http_observation:new(Request)
     }.
 
 %% @doc Bytes have come: of the body, or of what is behind it.
@@ -123,6 +124,11 @@ writable(Socket, Busy = #busy{pid = Pid}) ->
             ok = weir_http_socket:notify_writable(Socket),
             Busy
     end.
+
+%% @doc The process was killed, and could not say so itself. Returns what its client gets, if that has got nothing yet.
+-spec killed(Reason :: term(), #busy{}, #http{}) -> {weir_http_answer:after_it(), iodata()}.
+killed(Reason, #busy{request = Request}, #http{name = Name, counters = Counters, reports = Reports}) ->
+    weir_http_answer:crashed(exit, Reason, [], Request, close, {Name, Counters, Reports}).
 
 %% @doc The client is gone: the process is told, and ends unless it traps exits.
 -spec stop(#busy{}) -> ok.

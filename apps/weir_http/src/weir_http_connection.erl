@@ -282,8 +282,8 @@ handle_info({weir_http, Socket, Pid, What}, Busy = #busy{pid = Pid}) ->
         Result ->
             Result
     end;
-handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, _Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
-    ended(Socket, Busy, persistent_term:get(Key));
+handle_info({{weir_reactor, Socket}, Monitor, process, _Pid, Reason}, Busy = #busy{monitor = Monitor, idle = #idle{key = Key}}) ->
+    ended(Socket, Reason, Busy, persistent_term:get(Key));
 handle_info({weir_http, Socket, Message}, Switched = #switched{}) ->
     info(Socket, Message, Switched);
 handle_info({weir_group, served, Socket} = Message, Switched = #switched{}) ->
@@ -346,13 +346,13 @@ read(Socket, false) ->
     weir_http_socket:active(Socket, true).
 
 %% The process was killed, or has failed when the response had begun: the client sees by the end of the connection that it
-%% is not whole.
-ended(_Socket, #busy{has_begun = true, idle = Idle, seen = Seen}, _Http) ->
+%% is not whole. One that has failed has reported that, and ended by itself.
+ended(_Socket, Reason, Busy = #busy{has_begun = true, idle = Idle, seen = Seen}, Http) ->
+    _ = Reason =:= normal orelse weir_http_busy:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(Seen, process_ended, Idle#idle.key),
     {close, Idle};
-ended(Socket, #busy{is_read = IsRead, idle = Idle, added = Added, seen = Seen}, #http{counters = Counters}) ->
-    ok = weir_http_counters:add(Counters, crashes),
-    Response = weir_http_answer:refusal(500, process_ended, Added),
+ended(Socket, Reason, Busy = #busy{is_read = IsRead, idle = Idle, seen = Seen}, Http) ->
+    {close, Response} = weir_http_busy:killed(Reason, Busy, Http),
     ok = weir_http_observation:stop(weir_http_observation:add(Response, Seen), process_ended, Idle#idle.key),
     read(Socket, IsRead),
     close_later(Socket, weir_http_batch:add(Response, weir_http_batch:new()), Idle).

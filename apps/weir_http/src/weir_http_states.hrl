@@ -35,9 +35,9 @@
     wanted :: weir_http_answer:wanted(),
     pid :: pid(),
     monitor :: reference(),
-    %% What came behind the request, and the fields that its response has in any case.
+    %% The request without its body, and what came behind it.
+    request :: weir_http_request:request(),
     bytes = <<>> :: binary(),
-    added = [] :: weir_http_direct:fields(),
     seen :: weir_http_observation:seen(),
     is_read = true :: boolean(),
     %% A body that comes in pieces: `whole' when the process has it, and whether it waits for a piece.

@@ -31,6 +31,7 @@ all() ->
         a_failure_is_a_500,
         a_failure_in_a_stream_closes_the_connection,
         a_process_that_is_killed_is_a_500,
+        a_process_that_is_killed_in_a_stream_is_counted,
         a_websocket,
         an_event_stream,
         a_held_request,
@@ -313,15 +314,40 @@ a_failure_in_a_stream_closes_the_connection(_Config) ->
     ?assertMatch({match, _}, re:run(Text, "\r\n\r\n5\r\nhello\r\n$")),
     ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
+%% It cannot say so itself: somebody it is linked to has failed, for example.
 a_process_that_is_killed_is_a_500(_Config) ->
     Cors = #{origins => [<<"http://a">>]},
     Port = serve(fun(_) -> exit(self(), kill) end, #{cors => Cors}, #{request_ids => take}),
+    ok = logger:add_handler(?MODULE, ?MODULE, #{config => #{pid => self()}}),
     Socket = connect(Port),
     ok = send(Socket, weir_http_client:get("/serve", "Origin: http://a\r\nX-Request-Id: one\r\n")),
-    {500, Fields = #{<<"connection">> := <<"close">>}, <<"process_ended\n">>} = response(Socket),
+    {500, Fields = #{<<"connection">> := <<"close">>}, <<>>} = response(Socket),
     %% A page may read it, and it has its name.
     ?assertMatch(#{<<"access-control-allow-origin">> := <<"http://a">>, <<"x-request-id">> := <<"one">>}, Fields),
-    ?assert(is_closed(Socket)).
+    ?assert(is_closed(Socket)),
+    Report = receive {report, First} -> First after 5000 -> error(no_report) end,
+    ok = logger:remove_handler(?MODULE),
+    ?assertMatch(#{path := <<"/serve">>, request_id := <<"one">>, reason := {exit, killed}}, Report),
+    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
+
+log(#{msg := {report, Report = #{listener := ?LISTENER}}}, #{config := #{pid := Pid}}) -> Pid ! {report, Report};
+log(_Event, _Config) -> ok.
+
+a_process_that_is_killed_in_a_stream_is_counted(_Config) ->
+    Self = self(),
+    Port = serve(fun(Request) ->
+        ok = weir_http_process:stream(Request, 200, []),
+        ok = weir_http_process:send(<<"begun">>),
+        Self ! {told, self()},
+        receive after infinity -> ok end
+    end),
+    Socket = connect(Port),
+    ok = send(Socket, get("/serve")),
+    Pid = told(),
+    exit(Pid, kill),
+    Text = weir_http_client:recv_all(Socket),
+    ?assertEqual(<<"5\r\nbegun\r\n">>, binary:part(Text, byte_size(Text), -10)),
+    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
 %%% What goes on in the reactor.
 
