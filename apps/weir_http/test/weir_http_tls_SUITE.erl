@@ -103,7 +103,8 @@ requests(Config) -> run(weir_http_SUITE, all_of(weir_http_SUITE), Config).
 processes(Config) ->
     %% It looks at what waits in the engine; and the client of WebSockets speaks no TLS.
     Others = [a_stream_waits_for_its_client, a_websocket],
-    run(weir_http_process_SUITE, all_of(weir_http_process_SUITE) -- Others, Config).
+    run(weir_http_process_SUITE, all_of(weir_http_process_SUITE) -- Others, Config),
+    run(weir_http_process_ends_SUITE, all_of(weir_http_process_ends_SUITE), Config).
 
 bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_bodies_SUITE), Config).
 
