@@ -49,14 +49,16 @@ info({websocket_next, Pid}, Process = #process{pid = Pid, messages = Messages, b
             {ok, Process#process{is_asking = true}}
     end;
 info({{weir_reactor, _}, Monitor, process, _Pid, Reason}, Process = #process{monitor = Monitor}) ->
-    {close, code(Reason), <<>>, Process};
+    ended(Reason, Process);
 info(_Message, Process) ->
     {ok, Process}.
 
-code(normal) -> 1000;
-code(shutdown) -> 1000;
-code({shutdown, _}) -> 1000;
-code(_) -> 1011.
+%% One that has failed is a callback that fails: it is counted and reported, and the client gets 1011. The arguments of a stack may hold
+%% what is secret.
+-spec ended(term(), #process{}) -> {close, #process{}}.
+ended(Reason, Process) when Reason =:= normal; Reason =:= shutdown; element(1, Reason) =:= shutdown -> {close, Process};
+ended({Reason, [_ | _]}, _Process) -> exit({process_ended, Reason});
+ended(Reason, _Process) -> exit({process_ended, Reason}).
 
 give(Message, Process = #process{socket = Socket, pid = Pid}) ->
     Pid ! {weir_http_websocket, Socket, Message},

@@ -118,7 +118,7 @@ a_handler_that_fails(_Config) ->
 
 what_is_refused(_Config) ->
     attach([[weir, request, refuse]]),
-    Port = start(#{header_timeout => 300, max_body => 10}),
+    Port = start(#{header_timeout => 1000, max_body => 10}),
     {400, _, Text} = request(Port, "nonsense\r\n\r\n"),
     {_, #{count := 1}, #{status := 400, reason := Reason, peer := {{127, 0, 0, 1}, _}}} = event(),
     ?assertEqual(Text, <<(atom_to_binary(Reason))/binary, "\n">>),

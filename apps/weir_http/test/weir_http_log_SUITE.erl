@@ -135,7 +135,7 @@ nobody_forges_a_line(Config) ->
     ?assertMatch({match, _}, re:run(Line, "\"a\\\\x22 200 1 \\\\x22")).
 
 what_was_refused_is_logged(Config) ->
-    Port = start(Config, combined, #{header_timeout => 300}),
+    Port = start(Config, combined, #{header_timeout => 1000}),
     {400, _, _} = request(Port, "nonsense\r\n\r\n"),
     [First] = lines(Config, 1),
     {408, _, _} = request(Port, "GET / HTTP"),

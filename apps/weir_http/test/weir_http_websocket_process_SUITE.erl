@@ -154,6 +154,7 @@ a_process_ends(_Config) ->
     Port = start(processing(fun(Socket) ->
         case weir_http_websocket:recv(Socket) of
             {text, <<"normal">>} -> ok;
+            {text, <<"kill">>} -> exit(self(), kill);
             {text, <<"fail">>} -> exit(on_purpose)
         end
     end)),
@@ -163,8 +164,9 @@ a_process_ends(_Config) ->
             ok = send(Client, text(Text)),
             {close, Code, _} = recv(Client)
         end
-     || {Text, Code} <- [{"normal", 1000}, {"fail", 1011}]
-    ].
+     || {Text, Code} <- [{"normal", 1000}, {"fail", 1011}, {"kill", 1011}]
+    ],
+    2 = counter(crashes).
 
 a_process_is_told_of_the_end(_Config) ->
     Self = self(),
