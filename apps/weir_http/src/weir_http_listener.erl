@@ -85,9 +85,9 @@ started(Start, Given, Http = #http{name = Name}) ->
             forget(Name),
             ok = persistent_term:put(?KEY(Name), Key),
             {ok, Pid};
-        {error, _} = Error ->
+        {error, Reason} ->
             erase(Key, Http),
-            Error
+            {error, weir_http_options:with_ours(Reason)}
     end.
 
 erase(Key, #http{log = Log}) ->

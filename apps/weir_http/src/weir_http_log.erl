@@ -100,7 +100,7 @@ open(Name, Options, Counters) ->
     },
     try supervisor:start_child(weir_http_log_sup, [Log]) of
         {ok, _} -> {ok, Log};
-        {error, {file, Path, Reason}} -> {error, bad_file(Path, Reason)}
+        {error, {shutdown, {file, Path, Reason}}} -> {error, bad_file(Path, Reason)}
     catch
         exit:{noproc, _} -> {error, {not_started, weir_http}}
     end.
@@ -211,7 +211,8 @@ init(Log = #log{key = Key}) ->
         {{ok, Device}, []} ->
             {ok, begun(Log, Device)};
         {{error, Reason}, []} ->
-            {stop, Reason};
+            %% Whoever starts the listener is told: a crash report would say no more.
+            {stop, {shutdown, Reason}};
         %% One before was killed. What it had is lost.
         {Opened, [{_, _, Queue}]} ->
             ok = dropped(atomics:get(Queue, ?LINES), Log),

@@ -3,6 +3,7 @@
 -module(weir_http_options).
 
 -export([new/3]).
+-export([with_ours/1]).
 
 -export_type([options/0]).
 
@@ -91,6 +92,15 @@ new(Name, Options, Routes) when is_map(Options) ->
     end;
 new(_Name, Options, _Routes) ->
     {error, {bad_option, options, Options, "a map"}}.
+
+%% @private
+%% @doc What `weir:start_listener/4' says is wrong. Of an option that it does not know it names those that it does: ours are others.
+-spec with_ours(Reason) -> Reason when Reason :: term().
+with_ours({bad_option, Name, Value, "no such option; there are " ++ Theirs}) ->
+    Ours = [[atom_to_list(Key), ", "] || Key <- lists:sort(maps:keys(?DEFAULTS))],
+    {bad_option, Name, Value, lists:flatten(["no such option; there are ", Ours, Theirs])};
+with_ours(Reason) ->
+    Reason.
 
 -spec bad(term(), term(), string()) -> no_return().
 bad(Name, Value, Allowed) -> throw({bad_option, Name, Value, Allowed}).

@@ -22,6 +22,7 @@ all() ->
         a_drain_closes_what_is_idle,
         a_listener_is_stopped_and_started_again,
         a_name_is_taken_once,
+        an_option_that_there_is_not,
         a_supervisor_starts_it,
         a_unix_socket,
         the_source_of_a_proxy_header_is_the_peer,
@@ -124,6 +125,11 @@ a_listener_is_stopped_and_started_again(Config) ->
 a_name_is_taken_once(Config) ->
     {error, {already_started, _}} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, []),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
+
+%% What there is instead, of HTTP and of any listener.
+an_option_that_there_is_not(_Config) ->
+    {error, {bad_option, max_bodies, 5, Allowed}} = weir_http:start_listener(other, #{max_bodies => 5}, routes()),
+    [?assertMatch({match, _}, re:run(Allowed, "[ ,]" ++ Name ++ ","), {Name, Allowed}) || Name <- ["max_body", "gzip", "max_connections"]].
 
 a_supervisor_starts_it(_Config) ->
     Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK}, routes()),

@@ -294,6 +294,7 @@ a_drained_listener_has_written_all(Config) ->
     ?assertEqual([], supervisor:which_children(weir_http_log_sup)).
 
 wrong_options(Config) ->
+    ok = logger:add_handler(?MODULE, ?MODULE, #{level => error, config => #{pid => self()}}),
     Start = fun(Log) -> weir_http:start_listener(?LISTENER, #{access_log => Log}, []) end,
     [
         ?assertMatch({error, {bad_option, access_log, Wrong, [_ | _]}}, Start(Log))
@@ -306,9 +307,14 @@ wrong_options(Config) ->
         ]
     ],
     ?assertEqual([], supervisor:which_children(weir_http_log_sup)),
+    %% It is an answer, and no crash, which would be told a moment later.
+    receive {log, Event} -> error(Event) after 300 -> ok end,
+    ok = logger:remove_handler(?MODULE),
     %% Nothing is left of one that could not listen.
     Port = start(Config, combined),
     {error, eaddrinuse} = weir_http:start_listener(other, #{
         port => Port, ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}
     }, []),
     ?assertMatch([_], supervisor:which_children(weir_http_log_sup)).
+
+log(Event, #{config := #{pid := Pid}}) -> Pid ! {log, Event}.
