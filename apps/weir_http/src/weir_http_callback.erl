@@ -27,6 +27,7 @@ run(Module, Callback, Key, Fun) ->
             %% Neither messages nor state are told: they may hold what is secret.
             Report = #{
                 what => "a handler of HTTP failed, and its client is cut off or gets a 500",
+                domain => [weir, http],
                 listener => Name,
                 callback => {Module, Callback},
                 reason => {Class, Reason},

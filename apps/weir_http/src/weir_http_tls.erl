@@ -177,7 +177,11 @@ result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
 result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
     #http{name = Name, reports = Reports} = persistent_term:get(Key),
     ok = weir_reports:log(error, #{
-        what => "a connection of HTTP failed, and is closed", listener => Name, reason => {Class, Reason}, stacktrace => Stack
+        what => "a connection of HTTP failed, and is closed",
+        domain => [weir, http],
+        listener => Name,
+        reason => {Class, Reason},
+        stacktrace => [weir_http_answer:without_arguments(Call) || Call <- Stack]
     }, Reports),
     ended({error, {Class, Reason, Stack}}, Tls).
 
