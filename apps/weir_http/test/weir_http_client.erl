@@ -5,6 +5,7 @@
 -export([with_tls/0, options/1]).
 -export([connect/1, connect/2, send/2, recv/2, close/1]).
 -export([response/1, response/2, request/2, request/3, responses/2]).
+-export([head/1, chunk/1, rest/1]).
 -export([is_closed/1, is_closed/2, recv_all/1]).
 -export([get/1, get/2, observe/2]).
 
@@ -80,19 +81,25 @@ responses(Socket, N) -> [response(Socket) || _ <- lists:seq(1, N)].
 response(Socket) -> response(Socket, #{}).
 
 response(Socket, Options) ->
+    {Status, Fields} = head(Socket),
+    Length =
+        case {Options, Fields} of
+            {#{is_head := true}, _} -> 0;
+            _ when Status < 200; Status =:= 204; Status =:= 304 -> 0;
+            {_, #{<<"content-length">> := N}} -> binary_to_integer(N)
+        end,
+    {Body, After} = take(Socket, Length, erlang:get({rest, Socket})),
+    put({rest, Socket}, After),
+    {Status, Fields, Body}.
+
+%% The head of the next response. Its body is left for others.
+head(Socket) ->
     {Head, Rest} = head(Socket, erlang:get({rest, Socket})),
+    put({rest, Socket}, Rest),
     [<<"HTTP/1.1 ", Status:3/binary, " ", _Reason/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
     Fields = maps:from_list([field(Line) || Line <- Lines]),
     ?assertEqual(length(Lines), map_size(Fields)),
-    Length =
-        case {Options, Fields, binary_to_integer(Status)} of
-            {#{is_head := true}, _, _} -> 0;
-            {_, _, S} when S < 200; S =:= 204; S =:= 304 -> 0;
-            {_, #{<<"content-length">> := N}, _} -> binary_to_integer(N)
-        end,
-    {Body, After} = take(Socket, Length, Rest),
-    put({rest, Socket}, After),
-    {binary_to_integer(Status), Fields, Body}.
+    {binary_to_integer(Status), Fields}.
 
 field(Line) ->
     [Name, Value] = binary:split(Line, <<": ">>),
@@ -117,6 +124,30 @@ recv(Socket) ->
         {error, Reason} -> error({no_response, Reason})
     end.
 
+%% The next chunk of a body in chunks; `done' behind the last.
+chunk(Socket) ->
+    Bytes = erlang:get({rest, Socket}),
+    case binary:split(Bytes, <<"\r\n">>) of
+        [Size, Rest] -> chunk(Socket, binary_to_integer(Size, 16), Rest);
+        [_] -> chunk_of_more(Socket)
+    end.
+
+chunk(Socket, Length, Rest) ->
+    case Rest of
+        <<Chunk:Length/binary, "\r\n", After/binary>> ->
+            put({rest, Socket}, After),
+            case Chunk of
+                <<>> -> done;
+                _ -> Chunk
+            end;
+        _ ->
+            chunk_of_more(Socket)
+    end.
+
+chunk_of_more(Socket) ->
+    put({rest, Socket}, <<(erlang:get({rest, Socket}))/binary, (recv(Socket))/binary>>),
+    chunk(Socket).
+
 %% Whether nothing comes any more but the end.
 is_closed(Socket) -> is_closed(Socket, ?PATIENCE).
 
@@ -139,6 +170,9 @@ recv_all(Socket) ->
         {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
         {error, closed} -> <<>>
     end.
+
+%% The same, with what has come already.
+rest(Socket) -> <<(erlang:get({rest, Socket}))/binary, (recv_all(Socket))/binary>>.
 
 %% What a server makes of bytes: the statuses of its responses, and whether the connection is open after as many
 %% milliseconds of silence.

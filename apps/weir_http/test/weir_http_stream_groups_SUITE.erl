@@ -5,11 +5,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_http_client, [connect/1, close/1, recv_all/1, get/2]).
--import(weir_http_event_client, [open/1, open/2, chunk/1, events/1, rest/1]).
+-import(weir_http_client, [connect/1, close/1, recv_all/1, get/2, chunk/1, rest/1]).
+-import(weir_http_event_client, [open/1, open/2, events/1]).
 -import(weir_http_funs, [closed/0]).
 -import(weir_http_serving, [watch/1, watched/0, until/1]).
-
 
 -define(LISTENER, ?MODULE).
 

@@ -32,21 +32,9 @@ upgrade(Socket, Fields) ->
 
 %% The same, of what has been sent.
 upgraded(Socket) ->
-    {Head, Rest} = head(Socket, get({rest, Socket})),
-    put({rest, Socket}, Rest),
-    [<<"HTTP/1.1 ", Status:3/binary, " ", _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
-    Found = maps:from_list([
-        {string:lowercase(Name), Value}
-     || Line <- Lines, [Name, Value] <- [binary:split(Line, <<": ">>)]
-    ]),
-    _ = Status =:= <<"101">> andalso ?assertMatch(#{<<"sec-websocket-accept">> := ?ACCEPT}, Found),
-    {binary_to_integer(Status), Found}.
-
-head(Socket, Bytes) ->
-    case binary:split(Bytes, <<"\r\n\r\n">>) of
-        [Head, Rest] -> {Head, Rest};
-        [_] -> head(Socket, <<Bytes/binary, (recv_bytes(Socket))/binary>>)
-    end.
+    {Status, Fields} = weir_http_client:head(Socket),
+    _ = Status =:= 101 andalso ?assertMatch(#{<<"sec-websocket-accept">> := ?ACCEPT}, Fields),
+    {Status, Fields}.
 
 %% A masked frame: what its first byte says, and its payload.
 frame(First, Payload) -> frame(First, Payload, <<16#37, 16#fa, 16#21, 16#3d>>).
@@ -96,12 +84,6 @@ take(Socket, Size) ->
                 {error, Reason} ->
                     error({nothing, Reason})
             end
-    end.
-
-recv_bytes(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
-        {ok, Bytes} -> Bytes;
-        {error, Reason} -> error({nothing, Reason})
     end.
 
 recv(Socket) ->
