@@ -328,6 +328,8 @@ a_killed_listener_of_a_supervisor_serves_again(_Config) ->
 killed_writers_under_load(Config) ->
     File = filename:join(?config(priv_dir, Config), "killed_writers.log"),
     Port = start(#{access_log => #{to => {file, File}}}),
+    %% Those of listeners before end some seconds after them. All together may be killed ten times in ten seconds.
+    ok = until(fun() -> length(supervisor:which_children(weir_http_log_sup)) =:= 1 end),
     Clients = clients([fun() -> persistent(Port, get("/"), 500, 0) end || _ <- lists:seq(1, 10)]),
     [begin timer:sleep(30), kill_writer() end || _ <- lists:seq(1, 5)],
     ?assertEqual([ok], lists:usort(outcomes(Clients))),
