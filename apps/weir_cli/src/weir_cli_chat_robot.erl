@@ -93,7 +93,7 @@ frames(Buffer, _Robot) -> Buffer.
 %% The time of robots is the one that their node has. It stands in a text within the text, and is looked for without reading all of it:
 %% each message goes to hundreds.
 frame(Text, Rest, #robot{delays = Delays} = Robot) ->
-    case binary:match(Text, <<"\\\"at\\\": ">>) of
+    case binary:match(Text, <<"\\\"at\\\":">>) of
         {At, Size} ->
             Now = erlang:monotonic_time(microsecond),
             weir_cli_chat_delay:record(Now - number(binary:part(Text, At + Size, byte_size(Text) - At - Size), 0), Delays);
