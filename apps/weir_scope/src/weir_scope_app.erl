@@ -1,5 +1,5 @@
 %% @private
-%% @doc In a release: samples the node from its start on.
+%% @doc In a release: samples the node from its start on, and serves the page where the configuration says so.
 -module(weir_scope_app).
 -behaviour(application).
 -behaviour(supervisor).
@@ -10,12 +10,26 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
-    supervisor:start_link({local, weir_scope_sup}, ?MODULE, []).
+    case page(application:get_env(weir_scope, http, off)) of
+        {ok, Page} -> supervisor:start_link({local, weir_scope_sup}, ?MODULE, Page);
+        {error, _} = Error -> Error
+    end.
+
+page(off) ->
+    {ok, []};
+page(Options) ->
+    case weir_scope_web:check(Options) of
+        {ok, Checked} ->
+            Start = {weir_scope_web, start_link, [{weir_scope_feed, {node(), #{}}}, Checked]},
+            {ok, [#{id => weir_scope_web, type => supervisor, start => Start}]};
+        {error, _} = Error ->
+            Error
+    end.
 
 -spec stop(term()) -> ok.
 stop(_State) ->
     ok.
 
--spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
-init([]) ->
-    {ok, {#{intensity => 5, period => 60}, [#{id => weir_scope_sampler, start => {weir_scope_sampler, start_link, []}}]}}.
+-spec init([supervisor:child_spec()]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(Page) ->
+    {ok, {#{intensity => 5, period => 60}, [#{id => weir_scope_sampler, start => {weir_scope_sampler, start_link, []}} | Page]}}.

@@ -1,0 +1,83 @@
+// Charts of one tab. They share the pointer, and a range that is selected in one is that of all.
+import { chartsOf } from "./tabs.js";
+
+const height = 180;
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export class Charts {
+  // `selected(from, to)` in milliseconds; both null: all of it, and what comes.
+  constructor(place, selected) {
+    this.place = place;
+    this.selected = selected;
+    this.drawn = [];
+    this.sync = globalThis.uPlot?.sync("time");
+    new ResizeObserver(() => this.drawn.forEach(({ plot, figure }) => plot.setSize({ width: width(figure), height }))).observe(place);
+  }
+
+  // Draws anew where the lines are others, and else gives them the new numbers.
+  show(tab, store, range) {
+    if (globalThis.uPlot === undefined) {
+      this.place.textContent = "The chart library was not there when weir_scope was built: tables only.";
+      return;
+    }
+    const wanted = store.times.length < 2 ? [] : chartsOf(tab)
+      .map((chart) => ({ ...chart, lines: chart.series(store) }))
+      .filter(({ lines }) => lines.length > 0);
+    const shape = JSON.stringify([tab, wanted.map(({ title, lines }) => [title, lines.map(({ label }) => label)])]);
+    if (shape !== this.shape) this.draw(wanted, shape);
+    const x = store.seconds;
+    this.drawn.forEach(({ plot }, index) => {
+      plot.setData([x, ...wanted[index].lines.map(({ values }) => values)], false);
+      plot.setScale("x", { min: (range.from ?? store.times[0]) / 1000, max: (range.to ?? store.last) / 1000 });
+    });
+  }
+
+  draw(wanted, shape) {
+    this.drawn.forEach(({ plot }) => plot.destroy());
+    this.place.replaceChildren();
+    this.shape = shape;
+    this.drawn = wanted.map((chart) => this.plot(chart));
+  }
+
+  // Another scheme of colours.
+  recolour() {
+    this.shape = undefined;
+  }
+
+  plot({ title, unit, lines }) {
+    const figure = this.place.appendChild(document.createElement("figure"));
+    figure.appendChild(document.createElement("h2")).textContent = title;
+    const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
+    const show = (_, value) => (value === null || value === undefined ? "" : unit(value));
+    const plot = new globalThis.uPlot({
+      width: width(figure),
+      height,
+      scales: { y: { range: (_, __, top) => [0, Math.max(top ?? 0, 1e-3) * 1.08] } },
+      cursor: {
+        y: false,
+        sync: { key: this.sync.key },
+        drag: { setScale: false, x: true, y: false },
+        bind: { dblclick: () => () => this.selected(null, null) },
+      },
+      hooks: { setSelect: [(plot) => this.chosen(plot)] },
+      axes: [axis, { ...axis, size: 72, values: (_, splits) => splits.map(unit) }],
+      series: [
+        { label: "time", value: "{HH}:{mm}:{ss}" },
+        ...lines.map(({ label }, index) => ({ label, stroke: colour(`--s${(index % 8) + 1}`), width: 1.5, value: show, points: { show: false } })),
+      ],
+    }, [[], ...lines.map(() => [])], figure);
+    return { plot, figure };
+  }
+
+  chosen(plot) {
+    const { left, width: wide } = plot.select;
+    // The mark in the others is not a choice of theirs.
+    if (wide < 3 || !plot.cursor.event) return;
+    const at = (place) => Math.round(plot.posToVal(place, "x") * 1000);
+    const [from, to] = [at(left), at(left + wide)];
+    this.drawn.forEach((one) => one.plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false));
+    this.selected(from, to);
+  }
+}
+
+const width = (figure) => Math.max(240, figure.clientWidth - 24);

@@ -1,0 +1,99 @@
+// The charts of each tab: which columns they show, and how.
+
+export const share = (part) => `${+(100 * part).toFixed(1)} %`;
+export const count = (number) => {
+  const size = Math.abs(number);
+  if (size >= 1e9) return `${+(number / 1e9).toPrecision(3)} G`;
+  if (size >= 1e6) return `${+(number / 1e6).toPrecision(3)} M`;
+  if (size >= 1e4) return `${+(number / 1e3).toPrecision(3)} k`;
+  return `${+number.toPrecision(4)}`;
+};
+export const bytes = (number) => {
+  const power = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(1, Math.abs(number))) / 10)));
+  return `${+(number / 2 ** (10 * power)).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
+};
+
+// More lines than colours say nothing: the mean and the most stand for them.
+const most = 8;
+
+// A chart of all columns whose name the pattern has, in the words of its first group.
+const each = (title, unit, pattern, label = (found) => found) => ({
+  title,
+  unit,
+  series: (store) => {
+    const all = [...store.columns].map(([name, values]) => [name.match(pattern)?.[1], values]).filter(([found]) => found);
+    if (all.length <= most) return all.map(([found, values]) => ({ label: label(found), values }));
+    const over = (of) => store.times.map((_, at) => {
+      const there = all.map(([, values]) => values[at]).filter((value) => value !== null);
+      return there.length > 0 ? of(there) : null;
+    });
+    return [
+      { label: `mean of ${all.length}`, values: over((values) => values.reduce((sum, value) => sum + value, 0) / values.length) },
+      { label: "most", values: over((values) => Math.max(...values)) },
+    ];
+  },
+});
+
+const some = (title, unit, names) => ({
+  title,
+  unit,
+  series: (store) => names
+    .map(([name, label]) => ({ label, values: store.columns.get(name) }))
+    .filter(({ values }) => values?.some((value) => value !== null)),
+});
+
+const scheduler = (found) => found.replace(".", " ").replace("_", " ");
+
+const utilisation = each("Utilisation of schedulers", share, /^scheduler\.(normal\.\d+)\.utilisation$/, scheduler);
+const held = some("Memory: in memory, carriers, blocks", bytes,
+  [["memory.rss", "in memory"], ["memory.carriers", "carriers"], ["memory.blocks", "blocks"], ["memory.swap", "swap"]]);
+const ready = some("Ready to run", count, [["vm.run_queue", "run queue"]]);
+const ports = some("Bytes by ports, per second", bytes, [["vm.bytes_in", "in"], ["vm.bytes_out", "out"]]);
+const pressure = some("Waited for by the machine", share,
+  [["machine.cpu_pressure", "CPU"], ["machine.io_pressure", "I/O"], ["machine.memory_pressure", "memory"], ["machine.throttled", "throttled"]]);
+const connections = some("Connections of Weir", count, [["listeners.connections", "open"], ["listeners.waiting", "waiting"]]);
+const polls = (title, unit, key) =>
+  each(title, unit, new RegExp(`^pollset\\.(\\d+)\\.${key}$`), (found) => (found > 1024 ? `reactor ${found - 1024}` : `pollset ${found}`));
+
+const charts = {
+  overview: [
+    utilisation, held, ready, ports,
+    some("Reductions, per second", count, [["vm.reductions", "reductions"]]),
+    some("What it costs to sample, microseconds", count, [["scope.us", "sampler"]]),
+  ],
+  schedulers: [
+    utilisation,
+    each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler),
+    each("Waited for a processor", share, /^scheduler\.(normal\.\d+)\.waited$/, scheduler),
+    each("Run queues", count, /^scheduler\.(normal\.\d+)\.run_queue$/, scheduler),
+    each("Utilisation of dirty schedulers", share, /^scheduler\.(dirty_\w+\.\d+)\.utilisation$/, scheduler),
+    some("Context switches, per second", count, [["vm.context_switches", "switches"]]),
+  ],
+  memory: [
+    held,
+    some("Kinds", bytes, ["processes", "binary", "ets", "code", "atom", "system"].map((kind) => [`memory.${kind}`, kind])),
+    each("Carriers of allocators", bytes, /^allocator\.(\w+)\.carriers$/),
+    each("Blocks of allocators", bytes, /^allocator\.(\w+)\.blocks$/),
+  ],
+  processes: [
+    some("Processes", count, [["vm.processes", "processes"]]), ready,
+    some("Reductions, per second", count, [["vm.reductions", "reductions"]]),
+    some("Garbage collections, per second", count, [["vm.collections", "collections"]]),
+  ],
+  sockets: [ports, connections, some("Ports", count, [["vm.ports", "ports"]])],
+  polls: [
+    polls("Polls, per second", count, "times"), polls("Events, per second", count, "revents"),
+    polls("Sockets that a poll finds", count, "avg"), polls("Polls that find nothing, per second", count, "timeouts"),
+    each("Descriptors in OTP's poll sets", count, /^poll_set\.(\d+)\.descriptors$/, (found) => `set ${found}`),
+  ],
+  threads: [utilisation, each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler)],
+  listeners: [connections, some("Accepted, per second", count, [["listeners.accepted", "accepted"], ["listeners.overload", "refused"]])],
+  machine: [pressure, some("Retransmits and overflows, per second", count,
+    [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
+};
+
+export const chartsOf = (tab) => charts[tab] ?? [];
+
+// What costs more than a sample is asked for less often, and what measures something only once: null.
+const pauses = { processes: 3000, sockets: 3000, threads: 2000, clocks: null, doctor: null };
+export const pauseOf = (tab) => (tab in pauses ? pauses[tab] : 1000);

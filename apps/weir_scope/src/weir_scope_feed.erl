@@ -1,0 +1,214 @@
+%% @private
+%% @doc What pages are fed with: one view of a node for all of them. While none is open, nothing is asked.
+-module(weir_scope_feed).
+-behaviour(gen_server).
+
+-export([start_link/2]).
+-export([about/0]).
+-export([metrics/0]).
+-export([history/2]).
+-export([look/3]).
+-export([stream/0]).
+-export([explain/1]).
+
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-type source() :: {node(), weir_scope_visit:options()}.
+
+%% Twice a second, so that no second is missed.
+-define(TICK, 500).
+
+%% A node that was lost is asked for so much later.
+-define(RETRY, 2000).
+
+-define(PATIENCE, 60_000).
+
+-record(state, {
+    node :: node(),
+    options :: weir_scope_visit:options(),
+    view = none :: none | weir_scope:view(),
+    failure = none :: none | term(),
+    group :: weir_group:group(),
+    most :: pos_integer(),
+    %% The last second that was sent.
+    last = none :: none | integer(),
+    past = [] :: [float()],
+    %% A tab is looked at once for all who ask meanwhile.
+    looks = #{} :: #{{weir_scope_tabs:tab(), atom()} => {reference(), [gen_server:from()]}}
+}).
+
+-spec start_link(source(), MaxStreams :: pos_integer()) -> {ok, pid()} | {error, term()}.
+start_link(Source, Most) -> gen_server:start_link({local, ?MODULE}, ?MODULE, {Source, Most}, []).
+
+%% @doc The node and the tabs.
+-spec about() -> {ok, map()}.
+about() -> {ok, gen_server:call(?MODULE, about, ?PATIENCE)}.
+
+-spec metrics() -> {ok, iodata()} | {error, term()}.
+metrics() ->
+    viewed(fun(View) ->
+        case weir_scope:sample(View) of
+            {ok, Sample} -> {ok, weir_scope_metrics:text(Sample)};
+            {error, _} = Error -> Error
+        end
+    end).
+
+%% @doc What was sampled after a moment, for JSON.
+-spec history(weir_scope_history:grain(), integer()) -> {ok, [map()]} | {error, term()}.
+history(Grain, After) ->
+    viewed(fun(View) ->
+        case weir_scope:history(View, Grain, After) of
+            {ok, Series} -> {ok, [series(One) || One <- Series]};
+            {error, _} = Error -> Error
+        end
+    end).
+
+viewed(Fun) ->
+    case gen_server:call(?MODULE, view, ?PATIENCE) of
+        {ok, View} -> Fun(View);
+        {error, _} = Error -> Error
+    end.
+
+%% @doc What a tab shows. A live node is shown as it is, whatever the moment.
+-spec look(weir_scope_tabs:tab(), atom(), At :: integer()) -> {ok, weir_scope_tabs:document()} | {error, term()}.
+look(Tab, Sort, _At) -> gen_server:call(?MODULE, {look, Tab, Sort}, ?PATIENCE).
+
+%% @doc The group that a stream may join.
+-spec stream() -> {ok, weir_group:group()} | {error, full}.
+stream() -> gen_server:call(?MODULE, stream, ?PATIENCE).
+
+%% @doc Why there is no answer, in a line.
+-spec explain(term()) -> iodata().
+explain({no_connection, Node}) -> io_lib:format("cannot reach ~s~n", [Node]);
+explain({timeout, Node}) -> io_lib:format("~s does not answer~n", [Node]);
+explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanwhile~n", [Node]);
+explain({needs_load, What}) -> io_lib:format("~s are not possible without modules on the node~n", [What]);
+explain(Other) -> io_lib:format("~0tp~n", [Other]).
+
+series(#{columns := Columns, rows := Rows}) ->
+    #{set => set(Columns), columns => Columns, rows => [[At | short(Values)] || {At, Values} <- Rows]}.
+
+%% By this a page knows whether it has the names of the columns.
+set(Columns) -> erlang:phash2(Columns).
+
+%% As many digits as 32 bits had.
+short(Values) -> [short_number(Value) || Value <- Values].
+
+short_number(Value) when abs(Value) >= 1.0e6; Value == trunc(Value) -> round(Value);
+short_number(Value) -> round(Value * 1.0e5) / 1.0e5.
+
+%% @private
+-spec init({source(), pos_integer()}) -> {ok, #state{}} | {stop, term()}.
+init({{Node, Options}, Most}) ->
+    %% A page that does not read is closed, and comes back for what it has missed.
+    case weir_group:new(#{policy => disconnect, max_messages => 30}) of
+        {ok, Group} ->
+            self() ! tick,
+            {ok, #state{node = Node, options = Options, group = Group, most = Most}};
+        {error, Reason} ->
+            {stop, Reason}
+    end.
+
+%% @private
+-spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call(about, _From, #state{node = Node} = State) ->
+    Tabs = [#{name => Name, sorts => Sorts} || {Name, Sorts} <- weir_scope_tabs:all()],
+    {reply, #{node => Node, tabs => Tabs, recorded => false, now => erlang:system_time(millisecond)}, State};
+handle_call(view, _From, State) ->
+    case opened(State) of
+        #state{view = none, failure = Reason} = Next -> {reply, {error, Reason}, Next};
+        #state{view = View} = Next -> {reply, {ok, View}, Next}
+    end;
+handle_call(stream, _From, #state{group = Group, most = Most} = State) ->
+    case weir_group:size(Group) < Most of
+        true -> {reply, {ok, Group}, State};
+        false -> {reply, {error, full}, State}
+    end;
+handle_call({look, Tab, Sort}, From, #state{looks = Looks} = State) ->
+    case {Looks, opened(State)} of
+        {#{{Tab, Sort} := {Monitor, Waiting}}, Next} ->
+            {noreply, Next#state{looks = Looks#{{Tab, Sort} := {Monitor, [From | Waiting]}}}};
+        {_, #state{view = none, failure = Reason} = Next} ->
+            {reply, {error, Reason}, Next};
+        {_, #state{view = View, node = Node, options = Options, past = Past} = Next} ->
+            {_, Monitor} = spawn_monitor(fun() ->
+                exit({looked, weir_scope_tabs:look(Tab, Sort, View, #{node => Node, load => maps:get(load, Options, true), past => lists:reverse(Past)})})
+            end),
+            {noreply, Next#state{looks = Looks#{{Tab, Sort} => {Monitor, [From]}}}}
+    end.
+
+%% @private
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) -> {noreply, State}.
+
+%% @private
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(tick, #state{group = Group} = State) ->
+    Next =
+        case weir_group:size(Group) of
+            0 -> State#state{last = none};
+            _ -> fed(opened(State))
+        end,
+    Pause = case Next of #state{failure = none} -> ?TICK; _ -> ?RETRY end,
+    _ = erlang:send_after(Pause, self(), tick),
+    {noreply, Next};
+handle_info({'DOWN', Monitor, process, _, Reason}, #state{looks = Looks} = State) ->
+    Answer = case Reason of {looked, Looked} -> Looked; _ -> {error, Reason} end,
+    case [{Key, Waiting} || {Key, {Same, Waiting}} <- maps:to_list(Looks), Same =:= Monitor] of
+        [{Key, Waiting}] ->
+            lists:foreach(fun(From) -> gen_server:reply(From, Answer) end, Waiting),
+            {noreply, State#state{looks = maps:remove(Key, Looks)}};
+        [] ->
+            {noreply, State}
+    end;
+handle_info(_, State) ->
+    {noreply, State}.
+
+opened(#state{view = none, node = Node, options = Options} = State) ->
+    case weir_scope:open(Node, Options) of
+        {ok, View} -> State#state{view = View, failure = none};
+        {error, Reason} -> failed(Reason, State)
+    end;
+opened(State) ->
+    State.
+
+failed(Reason, #state{group = Group} = State) ->
+    tell(failure, string:trim(explain(Reason)), Group),
+    State#state{view = none, failure = Reason, last = none}.
+
+fed(#state{view = none} = State) ->
+    State;
+fed(#state{view = View, last = none} = State) ->
+    case weir_scope:sample(View) of
+        {ok, #{at := At}} -> State#state{last = At, failure = none};
+        {error, Reason} -> lost(Reason, State)
+    end;
+fed(#state{view = View, last = Last, group = Group, past = Past} = State) ->
+    case weir_scope:history(View, second, Last) of
+        {ok, Series} ->
+            Rows = lists:sort([{At, Columns, Values} || #{columns := Columns, rows := All} <- Series, {At, Values} <- All]),
+            lists:foreach(
+                fun({At, Columns, Values}) -> tell(row, weir_json:compact(#{set => set(Columns), row => [At | short(Values)]}), Group) end,
+                Rows
+            ),
+            Utilisations = [utilisation(Columns, Values) || {_, Columns, Values} <- Rows],
+            State#state{last = lists:max([Last | [At || {At, _, _} <- Rows]]), past = lists:sublist(lists:reverse(Utilisations, Past), 60), failure = none};
+        {error, Reason} ->
+            lost(Reason, State)
+    end.
+
+lost(Reason, #state{view = View} = State) ->
+    ok = weir_scope:close(View),
+    failed(Reason, State).
+
+utilisation(Columns, Values) ->
+    All = [
+        Value
+     || {<<"scheduler.normal.", Name/binary>>, Value} <- lists:zip(Columns, Values), binary:longest_common_suffix([Name, <<".utilisation">>]) =:= 12
+    ],
+    lists:sum(All) / max(1, length(All)).
+
+%% `busy' is for pages that are far behind: they are closed.
+tell(Event, Data, Group) ->
+    _ = weir_group:broadcast(Group, weir_http_events:frame(#{event => atom_to_binary(Event), data => Data})),
+    ok.

@@ -1,0 +1,82 @@
+%% @doc What the tabs of the page show, as JSON: those of the terminal, what clocks cost, and the doctor.
+-module(weir_scope_tabs).
+
+-export([all/0]).
+-export([find/2]).
+-export([look/4]).
+-export([blocks/1]).
+
+-export_type([tab/0, document/0]).
+
+-type tab() :: weir_scope_page:name() | clocks | doctor.
+
+-type document() :: map().
+%% `#{at, blocks}': the moment, and what stands there: `#{text => [Line]}', or `#{columns => [#{name, title, side}], rows => [[Cell]]}' with
+%% a cell of the key it is sorted by, and its text.
+
+%% @doc All tabs, in their order, and by what each can be sorted.
+-spec all() -> [{tab(), [atom()]}].
+all() ->
+    [{Name, weir_scope_page:sorts(Name)} || Name <- weir_scope_page:names()] ++
+        [{Name, Sorts} || {Name, Sorts} <- [{clocks, [ns]}, {doctor, [none]}], not lists:member(Name, weir_scope_page:names())].
+
+%% @doc The tab and the column of those names, or `error'.
+-spec find(binary(), binary() | default) -> {ok, tab(), atom()} | error.
+find(Name, Column) ->
+    case [{Tab, Sort} || {Tab, Sorts} <- all(), atom_to_binary(Tab) =:= Name, Sort <- wanted(Column, Sorts)] of
+        [{Tab, Sort}] -> {ok, Tab, Sort};
+        [] -> error
+    end.
+
+wanted(default, [First | _]) -> [First];
+wanted(Column, Sorts) -> [Sort || Sort <- Sorts, atom_to_binary(Sort) =:= Column].
+
+%% @doc Asks for what a tab shows. Takes up to two seconds. `Past' are the mean utilisations of the last minute, the oldest first.
+-spec look(tab(), atom(), weir_scope:view(), Options) -> {ok, document()} | {error, weir_scope:reason()} when
+    Options :: #{node := node(), load := boolean(), past := [float()]}.
+look(doctor, _Sort, _View, #{node := Node, load := Load}) ->
+    case weir_scope_doctor:examine(Node, #{load => Load}) of
+        {ok, Report} -> {ok, document([{text, lines(weir_scope_doctor:text(Report))}])};
+        {error, _} = Error -> Error
+    end;
+look(Tab, Sort, View, #{past := Past}) ->
+    case lists:member(Tab, weir_scope_page:names()) of
+        true ->
+            case weir_scope_page:look(Tab, Sort, View) of
+                {ok, Data} -> {ok, document(weir_scope_page:page(Tab, Data, Past))};
+                {error, _} = Error -> Error
+            end;
+        false ->
+            clocks(weir_scope:clocks(View))
+    end.
+
+clocks({ok, Clocks}) ->
+    {ok, document([
+        {text, ["What it costs to read the time, in nanoseconds.", ""]},
+        {table, [{name, "clock", left}, {ns, "ns", right}], [
+            [{Name, atom_to_list(Name)}, {Ns, float_to_list(Ns, [{decimals, 1}])}]
+         || #{clock := Name, ns := Ns} <- Clocks
+        ]}
+    ])};
+clocks({error, _} = Error) ->
+    Error.
+
+lines(Text) -> string:split(unicode:characters_to_binary(Text), "\n", all).
+
+document(Blocks) -> #{at => erlang:system_time(millisecond), blocks => blocks(Blocks)}.
+
+%% @doc Blocks of a page, for JSON.
+-spec blocks([weir_scope_page:block()]) -> [map()].
+blocks(Blocks) -> [block(Block) || Block <- Blocks].
+
+block({text, Lines}) ->
+    #{text => [unicode:characters_to_binary(Line) || Line <- Lines]};
+block({table, Columns, Rows}) ->
+    #{
+        columns => [#{name => Name, title => list_to_binary(Title), side => Side} || {Name, Title, Side} <- Columns],
+        rows => [[[key(Key), unicode:characters_to_binary(Text)] || {Key, Text} <- Row] || Row <- Rows]
+    }.
+
+key(Key) when is_number(Key) -> Key;
+key(Key) when is_atom(Key) -> atom_to_binary(Key);
+key(Key) -> unicode:characters_to_binary(io_lib:format("~0tp", [Key])).
