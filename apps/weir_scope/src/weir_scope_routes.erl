@@ -40,7 +40,8 @@ handle(Request, {Guard, index}) ->
     end;
 handle(Request, {Guard, What}) ->
     case weir_scope_guard:check(Request, Guard) of
-        ok -> {process, fun(Same) -> answer(What, Same) end};
+        %% Our own request: the one that the process is given has no bindings.
+        ok -> {process, fun(_) -> answer(What, Request) end};
         Refused -> Refused
     end.
 
