@@ -7,7 +7,7 @@
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv, openmetrics], maps:is_key(Form, Values)]);
+        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv, openmetrics, http], maps:is_key(Form, Values)]);
         {ok, _, []} -> {usage, "a node is missing (weir scope --help)"};
         {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir scope --help)"]};
         {error, Message} -> {usage, [Message, " (weir scope --help)"]}
@@ -18,8 +18,9 @@ checked(_Name, _Values, [One, Other | _]) ->
 checked(Name, Values, Forms) ->
     %% The script has a terminal ready, or not.
     case {Forms, os:getenv("WEIR_TERMINAL")} of
-        {[], false} -> {usage, "no terminal here: --once, --json, --csv or --openmetrics (weir scope --help)"};
+        {[], false} -> {usage, "no terminal here: --once, --json, --csv, --openmetrics or --http (weir scope --help)"};
         {[], _} -> open(Name, Values, live);
+        {[http], _} -> weir_cli_scope_page:node(Name, Values);
         {[Form], _} -> open(Name, Values, Form)
     end.
 
@@ -93,6 +94,10 @@ options() ->
                 help => "print a line each second"},
             #{name => openmetrics, type => flag,
                 help => "print the last second in the form that Prometheus reads"},
+            #{name => http, type => {integer, 0, 65535}, value => "PORT",
+                help => "serve the page and /metrics on 127.0.0.1, 0 takes a free port, until SIGTERM or SIGINT"},
+            #{name => 'no-token', type => flag,
+                help => "with --http: let every user of this machine look"},
             #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
                 help => "so many lines of --csv (1)"},
             #{name => help, type => flag,

@@ -6,7 +6,7 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1, as_openmetrics/1]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1]).
 -export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, mentions/2]).
@@ -18,7 +18,8 @@ all() -> [{group, programs}, {group, terminal}].
 groups() ->
     [
         {programs, [parallel], [
-            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics
+            help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
+            as_a_page, as_a_page_without_a_token
         ]},
         {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
@@ -99,6 +100,34 @@ as_openmetrics(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--openmetrics"]),
     ?assertEqual(<<"# EOF">>, lists:last(Lines)),
     ?assert(mentions("beam_reductions_total ", Lines)).
+
+%% The address that is printed lets in, and no other does.
+as_a_page(Config) ->
+    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", "0"]),
+    {Port, Address} = served(Program),
+    {match, [Token]} = re:run(Address, "^http://127.0.0.1:[0-9]+/#token=([0-9A-F]{32})$", [{capture, all_but_first, list}]),
+    ?assertEqual("401", curl(Port, "/metrics", "")),
+    ?assertEqual("200", curl(Port, "/metrics", "-H 'Authorization: Bearer " ++ Token ++ "'")),
+    ?assertEqual("200", curl(Port, "/look/processes", "-H 'Authorization: Bearer " ++ Token ++ "'")),
+    weir_cli_program:kill("TERM", weir_cli_program:shell(Program)),
+    0 = weir_cli_program:exit_status(Program).
+
+as_a_page_without_a_token(Config) ->
+    Program = weir_cli_program:start(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http=0", "--no-token", "--no-load"]),
+    {Port, Address} = served(Program),
+    ?assertEqual(list_to_binary(["http://127.0.0.1:", Port, "/"]), Address),
+    ?assertEqual("200", curl(Port, "/look/overview", "")),
+    ?assertEqual("421", curl(Port, "/look/overview", "-H 'Host: somebody.example'")),
+    weir_cli_program:kill("TERM", weir_cli_program:shell(Program)),
+    0 = weir_cli_program:exit_status(Program).
+
+served(Program) ->
+    <<"ready ", Port/binary>> = weir_cli_program:line(Program),
+    <<"pid ", _/binary>> = weir_cli_program:line(Program),
+    {binary_to_list(Port), weir_cli_program:line(Program)}.
+
+curl(Port, Path, More) ->
+    os:cmd(lists:concat(["curl -s -m 20 -o /dev/null -w '%{http_code}' ", More, " http://127.0.0.1:", Port, Path])).
 
 every_page_in_80_by_24(Config) -> every_page(?FUNCTION_NAME, 80, 24, Config).
 every_page_in_200_by_60(Config) -> every_page(?FUNCTION_NAME, 200, 60, Config).

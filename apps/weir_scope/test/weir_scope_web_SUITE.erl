@@ -8,7 +8,7 @@
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
 -export([by_configuration/1, a_node_that_ends_and_comes_back/1]).
--export([every_tab_draws/1, a_range_is_that_of_all_charts/1, the_address_tells_what_is_shown/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1, a_dark_page/1, what_is_downloaded/1]).
+-export([every_tab_draws/1, a_range_is_that_of_all_charts/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -define(TOKEN, <<"of sixteen bytes at least">>).
 
@@ -24,8 +24,7 @@ groups() ->
             a_node_that_ends_and_comes_back
         ]},
         {page, [], [
-            every_tab_draws, a_range_is_that_of_all_charts, the_address_tells_what_is_shown, it_comes_back_after_a_restart, it_asks_for_a_token,
-            a_dark_page, what_is_downloaded
+            every_tab_draws, a_range_is_that_of_all_charts, it_comes_back_after_a_restart, it_asks_for_a_token
         ]}
     ].
 
@@ -334,6 +333,9 @@ every_tab_draws(Config) ->
         end
      || {Name, _} <- weir_scope_tabs:all(), Tab <- [atom_to_binary(Name)]
     ],
+    weir_scope_browser:evaluate(Browser, "[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === 'overview').click()"),
+    a_dark_page(Browser, Config),
+    what_is_downloaded(Browser),
     ?assertEqual([], weir_scope_browser:errors(Browser)),
     weir_scope_browser:stop(Browser),
     stop(Pid).
@@ -352,20 +354,18 @@ a_range_is_that_of_all_charts(Config) ->
     %% Back by the browser's own button.
     weir_scope_browser:evaluate(Browser, "history.back()"),
     weir_scope_browser:until(Browser, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
+    the_address_tells_what_is_shown(Browser),
     ?assertEqual([], weir_scope_browser:errors(Browser)),
     weir_scope_browser:stop(Browser),
     stop(Pid).
 
-the_address_tells_what_is_shown(Config) ->
-    Pid = start(#{}),
+the_address_tells_what_is_shown(Browser) ->
     Now = erlang:system_time(millisecond),
-    Browser = browse(Config, ?FUNCTION_NAME, ["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)]),
+    weir_scope_browser:open(Browser, url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)])),
     weir_scope_browser:until(Browser, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
     ?assertEqual(<<"schedulers">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#tabs a[aria-current]').textContent")),
     ?assertEqual(<<"1 day">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#grains button[aria-pressed=true]').textContent")),
-    ?assertEqual(false, weir_scope_browser:evaluate(Browser, "document.querySelector('#live').hidden")),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
+    ?assertEqual(false, weir_scope_browser:evaluate(Browser, "document.querySelector('#live').hidden")).
 
 it_comes_back_after_a_restart(Config) ->
     Pid = start(#{}),
@@ -392,26 +392,16 @@ it_asks_for_a_token(Config) ->
     weir_scope_browser:stop(Browser),
     stop(Pid).
 
-a_dark_page(Config) ->
-    Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, drawn()),
+a_dark_page(Browser, Config) ->
     weir_scope_browser:dark(Browser, true),
     weir_scope_browser:until(Browser, "getComputedStyle(document.body).backgroundColor === 'rgb(18, 23, 29)'"),
     weir_scope_browser:until(Browser, drawn()),
-    keep(Browser, Config, "dark"),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
+    keep(Browser, Config, "dark").
 
-what_is_downloaded(Config) ->
-    Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, drawn()),
+what_is_downloaded(Browser) ->
     weir_scope_browser:evaluate(Browser, "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
         " document.querySelector('#download').click()"),
     weir_scope_browser:until(Browser, "kept !== null"),
     {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(weir_scope_browser:evaluate(Browser, "kept")),
     ?assertEqual(atom_to_binary(node()), Node),
-    ?assert(length(At) > 1 andalso length(At) =:= length(Queue)),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
+    ?assert(length(At) > 1 andalso length(At) =:= length(Queue)).

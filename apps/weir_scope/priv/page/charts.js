@@ -1,7 +1,10 @@
 // Charts of one tab. They share the pointer, and a range that is selected in one is that of all.
-import { chartsOf } from "./tabs.js";
+import { bytes, chartsOf } from "./tabs.js";
 
 const height = 180;
+const powers = Array.from({ length: 45 }, (_, power) => 2 ** power);
+const clock = (second, step) =>
+  new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }) });
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export class Charts {
@@ -36,7 +39,9 @@ export class Charts {
     this.drawn.forEach(({ plot }) => plot.destroy());
     this.place.replaceChildren();
     this.shape = shape;
-    this.drawn = wanted.map((chart) => this.plot(chart));
+    // All places first: the width of one follows from how many there are.
+    const figures = wanted.map(() => this.place.appendChild(document.createElement("figure")));
+    this.drawn = wanted.map((chart, index) => this.plot(figures[index], chart));
   }
 
   // Another scheme of colours.
@@ -44,8 +49,7 @@ export class Charts {
     this.shape = undefined;
   }
 
-  plot({ title, unit, lines }) {
-    const figure = this.place.appendChild(document.createElement("figure"));
+  plot(figure, { title, unit, lines }) {
     figure.appendChild(document.createElement("h2")).textContent = title;
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
     const show = (_, value) => (value === null || value === undefined ? "" : unit(value));
@@ -60,7 +64,10 @@ export class Charts {
         bind: { dblclick: () => () => this.selected(null, null) },
       },
       hooks: { setSelect: [(plot) => this.chosen(plot)] },
-      axes: [axis, { ...axis, size: 72, values: (_, splits) => splits.map(unit) }],
+      axes: [
+        { ...axis, values: (_, splits, __, ___, step) => splits.map((second) => clock(second, step)) },
+        { ...axis, size: 72, values: (_, splits) => splits.map(unit), ...(unit === bytes && { incrs: powers }) },
+      ],
       series: [
         { label: "time", value: "{HH}:{mm}:{ss}" },
         ...lines.map(({ label }, index) => ({ label, stroke: colour(`--s${(index % 8) + 1}`), width: 1.5, value: show, points: { show: false } })),
