@@ -301,11 +301,11 @@ drawn() ->
     "   if (data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;"
     "  return coloured > 50; }); })()".
 
-%% Pictures go to the documents when that is asked for.
+%% Those that the documents show go there, when that is asked for.
 keep(Browser, Config, Name) ->
     Directory =
         case os:getenv("WEIR_WRITE_RESULTS") of
-            "1" -> filename:join(root(code:which(?MODULE)), "docs/images");
+            "1" when Name =:= "schedulers"; Name =:= "memory"; Name =:= "processes" -> filename:join(root(code:which(?MODULE)), "docs/images");
             _ -> ?config(priv_dir, Config)
         end,
     File = filename:join(Directory, "scope_" ++ Name ++ ".png"),
