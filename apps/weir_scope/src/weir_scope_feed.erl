@@ -131,9 +131,9 @@ handle_call({look, Tab, Sort}, From, #state{looks = Looks} = State) ->
         {_, #state{view = none, failure = Reason} = Next} ->
             {reply, {error, Reason}, Next};
         {_, #state{view = View, node = Node, options = Options, past = Past} = Next} ->
-            {_, Monitor} = spawn_monitor(fun() ->
-                exit({looked, weir_scope_tabs:look(Tab, Sort, View, #{node => Node, load => maps:get(load, Options, true), past => lists:reverse(Past)})})
-            end),
+            Self = self(),
+            Look = #{node => Node, load => maps:get(load, Options, true), past => lists:reverse(Past)},
+            {_, Monitor} = spawn_monitor(fun() -> Self ! {looked, {Tab, Sort}, weir_scope_tabs:look(Tab, Sort, View, Look)} end),
             {noreply, Next#state{looks = Looks#{{Tab, Sort} => {Monitor, [From]}}}}
     end.
 
@@ -152,17 +152,19 @@ handle_info(tick, #state{group = Group} = State) ->
     Pause = case Next of #state{failure = none} -> ?TICK; _ -> ?RETRY end,
     _ = erlang:send_after(Pause, self(), tick),
     {noreply, Next};
+handle_info({looked, Key, Answer}, State) ->
+    {noreply, looked(Key, Answer, State)};
+%% It has failed, if it did not answer before.
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{looks = Looks} = State) ->
-    Answer = case Reason of {looked, Looked} -> Looked; _ -> {error, Reason} end,
-    case [{Key, Waiting} || {Key, {Same, Waiting}} <- maps:to_list(Looks), Same =:= Monitor] of
-        [{Key, Waiting}] ->
-            lists:foreach(fun(From) -> gen_server:reply(From, Answer) end, Waiting),
-            {noreply, State#state{looks = maps:remove(Key, Looks)}};
-        [] ->
-            {noreply, State}
-    end;
+    {noreply, lists:foldl(fun(Key, Before) -> looked(Key, {error, Reason}, Before) end, State, [Key || {Key, {Same, _}} <- maps:to_list(Looks), Same =:= Monitor])};
 handle_info(_, State) ->
     {noreply, State}.
+
+looked(Key, Answer, #state{looks = Looks} = State) ->
+    {{Monitor, Waiting}, Others} = maps:take(Key, Looks),
+    true = demonitor(Monitor, [flush]),
+    lists:foreach(fun(From) -> gen_server:reply(From, Answer) end, Waiting),
+    State#state{looks = Others}.
 
 opened(#state{view = none, node = Node, options = Options} = State) ->
     case weir_scope:open(Node, Options) of
