@@ -86,5 +86,5 @@ depth_test() ->
 compact_test() ->
     Value = #{a => [1, #{}, [], <<"x\n">>], b => #{c => null}},
     Text = iolist_to_binary(weir_json:compact(Value)),
-    ?assertEqual(<<"{\"a\": [1,{},[],\"x\\n\"],\"b\": {\"c\": null}}">>, Text),
+    ?assertEqual(<<"{\"a\":[1,{},[],\"x\\n\"],\"b\":{\"c\":null}}">>, Text),
     ?assertEqual(weir_json:decode(iolist_to_binary(weir_json:encode(Value))), weir_json:decode(Text)).
