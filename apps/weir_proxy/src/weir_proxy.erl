@@ -97,7 +97,8 @@ change(Name, Given) ->
 -spec stop(name()) -> ok | {error, {no_proxy, name()}}.
 stop(Name) -> weir_proxy_instance:call(Name, stop).
 
-%% @doc Stops a proxy when its connections have ended, or after so many milliseconds; new ones are refused meanwhile.
+%% @doc Stops a proxy when its connections have ended, those without a server yet too, or after so many milliseconds. What the backlogs
+%% hold is accepted; new connections are refused meanwhile.
 %% `{error, {timeout, HowMany}}' says how many connections were ended.
 -spec stop(name(), timeout()) -> ok | {error, {no_proxy, name()} | {timeout, pos_integer()}}.
 stop(Name, Timeout) ->
@@ -117,7 +118,9 @@ deadline(infinity) -> infinity;
 deadline(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
 
 await_end(Name, Deadline) ->
-    case {weir_proxy_sessions:count(Name), Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
+    %% A session may have outlived its listener.
+    Now = max(weir_proxy_sessions:count(Name), weir_proxy_instance:connections(Name)),
+    case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
         {0, _} -> 0;
         {Left, true} -> Left;
         {_, false} ->

@@ -27,6 +27,8 @@
     balancer :: weir_proxy_balancer:balancer() | none,
     %% Connections that wait, the longest first, and the timers of their patience.
     waiting = queue:new() :: queue:queue({gen_server:from(), Key :: term(), reference()}),
+    %% The timer of the next look for the addresses of names; one before it says nothing.
+    resolving = none :: reference() | none,
     checks = #{} :: #{weir_proxy_check:name() => weir_proxy_check:check()}
 }).
 
@@ -80,16 +82,14 @@ init({Proxy, {Name, Given}}) ->
                 Numbers = weir_proxy_numbers:new(),
                 #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
         end,
-    self() ! resolve,
-    {ok, publish(check_all(State))}.
+    {ok, publish(check_all(resolve(State)))}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
 handle_call({wait, Key}, From, State) ->
     {noreply, serve(enqueue(From, Key, State))};
 handle_call({change, Config = #{servers := Servers}}, _From, State = #state{members = Before}) ->
     Members = [member(Server, Config, Before) || Server <- Servers],
-    self() ! resolve,
-    {reply, ok, serve(publish(check_all(State#state{config = Config, members = Members})))};
+    {reply, ok, serve(publish(check_all(resolve(State#state{config = Config, members = Members}))))};
 handle_call({set, Name, What}, _From, State = #state{members = Members}) ->
     case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
         [] -> {reply, {error, {no_server, Name}}, State};
@@ -131,15 +131,18 @@ handle_info({weir_proxy_check, Name, Result, Took}, State) ->
     {noreply, checked(Name, Result, Took, State)};
 handle_info(publish, State) ->
     {noreply, serve(publish(State))};
-handle_info(resolve, State = #state{config = #{resolve_interval := Interval}, members = Members}) ->
-    Names = lists:usort([Host || Member <- Members, {name, Host, _} <- [weir_proxy_server:endpoint(Member)]]),
-    _ = [weir_proxy_resolver:resolve(Host) || Host <- Names],
-    _ = Names =/= [] andalso erlang:send_after(Interval, self(), resolve),
-    {noreply, State};
+handle_info({timeout, Timer, resolve}, State = #state{resolving = Timer}) ->
+    {noreply, resolve(State)};
 handle_info({weir_proxy_resolved, Host, Address}, State = #state{members = Members}) ->
     {noreply, serve(publish(State#state{members = [resolved(Host, Address, Member) || Member <- Members]}))};
 handle_info(_Message, State) ->
     {noreply, State}.
+
+%% Names of servers now, and again and again. One timer, whatever was configured before.
+resolve(State = #state{config = #{resolve_interval := Interval}, members = Members}) ->
+    Names = lists:usort([Host || Member <- Members, {name, Host, _} <- [weir_proxy_server:endpoint(Member)]]),
+    _ = [weir_proxy_resolver:resolve(Host) || Host <- Names],
+    State#state{resolving = case Names of [] -> none; _ -> erlang:start_timer(Interval, self(), resolve) end}.
 
 resolved(Host, Address, Member) ->
     case weir_proxy_server:endpoint(Member) of

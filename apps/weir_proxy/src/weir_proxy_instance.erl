@@ -7,6 +7,7 @@
 
 -export([start_link/2]).
 -export([call/2]).
+-export([connections/1]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -23,6 +24,9 @@
 
 %% Connections that were accepted have found their server by then.
 -define(LEAVING_MS, 60_000).
+
+%% Handshakes that have begun have ended by then.
+-define(BACKLOG_MS, 200).
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
@@ -42,6 +46,11 @@ call(Name, Request) ->
         none ->
             {error, {no_proxy, Name}}
     end.
+
+%% @doc How many connections its listeners have: those on their way, and sessions.
+-spec connections(term()) -> non_neg_integer().
+connections(Name) ->
+    lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Name, #{connections := Count} <- [weir:info(Listener)]]).
 
 -spec init({term(), weir_proxy_config:config()}) -> {ok, #state{}} | {stop, term()}.
 init({Name, Given}) ->
@@ -66,11 +75,16 @@ handle_call({change, Config}, _From, State) ->
 handle_call(info, _From, State) ->
     {reply, {ok, info(State)}, State};
 handle_call(suspend, _From, State = #state{name = Name, listeners = Listeners}) ->
-    _ = [weir:suspend_listener(?LISTENER(Name, Endpoint)) || Endpoint <- maps:keys(Listeners)],
+    ok = suspend(Name, maps:keys(Listeners)),
     {reply, ok, State};
 handle_call(stop, _From, State) ->
     ok = close(State),
     {stop, normal, ok, State#state{config = none, listeners = #{}}}.
+
+%% What their backlogs hold is still accepted.
+suspend(Name, Endpoints) ->
+    Drains = [spawn_monitor(fun() -> weir:drain_listener(?LISTENER(Name, Endpoint), ?BACKLOG_MS) end) || Endpoint <- Endpoints],
+    lists:foreach(fun({Pid, Monitor}) -> receive {'DOWN', Monitor, process, Pid, _} -> ok end end, Drains).
 
 -spec handle_cast(term(), State) -> {noreply, State}.
 handle_cast(_Message, State) -> {noreply, State}.
@@ -210,6 +224,9 @@ options(Frontend = #{backlog := Backlog}) ->
 
 %% Those that were there: other options, or nobody new.
 adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
+    Leaving = [Endpoint || {Endpoint, Was} <- maps:to_list(Listeners), Was =/= none, not is_map_key(Endpoint, Wanted)],
+    ok = suspend(Name, Leaving),
+    _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || Endpoint <- Leaving],
     maps:map(
         fun(Endpoint, Was) ->
             Listener = ?LISTENER(Name, Endpoint),
@@ -221,10 +238,6 @@ adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listen
                     Frontend;
                 #{Endpoint := Frontend} ->
                     Frontend;
-                #{} when Was =/= none ->
-                    _ = weir:suspend_listener(Listener),
-                    _ = erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}),
-                    none;
                 #{} ->
                     none
             end

@@ -31,7 +31,8 @@ groups() ->
             a_backup_serves_when_the_others_are_gone,
             a_failing_server_is_left_alone,
             a_drained_server_keeps_its_connections,
-            a_name_is_resolved
+            a_name_is_resolved,
+            changes_do_not_multiply_questions_for_a_name
         ]},
         {limits, [], [connections_above_the_limit_wait_in_order, a_wait_ends_with_its_timeout, a_queue_is_bounded]},
         {changes, [], [
@@ -44,7 +45,8 @@ groups() ->
             names_that_are_not_there,
             fifty_changes_while_servers_die
         ]},
-        {ends, [], [silence_ends_a_session, the_longest_life_ends_a_session, numbers_return_to_zero, stop_waits_for_connections]},
+        {ends, [], [silence_ends_a_session, the_longest_life_ends_a_session, numbers_return_to_zero, stop_waits_for_connections,
+            stop_waits_for_connections_without_a_server, nobody_who_is_accepted_is_reset]},
         {misfortune, [], [a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
     ].
 
@@ -201,6 +203,20 @@ a_name_is_resolved(_Config) ->
     Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])]}),
     wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
     ?assertEqual(<<"a">>, name(connect(Port))).
+
+%% A timer never fires early, so five questions in a row take four intervals.
+changes_do_not_multiply_questions_for_a_name(_Config) ->
+    Backend = #{servers => ["localhost:1"], resolve_interval => 100},
+    _ = proxy(Backend),
+    [ok = change(Backend#{retries => N}) || N <- lists:seq(1, 20)],
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+    %% Timers of before have fired.
+    timer:sleep(200),
+    1 = erlang:trace_pattern({weir_proxy_resolver, resolve, 1}, true, []),
+    1 = erlang:trace(Pid, true, [call, monotonic_timestamp]),
+    [First, _, _, _, Last] = [receive {trace_ts, Pid, call, _, At} -> At after ?PATIENCE -> ct:fail(nothing_asked) end || _ <- lists:seq(1, 5)],
+    1 = erlang:trace(Pid, false, [call]),
+    ?assert(erlang:convert_time_unit(Last - First, native, millisecond) >= 400).
 
 %%% Limits.
 
@@ -379,6 +395,51 @@ stop_waits_for_connections(_Config) ->
     ok = gen_tcp:close(Socket),
     receive {stopped, Result} -> ?assertEqual(ok, Result) after ?PATIENCE -> ct:fail(timeout) end.
 
+stop_waits_for_connections_without_a_server(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{rules => [#{sni => "other", backend => web}], first_bytes_timeout => ?PATIENCE}),
+    Socket = connect(Port),
+    wait_for(fun() -> {ok, #{frontends := #{<<"front">> := #{current_sessions := Now}}}} = weir_proxy:info(proxy), Now =:= 1 end),
+    ?assertEqual({error, {timeout, 1}}, weir_proxy:stop(proxy, 0)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+%% While a frontend moves from one port to another, and at last is gone.
+nobody_who_is_accepted_is_reset(_Config) ->
+    Server = ?SERVER:start("a"),
+    Config = fun(Listen) ->
+        #{frontends => #{front => #{listen => [Listen], backend => web}}, backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+    end,
+    Ports = [free_port() || _ <- lists:seq(1, 3)],
+    Address = fun(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]) end,
+    Clients = fun(Port) -> [spawn_monitor(fun() -> until_refused(Port) end) || _ <- lists:seq(1, 8)] end,
+    ok = weir_proxy:start(proxy, Config(Address(hd(Ports)))),
+    All = lists:append([
+        begin
+            Here = Clients(Port),
+            timer:sleep(50),
+            ok = case Next of none -> weir_proxy:stop(proxy, ?PATIENCE); _ -> weir_proxy:change(proxy, Config(Address(Next))) end,
+            Here
+        end
+     || {Port, Next} <- lists:zip(Ports, tl(Ports) ++ [none])
+    ]),
+    [receive {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason) after ?PATIENCE -> ct:fail(timeout) end || {Pid, Monitor} <- All].
+
+until_refused(Port) ->
+    case is_served(Port) of
+        true -> until_refused(Port);
+        false -> ok
+    end.
+
+is_served(Port) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE) of
+        {ok, Socket} ->
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket),
+            true;
+        {error, econnrefused} ->
+            false
+    end.
+
 %%% Misfortune.
 
 a_killed_keeper_loses_no_session(_Config) ->
@@ -441,6 +502,12 @@ proxy(Backend, Frontend) ->
 
 change(Backend) ->
     weir_proxy:change(proxy, #{frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}}, backends => #{web => Backend}}).
+
+free_port() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Port.
 
 connect(Port) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
