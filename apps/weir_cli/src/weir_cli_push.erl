@@ -49,6 +49,8 @@ fault(File, {Line, Text}) -> [File, $:, integer_to_list(Line), ": ", Text].
 
 serve(File, Settings) ->
     weir_cli_signal:report_to(self()),
+    _ = application:load(weir_pubsub),
+    ok = application:set_env(weir_pubsub, broker, maps:get(broker, Settings)),
     {ok, _} = application:ensure_all_started(weir_pubsub),
     case weir_pubsub_server:start(Settings) of
         {ok, Server} ->
@@ -89,6 +91,8 @@ explain({listen, Ip, Port, Reason}) ->
     ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, Ip, Port, Key}) ->
     ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), " runs: another ", atom_to_list(Key), " takes a restart"];
+explain({fixed, broker}) ->
+    "another broker takes a restart";
 explain({bad_key, {_, File}, Reason}) ->
     io_lib:format("~ts: ~tp", [File, Reason]).
 

@@ -195,7 +195,10 @@ taken(Channel, Count) when is_integer(Count), Count > 0 ->
     {ok, history()} | {error, no_channel | unavailable() | weir_checked_options:bad_option()}.
 history(Channel, Options) ->
     case weir_checked_options:check(Options, [from, limit], fun allowed/2) of
-        ok -> weir_pubsub_inspection:history(Channel, maps:get(from, Options, oldest), maps:get(limit, Options, 100));
+        ok ->
+            %% What other nodes have published to a channel that nobody uses here has to come first.
+            _ = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:call(Channel, {again, {open, Channel}}),
+            weir_pubsub_inspection:history(Channel, maps:get(from, Options, oldest), maps:get(limit, Options, 100));
         {error, _} = Error -> Error
     end.
 

@@ -3,6 +3,8 @@
     name :: weir_pubsub:channel() | '_' | '$1',
     %% The first half of the ids of its messages: the number of this life of the channel.
     epoch :: pos_integer() | '_',
+    %% Who began that life: this node, or the broker.
+    origin = node :: node | broker | '_',
     %% The numbers of the oldest message that is kept and of the latest. None is kept if the first is greater.
     first = 1 :: pos_integer() | '_',
     last = 0 :: non_neg_integer() | '_',

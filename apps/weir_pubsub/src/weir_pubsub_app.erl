@@ -12,8 +12,13 @@ start(_Type, _Arguments) ->
     ok = weir_pubsub_counters:init(),
     Shards = erlang:system_info(schedulers),
     case weir_pubsub_policies:configure(application:get_env(weir_pubsub, config, #{})) of
-        ok -> weir_pubsub_sup:start_link(Shards);
-        {error, _} = Error -> Error
+        ok ->
+            case weir_pubsub_broker:configure(application:get_env(weir_pubsub, broker, #{})) of
+                ok -> weir_pubsub_sup:start_link(Shards);
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
     end.
 
 -spec stop(term()) -> ok.

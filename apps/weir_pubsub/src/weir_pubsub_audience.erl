@@ -12,6 +12,7 @@
 -export([leave/2]).
 -export([send/3]).
 -export([catch_up/3]).
+-export([begin_again/4]).
 -export([is_behind/1]).
 -export([framing/1]).
 -export([finish/1]).
@@ -119,6 +120,11 @@ catch_up({Framing, Group, Position}, #channel{name = Name, epoch = Epoch} = Chan
                 {_, _, Later} = Told -> catch_up(Told, Channel, Messages)
             end
     end.
+
+%% @doc Tells all members of a gap, and gives them the messages behind it.
+-spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) -> audience().
+begin_again({Framing, Group, _}, #channel{name = Name} = Channel, {Missed, Position}, Messages) ->
+    each(Messages, gap({Framing, Group, no}, Name, Missed, Position), Channel).
 
 each([Message | Messages], {_, _, no} = Audience, Channel) ->
     each(Messages, send(Audience, Channel, Message), Channel);

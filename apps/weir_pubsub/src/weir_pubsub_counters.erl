@@ -11,7 +11,8 @@
 -export_type([name/0, row/0]).
 
 -type name() ::
-    published | refused | delivered | broadcast | gaps | slow | created | deleted | reaped | subscribed | unsubscribed | restarts.
+    published | refused | delivered | broadcast | gaps | slow | created | deleted | reaped | subscribed | unsubscribed | restarts |
+    broker_losses.
 
 -type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -47,7 +48,8 @@ index(deleted) -> 8;
 index(reaped) -> 9;
 index(subscribed) -> 10;
 index(unsubscribed) -> 11;
-index(restarts) -> 12.
+index(restarts) -> 12;
+index(broker_losses) -> 13.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -71,5 +73,6 @@ rows() ->
         {reaped, "channels removed because nobody used them"},
         {subscribed, "subscriptions"},
         {unsubscribed, "subscriptions that ended"},
-        {restarts, "shards that were restarted, and lost their channels"}
+        {restarts, "shards that were restarted, and lost their channels"},
+        {broker_losses, "connections to Redis that were lost, one for each shard"}
     ].

@@ -8,6 +8,7 @@
 
 -export([deliver/3]).
 -export([catch_up/2]).
+-export([begin_again/4]).
 -export([advance/3]).
 -export([gap/3]).
 -export([tell/2]).
@@ -35,6 +36,35 @@ deliver(Channel, Message, Shard) ->
 -spec catch_up(#channel{}, #shard{}) -> #channel{}.
 catch_up(#channel{audiences = Audiences} = Channel, #shard{messages = Messages}) ->
     Channel#channel{audiences = [weir_pubsub_audience:catch_up(Audience, Channel, Messages) || Audience <- Audiences]}.
+
+%% @doc The messages of a channel are others than they were: all are told of the gap before a number, and get what is behind it.
+-spec begin_again(#channel{}, From :: non_neg_integer(), weir_pubsub:missed(), #shard{}) -> #channel{}.
+begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Channel, From, Missed, Shard) ->
+    #shard{subscribers = Subscribers, messages = Table} = Shard,
+    %% A limit of the node may have let some of them go.
+    Behind = max(From, First - 1),
+    Missing = case Missed of unknown -> unknown; _ -> Missed + Behind - From end,
+    Position = {Epoch, Behind},
+    Messages = weir_pubsub_history:after_position(Table, Channel, Behind),
+    lists:foreach(
+        fun(Subscriber) ->
+            ok = gap(Subscriber, Missing, Position),
+            ok = weir_pubsub_counters:add(delivered, length(Messages)),
+            lists:foreach(fun(Message) -> tell(Subscriber, Message) end, Messages)
+        end,
+        weir_pubsub_subscribers:of_channel(Subscribers, Epoch, process)
+    ),
+    lists:foreach(
+        fun(#subscriber{credit = Credit} = Subscriber) ->
+            ok = gap(Subscriber, Missing, Position),
+            ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Behind, Credit),
+            advance(Subscriber#subscriber{position = Behind}, Channel, Shard)
+        end,
+        weir_pubsub_subscribers:of_channel(Subscribers, Epoch, paced)
+    ),
+    Channel#channel{
+        audiences = [weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages) || Audience <- Audiences]
+    }.
 
 %% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history.
 -spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #shard{}) -> boolean().

@@ -27,6 +27,7 @@
     rules := weir_pubsub_rules:rules(),
     keys := [weir_pubsub_keys:source()],
     tokens := weir_pubsub_token:options(),
+    broker := weir_pubsub_broker:options(),
     channels := weir_pubsub_policies:configuration()
 }.
 %% Times are milliseconds.
@@ -71,7 +72,8 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"spread">>, <<"tokens">>
+        <<"broker">>, <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"spread">>,
+        <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
     {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>], Table), [], #{
@@ -81,12 +83,13 @@ settings(Table, Directory) ->
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
     {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
+    {Broker, BrokerFaults} = section(<<"broker">>, Table, broker_keys(Directory)),
     {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
     {Groups, GroupFaults} = groups(maps:get(<<"groups">>, Table, #{})),
     {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
-        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, TotalFaults, GroupFaults, ChannelFaults
+        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, TotalFaults, GroupFaults, ChannelFaults
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
     Whole = #{
@@ -99,7 +102,7 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => Timeout, spread => Timeout div 2, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
-            max_body => 1000000, status => local
+            max_body => 1000000, status => local, broker => Broker
         },
         maps:merge(Drain, Http)
     ),
@@ -271,6 +274,43 @@ token_keys(Directory) ->
         <<"leeway">> => {leeway, integer(0, 3600)},
         <<"require_exp">> => {require_exp, fun boolean/1}
     }.
+
+broker_keys(Directory) ->
+    #{
+        <<"kind">> => {kind, choice([memory, redis])},
+        <<"host">> => {host, fun(Value) -> case text(Value) of {ok, Host} -> {ok, binary_to_list(Host)}; Error -> Error end end},
+        <<"port">> => {port, integer(1, 65535)},
+        <<"username">> => {username, fun text/1},
+        <<"password">> => {password, secret_in(Directory)},
+        <<"database">> => {database, integer(0, 1 bsl 16)},
+        <<"prefix">> => {prefix, fun prefix/1}
+    }.
+
+%% Braces say which part of a key decides where it is.
+prefix(Value) ->
+    case text(Value) of
+        {ok, Text} ->
+            case binary:match(Text, [<<"{">>, <<"}">>]) of
+                nomatch -> {ok, Text};
+                _ -> prefix(none)
+            end;
+        {error, _} -> {error, "a string without braces"}
+    end.
+
+%% The text of a file.
+secret_in(Directory) ->
+    Name = file_in(Directory),
+    fun(Value) ->
+        case Name(Value) of
+            {ok, File} ->
+                case file:read_file(File) of
+                    {ok, Text} -> {ok, string:trim(Text)};
+                    {error, Reason} -> {error, [File, ": cannot be read: ", file:format_error(Reason)]}
+                end;
+            Error ->
+                Error
+        end
+    end.
 
 limit_keys() ->
     maps:from_list([{atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}} || Kind <- weir_pubsub_limits:kinds()]).

@@ -106,6 +106,10 @@ history(Name, From, Limit) ->
             catch
                 error:badarg -> {error, unavailable}
             end;
+        {error, no_channel} ->
+            %% It comes from the broker, for the next who asks: nobody waits here.
+            _ = weir_pubsub_broker:kind() =:= redis andalso weir_pubsub_shards:cast(Name, {open, Name}),
+            {error, no_channel};
         {error, _} = Error ->
             Error
     end.

@@ -7,6 +7,7 @@
 -include("weir_pubsub_shard.hrl").
 
 -export([publish/5]).
+-export([give/5]).
 -export([in_reactor/3]).
 
 -export_type([news/0]).
@@ -35,7 +36,7 @@ publish(Name, Data, Meta, Event, #shard{index = Index, messages = Messages} = Sh
                 {ok, Appended} ->
                     ok = weir_pubsub_counters:add(published, 1),
                     ok = Event(Policy, Appended),
-                    published(Appended, Policy, Data, Meta, Shard);
+                    give(Appended, Policy, Data, Meta, Shard);
                 {error, Reason} ->
                     ok = weir_pubsub_registry:abandon(Channel, Shard),
                     refused(Reason)
@@ -48,7 +49,9 @@ refused(Reason) ->
     ok = weir_pubsub_counters:add(refused, 1),
     {error, Reason}.
 
-published(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Meta, Shard) ->
+%% @doc Gives the latest message of a channel to its subscribers.
+-spec give(#channel{}, #policy{}, binary(), weir_pubsub:meta(), #shard{}) -> {ok, published(), [news()]}.
+give(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Meta, Shard) ->
     {Delivered, Lagging} = weir_pubsub_delivery:deliver(Channel, {message, {Epoch, Last}, Data, Meta}, Shard),
     Saved = weir_pubsub_registry:save(Delivered, Policy, Shard),
     #channel{first = First, processes = Processes, sockets = Sockets, audiences = Audiences} = Saved,
@@ -62,8 +65,8 @@ published(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Dat
 -spec in_reactor(weir_pubsub:channel(), binary(), weir_pubsub:meta()) ->
     {ok, published()} | {error, {too_large, pos_integer()} | weir_pubsub:limit() | weir_pubsub:unavailable()} | busy.
 in_reactor(Name, Data, Meta) ->
-    Publish = fun(#shard{channels = Channels} = Shard) ->
-        is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
+    Publish = fun(#shard{channels = Channels, broker = Broker} = Shard) ->
+        Broker =:= memory andalso is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
     end,
     case weir_pubsub_shards:claimed(Name, Publish) of
         {ok, Published, []} ->

@@ -7,6 +7,7 @@
 
 -export([find/2]).
 -export([open/2]).
+-export([new/1]).
 -export([save/3]).
 -export([abandon/2]).
 -export([remove/2]).
@@ -46,20 +47,23 @@ usage(#channel{first = First, last = Last, bytes = Bytes, processes = Processes,
 open(Name, #shard{index = Index} = Shard) ->
     case find(Name, Shard) of
         none ->
-            Number = weir_pubsub_policies:match(Name),
-            #policy{group = Group} = Policy = weir_pubsub_policies:policy(Number),
+            #channel{policy = Number, group = Group} = New = new(Name),
             case weir_pubsub_limits:take(Index, Group, channels, 1) of
                 ok ->
                     ok = weir_pubsub_counters:add(created, 1),
-                    {ok, new(Name, Number, Group), Policy};
+                    {ok, New, weir_pubsub_policies:policy(Number)};
                 {error, _} = Error -> Error
             end;
         Found ->
             Found
     end.
 
-new(Name, Policy, Group) ->
+%% @doc A channel that is in no table.
+-spec new(weir_pubsub:channel()) -> #channel{}.
+new(Name) ->
     Now = erlang:monotonic_time(millisecond),
+    Policy = weir_pubsub_policies:match(Name),
+    #policy{group = Group} = weir_pubsub_policies:policy(Policy),
     #channel{
         name = binary:copy(Name),
         epoch = weir_pubsub_id:new_epoch(),
@@ -87,6 +91,9 @@ save(#channel{name = Name, due = Due} = Channel, Policy, #shard{channels = Chann
 
 %% @doc When something may have to be done about it: its oldest message is too old, or nobody has used it for long.
 -spec due(#channel{}, #policy{}, #shard{}) -> integer() | infinity.
+due(#channel{processes = 0, sockets = 0, used = Used}, #policy{idle_timeout = Idle}, #shard{broker = redis}) ->
+    %% Its messages are the broker's.
+    Used + Idle;
 due(#channel{first = First, last = Last, used = Used} = Channel, Policy, #shard{messages = Messages}) ->
     #policy{max_age = Age, idle_timeout = Idle} = Policy,
     case Channel of
@@ -109,7 +116,8 @@ abandon(#channel{name = Name, group = Group}, #shard{index = Index, channels = C
 %% @doc Removes a channel, with its messages.
 -spec remove(#channel{}, #shard{}) -> ok.
 remove(#channel{name = Name, group = Group, due = Due} = Channel, Shard) ->
-    #shard{index = Index, channels = Channels, messages = Messages, due = Table} = Shard,
+    #shard{index = Index, broker = Broker, channels = Channels, messages = Messages, due = Table} = Shard,
+    _ = Broker =:= redis andalso weir_pubsub_broker:ask(Index, {leave, Name}),
     _ = weir_pubsub_history:drop(Index, Messages, Channel),
     ok = weir_pubsub_limits:give_back(Index, Group, channels, 1),
     true = ets:delete(Table, {Due, Name}),

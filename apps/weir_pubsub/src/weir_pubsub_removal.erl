@@ -61,14 +61,15 @@ sweep(Now, Shard) ->
 
 sweep(0, _Now, _Shard) ->
     ok;
-sweep(Left, Now, #shard{due = Table, channels = Channels} = Shard) ->
+sweep(Left, Now, #shard{due = Table, channels = Channels, opening = Opening} = Shard) ->
     case weir_pubsub_registry:next_due(Shard) of
         {Due, Name} when Due =< Now ->
             true = ets:delete(Table, {Due, Name}),
             true = ets:update_element(Channels, Name, {#channel.due, infinity}),
             {ok, Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
             case weir_pubsub_registry:due(Channel, Policy, Shard) of
-                Over when Over =< Now ->
+                %% What is on its way to a channel has to find it.
+                Over when Over =< Now, not is_map_key(Name, Opening) ->
                     ok = weir_pubsub_registry:remove(Channel, Shard),
                     ok = weir_pubsub_counters:add(reaped, 1);
                 _ ->

@@ -17,8 +17,10 @@
 -type reason() ::
     {listen, inet:ip_address(), inet:port_number(), term()}
     | {fixed, inet:ip_address(), inet:port_number(), access_log}
+    | {fixed, broker}
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
-%% `listen': no listener can be started there. `fixed': a listener that runs cannot have another access log.
+%% `listen': no listener can be started there. `fixed': a listener that runs cannot have another access log, and the application has the
+%% broker that it was started with.
 
 -type drain() :: {Timeout :: pos_integer(), Spread :: non_neg_integer()}.
 
@@ -33,7 +35,13 @@ start(Settings) -> apply_settings(#server{listeners = [], drain = drain(Settings
 -spec change(weir_pubsub_file:settings(), server()) -> {ok, server()} | {error, reason()}.
 change(Settings, Server) -> apply_settings(Server, Settings).
 
-apply_settings(#server{listeners = Before}, #{listeners := Now} = Settings) ->
+apply_settings(Server, #{broker := Broker} = Settings) ->
+    case weir_pubsub_broker:is(Broker) of
+        true -> apply_listeners(Server, Settings);
+        false -> {error, {fixed, broker}}
+    end.
+
+apply_listeners(#server{listeners = Before}, #{listeners := Now} = Settings) ->
     {Kept, Added} = lists:partition(fun(Listener) -> is_map_key(name(Listener), by_name(Before)) end, Now),
     Gone = maps:values(maps:without([name(Listener) || Listener <- Now], by_name(Before))),
     case [Listener || #{access_log := Log} = Listener <- Kept, Log =/= maps:get(access_log, map_get(name(Listener), by_name(Before)))] of

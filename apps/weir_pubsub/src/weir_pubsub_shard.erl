@@ -41,15 +41,17 @@ init(Index) ->
     Messages = ets:new(Messages, Options),
     Due = ets:new(Due, [named_table, public, ordered_set]),
     ok = weir_pubsub_subscribers:open(Subscribers),
-    Ready = weir_pubsub_removal:arm(weir_pubsub_subscription:take_over(Shard)),
+    Ready = weir_pubsub_removal:arm(weir_pubsub_shared:start(weir_pubsub_subscription:take_over(Shard))),
     ok = weir_pubsub_claim:release(Claim),
     {ok, Ready}.
 
 -spec handle_call(term(), gen_server:from(), #shard{}) -> {reply, term(), #shard{}}.
-handle_call(Request, _From, Shard) ->
+handle_call(Request, From, Shard) ->
     ok = claim(Shard),
-    {Result, Next} = asked(Request, Shard),
-    {reply, Result, done(Next)}.
+    case asked(Request, {call, From}, Shard) of
+        {answer, Result, Next} -> {reply, Result, done(Next)};
+        {later, Next} -> {noreply, done(Next)}
+    end.
 
 -spec handle_cast(term(), #shard{}) -> {noreply, #shard{}}.
 handle_cast(Request, Shard) ->
@@ -70,6 +72,22 @@ done(#shard{claim = Claim} = Shard) ->
     ok = weir_pubsub_claim:release(Claim),
     Next.
 
+told({broker, News}, Shard) ->
+    {Channels, Requests, Next} = weir_pubsub_shared:told(News, Shard),
+    Noted = lists:foldl(fun({Name, Of}, Before) -> take_note(Name, Of, Before) end, Next, Channels),
+    lists:foldl(
+        fun({Request, Asker}, Before) ->
+            {Result, After} = asked(Request, Before),
+            answered({answer, Result, After}, Asker)
+        end,
+        Noted,
+        Requests
+    );
+told({relayed, _Name, Request}, Shard) ->
+    {_, Next} = asked(Request, Shard),
+    Next;
+told({event, Name, Text}, #shard{broker = redis} = Shard) ->
+    answered(asked({publish, Name, Text, #{}}, nobody, Shard), nobody);
 told({event, Name, Text}, Shard) ->
     {_, Next} = publish(Name, Text, #{}, fun(_, _) -> ok end, Shard),
     Next;
@@ -78,12 +96,30 @@ told({taken, Name, Who, Count}, Shard) ->
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
 told({ask, Name, Request, {Pid, Tag}}, Shard) ->
-    {Result, Next} = asked(Request, Shard),
-    Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Result}),
-    Next;
+    Asker = {ask, Name, Pid, Tag},
+    answered(asked(Request, Asker, Shard), Asker);
 told(Request, Shard) ->
-    {_, Next} = asked(Request, Shard),
-    Next.
+    answered(asked(Request, nobody, Shard), nobody).
+
+answered({answer, Result, Shard}, Asker) ->
+    ok = weir_pubsub_shared:answer(Asker, Result),
+    Shard;
+answered({later, Shard}, _Asker) ->
+    Shard.
+
+asked(Request, Asker, Shard) ->
+    case weir_pubsub_shared:asked(Request, Asker, Shard) of
+        {local, Local} ->
+            {Result, Next} = asked(Local, Shard),
+            ok = relay(Local, Result, Shard),
+            {answer, Result, Next};
+        Other ->
+            Other
+    end.
+
+relay({publish, Name, Data, Meta}, {ok, _}, #shard{broker = pg}) -> weir_pubsub_pg:publish(Name, Data, Meta);
+relay({delete, Name}, {ok, _}, #shard{broker = pg}) -> weir_pubsub_pg:delete(Name);
+relay(_Request, _Result, _Shard) -> ok.
 
 asked({publish, Name, Data, Meta}, Shard) ->
     publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard);
@@ -91,6 +127,8 @@ asked({subscribe, Name, Kind, Subscriber, Begin}, Shard) ->
     weir_pubsub_subscription:subscribe(Name, Kind, Subscriber, Begin, Shard);
 asked({unsubscribe, Name, Who}, Shard) ->
     weir_pubsub_subscription:unsubscribe(Name, Who, Shard);
+asked({open, _Name}, Shard) ->
+    {ok, Shard};
 asked({delete, Name}, Shard) ->
     weir_pubsub_removal:delete(Name, Shard).
 

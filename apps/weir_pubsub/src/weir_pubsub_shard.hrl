@@ -1,6 +1,9 @@
 %% What a shard knows. Channels, messages and subscribers are in tables, see weir_pubsub_shard.
 -record(shard, {
     index :: pos_integer(),
+    %% Where messages of other nodes come from, and whether that can be reached.
+    broker = memory :: weir_pubsub_broker:kind(),
+    is_connected = false :: boolean(),
     claim :: weir_pubsub_claim:claim(),
     channels :: ets:tab(),
     messages :: ets:tab(),
@@ -10,6 +13,10 @@
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
     due :: ets:tab(),
     timer = none :: none | reference(),
+    %% Channels whose snapshot is on its way, and requests that wait for it, the last one first.
+    opening = #{} :: #{weir_pubsub:channel() => [{Request :: term(), weir_pubsub_shared:asker()}]},
+    %% What the broker was asked.
+    asked = #{} :: #{reference() => {{publish | delete, weir_pubsub:channel()}, weir_pubsub_shared:asker()}},
     %% Channels with an audience that is behind.
     behind = #{} :: #{weir_pubsub:channel() => []},
     %% Audiences of channels that are gone, and who is told when all is written.

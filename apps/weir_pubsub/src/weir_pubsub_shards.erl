@@ -4,7 +4,7 @@
 
 -include("weir_pubsub_shard.hrl").
 
--export([make/1]).
+-export([make/2]).
 -export([clear/0]).
 -export([is_channel/1]).
 -export([name/1]).
@@ -29,18 +29,19 @@
 -define(CALL_MS, 5000).
 -define(RESTART_MS, 10).
 
-%% @doc Sets how many there are.
--spec make(pos_integer()) -> ok.
-make(Count) ->
-    persistent_term:put(?MODULE, list_to_tuple([numbered(Index) || Index <- lists:seq(1, Count)])).
+%% @doc Sets how many there are, and where messages of other nodes come from.
+-spec make(pos_integer(), weir_pubsub_broker:kind()) -> ok.
+make(Count, Broker) ->
+    persistent_term:put(?MODULE, list_to_tuple([numbered(Index, Broker) || Index <- lists:seq(1, Count)])).
 
-numbered(Index) ->
+numbered(Index, Broker) ->
     [Name, Channels, Messages, ByChannel, ByProcess, Due] = [
         list_to_atom("weir_pubsub_" ++ What ++ "_" ++ integer_to_list(Index))
      || What <- ["shard", "channels", "messages", "subscribers", "processes", "due"]
     ],
     {Name, #shard{
         index = Index,
+        broker = Broker,
         claim = weir_pubsub_claim:new(),
         channels = Channels,
         messages = Messages,

@@ -72,6 +72,9 @@ next_at_once(Name, From) ->
         Result -> Result
     end.
 
+%% The broker knows whether that is an earlier life of the channel or a later one.
+next({Other, _}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
+    none;
 next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
     {Position, Missed} = weir_pubsub_history:position(From, Channel),
     case weir_pubsub_history:read(Messages, Channel, Position, {1, none}) of

@@ -46,6 +46,7 @@ status(Listeners) ->
         uptime => Uptime div 1000,
         now => now_there(),
         counters => weir_pubsub:counters(),
+        broker => weir_pubsub_broker:status(),
         listeners => [maps:from_list([{port, port(Info)} | values(Info)]) || Info <- infos(Listeners)]
     }.
 
@@ -70,7 +71,9 @@ values(Info) -> weir_counters:values(listener, Info) ++ weir_http_counters:value
 
 metrics(Listeners) ->
     Infos = infos(Listeners),
+    #{away := Away} = weir_pubsub_broker:status(),
     [
+        metric(pubsub, broker_away, gauge, "shards without a connection to the broker", [{"", Away}]),
         [metric(pubsub, Name, gauge, What, [{"", Value}]) || {Name, What} <- gauges(), #{Name := Value} <- [now_there()]],
         [
             metric(pubsub, Name, counter, Help, [{"", maps:get(Name, weir_pubsub:counters())}])
@@ -139,8 +142,9 @@ page() ->
         "let before = null;\n"
         "const row = (...cells) => '<tr>' + cells.map((cell) => `<td>${cell}`).join('');\n"
         "async function show() {\n"
-        "  const { now, counters, listeners, uptime } = await (await fetch('/status', { headers: { accept: 'application/json' } })).json();\n"
+        "  const { now, counters, broker, listeners, uptime } = await (await fetch('/status', { headers: { accept: 'application/json' } })).json();\n"
         "  document.querySelector('#now').innerHTML = row('uptime', uptime + ' s') +\n"
+        "    (broker.kind === 'memory' ? '' : row('broker', broker.kind + (broker.away ? ', away' : ''))) +\n"
         "    listeners.map(({ port, connections }) => row(`connections, port ${port}`, connections)).join('') +\n"
         "    Object.entries(now).map(([name, count]) => row(name, count)).join('');\n"
         "  document.querySelector('#counters').innerHTML = row('', 'in all', 'in this second') + Object.entries(counters)\n"

@@ -11,6 +11,7 @@
 -export([add/4]).
 -export([find/4]).
 -export([update/4]).
+-export([move/3]).
 -export([remove/4]).
 -export([of_channel/3]).
 -export([of_process/2]).
@@ -67,6 +68,24 @@ find(_ByChannel, _Epoch, _Pid, _Tag, []) ->
 update({ByChannel, _}, #subscriber{key = Key}, Position, Credit) ->
     true = ets:update_element(ByChannel, Key, [{#subscriber.position, Position}, {#subscriber.credit, Credit}]),
     ok.
+
+%% @doc Those of a channel that has another epoch now.
+-spec move(subscribers(), Before :: pos_integer(), Now :: pos_integer()) -> ok.
+move(_Subscribers, Same, Same) ->
+    ok;
+move(Subscribers, Before, Now) ->
+    lists:foreach(
+        fun(Kind) ->
+            lists:foreach(
+                fun(#subscriber{pid = Pid, tag = Tag} = Subscriber) ->
+                    ok = add(Subscribers, Now, Kind, Subscriber),
+                    remove(Subscribers, Before, Kind, {Pid, Tag})
+                end,
+                of_channel(Subscribers, Before, Kind)
+            )
+        end,
+        [process, paced, socket]
+    ).
 
 %% @doc Takes one out.
 -spec remove(subscribers(), pos_integer(), kind(), {pid(), Tag :: term()}) -> ok.

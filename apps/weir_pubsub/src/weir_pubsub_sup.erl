@@ -13,10 +13,10 @@ start_link(Shards) ->
 %% A shard that is restarted loses its channels, and its subscribers are told. Shards do not depend on each other.
 -spec init(pos_integer()) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(Shards) ->
-    ok = weir_pubsub_shards:make(Shards),
+    ok = weir_pubsub_shards:make(Shards, weir_pubsub_broker:kind()),
     lists:foreach(
         fun({_, _, Subscribers}) -> Subscribers = weir_pubsub_subscribers:new(Subscribers) end,
         weir_pubsub_shards:all()
     ),
     Children = [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
-    {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children}}.
+    {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children ++ weir_pubsub_broker:children(Shards)}}.

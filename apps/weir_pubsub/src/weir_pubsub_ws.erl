@@ -130,7 +130,7 @@ act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
 act({publish, _, _, _} = Request, Ref, State) ->
     ask(Request, Ref, State);
 act({history, Channel, From, Limit}, Ref, State) ->
-    case weir_pubsub:history(Channel, #{from => From, limit => Limit}) of
+    case weir_pubsub_inspection:history(Channel, From, Limit) of
         {ok, #{position := Position, missed := Missed, messages := Messages, last_id := Last}} ->
             answer(Ref, #{
                 type => history,

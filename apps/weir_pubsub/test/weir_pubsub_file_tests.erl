@@ -19,6 +19,17 @@ an_empty_file_is_the_defaults_test() ->
     ?assertEqual({ok, weir_pubsub_file:defaults()}, read("")),
     ?assertMatch(#{listeners := [#{ip := {127, 0, 0, 1}, port := 0}], origins := any, keys := []}, weir_pubsub_file:defaults()).
 
+a_broker_test() ->
+    Text = "[broker]\nkind = 'redis'\nhost = 'redis'\nport = 7000\nusername = 'push'\npassword = 'password'\ndatabase = 2\nprefix = 'chat'\n",
+    {ok, #{broker := Broker}} = read(Text, [{"password", "secret\n"}]),
+    ?assertEqual(
+        #{kind => redis, host => "redis", port => 7000, username => <<"push">>, password => <<"secret">>, database => 2, prefix => <<"chat">>},
+        Broker
+    ),
+    ?assertMatch({error, [{6, _}]}, read(Text)),
+    ?assertMatch({error, [{2, <<"broker.kind: one of \"memory\", \"redis\"">>}]}, read("[broker]\nkind = 'pg'\n")),
+    ?assertMatch({error, [{2, _}]}, read("[broker]\nprefix = 'a{b'\n")).
+
 everything_test() ->
     Text =
         "drain = 1000\n"
@@ -69,7 +80,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             ?assertMatch({Text, [_]}, {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]})
         end
      || {Line, Part, Text} <- [
-            {1, "unknown key; valid: channels, drain", "colour = 1\n"},
+            {1, "unknown key; valid: broker, channels, drain", "colour = 1\n"},
             {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
             {1, "spread: no longer than drain", "spread = 2\ndrain = 1\n"},
             {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},

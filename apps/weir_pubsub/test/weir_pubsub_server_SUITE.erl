@@ -209,6 +209,7 @@ a_wrong_change_changes_nothing(Config) ->
     ?assertEqual(202, publish(Port, "a", [])),
     Logged = settings(Config, "[[listeners]]\nport = 0\naccess_log = 'log'\n"),
     ?assertEqual({error, {fixed, {127, 0, 0, 1}, 0, access_log}}, weir_pubsub_server:change(Logged, Server)),
+    ?assertEqual({error, {fixed, broker}}, weir_pubsub_server:change(settings(Config, "[broker]\nkind = 'redis'\n"), Server)),
     %% A key that is gone after the file was read.
     ok = file:write_file(file(Config, "secret"), <<"a secret of thirty-two bytes or more">>),
     Keys = settings(Config, "[may]\npublish = 'nobody'\n[tokens]\nsecrets = ['secret']\n"),

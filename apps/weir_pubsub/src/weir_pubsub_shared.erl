@@ -1,0 +1,223 @@
+%% @private
+%% @doc Channels of a shard that other nodes have too: what is asked of the broker, and what it tells.
+%%
+%% The tables are a copy of what the broker's server has. Its news are applied in order, each message once: what does not fit behind the
+%% last one of the copy is left out, and a snapshot is asked for. Where the snapshot leaves a hole, or is of another life of the
+%% channel, subscribers are told of the gap.
+-module(weir_pubsub_shared).
+
+-include("weir_pubsub.hrl").
+-include("weir_pubsub_shard.hrl").
+
+-export([start/1]).
+-export([asked/3]).
+-export([told/2]).
+-export([answer/2]).
+
+-export_type([asker/0]).
+
+-type asker() :: {call, gen_server:from()} | {ask, weir_pubsub:channel(), pid(), Tag :: term()} | nobody.
+%% Who gets the answer.
+
+-type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.
+%% What the shard has to do about channels, and requests for which the tables are enough now.
+
+%% @doc A shard begins: with the channels that it took over, or without any.
+-spec start(#shard{}) -> #shard{}.
+start(#shard{index = Index, broker = redis} = Shard) ->
+    ok = weir_pubsub_broker:ask(Index, hello),
+    Shard;
+start(Shard) ->
+    Shard.
+
+%% @doc Deals with a request, as far as that needs the broker. `local': for the rest of it the tables are enough.
+-spec asked(Request, asker(), #shard{}) -> {local, Request} | {answer, term(), #shard{}} | {later, #shard{}} when Request :: term().
+asked(Request, _Asker, #shard{broker = Broker}) when Broker =/= redis ->
+    {local, Request};
+asked({publish, Name, Data, Meta}, Asker, Shard) ->
+    #policy{max_message = Most, max_messages = Kept, max_age = Age} = weir_pubsub_policies:policy(weir_pubsub_policies:match(Name)),
+    case byte_size(Data) > Most of
+        true ->
+            ok = weir_pubsub_counters:add(refused, 1),
+            {answer, {error, {too_large, Most}}, Shard};
+        false ->
+            ask(fun(Reference) -> {publish, Reference, Name, Data, Meta, {Kept, Age}} end, {publish, Name}, Asker, Shard)
+    end;
+asked({delete, Name}, Asker, Shard) ->
+    ask(fun(Reference) -> {delete, Reference, Name} end, {delete, Name}, Asker, Shard);
+asked({unsubscribe, Name, _} = Request, _Asker, #shard{opening = Opening}) when not is_map_key(Name, Opening) ->
+    {local, Request};
+asked(Request, Asker, Shard) ->
+    opened(element(2, Request), Request, Asker, Shard).
+
+ask(_Request, _What, _Asker, #shard{is_connected = false} = Shard) ->
+    ok = weir_pubsub_counters:add(refused, 1),
+    {answer, {error, unavailable}, Shard};
+ask(Request, What, Asker, #shard{index = Index, asked = Asked} = Shard) ->
+    Reference = make_ref(),
+    ok = weir_pubsub_broker:ask(Index, Request(Reference)),
+    {later, Shard#shard{asked = Asked#{Reference => {What, Asker}}}}.
+
+%% Requests about a channel wait for its snapshot, in order. An id of a life that is not the copy's may be newer than the copy.
+opened(Name, Request, Asker, #shard{opening = Opening} = Shard) when is_map_key(Name, Opening) ->
+    #{Name := Waiting} = Opening,
+    {later, Shard#shard{opening = Opening#{Name := [{Request, Asker} | Waiting]}}};
+opened(Name, Request, Asker, #shard{channels = Channels, is_connected = IsConnected} = Shard) ->
+    case {ets:lookup(Channels, Name), Request} of
+        {[#channel{epoch = Epoch, last = Last}], {subscribe, _, Kind, Subscriber, {{Other, _}, Head}}} when is_integer(Other), Other =/= Epoch ->
+            case IsConnected of
+                true -> {later, open(Name, [{Request, Asker}], Shard)};
+                %% What the copy has may be what the client had before: behind what there is, nobody knows how far.
+                false -> {local, {subscribe, Name, Kind, Subscriber, {{Epoch, Last + 1}, Head}}}
+            end;
+        {[], _} when IsConnected ->
+            {later, open(Name, [{Request, Asker}], Shard)};
+        _ ->
+            {local, Request}
+    end.
+
+open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening} = Shard) ->
+    Known =
+        case ets:lookup(Channels, Name) of
+            [#channel{epoch = Epoch, last = Last}] -> {Epoch, Last};
+            [] -> none
+        end,
+    ok = weir_pubsub_broker:ask(Index, {open, Name, Known}),
+    Shard#shard{opening = Opening#{Name => Waiting}}.
+
+%% @doc The broker tells something.
+-spec told(weir_pubsub_broker:news(), #shard{}) -> work().
+told(connected, #shard{channels = Channels} = Shard) ->
+    Names = ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}]),
+    {[], [], lists:foldl(fun(Name, Before) -> open(Name, [], Before) end, Shard#shard{is_connected = true}, Names)};
+told(away, #shard{opening = Opening, asked = Asked} = Shard) ->
+    maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}) end, Asked),
+    Waiting = lists:append([lists:reverse(Requests) || Requests <- maps:values(Opening)]),
+    {[], Waiting, Shard#shard{is_connected = false, opening = #{}, asked = #{}}};
+told({answer, Reference, Answer}, #shard{asked = Asked} = Shard) ->
+    case maps:take(Reference, Asked) of
+        {{What, Asker}, Others} ->
+            answer(Asker, answered(What, Answer, Shard)),
+            {[], [], Shard#shard{asked = Others}};
+        error ->
+            {[], [], Shard}
+    end;
+told({message, Name, {Epoch, Number}, Data, Meta}, #shard{channels = Channels, opening = Opening} = Shard) ->
+    case ets:lookup(Channels, Name) of
+        [#channel{epoch = Epoch, last = Last} = Channel] when Number =:= Last + 1 ->
+            {[{Name, arrived(Channel, {erlang:monotonic_time(millisecond), Data, Meta}, Shard)}], [], Shard};
+        [#channel{epoch = Epoch, last = Last}] when Number =< Last ->
+            {[], [], Shard};
+        [_] when not is_map_key(Name, Opening) ->
+            {[], [], open(Name, [], Shard)};
+        _ ->
+            {[], [], Shard}
+    end;
+told({deleted, Name, Epoch}, #shard{channels = Channels, opening = Opening} = Shard) ->
+    case ets:lookup(Channels, Name) of
+        [#channel{epoch = Epoch}] when not is_map_key(Name, Opening) ->
+            {_, Next} = weir_pubsub_removal:delete(Name, Shard),
+            {[], [], Next};
+        _ ->
+            %% The snapshot that is on its way tells of another life.
+            {[], [], Shard}
+    end;
+told({opened, Name, Snapshot}, #shard{opening = Opening} = Shard) ->
+    case maps:take(Name, Opening) of
+        {Waiting, Others} ->
+            {[{Name, taken_over(Name, Snapshot, Shard)}], lists:reverse(Waiting), Shard#shard{opening = Others}};
+        error ->
+            {[], [], Shard}
+    end.
+
+%% @doc Answers who has asked.
+-spec answer(asker(), term()) -> ok.
+answer(nobody, _Answer) -> ok;
+answer({call, From}, Answer) -> gen_server:reply(From, Answer);
+answer({ask, Name, Pid, Tag}, Answer) ->
+    Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Answer}),
+    ok.
+
+answered({publish, Name}, {ok, Id, Kept}, #shard{channels = Channels}) ->
+    ok = weir_pubsub_counters:add(published, 1),
+    Channel = weir_pubsub_registry:new(Name),
+    ok = weir_pubsub_events:published(weir_pubsub_policies:policy(Channel#channel.policy), Channel),
+    Subscribers =
+        case ets:lookup(Channels, Name) of
+            [#channel{processes = Processes, sockets = Sockets}] -> Processes + Sockets;
+            [] -> 0
+        end,
+    {ok, #{id => Id, subscribers => Subscribers, messages => Kept}};
+answered({delete, Name}, {ok, {Epoch, Last}, Kept}, #shard{channels = Channels}) ->
+    Channel = case ets:lookup(Channels, Name) of [Known] -> Known; [] -> weir_pubsub_registry:new(Name) end,
+    Deleted = Channel#channel{epoch = Epoch, first = Last - Kept + 1, last = Last},
+    {ok, weir_pubsub_inspection:describe(Deleted, erlang:monotonic_time(millisecond))};
+answered(_What, {error, _} = Error, _Shard) ->
+    Error.
+
+%% The copy ----------------------------------------------------------------------------
+
+%% The next message.
+arrived(#channel{name = Name}, Message, Shard) ->
+    {ok, Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
+    Longer = kept(Channel, Policy, Message, Shard),
+    {_At, Data, Meta} = Message,
+    {ok, _, News} = weir_pubsub_publication:give(Longer, Policy, Data, Meta, Shard),
+    News.
+
+%% What a limit of this node refuses is not kept here: who has not got it at once is told of a gap.
+kept(#channel{last = Last} = Channel, Policy, Message, #shard{index = Index, messages = Messages}) ->
+    case weir_pubsub_history:append(Index, Messages, Channel, Policy, Message) of
+        {ok, Longer} ->
+            Longer;
+        {error, _} ->
+            Dropped = weir_pubsub_history:drop(Index, Messages, Channel),
+            Dropped#channel{first = Last + 2, last = Last + 1}
+    end.
+
+taken_over(Name, #{epoch := Epoch, last := Last, messages := Messages} = Snapshot, #shard{channels = Channels} = Shard) ->
+    case {ets:lookup(Channels, Name), Messages} of
+        {[#channel{epoch = Epoch, last = Known}], _} when Last =< Known ->
+            [];
+        {[#channel{epoch = Epoch, last = Known} = Channel], [{Number, _, _, _} | _]} when Number =:= Known + 1 ->
+            lists:usort(lists:append([arrived(Channel, dated(Message), Shard) || Message <- Messages]));
+        {[#channel{epoch = Epoch, last = Known} = Channel], _} ->
+            From = first(Last, Messages) - 1,
+            begin_again(Channel, Snapshot, {From, From - Known}, Shard);
+        {[#channel{origin = broker} = Channel], _} ->
+            begin_again(Channel, Snapshot, {first(Last, Messages) - 1, unknown}, Shard);
+        {[#channel{origin = node} = Channel], _} ->
+            %% Made without the broker, for subscribers who may have had these messages before.
+            begin_again(Channel, Snapshot, {Last, unknown}, Shard);
+        {[], _} ->
+            case weir_pubsub_registry:open(Name, Shard) of
+                {ok, Channel, Policy} ->
+                    _ = weir_pubsub_registry:save(filled(Channel, Snapshot, Policy, Shard), Policy, Shard),
+                    [];
+                %% Those who wait for it are told that by themselves.
+                {error, _} ->
+                    ok = weir_pubsub_broker:ask(Shard#shard.index, {leave, Name}),
+                    []
+            end
+    end.
+
+first(Last, []) -> Last + 1;
+first(_Last, [{Number, _, _, _} | _]) -> Number.
+
+dated({_Number, Age, Data, Meta}) -> {erlang:monotonic_time(millisecond) - Age, Data, Meta}.
+
+%% A channel that has these messages and no others.
+filled(Channel, #{epoch := Epoch, last := Last, messages := Messages}, Policy, Shard) ->
+    First = first(Last, Messages),
+    Empty = Channel#channel{epoch = Epoch, origin = broker, first = First, last = First - 1, bytes = 0},
+    lists:foldl(fun(Message, Before) -> kept(Before, Policy, dated(Message), Shard) end, Empty, Messages).
+
+%% Between what the copy has and what there is something is missing: subscribers are told, and get what is behind that number.
+begin_again(#channel{name = Name}, #{epoch := Epoch} = Snapshot, {From, Missed}, #shard{index = Index, messages = Table} = Shard) ->
+    {ok, #channel{epoch = Before} = Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
+    Dropped = weir_pubsub_history:drop(Index, Table, Channel),
+    Filled = filled(Dropped, Snapshot, Policy, Shard),
+    ok = weir_pubsub_subscribers:move(Shard#shard.subscribers, Before, Epoch),
+    Told = weir_pubsub_delivery:begin_again(Filled, From, Missed, Shard),
+    Saved = weir_pubsub_registry:save(Told, Policy, Shard),
+    [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Saved#channel.audiences)].

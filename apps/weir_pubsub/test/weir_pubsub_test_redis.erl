@@ -1,0 +1,83 @@
+%% A Redis of a test: of its own, on a free port, without a file. And nodes that use it.
+-module(weir_pubsub_test_redis).
+
+-export([is_there/0]).
+-export([start/1]).
+-export([start/2]).
+-export([kill/1]).
+-export([ask/2]).
+-export([node/1]).
+-export([node/2]).
+-export([free_port/0]).
+
+is_there() -> program() =/= false.
+
+program() ->
+    case os:find_executable("redis-server") of
+        false -> os:find_executable("valkey-server");
+        Found -> Found
+    end.
+
+free_port() ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Port.
+
+%% It ends with the process that started it: `cat' sees the end of its input then.
+start(Port) -> start(Port, []).
+
+start(Port, Others) ->
+    Arguments = [
+        "--port", integer_to_list(Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "/tmp"
+        | Others
+    ],
+    Script = "\"$@\" >/dev/null 2>&1 & echo $!; cat >/dev/null; kill -9 $!",
+    Run = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", Script, "sh", program() | Arguments]}, {line, 100}, binary]),
+    receive
+        {Run, {data, {eol, Pid}}} ->
+            ok = wait(Port, 200),
+            {Run, binary_to_list(Pid)}
+    after 5000 -> error(no_redis)
+    end.
+
+wait(Port, Left) ->
+    %% It may want a password.
+    try ask(Port, ["PING"]) of
+        _ -> ok
+    catch
+        error:_ when Left > 0 -> timer:sleep(20), wait(Port, Left - 1)
+    end.
+
+%% Without a word to anybody.
+kill({Run, _Pid}) ->
+    true = port_close(Run),
+    ok.
+
+%% A command over a connection of its own.
+ask(Port, Words) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], 1000),
+    ok = gen_tcp:send(Socket, weir_pubsub_resp:command(Words)),
+    Reply = reply(Socket, <<>>),
+    ok = gen_tcp:close(Socket),
+    Reply.
+
+reply(Socket, Bytes) ->
+    {ok, More} = gen_tcp:recv(Socket, 0, 2000),
+    case weir_pubsub_resp:decode(<<Bytes/binary, More/binary>>) of
+        {ok, Value, <<>>} -> Value;
+        {more, _} -> reply(Socket, <<Bytes/binary, More/binary>>)
+    end.
+
+%% A virtual machine of its own, whose channels are in that Redis. It ends with the caller.
+node(Broker) -> node(Broker, []).
+
+node(Broker, Arguments) ->
+    Paths = lists:append([["-pa", Path] || Path <- code:get_path(), string:find(Path, "_build") =/= nomatch]),
+    {ok, Peer, _} = peer:start_link(#{
+        connection => standard_io, args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments, wait_boot => 30000
+    }),
+    ok = peer:call(Peer, application, load, [weir_pubsub]),
+    ok = peer:call(Peer, application, set_env, [weir_pubsub, broker, Broker]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_pubsub], 30000),
+    Peer.
