@@ -39,7 +39,7 @@
 %% that are open at the same time.
 
 -type source() :: {module(), term()}.
-%% The process that has the data, as {@link weir_scope_feed}, and what it begins with.
+%% The process that has the data, as `weir_scope_feed', and what it begins with.
 
 -opaque checked() :: #{listener := map(), guard := weir_scope_guard:guard(), max_streams := pos_integer()}.
 
