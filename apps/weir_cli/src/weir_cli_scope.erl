@@ -4,6 +4,9 @@
 -export([run/1]).
 
 -spec run([string()]) -> weir_cli:outcome().
+run(["record" | Arguments]) -> weir_cli_scope_recording:record(Arguments);
+run(["replay" | Arguments]) -> weir_cli_scope_recording:replay(Arguments);
+run(["compare" | Arguments]) -> weir_cli_scope_recording:compare(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
@@ -40,7 +43,12 @@ open(Name, Values, Form) ->
     end.
 
 show(live, Node, View, _Values) ->
-    weir_cli_scope_terminal:run(Node, View);
+    weir_cli_scope_terminal:run(Node, fun(Page, Sort) ->
+        case weir_scope_page:look(Page, Sort, View) of
+            {ok, Data} -> {ok, Data};
+            {error, Reason} -> {error, weir_cli_node:explain(Reason)}
+        end
+    end);
 show(once, Node, View, _Values) ->
     told([weir_scope_page:look(Page, hd(weir_scope_page:sorts(Page)), View) || Page <- weir_scope_page:names()], fun(All) ->
         [["== ", atom_to_list(Page), $\n, weir_cli_scope_screen:plain(Page, Data, Node), $\n] || {Page, Data} <- lists:zip(weir_scope_page:names(), All)]
@@ -109,6 +117,9 @@ help() ->
         "weir scope: where a node spends its time\n"
         "\n"
         "usage: weir scope NODE [OPTION...]\n"
+        "       weir scope record NODE FILE [OPTION...]\n"
+        "       weir scope replay FILE [OPTION...]\n"
+        "       weir scope compare FILE FILE [OPTION...]\n"
         "\n"
         "NODE is any node of OTP 25 or later that Erlang's distribution reaches, as in app@127.0.0.1. It needs no part of Weir, and nothing\n"
         "stays there. In a terminal it is shown live: Tab turns the page, ? lists the keys, q quits. Exit code 0, or 1 if the node cannot\n"

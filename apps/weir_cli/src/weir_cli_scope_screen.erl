@@ -10,7 +10,7 @@
 -export([draw/1]).
 -export([plain/3]).
 
--export_type([screen/0, key/0]).
+-export_type([screen/0, key/0, data/0]).
 
 -record(screen, {
     node :: node(),
@@ -26,11 +26,14 @@
     paused = false :: boolean(),
     help = false :: boolean(),
     past = [] :: [float()],
-    data = none :: none | {weir_scope_page:name(), weir_scope_page:data()},
+    data = none :: none | {weir_scope_page:name(), data()},
     failure = none :: none | unicode:chardata()
 }).
 
 -opaque screen() :: #screen{}.
+
+-type data() :: weir_scope_page:data() | {recorded, At :: integer(), [weir_scope_page:block()]}.
+%% What a page is made of, or what it showed at a moment, milliseconds since 1970.
 
 -type key() :: char() | up | down | left | right | escape | enter | backspace | tab.
 
@@ -50,9 +53,11 @@ wanted(#screen{page = Page} = Screen) -> {Page, sort(Screen)}.
 sort(#screen{page = Page, sorts = Sorts}) -> maps:get(Page, Sorts, hd(weir_scope_page:sorts(Page))).
 
 %% @doc What was asked for has come.
--spec data(weir_scope_page:name(), weir_scope_page:data(), screen()) -> screen().
+-spec data(weir_scope_page:name(), data(), screen()) -> screen().
 data(_Page, _Data, #screen{paused = true} = Screen) ->
     Screen;
+data(Page, {recorded, _, _} = Data, Screen) ->
+    Screen#screen{data = {Page, Data}, failure = none};
 data(Page, #{sample := #{schedulers := Schedulers}} = Data, #screen{past = Past} = Screen) ->
     Normal = [Busy || #{kind := normal, utilisation := Busy} <- Schedulers],
     Mean = lists:sum(Normal) / max(1, length(Normal)),
@@ -145,10 +150,15 @@ footer(#screen{node = Node, paused = Paused, filter = Filter} = Screen) ->
 body(#screen{help = true}, Height) ->
     padded([[{plain, Text}] || Text <- help()], Height);
 body(#screen{page = Page, data = {Page, Data}, past = Past} = Screen, Height) ->
-    Blocks = weir_scope_page:page(Page, Data, lists:reverse(Past)),
+    Blocks = page(Page, Data, lists:reverse(Past)),
     padded(blocks(Blocks, Screen, Height), Height);
 body(_Screen, Height) ->
     padded([[], [{dim, "asking ..."}]], Height).
+
+page(_Page, {recorded, At, Blocks}, _Past) ->
+    [{text, [["recorded at ", calendar:system_time_to_rfc3339(At, [{unit, millisecond}, {offset, "Z"}])]]} | Blocks];
+page(Page, Data, Past) ->
+    weir_scope_page:page(Page, Data, Past).
 
 help() ->
     [
@@ -216,7 +226,7 @@ padded_to(Text, Width, left) -> string:pad(Text, Width);
 padded_to(Text, Width, right) -> string:pad(Text, Width, leading).
 
 %% @doc A page as plain lines, without a limit.
--spec plain(weir_scope_page:name(), weir_scope_page:data(), node()) -> unicode:chardata().
+-spec plain(weir_scope_page:name(), data(), node()) -> unicode:chardata().
 plain(Page, Data, Node) ->
     Screen = #screen{node = Node, page = Page, rows = 1000, columns = 1000},
-    [[string:trim([Text || {_, Text} <- Line], trailing), $\n] || Line <- blocks(weir_scope_page:page(Page, Data, []), Screen, 1000)].
+    [[string:trim([Text || {_, Text} <- Line], trailing), $\n] || Line <- blocks(page(Page, Data, []), Screen, 1000)].

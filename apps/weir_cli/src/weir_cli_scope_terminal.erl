@@ -8,17 +8,20 @@
 %% A lone escape is the key; what follows at once belongs to it.
 -define(ESCAPE_MS, 50).
 
--record(state, {port :: port(), view :: weir_scope:view(), screen :: weir_cli_scope_screen:screen(), worker = none :: none | pid(), input = <<>> :: binary()}).
+-record(state, {port :: port(), look :: look(), screen :: weir_cli_scope_screen:screen(), worker = none :: none | pid(), input = <<>> :: binary()}).
 
-%% @doc Shows a node until somebody quits, or the terminal is gone.
--spec run(node(), weir_scope:view()) -> ok.
-run(Node, View) ->
+-type look() :: fun((weir_scope_page:name(), weir_scope_page:sort()) -> {ok, weir_cli_scope_screen:data()} | {error, unicode:chardata()}).
+%% What a page shows now, or why it cannot be told. It may wait.
+
+%% @doc Shows a node, or a recording of one, until somebody quits, or the terminal is gone.
+-spec run(node(), look()) -> ok.
+run(Node, Look) ->
     Port = open_port({fd, 0, 1}, [binary, stream, eof]),
     %% Its own screen, without a cursor and without wrapping.
     write(Port, "\e[?1049h\e[?25l\e[?7l\e[2J"),
     ask_size(Port),
     self() ! tick,
-    ok = loop(drawn(#state{port = Port, view = View, screen = weir_cli_scope_screen:new(Node)})),
+    ok = loop(drawn(#state{port = Port, look = Look, screen = weir_cli_scope_screen:new(Node)})),
     write(Port, "\e[?7h\e[?25h\e[?1049l"),
     ok.
 
@@ -35,7 +38,7 @@ loop(#state{port = Port, screen = Screen, worker = Worker, input = Input} = Stat
         {looked, Worker, Page, {ok, Data}} ->
             loop(drawn(State#state{worker = none, screen = weir_cli_scope_screen:data(Page, Data, Screen)}));
         {looked, Worker, _Page, {error, Reason}} ->
-            loop(drawn(State#state{worker = none, screen = weir_cli_scope_screen:failed(weir_cli_node:explain(Reason), Screen)}));
+            loop(drawn(State#state{worker = none, screen = weir_cli_scope_screen:failed(Reason, Screen)}));
         {looked, _Other, _Page, _} ->
             loop(State)
     after time_for(Input) ->
@@ -48,13 +51,13 @@ time_for(<<>>) -> infinity;
 time_for(_) -> ?ESCAPE_MS.
 
 %% One question at a time.
-asked(#state{worker = none, view = View, screen = Screen} = State) ->
+asked(#state{worker = none, look = Look, screen = Screen} = State) ->
     case weir_cli_scope_screen:wanted(Screen) of
         nothing ->
             State;
         {Page, Sort} ->
             Self = self(),
-            State#state{worker = spawn_link(fun() -> Self ! {looked, self(), Page, weir_scope_page:look(Page, Sort, View)} end)}
+            State#state{worker = spawn_link(fun() -> Self ! {looked, self(), Page, Look(Page, Sort)} end)}
     end;
 asked(State) ->
     State.

@@ -6,8 +6,8 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1]).
--export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1, recorded/1, what_is_no_recording/1]).
+-export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, mentions/2]).
 
@@ -19,9 +19,9 @@ groups() ->
     [
         {programs, [parallel], [
             help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
-            as_a_page, as_a_page_without_a_token
+            as_a_page, as_a_page_without_a_token, recorded, what_is_no_recording
         ]},
-        {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, keys, a_node_that_ends, a_command_that_is_killed]}
+        {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, a_recording_in_a_terminal, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
 
 init_per_suite(Config) ->
@@ -121,6 +121,55 @@ as_a_page_without_a_token(Config) ->
     weir_cli_program:kill("TERM", weir_cli_program:shell(Program)),
     0 = weir_cli_program:exit_status(Program).
 
+recorded(Config) ->
+    [First, Second] = Files = [filename:join(?config(priv_dir, Config), Name) || Name <- ["first.jsonl", "second.jsonl.gz"]],
+    [record(Config, File) || File <- Files],
+    [
+        begin
+            {0, Lines} = run(Config, ["scope", "replay", File, "--once"]),
+            [?assert(mentions(Word, Lines)) || Word <- ["== overview", "recorded at ", "utilisation", "eheap_alloc", "code_server"]]
+        end
+     || File <- Files
+    ],
+    {0, Table} = run(Config, ["scope", "compare", First, Second, "--least", "0"]),
+    [?assert(mentions(Word, Table)) || Word <- ["memory.total", "scheduler.normal.1.utilisation", "medians differ by 0 %"]],
+    Program = weir_cli_program:start(Config, ["scope", "replay", First, "--http", "0", "--no-token"]),
+    {Port, _} = served(Program),
+    ?assertEqual("200", curl(Port, "/look/memory", "")),
+    weir_cli_program:kill("TERM", weir_cli_program:shell(Program)),
+    0 = weir_cli_program:exit_status(Program).
+
+record(Config, File) ->
+    {0, [Told]} = run(Config, ["scope", "record", ?config(node, Config), File, "--cookie", "of_its_own", "--seconds", "2"]),
+    ?assertEqual(list_to_binary(["2 seconds in ", File]), Told).
+
+what_is_no_recording(Config) ->
+    File = filename:join(?config(priv_dir, Config), "none"),
+    ok = file:write_file(File, "{}\n"),
+    [
+        begin
+            {1, [Line]} = run(Config, ["scope" | Arguments]),
+            ?assert(mentions(Why, [Line]))
+        end
+     || {Arguments, Why} <- [
+            {["replay", File, "--once"], "not a recording"}, {["compare", File, File], "not a recording"}, {["replay", File ++ "x", "--once"], "no such file"},
+            {["record", "nobody@127.0.0.1", File ++ "y"], "cannot reach"}
+        ]
+    ],
+    [
+        ?assertMatch({Arguments, {2, [_]}}, {Arguments, run(Config, ["scope" | Arguments])})
+     || Arguments <- [["record", "a@b"], ["replay"], ["compare", File], ["replay", File, "--speed", "0"]]
+    ].
+
+a_recording_in_a_terminal(Config) ->
+    Case = ?FUNCTION_NAME,
+    File = filename:join(?config(priv_dir, Config), "terminal.jsonl"),
+    record(Config, File),
+    start_program(Case, 80, 24, ["replay ", File], Config),
+    shows(Case, "recorded at"),
+    keys(Case, "3"), shows(Case, "eheap_alloc"),
+    quits(Case, "q").
+
 served(Program) ->
     <<"ready ", Port/binary>> = weir_cli_program:line(Program),
     <<"pid ", _/binary>> = weir_cli_program:line(Program),
@@ -195,12 +244,14 @@ emulators(Pid) ->
     ]).
 
 %% In a shell that tells afterwards how it ended, and whether the terminal is as before.
-start(Case, Columns, Rows, Config) ->
+start(Case, Columns, Rows, Config) -> start_program(Case, Columns, Rows, [?config(node, Config), " --cookie of_its_own"], Config).
+
+start_program(Case, Columns, Rows, Arguments, Config) ->
     Environment = [[Name, $=, Value, $\s] || {Name, Value} <- ?config(environment, Config)],
     Script = filename:join(?config(priv_dir, Config), lists:concat([Case, ".sh"])),
     ok = file:write_file(Script, [
         "before=$(stty -g)\n",
-        "env ", Environment, ?config(weir, Config), " scope ", ?config(node, Config), " --cookie of_its_own\n",
+        "env ", Environment, ?config(weir, Config), " scope ", Arguments, $\n,
         "echo ended $?\n",
         "[ \"$(stty -g)\" = \"$before\" ] && echo same modes\n",
         "sleep 60\n"

@@ -1,5 +1,6 @@
 %% @private
-%% @doc What pages are fed with: one view of a node for all of them. While none is open, nothing is asked.
+%% @doc What pages are fed with: one view of a node for all of them. While none is open, nothing is asked. {@link weir_scope_replay} stands
+%% in its place, under its name, where a recording is shown.
 -module(weir_scope_feed).
 -behaviour(gen_server).
 
@@ -45,33 +46,34 @@ start_link(Source, Most) -> gen_server:start_link({local, ?MODULE}, ?MODULE, {So
 about() -> {ok, gen_server:call(?MODULE, about, ?PATIENCE)}.
 
 -spec metrics() -> {ok, iodata()} | {error, term()}.
-metrics() ->
-    viewed(fun(View) ->
-        case weir_scope:sample(View) of
-            {ok, Sample} -> {ok, weir_scope_metrics:text(Sample)};
-            {error, _} = Error -> Error
-        end
-    end).
+metrics() -> asked(metrics).
 
 %% @doc What was sampled after a moment, for JSON.
 -spec history(weir_scope_history:grain(), integer()) -> {ok, [map()]} | {error, term()}.
 history(Grain, After) ->
-    viewed(fun(View) ->
-        case weir_scope:history(View, Grain, After) of
-            {ok, Series} -> {ok, [series(One) || One <- Series]};
-            {error, _} = Error -> Error
-        end
-    end).
+    case asked({history, Grain, After}) of
+        {ok, Series} -> {ok, [series(One) || One <- Series]};
+        {error, _} = Error -> Error
+    end.
 
-viewed(Fun) ->
-    case gen_server:call(?MODULE, view, ?PATIENCE) of
-        {ok, View} -> Fun(View);
+%% The node is asked by the caller: the feed waits for nobody.
+asked(Question) ->
+    case gen_server:call(?MODULE, Question, ?PATIENCE) of
+        {view, View} -> asked(Question, View);
+        Answer -> Answer
+    end.
+
+asked({history, Grain, After}, View) ->
+    weir_scope:history(View, Grain, After);
+asked(metrics, View) ->
+    case weir_scope:sample(View) of
+        {ok, Sample} -> {ok, weir_scope_metrics:text(Sample)};
         {error, _} = Error -> Error
     end.
 
 %% @doc What a tab shows. A live node is shown as it is, whatever the moment.
 -spec look(weir_scope_tabs:tab(), atom(), At :: integer()) -> {ok, weir_scope_tabs:document()} | {error, term()}.
-look(Tab, Sort, _At) -> gen_server:call(?MODULE, {look, Tab, Sort}, ?PATIENCE).
+look(Tab, Sort, At) -> gen_server:call(?MODULE, {look, Tab, Sort, At}, ?PATIENCE).
 
 %% @doc The group that a stream may join.
 -spec stream() -> {ok, weir_group:group()} | {error, full}.
@@ -83,19 +85,15 @@ explain({no_connection, Node}) -> io_lib:format("cannot reach ~s~n", [Node]);
 explain({timeout, Node}) -> io_lib:format("~s does not answer~n", [Node]);
 explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanwhile~n", [Node]);
 explain({needs_load, What}) -> io_lib:format("~s are not possible without modules on the node~n", [What]);
+explain({not_recorded, Tab}) -> io_lib:format("~ts is not in the recording~n", [Tab]);
+explain(recorded) -> "this is a recording\n";
 explain(Other) -> io_lib:format("~0tp~n", [Other]).
 
 series(#{columns := Columns, rows := Rows}) ->
-    #{set => set(Columns), columns => Columns, rows => [[At | short(Values)] || {At, Values} <- Rows]}.
+    #{set => set(Columns), columns => Columns, rows => [[At | weir_scope_history:short(Values)] || {At, Values} <- Rows]}.
 
 %% By this a page knows whether it has the names of the columns.
 set(Columns) -> erlang:phash2(Columns).
-
-%% As many digits as 32 bits had.
-short(Values) -> [short_number(Value) || Value <- Values].
-
-short_number(Value) when abs(Value) >= 1.0e6; Value == trunc(Value) -> round(Value);
-short_number(Value) -> round(Value * 1.0e5) / 1.0e5.
 
 %% @private
 -spec init({source(), pos_integer()}) -> {ok, #state{}} | {stop, term()}.
@@ -114,17 +112,17 @@ init({{Node, Options}, Most}) ->
 handle_call(about, _From, #state{node = Node} = State) ->
     Tabs = [#{name => Name, sorts => Sorts} || {Name, Sorts} <- weir_scope_tabs:all()],
     {reply, #{node => Node, tabs => Tabs, recorded => false, now => erlang:system_time(millisecond)}, State};
-handle_call(view, _From, State) ->
+handle_call(Question, _From, State) when Question =:= metrics; element(1, Question) =:= history ->
     case opened(State) of
         #state{view = none, failure = Reason} = Next -> {reply, {error, Reason}, Next};
-        #state{view = View} = Next -> {reply, {ok, View}, Next}
+        #state{view = View} = Next -> {reply, {view, View}, Next}
     end;
 handle_call(stream, _From, #state{group = Group, most = Most} = State) ->
     case weir_group:size(Group) < Most of
         true -> {reply, {ok, Group}, State};
         false -> {reply, {error, full}, State}
     end;
-handle_call({look, Tab, Sort}, From, #state{looks = Looks} = State) ->
+handle_call({look, Tab, Sort, _At}, From, #state{looks = Looks} = State) ->
     case {Looks, opened(State)} of
         {#{{Tab, Sort} := {Monitor, Waiting}}, Next} ->
             {noreply, Next#state{looks = Looks#{{Tab, Sort} := {Monitor, [From | Waiting]}}}};
@@ -190,7 +188,7 @@ fed(#state{view = View, last = Last, group = Group, past = Past} = State) ->
         {ok, Series} ->
             Rows = lists:sort([{At, Columns, Values} || #{columns := Columns, rows := All} <- Series, {At, Values} <- All]),
             lists:foreach(
-                fun({At, Columns, Values}) -> tell(row, weir_json:compact(#{set => set(Columns), row => [At | short(Values)]}), Group) end,
+                fun({At, Columns, Values}) -> tell(row, weir_json:compact(#{set => set(Columns), row => [At | weir_scope_history:short(Values)]}), Group) end,
                 Rows
             ),
             Utilisations = [utilisation(Columns, Values) || {_, Columns, Values} <- Rows],

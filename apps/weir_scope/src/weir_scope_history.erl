@@ -8,6 +8,7 @@
 -export([add/3]).
 -export([rows/3]).
 -export([bytes/1]).
+-export([short/1]).
 
 -export_type([history/0, grain/0, series/0]).
 
@@ -93,6 +94,13 @@ rows(Grain, After, #history{table = Table}) ->
     ].
 
 unpacked(Row) -> [Value || <<Value:32/float>> <= Row].
+
+%% @doc Values with as many digits as 32 bits have, about: for JSON.
+-spec short([number()]) -> [number()].
+short(Values) -> [short_number(Value) || Value <- Values].
+
+short_number(Value) when abs(Value) >= 1.0e6; Value == trunc(Value) -> round(Value);
+short_number(Value) -> round(Value * 1.0e5) / 1.0e5.
 
 %% @doc What it takes. Binaries are counted as they are, with what holds them.
 -spec bytes(history()) -> non_neg_integer().

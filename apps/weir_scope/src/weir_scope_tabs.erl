@@ -5,6 +5,7 @@
 -export([find/2]).
 -export([look/4]).
 -export([blocks/1]).
+-export([from_json/1]).
 
 -export_type([tab/0, document/0]).
 
@@ -80,3 +81,25 @@ block({table, Columns, Rows}) ->
 key(Key) when is_number(Key) -> Key;
 key(Key) when is_atom(Key) -> atom_to_binary(Key);
 key(Key) -> unicode:characters_to_binary(io_lib:format("~0tp", [Key])).
+
+%% @doc Blocks for a terminal, of what JSON has of them.
+-spec from_json([map()]) -> [weir_scope_page:block()].
+from_json(Blocks) -> [from_block(Block) || Block <- Blocks].
+
+from_block(#{<<"text">> := Lines}) ->
+    {text, Lines};
+from_block(#{<<"columns">> := Columns, <<"rows">> := Rows}) ->
+    {table, [{column(Name), unicode:characters_to_list(Title), side(Side)} || #{<<"name">> := Name, <<"title">> := Title, <<"side">> := Side} <- Columns], [
+        [{Key, Text} || [Key, Text] <- Row]
+     || Row <- Rows
+    ]}.
+
+side(<<"right">>) -> right;
+side(_) -> left.
+
+%% A name that no tab of this version sorts by.
+column(Name) ->
+    case [Sort || {_, Sorts} <- all(), Sort <- Sorts, atom_to_binary(Sort) =:= Name] of
+        [Sort | _] -> Sort;
+        [] -> other
+    end.

@@ -164,6 +164,7 @@ const follow = async () => {
   for (;;) {
     try {
       about = await get("/about");
+      if (about.recorded) stores.second.most = Infinity;
       await Promise.all([load("second"), load("minute")]);
       say("");
       draw();
