@@ -3,13 +3,17 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
+-export([lines/0]).
+
 lines() ->
     Ask = fun erlang:apply/3,
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
     Pollset = #{pollset => 1, sockets => 3, totals => #{polls => 10, empty_polls => 1, events => 20, sleeps => 1, reads => 5, read_bytes => 50, writes => 1, written_bytes => 2}},
     Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, totals => #{accepted => 9, overload => 0, denied => 0}},
-    Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{weir => #{pollsets => [Pollset], listeners => [Listener]}, cost => #{us => 1500, reductions => 1}})),
+    %% Not every machine has these.
+    Machine = #{cpu_pressure => 0.1, io_pressure => 0.2, memory_pressure => 0.0, throttled => 0.0},
+    Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{machine => Machine, weir => #{pollsets => [Pollset], listeners => [Listener]}, cost => #{us => 1500, reductions => 1}})),
     binary:split(Text, <<"\n">>, [global]).
 
 every_line_has_the_form_test() ->

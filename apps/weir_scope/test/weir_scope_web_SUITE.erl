@@ -7,7 +7,7 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
--export([by_configuration/1, a_node_that_ends_and_comes_back/1, a_recording/1, a_recording_of_another_load/1]).
+-export([by_configuration/1, a_node_that_ends_and_comes_back/1, a_recording/1, a_recording_of_another_load/1, what_promtool_says/1]).
 -export([every_tab_draws/1, a_range_is_that_of_all_charts/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -define(TOKEN, <<"of sixteen bytes at least">>).
@@ -21,7 +21,7 @@ groups() ->
         {http, [], [
             no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
             metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration,
-            a_node_that_ends_and_comes_back, a_recording, a_recording_of_another_load
+            a_node_that_ends_and_comes_back, a_recording, a_recording_of_another_load, what_promtool_says
         ]},
         {page, [], [
             every_tab_draws, a_range_is_that_of_all_charts, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token
@@ -266,6 +266,51 @@ a_node_that_ends_and_comes_back(_Config) ->
     ok = peer:stop(Again),
     _ = Alive orelse net_kernel:stop(),
     ok.
+
+%% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check metrics' reads the older
+%% form only; so the metrics are made a block, for which each needs a time.
+what_promtool_says(Config) ->
+    case os:find_executable("promtool") of
+        false -> {skip, "no promtool (scripts/setup test)"};
+        Program -> what_promtool_says(Program, ?config(priv_dir, Config))
+    end.
+
+what_promtool_says(Program, Directory) ->
+    [Metrics, Rules] = [filename:join(Directory, Name) || Name <- ["metrics.txt", "rules.json"]],
+    Now = integer_to_list(erlang:system_time(second)),
+    ok = file:write_file(Metrics, lists:join($\n, [
+        case Line of
+            <<"#", _/binary>> -> Line;
+            <<>> -> Line;
+            _ -> [Line, $\s, Now]
+        end
+     || Line <- weir_scope_metrics_tests:lines()
+    ])),
+    {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
+    Expressions = [
+        binary:replace(Expression, <<"$__rate_interval">>, <<"5m">>, [global])
+     || Expression <- weir_scope_grafana_tests:expressions(), binary:match(Expression, <<"label_values">>) =:= nomatch
+    ],
+    Recorded = [
+        #{record => list_to_binary("expression_" ++ integer_to_list(Number)), expr => Expression}
+     || {Number, Expression} <- lists:zip(lists:seq(1, length(Expressions)), Expressions)
+    ],
+    ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => Recorded}]})),
+    {0, _} = program(Program, ["check", "rules", Rules]),
+    %% It does tell.
+    ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => [#{record => wrong, expr => <<"rate(beam_reductions_total)">>}]}]})),
+    {1, _} = program(Program, ["check", "rules", Rules]).
+
+program(Program, Arguments) ->
+    Port = open_port({spawn_executable, Program}, [{args, Arguments}, exit_status, stderr_to_stdout, binary]),
+    said(Port, <<>>).
+
+said(Port, Text) ->
+    receive
+        {Port, {data, Data}} -> said(Port, <<Text/binary, Data/binary>>);
+        {Port, {exit_status, Status}} -> ct:log("~ts", [Text]), {Status, Text}
+    after 20000 -> ct:fail({no_end, Text})
+    end.
 
 %% What is recorded of this node is what pages get of the file, compressed or not.
 a_recording(Config) ->
