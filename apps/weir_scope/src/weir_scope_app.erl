@@ -32,4 +32,8 @@ stop(_State) ->
 
 -spec init([supervisor:child_spec()]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(Page) ->
-    {ok, {#{intensity => 5, period => 60}, [#{id => weir_scope_sampler, start => {weir_scope_sampler, start_link, []}} | Page]}}.
+    {ok, {#{intensity => 5, period => 60}, [
+        #{id => weir_scope_sampler, start => {weir_scope_sampler, start_link, []}},
+        #{id => weir_scope_events, start => {weir_scope_events, start_link, []}}
+        | Page
+    ]}}.
