@@ -55,6 +55,8 @@ const connections = some("Connections of Weir", count, [["listeners.connections"
 const polls = (title, unit, key) =>
   each(title, unit, new RegExp(`^pollset\\.(\\d+)\\.${key}$`), (found) => (found > 1024 ? `reactor ${found - 1024}` : `pollset ${found}`));
 
+const micro = (us) => (us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
+
 const charts = {
   overview: [
     utilisation, held, ready, ports,
@@ -85,6 +87,10 @@ const charts = {
     polls("Polls, per second", count, "times"), polls("Events, per second", count, "revents"),
     polls("Sockets that a poll finds", count, "avg"), polls("Polls that find nothing, per second", count, "timeouts"),
     each("Descriptors in OTP's poll sets", count, /^poll_set\.(\d+)\.descriptors$/, (found) => `set ${found}`),
+  ],
+  latency: [
+    some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "most"]]),
+    some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [utilisation, each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler)],
   listeners: [connections, some("Accepted, per second", count, [["listeners.accepted", "accepted"], ["listeners.overload", "refused"]])],
