@@ -7,13 +7,13 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
--export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
+-export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
 
 suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, the_clocks, cheap_on_a_large_node].
+    [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, without_weir_http, the_clocks, cheap_on_a_large_node].
 
 groups() ->
     Both = [
@@ -410,6 +410,17 @@ what_weir_scope_has_stays(Config) ->
     ?assertMatch({file, _}, peer:call(Peer, code, is_loaded, [weir_scope_sampler])),
     ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])),
     ?assert(peer:call(Peer, weir_scope_sampler, memory, [weir_scope_sampler]) < 4 * 1024 * 1024).
+
+%% A release without it says why there is no page; all else works.
+without_weir_http(Config) ->
+    Peer = ?config(peer, Config),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
+    ok = peer:call(Peer, application, load, [weir_scope]),
+    ok = peer:call(Peer, application, set_env, [weir_scope, http, #{token => <<"of sixteen bytes at least">>}]),
+    ?assertMatch({error, {weir_scope, {{missing_application, weir_http}, _}}}, peer:call(Peer, application, ensure_all_started, [weir_scope])),
+    ok = peer:call(Peer, application, set_env, [weir_scope, http, off]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
+    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])).
 
 the_clocks(Config) ->
     View = view(Config),

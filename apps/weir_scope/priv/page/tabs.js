@@ -82,7 +82,12 @@ const charts = {
     some("Reductions, per second", count, [["vm.reductions", "reductions"]]),
     some("Garbage collections, per second", count, [["vm.collections", "collections"]]),
   ],
-  sockets: [ports, connections, some("Ports", count, [["vm.ports", "ports"]])],
+  sockets: [
+    ports, connections,
+    some("Accepted and refused by listeners, per second", count,
+      [["listeners.accepted", "accepted"], ["listeners.overload", "too many"], ["listeners.denied", "denied"]]),
+    some("Ports", count, [["vm.ports", "ports"]]),
+  ],
   polls: [
     polls("Polls, per second", count, "times"), polls("Events, per second", count, "revents"),
     polls("Sockets that a poll finds", count, "avg"), polls("Polls that find nothing, per second", count, "timeouts"),
@@ -93,7 +98,6 @@ const charts = {
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [utilisation, each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler)],
-  listeners: [connections, some("Accepted, per second", count, [["listeners.accepted", "accepted"], ["listeners.overload", "refused"]])],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
 };
