@@ -76,7 +76,7 @@ asked(metrics, View) ->
 look(Tab, Sort, At) -> gen_server:call(?MODULE, {look, Tab, Sort, At}, ?PATIENCE).
 
 %% @doc The group that a stream may join.
--spec stream() -> {ok, weir_group:group()} | {error, full}.
+-spec stream() -> {ok, weir_group:group()} | {error, full | recorded}.
 stream() -> gen_server:call(?MODULE, stream, ?PATIENCE).
 
 %% @doc Why there is no answer, in a line.
@@ -87,6 +87,7 @@ explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanw
 explain({needs_load, What}) -> io_lib:format("~s are not possible without modules on the node~n", [What]);
 explain({not_recorded, Tab}) -> io_lib:format("~ts is not in the recording~n", [Tab]);
 explain(recorded) -> "this is a recording\n";
+explain(full) -> "as many pages are open as may be: see max_streams\n";
 explain(Other) -> io_lib:format("~0tp~n", [Other]).
 
 series(#{columns := Columns, rows := Rows}) ->

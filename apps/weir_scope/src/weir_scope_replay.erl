@@ -40,7 +40,7 @@ handle_call({look, Tab, _Sort, At}, _From, Recording) ->
     {reply, Answer, Recording};
 %% Nothing new comes.
 handle_call(stream, _From, Recording) ->
-    {reply, {error, full}, Recording};
+    {reply, {error, recorded}, Recording};
 handle_call(metrics, _From, Recording) ->
     {reply, {error, recorded}, Recording}.
 

@@ -67,7 +67,7 @@ answer(look, Request) ->
 answer(stream, _Request) ->
     case weir_scope_feed:stream() of
         {ok, Group} -> {events, ?MODULE, Group, #{retry => 1000}};
-        {error, full} -> {reply, 503, [{<<"content-type">>, <<"text/plain">>}, {<<"retry-after">>, <<"10">>}], "as many pages are open as may be: see max_streams\n"}
+        {error, _} = Error -> answered(Error, fun json/1)
     end.
 
 answered({ok, Value}, Reply) ->

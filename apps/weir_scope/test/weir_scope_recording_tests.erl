@@ -31,6 +31,14 @@ seconds_test() ->
         weir_scope_recording:series(Recording, 1000)
     ).
 
+compressed_test() ->
+    Lines = [[Line, $\n] || Line <- [head(), columns([<<"vm.a">>]), second(1000, [1]), second(2000, [2])]],
+    File = file(),
+    ok = file:write_file(File, zlib:gzip(Lines)),
+    {ok, Recording} = weir_scope_recording:read(File),
+    ok = file:delete(File),
+    ?assertEqual([#{columns => [<<"vm.a">>], rows => [{1000, [1]}, {2000, [2]}]}], weir_scope_recording:series(Recording, 0)).
+
 %% What stood there at that moment.
 looks_test() ->
     {ok, Recording} = recording([look(1000, <<"first">>), look(5000, <<"second">>)]),

@@ -7,7 +7,7 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
--export([by_configuration/1, a_node_that_ends_and_comes_back/1, a_recording/1, a_recording_of_another_load/1, what_promtool_says/1]).
+-export([by_configuration/1, a_node_that_ends_and_comes_back/1, a_recording/1, what_promtool_says/1]).
 -export([every_tab_draws/1, a_range_is_that_of_all_charts/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -define(TOKEN, <<"of sixteen bytes at least">>).
@@ -21,7 +21,7 @@ groups() ->
         {http, [], [
             no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
             metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration,
-            a_node_that_ends_and_comes_back, a_recording, a_recording_of_another_load, what_promtool_says
+            a_node_that_ends_and_comes_back, a_recording, what_promtool_says
         ]},
         {page, [], [
             every_tab_draws, a_range_is_that_of_all_charts, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token
@@ -312,61 +312,42 @@ said(Port, Text) ->
     after 20000 -> ct:fail({no_end, Text})
     end.
 
-%% What is recorded of this node is what pages get of the file, compressed or not.
+%% What is recorded of this node is what pages get of the file.
 a_recording(Config) ->
+    File = recording(Config),
+    {ok, Recording} = weir_scope_recording:read(File),
+    ?assertEqual(atom_to_binary(node()), weir_scope_recording:node(Recording)),
+    ?assertEqual([{atom_to_binary(Tab), [atom_to_binary(Sort) || Sort <- Sorts]} || {Tab, Sorts} <- weir_scope_tabs:all()], weir_scope_recording:tabs(Recording)),
+    Pid = replay(File),
+    {200, _, About} = ask("/about", [host(), bearer(?TOKEN)]),
+    ?assertMatch({ok, #{<<"recorded">> := true}}, weir_json:decode(About)),
+    {200, _, History} = ask("/history/second", [host(), bearer(?TOKEN)]),
+    {ok, Series} = weir_json:decode(History),
+    ?assertEqual(2, lists:sum([length(Rows) || #{<<"rows">> := Rows} <- Series])),
     [
         begin
-            File = filename:join(?config(priv_dir, Config), Name),
-            ok = recorded(File, 2),
-            {ok, Recording} = weir_scope_recording:read(File),
-            ?assertEqual(atom_to_binary(node()), weir_scope_recording:node(Recording)),
-            {ok, Checked} = weir_scope_web:check(#{token => ?TOKEN}),
-            {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
-            {200, _, About} = ask("/about", [host(), bearer(?TOKEN)]),
-            ?assertMatch({ok, #{<<"recorded">> := true}}, weir_json:decode(About)),
-            {200, _, History} = ask("/history/second", [host(), bearer(?TOKEN)]),
-            {ok, Series} = weir_json:decode(History),
-            ?assertEqual(2, lists:sum([length(Rows) || #{<<"rows">> := Rows} <- Series])),
-            [
-                begin
-                    {200, _, Look} = ask(["/look/", Tab], [host(), bearer(?TOKEN)]),
-                    ?assertMatch({Tab, {ok, #{<<"blocks">> := [_ | _]}}}, {Tab, weir_json:decode(Look)})
-                end
-             || {Tab, _} <- weir_scope_recording:tabs(Recording)
-            ],
-            [?assertMatch({503, _, _}, ask(Path, [host(), bearer(?TOKEN)])) || Path <- ["/metrics", "/stream"]],
-            stop(Pid)
+            {200, _, Look} = ask(["/look/", Tab], [host(), bearer(?TOKEN)]),
+            ?assertMatch({Tab, {ok, #{<<"blocks">> := [_ | _]}}}, {Tab, weir_json:decode(Look)})
         end
-     || Name <- ["recording", "recording.gz"]
+     || {Tab, _} <- weir_scope_recording:tabs(Recording)
     ],
-    Size = fun(Name) -> filelib:file_size(filename:join(?config(priv_dir, Config), Name)) end,
-    ?assert(Size("recording.gz") * 3 < Size("recording")).
+    [?assertMatch({503, _, _}, ask(Path, [host(), bearer(?TOKEN)])) || Path <- ["/metrics", "/stream"]],
+    stop(Pid).
 
-recorded(File, Seconds) ->
-    {ok, View} = weir_scope:open(node(), #{}),
-    {ok, Seconds} = weir_scope_recording:record({node(), View}, File, #{seconds => Seconds, every => 1}),
-    weir_scope:close(View).
+%% Made by the first case that needs it.
+recording(Config) ->
+    File = filename:join(?config(priv_dir, Config), "recording"),
+    _ = filelib:is_file(File) orelse begin
+        {ok, View} = weir_scope:open(node(), #{}),
+        {ok, 2} = weir_scope_recording:record({node(), View}, File, #{seconds => 2}),
+        ok = weir_scope:close(View)
+    end,
+    File.
 
-%% What is done more in the second is seen to be more.
-a_recording_of_another_load(Config) ->
-    [Idle, Busy] = [filename:join(?config(priv_dir, Config), Name) || Name <- ["idle", "busy"]],
-    ok = recorded(Idle, 3),
-    Pid = spawn_link(fun Spin() -> _ = lists:seq(1, 1000), Spin() end),
-    {ok, _} = seconds_later(1),
-    ok = recorded(Busy, 3),
-    unlink(Pid),
-    exit(Pid, kill),
-    {ok, First} = weir_scope_recording:read(Idle),
-    {ok, Second} = weir_scope_recording:read(Busy),
-    [#{before := Before, later := Later}] = [Difference || #{name := <<"vm.reductions">>} = Difference <- weir_scope_compare:medians(First, Second)],
-    ?assert(Later > Before).
-
-seconds_later(Seconds) ->
-    {ok, View} = weir_scope:open(node(), #{}),
-    {ok, #{at := At}} = weir_scope:sample(View),
-    until(fun() -> {ok, #{at := Then}} = weir_scope:sample(View), Then > At + Seconds * 1000 end),
-    ok = weir_scope:close(View),
-    {ok, At}.
+replay(File) ->
+    {ok, Checked} = weir_scope_web:check(#{token => ?TOKEN}),
+    {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
+    Pid.
 
 peer(Name) ->
     {ok, Peer, Node} = peer:start(#{
@@ -484,10 +465,7 @@ it_comes_back_after_a_restart(Config) ->
     stop(Again).
 
 a_recording_draws(Config) ->
-    File = filename:join(?config(priv_dir, Config), "drawn"),
-    ok = recorded(File, 3),
-    {ok, Checked} = weir_scope_web:check(#{token => ?TOKEN}),
-    {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
+    Pid = replay(recording(Config)),
     Browser = browse(Config, ?FUNCTION_NAME, "/?tab=memory"),
     weir_scope_browser:until(Browser, drawn()),
     weir_scope_browser:until(Browser, "document.querySelector('#blocks').innerText.includes('eheap_alloc')"),
