@@ -59,9 +59,16 @@ history(Grain, After) ->
 %% The node is asked by the caller: the feed waits for nobody.
 asked(Question) ->
     case gen_server:call(?MODULE, Question, ?PATIENCE) of
-        {view, View} -> asked(Question, View);
+        {view, View} -> noticed(View, asked(Question, View));
         Answer -> Answer
     end.
+
+%% The next question begins with another view.
+noticed(View, {error, Reason} = Error) ->
+    gen_server:cast(?MODULE, {lost, View, Reason}),
+    Error;
+noticed(_View, Answer) ->
+    Answer.
 
 asked({history, Grain, After}, View) ->
     weir_scope:history(View, Grain, After);
@@ -132,12 +139,13 @@ handle_call({look, Tab, Sort, _At}, From, #state{looks = Looks} = State) ->
         {_, #state{view = View, node = Node, options = Options, past = Past} = Next} ->
             Self = self(),
             Look = #{node => Node, load => maps:get(load, Options, true), past => lists:reverse(Past)},
-            {_, Monitor} = spawn_monitor(fun() -> Self ! {looked, {Tab, Sort}, weir_scope_tabs:look(Tab, Sort, View, Look)} end),
+            {_, Monitor} = spawn_monitor(fun() -> Self ! {looked, View, {Tab, Sort}, weir_scope_tabs:look(Tab, Sort, View, Look)} end),
             {noreply, Next#state{looks = Looks#{{Tab, Sort} => {Monitor, [From]}}}}
     end.
 
 %% @private
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast({lost, View, Reason}, #state{view = View} = State) -> {noreply, lost(Reason, State)};
 handle_cast(_, State) -> {noreply, State}.
 
 %% @private
@@ -151,8 +159,13 @@ handle_info(tick, #state{group = Group} = State) ->
     Pause = case Next of #state{failure = none} -> ?TICK; _ -> ?RETRY end,
     _ = erlang:send_after(Pause, self(), tick),
     {noreply, Next};
-handle_info({looked, Key, Answer}, State) ->
-    {noreply, looked(Key, Answer, State)};
+handle_info({looked, View, Key, Answer}, State) ->
+    Next = looked(Key, Answer, State),
+    case {Answer, Next} of
+        {{error, {needs_load, _}}, _} -> {noreply, Next};
+        {{error, Reason}, #state{view = View}} -> {noreply, lost(Reason, Next)};
+        _ -> {noreply, Next}
+    end;
 %% It has failed, if it did not answer before.
 handle_info({'DOWN', Monitor, process, _, Reason}, #state{looks = Looks} = State) ->
     {noreply, lists:foldl(fun(Key, Before) -> looked(Key, {error, Reason}, Before) end, State, [Key || {Key, {Same, _}} <- maps:to_list(Looks), Same =:= Monitor])};

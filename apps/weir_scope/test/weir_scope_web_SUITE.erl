@@ -7,7 +7,7 @@
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
--export([by_configuration/1, a_node_that_ends_and_comes_back/1, a_recording/1, what_promtool_says/1]).
+-export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1, what_promtool_says/1]).
 -export([every_tab_draws/1, a_range_is_that_of_all_charts/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -define(TOKEN, <<"of sixteen bytes at least">>).
@@ -20,7 +20,7 @@ groups() ->
     [
         {http, [], [
             no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
-            metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration,
+            metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration, a_sampler_that_ends,
             a_node_that_ends_and_comes_back, a_recording, what_promtool_says
         ]},
         {page, [], [
@@ -243,6 +243,17 @@ by_configuration(_Config) ->
     ok = application:stop(weir_scope),
     ok = application:unset_env(weir_scope, http),
     ok = application:start(weir_scope).
+
+%% Also where no page is open that would notice.
+a_sampler_that_ends(_Config) ->
+    Pid = start(#{}),
+    ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
+    Sampler = whereis(weir_scope_sampler),
+    exit(Sampler, kill),
+    until(fun() -> is_pid(whereis(weir_scope_sampler)) andalso whereis(weir_scope_sampler) =/= Sampler end),
+    until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
+    ?assertMatch({200, _, _}, ask("/look/overview", [host(), bearer(?TOKEN)])),
+    stop(Pid).
 
 a_node_that_ends_and_comes_back(_Config) ->
     Alive = is_alive(),
