@@ -30,6 +30,8 @@ node(Name, Values) ->
 -spec serve(weir_scope_web:source(), weir_cli_options:values()) -> weir_cli:outcome().
 serve(Source, #{http := Port} = Values) ->
     weir_cli_signal:report_to(self()),
+    %% What goes wrong is told by us, in a line.
+    ok = logger:set_primary_config(level, none),
     {ok, _} = application:ensure_all_started(weir_http),
     Token = case Values of #{'no-token' := true} -> none; _ -> binary:encode_hex(crypto:strong_rand_bytes(16)) end,
     {ok, Checked} = weir_scope_web:check(#{port => Port, token => Token}),

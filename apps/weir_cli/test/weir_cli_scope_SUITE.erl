@@ -6,7 +6,7 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1, recorded/1, what_is_no_recording/1]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
 -export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, mentions/2]).
@@ -19,7 +19,7 @@ groups() ->
     [
         {programs, [parallel], [
             help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
-            as_a_page, as_a_page_without_a_token, recorded, what_is_no_recording
+            as_a_page, as_a_page_without_a_token, a_port_in_use, recorded, what_is_no_recording
         ]},
         {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, a_recording_in_a_terminal, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
@@ -169,6 +169,13 @@ a_recording_in_a_terminal(Config) ->
     shows(Case, "recorded at"),
     keys(Case, "3"), shows(Case, "eheap_alloc"),
     quits(Case, "q").
+
+a_port_in_use(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    {1, [Line]} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--http", integer_to_list(Port)]),
+    ?assert(mentions("cannot listen on 127.0.0.1 port " ++ integer_to_list(Port), [Line])),
+    ok = gen_tcp:close(Listen).
 
 served(Program) ->
     <<"ready ", Port/binary>> = weir_cli_program:line(Program),

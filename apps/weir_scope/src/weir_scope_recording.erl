@@ -58,8 +58,10 @@ record({Node, View}, Name, Options) ->
                     seconds(maps:get(seconds, Options, 60), 0, Began, none, {File, View, Look, Options});
                 {error, _} = Error ->
                     Error
+            catch
+                throw:{file, _} = Reason -> {error, Reason}
             after
-                file:close(File)
+                _ = file:close(File)
             end;
         {error, Reason} ->
             {error, {file, Reason}}
@@ -71,7 +73,11 @@ compressed(Name) ->
         _ -> []
     end.
 
-line(File, Object) -> file:write(File, [weir_json:compact(Object), $\n]).
+line(File, Object) ->
+    case file:write(File, [weir_json:compact(Object), $\n]) of
+        ok -> ok;
+        {error, Reason} -> throw({file, Reason})
+    end.
 
 seconds(Most, Most, _After, _Columns, _To) ->
     {ok, Most};
@@ -81,7 +87,7 @@ seconds(Most, Done, After, Columns, {File, View, Look, Options} = To) ->
         true ->
             {ok, Done};
         {ok, []} ->
-            timer:sleep(100),
+            timer:sleep(200),
             seconds(Most, Done, After, Columns, To);
         {ok, Series} ->
             Rows = lists:sort([{At, Names, Values} || #{columns := Names, rows := All} <- Series, {At, Values} <- All]),
@@ -128,7 +134,7 @@ read(Name) ->
                 {ok, Bytes} -> decoded(Name, binary:split(Bytes, <<"\n">>, [global]));
                 {error, _} = Error -> Error
             after
-                file:close(File)
+                _ = file:close(File)
             end;
         {error, Reason} ->
             {error, {file, Reason}}
