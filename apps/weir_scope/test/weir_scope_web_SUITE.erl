@@ -422,6 +422,8 @@ every_tab_draws(Config) ->
             weir_scope_browser:evaluate(Browser, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),
             weir_scope_browser:until(Browser, ["document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"]),
             _ = [weir_scope_browser:until(Browser, drawn()) || lists:member(Tab, Charts)],
+            %% What the page has watched itself.
+            _ = [weir_scope_browser:until(Browser, "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))") || Tab =:= <<"threads">>],
             keep(Browser, Config, binary_to_list(Tab))
         end
      || {Name, _} <- weir_scope_tabs:all(), Tab <- [atom_to_binary(Name)]

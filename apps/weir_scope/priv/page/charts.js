@@ -17,21 +17,24 @@ export class Charts {
     new ResizeObserver(() => this.drawn.forEach(({ plot, figure }) => plot.setSize({ width: width(figure), height }))).observe(place);
   }
 
-  // Draws anew where the lines are others, and else gives them the new numbers.
-  show(tab, store, range) {
+  // Draws anew where the lines are others, and else gives them the new numbers. `watched` is what only this page has seen.
+  show(tab, store, watched, range) {
     if (globalThis.uPlot === undefined) {
       this.place.textContent = "The chart library was not there when weir_scope was built: tables only.";
       return;
     }
-    const wanted = store.times.length < 2 ? [] : chartsOf(tab)
-      .map((chart) => ({ ...chart, lines: chart.series(store) }))
+    const wanted = chartsOf(tab)
+      .map((chart) => ({ ...chart, from: chart.watched ? watched : store }))
+      .filter(({ from }) => from.times.length > 1)
+      .map((chart) => ({ ...chart, lines: chart.stacked ? stack(chart.series(chart.from)) : chart.series(chart.from) }))
       .filter(({ lines }) => lines.length > 0);
     const shape = JSON.stringify([tab, wanted.map(({ title, lines }) => [title, lines.map(({ label }) => label)])]);
     if (shape !== this.shape) this.draw(wanted, shape);
-    const x = store.seconds;
-    this.drawn.forEach(({ plot }, index) => {
-      plot.setData([x, ...wanted[index].lines.map(({ values }) => values)], false);
-      plot.setScale("x", { min: (range.from ?? store.times[0]) / 1000, max: (range.to ?? store.last) / 1000 });
+    this.drawn.forEach((one, index) => {
+      const { from, lines } = wanted[index];
+      one.lines = lines;
+      one.plot.setData([from.seconds, ...lines.map(({ values, top }) => top ?? values)], false);
+      one.plot.setScale("x", { min: (range.from ?? from.times[0]) / 1000, max: (range.to ?? from.last) / 1000 });
     });
   }
 
@@ -49,11 +52,16 @@ export class Charts {
     this.shape = undefined;
   }
 
-  plot(figure, { title, unit, lines }) {
+  plot(figure, { title, unit, lines, stacked }) {
+    const one = { figure, lines };
     figure.appendChild(document.createElement("h2")).textContent = title;
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
-    const show = (_, value) => (value === null || value === undefined ? "" : unit(value));
-    const plot = new globalThis.uPlot({
+    // Of a line on top of others its own part is told.
+    const show = (_, __, series, at) => {
+      const value = at === null ? null : one.lines[series - 1].values[at];
+      return value === null || value === undefined ? "" : unit(value);
+    };
+    one.plot = new globalThis.uPlot({
       width: width(figure),
       height,
       scales: { y: { range: (_, __, top) => [0, Math.max(top ?? 0, 1e-3) * 1.08] } },
@@ -70,10 +78,13 @@ export class Charts {
       ],
       series: [
         { label: "time", value: "{HH}:{mm}:{ss}" },
-        ...lines.map(({ label }, index) => ({ label, stroke: colour(`--s${(index % 8) + 1}`), width: 1.5, value: show, points: { show: false } })),
+        ...lines.map(({ label }, index) => {
+          const stroke = colour(`--s${(index % 8) + 1}`);
+          return { label, stroke, fill: stacked ? stroke : undefined, width: 1.5, value: show, points: { show: false } };
+        }),
       ],
     }, [[], ...lines.map(() => [])], figure);
-    return { plot, figure };
+    return one;
   }
 
   chosen(plot) {
@@ -86,5 +97,14 @@ export class Charts {
     this.selected(from, to);
   }
 }
+
+// The highest first, so that the others are drawn over it.
+const stack = (lines) => {
+  let below = [];
+  return lines.map(({ label, values }) => {
+    below = values.map((value, at) => (value ?? 0) + (below[at] ?? 0));
+    return { label, values, top: below };
+  }).reverse();
+};
 
 const width = (figure) => Math.max(240, figure.clientWidth - 24);

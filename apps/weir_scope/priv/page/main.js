@@ -3,10 +3,11 @@ import { get, stream, keepToken, takeToken, Refused } from "./server.js";
 import { Store } from "./store.js";
 import { Charts } from "./charts.js";
 import { Blocks } from "./blocks.js";
-import { pauseOf } from "./tabs.js";
+import { pauseOf, watchedIn } from "./tabs.js";
 
 const grains = { second: ["10 minutes", 600], minute: ["1 day", 1440] };
 const stores = Object.fromEntries(Object.entries(grains).map(([grain, [, most]]) => [grain, new Store(most)]));
+const watched = new Store(600);
 const at = (id) => document.getElementById(id);
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -77,7 +78,7 @@ const draw = () => {
   drawBlocks();
 };
 
-const drawNumbers = (store = stores[shown.grain]) => { if (!shown.paused) charts.show(shown.tab, store, shown); };
+const drawNumbers = (store = stores[shown.grain]) => { if (!shown.paused) charts.show(shown.tab, store, watched, shown); };
 const drawBlocks = () => blocks.show(looked?.blocks ?? [], { sort: sortedBy(), filter: shown.filter });
 
 at("tabs").onclick = (event) => {
@@ -122,6 +123,8 @@ const look = async () => {
         const answer = await get(`/look/${tab}?at=${Math.round(shown.to ?? 0)}${sort}`, control.signal);
         if (control.signal.aborted) return;
         looked = answer;
+        const row = tab === "threads" ? watchedIn(answer) : null;
+        if (row !== null) watched.add(row);
         drawBlocks();
         if (pauseOf(tab) === null || about.recorded) return;
       } catch (error) {

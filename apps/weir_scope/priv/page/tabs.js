@@ -57,6 +57,33 @@ const polls = (title, unit, key) =>
 
 const micro = (us) => (us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
 
+// Microstates are counted only while somebody looks: of each kind of thread the mean, without sleep.
+const states = ["emulator", "gc", "port", "check_io", "aux", "other"];
+const microstates = (title, kind) => ({
+  ...some(title, share, states.map((state) => [`${kind}.${state}`, state])), watched: true, stacked: true,
+});
+
+// The row of numbers in a table of threads.
+export const watchedIn = ({ at, blocks }) => {
+  const table = blocks.find(({ columns }) => columns?.some(({ name }) => name === "check_io"));
+  if (table === undefined) return null;
+  const index = Object.fromEntries(table.columns.map(({ name }, place) => [name, place]));
+  const kinds = new Map();
+  for (const row of table.rows) {
+    const kind = row[index.name][1].replace(/ \d+$/, "");
+    kinds.set(kind, [...(kinds.get(kind) ?? []), row]);
+  }
+  const names = [];
+  const values = [];
+  for (const [kind, rows] of kinds) {
+    for (const state of states) {
+      names.push(`${kind}.${state}`);
+      values.push(rows.reduce((sum, row) => sum + (row[index[state]]?.[0] ?? 0), 0) / rows.length);
+    }
+  }
+  return { set: names.join(), columns: names, rows: [[at, ...values]] };
+};
+
 const charts = {
   overview: [
     utilisation, held, ready, ports,
@@ -97,7 +124,10 @@ const charts = {
     some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "most"]]),
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
-  threads: [utilisation, each("CPU of their threads", share, /^scheduler\.(normal\.\d+)\.cpu$/, scheduler)],
+  threads: [
+    microstates("Schedulers, while this page looks", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
+    microstates("Dirty I/O schedulers", "dirty_io_scheduler"), microstates("Poll threads", "poll"), utilisation,
+  ],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
 };
