@@ -23,18 +23,9 @@ groups() ->
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
 
 init_per_suite(Config) ->
-    case is_alive() of
-        true ->
-            Config;
-        false ->
-            _ = os:cmd("epmd -daemon"),
-            {ok, _} = net_kernel:start(list_to_atom("weir_scope_view_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
-            [{started, true} | Config]
-    end.
+    [{started, weir_scope_distribution:start("weir_scope_view")} | Config].
 
-end_per_suite(Config) ->
-    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
-    ok.
+end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 init_per_group(loaded, Config) -> [{load, true} | Config];
 init_per_group(from_afar, Config) -> [{load, false} | Config].

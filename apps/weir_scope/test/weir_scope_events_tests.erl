@@ -25,10 +25,8 @@ stop(Processes) ->
 an_event_a_second() ->
     ok = load(),
     true = register(telemetry_sup, self()),
-    true = register(weir_scope_events_listener, self()),
     [{First, Metadata}, {Second, _}] = [receive {[weir, scope, sample], Measurements, Told} -> {Measurements, Told} after 10000 -> error(no_event) end || _ <- [1, 2]],
     true = unregister(telemetry_sup),
-    true = unregister(weir_scope_events_listener),
     _ = [code:purge(telemetry), code:delete(telemetry)],
     [
         ?assertMatch({Key, true}, {Key, is_number(maps:get(Key, Measurements))})
@@ -44,6 +42,7 @@ none_without_the_library() ->
     ?assert(is_pid(whereis(weir_scope_events))),
     ?assertEqual(false, code:is_loaded(telemetry)).
 
+%% It tells who has registered the name of the library's supervisor.
 load() ->
     Forms = [
         begin
@@ -53,7 +52,7 @@ load() ->
         end
      || Text <- [
             "-module(telemetry).", "-export([execute/3]).",
-            "execute(Event, Measurements, Metadata) -> catch weir_scope_events_listener ! {Event, Measurements, Metadata}, ok."
+            "execute(Event, Measurements, Metadata) -> catch telemetry_sup ! {Event, Measurements, Metadata}, ok."
         ]
     ],
     {ok, Module, Beam} = compile:forms(Forms, []),

@@ -18,21 +18,9 @@ all() ->
 
 %% Nodes are reached by distribution, as users' are.
 init_per_suite(Config) ->
-    case is_alive() of
-        true ->
-            Config;
-        false ->
-            _ = os:cmd("epmd -daemon"),
-            {ok, _} = net_kernel:start(own_name(), #{name_domain => longnames}),
-            [{started, true} | Config]
-    end.
+    [{started, weir_scope_distribution:start("weir_scope")} | Config].
 
-own_name() ->
-    list_to_atom("weir_scope_" ++ os:getpid() ++ "@127.0.0.1").
-
-end_per_suite(Config) ->
-    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
-    ok.
+end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 %% A node as somebody starts it who has never heard of us.
 init_per_testcase(_Case, Config) ->

@@ -256,11 +256,7 @@ a_sampler_that_ends(_Config) ->
     stop(Pid).
 
 a_node_that_ends_and_comes_back(_Config) ->
-    Alive = is_alive(),
-    _ = Alive orelse begin
-        _ = os:cmd("epmd -daemon"),
-        {ok, _} = net_kernel:start(list_to_atom("weir_scope_web_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames})
-    end,
+    Started = weir_scope_distribution:start("weir_scope_web"),
     Name = peer:random_name(),
     {Peer, Node} = peer(Name),
     Pid = start(Node, #{}),
@@ -275,8 +271,7 @@ a_node_that_ends_and_comes_back(_Config) ->
     ok = gen_tcp:close(Socket),
     stop(Pid),
     ok = peer:stop(Again),
-    _ = Alive orelse net_kernel:stop(),
-    ok.
+    ok = weir_scope_distribution:stop(Started).
 
 %% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check metrics' reads the older
 %% form only; so the metrics are made a block, for which each needs a time.
