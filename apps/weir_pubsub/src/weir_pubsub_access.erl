@@ -11,6 +11,7 @@
 -export([by_token/3]).
 -export([may/3]).
 -export([is_local/1]).
+-export([is_origin/2]).
 
 -export_type([right/0]).
 
@@ -74,3 +75,13 @@ is_local(Request) ->
             {ok, {local, _}} -> true;
             _ -> false
         end.
+
+%% @doc Whether a request comes from no page, or from one of these sites. Who says no `Origin' is no browser, or a page of the same site.
+-spec is_origin(weir_http_request:request(), any | [binary()]) -> boolean().
+is_origin(_Request, any) ->
+    true;
+is_origin(Request, Origins) ->
+    case weir_http_request:field(<<"origin">>, Request) of
+        undefined -> true;
+        Origin -> lists:member(Origin, Origins)
+    end.

@@ -28,6 +28,7 @@
 -type options() :: #{
     publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
     subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    origins => any | [binary()],
     poll_timeout => timeout(),
     stream_timeout => timeout(),
     deflate => boolean() | weir_http_websocket_deflate:options(),
@@ -38,6 +39,8 @@
 %% <dt>`publishers' (`local')</dt><dd>Who may publish, delete, and be told about channels. `local': who connects from this machine and is no
 %%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait</dd>
 %% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
+%% <dt>`origins' (`any')</dt><dd>of which sites pages may come, as browsers say them: `<<"https://example.org">>'. Others get 403, which their
+%%   pages cannot read. Pages that may come can read every answer, also a refusal</dd>
 %% <dt>`poll_timeout' (`infinity')</dt><dd>milliseconds until a long poll without a message gets 408</dd>
 %% <dt>`stream_timeout' (`infinity')</dt><dd>milliseconds without a message until a stream or a WebSocket ends, with 408</dd>
 %% <dt>`deflate' (`false')</dt><dd>whether messages are compressed for WebSockets that offer it, each once for all of them. Options are those of
@@ -50,6 +53,7 @@
 -define(DEFAULTS, #{
     publishers => local,
     subscribers => any,
+    origins => any,
     poll_timeout => infinity,
     stream_timeout => infinity,
     deflate => false,
@@ -77,6 +81,7 @@ routes(Options) ->
 
 allowed(publishers, Who) -> lists:member(Who, [local, any]) orelse is_function(Who, 2) orelse "local, any, or a fun of two arguments";
 allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any, or a fun of two arguments";
+allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
 allowed(Name, Time) when Name =:= poll_timeout; Name =:= stream_timeout -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
 allowed(plain, Plain) -> lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
 allowed(deflate, #{context := true}) -> "true, false, or options without context";
@@ -85,13 +90,19 @@ allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes 
 
 %% @private
 -spec handle(weir_http_request:request(), {pub | sub | pubsub, options()}) -> weir_http_direct:result().
-handle(Request, {Role, Options}) ->
+handle(Request, {Role, #{origins := Origins} = Options}) ->
+    case weir_pubsub_access:is_origin(Request, Origins) of
+        true -> asked(Request, Role, Options);
+        false -> {reply, 403, [], <<>>}
+    end.
+
+asked(Request, Role, Options) ->
     Channels = binary:split(weir_http_request:binding(channel, Request), <<",">>, [global]),
     Action = action(weir_http_request:method(Request), Role, Request),
     May = fun(Channel) -> weir_pubsub_shards:is_channel(Channel) andalso may(Action, Request, Channel, Options) end,
     case length(Channels) =< ?MOST_CHANNELS andalso lists:all(May, Channels) of
         true -> act(Action, Channels, Request, Role, Options);
-        false -> {reply, 403, [], <<>>}
+        false -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}
     end.
 
 action(<<"GET">>, pub, Request) ->

@@ -10,7 +10,9 @@
 -export([date_and_tag/1]).
 -export([refusal/2]).
 
--define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event">>).
+%% Nchan's, and what clients of ours and of tokens send beside them.
+-define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>).
+-define(PUBLISHER, <<"Content-Type, Authorization, X-EventSource-Event">>).
 
 %% @doc What is allowed at a path, for everybody and for pages of other sites.
 -spec options(weir_http_request:request(), pub | sub | pubsub) -> weir_http_direct:fields().
@@ -18,7 +20,7 @@ options(Request, Role) ->
     {Methods, Headers} =
         case Role of
             sub -> {<<"GET">>, ?SUBSCRIBER};
-            pub -> {<<"GET, POST, PUT, DELETE">>, <<"Content-Type">>};
+            pub -> {<<"GET, POST, PUT, DELETE">>, ?PUBLISHER};
             pubsub -> {<<"GET, POST, PUT, DELETE">>, ?SUBSCRIBER}
         end,
     Cors =
@@ -72,7 +74,7 @@ date_and_tag({several, Which, Ids} = Id) ->
 
 exposed(Fields) ->
     case lists:keymember(<<"access-control-allow-origin">>, 1, Fields) of
-        true -> [{<<"access-control-expose-headers">>, <<"Last-Modified, Etag, Content-Type">>} | Fields];
+        true -> [{<<"access-control-expose-headers">>, <<"Last-Modified, Etag, Content-Type, Weir-Missed">>} | Fields];
         false -> Fields
     end.
 

@@ -115,6 +115,7 @@ routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports,
     Nchan = weir_pubsub_http:routes(#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end,
+        origins => Origins,
         poll_timeout => Timeout,
         max_body => MaxBody
     }),
@@ -131,15 +132,5 @@ may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->
     lists:member(weir_pubsub_http:transport(Request), Transports) andalso
         may(subscribe, Request, Channel, Settings) andalso may(history, Request, Channel, Settings).
 
-may(Right, Request, Channel, #{origins := Origins, rules := Rules, tokens := Tokens}) ->
-    is_origin(Request, Origins) andalso
-        weir_pubsub_rules:allows(Right, Request, Channel, Rules, weir_pubsub_access:by_token(Right, ?KEYS, Tokens)).
-
-%% Who says none is no browser.
-is_origin(_Request, any) ->
-    true;
-is_origin(Request, Origins) ->
-    case weir_http_request:field(<<"origin">>, Request) of
-        undefined -> true;
-        Origin -> lists:member(Origin, Origins)
-    end.
+may(Right, Request, Channel, #{rules := Rules, tokens := Tokens}) ->
+    weir_pubsub_rules:allows(Right, Request, Channel, Rules, weir_pubsub_access:by_token(Right, ?KEYS, Tokens)).

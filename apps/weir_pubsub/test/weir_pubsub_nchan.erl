@@ -145,6 +145,9 @@ normal({Status, Fields, Body}) ->
 
 parts(Body) -> re:replace(several(Body), "Last-Modified: [^\r]+\r\nEtag: (ID)?[0-9]+\r\n", "ID\r\n", [global, {return, binary}]).
 
+%% Ours stand behind Nchan's.
+field({<<"access-control-allow-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Authorization.*$", "", [{return, binary}])};
+field({<<"access-control-expose-headers">> = Name, Value}) -> {Name, re:replace(Value, ", Weir-Missed$", "", [{return, binary}])};
 field({<<"last-modified">>, _}) -> {<<"last-modified">>, <<"DATE">>};
 field({<<"content-type">>, <<"multipart/mixed; boundary=", _/binary>>}) -> {<<"content-type">>, <<"multipart/mixed">>};
 field({<<"etag">>, Tag}) -> {<<"etag">>, re:replace(several(Tag), "^[0-9]+$", "TAG", [{return, binary}])};

@@ -13,7 +13,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        who_may, pages_of_some_sites, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
         listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
@@ -69,6 +69,32 @@ pages_of_some_sites(Config) ->
     ?assertEqual(403, publish(Port, "a", [?ORIGIN("http://other.example")])),
     ?assertEqual(200, get(Port, "/sub/a", [?ORIGIN("http://site.example")])),
     ?assertEqual(403, get(Port, "/sub/a", [?ORIGIN("http://other.example")])).
+
+%% A page of a site that may come reads every answer, also that it may not; one of another site reads none.
+pages_of_some_sites_read_refusals(Config) ->
+    Port = port(start(Config,
+        "[may]\npublish = 'nobody'\n[http]\norigins = ['http://site.example']\n"
+        "[[channels]]\npattern = 'closed'\nmay = {subscribe = 'nobody'}\n"
+    )),
+    Site = fun(Method, Path, Origin) ->
+        {Status, Fields, _} = request(Port, Method, Path, [?ORIGIN(Origin)]),
+        {Status, proplists:get_value(<<"access-control-allow-origin">>, fields(Fields), none)}
+    end,
+    [
+        begin
+            ?assertEqual({Status, <<"http://site.example">>}, Site(Method, Path, "http://site.example")),
+            ?assertEqual({403, none}, Site(Method, Path, "http://other.example"))
+        end
+     || {Method, Path, Status} <- [
+            {<<"GET">>, "/sub/closed", 403}, {<<"POST">>, "/pub/a", 403}, {<<"DELETE">>, "/pub/a", 403},
+            {<<"OPTIONS">>, "/sub/a", 200}, {<<"OPTIONS">>, "/pub/a", 200}
+        ]
+    ],
+    {200, Fields, _} = request(Port, <<"OPTIONS">>, "/pub/a", [?ORIGIN("http://site.example")]),
+    Headers = proplists:get_value(<<"access-control-allow-headers">>, fields(Fields)),
+    ?assertMatch({_, _}, binary:match(Headers, <<"Authorization">>)).
+
+fields(Fields) -> [{string:lowercase(Name), Value} || {Name, Value} <- Fields].
 
 transports_off(Config) ->
     Port = port(start(Config, "[http]\ntransports = ['poll']\n")),
