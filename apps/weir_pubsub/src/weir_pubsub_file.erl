@@ -6,6 +6,11 @@
 -export([read/1]).
 -export([defaults/0]).
 
+-import(weir_pubsub_file_value, [
+    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, host/0, prefix/0, file_in/1,
+    secret_in/1, sources/2
+]).
+
 -export_type([settings/0, listener/0, fault/0]).
 
 -type listener() :: #{
@@ -242,7 +247,7 @@ unknown(Keys) -> ["unknown key; valid: ", lists:join(", ", Keys)].
 
 listener_keys(Directory) ->
     #{
-        <<"ip">> => {ip, fun ip/1},
+        <<"ip">> => {ip, ip()},
         <<"port">> => {port, integer(0, 65535)},
         <<"max_connections">> => {max_connections, integer(1, 10000000)},
         <<"access_log">> => {access_log, file_in(Directory)},
@@ -252,7 +257,7 @@ listener_keys(Directory) ->
 http_keys() ->
     #{
         <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
-        <<"origins">> => {origins, fun origins/1},
+        <<"origins">> => {origins, origins()},
         <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
         <<"max_body">> => {max_body, integer(1, 1000000)},
         <<"status">> => {status, choice([any, local, nobody])}
@@ -269,48 +274,22 @@ token_keys(Directory) ->
         <<"secrets">> => {secrets, sources(secret, Directory)},
         <<"public_keys">> => {public_keys, sources(public_key, Directory)},
         <<"jwks">> => {jwks, sources(jwks, Directory)},
-        <<"audience">> => {audience, fun text/1},
-        <<"issuer">> => {issuer, fun text/1},
+        <<"audience">> => {audience, text()},
+        <<"issuer">> => {issuer, text()},
         <<"leeway">> => {leeway, integer(0, 3600)},
-        <<"require_exp">> => {require_exp, fun boolean/1}
+        <<"require_exp">> => {require_exp, boolean()}
     }.
 
 broker_keys(Directory) ->
     #{
         <<"kind">> => {kind, choice([memory, redis])},
-        <<"host">> => {host, fun(Value) -> case text(Value) of {ok, Host} -> {ok, binary_to_list(Host)}; Error -> Error end end},
+        <<"host">> => {host, host()},
         <<"port">> => {port, integer(1, 65535)},
-        <<"username">> => {username, fun text/1},
+        <<"username">> => {username, text()},
         <<"password">> => {password, secret_in(Directory)},
         <<"database">> => {database, integer(0, 1 bsl 16)},
-        <<"prefix">> => {prefix, fun prefix/1}
+        <<"prefix">> => {prefix, prefix()}
     }.
-
-%% Braces say which part of a key decides where it is.
-prefix(Value) ->
-    case text(Value) of
-        {ok, Text} ->
-            case binary:match(Text, [<<"{">>, <<"}">>]) of
-                nomatch -> {ok, Text};
-                _ -> prefix(none)
-            end;
-        {error, _} -> {error, "a string without braces"}
-    end.
-
-%% The text of a file.
-secret_in(Directory) ->
-    Name = file_in(Directory),
-    fun(Value) ->
-        case Name(Value) of
-            {ok, File} ->
-                case file:read_file(File) of
-                    {ok, Text} -> {ok, string:trim(Text)};
-                    {error, Reason} -> {error, [File, ": cannot be read: ", file:format_error(Reason)]}
-                end;
-            Error ->
-                Error
-        end
-    end.
 
 limit_keys() ->
     maps:from_list([{atom_to_binary(Kind), {Kind, infinite(integer(0, 1 bsl 50))}} || Kind <- weir_pubsub_limits:kinds()]).
@@ -318,7 +297,7 @@ limit_keys() ->
 %% What a policy may have is checked where policies are.
 channel_keys() ->
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- weir_pubsub_policies:names()]),
-    Policy#{<<"pattern">> => {pattern, fun text/1}, <<"may">> => {may, fun may/1}}.
+    Policy#{<<"pattern">> => {pattern, text()}, <<"may">> => {may, fun may/1}}.
 
 policy_value(<<"infinity">>) -> {ok, infinity};
 policy_value(<<"drop_oldest">>) -> {ok, drop_oldest};
@@ -330,91 +309,4 @@ may(Table) ->
     case table(Table, [], may_keys()) of
         {May, []} -> {ok, May};
         {_, Faults} -> {faults, Faults}
-    end.
-
-%% Values --------------------------------------------------------------------------------
-
-integer(Min, Max) ->
-    fun
-        (Value) when is_integer(Value), Value >= Min, Value =< Max -> {ok, Value};
-        (_) -> {error, io_lib:format("an integer from ~b to ~b", [Min, Max])}
-    end.
-
-milliseconds(Min) ->
-    fun
-        (Value) when is_integer(Value), Value >= Min, Value < 1 bsl 31 -> {ok, Value};
-        (_) -> {error, io_lib:format("milliseconds from ~b on", [Min])}
-    end.
-
-infinite(Check) ->
-    fun
-        (<<"infinity">>) -> {ok, infinity};
-        (Value) ->
-            case Check(Value) of
-                {ok, _} = Ok -> Ok;
-                {error, Allowed} -> {error, [Allowed, ", or \"infinity\""]}
-            end
-    end.
-
-choice(Choices) ->
-    fun(Value) ->
-        case [Choice || Choice <- Choices, atom_to_binary(Choice) =:= Value] of
-            [Choice] -> {ok, Choice};
-            [] -> {error, ["one of ", quoted(Choices)]}
-        end
-    end.
-
-choices(Choices) ->
-    One = choice(Choices),
-    fun(Values) ->
-        Chosen = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [] end,
-        case Chosen =/= [] andalso lists:all(fun(Result) -> element(1, Result) =:= ok end, Chosen) of
-            true -> {ok, [Choice || {ok, Choice} <- Chosen]};
-            false -> {error, ["an array of ", quoted(Choices)]}
-        end
-    end.
-
-quoted(Choices) -> lists:join(", ", [["\"", atom_to_binary(Choice), "\""] || Choice <- Choices]).
-
-text(Text) when is_binary(Text), Text =/= <<>> -> {ok, Text};
-text(_) -> {error, "a string that is not empty"}.
-
-boolean(Value) when is_boolean(Value) -> {ok, Value};
-boolean(_) -> {error, "true or false"}.
-
-ip(Text) when is_binary(Text) ->
-    case inet:parse_strict_address(binary_to_list(Text)) of
-        {ok, Ip} -> {ok, Ip};
-        {error, einval} -> ip(none)
-    end;
-ip(_) ->
-    {error, "an address, such as \"127.0.0.1\""}.
-
-origins(<<"any">>) -> {ok, any};
-origins(Origins) when is_list(Origins), Origins =/= [] ->
-    case lists:all(fun is_origin/1, Origins) of
-        true -> {ok, Origins};
-        false -> origins(none)
-    end;
-origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"https://example.org\""}.
-
-is_origin(Origin) ->
-    is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
-
-file_in(Directory) ->
-    fun(Value) ->
-        case text(Value) of
-            {ok, File} -> {ok, filename:join(Directory, File)};
-            {error, _} -> {error, "the name of a file"}
-        end
-    end.
-
-sources(Kind, Directory) ->
-    One = file_in(Directory),
-    fun(Values) ->
-        Files = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [error] end,
-        case lists:all(fun(File) -> is_tuple(File) andalso element(1, File) =:= ok end, Files) of
-            true -> {ok, [{Kind, File} || {ok, File} <- Files]};
-            false -> {error, "an array of names of files"}
-        end
     end.

@@ -1,0 +1,175 @@
+%% @private
+%% @doc Values of the configuration file of a push server: each check says what a value means, or what is allowed.
+-module(weir_pubsub_file_value).
+
+-export([integer/2]).
+-export([milliseconds/1]).
+-export([infinite/1]).
+-export([choice/1]).
+-export([choices/1]).
+-export([text/0]).
+-export([boolean/0]).
+-export([ip/0]).
+-export([origins/0]).
+-export([host/0]).
+-export([prefix/0]).
+-export([file_in/1]).
+-export([secret_in/1]).
+-export([sources/2]).
+
+-export_type([check/1, result/1]).
+
+-type result(Value) :: {ok, Value} | {error, Allowed :: iodata()}.
+
+-type check(Value) :: fun((weir_toml:value()) -> result(Value)).
+
+%% @doc An integer in a range.
+-spec integer(integer(), integer()) -> check(integer()).
+integer(Min, Max) ->
+    fun
+        (Value) when is_integer(Value), Value >= Min, Value =< Max -> {ok, Value};
+        (_) -> {error, io_lib:format("an integer from ~b to ~b", [Min, Max])}
+    end.
+
+%% @doc A time.
+-spec milliseconds(non_neg_integer()) -> check(non_neg_integer()).
+milliseconds(Min) ->
+    fun
+        (Value) when is_integer(Value), Value >= Min, Value < 1 bsl 31 -> {ok, Value};
+        (_) -> {error, io_lib:format("milliseconds from ~b on", [Min])}
+    end.
+
+%% @doc What another check takes, or none.
+-spec infinite(check(Value)) -> check(Value | infinity).
+infinite(Check) ->
+    fun
+        (<<"infinity">>) -> {ok, infinity};
+        (Value) ->
+            case Check(Value) of
+                {ok, _} = Ok -> Ok;
+                {error, Allowed} -> {error, [Allowed, ", or \"infinity\""]}
+            end
+    end.
+
+%% @doc One of some words.
+-spec choice([atom(), ...]) -> check(atom()).
+choice(Choices) ->
+    fun(Value) ->
+        case [Choice || Choice <- Choices, atom_to_binary(Choice) =:= Value] of
+            [Choice] -> {ok, Choice};
+            [] -> {error, ["one of ", quoted(Choices)]}
+        end
+    end.
+
+%% @doc Some of some words.
+-spec choices([atom(), ...]) -> check([atom()]).
+choices(Choices) ->
+    One = choice(Choices),
+    fun(Values) ->
+        Chosen = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [] end,
+        case Chosen =/= [] andalso lists:all(fun(Result) -> element(1, Result) =:= ok end, Chosen) of
+            true -> {ok, [Choice || {ok, Choice} <- Chosen]};
+            false -> {error, ["an array of ", quoted(Choices)]}
+        end
+    end.
+
+quoted(Choices) -> lists:join(", ", [["\"", atom_to_binary(Choice), "\""] || Choice <- Choices]).
+
+%% @doc A text.
+-spec text() -> check(binary()).
+text() -> fun text/1.
+
+text(Text) when is_binary(Text), Text =/= <<>> -> {ok, Text};
+text(_) -> {error, "a string that is not empty"}.
+
+%% @doc Yes or no.
+-spec boolean() -> check(boolean()).
+boolean() -> fun boolean/1.
+
+boolean(Value) when is_boolean(Value) -> {ok, Value};
+boolean(_) -> {error, "true or false"}.
+
+%% @doc An address.
+-spec ip() -> check(inet:ip_address()).
+ip() -> fun ip/1.
+
+ip(Text) when is_binary(Text) ->
+    case inet:parse_strict_address(binary_to_list(Text)) of
+        {ok, Ip} -> {ok, Ip};
+        {error, einval} -> ip(none)
+    end;
+ip(_) ->
+    {error, "an address, such as \"127.0.0.1\""}.
+
+%% @doc Sites whose pages may come.
+-spec origins() -> check(any | [binary()]).
+origins() -> fun origins/1.
+
+origins(<<"any">>) -> {ok, any};
+origins(Origins) when is_list(Origins), Origins =/= [] ->
+    case lists:all(fun is_origin/1, Origins) of
+        true -> {ok, Origins};
+        false -> origins(none)
+    end;
+origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"https://example.org\""}.
+
+is_origin(Origin) ->
+    is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
+
+%% @doc The name of a machine.
+-spec host() -> check(string()).
+host() ->
+    fun(Value) ->
+        case text(Value) of
+            {ok, Host} -> {ok, binary_to_list(Host)};
+            {error, _} = Error -> Error
+        end
+    end.
+
+%% @doc What keys of Redis begin with. Braces say which part of a key decides where it is.
+-spec prefix() -> check(binary()).
+prefix() ->
+    fun(Value) ->
+        case is_binary(Value) andalso Value =/= <<>> andalso binary:match(Value, [<<"{">>, <<"}">>]) of
+            nomatch -> {ok, Value};
+            _ -> {error, "a string without braces"}
+        end
+    end.
+
+%% @doc The name of a file, relative to a directory.
+-spec file_in(file:filename_all()) -> check(file:filename_all()).
+file_in(Directory) ->
+    fun(Value) ->
+        case text(Value) of
+            {ok, File} -> {ok, filename:join(Directory, File)};
+            {error, _} -> {error, "the name of a file"}
+        end
+    end.
+
+%% @doc The text of a file.
+-spec secret_in(file:filename_all()) -> check(binary()).
+secret_in(Directory) ->
+    Name = file_in(Directory),
+    fun(Value) ->
+        case Name(Value) of
+            {ok, File} ->
+                case file:read_file(File) of
+                    {ok, Text} -> {ok, string:trim(Text)};
+                    {error, Reason} -> {error, [File, ": cannot be read: ", file:format_error(Reason)]}
+                end;
+            {error, _} = Error ->
+                Error
+        end
+    end.
+
+%% @doc Files with keys.
+-spec sources(secret | public_key | jwks, file:filename_all()) -> check([weir_pubsub_keys:source()]).
+sources(Kind, Directory) ->
+    One = file_in(Directory),
+    fun(Values) ->
+        Files = case is_list(Values) of true -> [One(Value) || Value <- Values]; false -> [error] end,
+        case lists:all(fun(File) -> is_tuple(File) andalso element(1, File) =:= ok end, Files) of
+            true -> {ok, [{Kind, File} || {ok, File} <- Files]};
+            false -> {error, "an array of names of files"}
+        end
+    end.
