@@ -50,6 +50,7 @@
     port => inet:port_number(),
     ip => inet:ip_address() | string() | any | loopback | {local, binary() | string()},
     fd => non_neg_integer(),
+    shared => boolean(),
     socket_opts => [gen_tcp:listen_option()],
     tls => [ssl:tls_server_option()] | undefined,
     handshake_timeout => timeout(),
@@ -73,6 +74,9 @@
 %% unix socket. Its file stays when the listener ends; the next listener replaces it.</dd>
 %% <dt>`fd'</dt><dd>A descriptor that another program, such as an init system, has opened and bound. Weir duplicates it and
 %% never closes it.</dd>
+%% <dt>`shared' (`false')</dt><dd>Others of the same user may listen there as well, also in another program: the kernel spreads
+%% connections over all. So a new version of a program takes over from an old one. A unix socket is taken away from the other,
+%% which keeps the connections that it has.</dd>
 %% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2'. They come after those of ranch's, `binary', `{active, false}',
 %% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}' and `{send_timeout_close, true}'; and
 %% for a module with `start_link/3' without TLS after `{buffer, 1460}', which Cowboy's limits on headers need.</dd>

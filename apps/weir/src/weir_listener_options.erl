@@ -25,6 +25,7 @@
     port := inet:port_number(),
     ip := weir_address:address(),
     fd := non_neg_integer() | undefined,
+    shared := boolean(),
     socket_opts := [gen_tcp:listen_option()],
     tls := [ssl:tls_server_option()] | undefined,
     handshake_timeout := timeout(),
@@ -53,6 +54,7 @@
     port => 0,
     ip => any,
     fd => undefined,
+    shared => false,
     socket_opts => [],
     tls => undefined,
     handshake_timeout => 5000,
@@ -86,7 +88,7 @@
 -define(PROTOCOL_SOCKET_OPTS, [{buffer, 1460}]).
 
 %% What listening sockets are made of, and cannot change.
--define(FIXED, [port, ip, fd]).
+-define(FIXED, [port, ip, fd, shared]).
 
 %% What is changed for reactors that run: they have been given the rest.
 -define(CHANGES_FOR_REACTORS, [
@@ -177,6 +179,8 @@ value(ip, IP) ->
     end;
 value(fd, Fd) when is_integer(Fd), Fd >= 0 -> Fd;
 value(fd, Fd) -> bad(fd, Fd, "the number of an open descriptor");
+value(shared, Value) when is_boolean(Value) -> Value;
+value(shared, Value) -> bad(shared, Value, "true or false");
 value(socket_opts, Options) ->
     is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
     case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of

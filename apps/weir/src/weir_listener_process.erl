@@ -116,8 +116,11 @@ begin_with(Name, Given = #{given := How, port := Port}) ->
             {Listener, Given, weir_connection:change(Given, Terms), {share, Kept}};
         error ->
             Listener = weir_nif:listener_new(length(weir_pollsets:all()), limits(Given)),
-            {Listener, Given, weir_connection:terms(Name, Given), {claim, Port}}
+            {Listener, Given, weir_connection:terms(Name, Given), {how(Given), Port}}
     end.
+
+how(#{shared := true}) -> share;
+how(#{shared := false}) -> claim.
 
 limits(Options) ->
     maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement], Options).
@@ -211,8 +214,8 @@ close(State = #state{sockets = Sockets}) ->
     ok = weir_listener_sockets:close(Sockets),
     State#state{sockets = []}.
 
-resume(State = #state{port = Port}) ->
-    case listen({claim, Port}, State) of
+resume(State = #state{port = Port, options = Options}) ->
+    case listen({how(Options), Port}, State) of
         {ok, Listening} ->
             event(resume, Listening),
             {ok, Listening};

@@ -5,6 +5,7 @@
 %% A unix socket and a descriptor that came from elsewhere are duplicated instead: whichever pollset comes first accepts.
 -module(weir_listener_sockets).
 
+-include_lib("kernel/include/file.hrl").
 -include("weir_socket.hrl").
 
 -export([open/3]).
@@ -23,7 +24,9 @@
     {ok, [socket()]} | {error, term()}.
 open(Options = #{fd := Fd}, _Port, Count) when Fd =/= undefined ->
     open_descriptor(Options, [inet, inet6, local], Count);
-open(Options = #{ip := {local, _} = IP}, _Port, Count) ->
+open(Options = #{ip := {local, Path} = IP, shared := IsShared}, _Port, Count) ->
+    %% Who listens there keeps the socket, but not its name.
+    _ = IsShared andalso remove(Path),
     Listen = fun() -> listen(0, [{ip, IP} | settings(Options)]) end,
     case Listen() of
         {error, eaddrinuse} ->
@@ -44,12 +47,19 @@ open(Options = #{ip := IP}, {How, Port}, Count) ->
 is_left_over(IP = {local, Path}) ->
     case gen_tcp:connect(IP, 0, [{tcp_module, weir_tcp}]) of
         {error, econnrefused} ->
-            file:delete(Path) =:= ok;
+            remove(Path);
         {error, _} ->
             false;
         {ok, Socket} ->
             ok = gen_tcp:close(Socket),
             false
+    end.
+
+%% A file of another kind was put there by mistake.
+remove(Path) ->
+    case file:read_link_info(Path) of
+        {ok, #file_info{type = other}} -> file:delete(Path) =:= ok;
+        _ -> false
     end.
 
 %% Families are tried, as the descriptor does not say.

@@ -50,6 +50,8 @@ groups() ->
         {alone, [], [
             a_name_is_taken_once,
             a_port_is_taken_once,
+        a_shared_port,
+        a_shared_unix_socket,
             wrong_options_are_refused,
             a_listener_is_embedded,
             an_embedded_listener_outlives_weir,
@@ -555,6 +557,46 @@ a_port_is_taken_once(Config) ->
     ok = weir:stop_listener(?config(name, Config)),
     {ok, _} = weir:start_listener(other, Options, handler(function), args),
     is_served(connect(Port)).
+
+%% The kernel spreads connections over both.
+a_shared_port(Config) ->
+    Port = start(Config, #{}),
+    Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
+    Options = #{ip => ?LOOPBACK, port => Port},
+    ?assertEqual({error, eaddrinuse}, weir:start_listener(other, Options, Says, <<"other">>)),
+    {ok, _} = weir:start_listener(other, Options#{shared => true}, Says, <<"other">>),
+    Heard = fun() -> gen_tcp:recv(connect(Port), 5, 100) end,
+    wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
+    ok = weir:suspend_listener(other),
+    ok = weir:resume_listener(other),
+    wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
+    %% What one leaves is the other's.
+    ok = weir:stop_listener(?config(name, Config)),
+    [?assertEqual({ok, <<"other">>}, gen_tcp:recv(connect(Port), 5, ?PATIENCE)) || _ <- lists:seq(1, 10)],
+    ok = weir:stop_listener(other).
+
+a_shared_unix_socket(Config) ->
+    Path = filename:join("/tmp", "weir_listener_shared_" ++ os:getpid() ++ atom_to_list(?config(handler, Config))),
+    undefined = start(Config, #{ip => {local, Path}}),
+    Connect = fun() ->
+        {ok, Socket} = weir_test_peer:keep(gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
+        Socket
+    end,
+    Before = Connect(),
+    Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
+    {ok, _} = weir:start_listener(other, #{ip => {local, Path}, shared => true}, Says, <<"other">>),
+    ?assertEqual({ok, <<"other">>}, gen_tcp:recv(Connect(), 5, ?PATIENCE)),
+    is_served(Before),
+    ok = weir:stop_listener(other),
+    ok = file:delete(Path),
+    %% What is no socket stays there.
+    ok = file:write_file(Path, "mine"),
+    [
+        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => {local, Path}, shared => IsShared}, Says, <<"other">>))
+     || IsShared <- [true, false]
+    ],
+    ?assertEqual({ok, <<"mine">>}, file:read_file(Path)),
+    ok = file:delete(Path).
 
 wrong_options_are_refused(_Config) ->
     ?assertMatch({error, {bad_option, port, no, _}}, weir:start_listener(a, #{port => no}, handler(function), x)),

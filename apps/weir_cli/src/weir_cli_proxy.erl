@@ -22,7 +22,9 @@ serve(Arguments) ->
         {ok, #{config := _, listen := _}, []} -> usage("--listen stands in the file where there is --config");
         {ok, #{config := _, to := _}, []} -> usage("--to stands in the file where there is --config");
         {ok, #{config := File, check := true}, []} -> check(File);
+        {ok, #{config := File, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy_file:take_over(proxy, File) end, Values);
         {ok, #{config := File} = Values, []} -> start(fun() -> weir_proxy_file:start(proxy, File) end, Values);
+        {ok, #{listen := _, to := _, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy:take_over(proxy, one_route(Values)) end, Values);
         {ok, #{listen := _, to := _} = Values, []} -> start(fun() -> weir_proxy:start(proxy, one_route(Values)) end, Values);
         {ok, _, []} -> usage("--config FILE, or --listen ADDRESS and --to ADDRESS,... are needed");
         {error, Message} -> usage(Message)
@@ -49,9 +51,22 @@ start(Start, #{drain := Seconds}) ->
             {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
             Listen = lists:append([Addresses || #{listen := Addresses} <- maps:values(Frontends)]),
             io:format("ready ~ts~npid ~s~n", [lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()]),
+            Main = self(),
+            _ = spawn(fun() -> await_successor(Main) end),
             loop(Seconds * 1000);
         {error, Reason} ->
             {failed, weir_proxy_file:explain(Reason)}
+    end.
+
+await_successor(Main) ->
+    try weir_proxy:await_successor(proxy) of
+        ok -> Main ! succeeded;
+        {error, {no_proxy, _}} -> ok
+    catch
+        %% Its process was killed, and has a successor of its own.
+        exit:_ ->
+            timer:sleep(1000),
+            await_successor(Main)
     end.
 
 %% A port, or the path of a unix socket.
@@ -69,6 +84,9 @@ loop(Drain) ->
                 {error, Reason} -> io:format(standard_error, "weir: ~ts~nweir: nothing is changed~n", [weir_proxy_file:explain(Reason)])
             end,
             loop(Drain);
+        succeeded ->
+            io:format("another one has taken over~n"),
+            stop(Drain);
         stop ->
             stop(Drain)
     end.
@@ -122,6 +140,8 @@ options() ->
             help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
         #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
             help => "a unix socket for the commands below, where there is no file"},
+        #{name => 'take-over', type => flag,
+            help => "listen beside the proxy that has the same control socket, then have it end as by SIGTERM"},
         #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,
             help => "seconds that connections have to end after SIGTERM (30)"},
         #{name => help, type => flag,
@@ -146,6 +166,7 @@ help() ->
         "commands:\n"
         "  status, servers, sessions                       what there is\n"
         "  drain, enable, disable BACKEND SERVER           no new connections; again; without checks\n"
+        "  drain BACKEND SERVER SECONDS                    and ends those that it has within that time\n"
         "  close-sessions BACKEND SERVER                   ends those of a server\n"
         "  set-weight BACKEND SERVER WEIGHT                0 to 256\n"
         "  reload                                          as SIGHUP\n"

@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_file_is_checked/1, an_address_in_use/1]).
 -export([one_route_balances_until_a_signal/1, connections_end_with_the_drain/1, a_changed_file_is_taken/1]).
--export([commands_show_and_change/1, wrong_commands_say_why/1]).
+-export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
 
@@ -18,7 +18,7 @@ all() ->
     [
         help_says_how, a_wrong_argument_is_one_line, a_file_is_checked, an_address_in_use,
         one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken,
-        commands_show_and_change, wrong_commands_say_why
+        commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over
     ].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
@@ -186,6 +186,29 @@ wrong_commands_say_why(Config) ->
     ],
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
+
+%% The old one ends by itself, when its connections have ended.
+a_new_version_takes_over(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Arguments = ["proxy", "--listen", address(Port), "--to", first(Config), "--control", socket_path("successor"), "--take-over"],
+    Before = start(Config, Arguments),
+    ?assertEqual(Port, ready(Before)),
+    <<"pid ", _/binary>> = line(Before),
+    Old = connect(Port),
+    "a" = name(Old),
+    New = start(Config, Arguments),
+    ?assertEqual(Port, ready(New)),
+    ?assertEqual(<<"another one has taken over">>, line(Before)),
+    ?assertEqual(["a", "a"], [asked(Port) || _ <- [1, 2]]),
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ok = gen_tcp:close(Old),
+    ?assertEqual(0, exit_status(Before)),
+    ?assertEqual("a", asked(Port)),
+    _ = kill("TERM", shell(New)),
+    ?assertEqual(0, exit_status(New)),
+    ?assertMatch({1, [_]}, run(Config, ["proxy", "--listen", ":0", "--to", first(Config), "--take-over"])).
 
 %%% What cases share.
 

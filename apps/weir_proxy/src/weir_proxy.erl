@@ -14,6 +14,8 @@
 -module(weir_proxy).
 
 -export([start/2]).
+-export([take_over/2]).
+-export([await_successor/1]).
 -export([change/2]).
 -export([stop/1]).
 -export([stop/2]).
@@ -22,6 +24,7 @@
 -export([servers/2]).
 -export([sessions/1]).
 -export([drain/3]).
+-export([drain/4]).
 -export([disable/3]).
 -export([enable/3]).
 -export([set_weight/4]).
@@ -42,10 +45,11 @@
     | {no_backend, binary()}
     | {no_server, binary()}
     | {listen, Address :: binary(), Reason :: term()}
+    | {take_over, Control :: binary(), Reason :: term()}
     | {not_started, weir_proxy | weir}
     | no_native_part.
 %% `bad_option': the path to the option that is wrong, its value, and what is allowed. `listen': an address that cannot be
-%% listened on, and why, as {@link weir:start_listener/4} says.
+%% listened on, and why, as {@link weir:start_listener/4} says. `take_over': what the proxy behind that control socket answers.
 
 -type info() :: #{frontends := #{binary() => map()}, backends := #{binary() => map()}, sessions := non_neg_integer()}.
 %% Frontends with their addresses (`listen'), backends with their `servers', and the numbers of all.
@@ -68,13 +72,28 @@
 %% @doc Starts a proxy. The configuration is checked as a whole first ({@link weir_proxy_config}); if it is wrong, or an address
 %% cannot be listened on, nothing is left of the attempt.
 -spec start(name(), map()) -> ok | {error, error()}.
-start(Name, Given) ->
+start(Name, Given) -> start(Name, Given, start).
+
+%% @doc The same in place of a proxy of another program, of the same user on this machine, whose `control' is the same: a new version
+%% takes over from an old one, and no client is refused. Both listen until the new one is ready. Then the old one accepts what its
+%% backlogs hold, refuses what comes, and keeps its connections; see {@link await_successor/1}. Where there is no other, this starts a
+%% proxy.
+-spec take_over(name(), map()) -> ok | {error, error()}.
+take_over(Name, Given) -> start(Name, Given, take_over).
+
+%% @doc Returns when another program has taken over from a proxy. The caller may wait for its connections with {@link stop/2}.
+-spec await_successor(name()) -> ok | {error, {no_proxy, name()}}.
+await_successor(Name) -> weir_proxy_instance:call(Name, await_successor).
+
+start(Name, Given, How) ->
     case {weir_proxy_config:new(Given), weir_proxy_memory:saved({proxy, Name}), whereis(weir_proxy_instances)} of
         {{error, _} = Error, _, _} -> Error;
         {_, {ok, _}, _} -> {error, {already_started, Name}};
+        {{ok, #{control := off}}, _, _} when How =:= take_over ->
+            {error, {bad_option, [control], off, "the control socket of the proxy that is taken over from"}};
         {_, none, undefined} -> {error, {not_started, weir_proxy}};
         {{ok, Config}, none, _} ->
-            case weir_proxy_sup:start_proxy(Name, Config) of
+            case weir_proxy_sup:start_proxy(Name, {How, Config}) of
                 {ok, _} -> ok;
                 {error, {shutdown, Reason}} -> {error, Reason}
             end
@@ -167,7 +186,19 @@ sessions(Name) ->
 -spec drain(name(), atom() | iodata(), atom() | iodata()) -> ok | {error, {no_backend | no_server, binary()}}.
 drain(Name, Backend, Server) -> set(Name, Backend, Server, {admin, drain}).
 
-%% @doc The same, and ends the checks of the server.
+%% @doc The same, and ends the sessions that it has, evenly over so many milliseconds, also where it is enabled before. Returns how
+%% many there are.
+-spec drain(name(), atom() | iodata(), atom() | iodata(), Within :: non_neg_integer()) ->
+    {ok, non_neg_integer()} | {error, {no_backend | no_server, binary()} | weir_proxy_config:bad_option()}.
+drain(Name, Backend, Server, Within) when is_integer(Within), Within >= 0, Within =< 16#ffffffff ->
+    case drain(Name, Backend, Server) of
+        ok -> {ok, weir_proxy_sessions:close_within(Name, {server, text(Backend), text(Server)}, Within)};
+        {error, _} = Error -> Error
+    end;
+drain(_Name, _Backend, _Server, Within) ->
+    {error, {bad_option, [within], Within, "a number of milliseconds from 0 to 4294967295"}}.
+
+%% @doc The same as {@link drain/3}, and ends the checks of the server.
 -spec disable(name(), atom() | iodata(), atom() | iodata()) -> ok | {error, {no_backend | no_server, binary()}}.
 disable(Name, Backend, Server) -> set(Name, Backend, Server, {admin, maint}).
 

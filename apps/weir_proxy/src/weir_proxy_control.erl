@@ -5,6 +5,8 @@
 -module(weir_proxy_control).
 
 -export([adjust/3]).
+-export([leave/2]).
+-export([take_over/1]).
 -export([serve/2]).
 -export([ask/2]).
 -export([answer/2]).
@@ -33,6 +35,14 @@ adjust(Proxy, Before, Path) ->
     ok = adjust(Proxy, Before, off),
     adjust(Proxy, off, Path).
 
+%% @doc Leaves the path to another program. The connection that has asked for it is answered.
+-spec leave(term(), binary() | off) -> ok.
+leave(_Proxy, off) ->
+    ok;
+leave(Proxy, _Path) ->
+    _ = weir:suspend_listener(?LISTENER(Proxy)),
+    ok.
+
 %% @doc Serves a connection: the handler of the listener.
 -spec serve(weir_tcp:socket(), term()) -> ok.
 serve(Socket, Proxy) ->
@@ -44,6 +54,16 @@ serve(Socket, Proxy) ->
             ok;
         {error, _} ->
             ok
+    end.
+
+%% @doc Has the proxy of another program leave, if there is one: only after that its path is free.
+-spec take_over(binary()) -> ok | {error, {take_over, binary(), term()}}.
+take_over(Path) ->
+    case ask(Path, ["leave"]) of
+        {ok, #{<<"ok">> := true}} -> ok;
+        {ok, Answer} -> {error, {take_over, Path, maps:get(<<"error">>, Answer, Answer)}};
+        {error, Nobody} when Nobody =:= econnrefused; Nobody =:= enoent -> ok;
+        {error, Reason} -> {error, {take_over, Path, Reason}}
     end.
 
 %% @doc Sends a command to a proxy, and returns what it answers.
@@ -79,6 +99,13 @@ answer(Proxy, [<<"servers">>]) ->
     end;
 answer(Proxy, [<<"sessions">>]) -> #{ok => weir_proxy:sessions(Proxy)};
 answer(Proxy, [<<"drain">>, Backend, Server]) -> result(weir_proxy:drain(Proxy, Backend, Server));
+answer(Proxy, [<<"drain">>, Backend, Server, Seconds]) ->
+    try binary_to_integer(Seconds) of
+        Number -> result(weir_proxy:drain(Proxy, Backend, Server, 1000 * Number))
+    catch
+        error:badarg -> #{error => <<"drain BACKEND SERVER SECONDS">>}
+    end;
+answer(Proxy, [<<"leave">>]) -> result(weir_proxy_instance:call(Proxy, leave));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
 answer(Proxy, [<<"disable">>, Backend, Server]) -> result(weir_proxy:disable(Proxy, Backend, Server));
 answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> close_sessions(Proxy, Backend, Server);
@@ -90,7 +117,7 @@ answer(Proxy, [<<"set-weight">>, Backend, Server, Weight]) ->
     end;
 answer(Proxy, [<<"reload">>]) -> result(weir_proxy_file:reload(Proxy));
 answer(_Proxy, _Words) ->
-    #{error => <<"status, servers, sessions, drain B S, enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
+    #{error => <<"status, servers, sessions, drain B S [SECONDS], enable B S, disable B S, close-sessions B S, set-weight B S N, reload">>}.
 
 %% A server that was taken out may still have sessions. One that has none and was never there is a wrong name.
 close_sessions(Proxy, Backend, Server) ->

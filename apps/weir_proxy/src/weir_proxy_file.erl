@@ -3,6 +3,7 @@
 
 -export([read/1]).
 -export([start/2]).
+-export([take_over/2]).
 -export([reload/1]).
 -export([explain/1]).
 
@@ -37,10 +38,16 @@ line(Text, Path) ->
 
 %% @doc Starts a proxy from a file, which {@link reload/1} reads again.
 -spec start(weir_proxy:name(), file:filename_all()) -> ok | {error, fault() | weir_proxy:error()}.
-start(Name, File) ->
+start(Name, File) -> start(Name, File, fun weir_proxy:start/2).
+
+%% @doc The same by {@link weir_proxy:take_over/2}.
+-spec take_over(weir_proxy:name(), file:filename_all()) -> ok | {error, fault() | weir_proxy:error()}.
+take_over(Name, File) -> start(Name, File, fun weir_proxy:take_over/2).
+
+start(Name, File, Start) ->
     case read(File) of
         {ok, Given} ->
-            case weir_proxy:start(Name, Given) of
+            case Start(Name, Given) of
                 ok -> weir_proxy_memory:save({file, Name}, filename:absname(File));
                 {error, _} = Error -> Error
             end;
@@ -69,6 +76,7 @@ explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
 explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
 explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
 explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
+explain({take_over, Path, Reason}) -> ["cannot take over from the proxy of ", Path, ": ", value(Reason)];
 explain({no_server, Name}) -> ["no such server: ", Name];
 explain({no_backend, Name}) -> ["no such backend: ", Name];
 explain(no_file) -> "the proxy was not started from a file";

@@ -19,7 +19,9 @@
     name :: term(),
     config :: weir_proxy_config:config() | none,
     %% The frontend of each address that is listened on; `none' of one whose last connections are on their way.
-    listeners = #{} :: #{weir_proxy_address:endpoint() => binary() | none}
+    listeners = #{} :: #{weir_proxy_address:endpoint() => binary() | none},
+    %% Those that want to know when another program has taken over, unless it has.
+    waiting = [] :: [gen_server:from()] | left
 }).
 
 %% Connections that were accepted have found their server by then.
@@ -30,8 +32,8 @@
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
--spec start_link(term(), weir_proxy_config:config()) -> {ok, pid()} | {error, term()}.
-start_link(Name, Config) -> gen_server:start_link(?MODULE, {Name, Config}, []).
+-spec start_link(term(), {start | take_over, weir_proxy_config:config()}) -> {ok, pid()} | {error, term()}.
+start_link(Name, Given) -> gen_server:start_link(?MODULE, {Name, Given}, []).
 
 %% @doc Asks the process of a proxy.
 -spec call(term(), term()) -> term().
@@ -52,31 +54,42 @@ call(Name, Request) ->
 connections(Name) ->
     lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Name, #{connections := Count} <- [weir:info(Listener)]]).
 
--spec init({term(), weir_proxy_config:config()}) -> {ok, #state{}} | {stop, term()}.
-init({Name, Given}) ->
+-spec init({term(), {start | take_over, weir_proxy_config:config()}}) -> {ok, #state{}} | {stop, term()}.
+init({Name, {Given, Wanted}}) ->
     process_flag(trap_exit, true),
-    {Config, Listeners} =
+    {How, Config, Listeners} =
         case weir_proxy_memory:saved({proxy, Name}) of
             %% A successor goes on with what there is.
-            {ok, {_Pid, Saved, Known}} -> {Saved, Known};
-            none -> {Given, #{}}
+            {ok, {_Pid, Saved, Known}} -> {start, Saved, Known};
+            none -> {Given, Wanted, #{}}
         end,
-    case apply_config(Config, #state{name = Name, config = none, listeners = Listeners}) of
+    case apply_config(How, Config, #state{name = Name, config = none, listeners = Listeners}) of
         {ok, State} -> {ok, State};
         {error, Reason} -> {stop, {shutdown, Reason}}
     end.
 
--spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {stop, normal, ok, #state{}}.
+-spec handle_call(term(), gen_server:from(), #state{}) ->
+    {reply, term(), #state{}} | {noreply, #state{}} | {stop, normal, ok, #state{}}.
 handle_call({change, Config}, _From, State) ->
-    case apply_config(Config, State) of
+    case apply_config(start, Config, State) of
         {ok, Changed} -> {reply, ok, Changed};
         {error, _} = Error -> {reply, Error, State}
     end;
 handle_call(info, _From, State) ->
     {reply, {ok, info(State)}, State};
-handle_call(suspend, _From, State = #state{name = Name, listeners = Listeners}) ->
-    ok = suspend(Name, maps:keys(Listeners)),
+handle_call(suspend, _From, State) ->
+    ok = suspend(State#state.name, maps:keys(State#state.listeners)),
     {reply, ok, State};
+handle_call(leave, _From, State = #state{name = Name, config = #{control := Control, statistics := Page}, waiting = Waiting}) ->
+    _ = weir_proxy_page:adjust(Name, Page, off),
+    ok = weir_proxy_control:leave(Name, Control),
+    ok = suspend(Name, maps:keys(State#state.listeners)),
+    _ = Waiting =/= left andalso [gen_server:reply(From, ok) || From <- Waiting],
+    {reply, ok, State#state{waiting = left}};
+handle_call(await_successor, _From, State = #state{waiting = left}) ->
+    {reply, ok, State};
+handle_call(await_successor, From, State = #state{waiting = Waiting}) ->
+    {noreply, State#state{waiting = [From | Waiting]}};
 handle_call(stop, _From, State) ->
     ok = close(State),
     {stop, normal, ok, State#state{config = none, listeners = #{}}}.
@@ -122,7 +135,7 @@ close(State = #state{name = Name, config = #{frontends := Frontends, backends :=
 
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
 
-apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #state{name = Name, config = Before}) ->
+apply_config(How, Config = #{backends := Backends, frontends := Frontends, control := Control}, State = #state{name = Name, config = Before}) ->
     Old = case Before of none -> #{}; #{backends := There} -> There end,
     OldFrontends = case Before of none -> #{}; #{frontends := ThereToo} -> ThereToo end,
     New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
@@ -131,7 +144,13 @@ apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #
     ok = publish(Name, maps:with(NewFrontends, Frontends)),
     Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
-    case in_turn([fun() -> open(Opening, Config, Name) end, fun() -> services(Name, Before, Config) end]) of
+    case
+        in_turn([
+            fun() -> open(Opening, How =:= take_over, Config, Name) end,
+            fun() -> take_over(How, Control) end,
+            fun() -> services(Name, Before, Config) end
+        ])
+    of
         {error, _} = Error ->
             _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
@@ -148,6 +167,10 @@ apply_config(Config = #{backends := Backends, frontends := Frontends}, State = #
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
             {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})}
     end.
+
+%% From here on the other program accepts nothing more.
+take_over(start, _Control) -> ok;
+take_over(take_over, Control) -> weir_proxy_control:take_over(Control).
 
 in_turn([]) -> ok;
 in_turn([Step | Steps]) ->
@@ -204,13 +227,13 @@ stop_backend(Proxy, Backend) ->
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
 %% Listeners that were not there before.
-open([], _Config, _Name) ->
+open([], _IsShared, _Config, _Name) ->
     ok;
-open([{Endpoint, Frontend} | Others], Config = #{frontends := Frontends}, Name) ->
-    Options = maps:merge(where(Endpoint), options(maps:get(Frontend, Frontends))),
+open([{Endpoint, Frontend} | Others], IsShared, Config = #{frontends := Frontends}, Name) ->
+    Options = maps:merge((where(Endpoint))#{shared => IsShared}, options(maps:get(Frontend, Frontends))),
     case weir:start_listener(?LISTENER(Name, Endpoint), Options, fun weir_proxy_connection:serve/2, {Name, Frontend}) of
         {ok, _} ->
-            open(Others, Config, Name);
+            open(Others, IsShared, Config, Name);
         {error, Reason} ->
             {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.

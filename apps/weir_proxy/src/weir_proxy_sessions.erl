@@ -12,6 +12,7 @@
 -export([begun/1]).
 -export([list/1]).
 -export([close/2]).
+-export([close_within/3]).
 -export([count/1]).
 
 -export([start_link/1]).
@@ -66,14 +67,25 @@ count(Proxy) -> ets:select_count(?TABLE, [{#session{proxy = Proxy, _ = '_'}, [],
 
 %% @doc Ends sessions: all of a server, or one.
 -spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all) -> non_neg_integer().
-close(Proxy, {server, Backend, Server}) ->
-    stop(ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'}));
-close(Proxy, all) ->
-    stop(list(Proxy)).
-
-stop(Sessions) ->
+close(Proxy, Which) ->
+    Sessions = which(Proxy, Which),
     lists:foreach(fun(#session{relay = Relay}) -> weir:stop_relay(Relay) end, Sessions),
     length(Sessions).
+
+%% @doc The same, one after the other within so many milliseconds.
+-spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) -> non_neg_integer().
+close_within(Proxy, Which, Within) ->
+    Sessions = which(Proxy, Which),
+    Count = length(Sessions),
+    Due = fun({Number, #session{relay = Relay}}) ->
+        %% Any of them ends any relay.
+        erlang:send_after(Number * Within div Count, name(Number rem keepers() + 1), {life_over, Relay})
+    end,
+    lists:foreach(Due, lists:zip(lists:seq(1, Count), Sessions)),
+    Count.
+
+which(Proxy, {server, Backend, Server}) -> ets:match_object(?TABLE, #session{proxy = Proxy, backend = Backend, server = Server, _ = '_'});
+which(Proxy, all) -> list(Proxy).
 
 %%% The processes.
 

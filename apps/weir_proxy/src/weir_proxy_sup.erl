@@ -18,7 +18,7 @@ start_link() ->
 -spec start_backend(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
 start_backend(Proxy, Backend) -> supervisor:start_child(weir_proxy_backends, [Proxy, Backend]).
 
--spec start_proxy(term(), weir_proxy_config:config()) -> {ok, pid()} | {error, term()}.
+-spec start_proxy(term(), {start | take_over, weir_proxy_config:config()}) -> {ok, pid()} | {error, term()}.
 start_proxy(Name, Config) -> supervisor:start_child(weir_proxy_instances, [Name, Config]).
 
 -spec stop_child(weir_proxy_backends | weir_proxy_instances, pid()) -> ok.

@@ -16,7 +16,7 @@ all() ->
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_slow_start, probes,
         what_an_agent_says, an_agent,
-        a_file, a_wrong_file, a_reload_keeps_connections, commands, a_line_for_a_session, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
+        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
     ].
 
 init_per_suite(Config) ->
@@ -245,6 +245,86 @@ commands(_Config) ->
     ?assertEqual(#{<<"ok">> => 1}, Ask(["close-sessions", "web", "a"])),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
 
+sessions_end_within_a_time(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 5)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 5 end),
+    Start = erlang:monotonic_time(millisecond),
+    ?assertEqual({ok, 5}, weir_proxy:drain(proxy, web, a, 300)),
+    ?assertEqual(drain, state(a)),
+    [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Sockets],
+    ?assert(erlang:monotonic_time(millisecond) - Start >= 300),
+    ?assertMatch({error, {bad_option, [within], -1, _}}, weir_proxy:drain(proxy, web, a, -1)),
+    ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x, 1)).
+
+%% Clients come all the time; none is refused, and none loses its connection.
+a_successor(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = free_port(),
+    Config = #{
+        frontends => #{front => #{listen => iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]), backend => web}},
+        backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}},
+        control => iolist_to_binary(["/tmp/weir-proxy-successor-", os:getpid()]),
+        statistics => iolist_to_binary(["127.0.0.1:", integer_to_list(free_port())])
+    },
+    ok = weir_proxy:start(old, Config),
+    Test = self(),
+    Waiter = spawn_link(fun() -> Test ! {self(), weir_proxy:await_successor(old)} end),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    Stop = counters:new(1, []),
+    Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, 0)}) end) || _ <- lists:seq(1, 4)],
+    timer:sleep(100),
+    ok = weir_proxy:take_over(new, Config),
+    receive {Waiter, Left} -> ?assertEqual(ok, Left) after ?PATIENCE -> ct:fail(nobody_told) end,
+    timer:sleep(100),
+    ok = counters:add(Stop, 1, 1),
+    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after ?PATIENCE -> timeout end || {Pid, Monitor} <- Clients],
+    ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
+    %% All that comes now is the new one's, and so is the control socket.
+    Before = total(new),
+    [<<"a">> = name(connect(Port)) || _ <- lists:seq(1, 10)],
+    ?assertEqual(Before + 10, total(new)),
+    {ok, #{<<"ok">> := true}} = weir_proxy_control:ask(maps:get(control, Config), ["drain", "web", "a"]),
+    {ok, [#{state := drain}]} = weir_proxy:servers(new, web),
+    {ok, [#{state := up}]} = weir_proxy:servers(old, web),
+    ok = gen_tcp:send(Old, <<"still">>),
+    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, ?PATIENCE)),
+    ok = gen_tcp:close(Old),
+    ok = weir_proxy:stop(old, ?PATIENCE).
+
+clients(Port, Stop, Count) ->
+    case counters:get(Stop, 1) of
+        1 -> Count;
+        0 ->
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket),
+            clients(Port, Stop, Count + 1)
+    end.
+
+total(Proxy) ->
+    {ok, #{frontends := #{<<"front">> := #{sessions_total := Total}}}} = weir_proxy:info(Proxy),
+    Total.
+
+a_successor_of_nobody(_Config) ->
+    Server = ?SERVER:start("a"),
+    Config = #{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => web}},
+        backends => #{web => #{servers => [?SERVER:address(Server)]}}
+    },
+    ?assertMatch({error, {bad_option, [control], off, _}}, weir_proxy:take_over(proxy, Config)),
+    ok = weir_proxy:take_over(proxy, Config#{control => iolist_to_binary(["/tmp/weir-proxy-nobody-", os:getpid()])}),
+    ?assertEqual(<<"a">>, name(connect(port()))).
+
+free_port() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    Port.
+
 a_line_for_a_session(Config) ->
     Server = ?SERVER:start("a"),
     [
@@ -333,9 +413,7 @@ metrics(_Config) ->
     ].
 
 the_page(_Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
+    Port = free_port(),
     Server = ?SERVER:start("a"),
     Address = ["127.0.0.1:", integer_to_list(Port)],
     _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{statistics => iolist_to_binary(Address)}),
