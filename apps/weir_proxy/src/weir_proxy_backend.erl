@@ -35,6 +35,9 @@
 %% How often weights grow while servers start slowly.
 -define(GROW_MS, 200).
 
+%% How often old keys of `stick' are looked for.
+-define(FORGET_MS, 30_000).
+
 %%% For connections, and for the proxy's process.
 
 -spec start_link(Proxy :: term(), {binary(), weir_proxy_config:backend()}) -> {ok, pid()} | {error, term()}.
@@ -82,6 +85,7 @@ init({Proxy, {Name, Given}}) ->
                 Numbers = weir_proxy_numbers:new(),
                 #state{proxy = Proxy, name = Name, config = Given, numbers = Numbers, members = Members, balancer = none}
         end,
+    _ = erlang:send_after(?FORGET_MS, self(), forget),
     {ok, publish(check_all(resolve(State)))}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
@@ -133,6 +137,10 @@ handle_info(publish, State) ->
     {noreply, serve(publish(State))};
 handle_info({timeout, Timer, resolve}, State = #state{resolving = Timer}) ->
     {noreply, resolve(State)};
+handle_info(forget, State = #state{numbers = Numbers, config = #{stick := Expire}}) ->
+    _ = Expire =/= off andalso weir_proxy_sticks:forget(Numbers, now_ms()),
+    _ = erlang:send_after(?FORGET_MS, self(), forget),
+    {noreply, State};
 handle_info({weir_proxy_resolved, Host, Address}, State = #state{members = Members}) ->
     {noreply, serve(publish(State#state{members = [resolved(Host, Address, Member) || Member <- Members]}))};
 handle_info(_Message, State) ->

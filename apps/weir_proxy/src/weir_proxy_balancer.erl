@@ -6,6 +6,7 @@
 
 -export([new/3]).
 -export([choose/3]).
+-export([find/2]).
 -export([servers/1]).
 
 -export_type([balancer/0, kind/0]).
@@ -56,6 +57,14 @@ ring(_Kind, _Servers) ->
 %% @doc The servers that are chosen among.
 -spec servers(balancer()) -> [#server{}].
 servers(#balancer{servers = Servers}) -> tuple_to_list(Servers).
+
+%% @doc One of them by its name.
+-spec find(balancer(), binary()) -> {ok, #server{}} | none.
+find(#balancer{servers = Servers}, Name) ->
+    case lists:keyfind(Name, #server.name, tuple_to_list(Servers)) of
+        false -> none;
+        Server -> {ok, Server}
+    end.
 
 %% @doc A server for a connection with a key, but none of those that were tried already.
 -spec choose(balancer(), Key :: term(), Tried :: [binary()]) -> {ok, #server{}} | none.

@@ -137,7 +137,7 @@ balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
             end
     end.
 
-key(_Way, #backend{config = #{balance := Balance}}) when Balance =/= hash -> none;
+key(_Way, #backend{config = #{balance := Balance, stick := off}}) when Balance =/= hash -> none;
 key(#way{facts = #{sni := Name}}, #backend{config = #{hash_key := sni}}) -> Name;
 key(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= none -> Key;
 %% A client behind the same address gets the same server.
@@ -148,7 +148,7 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
         {ok, Server, Placed} ->
             case connect(Server, Backend, Key) of
                 {ok, Socket, Took} ->
-                    relay(Placed, Backend, Server, Socket, Took);
+                    relay(Placed, Backend, {Server, Key}, Socket, Took);
                 {error, _Reason} ->
                     ok = failed(Server, Backend),
                     again(Placed, Backend, Key, Retries, [Server#server.name | Tried])
@@ -181,9 +181,28 @@ pause(#backend{config = #{connect_timeout := Timeout}}) ->
 %% A place at a server, with those behind that have waited longer.
 place(Way, Backend = #backend{numbers = Numbers}, Key, Tried) ->
     case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso Tried =:= [] of
-        false -> take(Way, Backend, Key, Tried, Tried);
+        false -> take_known(Way, Backend, Key, Tried);
         true -> wait(Way, Backend, Key)
     end.
+
+%% The server that the client had, if that takes one more.
+take_known(Way, Backend = #backend{numbers = Numbers, balancer = Balancer, config = #{stick := Expire}}, Key, []) when Expire =/= off ->
+    Found =
+        case weir_proxy_sticks:server(Numbers, Key, erlang:monotonic_time(millisecond)) of
+            {ok, Name} -> weir_proxy_balancer:find(Balancer, Name);
+            none -> none
+        end,
+    case Found of
+        {ok, Server = #server{numbers = Places, max_connections = Most}} ->
+            case weir_proxy_numbers:take(Places, Most) of
+                true -> {ok, Server, Way};
+                false -> take(Way, Backend, Key, [], [])
+            end;
+        none ->
+            take(Way, Backend, Key, [], [])
+    end;
+take_known(Way, Backend, Key, Tried) ->
+    take(Way, Backend, Key, Tried, Tried).
 
 take(Way, Backend = #backend{balancer = Balancer}, Key, Tried, Passed) ->
     case weir_proxy_balancer:choose(Balancer, Key, Passed) of
@@ -232,7 +251,7 @@ failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, conf
         _ -> ok
     end.
 
-relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend, Server, Socket, Took) ->
+relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend, {Server, Key}, Socket, Took) ->
     #frontend{config = #{idle_timeout := Idle, half_close_timeout := HalfClose}} = Frontend,
     Keeper = weir_proxy_sessions:keeper(),
     Header = weir_proxy_outgoing:header(Backend#backend.config, Client, Way#way.address, Way#way.facts),
@@ -242,6 +261,7 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
     case weir:relay(Client, Socket, Options) of
         {ok, Relay} ->
             ok = succeeded(Server),
+            ok = stick(Backend, Key, Server),
             weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper));
         {error, _} ->
             %% One of them has left already.
@@ -255,6 +275,10 @@ succeeded(#server{numbers = Numbers}) ->
         0 -> ok;
         Failures -> _ = weir_proxy_numbers:add(Numbers, failures, -Failures), ok
     end.
+
+stick(#backend{config = #{stick := off}}, _Key, _Server) -> ok;
+stick(#backend{numbers = Numbers, config = #{stick := Expire}}, Key, #server{name = Name}) ->
+    weir_proxy_sticks:remember(Numbers, Key, Name, erlang:monotonic_time(millisecond) + Expire).
 
 session(Way, Backend, Server, Took, Relay, Keeper) ->
     Frontend = Way#way.frontend,

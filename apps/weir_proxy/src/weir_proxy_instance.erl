@@ -220,8 +220,11 @@ publish(Name, Frontends) ->
 
 stop_backend(Proxy, Backend) ->
     case weir_proxy_memory:backend(Proxy, Backend) of
-        #backend{process = Pid} -> weir_proxy_sup:stop_child(weir_proxy_backends, Pid);
-        undefined -> ok
+        #backend{process = Pid, numbers = Numbers} ->
+            ok = weir_proxy_sup:stop_child(weir_proxy_backends, Pid),
+            weir_proxy_sticks:forget(Numbers, all);
+        undefined ->
+            ok
     end,
     ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
     weir_proxy_memory:forget({backend, Proxy, Backend}).

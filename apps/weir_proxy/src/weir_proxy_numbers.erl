@@ -15,12 +15,12 @@
 
 -type name() ::
     current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
-    | denied | queue_current | queue_total | failures | aborted | rejected.
+    | denied | queue_current | queue_total | failures | aborted | rejected | sticks.
 
 %% In the order of their places.
 -define(NAMES, [
     current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
-    denied, queue_current, queue_total, failures, aborted, rejected
+    denied, queue_current, queue_total, failures, aborted, rejected, sticks
 ]).
 
 -define(CURRENT, 1).
@@ -47,7 +47,9 @@ place(queue_total) -> 11;
 %% Connections in a row that a server has refused.
 place(failures) -> 12;
 place(aborted) -> 13;
-place(rejected) -> 14.
+place(rejected) -> 14;
+%% Keys whose server is remembered.
+place(sticks) -> 15.
 
 %% @doc Adds to one number, and returns it.
 -spec add(atomics:atomics_ref(), name(), integer()) -> integer().

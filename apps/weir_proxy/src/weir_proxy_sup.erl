@@ -35,6 +35,7 @@ start_children(Name, Module) ->
 init(all) ->
     ok = weir_proxy_memory:init(),
     ok = weir_proxy_sessions:init_table(),
+    ok = weir_proxy_sticks:init_table(),
     Keepers = [
         #{id => {weir_proxy_sessions, Number}, start => {weir_proxy_sessions, start_link, [Number]}}
      || Number <- lists:seq(1, weir_proxy_sessions:keepers())

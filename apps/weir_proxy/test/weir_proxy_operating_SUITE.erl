@@ -15,7 +15,7 @@ all() ->
     [
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_slow_start, probes,
-        what_an_agent_says, an_agent,
+        what_an_agent_says, an_agent, a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten,
         a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
     ].
 
@@ -175,6 +175,37 @@ an_agent(_Config) ->
     wait_for(fun() -> state(a) =:= up end),
     ?assertEqual(<<"a">>, name(connect(Port))),
     ok = weir:stop_listener(an_agent).
+
+%%% Stickiness.
+
+a_client_sticks_to_its_server(_Config) ->
+    Servers = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
+    Names = [a, b, c],
+    Port = proxy(#{servers => [#{name => Name, address => ?SERVER:address(Server)} || {Name, Server} <- lists:zip(Names, Servers)], stick => <<"1m">>}),
+    First = name(connect(Port)),
+    ?assertEqual([First], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    %% Another one, and that for good.
+    ok = weir_proxy:drain(proxy, web, First),
+    Second = name(connect(Port)),
+    ?assertNotEqual(First, Second),
+    ok = weir_proxy:enable(proxy, web, First),
+    ?assertEqual([Second], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    {ok, #{backends := #{<<"web">> := #{sticks := 1}}}} = weir_proxy:info(proxy).
+
+sticks_are_bounded_and_forgotten(_Config) ->
+    Numbers = weir_proxy_numbers:new(),
+    Other = weir_proxy_numbers:new(),
+    [ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100) || Of <- [Numbers, Other], Key <- lists:seq(1, 200_100)],
+    ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
+    ?assertEqual(none, weir_proxy_sticks:server(Numbers, 1, 100)),
+    ?assertEqual(none, weir_proxy_sticks:server(Numbers, 200_100, 99)),
+    ok = weir_proxy_sticks:remember(Numbers, 1, <<"b">>, 200),
+    ok = weir_proxy_sticks:forget(Numbers, 150),
+    ?assertEqual(1, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual({ok, <<"b">>}, weir_proxy_sticks:server(Numbers, 1, 150)),
+    [ok = weir_proxy_sticks:forget(Of, all) || Of <- [Numbers, Other]],
+    ?assertEqual([0, 0], [weir_proxy_numbers:get(Of, sticks) || Of <- [Numbers, Other]]).
 
 %%% Files and commands.
 
