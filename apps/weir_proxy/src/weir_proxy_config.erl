@@ -6,12 +6,12 @@
 
 -export([new/1]).
 
--export_type([config/0, frontend/0, backend/0, server/0, health/0, agent/0, bad_option/0]).
+-export_type([config/0, frontend/0, backend/0, server/0, health/0, agent/0, log/0, bad_option/0]).
 
 -type config() :: #{
     frontends := #{binary() => frontend()},
     backends := #{binary() => backend()},
-    log := #{atom() => term()} | off,
+    log := log() | off,
     control := binary() | off,
     statistics := weir_proxy_address:endpoint() | off
 }.
@@ -68,6 +68,10 @@
 
 -type agent() :: #{kind := agent, port := inet:port_number(), interval := pos_integer(), timeout := pos_integer(), send := binary()}.
 
+-type log() :: #{
+    file := binary() | undefined, syslog := weir_proxy_address:endpoint() | undefined, format := weir_proxy_log_line:format()
+}.
+
 -type bad_option() :: weir_proxy_schema:bad_option().
 %% The path to the option that is wrong, its value, and in words what is allowed.
 
@@ -86,7 +90,7 @@ fields() ->
     [
         {frontends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun frontend/2) end},
         {backends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun backend/2) end},
-        {log, or_off(fun log/2), off},
+        {log, or_off(fun weir_proxy_log:options/2), off},
         {control, or_off(weir_proxy_schema:text()), off},
         {statistics, or_off(fun bindable_port/2), off}
     ].
@@ -96,12 +100,6 @@ or_off(Kind) ->
         (_Path, Off) when Off =:= off; Off =:= <<"off">>; Off =:= false -> off;
         (Path, Value) -> Kind(Path, Value)
     end.
-
-log(Path, Map) ->
-    weir_proxy_schema:table(Path, Map, [
-        {file, weir_proxy_schema:text()},
-        {format, weir_proxy_schema:word([haproxy, json]), haproxy}
-    ]).
 
 frontend(Path, Map) ->
     weir_proxy_schema:table(Path, Map, [

@@ -1,15 +1,15 @@
 %% @private
-%% @doc The access log: a line for each session when it ends, as HAProxy's `option tcplog', or a JSON object. One process for a proxy
-%% writes it. It is never in the way: what it cannot write in time is dropped and counted.
+%% @doc The access log: a line for each session when it ends, to a file or to syslog. One process for a proxy writes it. It is never in
+%% the way: what it cannot write in time is dropped and counted.
 -module(weir_proxy_log).
 -behaviour(gen_server).
 
 -include("weir_proxy_session.hrl").
 
+-export([options/2]).
 -export([adjust/2]).
 -export([session/3]).
 -export([unserved/2]).
--export([line/4]).
 -export([dropped/1]).
 
 -export([init/1]).
@@ -20,10 +20,43 @@
 %% Lines that wait for the disk, at most.
 -define(MOST, 10_000).
 
--record(state, {device :: file:io_device(), waiting :: counters:counters_ref()}).
+%% Facility local0, severity info, as HAProxy's examples have it.
+-define(PRIORITY, "<134>").
+
+-record(state, {
+    to :: {file, file:io_device()} | {syslog, gen_udp:socket(), Where :: term(), Pid :: string()},
+    waiting :: counters:counters_ref()
+}).
+
+%% @doc The option `log'.
+-spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:log().
+options(Path, Map) ->
+    Options = weir_proxy_schema:table(Path, Map, [
+        {file, optional(weir_proxy_schema:text()), undefined},
+        {syslog, optional(fun syslog/2), undefined},
+        {format, fun weir_proxy_log_line:format/2, weir_proxy_log_line:format(Path, haproxy)}
+    ]),
+    case Options of
+        #{file := undefined, syslog := undefined} -> weir_proxy_schema:refuse(Path, Map, "one of file and syslog");
+        #{file := File, syslog := Syslog} when File =/= undefined, Syslog =/= undefined ->
+            weir_proxy_schema:refuse(Path, Map, "one of file and syslog");
+        #{} -> Options
+    end.
+
+optional(Kind) ->
+    fun
+        (_Path, undefined) -> undefined;
+        (Path, Value) -> Kind(Path, Value)
+    end.
+
+syslog(Path, Value) ->
+    case weir_proxy_address:endpoint(Path, Value) of
+        {name, _, _} -> weir_proxy_schema:refuse(Path, Value, "\"ADDRESS:PORT\" for UDP, or \"unix:/dev/log\"");
+        Endpoint -> Endpoint
+    end.
 
 %% @doc Logs a proxy as its configuration says from now on. The caller is linked to the process.
--spec adjust(term(), off | #{file := binary(), format := haproxy | json}) -> ok | {error, term()}.
+-spec adjust(term(), weir_proxy_config:log() | off) -> ok | {error, term()}.
 adjust(Proxy, Wanted) ->
     case {running(Proxy), Wanted} of
         {{ok, {Pid, _, Wanted}}, _} when Wanted =/= off ->
@@ -75,7 +108,7 @@ unserved(Why, Session = #session{accepted = Accepted}) ->
 log(Session = #session{proxy = Proxy}, Result, Statistics) ->
     case weir_proxy_memory:saved({log, Proxy}) of
         none -> ok;
-        {ok, {Pid, Waiting, #{format := Format}}} -> write(Pid, Waiting, line(Format, Session, Result, Statistics))
+        {ok, {Pid, Waiting, #{format := Format}}} -> write(Pid, Waiting, weir_proxy_log_line:text(Format, Session, Result, Statistics))
     end.
 
 write(Pid, Waiting, Line) ->
@@ -95,97 +128,62 @@ dropped(Proxy) ->
         none -> 0
     end.
 
-%% @doc The line of a session. The format `haproxy' has the fields of `%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq'.
--spec line(haproxy | json, #session{}, term(), map()) -> iodata().
-line(haproxy, Session, Result, Statistics) ->
-    #session{frontend = Frontend, backend = Backend, server = Server, queued = Queued, connected = Connected, retries = Retries} = Session,
-    #{b_to_a := #{bytes := Out}} = Statistics,
-    [FrontendNow, BackendNow, ServerNow] = [number(Numbers, current_sessions) || Numbers <- tuple_to_list(Session#session.numbers)],
-    BackendQueue = number(element(2, Session#session.numbers), queue_current),
-    io_lib:format("~ts [~ts] ~ts ~ts/~ts ~b/~b/~b ~b ~s ~b/~b/~b/~b/~b 0/~b~n", [
-        weir_proxy_address:to_text(Session#session.client), time(Session#session.accepted), Frontend, Backend, Server,
-        Queued, case Connected of none -> -1; _ -> Connected end, duration(Session, Statistics), Out, state(Result, Statistics),
-        FrontendNow, FrontendNow, BackendNow, ServerNow, Retries, BackendQueue
-    ]);
-line(json, Session, Result, Statistics) ->
-    #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}, first_byte_us := FirstByte} = Statistics,
-    Object = weir_json:encode(#{
-        time => iolist_to_binary(calendar:system_time_to_rfc3339(Session#session.accepted, [{unit, millisecond}, {offset, "Z"}])),
-        client => weir_proxy_address:to_text(Session#session.client),
-        frontend => Session#session.frontend,
-        backend => Session#session.backend,
-        server => Session#session.server,
-        address => weir_proxy_address:to_text(Session#session.address),
-        queue_ms => Session#session.queued,
-        connect_ms => case Session#session.connected of none -> null; Connected -> Connected end,
-        duration_ms => duration(Session, Statistics),
-        first_byte_us => case FirstByte of undefined -> null; _ -> FirstByte end,
-        bytes_in => In,
-        bytes_out => Out,
-        retries => Session#session.retries,
-        state => iolist_to_binary(state(Result, Statistics))
-    }),
-    %% In one line: a string has no line feed of its own.
-    [binary:replace(iolist_to_binary(Object), <<"\n">>, <<>>, [global]), $\n].
-
-number(none, _Name) -> 0;
-number(Numbers, Name) -> weir_proxy_numbers:get(Numbers, Name).
-
-duration(#session{connected = none}, #{duration_us := Duration}) ->
-    Duration div 1000;
-duration(#session{queued = Queued, connected = Connected}, #{duration_us := Duration}) ->
-    Queued + Connected + Duration div 1000.
-
-time(Milliseconds) ->
-    {{Year, Month, Day}, {Hour, Minute, Second}} = calendar:system_time_to_local_time(Milliseconds, millisecond),
-    Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
-    io_lib:format("~2..0b/~s/~b:~2..0b:~2..0b:~2..0b.~3..0b", [Day, Name, Year, Hour, Minute, Second, Milliseconds rem 1000]).
-
-%% HAProxy's termination state: which side has ended it, a timeout in small letters; `D' stands for "in the data phase".
-state(closed, _Statistics) -> "--";
-state({unserved, Why}, _Statistics) -> unserved(Why);
-state({error, timeout}, _Statistics) -> "cD";
-state({error, _}, #{failed := b}) -> "SD";
-state({error, _}, _Statistics) -> "CD".
-
-%% Before there was a server: `R' stands for rules, `Q' for the queue, `C' for the connection to a server.
-unserved(gone) -> "CR";
-unserved(killed) -> "cR";
-unserved(Why) when Why =:= reject; Why =:= crashed -> "PR";
-unserved(queue_timeout) -> "sQ";
-unserved(queue_full) -> "SQ";
-unserved(_NoServer) -> "SC".
-
 %%% The process.
 
--spec init({#{file := binary(), _ => _}, counters:counters_ref()}) -> {ok, #state{}} | {stop, {shutdown, term()}}.
-init({#{file := File}, Waiting}) ->
-    case open(File) of
-        {ok, Device} -> {ok, #state{device = Device, waiting = Waiting}};
-        {error, Reason} -> {stop, {shutdown, {log, File, Reason}}}
+-spec init({weir_proxy_config:log(), counters:counters_ref()}) -> {ok, #state{}} | {stop, {shutdown, term()}}.
+init({Options, Waiting}) ->
+    case open(Options) of
+        {ok, To} -> {ok, #state{to = To, waiting = Waiting}};
+        {error, Reason} -> {stop, {shutdown, Reason}}
     end.
 
-open(File) -> file:open(File, [append, raw, binary, {delayed_write, 65536, 200}]).
+open(#{file := undefined, syslog := Where}) ->
+    {Family, Destination} =
+        case Where of
+            {local, _} -> {local, {Where, 0}};
+            {Address, Port} when tuple_size(Address) =:= 8 -> {inet6, {Address, Port}};
+            {Address, Port} -> {inet, {Address, Port}}
+        end,
+    case gen_udp:open(0, [Family, binary, {active, false}]) of
+        {ok, Socket} -> {ok, {syslog, Socket, Destination, os:getpid()}};
+        {error, Reason} -> {error, {log, weir_proxy_address:to_text(Where), Reason}}
+    end;
+open(#{file := File}) ->
+    case file:open(File, [append, raw, binary, {delayed_write, 65536, 200}]) of
+        {ok, Device} -> {ok, {file, Device}};
+        {error, Reason} -> {error, {log, File, Reason}}
+    end.
 
--spec handle_call({reopen, map()}, gen_server:from(), #state{}) -> {reply, ok | {error, term()}, #state{}}.
-handle_call({reopen, #{file := File}}, _From, State = #state{device = Device}) ->
-    case open(File) of
+-spec handle_call({reopen, weir_proxy_config:log()}, gen_server:from(), #state{}) -> {reply, ok | {error, term()}, #state{}}.
+handle_call({reopen, Options}, _From, State = #state{to = {file, Device}}) ->
+    case open(Options) of
         {ok, New} ->
             _ = file:close(Device),
-            {reply, ok, State#state{device = New}};
-        {error, Reason} ->
-            {reply, {error, {log, File, Reason}}, State}
-    end.
+            {reply, ok, State#state{to = New}};
+        {error, _} = Error ->
+            {reply, Error, State}
+    end;
+handle_call({reopen, _Options}, _From, State) ->
+    {reply, ok, State}.
 
 -spec handle_cast({line, iodata()}, #state{}) -> {noreply, #state{}}.
-handle_cast({line, Line}, State = #state{device = Device, waiting = Waiting}) ->
+handle_cast({line, Line}, State = #state{to = To, waiting = Waiting}) ->
     ok = counters:sub(Waiting, 1, 1),
-    case file:write(Device, Line) of
+    case put_line(To, Line) of
         ok -> ok;
-        %% A disk that is full.
+        %% A disk that is full, or nobody who listens.
         {error, _} -> counters:add(Waiting, 2, 1)
     end,
     {noreply, State}.
+
+put_line({file, Device}, Line) -> file:write(Device, Line);
+put_line({syslog, Socket, {Where, Port}, Pid}, Line) -> gen_udp:send(Socket, Where, Port, [?PRIORITY, syslog_time(), " weir-proxy[", Pid, "]: ", Line]).
+
+%% As RFC 3164 has it, without a host: the receiver knows.
+syslog_time() ->
+    {{_, Month, Day}, {Hour, Minute, Second}} = calendar:local_time(),
+    Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
+    io_lib:format("~s ~2b ~2..0b:~2..0b:~2..0b", [Name, Day, Hour, Minute, Second]).
 
 -spec handle_info(term(), State) -> {noreply, State}.
 handle_info(_Message, State) -> {noreply, State}.

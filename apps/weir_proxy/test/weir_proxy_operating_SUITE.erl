@@ -16,7 +16,7 @@ all() ->
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_slow_start, probes,
         what_an_agent_says, an_agent, a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten,
-        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
+        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
     ].
 
 init_per_suite(Config) ->
@@ -380,6 +380,41 @@ a_line_for_a_session(Config) ->
         end
      || Format <- [haproxy, json]
     ].
+
+a_format_of_ones_own(_Config) ->
+    Log = fun(Format) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => #{file => "x", format => Format}}) end,
+    {ok, #{log := #{format := Format}}} = Log("%ci|%cp|%b/%s|%Tc|%B+%U|%ts|%%|%Ts.%ms"),
+    Session = weir_proxy_test_session:new(#{client => {{10, 0, 0, 1}, 80}, backend => <<"b">>, server => <<"s">>, accepted => 1700000000042, connected => 7}),
+    Statistics = #{a_to_b => #{bytes => 3}, b_to_a => #{bytes => 4}, duration_us => 5000, first_byte_us => 1, failed => b},
+    Line = fun(Result) -> iolist_to_binary(weir_proxy_log_line:text(Format, Session, Result, Statistics)) end,
+    ?assertEqual(<<"10.0.0.1|80|b/s|7|4+3|SD|%|1700000000.042\n">>, Line({error, econnreset})),
+    [
+        ?assertMatch({error, {bad_option, [log, format], _, "haproxy, json, or text with the fields %Ts " ++ _}}, Log(Wrong))
+     || Wrong <- ["nothing", "%zz", "%"]
+    ],
+    New = fun(Options) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => Options}) end,
+    [?assertMatch({error, {bad_option, [log], _, "one of file and syslog"}}, New(Wrong)) || Wrong <- [#{}, #{file => "x", syslog => "127.0.0.1:514"}]].
+
+a_log_by_syslog(_Config) ->
+    Server = ?SERVER:start("a"),
+    Path = "/tmp/weir-proxy-syslog-" ++ os:getpid(),
+    _ = file:delete(Path),
+    {ok, Udp} = gen_udp:open(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, UdpPort} = inet:port(Udp),
+    {ok, Local} = gen_udp:open(0, [local, binary, {active, false}, {ifaddr, {local, Path}}]),
+    [
+        begin
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{log => #{syslog => Where, format => "%b/%s %ts"}}),
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket),
+            {ok, {_, _, Line}} = gen_udp:recv(Receiver, 0, ?PATIENCE),
+            ?assertMatch({match, _}, re:run(Line, "^<134>[A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d weir-proxy\\[\\d+\\]: web/a --\n$")),
+            ok = weir_proxy:stop(proxy)
+        end
+     || {Where, Receiver} <- [{iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {list_to_binary("unix:" ++ Path), Local}]
+    ],
+    ok = file:delete(Path).
 
 a_line_for_a_client_without_a_server(Config) ->
     Server = ?SERVER:start("a"),
