@@ -25,6 +25,8 @@
     numbers :: atomics:atomics_ref(),
     members :: [weir_proxy_server:member()],
     balancer :: weir_proxy_balancer:balancer() | none,
+    %% As they were told last.
+    states = #{} :: #{binary() => up | down | drain | maint | failing | unresolved},
     %% Connections that wait, the longest first, and the timers of their patience.
     waiting = queue:new() :: queue:queue({gen_server:from(), Key :: term(), reference()}),
     %% The timer of the next look for the addresses of names; one before it says nothing.
@@ -175,7 +177,16 @@ publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Nu
     Backend = #backend{name = Name, process = self(), numbers = Numbers, balancer = Balancer, config = Config},
     ok = weir_proxy_memory:publish(Proxy, Backend),
     ok = weir_proxy_memory:save({backend, Proxy, Name}, {Config, Numbers, Members}),
-    State#state{balancer = Balancer}.
+    State#state{balancer = Balancer, states = tell(Now, State)}.
+
+%% Those that are new are no news.
+tell(Now, #state{proxy = Proxy, name = Name, members = Members, states = Before}) ->
+    States = maps:from_list([{weir_proxy_server:name(Member), weir_proxy_server:state(Now, Member)} || Member <- Members]),
+    _ = [
+        ok = weir_proxy_event:server(Proxy, Name, Server, Was, Is)
+     || {Server, Is} <- maps:to_list(States), #{Server := Was} <- [Before], Was =/= Is
+    ],
+    States.
 
 eligible(Now, Members) ->
     [Eligible || Member <- Members, Eligible = {_, _} <- [weir_proxy_server:eligible(Now, Member)]].

@@ -68,7 +68,7 @@ refusal(_) -> connection_errors.
 %% It ends here, and no keeper hears of it.
 unserved(Way = #way{frontend = Frontend}, Why) ->
     ok = weir_proxy_numbers:ended(Frontend#frontend.numbers, 0, 0),
-    weir_proxy_log:unserved(Why, #session{
+    Session = #session{
         proxy = Frontend#frontend.proxy,
         frontend = Frontend#frontend.name,
         backend = case Way#way.backend of none -> Frontend#frontend.name; Backend -> Backend end,
@@ -81,7 +81,9 @@ unserved(Way = #way{frontend = Frontend}, Why) ->
         retries = Way#way.retries,
         numbers = {Frontend#frontend.numbers, none, none},
         timer = none
-    }).
+    },
+    ok = weir_proxy_event:refuse(Why, Session),
+    weir_proxy_log:unserved(Why, Session).
 
 %%% Where it goes.
 

@@ -148,6 +148,7 @@ finish(Session, Result, Statistics) ->
     ok = weir_proxy_numbers:ended(Backend, In, Out),
     ok = weir_proxy_numbers:ended(Server, In, Out),
     _ = weir_proxy_numbers:get(Backend, queue_current) > 0 andalso (Process ! freed),
+    ok = weir_proxy_event:session(Session, Result, Statistics),
     weir_proxy_log:session(Session, Result, Statistics).
 
 bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};

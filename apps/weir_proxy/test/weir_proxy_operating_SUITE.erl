@@ -16,7 +16,7 @@ all() ->
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_slow_start, probes,
         what_an_agent_says, an_agent, a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten,
-        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server, who_has_reset_a_session, metrics, the_page
+        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor, a_successor_of_nobody, a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server, who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page
     ].
 
 init_per_suite(Config) ->
@@ -459,6 +459,39 @@ who_has_reset_a_session(Config) ->
             {<<"CD">>, fun(Socket) -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket) end},
             {<<"SD">>, fun(Socket) -> gen_tcp:send(Socket, <<"reset me">>) end}
         ]
+    ].
+
+events(_Config) ->
+    Server = ?SERVER:start("a"),
+    Test = self(),
+    Names = [[weir, proxy, What] || What <- [session, refuse, server]],
+    ok = weir_event:attach_many(?MODULE, Names, fun(Name, Measured, About, _) -> Test ! {lists:last(Name), Measured, About} end, none),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    {ok, Mine} = inet:sockname(Socket),
+    ok = gen_tcp:close(Socket),
+    {session, #{bytes_in := 0, bytes_out := 2, duration := _, queued := 0, connected := _}, Session} = next(),
+    ?assertEqual(#{proxy => proxy, frontend => <<"front">>, backend => <<"web">>, server => <<"a">>, peer => Mine, reason => normal}, Session),
+    ok = weir_proxy:drain(proxy, web, a),
+    ?assertEqual({server, #{count => 1}, #{proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain}}, next()),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertMatch({refuse, #{count := 1, queued := 0}, #{backend := <<"web">>, reason := none}}, next()),
+    ok = weir_event:detach(?MODULE).
+
+next() ->
+    receive Message -> Message after ?PATIENCE -> ct:fail(nothing) end.
+
+counters_are_in_the_table(_Config) ->
+    Server = ?SERVER:start("a"),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
+    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} = weir_proxy:info(proxy),
+    [
+        ?assertEqual(
+            [Name || #{subject := Of, name := Name} <- weir_proxy_counters:table(), Of =:= Subject],
+            [Name || {Name, Value} <- weir_proxy_counters:values(Subject, Info), is_integer(Value)]
+        )
+     || {Subject, Info} <- [{proxy_frontend, Front}, {proxy_backend, Back}, {proxy_server, One}]
     ].
 
 metrics(_Config) ->
