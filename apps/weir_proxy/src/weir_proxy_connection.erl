@@ -26,6 +26,9 @@
 -define(CONNECT, [binary, {active, false}]).
 -define(CONNECT_TCP, [{nodelay, true} | ?CONNECT]).
 
+%% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
+-define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
+
 %% Between two attempts at the same server.
 -define(RETRY_MS, 1000).
 
@@ -232,7 +235,7 @@ connect(#server{address = {local, Path}}, Backend, _Key) -> connect_to({local, P
 connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := undefined}}, _Key) ->
     connect_to(Address, Port, ?CONNECT_TCP, Backend);
 connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := Source}}, _Key) ->
-    connect_to(Address, Port, [{ip, Source} | ?CONNECT_TCP], Backend).
+    connect_to(Address, Port, [{ip, Source}, ?PORT_AT_CONNECT | ?CONNECT_TCP], Backend).
 
 connect_to(Address, Port, Options, #backend{config = #{connect_timeout := Timeout}}) ->
     Start = erlang:monotonic_time(millisecond),
