@@ -140,6 +140,8 @@ options() ->
             help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
         #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
             help => "a unix socket for the commands below, where there is no file"},
+        #{name => user, type => {text, fun(Name) -> {ok, Name} end}, value => "NAME",
+            help => "the user that it becomes before it starts, if root starts it; ports below 1024 stay open to it"},
         #{name => 'take-over', type => flag,
             help => "listen beside the proxy that has the same control socket, then have it end as by SIGTERM"},
         #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,

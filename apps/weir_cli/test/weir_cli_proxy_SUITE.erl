@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_file_is_checked/1, an_address_in_use/1]).
 -export([one_route_balances_until_a_signal/1, connections_end_with_the_drain/1, a_changed_file_is_taken/1]).
--export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1]).
+-export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1, another_user/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
 
@@ -18,7 +18,7 @@ all() ->
     [
         help_says_how, a_wrong_argument_is_one_line, a_file_is_checked, an_address_in_use,
         one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken,
-        commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over
+        commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over, another_user
     ].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
@@ -209,6 +209,26 @@ a_new_version_takes_over(Config) ->
     _ = kill("TERM", shell(New)),
     ?assertEqual(0, exit_status(New)),
     ?assertMatch({1, [_]}, run(Config, ["proxy", "--listen", ":0", "--to", first(Config), "--take-over"])).
+
+%% The tree may be closed to other users, so it is root's own name that is looked for in the right place.
+another_user(Config) ->
+    Arguments = ["proxy", "--listen", "127.0.0.1:0", "--to", first(Config), "--user"],
+    ?assertMatch({2, [<<"weir: --user nobody_of_that_name: no such user">>]}, run(Config, Arguments ++ ["nobody_of_that_name"])),
+    ?assertMatch({2, [<<"weir: --user a b: no such user">>]}, run(Config, Arguments ++ ["a b"])),
+    case {os:cmd("id -u"), os:find_executable("setpriv")} of
+        {"0\n", Path} when Path =/= false ->
+            Program = start(Config, Arguments ++ ["root"]),
+            Port = ready(Program),
+            <<"pid ", Pid/binary>> = line(Program),
+            {ok, Status} = file:read_file(["/proc/", binary_to_list(Pid), "/status"]),
+            %% CAP_NET_BIND_SERVICE, the tenth, and no other.
+            ?assertMatch({_, _}, binary:match(Status, <<"CapBnd:\t0000000000000400">>)),
+            ?assertEqual("a", asked(Port)),
+            _ = kill("TERM", shell(Program)),
+            ?assertEqual(0, exit_status(Program));
+        _ ->
+            ok
+    end.
 
 %%% What cases share.
 
