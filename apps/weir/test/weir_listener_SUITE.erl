@@ -50,8 +50,8 @@ groups() ->
         {alone, [], [
             a_name_is_taken_once,
             a_port_is_taken_once,
-        a_shared_port,
-        a_shared_unix_socket,
+            a_shared_port,
+            a_shared_unix_socket,
             wrong_options_are_refused,
             a_listener_is_embedded,
             an_embedded_listener_outlives_weir,

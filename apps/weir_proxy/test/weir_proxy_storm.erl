@@ -6,11 +6,12 @@
 -export([run/2]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
 %% Two servers stay, and one is killed and started again with each change. So many connections at a time open, exchange, and open again, until so
 %% many changes are over. Fails if a connection to a server that stayed was lost, got a wrong byte, or was never opened.
 run(Connections, Changes) ->
+    %% Those that all open at once wait for each other.
+    Patience = max(10_000, 15 * Connections),
     Steady = [?SERVER:start(Name) || Name <- ["s", "t"]],
     Mortal = ?SERVER:start("m"),
     Config = fun(Number, Port) ->
@@ -25,7 +26,7 @@ run(Connections, Changes) ->
     ok = weir_proxy:start(storm, Config(0, 0)),
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(storm),
     Stop = counters:new(1, []),
-    Clients = [spawn_monitor(fun() -> exit({done, client(binary_to_integer(Port), Stop, 0)}) end) || _ <- lists:seq(1, Connections)],
+    Clients = [spawn_monitor(fun() -> exit({done, client({binary_to_integer(Port), Patience}, Stop, 0)}) end) || _ <- lists:seq(1, Connections)],
     Last = lists:foldl(
         fun(Number, Server) ->
             ok = ?SERVER:stop(Server),
@@ -37,7 +38,7 @@ run(Connections, Changes) ->
         lists:seq(1, Changes)
     ),
     ok = counters:add(Stop, 1, 1),
-    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after ?PATIENCE -> timeout end || {Pid, Monitor} <- Clients],
+    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after Patience -> timeout end || {Pid, Monitor} <- Clients],
     [ok = ?SERVER:stop(Server) || Server <- [Last | Steady]],
     ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
     Exchanged = lists:sum([Count || {done, Count} <- Results]),
@@ -45,37 +46,37 @@ run(Connections, Changes) ->
     ok = weir_proxy:stop(storm).
 
 %% One connection after the other, each with a few exchanges.
-client(Port, Stop, Count) ->
+client(To = {Port, Patience}, Stop, Count) ->
     case counters:get(Stop, 1) of
         1 when Count > 0 -> Count;
         _ ->
-            client(Port, Stop, Count + connection(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE)))
+            client(To, Stop, Count + connection(gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], Patience), Patience))
     end.
 
 %% A server that is killed at once may reset a connection before the client has seen that it is open.
-connection({error, econnreset}) ->
+connection({error, econnreset}, _Patience) ->
     0;
-connection({ok, Socket}) ->
+connection({ok, Socket}, Patience) ->
     Exchanged =
-        case gen_tcp:recv(Socket, 2, ?PATIENCE) of
-            {ok, <<Name:1/binary, "\n">>} -> exchange(Socket, Name, 5);
+        case gen_tcp:recv(Socket, 2, Patience) of
+            {ok, <<Name:1/binary, "\n">>} -> exchange(Socket, Name, Patience, 5);
             %% Killed between its accept and its greeting.
             {error, Ended} when Ended =:= closed; Ended =:= econnreset -> 0
         end,
     ok = gen_tcp:close(Socket),
     Exchanged.
 
-exchange(_Socket, _Name, 0) ->
+exchange(_Socket, _Name, _Patience, 0) ->
     1;
-exchange(Socket, Name, Left) ->
+exchange(Socket, Name, Patience, Left) ->
     Data = rand:bytes(rand:uniform(20_000)),
     Result =
         case gen_tcp:send(Socket, Data) of
-            ok -> gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE);
+            ok -> gen_tcp:recv(Socket, byte_size(Data), Patience);
             {error, _} = Error -> Error
         end,
     case {Result, Name} of
-        {{ok, Data}, _} -> exchange(Socket, Name, Left - 1);
+        {{ok, Data}, _} -> exchange(Socket, Name, Patience, Left - 1);
         {{ok, _Wrong}, _} -> exit(wrong_bytes);
         {{error, Reason}, <<"m">>} when Reason =/= timeout -> 0;
         {{error, Reason}, _} -> exit({lost, Name, Reason})
