@@ -101,6 +101,9 @@ is_within(Address, {Prefix, Bits}) when tuple_size(Address) =:= tuple_size(Prefi
     <<A:Bits/bitstring, _/bitstring>> = bytes(Address),
     <<B:Bits/bitstring, _/bitstring>> = bytes(Prefix),
     A =:= B;
+%% An address of IPv4 within one of IPv6, as another proxy may tell it.
+is_within({0, 0, 0, 0, 0, 16#ffff, High, Low}, {{_, _, _, _}, _} = Prefix) ->
+    is_within({High bsr 8, High band 255, Low bsr 8, Low band 255}, Prefix);
 is_within(_Address, _Prefix) ->
     false.
 

@@ -220,13 +220,12 @@ routes(Path, #{backend := Default, rules := Rules}, Known) ->
 
 known(Known) -> lists:join(", ", Known).
 
-%% Port 0 is another one each time.
+%% Also with port 0, which becomes another one only when the address is new.
 once(Listens) ->
-    Fixed = [Listen || Listen = {_, Endpoint} <- Listens, element(2, Endpoint) =/= 0],
-    Endpoints = [Endpoint || {_, Endpoint} <- Fixed],
+    Endpoints = [Endpoint || {_, Endpoint} <- Listens],
     case Endpoints -- lists:usort(Endpoints) of
         [] -> ok;
         [Twice | _] ->
-            {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Fixed, Endpoint =:= Twice]),
+            {Path, _} = lists:last([Listen || Listen = {_, Endpoint} <- Listens, Endpoint =:= Twice]),
             weir_proxy_schema:refuse(Path, weir_proxy_address:to_text(Twice), "an address that no other listens on")
     end.

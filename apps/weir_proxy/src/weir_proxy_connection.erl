@@ -247,8 +247,8 @@ connect_to(Address, Port, Options, #backend{config = #{connect_timeout := Timeou
         exit:badarg -> {error, einval}
     end.
 
-failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
-    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+failed(Server = #server{name = Name, numbers = Numbers}, Backend = #backend{process = Process, config = #{passive := Passive}}) ->
+    ok = leave(Server, Backend),
     _ = weir_proxy_numbers:add(Numbers, connection_errors, 1),
     Failures = weir_proxy_numbers:add(Numbers, failures, 1),
     case Passive of
@@ -270,10 +270,16 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
             weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper));
         {error, _} ->
             %% One of them has left already.
-            ok = weir_proxy_numbers:ended(Server#server.numbers, 0, 0),
             ok = gen_tcp:close(Socket),
+            ok = leave(Server, Backend),
             {failed, gone, Way}
     end.
+
+%% The place is free again: somebody may wait for it.
+leave(#server{numbers = Numbers}, #backend{numbers = OfAll, process = Process}) ->
+    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+    _ = weir_proxy_numbers:get(OfAll, queue_current) > 0 andalso (Process ! freed),
+    ok.
 
 succeeded(#server{numbers = Numbers}) ->
     case weir_proxy_numbers:get(Numbers, failures) of

@@ -233,7 +233,7 @@ stop_backend(Proxy, Backend) ->
 open([], _IsShared, _Config, _Name) ->
     ok;
 open([{Endpoint, Frontend} | Others], IsShared, Config = #{frontends := Frontends}, Name) ->
-    Options = maps:merge((where(Endpoint))#{shared => IsShared}, options(maps:get(Frontend, Frontends))),
+    Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
     case weir:start_listener(?LISTENER(Name, Endpoint), Options, fun weir_proxy_connection:serve/2, {Name, Frontend}) of
         {ok, _} ->
             open(Others, IsShared, Config, Name);
@@ -241,8 +241,11 @@ open([{Endpoint, Frontend} | Others], IsShared, Config = #{frontends := Frontend
             {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
     end.
 
-where({local, Path}) -> #{ip => {local, Path}};
-where({Address, Port}) -> #{ip => Address, port => Port}.
+where({local, Path}, Options) -> Options#{ip => {local, Path}};
+%% Without addresses of IPv4: they have an endpoint of their own, and rules know them by it.
+where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Address) =:= 8 ->
+    Options#{ip => Address, port => Port, socket_opts => [{ipv6_v6only, true} | Settings]};
+where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
 
 options(Frontend = #{backlog := Backlog}) ->
     Limits = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol], Frontend),

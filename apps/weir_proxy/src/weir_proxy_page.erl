@@ -38,17 +38,19 @@ adjust(Proxy, Before, Wanted) ->
 handle(_Request, {What, Proxy}) ->
     {process, fun(_) -> answer(What, Proxy) end}.
 
-answer(metrics, _Proxy) -> {reply, 200, [{<<"content-type">>, <<"text/plain; version=0.0.4; charset=utf-8">>}], weir_proxy_metrics:text()};
-answer(info, Proxy) ->
+answer(What, Proxy) ->
     case weir_proxy:info(Proxy) of
-        {ok, Info} -> {reply, 200, [{<<"content-type">>, <<"application/json">>}], weir_json:encode(weir_proxy_control:plain(Info))};
-        {error, _} -> {reply, 503, [], <<>>}
-    end;
-answer(page, Proxy) ->
-    case weir_proxy:info(Proxy) of
-        {ok, Info} -> {reply, 200, [{<<"content-type">>, <<"text/html; charset=utf-8">>}], page(Info)};
-        {error, _} -> {reply, 503, [], <<>>}
+        {ok, Info} ->
+            {Type, Body} = body(What, Info),
+            {reply, 200, [{<<"content-type">>, Type}], Body};
+        {error, _} ->
+            {reply, 503, [], <<>>}
     end.
+
+%% Of this proxy alone: another one in the same virtual machine may have the same names.
+body(metrics, Info) -> {<<"text/plain; version=0.0.4; charset=utf-8">>, weir_proxy_metrics:text([Info])};
+body(info, Info) -> {<<"application/json">>, weir_json:encode(weir_proxy_control:plain(Info))};
+body(page, Info) -> {<<"text/html; charset=utf-8">>, page(Info)}.
 
 page(#{frontends := Frontends, backends := Backends, sessions := Sessions}) ->
     [

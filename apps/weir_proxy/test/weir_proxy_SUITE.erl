@@ -16,6 +16,8 @@ groups() ->
     [
         {ways, [], [
             bytes_go_both_ways_and_half_closes_pass,
+            pairs_of_streams_are_exact,
+            both_families_on_a_port,
             unix_sockets_on_both_sides,
             a_proxy_header_goes_out,
             a_proxy_header_with_values_goes_out,
@@ -34,7 +36,7 @@ groups() ->
             a_name_is_resolved,
             changes_do_not_multiply_questions_for_a_name
         ]},
-        {limits, [], [connections_above_the_limit_wait_in_order, a_wait_ends_with_its_timeout, a_queue_is_bounded]},
+        {limits, [], [connections_above_the_limit_wait_in_order, a_wait_ends_with_its_timeout, a_queue_is_bounded, a_place_of_a_failed_connection_is_given_on]},
         {changes, [], [
             a_wrong_option_is_told_with_its_path,
             an_address_in_use_leaves_nothing,
@@ -75,6 +77,29 @@ bytes_go_both_ways_and_half_closes_pass(_Config) ->
     spawn_link(fun() -> ok = gen_tcp:send(Socket, Data), ok = gen_tcp:shutdown(Socket, write) end),
     ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE)),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+%% 2,000 in `make soak'.
+pairs_of_streams_are_exact(_Config) ->
+    Server = {_, Address} = weir_proxy_streams:start_server(),
+    ok = weir_proxy_streams:run(proxy(#{servers => [Address]}), lists:seq(1, 100), 50),
+    weir_proxy_streams:stop_server(Server).
+
+both_families_on_a_port(_Config) ->
+    case gen_tcp:listen(0, [inet6]) of
+        {ok, Free} ->
+            {ok, Port} = inet:port(Free),
+            ok = gen_tcp:close(Free),
+            Server = ?SERVER:start("a"),
+            Listen = [lists:concat([Host, ":", Port]) || Host <- ["0.0.0.0", "[::]"]],
+            ok = start(#{servers => [?SERVER:address(Server)]}, #{listen => Listen, rules => [#{from => "0.0.0.0/0", backend => web}], backend => undefined}),
+            {ok, Four} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Four, 2, ?PATIENCE)),
+            %% No rule is for it: closed.
+            {ok, Six} = gen_tcp:connect({0, 0, 0, 0, 0, 0, 0, 1}, Port, [inet6, binary, {active, false}]),
+            ?assertEqual({error, closed}, gen_tcp:recv(Six, 0, ?PATIENCE));
+        {error, _} ->
+            {skip, "no IPv6"}
+    end.
 
 unix_sockets_on_both_sides(_Config) ->
     %% A path of a socket has 107 bytes at most.
@@ -238,6 +263,26 @@ connections_above_the_limit_wait_in_order(_Config) ->
     ),
     {ok, [#{max_sessions := 1}]} = weir_proxy:servers(proxy, web).
 
+%% The second one waits for the place of the first, which never gets a connection: neither does it, but it is told so.
+a_place_of_a_failed_connection_is_given_on(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {backlog, 0}]),
+    {ok, Busy} = inet:port(Listen),
+    _ = fill(Busy),
+    Server = #{address => lists:concat(["127.0.0.1:", Busy]), max_connections => 1},
+    Port = proxy(#{servers => [Server], connect_timeout => 2000, retries => 0, queue_timeout => 10 * ?PATIENCE}),
+    First = connect(Port),
+    wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= 1 end),
+    Second = connect(Port),
+    wait_for(fun() -> queued() =:= 1 end),
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- [First, Second]].
+
+%% Until the kernel answers no more.
+fill(Port) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [], 500) of
+        {ok, Socket} -> [Socket | fill(Port)];
+        {error, timeout} -> []
+    end.
+
 a_wait_ends_with_its_timeout(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 50}),
@@ -277,6 +322,10 @@ a_wrong_option_is_told_with_its_path(_Config) ->
     ?assertEqual(
         {[frontends, <<"f">>, idle_timeout], <<"5x">>},
         Wrong(#{frontends => #{f => #{listen => ":0", backend => web, idle_timeout => <<"5x">>}}, backends => Backends})
+    ),
+    ?assertEqual(
+        {[frontends, <<"g">>, listen], <<"127.0.0.1:0">>},
+        Wrong(#{frontends => maps:from_list([{Name, #{listen => "127.0.0.1:0", backend => web}} || Name <- [f, g]]), backends => Backends})
     ),
     ?assertEqual([], weir_proxy:proxies()).
 

@@ -521,6 +521,9 @@ the_page(_Config) ->
         Body
     end,
     ?assertNotEqual(nomatch, binary:match(Get("/"), <<"&lt;a>">>)),
+    ok = weir_proxy:start(second, #{frontends => #{}, backends => #{web => #{servers => []}}}),
+    %% Its own, and nothing of the other's, which has the same names.
+    ?assertMatch([_], binary:matches(Get("/metrics"), <<"haproxy_backend_current_queue{proxy=\"web\"}">>)),
     ?assertNotEqual(nomatch, binary:match(Get("/metrics"), <<"haproxy_server_status">>)),
     ?assertMatch({ok, #{<<"backends">> := _}}, weir_json:decode(Get("/info"))).
 

@@ -39,7 +39,14 @@ by_address(Config) ->
     Port = proxy(Config, [#{from => ["127.0.0.8/29"], backend => b}, #{from => "::1", backend => c}]),
     ?assertEqual(<<"a">>, name(connect(Port))),
     {ok, Other} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {ip, {127, 0, 0, 9}}]),
-    ?assertEqual(<<"b">>, name(Other)).
+    ?assertEqual(<<"b">>, name(Other)),
+    [
+        ?assertEqual({Address, Is}, {Address, weir_proxy_address:is_within(Address, {{10, 0, 0, 0}, 8})})
+     || {Address, Is} <- [
+            {{10, 1, 2, 3}, true}, {{11, 1, 2, 3}, false}, {{0, 0, 0, 0, 0, 16#ffff, 16#0a01, 16#0203}, true},
+            {{0, 0, 0, 0, 0, 16#ffff, 16#0b01, 16#0203}, false}, {{0, 0, 0, 0, 0, 0, 16#0a01, 16#0203}, false}
+        ]
+    ].
 
 by_server_name(Config) ->
     Port = proxy(Config, [
