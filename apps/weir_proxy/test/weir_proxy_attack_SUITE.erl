@@ -1,0 +1,212 @@
+%% Clients that mean harm: silence, drops of bytes, garbage, floods. They hold what the limits say and no more, and others are served as before.
+-module(weir_proxy_attack_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        first_bytes_that_never_end, drops_do_not_extend_the_time, silence_ends, garbage_goes_to_the_default, a_line_without_end,
+        more_than_may_come, more_of_one_address, a_flood_of_short_ones, refused_configurations_change_nothing, idle_ones_cost_no_process
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    Server = ?SERVER:start("a"),
+    [{started, Started}, {server, Server} | Config].
+
+end_per_suite(Config) ->
+    ok = ?SERVER:stop(proplists:get_value(server, Config)),
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%% More than is ever looked at: the rest is the server's, whichever that is.
+first_bytes_that_never_end(Config) ->
+    Port = proxy(Config, #{rules => [#{host => "x.org", reject => true}], first_bytes_timeout => ?PATIENCE}),
+    Socket = connect(Port),
+    Head = [<<"GET / HTTP/1.1\r\n">>, binary:copy(<<"X-Long: and longer\r\n">>, 2000)],
+    ok = gen_tcp:send(Socket, Head),
+    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
+    ?assertEqual({ok, iolist_to_binary(Head)}, gen_tcp:recv(Socket, iolist_size(Head), ?PATIENCE)).
+
+%% A byte at a time: the time is for all of them.
+drops_do_not_extend_the_time(Config) ->
+    Port = proxy(Config, #{rules => [#{protocol => tls, reject => true}, #{protocol => unknown, backend => web}], first_bytes_timeout => 500, backend => none}),
+    Slow = [connect(Port) || _ <- lists:seq(1, 20)],
+    Drop = fun(Byte) -> [gen_tcp:send(Socket, <<Byte>>) || Socket <- Slow] end,
+    Drip = spawn_link(fun() -> [begin _ = Drop(Byte), timer:sleep(50) end || <<Byte>> <= weir_proxy_hello:build(<<"x.org">>)] end),
+    %% A whole hello would take ten seconds and be rejected; a part of one is unknown.
+    [?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)) || Socket <- Slow],
+    unlink(Drip),
+    exit(Drip, kill).
+
+silence_ends(Config) ->
+    Port = proxy(Config, #{rules => [#{protocol => tls, backend => web}], backend => none, first_bytes_timeout => 300}),
+    Silent = [connect(Port) || _ <- lists:seq(1, 100)],
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Silent],
+    wait_for(fun() -> number(current_sessions) =:= 0 end),
+    ?assertEqual(100, number(rejected)).
+
+%% Every byte of it arrives there.
+garbage_goes_to_the_default(Config) ->
+    Port = proxy(Config, #{rules => [#{sni => "x.org", reject => true}, #{host => "x.org", reject => true}, #{database => "x", reject => true}], first_bytes_timeout => 200}),
+    rand:seed(exsss, {1, 2, 3}),
+    [
+        begin
+            Garbage = <<Start/binary, (rand:bytes(rand:uniform(5000)))/binary>>,
+            Socket = connect(Port),
+            ok = gen_tcp:send(Socket, Garbage),
+            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
+            ?assertEqual({ok, Garbage}, gen_tcp:recv(Socket, byte_size(Garbage), ?PATIENCE)),
+            ok = gen_tcp:close(Socket)
+        end
+     || _ <- lists:seq(1, 3), Start <- [<<>>, <<22, 3, 1>>, <<22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3>>, <<"GET ">>, <<0, 0, 0, 20, 0, 3, 0, 0>>, <<"*3\r\n$">>, <<"SSH-">>]
+    ].
+
+%% A header of PROXY that does not come is no connection of a server.
+a_line_without_end(Config) ->
+    Port = proxy(Config, #{proxy_protocol => true}),
+    Before = ?SERVER:connections(proplists:get_value(server, Config)),
+    [
+        begin
+            Socket = connect(Port),
+            ok = gen_tcp:send(Socket, Bytes),
+            ?assertMatch({Bytes, {error, _}}, {Bytes, gen_tcp:recv(Socket, 0, ?PATIENCE)})
+        end
+     || Bytes <- [<<"GET / HTTP/1.0\r\n\r\n">>, <<"PROXY ", (binary:copy(<<"x">>, 200))/binary>>, <<"\r\n\r\n", 0, "\r\nQUIT\n", 16#31, 16#11, 0, 0>>]
+    ],
+    ?assertEqual(Before, ?SERVER:connections(proplists:get_value(server, Config))).
+
+%% Those that are there are unharmed, and who waits is served when one leaves.
+more_than_may_come(Config) ->
+    Port = proxy(Config, #{max_connections => 10}),
+    [Mine | Others] = [connect(Port) || _ <- lists:seq(1, 10)],
+    [{ok, <<"a\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE) || Socket <- [Mine | Others]],
+    Flood = [connect(Port) || _ <- lists:seq(1, 100)],
+    ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
+    ?assert(number(current_sessions) =< 10),
+    [ok = gen_tcp:close(Socket) || Socket <- Others],
+    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(hd(Flood), 2, ?PATIENCE)),
+    ?assert(number(current_sessions) =< 10),
+    ?assertEqual(<<"still">>, echo(Mine, <<"still">>)).
+
+more_of_one_address(Config) ->
+    Port = proxy(Config, #{per_address => 5}),
+    Mine = connect(Port, {127, 0, 0, 9}),
+    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, ?PATIENCE),
+    %% One that is too many may be reset before its client has got hold of it.
+    Flood = [Socket || _ <- lists:seq(1, 50), {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE)]],
+    Served = [ok || Socket <- Flood, {ok, <<"a\n">>} =:= gen_tcp:recv(Socket, 2, ?PATIENCE)],
+    ?assertEqual(5, length(Served)),
+    ?assertEqual(<<"still">>, echo(Mine, <<"still">>)).
+
+%% Come and gone at once, with a reset: nothing of them is left.
+a_flood_of_short_ones(Config) ->
+    Port = proxy(Config, #{rules => [#{protocol => [http, none, unknown], backend => web}], first_bytes_timeout => 200}),
+    Mine = connect(Port),
+    ok = gen_tcp:send(Mine, <<"xyz">>),
+    {ok, <<"a\nxyz">>} = gen_tcp:recv(Mine, 5, ?PATIENCE),
+    Processes = length(processes()),
+    Come = fun(N) ->
+        Socket = connect(Port),
+        _ = N rem 3 =:= 0 orelse gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n">>),
+        ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+        ok = gen_tcp:close(Socket)
+    end,
+    [Come(N) || N <- lists:seq(1, 1000)],
+    ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
+    wait_for(fun() -> number(current_sessions) =:= 1 end),
+    wait_for(fun() -> length(processes()) < Processes + 20 end).
+
+refused_configurations_change_nothing(Config) ->
+    Port = proxy(Config, #{}),
+    Mine = connect(Port),
+    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, ?PATIENCE),
+    {ok, #{frontends := Frontends}} = weir_proxy:info(?MODULE),
+    Wrong = [
+        #{}, [], nonsense, #{frontends => #{}, backends => #{}, surplus => 1},
+        #{frontends => #{front => #{listen => "127.0.0.1:99999"}}, backends => #{}},
+        #{frontends => #{front => #{listen => "127.0.0.1:1", backend => nobody}}, backends => #{}},
+        #{frontends => #{}, backends => #{web => #{servers => ["a:1", "a:1"]}}},
+        #{frontends => #{}, backends => #{web => #{servers => [], retries => lists:duplicate(1000, x)}}},
+        #{frontends => #{front => #{listen => "192.0.2.1:80"}}, backends => #{}}
+    ],
+    [?assertMatch({Each, {error, _}}, {Each, weir_proxy:change(?MODULE, Each)}) || Each <- Wrong],
+    ?assertMatch({ok, #{frontends := Frontends}}, weir_proxy:info(?MODULE)),
+    ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
+    {ok, <<"a\n">>} = gen_tcp:recv(connect(Port), 2, ?PATIENCE).
+
+%% 10,000 are in `make soak'.
+idle_ones_cost_no_process(Config) ->
+    Port = proxy(Config, #{}),
+    Server = ?SERVER:start("b", [silent]),
+    ok = weir_proxy:change(?MODULE, #{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => web}, other => #{listen => "127.0.0.2:0", backend => idle}},
+        backends => #{web => #{servers => [?SERVER:address(proplists:get_value(server, Config))]}, idle => #{servers => [?SERVER:address(Server)]}}
+    }),
+    _ = Port,
+    {ok, #{frontends := #{<<"other">> := #{listen := [<<"127.0.0.2:", Text/binary>>]}}}} = weir_proxy:info(?MODULE),
+    Other = binary_to_integer(Text),
+    %% Its server has a process for each.
+    Idle = [begin {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]), Socket end || _ <- lists:seq(1, 200)],
+    wait_for(fun() -> length(weir_proxy:sessions(?MODULE)) =:= 200 end),
+    wait_for(fun() -> length([Pid || Pid <- processes(), is_of_the_proxy(Pid)]) < 20 end),
+    ?assertEqual(<<"x">>, echo(lists:last(Idle), <<"x">>)),
+    [ok = gen_tcp:close(Socket) || Socket <- Idle],
+    wait_for(fun() -> weir_proxy:sessions(?MODULE) =:= [] end),
+    ok = ?SERVER:stop(Server).
+
+is_of_the_proxy(Pid) ->
+    case process_info(Pid, initial_call) of
+        {initial_call, {weir_connection, _, _}} -> true;
+        {initial_call, {weir_proxy_connection, _, _}} -> true;
+        _ -> false
+    end.
+
+%%% What cases share.
+
+proxy(Config, Frontend) ->
+    Given = maps:merge(#{listen => "127.0.0.1:0", backend => web}, Frontend),
+    Server = ?SERVER:address(proplists:get_value(server, Config)),
+    ok = weir_proxy:start(?MODULE, #{frontends => #{front => without_none(Given)}, backends => #{web => #{servers => [Server]}}}),
+    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(?MODULE),
+    binary_to_integer(Port).
+
+without_none(#{backend := none} = Frontend) -> maps:remove(backend, Frontend);
+without_none(Frontend) -> Frontend.
+
+number(Name) ->
+    {ok, #{frontends := #{<<"front">> := #{Name := Number}}}} = weir_proxy:info(?MODULE),
+    Number.
+
+connect(Port) -> connect(Port, {127, 0, 0, 1}).
+
+connect(Port, From) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {ip, From}], ?PATIENCE),
+    Socket.
+
+echo(Socket, Data) ->
+    ok = gen_tcp:send(Socket, Data),
+    {ok, Back} = gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE),
+    Back.
+
+wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+wait_for(Fun, Deadline) ->
+    case Fun() of
+        true -> ok;
+        false ->
+            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
+            timer:sleep(10),
+            wait_for(Fun, Deadline)
+    end.
