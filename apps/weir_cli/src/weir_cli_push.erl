@@ -7,6 +7,8 @@
 -spec run([string()]) -> weir_cli:outcome().
 run(["status" | Arguments]) ->
     weir_cli_push_status:run(Arguments);
+run(["reload" | Arguments]) ->
+    weir_cli_push_control:run(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
@@ -55,26 +57,46 @@ serve(File, Settings) ->
     case weir_pubsub_server:start(Settings) of
         {ok, Server} ->
             File =:= none orelse os:set_signal(sighup, handle),
-            Ports = lists:join($\s, [integer_to_list(Port) || Port <- weir_pubsub_server:ports(Server)]),
-            io:format("ready ~ts~npid ~s~n", [Ports, os:getpid()]),
-            loop(File, Server);
+            started(File, Settings, Server);
         {error, Reason} ->
             {failed, explain(Reason)}
     end.
 
-loop(File, Server) ->
-    receive
-        stop -> weir_pubsub_server:stop(Server);
-        reload -> loop(File, reload(File, Server))
+started(File, #{control := Control}, Server) ->
+    case weir_cli_push_control:adjust(none, Control, self()) of
+        ok ->
+            Ports = lists:join($\s, [integer_to_list(Port) || Port <- weir_pubsub_server:ports(Server)]),
+            io:format("ready ~ts~npid ~s~n", [Ports, os:getpid()]),
+            loop(File, Control, Server);
+        {error, Reason} ->
+            ok = weir_pubsub_server:stop(Server),
+            {failed, ["cannot listen at ", Control, ": ", listen_reason(Reason)]}
     end.
 
-reload(File, Server) ->
+loop(File, Control, Server) ->
+    receive
+        stop ->
+            ok = weir_cli_push_control:adjust(Control, none, self()),
+            weir_pubsub_server:stop(Server);
+        reload ->
+            {_, Changed} = reload(File, Control, Server),
+            loop(File, Control, Changed);
+        {reload, From, Reference} ->
+            {Faults, Changed} = reload(File, Control, Server),
+            From ! {Reference, Faults},
+            loop(File, Control, Changed)
+    end.
+
+%% The socket stays where it was: who has asked by it is to get the answer.
+reload(File, Control, Server) ->
     case weir_pubsub_file:read(File) of
+        {ok, #{control := Other}} when Other =/= Control ->
+            unchanged([[File, ": another control takes a restart"]], Server);
         {ok, Settings} ->
             case weir_pubsub_server:change(Settings, Server) of
                 {ok, Changed} ->
                     io:format("reloaded ~ts~n", [File]),
-                    Changed;
+                    {[], Changed};
                 {error, Reason} ->
                     unchanged([explain(Reason)], Server)
             end;
@@ -85,7 +107,7 @@ reload(File, Server) ->
 unchanged(Texts, Server) ->
     [io:format(standard_error, "weir: ~ts~n", [Text]) || Text <- Texts],
     io:format(standard_error, "weir: nothing is changed~n", []),
-    Server.
+    {Texts, Server}.
 
 explain({listen, Ip, Port, Reason}) ->
     ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
@@ -125,6 +147,7 @@ help() ->
         "\n"
         "usage: weir push [OPTION...]\n"
         "       weir push status [URL]    what a server does, a line each second (weir push status --help)\n"
+        "       weir push reload SOCKET   have a server take its changed file (weir push reload --help)\n"
         "\n"
         "The first line of output is `ready P`, with the ports, once it listens. Its URLs:\n"
         "\n"

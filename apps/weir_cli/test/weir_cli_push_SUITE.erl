@@ -5,13 +5,13 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, it_serves_channels_until_a_signal/1]).
--export([a_file_is_checked/1, a_changed_file_is_taken/1, status_is_a_line_a_second/1]).
+-export([a_file_is_checked/1, a_changed_file_is_taken/1, a_socket_takes_a_changed_file/1, status_is_a_line_a_second/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, shell/1, kill/2, mentions/2]).
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken, status_is_a_line_a_second].
+all() -> [help_says_how, a_wrong_argument_is_one_line, it_serves_channels_until_a_signal, a_file_is_checked, a_changed_file_is_taken, a_socket_takes_a_changed_file, status_is_a_line_a_second].
 
 init_per_suite(Config) -> weir_cli_program:find(Config).
 
@@ -86,6 +86,29 @@ a_changed_file_is_taken(Config) ->
     ?assertEqual("403", os:cmd(lists:flatten(io_lib:format("~s", [Publish])))),
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
+
+%% As the signal does, and who asks is told what is wrong.
+a_socket_takes_a_changed_file(Config) ->
+    Directory = "/tmp/weir_push_" ++ os:getpid(),
+    ok = filelib:ensure_path(Directory),
+    File = filename:join(Directory, "push.toml"),
+    Socket = filename:join(Directory, "sock"),
+    ok = file:write_file(File, "control = 'sock'\n"),
+    Program = start(Config, ["push", "--config", File]),
+    <<"ready ", _/binary>> = line(Program),
+    <<"pid ", _/binary>> = line(Program),
+    ok = file:write_file(File, "control = 'sock'\n[may]\npublish = 'nobody'\n"),
+    ?assertEqual({0, []}, run(Config, ["push", "reload", Socket])),
+    <<"reloaded ", _/binary>> = line(Program),
+    ok = file:write_file(File, "control = 'sock'\n[may]\npublish = 'me'\n"),
+    {1, [Fault, Unchanged]} = run(Config, ["push", "reload", Socket]),
+    ?assertMatch({_, _}, binary:match(Fault, <<"push.toml:3: may.publish: one of">>)),
+    ?assertEqual(<<"weir: nothing is changed">>, Unchanged),
+    _ = kill("TERM", shell(Program)),
+    ?assertEqual(0, exit_status(Program)),
+    ?assertMatch({1, [_]}, run(Config, ["push", "reload", Socket])),
+    ?assertMatch({2, [_]}, run(Config, ["push", "reload"])),
+    ok = file:del_dir_r(Directory).
 
 status_is_a_line_a_second(Config) ->
     Program = start(Config, ["push"]),

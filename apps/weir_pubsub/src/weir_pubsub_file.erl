@@ -17,6 +17,7 @@
     ip := inet:ip_address(),
     port := inet:port_number(),
     max_connections := pos_integer(),
+    proxy_protocol := boolean(),
     access_log := off | #{to := {file, file:filename_all()}, format := combined | json}
 }.
 
@@ -24,6 +25,7 @@
     listeners := [listener(), ...],
     drain := pos_integer(),
     spread := non_neg_integer(),
+    control := none | file:filename_all(),
     transports := [weir_pubsub_http:transport()],
     origins := any | [binary()],
     poll_timeout := timeout(),
@@ -77,12 +79,12 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"broker">>, <<"channels">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>, <<"spread">>,
-        <<"tokens">>
+        <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>,
+        <<"spread">>, <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
-    {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>], Table), [], #{
-        <<"drain">> => {drain, milliseconds(1)}, <<"spread">> => {spread, milliseconds(0)}
+    {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>, <<"control">>], Table), [], #{
+        <<"drain">> => {drain, milliseconds(1)}, <<"spread">> => {spread, milliseconds(0)}, <<"control">> => {control, file_in(Directory)}
     }),
     {Listeners, ListenerFaults} = tables(<<"listeners">>, Table, listener_keys(Directory)),
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
@@ -94,7 +96,8 @@ settings(Table, Directory) ->
     {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
-        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, TotalFaults, GroupFaults, ChannelFaults
+        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, TotalFaults, GroupFaults,
+        ChannelFaults
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
     Whole = #{
@@ -106,8 +109,8 @@ settings(Table, Directory) ->
     Timeout = maps:get(drain, Drain, 5000),
     Settings = maps:merge(
         #{
-            drain => Timeout, spread => Timeout div 2, transports => weir_pubsub_http:transports(), origins => any, poll_timeout => infinity,
-            max_body => 1000000, status => local, broker => Broker
+            drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), origins => any,
+            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker
         },
         maps:merge(Drain, Http)
     ),
@@ -141,7 +144,11 @@ listeners(Given) -> [listener(Listener) || Listener <- Given].
 
 listener(Given) ->
     #{access_log := Log, access_log_format := Format} = All = maps:merge(
-        #{ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, access_log => off, access_log_format => combined}, Given
+        #{
+            ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, proxy_protocol => false, access_log => off,
+            access_log_format => combined
+        },
+        Given
     ),
     Listener = maps:remove(access_log_format, All),
     case Log of
@@ -250,6 +257,7 @@ listener_keys(Directory) ->
         <<"ip">> => {ip, ip()},
         <<"port">> => {port, integer(0, 65535)},
         <<"max_connections">> => {max_connections, integer(1, 10000000)},
+        <<"proxy_protocol">> => {proxy_protocol, boolean()},
         <<"access_log">> => {access_log, file_in(Directory)},
         <<"access_log_format">> => {access_log_format, choice([combined, json])}
     }.

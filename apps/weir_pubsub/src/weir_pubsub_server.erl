@@ -16,11 +16,11 @@
 
 -type reason() ::
     {listen, inet:ip_address(), inet:port_number(), term()}
-    | {fixed, inet:ip_address(), inet:port_number(), access_log}
+    | {fixed, inet:ip_address(), inet:port_number(), access_log | proxy_protocol}
     | {fixed, broker}
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
-%% `listen': no listener can be started there. `fixed': a listener that runs cannot have another access log, and the application has the
-%% broker that it was started with.
+%% `listen': no listener can be started there. `fixed': a listener that runs cannot have that changed, and the application has the broker
+%% that it was started with.
 
 -type drain() :: {Timeout :: pos_integer(), Spread :: non_neg_integer()}.
 
@@ -44,9 +44,15 @@ apply_settings(Server, #{broker := Broker} = Settings) ->
 apply_listeners(#server{listeners = Before}, #{listeners := Now} = Settings) ->
     {Kept, Added} = lists:partition(fun(Listener) -> is_map_key(name(Listener), by_name(Before)) end, Now),
     Gone = maps:values(maps:without([name(Listener) || Listener <- Now], by_name(Before))),
-    case [Listener || #{access_log := Log} = Listener <- Kept, Log =/= maps:get(access_log, map_get(name(Listener), by_name(Before)))] of
+    Fixed = [
+        {fixed, Ip, Port, Key}
+     || #{ip := Ip, port := Port} = Listener <- Kept,
+        Key <- [access_log, proxy_protocol],
+        map_get(Key, Listener) =/= map_get(Key, map_get(name(Listener), by_name(Before)))
+    ],
+    case Fixed of
         [] -> added(Added, Kept, Gone, Settings);
-        [#{ip := Ip, port := Port} | _] -> {error, {fixed, Ip, Port, access_log}}
+        [First | _] -> {error, First}
     end.
 
 %% What can fail comes first.

@@ -13,7 +13,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
         listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
@@ -105,6 +105,20 @@ transports_off(Config) ->
         {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Version", "13"},
         {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
     ])).
+
+%% Who is local is said by the proxy.
+behind_a_proxy(Config) ->
+    Port = port(start(Config, "[[listeners]]\nproxy_protocol = true\n")),
+    Publish = fun(From) ->
+        {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+        ok = gen_tcp:send(Socket, [
+            "PROXY TCP4 ", From, " 127.0.0.1 5000 80\r\n"
+            "POST /pub/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx"
+        ]),
+        status(weir_pubsub_nchan:answer(Socket))
+    end,
+    ?assertEqual(202, Publish("127.0.0.1")),
+    ?assertEqual(403, Publish("192.0.2.1")).
 
 tokens(Config) ->
     Secret = <<"a secret of thirty-two bytes or more">>,

@@ -1,0 +1,87 @@
+%% @doc `weir push reload': has a server read its file again, and says what has come of it. The server listens at a unix socket, which
+%% belongs to its user.
+-module(weir_cli_push_control).
+
+-export([run/1]).
+-export([adjust/3]).
+-export([serve/2]).
+
+%% A reload may have to wait for listeners.
+-define(ANSWER_MS, 60000).
+-define(ASK_MS, 5000).
+-define(LONGEST_LINE, 100).
+
+%% @doc The command.
+-spec run([string()]) -> weir_cli:outcome().
+run([Help]) when Help =:= "--help"; Help =:= "-h" -> {help, help()};
+run([Path]) -> told(ask(Path), Path);
+run(_) -> {usage, "one argument is needed, the socket of the server, `control` of its file (weir push reload --help)"}.
+
+told({ok, []}, _Path) -> ok;
+told({ok, Faults}, _Path) -> {failed, [lists:join("\nweir: ", Faults), "\nweir: nothing is changed"]};
+told({error, Reason}, Path) -> {failed, [Path, ": ", reason(Reason)]}.
+
+reason(closed) -> "the server gave no answer";
+reason(Reason) -> inet:format_error(Reason).
+
+ask(Path) ->
+    case gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?ASK_MS) of
+        {ok, Socket} ->
+            Answer = case gen_tcp:send(Socket, "reload\n") of ok -> read(Socket, []); {error, _} = Failed -> Failed end,
+            ok = gen_tcp:close(Socket),
+            Answer;
+        {error, _} = Error ->
+            Error
+    end.
+
+read(Socket, Read) ->
+    case gen_tcp:recv(Socket, 0, ?ANSWER_MS) of
+        {ok, Data} -> read(Socket, [Read, Data]);
+        {error, closed} -> answer(weir_json:decode(iolist_to_binary(Read)));
+        {error, _} = Error -> Error
+    end.
+
+answer({ok, #{<<"faults">> := Faults}}) -> {ok, Faults};
+answer(_) -> {error, closed}.
+
+%% @doc Has a process asked at another socket than before from now on, by `{reload, From, Reference}', which it answers by
+%% `{Reference, Faults}'.
+-spec adjust(Before :: none | file:filename_all(), Wanted :: none | file:filename_all(), pid()) -> ok | {error, term()}.
+adjust(Same, Same, _Server) ->
+    ok;
+adjust(none, Path, Server) ->
+    case weir:start_listener(?MODULE, #{ip => {local, Path}, max_connections => 16}, fun ?MODULE:serve/2, Server) of
+        {ok, _} -> file:change_mode(Path, 8#600);
+        {error, Reason} -> {error, Reason}
+    end;
+adjust(_Before, Wanted, Server) ->
+    ok = weir:stop_listener(?MODULE),
+    adjust(none, Wanted, Server).
+
+%% @doc A connection: the handler of the listener.
+-spec serve(weir_tcp:socket(), pid()) -> ok.
+serve(Socket, Server) ->
+    ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LONGEST_LINE}]),
+    case gen_tcp:recv(Socket, 0, ?ASK_MS) of
+        {ok, <<"reload\n">>} ->
+            _ = gen_tcp:send(Socket, weir_json:compact(#{faults => reloaded(Server)})),
+            ok;
+        _ ->
+            ok
+    end.
+
+reloaded(Server) ->
+    Reference = monitor(process, Server),
+    Server ! {reload, self(), Reference},
+    receive
+        {Reference, Faults} -> [unicode:characters_to_binary(Fault) || Fault <- Faults];
+        {'DOWN', Reference, process, _, _} -> [<<"the server ends">>]
+    after ?ANSWER_MS -> [<<"the server is busy">>]
+    end.
+
+help() ->
+    "weir push reload: have a server read its configuration again, as SIGHUP does, and tell what is wrong with it\n"
+    "\n"
+    "usage: weir push reload SOCKET\n"
+    "\n"
+    "SOCKET is `control` of the server's file. Ends with 0 when the file is taken, and with 1 and the faults when it is not.\n".
