@@ -11,11 +11,16 @@
 -export([by_token/3]).
 -export([may/3]).
 -export([is_local/1]).
+-export([all/1]).
+-export([wait/1]).
 -export([is_origin/2]).
 
--export_type([right/0]).
+-export_type([right/0, verdict/0]).
 
 -type right() :: publish | subscribe | history | presence.
+
+-type verdict() :: boolean() | {wait, fun(() -> boolean())}.
+%% Whether somebody may, or a fun that says so and may take its time: it is run in a process of the request. One that fails is a no.
 
 %% @doc A fun for the options of {@link weir_pubsub_http:routes/1}. The token is in a field `Authorization: Bearer TOKEN', or in the query, as
 %% `access_token', for clients that cannot set fields (the `EventSource' of browsers). A token in the query is seen in access logs.
@@ -85,3 +90,32 @@ is_origin(Request, Origins) ->
         undefined -> true;
         Origin -> lists:member(Origin, Origins)
     end.
+
+%% @doc Several verdicts in one: whether all are a yes. What is a no at once is not waited for.
+-spec all([fun(() -> verdict())]) -> verdict().
+all(Questions) -> all(Questions, []).
+
+all([Question | Questions], Waiting) ->
+    case Question() of
+        true -> all(Questions, Waiting);
+        false -> false;
+        {wait, Wait} -> all(Questions, [Wait | Waiting])
+    end;
+all([], []) ->
+    true;
+all([], Waiting) ->
+    {wait, fun() -> lists:all(fun(Wait) -> Wait() end, Waiting) end}.
+
+%% @doc The answer, in a process that may wait for it.
+-spec wait(verdict()) -> boolean().
+wait({wait, Wait}) ->
+    try
+        true =:= Wait()
+    catch
+        Class:Reason:Stack ->
+            What = "a fun that decides who may use channels failed",
+            ok = weir_reports:log(error, #{what => What, reason => {Class, Reason}, stacktrace => Stack}),
+            false
+    end;
+wait(IsAllowed) ->
+    IsAllowed.

@@ -12,7 +12,7 @@
 
 -type name() ::
     published | refused | delivered | broadcast | gaps | slow | created | deleted | reaped | subscribed | unsubscribed | restarts |
-    broker_losses.
+    broker_losses | asked | ask_failures.
 
 -type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
 
@@ -49,7 +49,9 @@ index(reaped) -> 9;
 index(subscribed) -> 10;
 index(unsubscribed) -> 11;
 index(restarts) -> 12;
-index(broker_losses) -> 13.
+index(broker_losses) -> 13;
+index(asked) -> 14;
+index(ask_failures) -> 15.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -74,5 +76,7 @@ rows() ->
         {subscribed, "subscriptions"},
         {unsubscribed, "subscriptions that ended"},
         {restarts, "shards that were restarted, and lost their channels"},
-        {broker_losses, "connections to Redis that were lost, one for each shard"}
+        {broker_losses, "connections to Redis that were lost, one for each shard"},
+        {asked, "questions to the server that decides who may use channels"},
+        {ask_failures, "clients refused because that server gave no answer, or was asked too much at a time"}
     ].

@@ -7,7 +7,7 @@
 -export([defaults/0]).
 
 -import(weir_pubsub_file_value, [
-    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, host/0, prefix/0, file_in/1,
+    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, url/0, host/0, prefix/0, file_in/1,
     secret_in/1, sources/2
 ]).
 
@@ -31,6 +31,7 @@
     poll_timeout := timeout(),
     max_body := pos_integer(),
     status := any | local | nobody,
+    ask := none | weir_pubsub_asker:server(),
     rules := weir_pubsub_rules:rules(),
     keys := [weir_pubsub_keys:source()],
     tokens := weir_pubsub_token:options(),
@@ -79,7 +80,7 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>,
+        <<"ask">>, <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>,
         <<"spread">>, <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
@@ -91,12 +92,13 @@ settings(Table, Directory) ->
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
     {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
     {Broker, BrokerFaults} = section(<<"broker">>, Table, broker_keys(Directory)),
+    {Ask, AskFaults} = ask(Table),
     {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
     {Groups, GroupFaults} = groups(maps:get(<<"groups">>, Table, #{})),
     {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
-        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, TotalFaults, GroupFaults,
+        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, AskFaults, TotalFaults, GroupFaults,
         ChannelFaults
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
@@ -110,7 +112,7 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), origins => any,
-            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker
+            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker, ask => Ask
         },
         maps:merge(Drain, Http)
     ),
@@ -121,14 +123,15 @@ settings(Table, Directory) ->
     end.
 
 whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
-    #{drain := Timeout, spread := Spread} = Settings,
+    #{drain := Timeout, spread := Spread, ask := Ask} = Settings,
     Faults = lists:append([
         [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
         twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
-        [Fault || Keys =:= [], Fault <- without_keys(May, Rules)]
+        [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],
+        [Fault || Ask =:= none, Fault <- without(ask, "whom to ask: [ask] with url", May, Rules)]
     ]),
     case Faults of
         [] ->
@@ -187,14 +190,14 @@ unusable(no_key) -> "there is no key in it for HS256, RS256, ES256 or EdDSA";
 unusable(not_json) -> "is no set of JSON Web Keys";
 unusable(Reason) -> ["cannot be read: ", file:format_error(Reason)].
 
-without_keys(May, Rules) ->
+without(Who, Text, May, Rules) ->
     Places = [{[<<"may">>], May} | [
         {[<<"channels">>, Index, <<"may">>], Of}
      || {Index, {_, Of}} <- lists:zip(lists:seq(1, length(Rules)), Rules)
     ]],
     [
-        {Place ++ [atom_to_binary(Right)], "tokens need a key: [tokens] with secrets, public_keys or jwks"}
-     || {Place, Of} <- Places, {Right, token} <- lists:sort(maps:to_list(Of))
+        {Place ++ [atom_to_binary(Right)], Text}
+     || {Place, Of} <- Places, {Right, Whom} <- lists:sort(maps:to_list(Of)), Whom =:= Who
     ].
 
 groups(Groups) when is_map(Groups) ->
@@ -208,6 +211,20 @@ groups(Groups) when is_map(Groups) ->
     {maps:from_list(Values), lists:append(Faults)};
 groups(_) ->
     {#{}, [{[<<"groups">>], "a table for each group: [groups.NAME]"}]}.
+
+ask(#{<<"ask">> := Table}) ->
+    Keys = #{
+        <<"url">> => {url, url()},
+        <<"timeout">> => {timeout, milliseconds(1)},
+        <<"cache">> => {cache, milliseconds(0)},
+        <<"max_concurrent">> => {max_concurrent, integer(1, 10000)}
+    },
+    {Values, Faults} = table(Table, [<<"ask">>], Keys),
+    Missing = [{[<<"ask">>], "url is missing"} || Faults =:= [], not is_map_key(url, Values)],
+    Defaults = #{timeout => 2000, cache => 10000, max_concurrent => 100},
+    {maps:merge(maps:merge(Defaults, maps:get(url, Values, #{})), maps:remove(url, Values)), Faults ++ Missing};
+ask(_Table) ->
+    {none, []}.
 
 %% Tables --------------------------------------------------------------------------------
 
@@ -273,7 +290,7 @@ http_keys() ->
 
 may_keys() ->
     maps:from_list([
-        {atom_to_binary(Right), {Right, choice([any, local, token, nobody])}}
+        {atom_to_binary(Right), {Right, choice([any, local, token, ask, nobody])}}
      || Right <- [publish, subscribe, history, presence]
     ]).
 

@@ -11,6 +11,7 @@
 -export([boolean/0]).
 -export([ip/0]).
 -export([origins/0]).
+-export([url/0]).
 -export([host/0]).
 -export([prefix/0]).
 -export([file_in/1]).
@@ -115,6 +116,23 @@ origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"h
 
 is_origin(Origin) ->
     is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
+
+%% @doc Where a server is asked by HTTP.
+-spec url() -> check(#{host := string(), port := inet:port_number(), target := binary()}).
+url() -> fun url/1.
+
+url(Text) when is_binary(Text) ->
+    case uri_string:parse(Text) of
+        #{scheme := <<"http">>, host := Host} = Uri when Host =/= <<>>, not is_map_key(userinfo, Uri), not is_map_key(fragment, Uri) ->
+            Path = case Uri of #{path := <<>>} -> <<"/">>; #{path := Some} -> Some end,
+            Query = case Uri of #{query := Asked} -> [$?, Asked]; #{} -> [] end,
+            Port = case Uri of #{port := Number} when is_integer(Number) -> Number; #{} -> 80 end,
+            {ok, #{host => binary_to_list(Host), port => Port, target => iolist_to_binary([Path, Query])}};
+        _ ->
+            url(none)
+    end;
+url(_) ->
+    {error, "a URL such as \"http://127.0.0.1:9000/may\""}.
 
 %% @doc The name of a machine.
 -spec host() -> check(string()).

@@ -26,8 +26,8 @@
 %% `poll' is any GET that asks for nothing else, see the option `plain'.
 
 -type options() :: #{
-    publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
-    subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    publishers => local | any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
+    subscribers => any | fun((weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
     origins => any | [binary()],
     poll_timeout => timeout(),
     stream_timeout => timeout(),
@@ -37,7 +37,8 @@
 }.
 %% <dl>
 %% <dt>`publishers' (`local')</dt><dd>Who may publish, delete, and be told about channels. `local': who connects from this machine and is no
-%%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait</dd>
+%%   page of another site (there is no field `Origin'). A fun decides itself; it runs in the reactor, and must not wait,
+%%   but may return `{wait, Fun}': Fun is run by a process of the request, and returns whether</dd>
 %% <dt>`subscribers' (`any')</dt><dd>Who may subscribe</dd>
 %% <dt>`origins' (`any')</dt><dd>of which sites pages may come, as browsers say them: `<<"https://example.org">>'. Others get 403, which their
 %%   pages cannot read. Pages that may come can read every answer, also a refusal</dd>
@@ -99,11 +100,39 @@ handle(Request, {Role, #{origins := Origins} = Options}) ->
 asked(Request, Role, Options) ->
     Channels = binary:split(weir_http_request:binding(channel, Request), <<",">>, [global]),
     Action = action(weir_http_request:method(Request), Role, Request),
-    May = fun(Channel) -> weir_pubsub_shards:is_channel(Channel) andalso may(Action, Request, Channel, Options) end,
-    case length(Channels) =< ?MOST_CHANNELS andalso lists:all(May, Channels) of
-        true -> act(Action, Channels, Request, Role, Options);
-        false -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}
+    IsRight = length(Channels) =< ?MOST_CHANNELS andalso lists:all(fun weir_pubsub_shards:is_channel/1, Channels),
+    case IsRight andalso may_all(Action, Request, Channels, Options) of
+        true -> allowed_to(Action, Channels, Request, Role, Options);
+        false -> refused(Request);
+        {wait, _} = Verdict -> {process, fun(Own) -> waited(Verdict, Action, Channels, Own, Role, Options) end}
     end.
+
+refused(Request) -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}.
+
+%% Whether a WebSocket may publish, too, is another question.
+allowed_to(subscribe, Channels, Request, pubsub, Options) ->
+    case transport(Request) =:= websocket andalso may_all(publish, Request, Channels, Options) of
+        {wait, _} = Verdict ->
+            {process, fun(Own) -> act(subscribe, Channels, Own, {pubsub, weir_pubsub_access:wait(Verdict)}, Options) end};
+        MayPublish ->
+            act(subscribe, Channels, Request, {pubsub, MayPublish}, Options)
+    end;
+allowed_to(Action, Channels, Request, Role, Options) ->
+    act(Action, Channels, Request, {Role, false}, Options).
+
+%% In a process, which has to leave to the shards what a reactor does by itself.
+waited(Verdict, Action, Channels, Request, Role, Options) ->
+    case weir_pubsub_access:wait(Verdict) of
+        true when Action =:= publish -> weir_pubsub_http_ask:publish_later(Channels, Request);
+        true when Action =:= subscribe, Role =:= pubsub ->
+            MayPublish = transport(Request) =:= websocket andalso weir_pubsub_access:wait(may_all(publish, Request, Channels, Options)),
+            act(Action, Channels, Request, {pubsub, MayPublish}, Options#{poll => later});
+        true -> act(Action, Channels, Request, {Role, false}, Options#{poll => later});
+        false -> refused(Request)
+    end.
+
+may_all(Action, Request, Channels, Options) ->
+    weir_pubsub_access:all([fun() -> may(Action, Request, Channel, Options) end || Channel <- Channels]).
 
 action(<<"GET">>, pub, Request) ->
     case transport(Request) of
@@ -126,7 +155,7 @@ may(_Publish, _Request, _Channel, #{publishers := any}) -> true;
 may(_Publish, Request, _Channel, #{publishers := local}) -> weir_pubsub_access:is_local(Request);
 may(_Publish, Request, Channel, #{publishers := May}) -> May(Request, Channel).
 
-act(options, _Channels, Request, Role, _Options) ->
+act(options, _Channels, Request, {Role, _}, _Options) ->
     {reply, 200, weir_pubsub_http_fields:options(Request, Role), <<>>};
 act(tell, [_, _ | _], Request, _Role, _Options) ->
     weir_pubsub_http_fields:refusal(no_channel, Request);
@@ -155,8 +184,7 @@ act(subscribe, Channels, Request, Role, Options) ->
             {reply, 400, weir_pubsub_http_fields:origin(Request), <<>>}
     end.
 
-subscribe(websocket, Channels, Froms, Request, {Role, Options}) ->
-    MayPublish = Role =:= pubsub andalso lists:all(fun(Channel) -> may(publish, Request, Channel, Options) end, Channels),
+subscribe(websocket, Channels, Froms, Request, {{_Role, MayPublish}, Options}) ->
     weir_pubsub_http_websocket:new(Channels, Froms, MayPublish, {Request, Options});
 subscribe(stream, Channels, Froms, Request, {_Role, #{stream_timeout := Timeout}}) ->
     weir_pubsub_http_stream:new(Channels, Froms, Timeout, Request);
@@ -166,6 +194,8 @@ subscribe(poll, Channels, Froms, Request, {_Role, #{plain := raw, stream_timeout
     weir_pubsub_http_bytes:new(raw, Channels, Froms, Timeout, Request);
 subscribe(poll, Channels, Froms, Request, {_Role, #{plain := interval_poll}}) ->
     weir_pubsub_http_poll:now(Channels, Froms, Request);
+subscribe(poll, Channels, Froms, Request, {_Role, #{poll := later, poll_timeout := Timeout}}) ->
+    weir_pubsub_http_poll:later(Channels, Froms, Timeout, Request);
 subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout}}) ->
     weir_pubsub_http_poll:new(Channels, Froms, Timeout, Request).
 

@@ -5,6 +5,7 @@
 -behaviour(weir_http_held).
 
 -export([publish/2]).
+-export([publish_later/2]).
 -export([delete/2]).
 -export([open/2]).
 -export([info/2]).
@@ -29,14 +30,22 @@
 
 -spec publish([weir_pubsub:channel()], weir_http_request:request()) -> weir_http_direct:result().
 publish(Channels, Http) ->
-    Type = type(weir_http_request:field(<<"content-type">>, Http), #{}),
-    Meta = event(weir_http_request:field(<<"x-eventsource-event">>, Http), Type),
-    Data = weir_http_request:body(Http),
+    {Data, Meta} = message(Http),
     Tried = [{Channel, weir_pubsub_publication:in_reactor(Channel, Data, Meta)} || Channel <- Channels],
     case [{Channel, {publish, Channel, Data, Meta}} || {Channel, busy} <- Tried] of
         [] -> answer([Answer || {_, Answer} <- Tried], Http);
         Requests -> ask(Requests, [Answer || {_, Answer} <- Tried, Answer =/= busy], Http)
     end.
+
+%% @doc The same by the shards alone, for a process that is no reactor.
+-spec publish_later([weir_pubsub:channel()], weir_http_request:request()) -> weir_http_direct:result().
+publish_later(Channels, Http) ->
+    {Data, Meta} = message(Http),
+    ask([{Channel, {publish, Channel, Data, Meta}} || Channel <- Channels], [], Http).
+
+message(Http) ->
+    Type = type(weir_http_request:field(<<"content-type">>, Http), #{}),
+    {weir_http_request:body(Http), event(weir_http_request:field(<<"x-eventsource-event">>, Http), Type)}.
 
 type(undefined, Meta) -> Meta;
 type(Type, Meta) -> Meta#{type => binary:copy(Type)}.

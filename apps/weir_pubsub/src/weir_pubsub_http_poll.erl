@@ -5,6 +5,7 @@
 -behaviour(weir_http_held).
 
 -export([new/4]).
+-export([later/4]).
 -export([now/3]).
 -export([open/2]).
 -export([info/2]).
@@ -27,11 +28,16 @@ new(Channels, Froms, Timeout, Http) ->
         {ok, Message, Missed} ->
             reply(Message, Missed, Http);
         none ->
-            %% Channels stay longer than the request of which they were parts.
-            Copies = [binary:copy(Channel) || Channel <- Channels],
-            Poll = #poll{channels = Copies, froms = Froms, http = Http, reference = make_ref()},
-            {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Http), <<>>}}}
+            later(Channels, Froms, Timeout, Http)
     end.
+
+%% @doc The same without a look at what is there already, for a process that is no reactor.
+-spec later([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
+later(Channels, Froms, Timeout, Http) ->
+    %% Channels stay longer than the request of which they were parts.
+    Copies = [binary:copy(Channel) || Channel <- Channels],
+    Poll = #poll{channels = Copies, froms = Froms, http = Http, reference = make_ref()},
+    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Http), <<>>}}}.
 
 at_once([Channel], [From]) ->
     case weir_pubsub_socket:next_at_once(Channel, From) of

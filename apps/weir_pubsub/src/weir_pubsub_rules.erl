@@ -1,8 +1,9 @@
 %% @doc Who may do what in which channels: rules by pattern, the first that fits counts.
 %%
 %% For each right of {@link weir_pubsub_access:right()} a rule says who has it: `any'; `local', this machine and no page of a browser;
-%% `token', whose token grants it, see {@link weir_pubsub_access}; `nobody'. What a rule does not say is as in the rule for all channels, and
-%% what that does not say is: `any' subscribe and read the history, `local' publish and see who is there.
+%% `token', whose token grants it, see {@link weir_pubsub_access}; `ask', for whom a server says so, see {@link weir_pubsub_asker};
+%% `nobody'. What a rule does not say is as in the rule for all channels, and what that does not say is: `any' subscribe and read the
+%% history, `local' publish and see who is there.
 -module(weir_pubsub_rules).
 
 -export([new/2]).
@@ -10,7 +11,7 @@
 
 -export_type([rules/0, may/0, who/0]).
 
--type who() :: any | local | token | nobody.
+-type who() :: any | local | token | ask | nobody.
 
 -type may() :: #{weir_pubsub_access:right() => who()}.
 
@@ -29,8 +30,10 @@ new(May, Rules) ->
     All = maps:merge(?DEFAULTS, May),
     #rules{rules = [{weir_pubsub_pattern:new(Pattern), maps:merge(All, Own)} || {Pattern, Own} <- Rules], all = All}.
 
-%% @doc Whether a request has a right in a channel. `ByToken' decides where a token is asked for.
--spec allows(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel(), rules(), ByToken) -> boolean() when
+%% @doc Whether a request has a right in a channel, or a fun that waits for the answer. `ByToken' decides where a token is asked for.
+-spec allows(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel(), rules(), ByToken) ->
+    weir_pubsub_access:verdict()
+when
     ByToken :: fun((weir_http_request:request(), weir_pubsub:channel()) -> boolean()).
 allows(Right, Request, Channel, #rules{rules = Rules, all = All}, ByToken) ->
     #{Right := Who} = first(Channel, Rules, All),
@@ -38,7 +41,14 @@ allows(Right, Request, Channel, #rules{rules = Rules, all = All}, ByToken) ->
         any -> true;
         local -> weir_pubsub_access:is_local(Request);
         token -> ByToken(Request, Channel);
+        ask -> ask(weir_pubsub_asker:question(Right, Request, Channel));
         nobody -> false
+    end.
+
+ask(Question) ->
+    case weir_pubsub_asker:known(Question) of
+        {ok, IsAllowed} -> IsAllowed;
+        unknown -> {wait, fun() -> weir_pubsub_asker:allows(Question) end}
     end.
 
 first(Channel, [{Pattern, May} | Rules], All) ->

@@ -70,6 +70,7 @@ added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
 
 settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept, Gone) ->
     Drain = drain(Settings),
+    ok = weir_pubsub_asker:configure(maps:get(ask, Settings)),
     ok = weir_pubsub:configure(Channels),
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
@@ -105,6 +106,7 @@ close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(
 stop(#server{listeners = Listeners, drain = Drain}) ->
     Monitors = [spawn_monitor(fun() -> end_listener(Listener, Drain) end) || Listener <- Listeners],
     lists:foreach(fun({_, Monitor}) -> receive {'DOWN', Monitor, _, _, _} -> ok end end, Monitors),
+    ok = weir_pubsub_asker:configure(none),
     weir_pubsub_keys:forget(?KEYS).
 
 end_listener(Listener, {Timeout, Spread}) ->
@@ -136,7 +138,7 @@ is_told(_Request, nobody) -> false.
 %% Who subscribes by these URLs gets what is kept, too.
 may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->
     lists:member(weir_pubsub_http:transport(Request), Transports) andalso
-        may(subscribe, Request, Channel, Settings) andalso may(history, Request, Channel, Settings).
+        weir_pubsub_access:all([fun() -> may(Right, Request, Channel, Settings) end || Right <- [subscribe, history]]).
 
 may(Right, Request, Channel, #{rules := Rules, tokens := Tokens}) ->
     weir_pubsub_rules:allows(Right, Request, Channel, Rules, weir_pubsub_access:by_token(Right, ?KEYS, Tokens)).

@@ -19,14 +19,14 @@
 -export_type([options/0]).
 
 -type options() :: #{
-    may => fun((weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> boolean()),
+    may => fun((weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> weir_pubsub_access:verdict()),
     origins => any | same | [binary()],
     max_channels => pos_integer(),
     max_message => pos_integer()
 }.
 %% <dl>
 %% <dt>`may'</dt><dd>Whether a client has a right in a channel, by the request that it has connected with. It runs in the reactor, and must not
-%%   wait. Unless given: all subscribe and read the history, local clients also publish and see who is there</dd>
+%%   wait, but may return `{wait, Fun}'. Unless given: all subscribe and read the history, local clients also publish and see who is there</dd>
 %% <dt>`origins' (`any')</dt><dd>of which sites pages may connect, as of {@link weir_http_websocket:options()}</dd>
 %% <dt>`max_channels' (1000)</dt><dd>that one client may subscribe to</dd>
 %% <dt>`max_message' (1048576)</dt><dd>bytes of a frame of a client</dd>
@@ -38,8 +38,11 @@
     options :: options(),
     %% By channel. A subscription that ends is forgotten when the shard has said so.
     subscriptions = #{} :: #{weir_pubsub:channel() => reference()},
-    %% What shards were asked and have not answered.
-    asked = #{} :: #{reference() => {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()}},
+    %% What shards were asked, and funs that wait, and have not answered.
+    asked = #{} :: #{
+        reference() =>
+            {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()} | {may, weir_pubsub_ws_frames:ref(), Request :: tuple()}
+    },
     %% The names of requests to subscribe, which are answered by what they bring or by an error.
     subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()}
 }).
@@ -88,10 +91,22 @@ message({text, Text}, State) ->
 
 allowed(Request, Ref, #ws{request = Http, options = #{may := May}} = State) ->
     Channel = element(2, Request),
-    case lists:all(fun(Right) -> May(Right, Http, Channel) end, rights(Request)) of
-        true -> act(Request, Ref, State);
-        false -> fail(Ref, forbidden, <<"not allowed in this channel">>, State)
+    case weir_pubsub_access:all([fun() -> May(Right, Http, Channel) end || Right <- rights(Request)]) of
+        {wait, _} = Verdict -> wait(Verdict, Request, Ref, State);
+        IsAllowed -> decided(IsAllowed, Request, Ref, State)
     end.
+
+decided(true, Request, Ref, State) -> act(Request, Ref, State);
+decided(false, _Request, Ref, State) -> fail(Ref, forbidden, <<"not allowed in this channel">>, State).
+
+%% Requests that come meanwhile are not held up.
+wait(_Verdict, _Request, Ref, #ws{asked = Asked} = State) when map_size(Asked) >= ?MOST_ASKED ->
+    fail(Ref, too_many, <<"waits for as many answers as it may">>, State);
+wait(Verdict, Request, Ref, #ws{socket = Socket, asked = Asked} = State) ->
+    Reference = make_ref(),
+    Own = self(),
+    _ = spawn(fun() -> Own ! {{weir_reactor, Socket}, Reference, may, weir_pubsub_access:wait(Verdict)} end),
+    {ok, State#ws{asked = Asked#{Reference => {may, Ref, Request}}}}.
 
 rights({subscribe, _, new, _}) -> [subscribe];
 rights({subscribe, _, _, _}) -> [subscribe, history];
@@ -169,6 +184,9 @@ ask(Request, Ref, #ws{asked = Asked} = State) ->
 
 %% @private
 -spec info(term(), #ws{}) -> weir_http_websocket:result().
+info({_, Reference, may, IsAllowed}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
+    {{may, Ref, Request}, Left} = maps:take(Reference, Asked),
+    decided(IsAllowed, Request, Ref, State#ws{asked = Left});
 info({_, Reference, _Channel, {answer, Answer}}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
     {Asking, Left} = maps:take(Reference, Asked),
     answered(Asking, Answer, State#ws{asked = Left});

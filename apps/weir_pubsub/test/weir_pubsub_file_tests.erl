@@ -80,7 +80,7 @@ faults_have_line_key_and_what_is_allowed_test() ->
             ?assertMatch({Text, [_]}, {Text, [Line || {At, What} <- Told, At =:= Line, binary:match(What, list_to_binary(Part)) =/= nomatch]})
         end
      || {Line, Part, Text} <- [
-            {1, "unknown key; valid: broker, channels, control, drain", "colour = 1\n"},
+            {1, "unknown key; valid: ask, broker, channels, control, drain", "colour = 1\n"},
             {2, "drain: milliseconds from 1 on", "\ndrain = 0\n"},
             {1, "spread: no longer than drain", "spread = 2\ndrain = 1\n"},
             {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
@@ -95,6 +95,9 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "may.publish: one of \"any\", \"local\"", "[may]\npublish = 'me'\n"},
             {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
             {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
+            {2, "may.publish: whom to ask", "[may]\npublish = 'ask'\n"},
+            {2, "ask.url: a URL such as", "[ask]\nurl = 'https://a.example/may'\n"},
+            {1, "ask: url is missing", "[ask]\ntimeout = 1\n"},
             {2, "listeners.1.proxy_protocol: true or false", "[[listeners]]\nproxy_protocol = 1\n"},
             {2, "tokens.secrets: an array of names", "[tokens]\nsecrets = 'a'\n"},
             {3, "cannot be read: no such file", "[tokens]\n\nsecrets = ['nothing']\n"},

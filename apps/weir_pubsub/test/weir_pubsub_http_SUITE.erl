@@ -21,7 +21,7 @@ groups() ->
             event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
+            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
@@ -357,6 +357,28 @@ who_may(_Config) ->
     {403, _, _} = request(port(), <<"POST">>, "/pub/a", Who("reader"), <<"x">>),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", Who("reader")),
     {403, _, _} = request(port(), <<"GET">>, "/sub/a", Who("writer")).
+
+%% A fun that waits is run in a process, and what follows is as ever.
+who_may_is_said_later(_Config) ->
+    Later = fun(_Request, Channel) -> {wait, fun() -> timer:sleep(10), Channel =:= <<"a">> end} end,
+    set(#{publishers => Later, subscribers => Later}),
+    {202, _, _} = publish(port(), "a", <<"x">>),
+    {403, _, _} = publish(port(), "b", <<"x">>),
+    {403, _, _} = publish(port(), "a,b", <<"x">>),
+    {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
+    {403, _, _} = request(port(), <<"GET">>, "/sub/b", []),
+    Held = weir_pubsub_nchan:begin_request(port(), <<"GET">>, "/sub/a", [
+        {"If-Modified-Since", field(<<"last-modified">>, First)}, {"If-None-Match", field(<<"etag">>, First)}
+    ]),
+    {_, _, _} = publish(port(), "a", <<"y">>),
+    {200, _, <<"y">>} = weir_pubsub_nchan:answer(Held),
+    Stream = weir_pubsub_nchan:begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    {200, _, _} = weir_pubsub_nchan:read_stream(Stream, <<"data: y">>),
+    {{101, _}, Socket} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
+    ok = weir_pubsub_nchan:send_frame(Socket, 1, <<"z">>),
+    Chunks = weir_pubsub_nchan:begin_request(port(), <<"GET">>, "/sub/a", [{"TE", "chunked"}]),
+    {200, _, _} = weir_pubsub_nchan:read_stream(Chunks, <<"z">>),
+    {200, _, _} = request(port(), <<"DELETE">>, "/pub/a", []).
 
 %% As the README of another server would have it: a field, or the query.
 tokens(_Config) ->

@@ -1,5 +1,6 @@
 %% A push server with a configuration file, which is changed while clients are there.
 -module(weir_pubsub_server_SUITE).
+-behaviour(weir_http_direct).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -13,7 +14,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, asked, nobody_answers, changed_under_load, a_wrong_change_changes_nothing,
         listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
@@ -24,6 +25,7 @@ init_per_testcase(Case, Config) ->
     [{directory, Directory} | Config].
 
 end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?MODULE),
     _ = [weir_http:stop_listener(Name) || Name = {weir_pubsub_server, _, _} <- weir_listener:names()],
     ok = application:stop(weir_pubsub).
 
@@ -119,6 +121,50 @@ behind_a_proxy(Config) ->
     end,
     ?assertEqual(202, Publish("127.0.0.1")),
     ?assertEqual(403, Publish("192.0.2.1")).
+
+%% A server that is asked who may: its answers count for a while, and for the same question only.
+asked(Config) ->
+    Port = port(start(Config, asking(60000))),
+    Good = [{"Authorization", "Bearer good"}],
+    ?assertEqual(202, publish(Port, "a", Good)),
+    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
+    ?assertEqual(202, publish(Port, "a", Good)),
+    ?assertEqual(403, publish(Port, "a", [{"Authorization", "Bearer bad"}])),
+    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer bad">>}, question()),
+    ?assertEqual(403, publish(Port, "a", [])),
+    ?assertEqual({<<"publish">>, <<"a">>, undefined}, question()),
+    ?assertEqual(200, get(Port, "/sub/a?access_token=good", [])),
+    ?assertEqual({<<"subscribe">>, <<"a">>, <<"Bearer good">>}, question()),
+    ?assertEqual(202, publish(Port, "b%2Fc", Good)),
+    ?assertEqual({<<"publish">>, <<"b%2Fc">>, <<"Bearer good">>}, question()),
+    receive {question, More} -> ct:fail({asked_again, More}) after 0 -> ok end.
+
+question() -> receive {question, Question} -> Question after ?PATIENCE -> ct:fail(not_asked) end.
+
+asking(Cache) ->
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
+    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\n", [weir:get_port(?MODULE), Cache]).
+
+handle(Request, Test) ->
+    Question = {_, Channel, Token} = list_to_tuple([weir_http_request:field(Name, Request) || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]]),
+    Test ! {question, Question},
+    case {Channel, Token} of
+        {<<"broken">>, _} -> {reply, 500, [], <<>>};
+        {_, <<"Bearer good">>} -> {reply, 204, [], <<>>};
+        _ -> {reply, 401, [], <<>>}
+    end.
+
+%% No answer is a no, which is counted, and does not count later.
+nobody_answers(Config) ->
+    Port = port(start(Config, asking(0))),
+    Good = [{"Authorization", "Bearer good"}],
+    #{asked := Asked, ask_failures := Failures} = weir_pubsub:counters(),
+    [?assertEqual(403, publish(Port, "broken", Good)) || _ <- [1, 2]],
+    ?assertEqual(202, publish(Port, "a", Good)),
+    ok = weir_http:stop_listener(?MODULE),
+    ?assertEqual(403, publish(Port, "a", Good)),
+    #{asked := AskedNow, ask_failures := FailuresNow} = weir_pubsub:counters(),
+    ?assertEqual({4, 3}, {AskedNow - Asked, FailuresNow - Failures}).
 
 tokens(Config) ->
     Secret = <<"a secret of thirty-two bytes or more">>,

@@ -13,7 +13,7 @@ all() ->
     [
         subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
         meta, presence, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
-        gone_when_closed, a_drain, other_sites, options_that_are_wrong
+        who_may_is_said_later, gone_when_closed, a_drain, other_sites, options_that_are_wrong
     ].
 
 init_per_testcase(_Case, Config) ->
@@ -222,6 +222,16 @@ who_may(_Config) ->
             {false, history, <<"publish">>, #{}}, {true, history, <<"history">>, #{}}
         ]
     ].
+
+who_may_is_said_later(_Config) ->
+    start(#{may => fun(_, _, Channel) -> {wait, fun() -> timer:sleep(10), Channel =/= <<"failing">> orelse error(failing), Channel =:= <<"open">> end} end}),
+    Socket = connect(),
+    subscribe(Socket, <<"open">>, new),
+    ?ERROR(<<"forbidden">>) = ask(Socket, #{type => subscribe, channel => <<"closed">>}),
+    ?ERROR(<<"forbidden">>) = ask(Socket, #{type => publish, channel => <<"failing">>, data => <<"x">>}),
+    say(Socket, #{type => publish, channel => <<"open">>, data => <<"x">>, ref => 1}),
+    Types = lists:sort([maps:get(<<"type">>, hear(Socket)) || _ <- [published, message]]),
+    ?assertEqual([<<"message">>, <<"published">>], Types).
 
 limits(_Config) ->
     start(#{max_channels => 2}),

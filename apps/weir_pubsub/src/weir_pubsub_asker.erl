@@ -1,0 +1,160 @@
+%% @doc Who may do what, by an HTTP server that is asked: 2xx is yes, 4xx is no. One in a node, as policies are.
+%%
+%% A question is what is known of a client and of what it wants, as the lines of a request. An answer counts for all who have the same
+%% question, for a time. As many questions are under way as may; who comes then, and who gets no answer, is refused.
+-module(weir_pubsub_asker).
+-behaviour(gen_server).
+
+-export([start_link/0]).
+-export([configure/1]).
+-export([question/3]).
+-export([known/1]).
+-export([allows/1]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+
+-export_type([server/0, question/0]).
+
+-type server() :: #{
+    host := string(),
+    port := inet:port_number(),
+    target := binary(),
+    timeout := pos_integer(),
+    cache := non_neg_integer(),
+    max_concurrent := pos_integer()
+}.
+%% `timeout', and `cache', how long an answer counts, are milliseconds.
+
+-type question() :: binary().
+
+-record(asker, {
+    server = none :: server() | none,
+    %% By the monitors of those that ask.
+    running = #{} :: #{reference() => question()},
+    waiting = #{} :: #{question() => [gen_server:from(), ...]},
+    reports :: weir_reports:limit()
+}).
+
+%% Answers that are kept: then all are forgotten.
+-define(MOST_KNOWN, 10000).
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+%% @doc Whom to ask from now on. What was answered before is forgotten.
+-spec configure(server() | none) -> ok.
+configure(Server) -> gen_server:call(?MODULE, {configure, Server}).
+
+%% @doc The question whether the client of a request has a right in a channel: the right, the channel, the client's address, and the
+%% fields that say who it is. A token in the query is asked as one in the field.
+-spec question(weir_pubsub_access:right(), weir_http_request:request(), weir_pubsub:channel()) -> question().
+question(Right, Request, Channel) ->
+    Said = [{Name, weir_http_request:field(Name, Request)} || Name <- [<<"authorization">>, <<"cookie">>, <<"origin">>]],
+    iolist_to_binary([
+        ["weir-right: ", atom_to_binary(Right), "\r\nweir-channel: ", uri_string:quote(Channel), "\r\n"],
+        address(weir_http_request:peer(Request)),
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- with_token(Said, Request), Value =/= undefined]
+    ]).
+
+with_token([{Name, undefined} | Others] = Said, Request) ->
+    case lists:keyfind(<<"access_token">>, 1, weir_http_request:query_pairs(Request)) of
+        %% It was encoded, and may have any bytes.
+        {_, Token} -> [{Name, ["Bearer ", uri_string:quote(Token)]} | Others];
+        false -> Said
+    end;
+with_token(Said, _Request) ->
+    Said.
+
+address({ok, {Ip, _Port}}) when is_tuple(Ip) ->
+    case inet:ntoa(Ip) of
+        Text when is_list(Text) -> ["x-forwarded-for: ", Text, "\r\n"];
+        _ -> []
+    end;
+address(_) ->
+    [].
+
+%% @doc The answer to a question, if it was asked a short time ago.
+-spec known(question()) -> {ok, boolean()} | unknown.
+known(Question) ->
+    Now = erlang:monotonic_time(millisecond),
+    try ets:lookup(?MODULE, name(Question)) of
+        [{_, IsAllowed, Until}] when Until > Now -> {ok, IsAllowed};
+        _ -> unknown
+    catch
+        error:badarg -> unknown
+    end.
+
+%% Questions may be long, and what is kept of them is not.
+name(Question) -> crypto:hash(sha256, Question).
+
+%% @doc Asks, and waits for the answer. No answer is a no.
+-spec allows(question()) -> boolean().
+allows(Question) ->
+    try
+        %% Who asks has an end.
+        gen_server:call(?MODULE, {ask, Question}, infinity)
+    catch
+        exit:_ -> failed()
+    end.
+
+failed() ->
+    ok = weir_pubsub_counters:add(ask_failures, 1),
+    false.
+
+-spec init([]) -> {ok, #asker{}}.
+init([]) ->
+    ?MODULE = ets:new(?MODULE, [named_table, {read_concurrency, true}]),
+    {ok, #asker{server = application:get_env(weir_pubsub, asker, none), reports = weir_reports:new_limit()}}.
+
+-spec handle_call({configure, server() | none} | {ask, question()}, gen_server:from(), #asker{}) ->
+    {reply, ok | boolean(), #asker{}} | {noreply, #asker{}}.
+handle_call({configure, Server}, _From, Asker) ->
+    %% One that is started again asks the same.
+    ok = application:set_env(weir_pubsub, asker, Server),
+    true = ets:delete_all_objects(?MODULE),
+    {reply, ok, Asker#asker{server = Server}};
+handle_call({ask, Question}, From, #asker{waiting = Waiting} = Asker) ->
+    case {known(Question), Waiting} of
+        {{ok, IsAllowed}, _} -> {reply, IsAllowed, Asker};
+        {unknown, #{Question := Others}} -> {noreply, Asker#asker{waiting = Waiting#{Question := [From | Others]}}};
+        {unknown, #{}} -> begin_to_ask(Question, From, Asker)
+    end.
+
+begin_to_ask(_Question, _From, #asker{server = none} = Asker) ->
+    {reply, failed(), Asker};
+begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, running = Running} = Asker) when map_size(Running) >= Most ->
+    {reply, failed(), Asker};
+begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
+    ok = weir_pubsub_counters:add(asked, 1),
+    {_, Monitor} = spawn_monitor(fun() -> exit({answer, weir_pubsub_asker_request:ask(Server, Question)}) end),
+    {noreply, Asker#asker{running = Running#{Monitor => Question}, waiting = Waiting#{Question => [From]}}}.
+
+-spec handle_cast(term(), #asker{}) -> {noreply, #asker{}}.
+handle_cast(_Request, Asker) -> {noreply, Asker}.
+
+-spec handle_info(term(), #asker{}) -> {noreply, #asker{}}.
+handle_info({'DOWN', Monitor, process, _, Reason}, #asker{running = Running, waiting = Waiting} = Asker) when
+    is_map_key(Monitor, Running)
+->
+    {Question, Left} = maps:take(Monitor, Running),
+    {Who, Others} = maps:take(Question, Waiting),
+    IsAllowed = answered(Reason, Question, Asker),
+    lists:foreach(fun(From) -> gen_server:reply(From, IsAllowed) end, Who),
+    {noreply, Asker#asker{running = Left, waiting = Others}};
+handle_info(_Other, Asker) ->
+    {noreply, Asker}.
+
+answered({answer, {ok, IsAllowed}}, Question, #asker{server = Server}) ->
+    ok = keep(Question, IsAllowed, Server),
+    IsAllowed;
+answered(Reason, _Question, #asker{reports = Reports}) ->
+    Why = case Reason of {answer, {error, Error}} -> Error; _ -> Reason end,
+    What = "the server that decides who may use channels does not answer, and clients are refused",
+    ok = weir_reports:log(warning, #{what => What, reason => Why}, Reports),
+    failed().
+
+keep(Question, IsAllowed, #{cache := Cache}) when Cache > 0 ->
+    ets:info(?MODULE, size) < ?MOST_KNOWN orelse ets:delete_all_objects(?MODULE),
+    true = ets:insert(?MODULE, {name(Question), IsAllowed, erlang:monotonic_time(millisecond) + Cache}),
+    ok;
+keep(_Question, _IsAllowed, _Server) ->
+    ok.
