@@ -33,12 +33,17 @@
 -export_type([subscription/0, limit/0, unavailable/0]).
 
 -type channel() :: binary().
-%% The name of a channel: 1 to 1,024 bytes.
+%% The name of a channel: 1 to 1,024 bytes, of which the first is not zero.
 
 -type message() :: {message, weir_pubsub_id:id(), Data :: binary(), meta()}.
 
--type meta() :: #{type => binary(), event => binary()}.
-%% What a publisher says about a message beside its data: a media type, and a name of what happened.
+-type meta() :: #{
+    type => binary(),
+    event => binary(),
+    mercure => {Topics :: [binary(), ...], IsPrivate :: boolean(), Retry :: non_neg_integer() | none}
+}.
+%% What a publisher says about a message beside its data: a media type, and a name of what happened. `mercure' is only in what {@link
+%% weir_pubsub_mercure} has published.
 
 -type from() :: new | oldest | {last, Count :: non_neg_integer()} | weir_pubsub_id:id().
 %% Where a reader begins: with messages to come, with the oldest that is kept, with so many of the latest, or behind an id.
@@ -245,7 +250,7 @@ configure(Configuration) -> weir_pubsub_policies:configure(Configuration).
 check_channel(Channel) ->
     case weir_pubsub_shards:is_channel(Channel) of
         true -> ok;
-        false -> {error, {bad_option, channel, Channel, "a binary of 1 to 1024 bytes"}}
+        false -> {error, {bad_option, channel, Channel, "a binary of 1 to 1024 bytes that does not begin with zero"}}
     end.
 
 allowed(Text, Value) when Text =:= type; Text =:= event; Text =:= prefix; Text =:= 'after' ->

@@ -31,6 +31,7 @@
     poll_timeout := timeout(),
     max_body := pos_integer(),
     status := any | local | nobody,
+    mercure := none | mercure(),
     ask := none | weir_pubsub_asker:server(),
     rules := weir_pubsub_rules:rules(),
     keys := [weir_pubsub_keys:source()],
@@ -39,6 +40,8 @@
     channels := weir_pubsub_policies:configuration()
 }.
 %% Times are milliseconds.
+
+-type mercure() :: #{anonymous => boolean(), cookie => binary(), policy := weir_pubsub_policies:policy()}.
 
 -type fault() :: {Line :: pos_integer() | none, Text :: iodata()}.
 
@@ -80,8 +83,8 @@ defaults() ->
 
 settings(Table, Directory) ->
     Sections = [
-        <<"ask">>, <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>, <<"may">>,
-        <<"spread">>, <<"tokens">>
+        <<"ask">>, <<"broker">>, <<"channels">>, <<"control">>, <<"drain">>, <<"groups">>, <<"http">>, <<"limits">>, <<"listeners">>,
+        <<"may">>, <<"mercure">>, <<"spread">>, <<"tokens">>
     ],
     Unknown = [{[Key], unknown(Sections)} || Key <- lists:sort(maps:keys(Table) -- Sections)],
     {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>, <<"control">>], Table), [], #{
@@ -92,14 +95,15 @@ settings(Table, Directory) ->
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
     {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
     {Broker, BrokerFaults} = section(<<"broker">>, Table, broker_keys(Directory)),
+    {Mercure, MercureFaults} = mercure(Table),
     {Ask, AskFaults} = ask(Table),
     {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
     {Groups, GroupFaults} = groups(maps:get(<<"groups">>, Table, #{})),
     {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
-        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, AskFaults, TotalFaults, GroupFaults,
-        ChannelFaults
+        Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, MercureFaults, AskFaults, TotalFaults,
+        GroupFaults, ChannelFaults
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
     Whole = #{
@@ -112,7 +116,7 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), origins => any,
-            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker, ask => Ask
+            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker, mercure => Mercure, ask => Ask
         },
         maps:merge(Drain, Http)
     ),
@@ -123,13 +127,15 @@ settings(Table, Directory) ->
     end.
 
 whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
-    #{drain := Timeout, spread := Spread, ask := Ask} = Settings,
+    #{drain := Timeout, spread := Spread, mercure := Mercure, ask := Ask} = Settings,
     Faults = lists:append([
         [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
         twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
+        mercure_policy(Mercure),
+        [{[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"} || Keys =:= [], Mercure =/= none],
         [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],
         [Fault || Ask =:= none, Fault <- without(ask, "whom to ask: [ask] with url", May, Rules)]
     ]),
@@ -225,6 +231,25 @@ ask(#{<<"ask">> := Table}) ->
     {maps:merge(maps:merge(Defaults, maps:get(url, Values, #{})), maps:remove(url, Values)), Faults ++ Missing};
 ask(_Table) ->
     {none, []}.
+
+%% What is kept of updates is as in a policy of a channel.
+mercure(#{<<"mercure">> := Table}) ->
+    Kept = [max_messages, max_bytes, max_age, max_message, max_subscribers],
+    Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- Kept]),
+    Keys = Policy#{<<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, text()}},
+    {Values, Faults} = table(Table, [<<"mercure">>], Keys),
+    {(maps:without(Kept, Values))#{policy => maps:with(Kept, Values)}, Faults};
+mercure(_Table) ->
+    {none, []}.
+
+mercure_policy(none) ->
+    [];
+mercure_policy(#{policy := Policy}) ->
+    case weir_pubsub_policies:check(#{channels => [{weir_pubsub_mercure:channel(), Policy}]}) of
+        ok -> [];
+        {error, {bad_option, [channels, _Channel | Place], _Value, Allowed}} ->
+            [{[<<"mercure">> | [atom_to_binary(Key) || Key <- Place]], Allowed}]
+    end.
 
 %% Tables --------------------------------------------------------------------------------
 

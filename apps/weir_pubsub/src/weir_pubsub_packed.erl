@@ -7,17 +7,32 @@
 
 -spec pack(binary(), weir_pubsub:meta()) -> binary().
 pack(Data, Meta) ->
-    <<(field(type, Meta))/binary, (field(event, Meta))/binary, Data/binary>>.
+    <<(field(type, Meta))/binary, (field(event, Meta))/binary, (field(mercure, Meta))/binary, Data/binary>>.
 
 field(Name, Meta) ->
     case Meta of
-        #{Name := Value} -> <<1, (byte_size(Value)):32, Value/binary>>;
-        #{} -> <<0>>
+        #{Name := Value} ->
+            Bytes = bytes(Value),
+            <<1, (byte_size(Bytes)):32, Bytes/binary>>;
+        #{} ->
+            <<0>>
     end.
 
--spec unpack(binary()) -> {ok, binary(), weir_pubsub:meta()} | error.
-unpack(Packed) -> unpack([type, event], Packed, #{}).
+bytes(Value) when is_binary(Value) -> Value;
+bytes({Topics, IsPrivate, none}) -> json([Topics, IsPrivate]);
+bytes({Topics, IsPrivate, Retry}) -> json([Topics, IsPrivate, Retry]).
 
+json(List) -> iolist_to_binary(weir_json:compact(List)).
+
+-spec unpack(binary()) -> {ok, binary(), weir_pubsub:meta()} | error.
+unpack(Packed) -> unpack([type, event, mercure], Packed, #{}).
+
+unpack([mercure | Names], <<1, Size:32, Value:Size/binary, Rest/binary>>, Meta) ->
+    case weir_json:decode(Value) of
+        {ok, [Topics, IsPrivate]} -> unpack(Names, Rest, Meta#{mercure => {Topics, IsPrivate, none}});
+        {ok, [Topics, IsPrivate, Retry]} -> unpack(Names, Rest, Meta#{mercure => {Topics, IsPrivate, Retry}});
+        _ -> error
+    end;
 unpack([Name | Names], <<1, Size:32, Value:Size/binary, Rest/binary>>, Meta) ->
     unpack(Names, Rest, Meta#{Name => binary:copy(Value)});
 unpack([_ | Names], <<0, Rest/binary>>, Meta) ->

@@ -71,7 +71,7 @@ added(Added, Kept, Gone, #{keys := Keys} = Settings) ->
 settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept, Gone) ->
     Drain = drain(Settings),
     ok = weir_pubsub_asker:configure(maps:get(ask, Settings)),
-    ok = weir_pubsub:configure(Channels),
+    ok = weir_pubsub:configure(with_updates(Settings, Channels)),
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
             ok = weir_http:set_routes(name(Listener), Routes),
@@ -81,6 +81,12 @@ settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept
     ),
     _ = [spawn(fun() -> end_listener(Listener, Drain) end) || Listener <- Gone],
     {ok, #server{listeners = Listeners, drain = Drain}}.
+
+%% Its policy comes first: no pattern of the file is meant for it.
+with_updates(#{mercure := none}, Channels) ->
+    Channels;
+with_updates(#{mercure := #{policy := Policy}}, #{channels := Patterns} = Channels) ->
+    Channels#{channels := [{weir_pubsub_mercure:channel(), Policy} | Patterns]}.
 
 drain(#{drain := Timeout, spread := Spread}) -> {Timeout, Spread}.
 
@@ -129,7 +135,14 @@ routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports,
     }),
     [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
         weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) -> is_told(Request, Status) end) ++
-        weir_pubsub_script:routes() ++ Nchan.
+        weir_pubsub_script:routes() ++ mercure(Settings) ++ Nchan.
+
+mercure(#{mercure := none}) ->
+    [];
+mercure(#{mercure := Mercure, tokens := Tokens, origins := Origins, max_body := MaxBody}) ->
+    weir_pubsub_mercure:routes(maps:merge(
+        maps:with([anonymous, cookie], Mercure), #{keys => ?KEYS, tokens => Tokens, origins => Origins, max_body => MaxBody}
+    )).
 
 is_told(_Request, any) -> true;
 is_told(Request, local) -> weir_pubsub_access:is_local(Request);

@@ -55,9 +55,10 @@ clear() ->
     _ = persistent_term:erase(?MODULE),
     ok.
 
-%% @doc Whether it can be the name of a channel.
+%% @doc Whether it can be the name of a channel. Those that begin with a zero byte are not for clients.
 -spec is_channel(term()) -> boolean().
-is_channel(Name) -> is_binary(Name) andalso Name =/= <<>> andalso byte_size(Name) =< ?LONGEST_NAME.
+is_channel(<<First, _/binary>> = Name) -> First =/= 0 andalso byte_size(Name) =< ?LONGEST_NAME;
+is_channel(_Name) -> false.
 
 %% @doc The registered name of a shard.
 -spec name(Index :: pos_integer()) -> atom().

@@ -98,6 +98,8 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "may.publish: whom to ask", "[may]\npublish = 'ask'\n"},
             {2, "ask.url: a URL such as", "[ask]\nurl = 'https://a.example/may'\n"},
             {1, "ask: url is missing", "[ask]\ntimeout = 1\n"},
+            {1, "mercure: Mercure needs a key", "[mercure]\n"},
+            {2, "mercure.anonymous: true or false", "[mercure]\nanonymous = 1\n"},
             {2, "listeners.1.proxy_protocol: true or false", "[[listeners]]\nproxy_protocol = 1\n"},
             {2, "tokens.secrets: an array of names", "[tokens]\nsecrets = 'a'\n"},
             {3, "cannot be read: no such file", "[tokens]\n\nsecrets = ['nothing']\n"},

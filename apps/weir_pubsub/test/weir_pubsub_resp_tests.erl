@@ -47,6 +47,7 @@ command_test() ->
     ).
 
 packed_test() ->
-    Messages = [{<<>>, #{}}, {<<"x">>, #{type => <<"text/plain">>}}, {<<0, 1, 2>>, #{type => <<>>, event => <<"e">>}}],
+    Messages = [{<<>>, #{}}, {<<"x">>, #{type => <<"text/plain">>}}, {<<0, 1, 2>>, #{type => <<>>, event => <<"e">>}} |
+        [{<<"x">>, #{mercure => {[<<"https://a.example/{b}">>, <<"b">>], IsPrivate, Retry}}} || IsPrivate <- [true, false], Retry <- [none, 0, 10]]],
     [?assertEqual({ok, Data, Meta}, weir_pubsub_packed:unpack(weir_pubsub_packed:pack(Data, Meta))) || {Data, Meta} <- Messages],
     [?assertEqual(error, weir_pubsub_packed:unpack(Bytes)) || Bytes <- [<<>>, <<0>>, <<7, 0>>, <<1, 0, 0, 0, 9, "short">>]].

@@ -1,0 +1,69 @@
+%% @private
+%% @doc Who may publish and subscribe by Mercure: the claim `mercure' of a token, which is in the field `Authorization', in the query or
+%% in a cookie.
+-module(weir_pubsub_mercure_access).
+
+-export([claims/2]).
+-export([may_publish/2]).
+-export([subscribes/1]).
+-export([expires_in/1]).
+
+-type options() :: #{
+    keys := weir_pubsub_keys:name(), tokens := weir_pubsub_token:options(), cookie := binary(), origins := any | [binary()], _ => _
+}.
+
+%% @doc What the token of a request claims; `none' if there is none. A cookie goes with each request of a browser, whichever page makes
+%% it: it counts for publishing only if the page is of a site that is named.
+-spec claims(weir_http_request:request(), options()) -> {ok, weir_pubsub_token:claims()} | none | {error, term()}.
+claims(Request, #{keys := Keys, tokens := Options} = Mercure) ->
+    case token(Request, Mercure) of
+        {ok, Token} -> weir_pubsub_token:verify(Token, Keys, Options);
+        Other -> Other
+    end.
+
+token(Request, #{cookie := Cookie, origins := Origins}) ->
+    case weir_http_request:field(<<"authorization">>, Request) of
+        <<Scheme:6/binary, " ", Token/binary>> ->
+            case string:lowercase(Scheme) of
+                <<"bearer">> -> {ok, string:trim(Token)};
+                _ -> {error, malformed}
+            end;
+        undefined ->
+            case lists:keyfind(<<"authorization">>, 1, weir_http_request:query_pairs(Request)) of
+                {_, Token} -> {ok, Token};
+                false -> cookie(lists:keyfind(Cookie, 1, weir_http_request:cookies(Request)), Request, Origins)
+            end;
+        _ ->
+            {error, malformed}
+    end.
+
+cookie(false, _Request, _Origins) ->
+    none;
+cookie({_, Token}, Request, Origins) ->
+    IsNamed = is_list(Origins) andalso lists:member(weir_http_request:field(<<"origin">>, Request), Origins),
+    case weir_http_request:method(Request) of
+        <<"POST">> when not IsNamed -> {error, origin};
+        _ -> {ok, Token}
+    end.
+
+%% @doc Whether each of these topics may be published to.
+-spec may_publish([binary()], weir_pubsub_token:claims()) -> boolean().
+may_publish(Topics, Claims) ->
+    Selectors = selectors(<<"publish">>, Claims),
+    lists:all(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
+
+%% @doc The topics whose private updates may be received.
+-spec subscribes(weir_pubsub_token:claims()) -> [weir_pubsub_mercure_topics:selector()].
+subscribes(Claims) -> selectors(<<"subscribe">>, Claims).
+
+selectors(Right, Claims) ->
+    Mercure = maps:get(<<"https://mercure.rocks/">>, Claims, maps:get(<<"mercure">>, Claims, none)),
+    case Mercure of
+        #{Right := Texts} when is_list(Texts) -> lists:usort([weir_pubsub_mercure_topics:new(Text) || Text <- Texts, is_binary(Text)]);
+        _ -> []
+    end.
+
+%% @doc Milliseconds until a token ends.
+-spec expires_in(weir_pubsub_token:claims()) -> timeout().
+expires_in(#{<<"exp">> := End}) when is_number(End) -> max(0, round(1000 * End) - os:system_time(millisecond));
+expires_in(_Claims) -> infinity.

@@ -1,0 +1,118 @@
+%% @private
+%% @doc An event stream of Mercure: the updates of the hub that a subscriber has asked for, and may get.
+%%
+%% All updates are in one channel, in one order. Subscribers that have asked for the same, with the same rights, are one audience, for which
+%% an update is looked at and framed once.
+-module(weir_pubsub_mercure_stream).
+-behaviour(weir_http_events).
+-behaviour(weir_pubsub_framing).
+
+-export([new/4]).
+-export([id/1]).
+-export([open/2]).
+-export([info/2]).
+-export([written/2]).
+-export([closed/2]).
+
+-export([message/3]).
+-export([gap/4]).
+
+-type selectors() :: [weir_pubsub_mercure_topics:selector()].
+
+-record(stream, {
+    subscription :: weir_pubsub_http_subscription:subscription(),
+    framing :: weir_pubsub_framing:framing(),
+    socket :: weir_tcp:socket() | ssl:sslsocket(),
+    expires_in :: timeout()
+}).
+
+%% erlang:send_after/3 takes no longer time.
+-define(LONGEST_MS, 16#FFFFFFFF).
+
+%% @doc The result for the listener: a stream of what `Wanted' selects, without private updates that `Granted' does not.
+-spec new({Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, timeout(), Http) ->
+    weir_http_direct:result()
+when
+    Http :: weir_http_request:request().
+new(Selectors, {Channel, From}, ExpiresIn, Http) ->
+    Stream = #stream{
+        subscription = weir_pubsub_http_subscription:new([Channel], [From], infinity, Http),
+        framing = {?MODULE, Selectors},
+        socket = weir_http_request:socket(Http),
+        expires_in = ExpiresIn
+    },
+    {events, ?MODULE, Stream, #{heartbeat => 40000, fields => fields(Channel, From, Http)}}.
+
+fields(Channel, From, Http) ->
+    Fields = [
+        {<<"content-type">>, <<"text/event-stream">>},
+        {<<"cache-control">>, <<"private, no-cache, no-store, must-revalidate, max-age=0">>},
+        {<<"x-accel-buffering">>, <<"no">>}
+        | weir_pubsub_http_fields:origin(Http)
+    ],
+    case From of
+        new -> Fields;
+        _ -> [{<<"last-event-id">>, before(Channel, From)} | Fields]
+    end.
+
+%% Behind which update those begin that come. A client that gets back what it has said has missed nothing.
+before(Channel, From) ->
+    case weir_pubsub_inspection:history(Channel, From, 1) of
+        {ok, #{position := {_, Number} = Position}} when Number > 0 -> id(Position);
+        _ -> <<"earliest">>
+    end.
+
+%% @doc The id of an update, as clients see it: a reference relative to the hub.
+-spec id(weir_pubsub_framing:place()) -> binary().
+id(Id) -> <<"#", (weir_pubsub_id:to_text(Id))/binary>>.
+
+-spec open(weir_http_events:stream(), #stream{}) -> weir_http_events:result().
+open(Socket, #stream{subscription = Subscription, framing = Framing, expires_in = ExpiresIn} = Stream) ->
+    ok = wake(Stream, ExpiresIn),
+    result(weir_pubsub_http_subscription:open(Socket, Framing, weir_http_events:frame(#{comment => <<>>}), Subscription), Stream).
+
+wake(_Stream, infinity) ->
+    ok;
+wake(#stream{socket = Socket}, Milliseconds) ->
+    _ = erlang:send_after(min(?LONGEST_MS, Milliseconds), self(), {{weir_reactor, Socket}, expired}),
+    ok.
+
+-spec info(term(), #stream{}) -> weir_http_events:result().
+info({_, expired}, Stream) ->
+    {close, Stream};
+info(Message, #stream{subscription = Subscription, framing = Framing} = Stream) ->
+    result(weir_pubsub_http_subscription:info(Message, Framing, Subscription), Stream).
+
+result({ok, Next}, Stream) -> {ok, Stream#stream{subscription = Next}};
+result({send, Bytes, Next}, Stream) -> {send, {framed, Bytes}, Stream#stream{subscription = Next}};
+result({over, _Reason}, Stream) -> {close, Stream}.
+
+-spec written(weir_http_events:stream(), #stream{}) -> weir_http_events:result().
+written(_Socket, #stream{subscription = Subscription} = Stream) ->
+    {ok, Stream#stream{subscription = weir_pubsub_http_subscription:written(Subscription)}}.
+
+-spec closed(weir_http_events:reason(), #stream{}) -> term().
+closed(Reason, #stream{subscription = Subscription}) -> weir_pubsub_http_subscription:closed(Reason, Subscription).
+
+%% Framing -----------------------------------------------------------------------------
+
+%% @doc An event, for those that have asked for it and may get it; nothing for others.
+-spec message({Wanted :: selectors(), Granted :: selectors()}, weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
+message({Wanted, Granted}, _Channel, {message, Id, Data, #{mercure := {Topics, IsPrivate, Retry}} = Meta}) ->
+    case fits(Topics, Wanted) andalso (not IsPrivate orelse fits(Topics, Granted)) of
+        true ->
+            Event = #{id => id(Id), data => Data},
+            Named = case Meta of #{event := Name} -> Event#{event => Name}; #{} -> Event end,
+            weir_http_events:frame(case Retry of none -> Named; _ -> Named#{retry => Retry} end);
+        false ->
+            <<>>
+    end;
+message(_Selectors, _Channel, _Message) ->
+    <<>>.
+
+fits(Topics, Selectors) ->
+    lists:any(fun(Topic) -> lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, Selectors) end, Topics).
+
+%% @doc A comment: clients of Mercure know no event for it. How many of the updates that are missing it had asked for nobody knows.
+-spec gap(term(), weir_pubsub:channel(), weir_pubsub:missed(), weir_pubsub_framing:place()) -> binary().
+gap(_Selectors, _Channel, _Missed, _Position) -> weir_http_events:frame(#{comment => <<"gap">>}).
