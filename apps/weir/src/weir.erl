@@ -23,6 +23,7 @@
 -export([drain_listener/2]).
 -export([listeners/0]).
 -export([info/1]).
+-export([latency/1]).
 -export([connections/1]).
 -export([set_options/2]).
 -export([set_max_connections/2]).
@@ -255,6 +256,15 @@ listeners() -> weir_listener:names().
 -spec info(weir_listener:name()) -> weir_listener:info() | {error, weir_listener:no_listener()}.
 info(Name) -> weir_listener:info(Name).
 
+%% @doc How long replies of a listener took, from its start on, if it measures that: `weir:set_options(Name, #{measure => true})' begins
+%% it, also for connections that there are. What happened in a second is the difference of two calls; `weir_scope' makes the table of
+%% tcprstat of them.
+%%
+%% A reply is timed as tcprstat does it: from the last bytes read before it to its first ones written, or, in a relay whose client came
+%% through the listener, read from the server. Bytes that wait in the kernel are not seen, nor messages of a group.
+-spec latency(weir_listener:name()) -> weir_listener:latency() | {error, weir_listener:no_listener()}.
+latency(Name) -> weir_listener:latency(Name).
+
 %% @doc The connections of a listener, each with the process that it was accepted for. Walks the table of sockets, as
 %% {@link sockets/0}. Those that are relayed are among {@link relays/0} instead.
 -spec connections(weir_listener:name()) ->
@@ -270,7 +280,7 @@ connections(Name) -> weir_listener:connections(Name).
 %% before it in the list are set.
 %%
 %% `port', `ip' and `fd' cannot change. Of a listener for reactors only `socket_opts', `max_connections', `overload',
-%% `max_rate', `per_address', `allow', `deny' and `shutdown' can.
+%% `max_rate', `per_address', `allow', `deny', `measure' and `shutdown' can.
 %%
 %% Errors: `{bad_option, Option, Value, Allowed}', `{no_listener, Name}', `{not_started, ssl}'.
 -spec set_options(weir_listener:name(), weir_listener:changes()) ->

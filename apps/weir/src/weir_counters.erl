@@ -85,7 +85,9 @@ rows(listener) ->
         {crowded, counter, none, "connections reset because their address had per_address already"},
         {full_pauses, counter, none, "times that max_connections has stopped accepting"},
         {rate_pauses, counter, none, "times that max_rate has stopped accepting"},
-        {failed_handshakes, counter, none, "connections that failed in their TLS handshake or PROXY header"}
+        {failed_handshakes, counter, none, "connections that failed in their TLS handshake or PROXY header"},
+        {replies, counter, none, "replies whose time was measured, with the option measure"},
+        {reply_ns, counter, nanoseconds, "the sum of their times"}
     ];
 rows(group) ->
     [

@@ -20,13 +20,14 @@
 -export([drain_until/2]).
 -export([names/0]).
 -export([info/1]).
+-export([latency/1]).
 -export([connections/1]).
 -export([set_options/2]).
 -export([port/1]).
 -export([pollers_moved/0]).
 -export([renew_workers/0]).
 
--export_type([name/0, handler/0, connection/0, options/0, changes/0, prefix/0, info/0]).
+-export_type([name/0, handler/0, connection/0, options/0, changes/0, prefix/0, info/0, latency/0]).
 -export_type([bad_option/0, no_listener/0, not_started/0]).
 
 -type name() :: term().
@@ -62,6 +63,7 @@
     allow => [prefix()],
     deny => [prefix()],
     placement => local | least_loaded,
+    measure => boolean(),
     affinity => soft | bound,
     shutdown => timeout() | brutal_kill,
     balance => off | #{interval := pos_integer(), threshold := pos_integer()},
@@ -94,6 +96,8 @@
 %% both lists denies. An address on no list is allowed, unless there is an `allow'.</dd>
 %% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
 %% sockets. Not for reactors.</dd>
+%% <dt>`measure' (`false')</dt><dd>Whether the time of replies is measured: {@link weir:latency/1}. It takes two looks at the clock for a
+%% request and its reply, and 110 KiB at most; nothing while it is off.</dd>
 %% <dt>`affinity' (`soft')</dt><dd>`soft': the process of a connection begins on the scheduler of its socket, and the VM may
 %% move it. `bound': it stays there, and does not run while that scheduler is offline.</dd>
 %% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>
@@ -122,12 +126,22 @@
     crowded := non_neg_integer(),
     full_pauses := non_neg_integer(),
     rate_pauses := non_neg_integer(),
-    failed_handshakes := non_neg_integer()
+    failed_handshakes := non_neg_integer(),
+    measured := boolean(),
+    replies := non_neg_integer(),
+    reply_ns := non_neg_integer()
 }.
 %% `connections' are accepted and not closed; `waiting' are those of them without a process yet. The others count since the
 %% start of the listener: `accepted' connections; reset ones, by reason: `overload' (above `max_connections'), `denied' (by
 %% `allow' or `deny') and `crowded' (above `per_address'); `full_pauses' and `rate_pauses', how often `max_connections' and
-%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed.
+%% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed;
+%% `replies' that were measured and the sum of their times in nanoseconds, `reply_ns'. `measured' is the option `measure'.
+
+-type latency() :: #{
+    measured := boolean(), replies := non_neg_integer(), reply_ns := non_neg_integer(), times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
+}.
+%% What a listener has measured since its start: `times' has how many replies took about so long, within 1.6 percent or 64 ns; those of 137
+%% seconds or more count as that.
 
 -type bad_option() :: {bad_option, Option :: term(), Value :: term(), Allowed :: string()}.
 %% An option that is wrong or not there, and what is allowed. Where a value is a list, Value is the element that is wrong.
@@ -237,6 +251,18 @@ names() -> [Name || {Name, _} <- weir_listener_names:all()].
 %% @private
 -spec info(name()) -> info() | {error, no_listener()}.
 info(Name) -> weir_listener_process:call(Name, info).
+
+%% @private
+-spec latency(name()) -> latency() | {error, no_listener()}.
+latency(Name) ->
+    case weir_listener_process:call(Name, listener) of
+        {ok, Listener} ->
+            {Sum, Times} = weir_nif:listener_latency(Listener),
+            #{measured := Measured} = weir_nif:listener_info(Listener),
+            #{measured => Measured, replies => lists:sum([Count || {_, Count} <- Times]), reply_ns => Sum, times => Times};
+        {error, _} = Error ->
+            Error
+    end.
 
 %% @private
 -spec connections(name()) -> [{weir_tcp:socket(), pid()}] | {error, no_listener()}.

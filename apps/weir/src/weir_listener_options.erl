@@ -18,7 +18,8 @@
     per_address := pos_integer() | infinity,
     allow := [{inet:ip_address(), 0..128}],
     deny := [{inet:ip_address(), 0..128}],
-    placement := local | least_loaded
+    placement := local | least_loaded,
+    measure := boolean()
 }.
 
 -type normal() :: #{
@@ -37,6 +38,7 @@
     allow := [{inet:ip_address(), 0..128}],
     deny := [{inet:ip_address(), 0..128}],
     placement := local | least_loaded,
+    measure := boolean(),
     affinity := soft | bound,
     shutdown := timeout() | brutal_kill,
     balance := off | #{interval := pos_integer(), threshold := pos_integer()},
@@ -66,6 +68,7 @@
     allow => [],
     deny => [],
     placement => local,
+    measure => false,
     affinity => soft,
     shutdown => 5000,
     balance => off,
@@ -92,7 +95,7 @@
 
 %% What is changed for reactors that run: they have been given the rest.
 -define(CHANGES_FOR_REACTORS, [
-    socket_opts, max_connections, overload, max_rate, per_address, allow, deny, shutdown, given
+    socket_opts, max_connections, overload, max_rate, per_address, allow, deny, measure, shutdown, given
 ]).
 
 %% @doc All options of a listener, or what is wrong with one.
@@ -210,6 +213,8 @@ value(Name, Prefixes) when (Name =:= allow orelse Name =:= deny), is_list(Prefix
 value(Name, Prefixes) when Name =:= allow; Name =:= deny -> bad(Name, Prefixes, "a list of addresses with prefixes");
 value(placement, Value) when Value =:= local; Value =:= least_loaded -> Value;
 value(placement, Value) -> bad(placement, Value, "local or least_loaded");
+value(measure, Value) when is_boolean(Value) -> Value;
+value(measure, Value) -> bad(measure, Value, "true or false");
 value(affinity, Value) when Value =:= soft; Value =:= bound -> Value;
 value(affinity, Value) -> bad(affinity, Value, "soft or bound");
 value(shutdown, brutal_kill) -> brutal_kill;

@@ -123,7 +123,7 @@ how(#{shared := true}) -> share;
 how(#{shared := false}) -> claim.
 
 limits(Options) ->
-    maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement], Options).
+    maps:with([max_connections, overload, max_rate, per_address, allow, deny, placement, measure], Options).
 
 listen(Where, State = #state{options = Options, listener = Listener, workers = Workers}) ->
     Pollsets = weir_pollsets:all(),

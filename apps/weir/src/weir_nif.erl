@@ -28,7 +28,7 @@
 -export([
     listener_new/2, listener_add_socket/3, listener_own/1, listener_retry/1, listener_set_acceptor/2,
     listener_waiting/2, listener_accept/2, listener_accept_for/3, listener_discard/2, listener_clear/1,
-    listener_set_limits/2, listener_info/1, listener_exempt/1, listener_connections/2, listener_relays/2
+    listener_set_limits/2, listener_info/1, listener_latency/1, listener_exempt/1, listener_connections/2, listener_relays/2
 ]).
 
 %% Reactors.
@@ -267,8 +267,11 @@ listener_clear(_Listener) -> ?NOT_LOADED.
 -spec listener_set_limits(listener(), weir_listener_options:limits()) -> ok.
 listener_set_limits(_Listener, _Limits) -> ?NOT_LOADED.
 %% @doc The counts of a listener.
--spec listener_info(listener()) -> #{atom() => non_neg_integer() | infinity}.
+-spec listener_info(listener()) -> #{atom() => non_neg_integer() | infinity | boolean()}.
 listener_info(_Listener) -> ?NOT_LOADED.
+%% @doc The sum of the times of its replies, in nanoseconds, and how many took how long; see {@link weir_listener:latency()}.
+-spec listener_latency(listener()) -> {non_neg_integer(), [{non_neg_integer(), pos_integer()}]}.
+listener_latency(_Listener) -> ?NOT_LOADED.
 %% @doc Has a connection not count against the limit of connections any more.
 -spec listener_exempt(handle()) -> ok | {error, closed}.
 listener_exempt(_Handle) -> ?NOT_LOADED.

@@ -14,7 +14,7 @@
 
 %% The limits of a listener.
 -define(LIMITS, #{
-    max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local,
+    max_connections => 3, overload => reset, max_rate => infinity, per_address => 2, placement => local, measure => true,
     allow => [{{127, 0, 0, 0}, 8}], deny => [{{0, 0, 0, 0, 0, 0, 0, 1}, 128}]
 }).
 

@@ -57,7 +57,7 @@ wrong_options_are_named_test_() ->
      || {Name, Value} <- [
             {port, -1}, {port, 65536}, {ip, {1, 2, 3}}, {ip, "localhost"}, {fd, -1}, {tls, true}, {handshake_timeout, -1},
             {proxy_protocol, yes}, {max_connections, -1}, {overload, drop}, {max_rate, 0}, {per_address, 0}, {allow, x},
-            {deny, x}, {placement, here}, {affinity, hard}, {shutdown, never}, {balance, on},
+            {deny, x}, {placement, here}, {measure, yes}, {affinity, hard}, {shutdown, never}, {balance, on},
             {balance, #{interval => 0, threshold => 1}}, {reactor, []}, {no_such_option, 1}
         ]
     ].

@@ -29,6 +29,7 @@ use crate::term::errno;
 use crate::value::admission::{Address, Admission, Refusal};
 use crate::value::counters::add;
 use crate::value::handle::{Handle, Target};
+use crate::value::latency::Latency;
 use crate::value::options::Options;
 
 /// What a listener is made with, and what may change later.
@@ -38,6 +39,8 @@ pub struct Settings {
     pub reset: bool,
     /// A connection goes to the pollset with the fewest sockets instead of the one that accepted it.
     pub least_loaded: bool,
+    /// Times of replies are measured.
+    pub measure: bool,
     pub admission: Admission,
 }
 
@@ -88,6 +91,7 @@ pub struct Listener {
     /// The process of the listener, which has the clock.
     owner: Mutex<Option<LocalPid>>,
     pub counts: Counts,
+    pub latency: Latency,
 }
 
 /// Takes a lock whose holder cannot have left anything half done.
@@ -121,6 +125,7 @@ impl Listener {
             listening: Mutex::default(),
             owner: Mutex::default(),
             counts: Counts::default(),
+            latency: Latency::new(settings.measure),
         }
     }
 
@@ -160,6 +165,7 @@ impl Listener {
         self.reset.store(settings.reset, Ordering::SeqCst);
         self.least_loaded.store(settings.least_loaded, Ordering::SeqCst);
         self.max_connections.store(settings.max_connections, Ordering::SeqCst);
+        self.latency.set(settings.measure);
         let selective = !settings.admission.is_open();
         lock(&self.admission).change(settings.admission);
         self.selective.store(selective, Ordering::SeqCst);

@@ -7,6 +7,7 @@ use rustler::{Env, LocalPid};
 
 use crate::listener::Listener;
 use crate::value::admission::Address;
+use crate::value::latency::Times;
 
 /// A connection that no process has yet.
 pub struct Arrival {
@@ -36,6 +37,11 @@ impl Permit {
         if !std::mem::replace(&mut self.exempt, true) {
             self.listener.give_place_back(env);
         }
+    }
+
+    /// Where the times of its replies go, on a pollset, if the listener measures them.
+    pub fn times(&self, pollset: u16) -> Option<&Times> {
+        self.listener.latency.times(pollset)
     }
 
     /// Whether this is a permit of `listener`.

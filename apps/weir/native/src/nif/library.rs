@@ -29,11 +29,12 @@ use crate::socket::owner::Watch;
 use crate::socket::table;
 use crate::term::data::{self, Bytes};
 use crate::term::resource;
+use crate::value::latency;
 use crate::value::shared::Part;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 12] = [
+static PARTS: [&dyn Part; 13] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -41,6 +42,7 @@ static PARTS: [&dyn Part; 12] = [
     &private::ABANDONED,
     &private::VACANT,
     &accept::EXHAUSTED,
+    &latency::WANTED,
     &death::WATCH,
     &private::HOLDER,
     &data::BYTES,

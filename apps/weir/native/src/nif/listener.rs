@@ -18,6 +18,7 @@ use crate::term::atoms;
 use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::admission::{Admission, Prefix, Rules};
 use crate::value::handle::Handle;
+use crate::value::latency::Seen;
 use crate::value::shared::Shared;
 use crate::verb::accept;
 
@@ -74,6 +75,7 @@ impl<'a> Decoder<'a> for Settings {
             max_connections: limit(of(atoms::max_connections())?)?.map_or(u64::MAX, u64::from),
             reset: of(atoms::overload())?.decode::<Atom>()? == atoms::reset(),
             least_loaded: of(atoms::placement())?.decode::<Atom>()? == atoms::least_loaded(),
+            measure: of(atoms::measure())?.decode()?,
             admission: Admission::new(rules, rate, per_address, Instant::now()),
         })
     }
@@ -171,6 +173,7 @@ fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>
         u64::MAX => atoms::infinity().encode(env),
         max => max.encode(env),
     };
+    let (replies, reply_ns) = listener.latency.totals();
     let pairs = [
         (atoms::connections(), listener.connections().encode(env)),
         (atoms::max_connections(), max),
@@ -181,8 +184,17 @@ fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>
         (atoms::crowded(), counts.crowded.load(Relaxed).encode(env)),
         (atoms::full_pauses(), counts.full_pauses.load(Relaxed).encode(env)),
         (atoms::rate_pauses(), counts.rate_pauses.load(Relaxed).encode(env)),
+        (atoms::measured(), listener.latency.is_on().encode(env)),
+        (atoms::replies(), replies.encode(env)),
+        (atoms::reply_ns(), reply_ns.encode(env)),
     ];
     Term::map_from_pairs(env, &pairs)
+}
+
+#[rustler::nif]
+fn listener_latency(listener: ListenerTerm) -> (u64, Vec<(u64, u64)>) {
+    let Seen { sum, times } = listener.0.latency.seen();
+    (sum, times)
 }
 
 #[rustler::nif]

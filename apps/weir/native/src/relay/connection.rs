@@ -6,6 +6,7 @@ use rustix::io::{Errno, Result};
 
 use super::statistics::Statistics;
 use crate::value::counters::Tally;
+use crate::value::latency::Times;
 use crate::value::work::Work;
 
 /// One connection of a relay, and what the kernel has said of it. Edge-triggered: it says so once.
@@ -39,6 +40,8 @@ pub struct Visit<'a> {
     pub work: &'a mut Work,
     pub tally: &'a mut Tally,
     pub statistics: &'a mut Statistics,
+    /// Where times of replies go as well, if a listener of the connections measures them.
+    pub times: Option<&'a Times>,
 }
 
 /// How far a visit came.

@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use super::connection::{Connection, Turn, Visit, written};
 use super::pipe::{Splice, Way};
-use super::statistics::Nanos;
+use crate::kernel::clock::Nanos;
 use crate::kernel::scratch::{BUFFER, SCRATCH};
 use crate::value::handle::Side;
 use crate::value::input_buffer::InputBuffer;
@@ -176,7 +176,10 @@ impl<B: AsRef<[u8]>> Flow<B> {
             }
             Ok(n) => {
                 visit.work.moved(n);
-                visit.statistics.read(self.source, n, Nanos::now());
+                let reply = visit.statistics.read(self.source, n, Nanos::now());
+                if let (Some(times), Some(reply)) = (visit.times, reply) {
+                    times.count(reply);
+                }
                 visit.tally.reads += 1;
                 visit.tally.read_bytes += n as u64;
                 self.way.read(n);
@@ -291,7 +294,7 @@ mod tests {
             (self.from.readable, self.to.writable) = (true, true);
             let mut work = Work::of_caller();
             let (tally, statistics) = (&mut self.tally, &mut self.statistics);
-            let mut visit = Visit { work: &mut work, tally, statistics };
+            let mut visit = Visit { work: &mut work, tally, statistics, times: None };
             self.flow.carry(&mut self.from, &mut self.to, &mut visit)
         }
     }

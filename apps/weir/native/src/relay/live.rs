@@ -11,7 +11,8 @@ use rustler::LocalPid;
 use super::Options;
 use super::connection::{Connection, Turn, Visit};
 use super::flow::Flow;
-use super::statistics::{Nanos, Statistics};
+use super::statistics::Statistics;
+use crate::kernel::clock::Nanos;
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::Reason;
@@ -20,6 +21,7 @@ use crate::term::held::Held;
 use crate::term::resource::ResourceArc;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, Side, Target};
+use crate::value::latency;
 use crate::value::work::Work;
 
 /// A timer for each relay would outlive it, for an hour where that is its timeout. Only what is due within this time has
@@ -114,7 +116,11 @@ impl Live {
     /// Carries what has come from a side.
     #[inline]
     fn carry(&mut self, handle: Handle, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
-        let mut visit = Visit { work, tally, statistics: &mut self.statistics };
+        let times = match latency::is_wanted() {
+            true => self.permits.iter().flatten().find_map(|permit| permit.times(self.pollset)),
+            false => None,
+        };
+        let mut visit = Visit { work, tally, statistics: &mut self.statistics, times };
         let (flow, from, to) = match side {
             Side::Left => (&mut self.to_right, &mut self.left, &mut self.right),
             Side::Right => (&mut self.to_left, &mut self.right, &mut self.left),

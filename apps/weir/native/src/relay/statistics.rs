@@ -3,29 +3,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 use rustler::{Atom, Encoder, Env, Term};
 
+use crate::kernel::clock::Nanos;
 use crate::term::atoms;
 use crate::value::handle::Side;
-
-/// A moment of the monotonic clock. As one number it is cheaper to keep and to compare than the standard library's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub struct Nanos(u64);
-
-impl Nanos {
-    /// This moment.
-    #[inline]
-    pub fn now() -> Nanos {
-        let now = clock_gettime(ClockId::Monotonic);
-        Nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-    }
-
-    /// The time since an earlier moment.
-    pub fn since(self, earlier: Nanos) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-}
 
 /// One significant digit: within 6 %, and 2.5 KiB at most for times up to an hour, beyond which they count as that. The
 /// histogram grows with the times that it has seen.
@@ -81,10 +63,11 @@ impl Statistics {
         }
     }
 
-    /// Notes a read of `n` bytes from a side.
+    /// Notes a read of `n` bytes from a side. Returns the time of a reply, in nanoseconds, if it is the beginning of one.
     #[inline]
-    pub fn read(&mut self, side: Side, n: usize, now: Nanos) {
+    pub fn read(&mut self, side: Side, n: usize, now: Nanos) -> Option<u64> {
         self.moved = now;
+        let mut reply = None;
         let count = match side {
             Side::Left => {
                 self.asked = Some(now);
@@ -92,7 +75,9 @@ impl Statistics {
             }
             Side::Right => {
                 if let Some(asked) = self.asked.take() {
-                    self.replied(now.0.saturating_sub(asked.0));
+                    let took = now.nanoseconds_since(asked);
+                    self.replied(took);
+                    reply = Some(took);
                 }
                 if self.first_byte.is_none() {
                     self.first_byte = Some(now.since(self.started));
@@ -102,6 +87,7 @@ impl Statistics {
         };
         count.bytes += n as u64;
         count.packets += 1;
+        reply
     }
 
     #[inline]
@@ -264,12 +250,11 @@ mod tests {
     #[test]
     fn a_reply_is_timed_from_the_last_bytes_of_the_client_to_the_first_of_the_server() {
         let start = Nanos::now();
-        let at = |ms: u64| Nanos(start.0 + ms * 1_000_000);
+        let at = |ms: u64| start.after(ms * 1_000_000);
         let mut statistics = Statistics::new(start);
-        statistics.read(Side::Left, 10, at(1));
-        statistics.read(Side::Left, 10, at(5));
-        statistics.read(Side::Right, 3, at(7));
-        statistics.read(Side::Right, 4, at(9));
+        let read = [(Side::Left, 10, 1), (Side::Left, 10, 5), (Side::Right, 3, 7), (Side::Right, 4, 9)]
+            .map(|(side, n, ms)| statistics.read(side, n, at(ms)));
+        assert_eq!(read, [None, None, Some(2_000_000), None]);
         let replies = statistics.replies().expect("one reply");
         assert_eq!(replies.count, 1);
         assert_eq!((replies.min, replies.max), (2_000_000, 2_000_000));
@@ -293,7 +278,7 @@ mod tests {
         let mut statistics = Statistics::new(start);
         for seconds in [0, 1, 100_000_000] {
             statistics.read(Side::Left, 1, start);
-            statistics.read(Side::Right, 1, Nanos(start.0 + seconds * 1_000_000_000));
+            statistics.read(Side::Right, 1, start.after(seconds * 1_000_000_000));
         }
         let mut replies = None;
         statistics.add_recent(&mut replies);
@@ -309,7 +294,7 @@ mod tests {
             let mut statistics = Statistics::new(start);
             for n in 1..=count {
                 statistics.read(Side::Left, 1, start);
-                statistics.read(Side::Right, 1, Nanos(start.0 + n * n * 1_000_000));
+                statistics.read(Side::Right, 1, start.after(n * n * 1_000_000));
             }
             let few = statistics.replies().expect("replies");
             let mut histogram = None;

@@ -6,6 +6,7 @@
 
 pub mod file;
 mod listening;
+mod measuring;
 pub mod message;
 pub mod owner;
 mod polling;
@@ -20,6 +21,7 @@ use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
 pub use self::listening::{Acceptor, Listening};
 pub use self::waiting::{Fetched, Output, Queued, Receiver, SendWait, Waiter};
+use crate::kernel::clock::Nanos;
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::owner::Watched;
@@ -114,6 +116,8 @@ pub struct Socket {
     pub output: Option<Box<Output>>,
     /// Who asked to be told when the kernel takes output again.
     pub writability: Option<Box<LocalPid>>,
+    /// When the bytes were read to which no reply has been written, if that is measured.
+    asked: Option<Nanos>,
     pub statistics: Statistics,
     pub groups: Memberships,
     pub watched: Option<Box<Watched>>,
@@ -170,6 +174,7 @@ impl Socket {
             groups: Memberships::default(),
             permit: None,
             netns: None,
+            asked: None,
             statistics: Statistics::default(),
         }
     }

@@ -15,7 +15,7 @@ rustler::atoms! {
     // Listeners.
     weir_listener, weir_accept, throttled, recovered, empty, reset, pause, least_loaded, connections, max_connections,
     waiting, overload, denied, crowded, full_pauses, rate_pauses, allow, deny, max_rate, per_address, placement,
-    noproc, reactor, unsent, badarg,
+    noproc, reactor, unsent, badarg, measure, measured, replies, reply_ns,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
     send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,

@@ -1,6 +1,6 @@
 //! Values: no VM, no kernel.
 //!
-//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, options, memberships. Each is tested by
+//! Handles, slots, ready lists, packets, HTTP, rules of admission, queues, counters, times, options, memberships. Each is tested by
 //! itself, in every interleaving by `concurrency/` if schedulers share it, by the fuzzers of `fuzz/` if peers write it. May
 //! use nothing but its neighbours here.
 
@@ -11,6 +11,7 @@ pub mod division;
 pub mod handle;
 pub mod http;
 pub mod input_buffer;
+pub mod latency;
 pub mod membership;
 pub mod options;
 pub mod packet;

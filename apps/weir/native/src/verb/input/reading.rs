@@ -196,6 +196,7 @@ fn receive_into(
                     None => pollset::counters(socket.pollset).read(n),
                 }
                 work.moved(n);
+                socket.was_asked();
                 socket.bulk = n >= BULK;
                 // A short read means drained: what comes later is a new edge. Only the end of input may stand
                 // behind it without one, and then the event has said so.

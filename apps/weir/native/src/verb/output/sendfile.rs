@@ -166,6 +166,9 @@ pub fn advance(env: Env, socket: &mut Socket, sent: PartSent) -> Progress {
     transfer.remaining -= sent.bytes;
     transfer.sent += sent.bytes;
     let (remaining, total) = (transfer.remaining, transfer.sent);
+    if sent.bytes > 0 {
+        socket.has_replied();
+    }
     let counters = pollset::counters(socket.pollset);
     add(&counters.writes, 1);
     add(&counters.written_bytes, sent.bytes);

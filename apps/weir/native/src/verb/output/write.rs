@@ -153,6 +153,9 @@ fn written(
         None => pollset::counters(socket.pollset).wrote(n, wanted),
     }
     work.moved(n);
+    if n > 0 {
+        socket.has_replied();
+    }
     if n < wanted {
         socket.writable = false;
     }

@@ -1,0 +1,36 @@
+//! How long a request waits for its reply: from its last bytes to the first of the reply, as tcprstat has it.
+
+use super::Socket;
+use crate::kernel::clock::Nanos;
+use crate::value::latency;
+
+impl Socket {
+    /// Bytes of the peer were read.
+    #[inline]
+    pub fn was_asked(&mut self) {
+        if latency::is_wanted() {
+            self.note_asked();
+        }
+    }
+
+    #[cold]
+    fn note_asked(&mut self) {
+        let measured = self.permit.as_ref().is_some_and(|permit| permit.times(self.pollset).is_some());
+        self.asked = measured.then(Nanos::now);
+    }
+
+    /// Bytes were written.
+    #[inline]
+    pub fn has_replied(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.note_replied(asked);
+        }
+    }
+
+    #[cold]
+    fn note_replied(&mut self, asked: Nanos) {
+        if let Some(times) = self.permit.as_ref().and_then(|permit| permit.times(self.pollset)) {
+            times.count(Nanos::now().nanoseconds_since(asked));
+        }
+    }
+}

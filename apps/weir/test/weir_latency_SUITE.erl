@@ -1,0 +1,228 @@
+%% How long replies take: measured by the listener, beside what the server was told to wait and what the client saw. A request is
+%% read after it is sent, and its reply is written before that is received: so each time is at least the server's delay and at most the
+%% client's, whatever the machine does meanwhile.
+-module(weir_latency_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 10000).
+
+%% Milliseconds.
+-define(DELAYS, [1, 5, 20]).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        nothing_is_measured_unasked, known_delays_of_processes, known_delays_of_reactors, known_delays_of_relays, known_delays_under_tls,
+        replies_from_files, the_last_bytes_of_a_request_count, on_and_off_under_load, what_was_measured_stays
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    weir_test_peer:init_group(weir, Config).
+
+end_per_suite(Config) ->
+    weir_test_peer:end_group(weir, Config).
+
+init_per_testcase(_Case, Config) ->
+    _ = put(clients, []),
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    lists:foreach(fun gen_tcp:close/1, get(clients)),
+    [weir:stop_listener(Name) || Name <- weir:listeners()],
+    weir_test_peer:end_case(Config).
+
+start(Options, Handler, Args) ->
+    {ok, _} = weir:start_listener(?MODULE, Options#{ip => ?LOOPBACK}, Handler, Args),
+    weir:get_port(?MODULE).
+
+connect(Port) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}]),
+    _ = put(clients, [Socket | get(clients)]),
+    Socket.
+
+%% Waits for as many milliseconds as a request says, and sends it back.
+serve(Socket, Args) ->
+    Transport = transport(Socket),
+    case Transport:recv(Socket, 0, ?PATIENCE) of
+        {ok, <<Delay:16>> = Request} ->
+            timer:sleep(Delay),
+            ok = Transport:send(Socket, Request),
+            serve(Socket, Args);
+        {error, closed} ->
+            ok
+    end.
+
+transport({'$inet', _, _}) -> gen_tcp;
+transport(_) -> ssl.
+
+%% The client's time of a reply, in nanoseconds.
+ask(Socket, Delay) -> ask(gen_tcp, Socket, Delay).
+
+ask(Transport, Socket, Delay) ->
+    Begin = erlang:monotonic_time(nanosecond),
+    ok = Transport:send(Socket, <<Delay:16>>),
+    {ok, <<Delay:16>>} = Transport:recv(Socket, 2, ?PATIENCE),
+    erlang:monotonic_time(nanosecond) - Begin.
+
+%% The listener has measured so many replies, each between a delay and the client's time, and the same in all.
+is_between(Delays, Seen) ->
+    #{measured := true, replies := Replies, reply_ns := Sum, times := Times} = weir:latency(?MODULE),
+    ?assertEqual(length(Seen), Replies),
+    Measured = lists:append([lists:duplicate(Count, Time) || {Time, Count} <- Times]),
+    ?assertEqual(Measured, lists:sort(Measured)),
+    lists:foreach(
+        fun({Delay, Time, Client}) ->
+            ?assert(Time + error_of(Time) >= Delay * 1_000_000, {Delay, Time}),
+            ?assert(Time - error_of(Time) =< Client, {Client, Time})
+        end,
+        lists:zip3(lists:sort(Delays), Measured, lists:sort(Seen))
+    ),
+    ?assert(Sum >= lists:sum(Delays) * 1_000_000),
+    ?assert(Sum =< lists:sum(Seen)),
+    ?assertMatch(#{measured := true, replies := Replies, reply_ns := Sum}, weir:info(?MODULE)).
+
+error_of(Time) -> 64 + Time div 64.
+
+known_delays(Transport, Socket) ->
+    Delays = lists:append(lists:duplicate(10, ?DELAYS)),
+    is_between(Delays, [ask(Transport, Socket, Delay) || Delay <- Delays]).
+
+nothing_is_measured_unasked(_Config) ->
+    Socket = connect(start(#{}, fun ?MODULE:serve/2, none)),
+    _ = ask(Socket, 0),
+    ?assertEqual(#{measured => false, replies => 0, reply_ns => 0, times => []}, weir:latency(?MODULE)),
+    ?assertMatch(#{measured := false, replies := 0, reply_ns := 0}, weir:info(?MODULE)),
+    ?assertEqual({error, {no_listener, nobody}}, weir:latency(nobody)).
+
+known_delays_of_processes(_Config) ->
+    known_delays(gen_tcp, connect(start(#{measure => true}, fun ?MODULE:serve/2, none))).
+
+known_delays_of_reactors(_Config) ->
+    known_delays(gen_tcp, connect(start(#{measure => true}, ?MODULE, none))).
+
+%% As a reactor.
+init(_Socket, none) -> {ok, none}.
+
+handle_data(_Socket, <<Delay:16>> = Request, State) ->
+    timer:sleep(Delay),
+    {send, Request, State}.
+
+handle_close(_Socket, _Reason, State) -> {ok, State}.
+
+known_delays_of_relays(_Config) ->
+    {ok, _} = weir:start_listener(server, #{ip => ?LOOPBACK}, fun ?MODULE:serve/2, none),
+    Socket = connect(start(#{measure => true}, fun ?MODULE:relay/2, weir:get_port(server))),
+    known_delays(gen_tcp, Socket),
+    ?assertMatch([_], weir:relays()).
+
+relay(Client, Port) ->
+    {ok, Server} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {tcp_module, weir_tcp}]),
+    {ok, Relay} = weir:relay(Client, Server),
+    receive {weir_relay, Relay, _, _} -> ok end.
+
+%% A handshake is requests and replies as well: what it took is there before.
+known_delays_under_tls(_Config) ->
+    #{server_config := Server} = public_key:pkix_test_data(#{
+        server_chain => #{root => [{key, {namedCurve, secp256r1}}], intermediates => [], peer => [{key, {namedCurve, secp256r1}}]},
+        client_chain => #{root => [{key, {namedCurve, secp256r1}}], intermediates => [], peer => [{key, {namedCurve, secp256r1}}]}
+    }),
+    Port = start(#{tls => Server}, fun ?MODULE:serve/2, none),
+    {ok, Socket} = ssl:connect(?LOOPBACK, Port, [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
+    _ = ask(ssl, Socket, 0),
+    ok = weir:set_options(?MODULE, #{measure => true}),
+    known_delays(ssl, Socket),
+    ok = ssl:close(Socket).
+
+replies_from_files(Config) ->
+    File = filename:join(?config(priv_dir, Config), "reply"),
+    ok = file:write_file(File, <<20:16>>),
+    Socket = connect(start(#{measure => true}, fun ?MODULE:send_file/2, File)),
+    is_between([20, 20], [ask(Socket, 20), ask(Socket, 20)]).
+
+send_file(Socket, File) ->
+    case gen_tcp:recv(Socket, 2, ?PATIENCE) of
+        {ok, <<Delay:16>>} ->
+            timer:sleep(Delay),
+            {ok, 2} = file:sendfile(File, Socket),
+            send_file(Socket, File);
+        {error, closed} ->
+            ok
+    end.
+
+%% A reply in two parts counts once, up to its first bytes; a request in two from its last ones on.
+the_last_bytes_of_a_request_count(_Config) ->
+    Socket = connect(start(#{measure => true}, fun ?MODULE:in_parts/2, self())),
+    ok = gen_tcp:send(Socket, <<0>>),
+    receive first_part -> timer:sleep(200) end,
+    Begin = erlang:monotonic_time(nanosecond),
+    ok = gen_tcp:send(Socket, <<1>>),
+    {ok, <<"a">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    Client = erlang:monotonic_time(nanosecond) - Begin,
+    {ok, <<"b">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    is_between([5], [Client]).
+
+in_parts(Socket, Test) ->
+    {ok, <<0>>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    Test ! first_part,
+    {ok, <<1>>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    timer:sleep(5),
+    ok = gen_tcp:send(Socket, <<"a">>),
+    timer:sleep(50),
+    ok = gen_tcp:send(Socket, <<"b">>),
+    gen_tcp:recv(Socket, 1, ?PATIENCE).
+
+%% Of connections that there are. Each asks until all are told to end, so replies go on the whole time; those in flight at the switch are
+%% counted or not, and no other.
+on_and_off_under_load(_Config) ->
+    Port = start(#{}, ?MODULE, none),
+    Asked = counters:new(1, []),
+    Clients = [spawn_link(fun() -> put(clients, []), ask_on(connect(Port), Asked) end) || _ <- lists:seq(1, 20)],
+    more(Asked),
+    ?assertMatch(#{replies := 0}, weir:latency(?MODULE)),
+    lists:foreach(
+        fun(_) ->
+            #{replies := Before} = weir:latency(?MODULE),
+            ok = weir:set_options(?MODULE, #{measure => true}),
+            On = more(Asked),
+            ok = weir:set_options(?MODULE, #{measure => false}),
+            #{replies := After} = weir:latency(?MODULE),
+            ?assert(After - Before >= On - 2 * length(Clients), {After - Before, On}),
+            _ = more(Asked),
+            #{replies := Later, measured := false} = weir:latency(?MODULE),
+            ?assert(Later - After =< length(Clients))
+        end,
+        lists:seq(1, 5)
+    ),
+    lists:foreach(fun(Client) -> unlink(Client), exit(Client, kill) end, Clients).
+
+ask_on(Socket, Asked) ->
+    _ = ask(Socket, 0),
+    ok = counters:add(Asked, 1, 1),
+    ask_on(Socket, Asked).
+
+%% Waits for some hundred replies more, and returns how many there were.
+more(Asked) ->
+    Before = counters:get(Asked, 1),
+    weir_test_peer:wait_until(fun() -> counters:get(Asked, 1) > Before + 500 end),
+    counters:get(Asked, 1) - Before.
+
+what_was_measured_stays(_Config) ->
+    Socket = connect(start(#{measure => true}, fun ?MODULE:serve/2, none)),
+    _ = ask(Socket, 1),
+    #{replies := 1} = Latency = weir:latency(?MODULE),
+    ok = weir:set_options(?MODULE, #{measure => false}),
+    _ = ask(Socket, 1),
+    ?assertEqual(Latency#{measured := false}, weir:latency(?MODULE)),
+    %% Its process is started anew, and goes on with what there was.
+    #{pid := Pid} = weir:info(?MODULE),
+    exit(Pid, kill),
+    weir_test_peer:wait_until(fun() -> case weir:info(?MODULE) of #{pid := Other} -> Other =/= Pid; _ -> false end end),
+    ?assertEqual(Latency#{measured := false}, weir:latency(?MODULE)).
