@@ -163,7 +163,7 @@ page(Page, Data, Past) ->
 help() ->
     [
         "",
-        "Tab, arrows, 1 to 8   another page",
+        "Tab, arrows, 1 to 9   another page",
         "s                     sort by the next column",
         "r                     reverse the order",
         "/                     filter: lines with this text; Esc ends it",

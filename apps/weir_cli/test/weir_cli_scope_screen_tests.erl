@@ -16,8 +16,12 @@ data() ->
     Process = fun(Name, Reductions) ->
         #{pid => self(), name => Name, reductions => Reductions, memory => 5000, growth => -100.0, queue => 3, function => {gen_server, loop, 7}, status => waiting}
     end,
+    %% Those of the first table of tcprstat in Wei Cao's mail.
+    Row = [{count, 39416}, {max, 17873}, {min, 953}, {avg, 1718}, {med, 1519}, {stddev, 724}, {'95_max', 2919}, {'95_avg', 1609}, {'95_std', 340}, {'99_max', 3813}, {'99_avg', 1674}, {'99_std', 462}],
+    {Names, Values} = lists:unzip([{<<"latency.", (atom_to_binary(Name))/binary>>, float(Value)} || {Name, Value} <- Row]),
     #{
-        sample => Sample#{weir => #{pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener]}},
+        sample => Sample#{weir => #{pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]}},
+        history => [#{columns => [<<"listeners.measured">> | Names], rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]}],
         top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
         microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
     }.
@@ -60,6 +64,16 @@ epollwait_is_whole_in_80_columns_test() ->
     [Head] = [Line || Line <- Lines, has("pollset ", Line), has("times", Line)],
     [?assert(has(Title, Head)) || Title <- ["times", "revents", "min", "max", "avg", "timeouts", "asleep"]].
 
+%% So is the table of tcprstat, but for seconds in which nobody measured.
+tcprstat_is_whole_in_80_columns_test() ->
+    Lines = shown(latency, 24, 80, []),
+    [Head] = [Line || Line <- Lines, has("stddev", Line)],
+    [?assert(has(Title, Head)) || Title <- ["time", "count", "max", "min", "avg", "med", "95max", "95avg", "95std", "99max", "99avg", "99std"]],
+    ?assertMatch([_, _], [Line || Line <- Lines, has("39416 17873 953 1718 1519    724  2919  1609   340  3813  1674   462", Line)]),
+    ?assertMatch([_], [Line || Line <- Lines, has("listener {http,", Line)]),
+    ?assertEqual([], [Line || Line <- Lines, has("00:00:03", Line)]),
+    ?assert(place("00:00:02", Lines) < place("00:00:01", Lines)).
+
 has(Text, Line) -> string:find(Line, Text) =/= nomatch.
 
 place(Text, Lines) -> length(lists:takewhile(fun(Line) -> not has(Text, Line) end, Lines)).
@@ -94,7 +108,7 @@ pages_turn_test() ->
     Screen = weir_cli_scope_screen:new(node),
     ?assertEqual({machine, name}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
     ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([left, tab], Screen))),
-    ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$9], Screen))),
+    ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$1], keyed([tab], Screen)))),
     ?assertEqual(quit, weir_cli_scope_screen:key($q, Screen)),
     ?assertEqual(quit, weir_cli_scope_screen:key(3, keyed([$/], Screen))).
 

@@ -36,7 +36,9 @@
 
 -type listener() :: #{name := term(), atom() => term()}.
 %% `name', `port', `status', `connections', `waiting', and a second: `accepted', `overload', `denied', `crowded',
-%% `failed_handshakes'. `totals' has the last five since the listener began.
+%% `failed_handshakes'. `totals' has the last five since the listener began, and of the replies that were measured their number and the
+%% sum of their times. A listener with the option `measure' has `latency', the figures of the replies of the second ({@link
+%% weir_scope_latency:figures()}), and `times', their histogram: `[[Nanoseconds, Count]]'.
 
 %% Reactors' pollsets have numbers from this one on.
 -define(FIRST_OF_REACTORS, 1025).
@@ -75,10 +77,19 @@ listeners(Ask) ->
     try
         Node = Ask(erlang, node, []),
         Names = Ask(erpc, call, [Node, weir, listeners, [], ?PATIENCE]),
-        [{Name, Info} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [Ask(erpc, call, [Node, weir, info, [Name], ?PATIENCE])]]
+        Call = fun(Function, Name) -> Ask(erpc, call, [Node, weir, Function, [Name], ?PATIENCE]) end,
+        [{Name, with_times(Info, Name, Call)} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [Call(info, Name)]]
     catch
         _:_ -> []
     end.
+
+with_times(#{measured := true} = Info, Name, Call) ->
+    case Call(latency, Name) of
+        #{times := Times} -> Info#{times => Times};
+        {error, _} -> Info
+    end;
+with_times(Info, _Name, _Call) ->
+    Info.
 
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
@@ -133,5 +144,11 @@ listener(Name, Before, Now, Ns) ->
         {Key, (maps:get(Key, Now) - maps:get(Key, Before)) * 1_000_000_000 / Ns}
      || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)
     ],
-    Totals = maps:with([accepted, overload, denied, crowded, failed_handshakes], Now),
-    maps:merge(Gauges#{name => Name, totals => Totals}, maps:from_list(Rates)).
+    Totals = maps:with([accepted, overload, denied, crowded, failed_handshakes, replies, reply_ns], Now),
+    maps:merge(Gauges#{name => Name, totals => Totals}, maps:merge(maps:from_list(Rates), latency(Before, Now))).
+
+latency(#{times := Before}, #{times := Now}) ->
+    Times = weir_scope_latency:between(Before, Now),
+    #{latency => weir_scope_latency:figures(Times), times => [[Time, Count] || {Time, Count} <- Times]};
+latency(_Before, _Now) ->
+    #{}.

@@ -10,19 +10,22 @@
 
 -export_type([name/0, block/0, cell/0, column/0, data/0, sort/0]).
 
--type name() :: overview | schedulers | memory | processes | sockets | polls | threads | machine.
+-type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine.
 -type sort() :: atom().
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
 -type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
--type data() :: #{sample := weir_scope_sample:sample(), top => list(), microstates => weir_scope_sampler:microstates()}.
+-type data() :: #{sample := weir_scope_sample:sample(), top => list(), history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
 
 %% How many processes and sockets are asked for.
 -define(MOST, 100).
 
+%% So many milliseconds are in the table of latency.
+-define(PAST, 120_000).
+
 %% @doc All pages, in their order.
 -spec names() -> [name()].
-names() -> [overview, schedulers, memory, processes, sockets, polls, threads, machine].
+names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine].
 
 %% @doc By what the main table of a page can be sorted; the first is the default.
 -spec sorts(name()) -> [sort()].
@@ -32,6 +35,7 @@ sorts(memory) -> [carriers, blocks, unused, name];
 sorts(processes) -> [reductions, memory, growth, queue];
 sorts(sockets) -> [bytes, in, out, queue];
 sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
+sorts(latency) -> [newest, count, max, med, max95, max99];
 sorts(threads) -> [name, busy];
 sorts(machine) -> [name].
 
@@ -45,6 +49,7 @@ look(Page, Sort, View) ->
 
 more(processes, Sort, View, Data) -> with(top, weir_scope:processes(View, #{by => Sort, most => ?MOST}), Data);
 more(sockets, Sort, View, Data) -> with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data);
+more(latency, _Sort, View, #{sample := #{at := At}} = Data) -> with(history, weir_scope:history(View, second, At - ?PAST), Data);
 more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
 more(_, _, _, Data) -> {ok, Data}.
 
@@ -152,6 +157,8 @@ page(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past
         ]}
         | engine(Weir)
     ];
+page(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
+    [{text, measured(Weir)}, {table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], seconds(History)}];
 page(threads, #{microstates := States}, _Past) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
@@ -192,6 +199,42 @@ engine(#{pollsets := Pollsets, listeners := Listeners}) ->
 listener(#{name := Name} = Listener) ->
     Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],
     io_lib:format("listener ~0tp on ~0tp: ~ts", [Name, maps:get(port, Listener, none), lists:join(", ", Numbers)]).
+
+%% The columns of tcprstat, with what they are sorted by.
+tcprstat() ->
+    [
+        {count, count, "count"}, {max, max, "max"}, {min, min, "min"}, {avg, avg, "avg"}, {med, med, "med"}, {stddev, stddev, "stddev"},
+        {'95_max', max95, "95max"}, {'95_avg', avg95, "95avg"}, {'95_std', std95, "95std"},
+        {'99_max', max99, "99max"}, {'99_avg', avg99, "99avg"}, {'99_std', std99, "99std"}
+    ].
+
+measured(none) ->
+    ["Weir does not run there."];
+measured(#{listeners := Listeners}) ->
+    case [{Name, Figures} || #{name := Name, latency := Figures} <- Listeners] of
+        [] ->
+            ["No listener measures how long its replies take. weir:set_options(Name, #{measure => true})", "has one begin with it while it runs.", ""];
+        Measured ->
+            ["Microseconds from request to reply, all listeners that measure it together:" | [quantiles(Name, Figures) || {Name, Figures} <- Measured]] ++ [""]
+    end.
+
+quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p999 := P999, max := Max}) ->
+    io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]]).
+
+%% A row for each second in which a listener measured.
+seconds(History) ->
+    [
+        [{At, clock(At)} | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [maps:get(<<"latency.", (atom_to_binary(Name))/binary>>, Known)]]]
+     || #{columns := Columns, rows := Rows} <- History,
+        {At, Values} <- Rows,
+        Known <- [maps:from_list(lists:zip(Columns, Values))],
+        maps:get(<<"listeners.measured">>, Known, 0.0) > 0
+    ].
+
+%% Of the day, UTC.
+clock(At) ->
+    {_, {Hour, Minute, Second}} = calendar:system_time_to_universal_time(At, millisecond),
+    io_lib:format("~2..0b:~2..0b:~2..0b", [Hour, Minute, Second]).
 
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
 super_carrier(_) -> "no super carrier".

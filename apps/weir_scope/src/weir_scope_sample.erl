@@ -64,7 +64,7 @@ between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := 
     }).
 
 %% @doc The numbers of a sample, in an order that stays while the node has the same parts. Names of listeners and of threads that
-%% are none of the VM's are not among them: what is kept of a node does not grow with it.
+%% are none of the VM's are not among them: what is kept of a node does not grow with it. `latency.*' is of all listeners that measure it.
 -spec numbers(sample()) -> [{name(), float()}].
 numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{rates := Rates, counts := Counts, check_io := CheckIo} = Activity,
@@ -87,7 +87,9 @@ engine(none) ->
     [];
 engine(#{pollsets := Pollsets, listeners := Listeners}) ->
     [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
-        [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, connections, denied, overload, waiting]].
+        [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, connections, denied, overload, waiting]] ++
+        [{[listeners, measured], length([measured || #{latency := _} <- Listeners])}] ++
+        prefixed([latency], weir_scope_latency:figures(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners]))).
 
 prefixed(Prefix, Map) ->
     [{Prefix ++ [Key], Value} || {Key, Value} <- sorted(Map), is_number(Value)].
