@@ -310,10 +310,11 @@ is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= lis
 is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= listener_accept_for -> is_integer(Handle);
 is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
 is_documented(listener_info, Result) -> is_map(Result);
-is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays ->
+is_documented(listener_latency, {Sum, Times}) -> is_integer(Sum) andalso is_list(Times);
+is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relays_due ->
     is_list(Entries);
 is_documented(List, Result) when
-    List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relay_expire
+    List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relays_due; List =:= relay_expire
 ->
     Result =:= done;
 is_documented(relay_expire, Result) -> is_integer(Result);

@@ -31,7 +31,7 @@ listeners(_Config) ->
     {ok, _} = weir:start_listener(?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 5}, fun(_, _) -> ok end, []),
     Info = weir:info(?MODULE),
     ok = weir:stop_listener(?MODULE),
-    Counters = maps:without([name, pid, status, ip, port, handler], Info),
+    Counters = maps:without([name, pid, status, ip, port, handler, measured], Info),
     complete(listener, Counters).
 
 reactors(_Config) ->
@@ -67,7 +67,7 @@ relays(Config) ->
         proplists:get_value(b_to_a_bytes, Values),
         proplists:get_value(replies, Values)
     }),
-    ?assertEqual([a_to_b, b_to_a, duration_us, first_byte_us, idle_us, owner, pollset, reply_us], lists:sort(maps:keys(Info))).
+    ?assertEqual([a_to_b, b_to_a, duration_us, failed, first_byte_us, idle_us, owner, pollset, reply_us], lists:sort(maps:keys(Info))).
 
 every_row_is_whole(_Config) ->
     Rows = weir_counters:table(),

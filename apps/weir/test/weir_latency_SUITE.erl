@@ -63,18 +63,29 @@ serve(Socket, Args) ->
 transport({'$inet', _, _}) -> gen_tcp;
 transport(_) -> ssl.
 
-%% The client's time of a reply, in nanoseconds.
 ask(Socket, Delay) -> ask(gen_tcp, Socket, Delay).
 
 ask(Transport, Socket, Delay) ->
-    Begin = erlang:monotonic_time(nanosecond),
     ok = Transport:send(Socket, <<Delay:16>>),
     {ok, <<Delay:16>>} = Transport:recv(Socket, 2, ?PATIENCE),
+    ok.
+
+%% The client's time until a reply is counted, which no time of that reply exceeds.
+measured(Transport, Socket, Delay) ->
+    #{replies := Before} = weir:latency(?MODULE),
+    Begin = erlang:monotonic_time(nanosecond),
+    ok = ask(Transport, Socket, Delay),
+    _ = latency_of(Before + 1),
     erlang:monotonic_time(nanosecond) - Begin.
+
+%% A reply is counted after it was written: its client may have read it before.
+latency_of(Replies) ->
+    weir_test_peer:wait_until(fun() -> maps:get(replies, weir:latency(?MODULE)) >= Replies end),
+    weir:latency(?MODULE).
 
 %% The listener has measured so many replies, each between a delay and the client's time, and the same in all.
 is_between(Delays, Seen) ->
-    #{measured := true, replies := Replies, reply_ns := Sum, times := Times} = weir:latency(?MODULE),
+    #{measured := true, replies := Replies, reply_ns := Sum, times := Times} = latency_of(length(Seen)),
     ?assertEqual(length(Seen), Replies),
     Measured = lists:append([lists:duplicate(Count, Time) || {Time, Count} <- Times]),
     ?assertEqual(Measured, lists:sort(Measured)),
@@ -93,11 +104,11 @@ error_of(Time) -> 64 + Time div 64.
 
 known_delays(Transport, Socket) ->
     Delays = lists:append(lists:duplicate(10, ?DELAYS)),
-    is_between(Delays, [ask(Transport, Socket, Delay) || Delay <- Delays]).
+    is_between(Delays, [measured(Transport, Socket, Delay) || Delay <- Delays]).
 
 nothing_is_measured_unasked(_Config) ->
     Socket = connect(start(#{}, fun ?MODULE:serve/2, none)),
-    _ = ask(Socket, 0),
+    ok = ask(Socket, 0),
     ?assertEqual(#{measured => false, replies => 0, reply_ns => 0, times => []}, weir:latency(?MODULE)),
     ?assertMatch(#{measured := false, replies := 0, reply_ns := 0}, weir:info(?MODULE)),
     ?assertEqual({error, {no_listener, nobody}}, weir:latency(nobody)).
@@ -136,7 +147,7 @@ known_delays_under_tls(_Config) ->
     }),
     Port = start(#{tls => Server}, fun ?MODULE:serve/2, none),
     {ok, Socket} = ssl:connect(?LOOPBACK, Port, [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
-    _ = ask(ssl, Socket, 0),
+    ok = ask(ssl, Socket, 0),
     ok = weir:set_options(?MODULE, #{measure => true}),
     known_delays(ssl, Socket),
     ok = ssl:close(Socket).
@@ -145,7 +156,7 @@ replies_from_files(Config) ->
     File = filename:join(?config(priv_dir, Config), "reply"),
     ok = file:write_file(File, <<20:16>>),
     Socket = connect(start(#{measure => true}, fun ?MODULE:send_file/2, File)),
-    is_between([20, 20], [ask(Socket, 20), ask(Socket, 20)]).
+    is_between([20, 20], [measured(gen_tcp, Socket, 20), measured(gen_tcp, Socket, 20)]).
 
 send_file(Socket, File) ->
     case gen_tcp:recv(Socket, 2, ?PATIENCE) of
@@ -165,6 +176,7 @@ the_last_bytes_of_a_request_count(_Config) ->
     Begin = erlang:monotonic_time(nanosecond),
     ok = gen_tcp:send(Socket, <<1>>),
     {ok, <<"a">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    _ = latency_of(1),
     Client = erlang:monotonic_time(nanosecond) - Begin,
     {ok, <<"b">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
     is_between([5], [Client]).
@@ -204,7 +216,7 @@ on_and_off_under_load(_Config) ->
     lists:foreach(fun(Client) -> unlink(Client), exit(Client, kill) end, Clients).
 
 ask_on(Socket, Asked) ->
-    _ = ask(Socket, 0),
+    ok = ask(Socket, 0),
     ok = counters:add(Asked, 1, 1),
     ask_on(Socket, Asked).
 
@@ -216,10 +228,10 @@ more(Asked) ->
 
 what_was_measured_stays(_Config) ->
     Socket = connect(start(#{measure => true}, fun ?MODULE:serve/2, none)),
-    _ = ask(Socket, 1),
-    #{replies := 1} = Latency = weir:latency(?MODULE),
+    ok = ask(Socket, 1),
+    Latency = latency_of(1),
     ok = weir:set_options(?MODULE, #{measure => false}),
-    _ = ask(Socket, 1),
+    ok = ask(Socket, 1),
     ?assertEqual(Latency#{measured := false}, weir:latency(?MODULE)),
     %% Its process is started anew, and goes on with what there was.
     #{pid := Pid} = weir:info(?MODULE),

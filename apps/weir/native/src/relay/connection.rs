@@ -5,7 +5,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::{Errno, Result};
 
 use super::statistics::Statistics;
+use crate::kernel::clock::Nanos;
 use crate::value::counters::Tally;
+use crate::value::handle::Side;
 use crate::value::latency::Times;
 use crate::value::work::Work;
 
@@ -42,6 +44,20 @@ pub struct Visit<'a> {
     pub statistics: &'a mut Statistics,
     /// Where times of replies go as well, if a listener of the connections measures them.
     pub times: Option<&'a Times>,
+}
+
+impl Visit<'_> {
+    /// Counts a read of `n` bytes from a side.
+    #[inline]
+    pub fn has_read(&mut self, side: Side, n: usize) {
+        self.work.moved(n);
+        let reply = self.statistics.read(side, n, Nanos::now());
+        if let (Some(times), Some(reply)) = (self.times, reply) {
+            times.count(reply);
+        }
+        self.tally.reads += 1;
+        self.tally.read_bytes += n as u64;
+    }
 }
 
 /// How far a visit came.

@@ -175,13 +175,7 @@ impl<B: AsRef<[u8]>> Flow<B> {
                 Ok(0)
             }
             Ok(n) => {
-                visit.work.moved(n);
-                let reply = visit.statistics.read(self.source, n, Nanos::now());
-                if let (Some(times), Some(reply)) = (visit.times, reply) {
-                    times.count(reply);
-                }
-                visit.tally.reads += 1;
-                visit.tally.read_bytes += n as u64;
+                visit.has_read(self.source, n);
                 self.way.read(n);
                 Ok(n)
             }
