@@ -1,31 +1,25 @@
-%% The page of a node in a browser, and who may ask over HTTP.
+%% What a node tells over HTTP, and whom.
 -module(weir_scope_web_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
--export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1, what_promtool_says/1]).
--export([every_tab_draws/1, a_range_is_that_of_all_charts/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
+-export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
--define(TOKEN, <<"of sixteen bytes at least">>).
+-import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0, until/1]).
+
+-define(TOKEN, (weir_scope_served:token())).
 
 suite() -> [{timetrap, {minutes, 1}}].
 
-all() -> [{group, http}, {group, page}].
-
-groups() ->
+all() ->
     [
-        {http, [], [
-            no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
-            metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration, a_sampler_that_ends,
-            a_node_that_ends_and_comes_back, a_recording, what_promtool_says
-        ]},
-        {page, [], [
-            every_tab_draws, a_range_is_that_of_all_charts, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token
-        ]}
+        no_token, another_token, a_name_of_somebody_else, a_name_of_ours, without_a_token_where_that_is_said, wrong_options, the_token_is_in_no_report,
+        metrics, every_tab_as_json, history_as_json, what_is_not_there, a_stream_has_a_row_a_second, streams_are_limited, by_configuration, a_sampler_that_ends,
+        a_node_that_ends_and_comes_back, a_recording
     ].
 
 init_per_suite(Config) ->
@@ -37,53 +31,12 @@ end_per_suite(Config) ->
     _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
     ok.
 
-init_per_group(page, Config) ->
-    Charts = filename:join([code:priv_dir(weir_scope), "page", "uplot.js"]),
-    case {weir_scope_browser:find(), filelib:is_file(Charts)} of
-        {error, _} -> {skip, "no Chromium here"};
-        {_, false} -> {skip, "built without npm"};
-        _ -> Config
-    end;
-init_per_group(_, Config) ->
-    Config.
-
-end_per_group(_, _Config) -> ok.
-
 init_per_testcase(_Case, Config) ->
     _ = process_flag(trap_exit, true),
     Config.
 
 %% What a case has started is linked to it.
 end_per_testcase(_Case, _Config) -> ok.
-
-start(Options) -> start(node(), Options).
-
-start(Node, Options) ->
-    {ok, Checked} = weir_scope_web:check(maps:merge(#{token => ?TOKEN}, Options)),
-    {ok, Pid} = weir_scope_web:start_link({weir_scope_feed, {Node, #{}}}, Checked),
-    Pid.
-
-stop(Pid) ->
-    exit(Pid, shutdown),
-    receive {'EXIT', Pid, _} -> ok after 10000 -> ct:fail(stays) end.
-
-%% Asks over a socket of OTP's, with the fields that are given.
-ask(Path, Fields) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, ["GET ", Path, " HTTP/1.1\r\nconnection: close\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]),
-    Answer = received(Socket, <<>>),
-    [Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
-    <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Head,
-    {binary_to_integer(Status), Head, Body}.
-
-received(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, 20000) of
-        {ok, More} -> received(Socket, <<Bytes/binary, More/binary>>);
-        {error, closed} -> Bytes
-    end.
-
-bearer(Token) -> {"authorization", ["Bearer ", Token]}.
-host() -> {"host", "127.0.0.1"}.
 
 data() -> ["/metrics", "/about", "/history/second", "/history/minute", "/look/overview", "/look/processes", "/stream"].
 
@@ -273,51 +226,6 @@ a_node_that_ends_and_comes_back(_Config) ->
     ok = peer:stop(Again),
     ok = weir_scope_distribution:stop(Started).
 
-%% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check metrics' reads the older
-%% form only; so the metrics are made a block, for which each needs a time.
-what_promtool_says(Config) ->
-    case os:find_executable("promtool") of
-        false -> {skip, "no promtool (scripts/setup test)"};
-        Program -> what_promtool_says(Program, ?config(priv_dir, Config))
-    end.
-
-what_promtool_says(Program, Directory) ->
-    [Metrics, Rules] = [filename:join(Directory, Name) || Name <- ["metrics.txt", "rules.json"]],
-    Now = integer_to_list(erlang:system_time(second)),
-    ok = file:write_file(Metrics, lists:join($\n, [
-        case Line of
-            <<"#", _/binary>> -> Line;
-            <<>> -> Line;
-            _ -> [Line, $\s, Now]
-        end
-     || Line <- weir_scope_metrics_tests:lines()
-    ])),
-    {0, _} = program(Program, ["tsdb", "create-blocks-from", "openmetrics", Metrics, filename:join(Directory, "blocks")]),
-    Expressions = [
-        binary:replace(Expression, <<"$__rate_interval">>, <<"5m">>, [global])
-     || Expression <- weir_scope_grafana_tests:expressions(), binary:match(Expression, <<"label_values">>) =:= nomatch
-    ],
-    Recorded = [
-        #{record => list_to_binary("expression_" ++ integer_to_list(Number)), expr => Expression}
-     || {Number, Expression} <- lists:zip(lists:seq(1, length(Expressions)), Expressions)
-    ],
-    ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => Recorded}]})),
-    {0, _} = program(Program, ["check", "rules", Rules]),
-    %% It does tell.
-    ok = file:write_file(Rules, weir_json:encode(#{groups => [#{name => dashboard, rules => [#{record => wrong, expr => <<"rate(beam_reductions_total)">>}]}]})),
-    {1, _} = program(Program, ["check", "rules", Rules]).
-
-program(Program, Arguments) ->
-    Port = open_port({spawn_executable, Program}, [{args, Arguments}, exit_status, stderr_to_stdout, binary]),
-    said(Port, <<>>).
-
-said(Port, Text) ->
-    receive
-        {Port, {data, Data}} -> said(Port, <<Text/binary, Data/binary>>);
-        {Port, {exit_status, Status}} -> ct:log("~ts", [Text]), {Status, Text}
-    after 20000 -> ct:fail({no_end, Text})
-    end.
-
 %% What is recorded of this node is what pages get of the file.
 a_recording(Config) ->
     File = recording(Config),
@@ -340,167 +248,8 @@ a_recording(Config) ->
     [?assertMatch({503, _, _}, ask(Path, [host(), bearer(?TOKEN)])) || Path <- ["/metrics", "/stream"]],
     stop(Pid).
 
-%% Made by the first case that needs it.
-recording(Config) ->
-    File = filename:join(?config(priv_dir, Config), "recording"),
-    _ = filelib:is_file(File) orelse begin
-        {ok, View} = weir_scope:open(node(), #{}),
-        {ok, 2} = weir_scope_recording:record({node(), View}, File, #{seconds => 2}),
-        ok = weir_scope:close(View)
-    end,
-    File.
-
-replay(File) ->
-    {ok, Checked} = weir_scope_web:check(#{token => ?TOKEN}),
-    {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
-    Pid.
-
 peer(Name) ->
     {ok, Peer, Node} = peer:start(#{
         name => Name, host => "127.0.0.1", longnames => true, connection => standard_io, args => ["-setcookie", atom_to_list(erlang:get_cookie())]
     }),
     {Peer, Node}.
-
-until(Condition) -> until(Condition, 300).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
-    end.
-
-%% In a browser ----------------------------------------------------------------------------
-
-browse(Config, Case, Path) ->
-    Browser = weir_scope_browser:start(filename:join(?config(priv_dir, Config), atom_to_list(Case))),
-    weir_scope_browser:size(Browser, 1250, 1000),
-    weir_scope_browser:open(Browser, url(Path)),
-    Browser.
-
-url(Path) -> ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), Path, "#token=", uri_string:quote(?TOKEN)].
-
-%% Pixels that are not grey are those of a line.
-drawn() ->
-    "(() => { const all = [...document.querySelectorAll('figure canvas')];"
-    " return all.length > 0 && all.some((canvas) => {"
-    "  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height); let coloured = 0;"
-    "  for (let i = 0; i < data.length; i += 4)"
-    "   if (data[i + 3] > 0 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;"
-    "  return coloured > 50; }); })()".
-
-%% Those that the documents show go there, when that is asked for.
-keep(Browser, Config, Name) ->
-    Directory =
-        case os:getenv("WEIR_WRITE_RESULTS") of
-            "1" when Name =:= "schedulers"; Name =:= "memory"; Name =:= "processes" -> filename:join(root(code:which(?MODULE)), "docs/images");
-            _ -> ?config(priv_dir, Config)
-        end,
-    File = filename:join(Directory, "scope_" ++ Name ++ ".png"),
-    weir_scope_browser:picture(Browser, File),
-    ?assert(filelib:file_size(File) > 10_000).
-
-root(Path) ->
-    case filelib:is_file(filename:join(Path, "docs/internals.md")) of
-        true -> Path;
-        false -> root(filename:dirname(Path))
-    end.
-
-every_tab_draws(Config) ->
-    Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, "document.querySelectorAll('#tabs a').length > 7"),
-    ?assertEqual(<<>>, weir_scope_browser:evaluate(Browser, "location.hash")),
-    Charts = [<<"overview">>, <<"schedulers">>, <<"memory">>, <<"processes">>, <<"sockets">>, <<"polls">>, <<"latency">>, <<"threads">>],
-    [
-        begin
-            weir_scope_browser:evaluate(Browser, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),
-            weir_scope_browser:until(Browser, ["document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"]),
-            _ = [weir_scope_browser:until(Browser, drawn()) || lists:member(Tab, Charts)],
-            %% What the page has watched itself.
-            _ = [weir_scope_browser:until(Browser, "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))") || Tab =:= <<"threads">>],
-            keep(Browser, Config, binary_to_list(Tab))
-        end
-     || {Name, _} <- weir_scope_tabs:all(), Tab <- [atom_to_binary(Name)]
-    ],
-    weir_scope_browser:evaluate(Browser, "[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === 'overview').click()"),
-    a_dark_page(Browser, Config),
-    what_is_downloaded(Browser),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
-
-%% The pointer is drawn over one chart: all others show that time.
-a_range_is_that_of_all_charts(Config) ->
-    Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=overview"),
-    weir_scope_browser:until(Browser, drawn()),
-    weir_scope_browser:evaluate(Browser, "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
-        " const at = (type, part) => over.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + part * width, clientY: top + 20,"
-        " movementX: 1, view: window })); at('mouseenter', 0.2); at('mousemove', 0.2); at('mousedown', 0.2); at('mousemove', 0.5); at('mousemove', 0.6);"
-        " document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, clientY: top + 20, view: window })); })()"),
-    weir_scope_browser:until(Browser, "new URLSearchParams(location.search).has('from') && !document.querySelector('#live').hidden"),
-    ?assertEqual(true, weir_scope_browser:evaluate(Browser, "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()")),
-    %% Back by the browser's own button.
-    weir_scope_browser:evaluate(Browser, "history.back()"),
-    weir_scope_browser:until(Browser, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
-    the_address_tells_what_is_shown(Browser),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
-
-the_address_tells_what_is_shown(Browser) ->
-    Now = erlang:system_time(millisecond),
-    weir_scope_browser:open(Browser, url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)])),
-    weir_scope_browser:until(Browser, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
-    ?assertEqual(<<"schedulers">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#tabs a[aria-current]').textContent")),
-    ?assertEqual(<<"1 day">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#grains button[aria-pressed=true]').textContent")),
-    ?assertEqual(false, weir_scope_browser:evaluate(Browser, "document.querySelector('#live').hidden")).
-
-it_comes_back_after_a_restart(Config) ->
-    Pid = start(#{}),
-    Port = weir_scope_web:port(),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, drawn()),
-    stop(Pid),
-    weir_scope_browser:until(Browser, "document.querySelector('#state').className === 'bad'"),
-    Again = start(#{port => Port}),
-    weir_scope_browser:until(Browser, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"),
-    weir_scope_browser:until(Browser, drawn()),
-    %% The browser says itself what could not be reached; no script has failed.
-    ?assertEqual([], [Error || Error <- weir_scope_browser:errors(Browser), maps:get(<<"source">>, Error, none) =/= <<"network">>]),
-    weir_scope_browser:stop(Browser),
-    stop(Again).
-
-a_recording_draws(Config) ->
-    Pid = replay(recording(Config)),
-    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=memory"),
-    weir_scope_browser:until(Browser, drawn()),
-    weir_scope_browser:until(Browser, "document.querySelector('#blocks').innerText.includes('eheap_alloc')"),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
-
-it_asks_for_a_token(Config) ->
-    Pid = start(#{}),
-    Browser = weir_scope_browser:start(filename:join(?config(priv_dir, Config), "asks")),
-    weir_scope_browser:open(Browser, ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), "/"]),
-    weir_scope_browser:until(Browser, "document.querySelector('#ask')?.hidden === false"),
-    weir_scope_browser:evaluate(Browser, ["document.querySelector('#token').value = '", ?TOKEN, "'; document.querySelector('#ask').requestSubmit()"]),
-    weir_scope_browser:until(Browser, "document.querySelector('#ask').hidden && document.querySelectorAll('#tabs a').length > 7"),
-    weir_scope_browser:stop(Browser),
-    stop(Pid).
-
-a_dark_page(Browser, Config) ->
-    weir_scope_browser:dark(Browser, true),
-    weir_scope_browser:until(Browser, "getComputedStyle(document.body).backgroundColor === 'rgb(18, 23, 29)'"),
-    weir_scope_browser:until(Browser, drawn()),
-    keep(Browser, Config, "dark").
-
-what_is_downloaded(Browser) ->
-    weir_scope_browser:evaluate(Browser, "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
-        " document.querySelector('#download').click()"),
-    weir_scope_browser:until(Browser, "kept !== null"),
-    {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(weir_scope_browser:evaluate(Browser, "kept")),
-    ?assertEqual(atom_to_binary(node()), Node),
-    ?assert(length(At) > 1 andalso length(At) =:= length(Queue)).

@@ -1,0 +1,62 @@
+%% A page that is served to the tests, and requests to it.
+-module(weir_scope_served).
+
+-include_lib("common_test/include/ct.hrl").
+
+-export([start/1, start/2, replay/1, stop/1, recording/1]).
+-export([ask/2, bearer/1, host/0, token/0, until/1]).
+
+token() -> <<"of sixteen bytes at least">>.
+
+start(Options) -> start(node(), Options).
+
+start(Node, Options) ->
+    {ok, Checked} = weir_scope_web:check(maps:merge(#{token => token()}, Options)),
+    {ok, Pid} = weir_scope_web:start_link({weir_scope_feed, {Node, #{}}}, Checked),
+    Pid.
+
+stop(Pid) ->
+    exit(Pid, shutdown),
+    receive {'EXIT', Pid, _} -> ok after 10000 -> ct:fail(stays) end.
+
+%% Asks over a socket of OTP's, with the fields that are given.
+ask(Path, Fields) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, ["GET ", Path, " HTTP/1.1\r\nconnection: close\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]),
+    Answer = received(Socket, <<>>),
+    [Head, Body] = binary:split(Answer, <<"\r\n\r\n">>),
+    <<"HTTP/1.1 ", Status:3/binary, _/binary>> = Head,
+    {binary_to_integer(Status), Head, Body}.
+
+received(Socket, Bytes) ->
+    case gen_tcp:recv(Socket, 0, 20000) of
+        {ok, More} -> received(Socket, <<Bytes/binary, More/binary>>);
+        {error, closed} -> Bytes
+    end.
+
+bearer(Token) -> {"authorization", ["Bearer ", Token]}.
+host() -> {"host", "127.0.0.1"}.
+
+%% Made by the first case that needs it.
+recording(Config) ->
+    File = filename:join(?config(priv_dir, Config), "recording"),
+    _ = filelib:is_file(File) orelse begin
+        {ok, View} = weir_scope:open(node(), #{}),
+        {ok, 2} = weir_scope_recording:record({node(), View}, File, #{seconds => 2}),
+        ok = weir_scope:close(View)
+    end,
+    File.
+
+replay(File) ->
+    {ok, Checked} = weir_scope_web:check(#{token => token()}),
+    {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
+    Pid.
+
+until(Condition) -> until(Condition, 300).
+
+until(Condition, 0) -> ct:fail({never_true, Condition});
+until(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(50), until(Condition, Times - 1)
+    end.
