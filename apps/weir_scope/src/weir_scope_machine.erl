@@ -110,6 +110,7 @@ between(#{counters := Before}, #{counters := After, gauges := Gauges}, Ns) ->
     Changes = maps:from_list([{Name, change(Name, Value - maps:get(Name, Before), Ns)} || {Name, Value} <- maps:to_list(After), is_map_key(Name, Before)]),
     maps:merge(Gauges, Changes).
 
-%% Times are parts of the time, events are a second.
-change(Name, Difference, Ns) when Name =:= throttled; Name =:= cpu_pressure; Name =:= memory_pressure; Name =:= io_pressure -> Difference / Ns;
+%% Times are parts of the time, events are a second. The kernel adds up pressure only now and then, so a second can get a part of the one before.
+change(throttled, Difference, Ns) -> Difference / Ns;
+change(Name, Difference, Ns) when Name =:= cpu_pressure; Name =:= memory_pressure; Name =:= io_pressure -> min(1.0, Difference / Ns);
 change(_Name, Difference, Ns) -> Difference * 1_000_000_000 / Ns.

@@ -6,7 +6,9 @@ const element = (name, parent, text) => {
   return made;
 };
 
-const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0);
+// Numbers in names count as such: a thread 10 comes after a thread 9.
+const names = new Intl.Collator("en", { numeric: true });
+const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : names.compare(a, b));
 
 // Names begin with the least, all others with the most.
 const ascends = (column) => ["number", "name", "pid", "kind"].includes(column);

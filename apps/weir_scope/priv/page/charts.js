@@ -1,7 +1,7 @@
 // Charts of one tab. They share the pointer, and a range that is selected in one is that of all.
-import { bytes, chartsOf } from "./tabs.js";
+import { bytes, chartsOf, share } from "./tabs.js";
 
-const height = 180;
+const height = 160;
 const powers = Array.from({ length: 45 }, (_, power) => 2 ** power);
 const clock = (second, step) =>
   new Date(second * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }) });
@@ -64,7 +64,7 @@ export class Charts {
     one.plot = new globalThis.uPlot({
       width: width(figure),
       height,
-      scales: { y: { range: (_, __, top) => [0, Math.max(top ?? 0, 1e-3) * 1.08] } },
+      scales: { y: { range: (_, __, top) => [0, Math.max(top ?? 0, unit === share ? 0.01 : 1) * 1.08] } },
       cursor: {
         y: false,
         sync: { key: this.sync.key },
@@ -73,7 +73,7 @@ export class Charts {
       },
       hooks: { setSelect: [(plot) => this.chosen(plot)] },
       axes: [
-        { ...axis, values: (_, splits, __, ___, step) => splits.map((second) => clock(second, step)) },
+        { ...axis, size: 30, space: 75, values: (_, splits, __, ___, step) => splits.map((second) => clock(second, step)) },
         { ...axis, size: 72, values: (_, splits) => splits.map(unit), ...(unit === bytes && { incrs: powers }) },
       ],
       series: [

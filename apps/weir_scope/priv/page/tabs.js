@@ -34,6 +34,22 @@ const each = (title, unit, pattern, label = (found) => found) => ({
   },
 });
 
+// Of many that add up, those that are most at the end, and the rest as one.
+const largest = (title, unit, pattern) => ({
+  title,
+  unit,
+  series: (store) => {
+    const all = [...store.columns].map(([name, values]) => ({ label: name.match(pattern)?.[1], values })).filter(({ label }) => label)
+      .sort((a, b) => (b.values.at(-1) ?? 0) - (a.values.at(-1) ?? 0));
+    const rest = all.length > most ? all.splice(most - 1) : [];
+    // In an order of their own, so that a colour stays with its line.
+    all.sort((a, b) => (a.label < b.label ? -1 : 1));
+    if (rest.length === 0) return all;
+    const sum = store.times.map((_, at) => rest.reduce((total, { values }) => total + (values[at] ?? 0), 0));
+    return [...all, { label: `${rest.length} others`, values: sum }];
+  },
+});
+
 const some = (title, unit, names) => ({
   title,
   unit,
@@ -101,8 +117,8 @@ const charts = {
   memory: [
     held,
     some("Kinds", bytes, ["processes", "binary", "ets", "code", "atom", "system"].map((kind) => [`memory.${kind}`, kind])),
-    each("Carriers of allocators", bytes, /^allocator\.(\w+)\.carriers$/),
-    each("Blocks of allocators", bytes, /^allocator\.(\w+)\.blocks$/),
+    largest("Carriers of allocators", bytes, /^allocator\.(\w+)\.carriers$/),
+    largest("Blocks of allocators", bytes, /^allocator\.(\w+)\.blocks$/),
   ],
   processes: [
     some("Processes", count, [["vm.processes", "processes"]]), ready,
