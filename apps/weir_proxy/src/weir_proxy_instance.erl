@@ -60,7 +60,9 @@ init({Name, {Given, Wanted}}) ->
     {How, Config, Listeners} =
         case weir_proxy_memory:saved({proxy, Name}) of
             %% A successor goes on with what there is.
-            {ok, {_Pid, Saved, Known}} -> {start, Saved, Known};
+            {ok, {_Pid, Saved, Known}} ->
+                _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || {Endpoint, none} <- maps:to_list(Known)],
+                {start, Saved, Known};
             none -> {Given, Wanted, #{}}
         end,
     case apply_config(How, Config, #state{name = Name, config = none, listeners = Listeners}) of
@@ -144,15 +146,18 @@ apply_config(How, Config = #{backends := Backends, frontends := Frontends, contr
     ok = publish(Name, maps:with(NewFrontends, Frontends)),
     Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
+    Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
     case
         in_turn([
             fun() -> open(Opening, How =:= take_over, Config, Name) end,
+            fun() -> resume(Resuming, Config, Name) end,
             fun() -> take_over(How, Control) end,
             fun() -> services(Name, Before, Config) end
         ])
     of
         {error, _} = Error ->
             _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
+            ok = suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
             Error;
@@ -251,19 +256,30 @@ options(Frontend = #{backlog := Backlog}) ->
     Limits = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol], Frontend),
     Limits#{socket_opts => [{backlog, Backlog}]}.
 
+%% Those that were left a while ago.
+resume([], _Config, _Name) ->
+    ok;
+resume([{Endpoint, Frontend} | Others], Config, Name) ->
+    ok = set_options(Endpoint, Frontend, Config, Name),
+    case weir:resume_listener(?LISTENER(Name, Endpoint)) of
+        ok -> resume(Others, Config, Name);
+        {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+    end.
+
+set_options(Endpoint, Frontend, #{frontends := Frontends}, Name) ->
+    Options = maps:remove(socket_opts, options(maps:get(Frontend, Frontends))),
+    weir:set_options(?LISTENER(Name, Endpoint), Options#{args => {Name, Frontend}}).
+
 %% Those that were there: other options, or nobody new.
-adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
+adjust(Wanted, Config, #state{name = Name, listeners = Listeners, config = Before}) ->
     Leaving = [Endpoint || {Endpoint, Was} <- maps:to_list(Listeners), Was =/= none, not is_map_key(Endpoint, Wanted)],
     ok = suspend(Name, Leaving),
     _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || Endpoint <- Leaving],
     maps:map(
-        fun(Endpoint, Was) ->
-            Listener = ?LISTENER(Name, Endpoint),
+        fun(Endpoint, _Was) ->
             case Wanted of
                 #{Endpoint := Frontend} when Before =/= none ->
-                    Options = maps:remove(socket_opts, options(maps:get(Frontend, Frontends))),
-                    ok = weir:set_options(Listener, Options#{args => {Name, Frontend}}),
-                    _ = Was =:= none andalso weir:resume_listener(Listener),
+                    ok = set_options(Endpoint, Frontend, Config, Name),
                     Frontend;
                 #{Endpoint := Frontend} ->
                     Frontend;

@@ -1,0 +1,306 @@
+%% What becomes of a proxy and its connections when its configuration changes, when they end, and when processes are killed.
+-module(weir_proxy_change_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, numbers/1, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() -> [{group, changes}, {group, ends}, {group, misfortune}].
+
+groups() ->
+    [
+        {changes, [], [
+            a_wrong_option_is_told_with_its_path,
+            an_address_in_use_leaves_nothing,
+            a_change_keeps_connections_and_sockets,
+            a_wrong_change_changes_nothing,
+            an_address_moves_to_another_frontend,
+            an_address_that_was_left_may_be_taken,
+            what_is_set_stays_over_a_change,
+            names_that_are_not_there,
+            fifty_changes_while_servers_die
+        ]},
+        {ends, [], [
+            silence_ends_a_session,
+            the_longest_life_ends_a_session,
+            numbers_return_to_zero,
+            stop_waits_for_connections,
+            stop_waits_for_connections_without_a_server,
+            nobody_who_is_accepted_is_reset
+        ]},
+        {misfortune, [], [a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    [{started, Started} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    process_flag(trap_exit, true),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%%% Changes.
+
+a_wrong_option_is_told_with_its_path(_Config) ->
+    Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
+    Backends = #{web => #{servers => ["127.0.0.1:1"]}},
+    ?assertEqual({[frontends], undefined}, Wrong(#{backends => Backends})),
+    ?assertEqual({[surplus], 1}, Wrong(#{surplus => 1, frontends => #{}, backends => Backends})),
+    ?assertEqual(
+        {[frontends, <<"f">>, backend], <<"other">>},
+        Wrong(#{frontends => #{f => #{listen => ":0", backend => other}}, backends => Backends})
+    ),
+    ?assertEqual(
+        {[backends, <<"web">>, servers, 2], "here"},
+        Wrong(#{frontends => #{}, backends => #{web => #{servers => ["127.0.0.1:1", "here"]}}})
+    ),
+    ?assertEqual(
+        {[backends, <<"web">>, servers, 1, weight], 257},
+        Wrong(#{frontends => #{}, backends => #{web => #{servers => [#{address => "127.0.0.1:1", weight => 257}]}}})
+    ),
+    ?assertEqual(
+        {[frontends, <<"f">>, idle_timeout], <<"5x">>},
+        Wrong(#{frontends => #{f => #{listen => ":0", backend => web, idle_timeout => <<"5x">>}}, backends => Backends})
+    ),
+    ?assertEqual(
+        {[frontends, <<"g">>, listen], <<"127.0.0.1:0">>},
+        Wrong(#{frontends => maps:from_list([{Name, #{listen => "127.0.0.1:0", backend => web}} || Name <- [f, g]]), backends => Backends})
+    ),
+    ?assertEqual([], weir_proxy:proxies()).
+
+an_address_in_use_leaves_nothing(_Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Taken} = inet:port(Listen),
+    {ok, Other} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Free} = inet:port(Other),
+    ok = gen_tcp:close(Other),
+    Front = #{listen => [{{127, 0, 0, 1}, Free}, {{127, 0, 0, 1}, Taken}]},
+    ?assertMatch({error, {listen, _, eaddrinuse}}, start(#{servers => ["127.0.0.1:1"]}, Front)),
+    ?assertEqual([], weir_proxy:proxies()),
+    ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Free, [])),
+    ?assertEqual({error, {no_backend, <<"web">>}}, weir_proxy:servers(proxy, web)).
+
+a_change_keeps_connections_and_sockets(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [?SERVER:address(A)]}),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    [Listener] = weir:listeners(),
+    ok = change(#{servers => [?SERVER:address(B)]}),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ?assertMatch(#{accepted := 2}, weir:info(Listener)),
+    ?assertEqual(2, length(weir_proxy:sessions(proxy))).
+
+a_wrong_change_changes_nothing(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    {error, {bad_option, _, _, _}} = change(#{servers => [<<"nowhere">>]}),
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Taken} = inet:port(Listen),
+    {error, {listen, _, eaddrinuse}} = weir_proxy:change(proxy, #{
+        frontends => #{front => #{listen => ["127.0.0.1:0", {{127, 0, 0, 1}, Taken}], backend => other}},
+        backends => #{other => #{servers => ["127.0.0.1:1"]}}
+    }),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ?assertEqual({error, {no_backend, <<"other">>}}, weir_proxy:servers(proxy, other)).
+
+an_address_moves_to_another_frontend(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [?SERVER:address(A)]}),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    Backends = #{web => #{servers => [?SERVER:address(A)]}, other => #{servers => [?SERVER:address(B)]}},
+    ok = weir_proxy:change(proxy, #{frontends => #{moved => #{listen => ["127.0.0.1:0"], backend => other}}, backends => Backends}),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    ok = weir_proxy:change(proxy, #{frontends => #{}, backends => Backends}),
+    ?assertMatch({error, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ok = weir_proxy:change(proxy, #{frontends => #{back => #{listen => ["127.0.0.1:0"], backend => web}}, backends => Backends}),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+%% By another program meanwhile.
+an_address_that_was_left_may_be_taken(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = free_port(),
+    Config = fun(Listen) ->
+        #{frontends => #{front => #{listen => [{{127, 0, 0, 1}, Each} || Each <- Listen], backend => web}},
+            backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+    end,
+    ok = weir_proxy:start(proxy, Config([0, Port])),
+    ok = weir_proxy:change(proxy, Config([0])),
+    {ok, Taken} = gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}, {reuseaddr, true}]),
+    ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:change(proxy, Config([0, Port]))),
+    ok = gen_tcp:close(Taken),
+    ok = weir_proxy:change(proxy, Config([0, Port])),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+what_is_set_stays_over_a_change(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Servers = [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
+    Port = proxy(#{servers => Servers}),
+    ok = weir_proxy:drain(proxy, web, a),
+    ok = weir_proxy:set_weight(proxy, web, b, 7),
+    ok = change(#{servers => Servers, retries => 1}),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    {ok, [#{state := drain}, #{weight := 7}]} = weir_proxy:servers(proxy, web),
+    ?assertMatch({error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}}, weir_proxy:set_weight(proxy, web, b, 257)).
+
+names_that_are_not_there(_Config) ->
+    ?assertEqual({error, {no_proxy, nobody}}, weir_proxy:stop(nobody)),
+    ?assertEqual({error, {no_proxy, nobody}}, weir_proxy:change(nobody, #{frontends => #{}, backends => #{}})),
+    _ = proxy(#{servers => []}),
+    ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x)),
+    ?assertEqual({error, {no_backend, <<"x">>}}, weir_proxy:drain(proxy, x, x)),
+    ?assertEqual({error, {already_started, proxy}}, weir_proxy:start(proxy, #{frontends => #{}, backends => #{}})).
+
+%% Every byte of every connection is compared, both ways, while the configuration changes and servers are killed. What a killed server held
+%% ends; nothing else does, and no client is refused. `make soak' has more of it.
+fifty_changes_while_servers_die(_Config) -> weir_proxy_storm:run(200, 50).
+
+%%% Ends.
+
+silence_ends_a_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{idle_timeout => 100})),
+    <<"a">> = name(Socket),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+the_longest_life_ends_a_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 200})),
+    <<"a">> = name(Socket),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+numbers_return_to_zero(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 50)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(50) end),
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end),
+    {ok, #{backends := #{<<"web">> := #{sessions_total := 50, bytes_out := 100}}}} = weir_proxy:info(proxy).
+
+stop_waits_for_connections(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    Test = self(),
+    spawn_link(fun() -> Test ! {stopped, weir_proxy:stop(proxy, ?PATIENCE)} end),
+    wait_for(fun() ->
+        case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
+            {ok, Early} -> ok = gen_tcp:close(Early), false;
+            {error, _} -> true
+        end
+    end),
+    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
+    ok = gen_tcp:close(Socket),
+    receive {stopped, Result} -> ?assertEqual(ok, Result) after ?PATIENCE -> ct:fail(timeout) end.
+
+stop_waits_for_connections_without_a_server(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{rules => [#{sni => "other", backend => web}], first_bytes_timeout => ?PATIENCE}),
+    Socket = connect(Port),
+    wait_for(fun() -> {ok, #{frontends := #{<<"front">> := #{current_sessions := Now}}}} = weir_proxy:info(proxy), Now =:= 1 end),
+    ?assertEqual({error, {timeout, 1}}, weir_proxy:stop(proxy, 0)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+%% While a frontend moves from one port to another, and at last is gone.
+nobody_who_is_accepted_is_reset(_Config) ->
+    Server = ?SERVER:start("a"),
+    Config = fun(Listen) ->
+        #{frontends => #{front => #{listen => [Listen], backend => web}}, backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+    end,
+    Ports = [free_port() || _ <- lists:seq(1, 3)],
+    Address = fun(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]) end,
+    Clients = fun(Port) -> [spawn_monitor(fun() -> until_refused(Port) end) || _ <- lists:seq(1, 8)] end,
+    ok = weir_proxy:start(proxy, Config(Address(hd(Ports)))),
+    All = lists:append([
+        begin
+            Here = Clients(Port),
+            timer:sleep(50),
+            ok = case Next of none -> weir_proxy:stop(proxy, ?PATIENCE); _ -> weir_proxy:change(proxy, Config(Address(Next))) end,
+            Here
+        end
+     || {Port, Next} <- lists:zip(Ports, tl(Ports) ++ [none])
+    ]),
+    [receive {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason) after ?PATIENCE -> ct:fail(timeout) end || {Pid, Monitor} <- All].
+
+until_refused(Port) ->
+    case is_served(Port) of
+        true -> until_refused(Port);
+        false -> ok
+    end.
+
+is_served(Port) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE) of
+        {ok, Socket} ->
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket),
+            true;
+        {error, econnrefused} ->
+            false
+    end.
+
+%%% Misfortune.
+
+a_killed_keeper_loses_no_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 10 end),
+    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end).
+
+a_killed_backend_keeps_its_state(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    ok = weir_proxy:drain(proxy, web, a),
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case supervisor:which_children(weir_proxy_backends) of
+            [{_, New, _, _}] when is_pid(New), New =/= Pid -> true;
+            _ -> false
+        end
+    end),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    ?assertEqual(drain, state(a)).
+
+a_killed_proxy_keeps_its_listeners(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_instances),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case weir_proxy:info(proxy) of
+            {ok, _} -> true;
+            {error, _} -> false
+        end
+    end),
+    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ok = change(#{servers => []}),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).

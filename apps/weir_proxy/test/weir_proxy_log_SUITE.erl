@@ -1,0 +1,205 @@
+%% What is seen of a proxy: the log, events, counters, metrics and the page.
+-module(weir_proxy_log_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_proxy_test, [proxy/1, proxy/3, port/0, free_port/0, connect/1, name/1, wait_for/1]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() ->
+    [
+        a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
+        who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    {ok, More} = application:ensure_all_started(inets),
+    [{started, Started ++ More} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%%% The log.
+
+a_line_for_a_session(Config) ->
+    Server = ?SERVER:start("a"),
+    [
+        begin
+            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), atom_to_list(Format))),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File, format => Format}}),
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            {ok, {_, Mine}} = inet:sockname(Socket),
+            ok = gen_tcp:close(Socket),
+            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            {ok, Line} = file:read_file(File),
+            case Format of
+                json ->
+                    {ok, #{<<"server">> := <<"a">>, <<"bytes_out">> := 2, <<"bytes_in">> := 0}} = weir_json:decode(Line);
+                haproxy ->
+                    Fields = "^127[.]0[.]0[.]1:" ++ integer_to_list(Mine) ++
+                        " \\[\\d\\d/[A-Z][a-z]{2}/\\d{4}:\\d\\d:\\d\\d:\\d\\d[.]\\d{3}\\] front web/a \\d+/\\d+/\\d+ 2 -- \\d+/\\d+/\\d+/\\d+/0 0/0\n$",
+                    ?assertMatch({match, _}, re:run(Line, Fields))
+            end,
+            ok = weir_proxy:stop(proxy)
+        end
+     || Format <- [haproxy, json]
+    ].
+
+a_format_of_ones_own(_Config) ->
+    Log = fun(Format) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => #{file => "x", format => Format}}) end,
+    {ok, #{log := #{format := Format}}} = Log("%ci|%cp|%b/%s|%Tc|%B+%U|%ts|%%|%Ts.%ms"),
+    Session = weir_proxy_test_session:new(#{client => {{10, 0, 0, 1}, 80}, backend => <<"b">>, server => <<"s">>, accepted => 1700000000042, connected => 7}),
+    Statistics = #{a_to_b => #{bytes => 3}, b_to_a => #{bytes => 4}, duration_us => 5000, first_byte_us => 1, failed => b},
+    Line = fun(Result) -> iolist_to_binary(weir_proxy_log_line:text(Format, Session, Result, Statistics)) end,
+    ?assertEqual(<<"10.0.0.1|80|b/s|7|4+3|SD|%|1700000000.042\n">>, Line({error, econnreset})),
+    [
+        ?assertMatch({error, {bad_option, [log, format], _, "haproxy, json, or text with the fields %Ts " ++ _}}, Log(Wrong))
+     || Wrong <- ["nothing", "%zz", "%"]
+    ],
+    New = fun(Options) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => Options}) end,
+    [?assertMatch({error, {bad_option, [log], _, "one of file and syslog"}}, New(Wrong)) || Wrong <- [#{}, #{file => "x", syslog => "127.0.0.1:514"}]].
+
+a_log_by_syslog(_Config) ->
+    Server = ?SERVER:start("a"),
+    Path = "/tmp/weir-proxy-syslog-" ++ os:getpid(),
+    _ = file:delete(Path),
+    {ok, Udp} = gen_udp:open(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, UdpPort} = inet:port(Udp),
+    {ok, Local} = gen_udp:open(0, [local, binary, {active, false}, {ifaddr, {local, Path}}]),
+    [
+        begin
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{syslog => Where, format => "%b/%s %ts"}}),
+            Socket = connect(Port),
+            <<"a">> = name(Socket),
+            ok = gen_tcp:close(Socket),
+            {ok, {_, _, Line}} = gen_udp:recv(Receiver, 0, ?PATIENCE),
+            ?assertMatch({match, _}, re:run(Line, "^<134>[A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d weir-proxy\\[\\d+\\]: web/a --\n$")),
+            ok = weir_proxy:stop(proxy)
+        end
+     || {Where, Receiver} <- [{iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {list_to_binary("unix:" ++ Path), Local}]
+    ],
+    ok = file:delete(Path).
+
+a_line_for_a_client_without_a_server(Config) ->
+    Server = ?SERVER:start("a"),
+    ok = ?SERVER:stop(Server),
+    Lines = fun(Name, Backend, Rules, Count) ->
+        File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), Name)),
+        ok = weir_proxy:start(proxy, #{
+            frontends => #{front => #{listen => "127.0.0.1:0", backend => web, rules => Rules}},
+            backends => #{web => maps:merge(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, Backend)},
+            log => #{file => File}
+        }),
+        Port = port(),
+        _ = [?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)) || _ <- lists:seq(1, Count)],
+        wait_for(fun() -> {ok, Text} = file:read_file(File), length(binary:matches(Text, <<"\n">>)) =:= Count end),
+        ok = weir_proxy:stop(proxy),
+        {ok, Text} = file:read_file(File),
+        Text
+    end,
+    Fields = fun(Text, Route, State, Retries) ->
+        ?assertMatch({match, _}, re:run(Text, ["\\] ", Route, "/<NOSRV> \\d+/-1/\\d+ 0 ", State, " \\d+/\\d+/0/0/", Retries, " 0/0\n"]))
+    end,
+    Fields(Lines("refused", #{retries => 1, connect_timeout => 10}, [], 1), "front web", "SC", "1"),
+    Fields(Lines("none", #{servers => []}, [], 1), "front web", "SC", "0"),
+    Fields(Lines("rejected", #{}, [#{from => "127.0.0.1", reject => true}], 2), "front front", "PR", "0").
+
+who_has_reset_a_session(Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    [
+        begin
+            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), State)),
+            Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File, format => json}}),
+            Socket = connect(Port),
+            ok = gen_tcp:send(Socket, <<"x">>),
+            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+            ok = Reset(Socket),
+            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            {ok, Line} = file:read_file(File),
+            ?assertMatch({ok, #{<<"state">> := State}}, weir_json:decode(Line)),
+            ok = weir_proxy:stop(proxy)
+        end
+     || {State, Reset} <- [
+            {<<"CD">>, fun(Socket) -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket) end},
+            {<<"SD">>, fun(Socket) -> gen_tcp:send(Socket, <<"reset me">>) end}
+        ]
+    ].
+
+events(_Config) ->
+    Server = ?SERVER:start("a"),
+    Test = self(),
+    Names = [[weir, proxy, What] || What <- [session, refuse, server]],
+    ok = weir_event:attach_many(?MODULE, Names, fun(Name, Measured, About, _) -> Test ! {lists:last(Name), Measured, About} end, none),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    {ok, Mine} = inet:sockname(Socket),
+    ok = gen_tcp:close(Socket),
+    {session, #{bytes_in := 0, bytes_out := 2, duration := _, queued := 0, connected := _}, Session} = next(),
+    ?assertEqual(#{proxy => proxy, frontend => <<"front">>, backend => <<"web">>, server => <<"a">>, peer => Mine, reason => normal}, Session),
+    ok = weir_proxy:drain(proxy, web, a),
+    ?assertEqual({server, #{count => 1}, #{proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain}}, next()),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertMatch({refuse, #{count := 1, queued := 0}, #{backend := <<"web">>, reason := none}}, next()),
+    ok = weir_event:detach(?MODULE).
+
+next() ->
+    receive Message -> Message after ?PATIENCE -> ct:fail(nothing) end.
+
+counters_are_in_the_table(_Config) ->
+    Server = ?SERVER:start("a"),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
+    {ok, #{frontends := #{<<"front">> := Front}, backends := #{<<"web">> := Back = #{servers := [One]}}}} = weir_proxy:info(proxy),
+    [
+        ?assertEqual(
+            [Name || #{subject := Of, name := Name} <- weir_proxy_counters:table(), Of =:= Subject],
+            [Name || {Name, Value} <- weir_proxy_counters:values(Subject, Info), is_integer(Value)]
+        )
+     || {Subject, Info} <- [{proxy_frontend, Front}, {proxy_backend, Back}, {proxy_server, One}]
+    ].
+
+metrics(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{name => <<"a\"b">>, address => ?SERVER:address(Server)}]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 1 end),
+    Text = iolist_to_binary(weir_proxy_metrics:text()),
+    [
+        ?assertNotEqual(nomatch, binary:match(Text, Line))
+     || Line <- [
+            <<"\nhaproxy_frontend_current_sessions{proxy=\"front\"} 1\n">>,
+            <<"\nhaproxy_server_sessions_total{proxy=\"web\",server=\"a\\\"b\"} 1\n">>,
+            <<"\nhaproxy_server_status{proxy=\"web\",server=\"a\\\"b\",state=\"UP\"} 1\n">>,
+            <<"\n# TYPE haproxy_backend_current_queue gauge\n">>
+        ]
+    ].
+
+the_page(_Config) ->
+    Port = free_port(),
+    Server = ?SERVER:start("a"),
+    Address = ["127.0.0.1:", integer_to_list(Port)],
+    _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{}, #{statistics => iolist_to_binary(Address)}),
+    Get = fun(Path) ->
+        {ok, {{_, 200, _}, _, Body}} = httpc:request(get, {lists:flatten(["http://", Address, Path]), []}, [], [{body_format, binary}]),
+        Body
+    end,
+    ?assertNotEqual(nomatch, binary:match(Get("/"), <<"&lt;a>">>)),
+    ok = weir_proxy:start(second, #{frontends => #{}, backends => #{web => #{servers => []}}}),
+    %% Its own, and nothing of the other's, which has the same names.
+    ?assertMatch([_], binary:matches(Get("/metrics"), <<"haproxy_backend_current_queue{proxy=\"web\"}">>)),
+    ?assertNotEqual(nomatch, binary:match(Get("/metrics"), <<"haproxy_server_status">>)),
+    ?assertMatch({ok, #{<<"backends">> := _}}, weir_json:decode(Get("/info"))).

@@ -1,0 +1,207 @@
+%% The servers of a backend: checks, agents, and clients that stick to theirs.
+-module(weir_proxy_servers_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_proxy_test, [proxy/1, state/1, connect/1, name/1, wait_for/1]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 30}}].
+
+all() ->
+    [
+        rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
+        a_disabled_server_is_not_checked, a_slow_start, probes, what_an_agent_says, an_agent,
+        a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten
+    ].
+
+init_per_suite(Config) ->
+    {ok, Started} = application:ensure_all_started(weir_proxy),
+    [{started, Started} | Config].
+
+end_per_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_per_testcase(_Case, _Config) ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
+
+%%% Checks.
+
+rise_and_fall(_Config) ->
+    {Changes, _} = lists:mapfoldl(
+        fun(Ok, Health) -> weir_proxy_health:checked(Ok, Health) end,
+        weir_proxy_health:new(#{rise => 2, fall => 3}),
+        [false, false, true, false, false, false, false, true, false, true, true, true]
+    ),
+    ?assertEqual([same, same, same, same, same, down, same, same, same, same, up, same], Changes).
+
+health(More) -> maps:merge(#{interval => 20, timeout => 500, rise => 1, fall => 1}, More).
+
+a_server_goes_down_and_comes_back(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}], health => health(#{})}),
+    ok = ?SERVER:stop(A),
+    wait_for(fun() -> state(a) =:= down end),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    _ = ?SERVER:start("a", [{port, ?SERVER:port(A)}]),
+    wait_for(fun() -> state(a) =:= up end),
+    ?assertEqual([<<"a">>, <<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])).
+
+sessions_of_a_server_that_goes_down_are_ended(_Config) ->
+    Server = ?SERVER:start("a"),
+    %% Checks are made elsewhere, so that the server itself goes on.
+    Checked = ?SERVER:start("checked"),
+    Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{port => ?SERVER:port(Checked)}), on_down => close},
+    Socket = connect(proxy(Backend)),
+    <<"a">> = name(Socket),
+    ok = ?SERVER:stop(Checked),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+a_disabled_server_is_not_checked(_Config) ->
+    Server = ?SERVER:start("a"),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
+    wait_for(fun() -> ?SERVER:connections(Server) > 2 end),
+    ok = weir_proxy:disable(proxy, web, a),
+    timer:sleep(50),
+    Then = ?SERVER:connections(Server),
+    timer:sleep(200),
+    ?assertEqual(Then, ?SERVER:connections(Server)),
+    ok = weir_proxy:enable(proxy, web, a),
+    wait_for(fun() -> ?SERVER:connections(Server) > Then end).
+
+a_slow_start(_Config) ->
+    Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
+    Backend = #{health => #{rise => 1, fall => 1}, slow_start => 1000},
+    New = weir_proxy_server:new(Config, Backend),
+    Weight = fun(Now, Server) -> {0, Eligible} = weir_proxy_server:eligible(Now, Server), lists:last(tuple_to_list(Eligible)) end,
+    Whole = Weight(0, New),
+    {down, Down} = weir_proxy_server:checked({error, timeout}, 1, 0, New),
+    ?assertEqual(none, weir_proxy_server:eligible(0, Down)),
+    {up, Up} = weir_proxy_server:checked(ok, 1, 5000, Down),
+    Weights = [Weight(5000 + After, Up) || After <- [0, 250, 500, 750, 1000, 2000]],
+    ?assertEqual([Whole div 16, Whole div 4, Whole div 2, 3 * Whole div 4, Whole, Whole], Weights).
+
+probes(_Config) ->
+    Ask = fun(Answer, Options) ->
+        {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+        {ok, Port} = inet:port(Listen),
+        Pid = spawn(fun() ->
+            {ok, Socket} = gen_tcp:accept(Listen),
+            _ = maps:get(kind, Options) =:= smtp orelse gen_tcp:recv(Socket, 0, ?PATIENCE),
+            _ = [begin ok = gen_tcp:send(Socket, <<Byte>>) end || <<Byte>> <= Answer],
+            receive done -> ok end
+        end),
+        ok = gen_tcp:controlling_process(Listen, Pid),
+        Defaults = weir_proxy_health:options([], maps:merge(#{timeout => ?PATIENCE}, Options)),
+        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, Defaults),
+        exit(Pid, kill),
+        Result
+    end,
+    ?assertEqual(ok, Ask(<<"HTTP/1.1 204 No Content\r\n\r\n">>, #{kind => http})),
+    ?assertEqual({error, {status, <<"503">>}}, Ask(<<"HTTP/1.1 503 Unavailable\r\n\r\n">>, #{kind => http})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"SSH-2.0-openssh">>, #{kind => http})),
+    ?assertEqual(ok, Ask(<<"220 mail ESMTP\r\n">>, #{kind => smtp})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"554 no\r\n">>, #{kind => smtp})),
+    ?assertEqual(ok, Ask(<<"+PONG\r\n">>, #{kind => redis})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"-LOADING\r\n">>, #{kind => redis})),
+    ?assertEqual(ok, Ask(<<"R", 0, 0, 0, 8, 0, 0, 0, 0>>, #{kind => postgres})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"hello">>, #{kind => postgres})),
+    Refusal = fun(Code) -> Fields = <<"SFATAL", 0, "C", Code/binary, 0, "Mno", 0, 0>>, <<"E", (byte_size(Fields) + 4):32, Fields/binary>> end,
+    ?assertEqual(ok, Ask(Refusal(<<"28000">>), #{kind => postgres})),
+    ?assertEqual({error, {sqlstate, <<"57P03">>}}, Ask(Refusal(<<"57P03">>), #{kind => postgres})),
+    ?assertEqual({error, {sqlstate, <<"53300">>}}, Ask(Refusal(<<"53300">>), #{kind => postgres})),
+    ?assertEqual(ok, Ask(<<21, 3, 3, 0, 2, 2, 40>>, #{kind => tls})),
+    ?assertMatch({error, {unexpected, _}}, Ask(<<"HTTP/1.1 400 Bad">>, #{kind => tls})),
+    ?assertEqual(ok, Ask(<<"well, ready now">>, #{kind => send_expect, send => "?", expect => "ready"})),
+    ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
+    ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, weir_proxy_health:options([], #{}))).
+
+%%% Agents.
+
+what_an_agent_says(_Config) ->
+    [
+        ?assertEqual({Line, Said}, {Line, weir_proxy_agent:parse(Line)})
+     || {Line, Said} <- [
+            {<<"up">>, {ok, #{is_up => true}}},
+            {<<"ready,up 75% maxconn:30">>, {ok, #{admin => ready, is_up => true, percent => 75, max_connections => 30}}},
+            {<<"DOWN # the disk is full, 10%">>, {ok, #{is_up => false}}},
+            {<<"drain\t0%">>, {ok, #{admin => drain, percent => 0}}},
+            {<<>>, {ok, #{}}},
+            {<<"fine">>, {error, {unexpected, <<"fine">>}}},
+            {<<"up -1%">>, {error, {unexpected, <<"-1%">>}}},
+            {<<"maxconn:none">>, {error, {unexpected, <<"maxconn:none">>}}}
+        ]
+    ].
+
+an_agent(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Line = ets:new(line, [public]),
+    true = ets:insert(Line, {line, "up 100%\n"}),
+    {ok, _} = weir:start_listener(an_agent, #{ip => {127, 0, 0, 1}}, fun(Socket, _) ->
+        [{line, Text}] = ets:lookup(Line, line),
+        gen_tcp:send(Socket, Text)
+    end, none),
+    Say = fun(Text) -> true = ets:insert(Line, {line, Text}) end,
+    %% Both have the same agent.
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A), weight => 100}, #{name => b, address => ?SERVER:address(B), priority => 1}],
+        agent => #{port => weir:get_port(an_agent), interval => 20}, on_down => close
+    }),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    Known = fun(Key) -> {ok, [#{agent := Agent} | _]} = weir_proxy:servers(proxy, web), maps:get(Key, Agent, none) end,
+    wait_for(fun() -> Known(percent) =:= 100 end),
+    _ = Say("drain maxconn:7\n"),
+    wait_for(fun() -> state(a) =:= drain end),
+    ?assertEqual({100, 7}, {Known(percent), Known(max_connections)}),
+    _ = Say("gibberish\n"),
+    timer:sleep(100),
+    ?assertEqual(drain, state(a)),
+    _ = Say("ready\n"),
+    wait_for(fun() -> state(a) =:= up end),
+    ok = gen_tcp:send(Old, <<"x">>),
+    {ok, <<"x">>} = gen_tcp:recv(Old, 1, ?PATIENCE),
+    _ = Say("down#for now\n"),
+    wait_for(fun() -> state(a) =:= down end),
+    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, ?PATIENCE)),
+    _ = Say("up"),
+    wait_for(fun() -> state(a) =:= up end),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ok = weir:stop_listener(an_agent).
+
+%%% Stickiness.
+
+a_client_sticks_to_its_server(_Config) ->
+    Servers = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
+    Names = [a, b, c],
+    Port = proxy(#{servers => [#{name => Name, address => ?SERVER:address(Server)} || {Name, Server} <- lists:zip(Names, Servers)], stick => <<"1m">>}),
+    First = name(connect(Port)),
+    ?assertEqual([First], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    %% Another one, and that for good.
+    ok = weir_proxy:drain(proxy, web, First),
+    Second = name(connect(Port)),
+    ?assertNotEqual(First, Second),
+    ok = weir_proxy:enable(proxy, web, First),
+    ?assertEqual([Second], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 10)])),
+    {ok, #{backends := #{<<"web">> := #{sticks := 1}}}} = weir_proxy:info(proxy).
+
+sticks_are_bounded_and_forgotten(_Config) ->
+    Numbers = weir_proxy_numbers:new(),
+    Other = weir_proxy_numbers:new(),
+    [ok = weir_proxy_sticks:remember(Of, Key, <<"a">>, 100) || Of <- [Numbers, Other], Key <- lists:seq(1, 200_100)],
+    ?assertEqual(200_000, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual({ok, <<"a">>}, weir_proxy_sticks:server(Numbers, 1, 99)),
+    ?assertEqual(none, weir_proxy_sticks:server(Numbers, 1, 100)),
+    ?assertEqual(none, weir_proxy_sticks:server(Numbers, 200_100, 99)),
+    ok = weir_proxy_sticks:remember(Numbers, 1, <<"b">>, 200),
+    ok = weir_proxy_sticks:forget(Numbers, 150),
+    ?assertEqual(1, weir_proxy_numbers:get(Numbers, sticks)),
+    ?assertEqual({ok, <<"b">>}, weir_proxy_sticks:server(Numbers, 1, 150)),
+    [ok = weir_proxy_sticks:forget(Of, all) || Of <- [Numbers, Other]],
+    ?assertEqual([0, 0], [weir_proxy_numbers:get(Of, sticks) || Of <- [Numbers, Other]]).
