@@ -38,10 +38,23 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = weir_reports:let_through(),
-    %% These are first called later, when there may be no descriptor to load them with.
-    _ = [code:ensure_loaded(Module) || Module <- [weir_renewal, weir_shutdown, weir_listener, weir_listener_names]],
+    ok = load_all(),
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
      || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]
     ],
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children}}.
+
+%% Loads every module. Otherwise the first socket that needs one waits for it: the code server and its helpers exchange dozens
+%% of messages, and beside processes that compute each of them waits for a round of the run queue. Later there may be no
+%% descriptor left to load with, too. A release in embedded mode has loaded all.
+load_all() ->
+    File = code:where_is_file(?MODULE_STRING ".beam"),
+    case is_list(File) andalso erl_prim_loader:list_dir(filename:dirname(File)) of
+        {ok, Files} ->
+            Names = [Name || Beam <- Files, [Name, "beam"] <- [string:split(Beam, ".", trailing)]],
+            _ = code:ensure_modules_loaded([list_to_atom(Name) || Name <- Names, lists:prefix("weir", Name)]),
+            ok;
+        _ ->
+            ok
+    end.

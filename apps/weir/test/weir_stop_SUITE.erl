@@ -38,6 +38,7 @@ groups() ->
         {engine, [], [
             sockets_need_no_application,
             one_engine_for_all,
+            sockets_load_no_code,
             pollsets_are_there_at_once,
             sockets_in_the_stop_of_an_application,
             an_engine_that_gives_up_closes_sockets
@@ -248,6 +249,46 @@ start_twice(_Config) ->
         Child
      || Child = {weir_engine, _, _, _} <- supervisor:which_children(kernel_safe_sup)
     ]).
+
+%% Loading takes dozens of rounds of the run queue beside processes that compute, and whoever needs the module waits.
+sockets_load_no_code(_Config) ->
+    on_own_node(serve_without_loading, "", []).
+
+serve_without_loading(_Config) ->
+    %% Loads what OTP and this suite need.
+    use_sockets([]),
+    ok = weir_pollsets:ensure_started(),
+    Before = code:all_loaded(),
+    use_sockets([{tcp_module, weir_tcp}]),
+    ?assertEqual([], code:all_loaded() -- Before).
+
+%% What most servers and clients do with sockets.
+use_sockets(Backend) ->
+    {ok, Listener} = gen_tcp:listen(0, Backend ++ [binary, {active, once}, {ip, ?LOOPBACK}, {reuseaddr, true}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Client} = gen_tcp:connect(?LOOPBACK, Port, Backend ++ [binary, {active, false}, {packet, 4}], ?PATIENCE),
+    {ok, Server} = gen_tcp:accept(Listener, ?PATIENCE),
+    ok = inet:setopts(Server, [{packet, 4}, {nodelay, true}]),
+    Echo = spawn_link(fun() ->
+        receive
+            {tcp, Server, Data} ->
+                ok = gen_tcp:send(Server, Data),
+                ok = inet:setopts(Server, [{active, once}])
+        end,
+        receive
+            {tcp_closed, Server} -> ok
+        end
+    end),
+    ok = gen_tcp:controlling_process(Server, Echo),
+    ok = gen_tcp:send(Client, <<"ping">>),
+    ?assertEqual({ok, <<"ping">>}, gen_tcp:recv(Client, 0, ?PATIENCE)),
+    {ok, _} = inet:peername(Client),
+    {ok, _} = inet:getopts(Client, [active, sndbuf]),
+    {ok, _} = inet:getstat(Client),
+    ok = gen_tcp:shutdown(Client, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)),
+    ok = gen_tcp:close(Client),
+    ok = gen_tcp:close(Listener).
 
 %% Pollers have to wait for their schedulers.
 pollsets_are_there_at_once(_Config) ->
