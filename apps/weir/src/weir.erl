@@ -54,6 +54,7 @@
     events_log2 := [non_neg_integer()],
     sleeps := non_neg_integer(),
     asleep_ns := non_neg_integer(),
+    gathers := non_neg_integer(),
     reads := non_neg_integer(),
     read_bytes := non_neg_integer(),
     writes := non_neg_integer(),

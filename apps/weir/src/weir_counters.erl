@@ -57,6 +57,7 @@ rows(pollset) ->
         {events_max, gauge, none, "most ready sockets of a poll"},
         {sleeps, counter, none, "times that the poller went to sleep"},
         {asleep_ns, counter, nanoseconds, "time that the poller has slept"},
+        {gathers, counter, none, "waits for more of a stream before the poller was woken for it"},
         {reads, counter, none, "reads of the kernel"},
         {read_bytes, counter, bytes, "bytes read"},
         {writes, counter, none, "writes to the kernel"},

@@ -6,7 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, wait_until/1, next_message/0, recv_exactly/2
+    listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, wait_until/1, next_message/0, recv_exactly/2, async/1,
+    await/1
 ]).
 
 -define(PATIENCE, 10000).
@@ -25,6 +26,7 @@ all() ->
         no_such_pollset,
         sleeps_are_counted,
         idle_pollers_sleep,
+        only_streams_into_wide_buffers_are_gathered,
         is_weir_tells_sockets_apart,
         table_of_sockets,
         table_of_other_families,
@@ -88,7 +90,7 @@ one_for_each_scheduler(_Config) ->
     ?assertEqual(Schedulers, [Number || #{pollset := Number} <- Pollsets]),
     ?assertEqual(Schedulers, [Scheduler || #{scheduler := Scheduler} <- Pollsets]),
     Counters = [
-        sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, reads,
+        sockets, polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers, reads,
         read_bytes, writes, written_bytes, short_writes, accepts, moved_in, moved_out, file_waits,
         files_cut
     ],
@@ -269,6 +271,46 @@ started_by_its_first_user(Config) ->
     ok = gen_tcp:send(Peer, <<"started">>),
     ?assertEqual({tcp, Socket, <<"started">>}, next_message()),
     ?assertEqual(ok, weir_pollsets:ensure_started()).
+
+%% The thread of a pollset waits for more of a stream before it wakes the poller, if the kernel has room for it meanwhile. It
+%% doubles what is asked for, and the limit is 384 KiB.
+only_streams_into_wide_buffers_are_gathered(Config) ->
+    Before = total(gathers),
+    pour(Config, 64 * 1024, fun(Received) -> Received >= 64 * 1024 * 1024 end),
+    ?assertEqual(Before, total(gathers)),
+    pour(Config, 208 * 1024, fun(_Received) -> total(gathers) > Before end).
+
+%% A stream into a socket with such a receive buffer, until it has been enough.
+pour(Config, ReceiveBuffer, IsEnough) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {recbuf, ReceiveBuffer}]),
+    Sender = async(fun() -> send_on(Peer, binary:copy(<<1>>, 1024 * 1024)) end),
+    ok = receive_until(Socket, 0, IsEnough),
+    ok = gen_tcp:close(Socket),
+    ok = forget(Socket),
+    ?assertMatch({error, _}, await(Sender)).
+
+send_on(Socket, Data) ->
+    case gen_tcp:send(Socket, Data) of
+        ok -> send_on(Socket, Data);
+        {error, _} = Error -> Error
+    end.
+
+receive_until(Socket, Received, IsEnough) ->
+    receive
+        {tcp, Socket, Data} ->
+            case IsEnough(Received + byte_size(Data)) of
+                true -> ok;
+                false -> receive_until(Socket, Received + byte_size(Data), IsEnough)
+            end
+    after ?PATIENCE ->
+        ct:fail({not_enough, Received})
+    end.
+
+forget(Socket) ->
+    receive
+        {tcp, Socket, _} -> forget(Socket)
+    after 0 -> ok
+    end.
 
 %% What is done where a VM does not bind processes to schedulers.
 unbound_pollers_serve(Config) ->

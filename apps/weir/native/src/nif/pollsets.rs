@@ -65,6 +65,7 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
         (atoms::events_max(), &counters.events_max),
         (atoms::sleeps(), &counters.sleeps),
         (atoms::asleep_ns(), &counters.asleep_ns),
+        (atoms::gathers(), &counters.gathers),
         (atoms::reads(), &counters.reads),
         (atoms::read_bytes(), &counters.read_bytes),
         (atoms::writes(), &counters.writes),

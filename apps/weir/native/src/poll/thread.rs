@@ -20,6 +20,7 @@ use crate::pollset;
 use crate::pollset::sleeper::summon;
 use crate::reactor::Batch;
 use crate::term::atoms;
+use crate::value::counters::add;
 use crate::value::handle::Target;
 use crate::value::ready::Duty;
 use crate::value::work::Work;
@@ -60,6 +61,7 @@ fn run(index: u16) {
             match pollset.ready.duty(named, Instant::now()) {
                 Duty::Rest(limit) => break limit,
                 Duty::Gather(time) => {
+                    add(&pollset.counters.gathers, 1);
                     std::thread::sleep(time);
                     continue;
                 }

@@ -17,6 +17,8 @@ pub struct Counters {
     pub events_log2: [AtomicU64; BUCKETS],
     pub sleeps: AtomicU64,
     pub asleep_ns: AtomicU64,
+    /// Waits of the thread for more of streams.
+    pub gathers: AtomicU64,
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
     pub writes: AtomicU64,

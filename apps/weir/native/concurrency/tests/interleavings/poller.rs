@@ -133,6 +133,8 @@ fn attend(
                 named = true;
                 continue;
             }
+            // It knows of what was named when it has waited.
+            Duty::Gather(_) => continue,
         }
         named = false;
     }
@@ -141,7 +143,16 @@ fn attend(
 
 #[test]
 fn the_kernels_events_wake_a_poller_that_goes_to_sleep() {
-    model(|| {
+    a_poller_that_goes_to_sleep_is_woken(false);
+}
+
+#[test]
+fn a_stream_that_is_gathered_wakes_its_poller() {
+    a_poller_that_goes_to_sleep_is_woken(true);
+}
+
+fn a_poller_that_goes_to_sleep_is_woken(after_streams: bool) {
+    model(move || {
         let pollset = Arc::new([Ready::new()]);
         let (mailboxes, table) = (mailboxes(), table());
         let names = Arc::new(Notify::new());
@@ -157,6 +168,7 @@ fn the_kernels_events_wake_a_poller_that_goes_to_sleep() {
         };
         // Other messages may end its sleep as well.
         while !woken.load(SeqCst) {
+            pollset[0].polled(Instant::now(), after_streams);
             // What is ready is named as soon as the instance is armed.
             assert_eq!(
                 pollset[0].sleep(token, false, || {
