@@ -15,6 +15,7 @@
 -export([terminate/2]).
 
 -export([prepare/0]).
+-export([tell_only/3, fail/2]).
 -export([start/1]).
 -export([start/2]).
 -export([start/3]).
@@ -178,3 +179,15 @@ kill_reactor(Reactor) ->
     receive
         {'DOWN', Monitor, process, Reactor, _} -> ok
     end.
+
+%% A callback that tells its test of data, and one that fails in each way there is.
+tell_only(Socket, Data, State = #{tell := Pid}) ->
+    Pid ! {data, Socket, Data},
+    {ok, State}.
+
+fail(raise, _State) -> error(on_purpose);
+fail(exit, _State) -> exit(on_purpose);
+fail(throw, _State) -> throw(on_purpose);
+fail(garbage, _State) -> garbage;
+fail(nothing, _State) -> {};
+fail(unsendable, State) -> {send, [256], State}.

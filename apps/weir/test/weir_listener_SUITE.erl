@@ -7,6 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -import(weir_test_peer, [wait_until/1]).
+-import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
@@ -15,7 +16,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [{group, function}, {group, protocol}, {group, reactor}, {group, alone}].
+    [{group, function}, {group, protocol}, {group, reactor}].
 
 groups() ->
     %% What holds for every kind of handler.
@@ -46,31 +47,7 @@ groups() ->
     [
         {function, [], Common ++ Process},
         {protocol, [], Common ++ Process},
-        {reactor, [], Common},
-        {alone, [], [
-            a_name_is_taken_once,
-            a_port_is_taken_once,
-            a_shared_port,
-            a_shared_unix_socket,
-            wrong_options_are_refused,
-            a_listener_is_embedded,
-            an_embedded_listener_outlives_weir,
-            names_that_are_not_there_are_told,
-            an_address_may_be_text,
-            a_taken_port_is_no_crash,
-            new_connections_are_dropped_and_those_before_accepted,
-            relays_keep_their_places,
-            stop_ends_relays,
-            a_connection_may_count_no_more,
-            connections_run_where_their_sockets_are,
-            bound_processes_are_bound,
-            a_handler_may_take_its_time_to_end,
-            events_are_told,
-            descriptors_run_out,
-            connections_migrate_while_data_flows,
-            loads_are_balanced,
-            schedulers_go_offline
-        ]}
+        {reactor, [], Common}
     ].
 
 init_per_suite(Config) ->
@@ -80,8 +57,6 @@ init_per_suite(Config) ->
 end_per_suite(Config) ->
     weir_test_peer:end_group(weir, Config).
 
-init_per_group(alone, Config) ->
-    [{handler, function} | Config];
 init_per_group(Handler, Config) ->
     [{handler, Handler} | Config].
 
@@ -97,54 +72,6 @@ end_per_testcase(_Case, Config) ->
     _ = weir_test_peer:unsilence_pollers(),
     weir_test_peer:end_case(Config).
 
-%% The handlers: each sends back what comes.
-
-handler(function) -> fun ?MODULE:echo/2;
-handler(Kind) when Kind =:= protocol; Kind =:= reactor -> list_to_atom("weir_listener_" ++ atom_to_list(Kind)).
-
-echo(Socket, Args) ->
-    case {is_port_of_tls(Socket), weir:proxy_header()} of
-        {_, {ok, #{src_address := Address}}} -> send(Socket, inet:ntoa(Address));
-        _ -> ok
-    end,
-    echo_loop(Socket, Args).
-
-echo_loop(Socket, Args) ->
-    case recv(Socket) of
-        {ok, <<"pid">>} -> send(Socket, term_to_binary(self())), echo_loop(Socket, Args);
-        {ok, Data} -> send(Socket, Data), echo_loop(Socket, Args);
-        {error, _} -> ok
-    end.
-
-is_port_of_tls({'$inet', _, _}) -> false;
-is_port_of_tls(_) -> true.
-
-recv(Socket = {'$inet', _, _}) -> gen_tcp:recv(Socket, 0);
-recv(Socket) -> ssl:recv(Socket, 0).
-
-send(Socket = {'$inet', _, _}, Data) -> gen_tcp:send(Socket, Data);
-send(Socket, Data) -> ssl:send(Socket, Data).
-
-start(Config, Options) ->
-    Name = ?config(name, Config),
-    Address =
-        case Options of
-            #{fd := _} -> #{};
-            _ -> #{ip => ?LOOPBACK}
-        end,
-    {ok, _} = weir:start_listener(Name, maps:merge(Address, Options), handler(?config(handler, Config)), args),
-    weir:get_port(Name).
-
-connect(Port) -> weir_test_peer:connect_raw(Port).
-
-ask(Socket, Data) ->
-    ok = gen_tcp:send(Socket, Data),
-    gen_tcp:recv(Socket, iolist_size(Data), ?PATIENCE).
-
-is_served(Socket) ->
-    ?assertEqual({ok, <<"hello">>}, ask(Socket, <<"hello">>)),
-    Socket.
-
 %% The reset may be there before connect has looked.
 is_turned_away(Port) -> is_turned_away(Port, ?LOOPBACK).
 
@@ -157,12 +84,6 @@ is_turned_away(Port, From) ->
         {error, Reason} ->
             ?assertEqual(econnreset, Reason)
     end.
-
-is_waiting(Socket) ->
-    ok = gen_tcp:send(Socket, <<"hello">>),
-    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)).
-
-count(Config) -> maps:get(connections, weir:info(?config(name, Config))).
 
 %% Cases for every kind of handler.
 
@@ -269,37 +190,6 @@ a_drained_listener_waits_for_connections(Config) ->
     weir_test_peer:assert_waits(Drain),
     ok = gen_tcp:close(Second),
     ?assertEqual(ok, weir_test_peer:await(Drain)).
-
-%% What a drain begins with.
-new_connections_are_dropped_and_those_before_accepted(_Config) ->
-    [
-        begin
-            {ok, {_, _, Handle} = Listen} = gen_tcp:listen(0, [{tcp_module, Module}, {ip, Ip}]),
-            {ok, Port} = inet:port(Listen),
-            Before = [connected(Ip, Port) || _ <- lists:seq(1, 3)],
-            ok = weir_nif:refuse(Handle),
-            ?assertEqual({error, timeout}, gen_tcp:connect(Ip, Port, [], 300)),
-            [
-                begin
-                    {ok, Accepted} = gen_tcp:accept(Listen, ?PATIENCE),
-                    ok = gen_tcp:send(Accepted, "hello"),
-                    ok = gen_tcp:close(Accepted)
-                end
-             || _ <- Before
-            ],
-            [?assertEqual({ok, "hello"}, gen_tcp:recv(Socket, 5, ?PATIENCE)) || Socket <- Before],
-            [ok = gen_tcp:close(Socket) || Socket <- Before],
-            ?assertEqual({error, timeout}, gen_tcp:accept(Listen, 0)),
-            ok = gen_tcp:close(Listen),
-            ?assertEqual({error, closed}, weir_nif:refuse(Handle)),
-            ?assertEqual({error, econnrefused}, gen_tcp:connect(Ip, Port, []))
-        end
-     || {Module, Ip} <- [{weir_tcp, ?LOOPBACK}, {weir_tcp6, {0, 0, 0, 0, 0, 0, 0, 1}}]
-    ].
-
-connected(Ip, Port) ->
-    {ok, Socket} = gen_tcp:connect(Ip, Port, [{active, false}]),
-    Socket.
 
 stop_ends_connections(Config) ->
     Port = start(Config, #{}),
@@ -484,19 +374,6 @@ calm(Storm) ->
     [Pid ! {stop, self()} || Pid <- Storm],
     [receive {stopped, Pid} -> ok after 30000 -> ct:fail(storm_does_not_end) end || Pid <- Storm].
 
-still_serves(Port) ->
-    wait_until(fun() ->
-        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 1000) of
-            {ok, Socket} ->
-                _ = gen_tcp:send(Socket, <<"hello">>),
-                Answer = gen_tcp:recv(Socket, 5, 2000),
-                ok = gen_tcp:close(Socket),
-                Answer =:= {ok, <<"hello">>};
-            {error, _} ->
-                false
-        end
-    end).
-
 %% PROXY headers, and TLS for handlers that are processes.
 
 the_proxy_header_is_known(Config) ->
@@ -542,363 +419,3 @@ tls_is_spoken(Config) ->
     _ = weir_test_peer:recv_all(Plain),
     ok = ssl:close(Tls),
     wait_until(fun() -> count(Config) =:= 0 end).
-
-%% Cases for one kind.
-
-a_name_is_taken_once(Config) ->
-    _ = start(Config, #{}),
-    Name = ?config(name, Config),
-    ?assertMatch({error, {already_started, _}}, weir:start_listener(Name, #{}, handler(function), args)).
-
-a_port_is_taken_once(Config) ->
-    Port = start(Config, #{}),
-    Options = #{ip => ?LOOPBACK, port => Port},
-    ?assertEqual({error, eaddrinuse}, weir:start_listener(other, Options, handler(function), args)),
-    ok = weir:stop_listener(?config(name, Config)),
-    {ok, _} = weir:start_listener(other, Options, handler(function), args),
-    is_served(connect(Port)).
-
-%% The kernel spreads connections over both.
-a_shared_port(Config) ->
-    Port = start(Config, #{}),
-    Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
-    Options = #{ip => ?LOOPBACK, port => Port},
-    ?assertEqual({error, eaddrinuse}, weir:start_listener(other, Options, Says, <<"other">>)),
-    {ok, _} = weir:start_listener(other, Options#{shared => true}, Says, <<"other">>),
-    Heard = fun() -> gen_tcp:recv(connect(Port), 5, 100) end,
-    wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
-    ok = weir:suspend_listener(other),
-    ok = weir:resume_listener(other),
-    wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
-    %% What one leaves is the other's.
-    ok = weir:stop_listener(?config(name, Config)),
-    [?assertEqual({ok, <<"other">>}, gen_tcp:recv(connect(Port), 5, ?PATIENCE)) || _ <- lists:seq(1, 10)],
-    ok = weir:stop_listener(other).
-
-a_shared_unix_socket(Config) ->
-    Path = filename:join("/tmp", "weir_listener_shared_" ++ os:getpid() ++ atom_to_list(?config(handler, Config))),
-    undefined = start(Config, #{ip => {local, Path}}),
-    Connect = fun() ->
-        {ok, Socket} = weir_test_peer:keep(gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
-        Socket
-    end,
-    Before = Connect(),
-    Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
-    {ok, _} = weir:start_listener(other, #{ip => {local, Path}, shared => true}, Says, <<"other">>),
-    ?assertEqual({ok, <<"other">>}, gen_tcp:recv(Connect(), 5, ?PATIENCE)),
-    is_served(Before),
-    ok = weir:stop_listener(other),
-    ok = file:delete(Path),
-    %% What is no socket stays there.
-    ok = file:write_file(Path, "mine"),
-    [
-        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => {local, Path}, shared => IsShared}, Says, <<"other">>))
-     || IsShared <- [true, false]
-    ],
-    ?assertEqual({ok, <<"mine">>}, file:read_file(Path)),
-    ok = file:delete(Path).
-
-wrong_options_are_refused(_Config) ->
-    ?assertMatch({error, {bad_option, port, no, _}}, weir:start_listener(a, #{port => no}, handler(function), x)),
-    ?assertMatch(
-        {error, {bad_option, socket_opts, _, _}},
-        weir:start_listener(a, #{socket_opts => [{nonsense, 1}]}, handler(function), x)
-    ),
-    %% The culprit is named, and nothing else.
-    ?assertMatch(
-        {error, {bad_option, socket_opts, {nodelay, 1}, [_ | _]}},
-        weir:start_listener(a, #{socket_opts => [{backlog, 5}, {nodelay, 1}, {keepalive, true}]}, handler(function), x)
-    ),
-    ?assertMatch({error, {bad_option, handler, lists, [_ | _]}}, weir:start_listener(a, #{}, lists, x)),
-    #{start := {Module, Function, Arguments}} = weir:child_spec(a, #{port => no}, handler(function), x),
-    ?assertMatch({error, {bad_option, port, no, _}}, apply(Module, Function, Arguments)),
-    ?assertEqual([], weir:listeners()).
-
-a_listener_is_embedded(Config) ->
-    Name = ?config(name, Config),
-    Spec = weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args),
-    ?assertEqual(Spec, weir_listener:child_spec({Name, #{ip => ?LOOPBACK}, handler(function), args})),
-    {ok, Supervisor} = weir_listener_supervisor:start_link([Spec]),
-    is_served(connect(weir:get_port(Name))),
-    ?assertEqual({error, {no_listener, Name}}, weir:stop_listener(Name)),
-    unlink(Supervisor),
-    exit(Supervisor, shutdown),
-    wait_until(fun() -> weir:listeners() =:= [] end).
-
-%% On a node of its own: Weir is stopped and started under it.
-an_embedded_listener_outlives_weir(_Config) ->
-    weir_test_peer:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
-
-with_weir_stopped(Config) ->
-    Specs = [weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args) || Name <- [running, suspended]],
-    {ok, Supervisor} = weir_listener_supervisor:start_link(Specs),
-    Before = supervisor:which_children(Supervisor),
-    Port = weir:get_port(running),
-    ok = weir:suspend_listener(suspended),
-    [
-        begin
-            ok = application:stop(weir),
-            ?assertEqual([], weir:listeners()),
-            ok = application:start(weir),
-            wait_until(fun() -> lists:sort(weir:listeners()) =:= [running, suspended] end),
-            wait_until(fun() -> maps:get(status, weir:info(running)) =:= running end),
-            still_serves(Port),
-            ?assertMatch(#{status := suspended}, weir:info(suspended))
-        end
-     || _ <- [1, 2]
-    ],
-    ?assertEqual(Before, supervisor:which_children(Supervisor)),
-    ok = weir:resume_listener(suspended),
-    still_serves(weir:get_port(suspended)),
-    [?assertEqual(ok, weir:drain_listener(Name, ?PATIENCE)) || Name <- [running, suspended]],
-    unlink(Supervisor),
-    exit(Supervisor, shutdown),
-    wait_until(fun() -> weir:listeners() =:= [] end),
-    Config.
-
-names_that_are_not_there_are_told(_Config) ->
-    [
-        ?assertEqual({error, {no_listener, nobody}}, apply(weir, Function, [nobody | Arguments]))
-     || {Function, Arguments} <- [
-            {stop_listener, []}, {suspend_listener, []}, {resume_listener, []}, {drain_listener, [0]}, {info, []},
-            {connections, []}, {set_max_connections, [1]}, {set_options, [#{}]}, {get_port, []}
-        ]
-    ].
-
-an_address_may_be_text(Config) ->
-    {ok, _} = weir:start_listener(?config(name, Config), #{ip => "127.0.0.1"}, handler(function), args),
-    ?assertMatch(#{ip := ?LOOPBACK}, weir:info(?config(name, Config))),
-    is_served(connect(weir:get_port(?config(name, Config)))).
-
-%% The error is all that there is: a log that nobody asked for is none.
-a_taken_port_is_no_crash(Config) ->
-    Port = start(Config, #{}),
-    Self = self(),
-    Tell = fun(Event, _) -> Self ! {logged, Event}, stop end,
-    ok = logger:add_primary_filter(?FUNCTION_NAME, {Tell, []}),
-    try
-        ?assertEqual({error, eaddrinuse}, weir:start_listener(other, #{ip => ?LOOPBACK, port => Port}, handler(function), x))
-    after
-        logger:remove_primary_filter(?FUNCTION_NAME)
-    end,
-    ?assertEqual([], [Event || {logged, Event} <- weir_test_peer:messages()]).
-
-%% A relay takes the sockets of its connections, and not their places.
-relays_keep_their_places(Config) ->
-    Name = ?config(name, Config),
-    Port = start_relay(Name, #{max_connections => 2, per_address => 2}, #{}),
-    Relayed = [is_served(connect(Port)) || _ <- [1, 2]],
-    wait_until(fun() -> length(weir:relays()) =:= 2 end),
-    ?assertMatch(#{connections := 2}, weir:info(Name)),
-    Late = connect(Port),
-    is_waiting(Late),
-    ?assertEqual({error, {timeout, 2}}, weir:drain_listener(Name, 50)),
-    ok = weir:resume_listener(Name),
-    [ok = gen_tcp:close(Socket) || Socket <- Relayed],
-    wait_until(fun() -> weir:relays() =:= [] end),
-    wait_until(fun() -> count(Config) =:= 0 end),
-    [is_served(connect(Port)) || _ <- [1, 2]].
-
-%% So does one that outlives its owner.
-stop_ends_relays(Config) ->
-    [
-        begin
-            Name = {?config(name, Config), Options},
-            Port = start_relay(Name, #{}, Options),
-            Socket = is_served(connect(Port)),
-            wait_until(fun() -> length(weir:relays()) =:= 1 end),
-            ok = weir:stop_listener(Name),
-            ?assertEqual([], weir:relays()),
-            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE))
-        end
-     || Options <- [#{}, #{detached => true}]
-    ].
-
-%% What ranch:remove_connection/1 tells the parent of a connection.
-a_connection_may_count_no_more(Config) ->
-    Name = ?config(name, Config),
-    {ok, Listener} = weir:start_listener(Name, #{ip => ?LOOPBACK, max_connections => 1}, weir_listener_protocol, args),
-    First = is_served(connect(weir:get_port(Name))),
-    Second = connect(weir:get_port(Name)),
-    is_waiting(Second),
-    Acceptors = [Acceptor || {_, Acceptor, _, _} <- supervisor:which_children(Listener)],
-    [Pid] = [Pid || Acceptor <- Acceptors, {_, Pid, _, _} <- supervisor:which_children(Acceptor)],
-    [Acceptor ! {remove_connection, Name, Pid} || Acceptor <- Acceptors, _ <- [1, 2]],
-    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, ?PATIENCE)),
-    is_served(First),
-    ?assertMatch(#{connections := 2}, weir:info(Name)),
-    %% It gave its place back once.
-    ok = gen_tcp:close(First),
-    wait_until(fun() -> count(Config) =:= 1 end),
-    Third = connect(weir:get_port(Name)),
-    is_waiting(Third),
-    ok = gen_tcp:close(Second),
-    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, ?PATIENCE)).
-
-%% A listener whose connections are joined with an echo server's.
-start_relay(Name, Options, RelayOptions) ->
-    Echo = {Name, echo},
-    {ok, _} = weir:start_listener(Echo, #{ip => ?LOOPBACK}, handler(function), args),
-    Behind = weir:get_port(Echo),
-    Relay = fun(Socket, _) ->
-        {ok, Server} = gen_tcp:connect(?LOOPBACK, Behind, [{tcp_module, weir_tcp}, binary, {active, false}]),
-        {ok, Relay} = weir:relay(Socket, Server, RelayOptions),
-        receive {weir_relay, Relay, _, _} -> ok end
-    end,
-    {ok, _} = weir:start_listener(Name, Options#{ip => ?LOOPBACK}, Relay, []),
-    weir:get_port(Name).
-
-connections_run_where_their_sockets_are(Config) ->
-    Self = self(),
-    Handler = fun(Socket = {_, _, Handle}, _) ->
-        {ok, #{pollset := Pollset}} = weir_nif:info(Handle),
-        Self ! {runs, Pollset, erlang:system_info(scheduler_id)},
-        echo(Socket, [])
-    end,
-    {ok, _} = weir:start_listener(?config(name, Config), #{ip => ?LOOPBACK, affinity => bound}, Handler, []),
-    Port = weir:get_port(?config(name, Config)),
-    [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
-    [receive {runs, Pollset, Scheduler} -> ?assertEqual(Pollset, Scheduler) end || _ <- lists:seq(1, 20)].
-
-bound_processes_are_bound(Config) ->
-    Self = self(),
-    Handler = fun(_Socket, _) -> Self ! {bound, process_flag(scheduler, 0), erlang:system_info(scheduler_id)} end,
-    {ok, _} = weir:start_listener(?config(name, Config), #{ip => ?LOOPBACK, affinity => bound}, Handler, []),
-    _ = connect(weir:get_port(?config(name, Config))),
-    receive {bound, Bound, Scheduler} -> ?assertEqual(Scheduler, Bound) end.
-
-a_handler_may_take_its_time_to_end(_Config) ->
-    Self = self(),
-    Handler = fun(_Socket, How) ->
-        process_flag(trap_exit, true),
-        Self ! {serving, self()},
-        receive
-            {'EXIT', _, shutdown} when How =:= polite -> Self ! {goodbye, self()};
-            never -> ok
-        end
-    end,
-    [
-        begin
-            {ok, _} = weir:start_listener(How, #{ip => ?LOOPBACK, shutdown => Time}, Handler, How),
-            _ = connect(weir:get_port(How)),
-            Pid = receive {serving, Serving} -> Serving end,
-            ok = weir:stop_listener(How),
-            ?assertNot(is_process_alive(Pid)),
-            How =:= polite andalso receive {goodbye, Pid} -> ok after 0 -> ct:fail(not_asked) end
-        end
-     || {How, Time} <- [{polite, infinity}, {rude, 50}, {brutal, brutal_kill}]
-    ].
-
-events_are_told(Config) ->
-    Name = ?config(name, Config),
-    Self = self(),
-    Events = [[weir, listener, What] || What <- [start, stop, suspend, resume, accept]] ++
-        [[weir, connection, start], [weir, connection, stop]],
-    Tell = fun(Event, Measurements, Metadata, _) -> Self ! {lists:last(Event), hd(tl(Event)), Measurements, Metadata} end,
-    ok = weir_event:attach_many(?MODULE, Events, Tell, []),
-    try
-        Port = start(Config, #{}),
-        receive {start, listener, #{connections := 0}, #{name := Name, port := Port}} -> ok end,
-        Socket = is_served(connect(Port)),
-        receive {accept, listener, #{count := 1}, #{name := Name, pollset := _}} -> ok end,
-        Pid = receive {start, connection, #{system_time := _}, #{name := Name, pid := Serving}} -> Serving end,
-        ok = gen_tcp:close(Socket),
-        receive {stop, connection, #{duration := _}, #{pid := Pid, reason := normal}} -> ok end,
-        ok = weir:suspend_listener(Name),
-        receive {suspend, listener, #{accepted := 1}, _} -> ok end,
-        ok = weir:resume_listener(Name),
-        receive {resume, listener, _, _} -> ok end,
-        ok = weir:stop_listener(Name),
-        receive {stop, listener, _, #{status := _}} -> ok end
-    after
-        weir_event:detach(?MODULE)
-    end.
-
-%% On a node of its own, with few descriptors.
-descriptors_run_out(_Config) ->
-    weir_test_peer:on_node(?MODULE, with_few_descriptors, "ulimit -n 120;", ["+S", "2"]).
-
-with_few_descriptors(Config) ->
-    Self = self(),
-    Tell = fun(Event, _, Metadata, _) -> Self ! {lists:last(Event), Metadata} end,
-    ok = weir_event:attach_many(few, [[weir, listener, exhausted], [weir, listener, recover]], Tell, []),
-    {ok, _} = weir:start_listener(few, #{ip => ?LOOPBACK}, handler(function), args),
-    Port = weir:get_port(few),
-    %% The clients' descriptors are of the same node. When both ends have run out together one more is left for a client,
-    %% and none for its connection.
-    {ok, Spare} = file:open(code:which(?MODULE), [read, raw]),
-    First = connect_all(Port, []),
-    ok = file:close(Spare),
-    Sockets = connect_all(Port, First),
-    receive {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason) after ?PATIENCE -> ct:fail(not_told) end,
-    #{connections := Served} = weir:info(few),
-    ?assert(Served < length(Sockets)),
-    [ok = weir_test_peer:reset(Socket) || Socket <- Sockets],
-    receive {recover, #{name := few}} -> ok after ?PATIENCE -> ct:fail(not_recovered) end,
-    still_serves(Port),
-    wait_until(fun() -> maps:get(connections, weir:info(few)) =:= 0 end),
-    ok = weir_event:detach(few),
-    ok = weir:stop_listener(few),
-    Config.
-
-connect_all(Port, Sockets) ->
-    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 1000) of
-        {ok, Socket} -> connect_all(Port, [Socket | Sockets]);
-        {error, _} -> Sockets
-    end.
-
-%% The streams check every byte of both directions. Each connection moves itself with its process, and all are moved from
-%% outside meanwhile.
-connections_migrate_while_data_flows(Config) ->
-    Pollsets = weir_pollsets:all(),
-    Wander = fun Loop(Socket, Args) ->
-        case gen_tcp:recv(Socket, 0) of
-            {ok, Data} ->
-                ok = gen_tcp:send(Socket, Data),
-                _ = rand:uniform(4) =:= 1 andalso (ok = weir:migrate(Socket, rand:uniform(length(Pollsets)))),
-                Loop(Socket, Args);
-            {error, _} ->
-                ok
-        end
-    end,
-    Name = ?config(name, Config),
-    {ok, _} = weir:start_listener(Name, #{ip => ?LOOPBACK}, Wander, []),
-    Streams = weir_test_peer:start_streams(weir:get_port(Name), 4),
-    [
-        begin
-            [weir:migrate(Socket, rand:uniform(length(Pollsets))) || {Socket, _} <- weir:connections(Name)],
-            timer:sleep(1)
-        end
-     || _ <- lists:seq(1, 500)
-    ],
-    weir_test_peer:assert_streams_go_on(Streams),
-    weir_test_peer:stop_streams(Streams).
-
-%% All connections begin on one pollset, and are spread by what they do.
-loads_are_balanced(Config) ->
-    Name = ?config(name, Config),
-    Port = start(Config, #{balance => #{interval => 20, threshold => 20}}),
-    Sockets = [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
-    [ok = weir:migrate(Socket, 1) || {Socket, _} <- weir:connections(Name)],
-    case length(weir_pollsets:all()) of
-        1 ->
-            {skip, one_scheduler};
-        _ ->
-            wait_until(fun() ->
-                [is_served(Socket) || Socket <- Sockets],
-                Pollsets = [P || {{_, _, Handle}, _} <- weir:connections(Name), {ok, #{pollset := P}} <- [weir_nif:info(Handle)]],
-                length([P || P <- Pollsets, P =/= 1]) >= 4
-            end)
-    end.
-
-schedulers_go_offline(Config) ->
-    Port = start(Config, #{}),
-    Online = erlang:system_info(schedulers_online),
-    try
-        erlang:system_flag(schedulers_online, 1),
-        [still_serves(Port) || _ <- lists:seq(1, 20)],
-        erlang:system_flag(schedulers_online, Online),
-        [still_serves(Port) || _ <- lists:seq(1, 20)]
-    after
-        erlang:system_flag(schedulers_online, Online)
-    end.

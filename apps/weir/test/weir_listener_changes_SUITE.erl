@@ -49,10 +49,10 @@ end_per_testcase(_Case, Config) ->
 %% Sends what it was started with, then what comes.
 say(Socket = {'$inet', _, _}, What) ->
     ok = gen_tcp:send(Socket, What),
-    weir_listener_SUITE:echo(Socket, args);
+    weir_listener_test:echo(Socket, args);
 say(Socket, What) ->
     ok = ssl:send(Socket, What),
-    weir_listener_SUITE:echo(Socket, args).
+    weir_listener_test:echo(Socket, args).
 
 start(What) -> start(#{}, What).
 

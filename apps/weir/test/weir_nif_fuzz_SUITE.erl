@@ -6,9 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1
-]).
+-import(weir_test_peer, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1]).
 
 suite() ->
     [{timetrap, {seconds, 120}}].
@@ -37,16 +35,10 @@ fuzz_pollsets(Config) ->
     serves(Config).
 
 fuzz(Property, Cases) ->
-    Self = self(),
-    %% What PropEr prints tells why: the exception of the last case that failed.
-    Print = fun(Format, Arguments) -> Self ! {?MODULE, io_lib:format(Format, Arguments)} end,
-    case proper:quickcheck(Property, [{numtests, Cases}, long_result, {on_output, Print}]) of
-        true -> printed();
-        Counterexample -> ct:fail("~0p~n~ts", [Counterexample, printed()])
+    case proper:quickcheck(Property, [{numtests, Cases}, quiet, long_result]) of
+        true -> ok;
+        Counterexample -> ct:fail("~0p~nwrong: ~p", [Counterexample, get(prop_nif)])
     end.
-
-printed() ->
-    receive {?MODULE, Text} -> [Text | printed()] after 0 -> [] end.
 
 serves(Config) ->
     {_Listener, Port} = start_echo(Config, [passive, once, true, 10]),

@@ -7,8 +7,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, socket_pair/2, socket_pair/3, start_echo/2, start_streams/2, stop_streams/1,
-    assert_streams_go_on/1, on_node/4, wait_until/1, next_message/0, recv_all/1, recv_exactly/2
+    listen/2, socket_pair/2, socket_pair/3, start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4,
+    wait_until/1, next_message/0, recv_all/1, recv_exactly/2
 ]).
 
 suite() ->

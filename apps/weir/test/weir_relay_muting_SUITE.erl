@@ -13,8 +13,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    socket_pair/3, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, assert_no_message/0,
-    recv_all/1, recv_exactly/2, descriptors/0
+    socket_pair/3, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, assert_no_message/0, recv_all/1,
+    recv_exactly/2, descriptors/0
 ]).
 
 %% The buffers of the kernel before a reader, and behind a sender, which never waits.

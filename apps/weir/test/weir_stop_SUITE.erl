@@ -7,9 +7,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, start_node/2, wait_until/1, next_message/0, async/1, await/1
-]).
+-import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, start_node/2, wait_until/1, next_message/0, async/1, await/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).

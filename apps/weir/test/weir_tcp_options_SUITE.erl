@@ -5,9 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, async/1, await/1, assert_no_message/0, recv_exactly/2
-]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_no_message/0, recv_exactly/2]).
 
 suite() ->
     [{timetrap, {seconds, 30}}].

@@ -8,9 +8,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, socket_pair/3, async/1, await/1, next_message/0, assert_no_message/0
-]).
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, next_message/0, assert_no_message/0]).
 
 suite() ->
     [{timetrap, {seconds, 60}}].

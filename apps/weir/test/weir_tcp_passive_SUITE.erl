@@ -5,10 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, async/1, await/1, assert_waits/1, next_message/0, recv_all/1,
-    recv_exactly/2, timed/1
-]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1, next_message/0, recv_all/1, recv_exactly/2, timed/1]).
 
 suite() ->
     [{timetrap, {seconds, 30}}].

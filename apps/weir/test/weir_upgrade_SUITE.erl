@@ -8,8 +8,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, start_node/2, start_echo/2, start_streams/2, stop_streams/1,
-    assert_streams_go_on/1, wait_until/1, next_message/0, async/1, await/1, recv_exactly/2
+    listen/2, connect_raw/1, socket_pair/2, start_node/2, start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1,
+    wait_until/1, next_message/0, async/1, await/1, recv_exactly/2
 ]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).

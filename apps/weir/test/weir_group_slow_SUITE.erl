@@ -1,0 +1,334 @@
+%% Members of groups that read slowly, move, or end, and what groups refuse.
+-module(weir_group_slow_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_group_test, [
+    broadcast_numbered/3, flood/2, flood/3, info/2, member/2, new/0, new/1, numbered/2, numbers/2, rest/2, slow/2, through/2,
+    through_when_not_busy/2
+]).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [{group, slow_members}, {group, moves}, {group, refusals}, {group, misfortune}].
+
+groups() ->
+    [
+        {slow_members, [], [
+            drop_oldest,
+            drop_newest,
+            conflate,
+            disconnect,
+            bounded_by_bytes,
+            the_others_get_everything,
+            a_busy_group_leaves_the_others_their_turn,
+            what_has_begun_goes_whole,
+            more_broadcasts_than_the_backlog,
+            slow_members_that_read_again
+        ]},
+        {moves, [], [moved_while_broadcasts_fly, moved_with_much_on_its_way]},
+        {refusals, [], [groups_that_are_deleted, sockets_that_are_not_connected, options_that_are_wrong]},
+        {misfortune, [], [
+            owners_killed_while_broadcasts_fly,
+            members_reset_while_broadcasts_fly,
+            members_killed_while_broadcasts_fly,
+            pollers_killed_while_broadcasts_fly,
+            ten_thousand_memberships
+        ]}
+    ].
+
+init_per_group(_Group, Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+drop_oldest(Config) ->
+    {#{sent := Sent, queued := Queued, dropped := Dropped}, Got} = flood(Config, drop_oldest),
+    ?assertEqual(300, Sent + Queued),
+    ?assertEqual(300 - Dropped, length(Got)),
+    ?assertEqual(lists:usort(Got), Got),
+    %% The first, which went out, and the last, which waited.
+    ?assertEqual(1, hd(Got)),
+    ?assertEqual(lists:seq(296, 300), lists:nthtail(length(Got) - 5, Got)).
+
+drop_newest(Config) ->
+    {#{sent := Sent, queued := Queued, dropped := Dropped}, Got} = flood(Config, drop_newest),
+    ?assertEqual(300, Sent + Queued + Dropped),
+    ?assert(Dropped > 0),
+    ?assertEqual(lists:seq(1, Sent + Queued), Got).
+
+conflate(Config) ->
+    {#{dropped := Dropped}, Got} = flood(Config, conflate),
+    ?assertEqual(300 - Dropped, length(Got)),
+    ?assertEqual(300, lists:last(Got)),
+    %% One waits, and one may have begun to go out.
+    ?assertEqual(lists:seq(1, length(Got) - 1), lists:droplast(Got)).
+
+disconnect(Config) ->
+    Group = new(#{policy => disconnect, max_messages => 5}),
+    {Socket, _Peer} = slow(Config, Group),
+    ok = inet:setopts(Socket, [{active, true}]),
+    {_, Fast} = member(Config, Group),
+    broadcast_numbered(Group, 100, 1000),
+    ?assertEqual({tcp_closed, Socket}, next_message()),
+    ?assertEqual(1, info(Group, disconnected)),
+    ?assertEqual(1, weir_group:size(Group)),
+    ?assertEqual(lists:seq(1, 100), numbers(recv_exactly(Fast, 100_000), 1000)).
+
+bounded_by_bytes(Config) ->
+    {#{sent := Sent, queued := Queued, dropped := Dropped}, Got} =
+        flood(Config, #{policy => drop_newest, max_messages => 1000, max_bytes => 10_000}, 300),
+    ?assertEqual(300, Sent + Queued + Dropped),
+    ?assert(Queued =< 12),
+    ?assertEqual(lists:seq(1, Sent + Queued), Got).
+
+the_others_get_everything(Config) ->
+    Group = new(#{policy => drop_oldest, max_messages => 4}),
+    Slow = [slow(Config, Group) || _ <- lists:seq(1, 20)],
+    Fast = [member(Config, Group) || _ <- lists:seq(1, 5)],
+    Before = erlang:memory(binary),
+    broadcast_numbered(Group, 200, 1000),
+    %% Twenty times a few kilobytes, which they share, and not twenty times two hundred.
+    ?assert(erlang:memory(binary) - Before < 1_000_000),
+    [?assertEqual(lists:seq(1, 200), numbers(rest(Socket, Peer), 1000)) || {Socket, Peer} <- Fast],
+    [?assert(length(numbers(rest(Socket, Peer), 1000)) < 200) || {Socket, Peer} <- Slow].
+
+a_busy_group_leaves_the_others_their_turn(_Config) ->
+    weir_test_peer:on_node(?MODULE, two_groups_on_one_pollset, "", ["+S", "1:1"]).
+
+two_groups_on_one_pollset(Config) ->
+    Busy = new(#{policy => drop_newest, max_messages => 1}),
+    Members = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 400)],
+    [ok = weir_group:join(Busy, Socket) || {Socket, _} <- Members],
+    Other = new(),
+    {_, Peer} = member(Config, Other),
+    fly(Busy, fun() ->
+        wait_until(fun() -> info(Busy, broadcasts) > 100 end),
+        [?assertMatch({1, #{sent := 1}}, through(Other, "turn")) || _ <- lists:seq(1, 20)]
+    end),
+    ?assertEqual(80, byte_size(recv_exactly(Peer, 80))).
+
+what_has_begun_goes_whole(Config) ->
+    Group = new(#{policy => conflate}),
+    {Socket, Peer} = slow(Config, Group),
+    %% Larger than the buffers: the first one goes out in part.
+    [through(Group, numbered(Number, 100_000)) || Number <- lists:seq(1, 20)],
+    ?assertEqual([1, 20], numbers(rest(Socket, Peer), 100_000)).
+
+more_broadcasts_than_the_backlog(Config) ->
+    Group = new(#{backlog => 3, policy => drop_newest}),
+    [member(Config, Group) || _ <- lists:seq(1, 10)],
+    %% Nobody polls meanwhile: the poller is suspended.
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    Results = [weir_group:broadcast(Group, "x") || _ <- lists:seq(1, 5)],
+    [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    ?assertEqual([{ok, 10}, {ok, 10}, {ok, 10}, {error, busy}, {error, busy}], Results),
+    wait_until(fun() -> info(Group, pending) =:= 0 end),
+    ?assertMatch({10, #{sent := 10}}, through(Group, "y")).
+
+slow_members_that_read_again(Config) ->
+    Group = new(#{policy => drop_oldest, max_messages => 5}),
+    {Socket, Peer} = slow(Config, Group),
+    broadcast_numbered(Group, 100, 1000),
+    Dropped = info(Group, dropped),
+    Left = (100 - Dropped) * 1000,
+    ?assertEqual(100 - Dropped, length(numbers(recv_exactly(Peer, Left), 1000))),
+    broadcast_numbered(Group, 3, 1000),
+    ?assertEqual([1, 2, 3], numbers(rest(Socket, Peer), 1000)).
+
+%% Moves -----------------------------------------------------------------------
+
+moved_while_broadcasts_fly(_Config) ->
+    weir_test_peer:on_node(?MODULE, move_while_broadcasts_fly, "", ["+S", "4:4"]).
+
+move_while_broadcasts_fly(Config) ->
+    Group = new(#{max_messages => 100_000, max_bytes => 100_000_000, backlog => 64}),
+    Members = [member(Config, Group) || _ <- lists:seq(1, 20)],
+    Self = self(),
+    Mover = async(fun() ->
+        [ok = weir_nif:move(Handle, rand:uniform(4)) || _ <- lists:seq(1, 300), {{_, _, Handle}, _} <- Members],
+        Self ! moved
+    end),
+    Count = broadcast_while_moving(Group, 0),
+    await(Mover),
+    [?assertEqual(lists:seq(1, Count), numbers(rest(Socket, Peer), 100)) || {Socket, Peer} <- Members],
+    ?assertEqual(0, weir_group:size(Group)).
+
+%% A call writes a megabyte at most; the pollset goes on with the rest.
+moved_with_much_on_its_way(_Config) ->
+    weir_test_peer:on_node(?MODULE, move_with_much_on_its_way, "", ["+S", "2:2"]).
+
+move_with_much_on_its_way(Config) ->
+    Group = new(#{max_messages => 100, max_bytes => 100_000_000, backlog => 64}),
+    {{_, _, Handle} = Socket, Peer} = member(Config, Group),
+    Size = 256 * 1024,
+    Reader = async(fun() -> recv_exactly(Peer, 64 * Size) end),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+    [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    [{ok, 1} = weir_group:broadcast(Group, numbered(N, Size)) || N <- lists:seq(1, 64)],
+    {ok, #{pollset := From}} = weir_nif:info(Handle),
+    To = 3 - From,
+    #{written_bytes := Before} = weir_nif:counters(To),
+    ok = weir_nif:move(Handle, To),
+    #{written_bytes := After} = weir_nif:counters(To),
+    [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    ?assert(After - Before =< 1024 * 1024 + Size),
+    ?assertEqual(lists:seq(1, 64), numbers(await(Reader), Size)),
+    ok = gen_tcp:close(Socket).
+
+broadcast_while_moving(Group, Count) ->
+    receive
+        moved ->
+            {20, _} = through_when_not_busy(Group, numbered(Count + 1, 100)),
+            Count + 1
+    after 0 ->
+        case weir_group:broadcast(Group, numbered(Count + 1, 100)) of
+            {ok, 20} ->
+                broadcast_while_moving(Group, Count + 1);
+            {error, busy} ->
+                erlang:yield(),
+                broadcast_while_moving(Group, Count)
+        end
+    end.
+
+%% Refusals --------------------------------------------------------------------
+
+groups_that_are_deleted(Config) ->
+    Group = new(),
+    {Socket, _} = member(Config, Group),
+    ok = weir_group:delete(Group),
+    {Other, _} = socket_pair(Config, [binary]),
+    ?assertEqual({error, closed}, weir_group:join(Group, Other)),
+    ?assertEqual({error, closed}, weir_group:broadcast(Group, "x")),
+    ?assertEqual({error, closed}, weir_group:info(Group)),
+    ?assertEqual(0, weir_group:size(Group)),
+    ?assertEqual(ok, gen_tcp:send(Socket, "still open")).
+
+sockets_that_are_not_connected(Config) ->
+    Group = new(),
+    {Socket, _} = socket_pair(Config, [binary]),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({error, closed}, weir_group:join(Group, Socket)),
+    {Listener, _} = weir_test_peer:listen(Config, []),
+    ?assertEqual({error, enotconn}, weir_group:join(Group, Listener)),
+    ?assertEqual({error, not_member}, weir_group:leave(Group, Listener)),
+    ?assertMatch({error, {bad_socket, not_a_socket, _}}, weir_group:join(Group, not_a_socket)),
+    ?assertEqual(0, weir_group:size(Group)).
+
+options_that_are_wrong(_Config) ->
+    [
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:new(#{Name => Value}))
+     || {Name, Value} <- [{policy, drop}, {max_messages, 0}, {max_messages, 1.5}, {max_bytes, -1}, {backlog, 0}, {other, 1}]
+    ],
+    Group = new(),
+    [
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:broadcast(Group, "x", #{Name => Value}))
+     || {Name, Value} <- [{except, self()}, {notify, true}, {other, 1}]
+    ],
+    [
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value}))
+     || {Name, Value} <- [{once, 1}, {first, 1}, {other, true}]
+    ].
+
+%% Misfortune ------------------------------------------------------------------
+
+%% Broadcasts as fast as they go while something happens, and everything is as before afterwards.
+fly(Group, Happening) ->
+    Broadcaster = async(fun() -> fly(Group) end),
+    Happening(),
+    pid(Broadcaster) ! stop,
+    await(Broadcaster).
+
+fly(Group) ->
+    _ = weir_group:broadcast(Group, "flying"),
+    erlang:yield(),
+    receive
+        stop -> ok
+    after 0 -> fly(Group)
+    end.
+
+owners_killed_while_broadcasts_fly(Config) ->
+    [
+        begin
+            Self = self(),
+            Owner = async(fun() -> Self ! {made, new()}, receive never -> ok end end),
+            {made, Group} = next_message(),
+            Members = [member(Config, Group) || _ <- lists:seq(1, 5)],
+            fly(Group, fun() ->
+                [?assertEqual(<<"flying">>, recv_exactly(Peer, 6)) || {_, Peer} <- Members],
+                kill(Owner),
+                wait_until(fun() -> weir_group:info(Group) =:= {error, closed} end)
+            end),
+            [?assertEqual(0, byte_size(rest(Socket, Peer)) rem byte_size(<<"flying">>)) || {Socket, Peer} <- Members]
+        end
+     || _ <- lists:seq(1, 10)
+    ].
+
+members_reset_while_broadcasts_fly(Config) ->
+    Group = new(#{policy => drop_newest, max_messages => 2}),
+    fly(Group, fun() ->
+        [
+            begin
+                Members = [member(Config, Group) || _ <- lists:seq(1, 10)],
+                [reset(Peer) || {_, Peer} <- Members],
+                [gen_tcp:close(Socket) || {Socket, _} <- Members]
+            end
+         || _ <- lists:seq(1, 20)
+        ]
+    end),
+    ?assertEqual(0, weir_group:size(Group)).
+
+members_killed_while_broadcasts_fly(Config) ->
+    Group = new(#{policy => drop_newest, max_messages => 2}),
+    fly(Group, fun() ->
+        [
+            begin
+                {Socket, _Peer} = member(Config, Group),
+                Owner = async(fun() -> receive never -> ok end end),
+                ok = gen_tcp:controlling_process(Socket, pid(Owner)),
+                kill(Owner)
+            end
+         || _ <- lists:seq(1, 100)
+        ]
+    end),
+    wait_until(fun() -> weir_group:size(Group) =:= 0 end).
+
+pollers_killed_while_broadcasts_fly(Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    Group = new(#{policy => drop_newest, max_messages => 2}),
+    Members = [member(Config, Group) || _ <- lists:seq(1, 10)],
+    fly(Group, fun() ->
+        [
+            begin
+                [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+                Before = info(Group, sent),
+                [recv_exactly(Peer, 6) || {_, Peer} <- Members],
+                wait_until(fun() -> info(Group, sent) > Before end)
+            end
+         || _ <- lists:seq(1, 10)
+        ]
+    end),
+    ok = weir_test_peer:unsilence_pollers(),
+    ?assertEqual(10, weir_group:size(Group)).
+
+%% As many memberships as there would be members of a large group.
+ten_thousand_memberships(Config) ->
+    Groups = [new() || _ <- lists:seq(1, 50)],
+    Members = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 200)],
+    [ok = weir_group:join(Group, Socket) || {Socket, _} <- Members, Group <- Groups],
+    [{200, _} = through(Group, "x") || Group <- Groups],
+    [?assertEqual(50, byte_size(rest(Socket, Peer))) || {Socket, Peer} <- Members],
+    ?assertEqual([0], lists:usort([weir_group:size(Group) || Group <- Groups])).

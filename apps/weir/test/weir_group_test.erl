@@ -1,0 +1,93 @@
+%% What the suites weir_group_SUITE and weir_group_slow_SUITE share.
+-module(weir_group_test).
+
+-export([new/0]).
+-export([new/1]).
+-export([member/2]).
+-export([member/3]).
+-export([slow/2]).
+-export([through/2]).
+-export([numbered/2]).
+-export([numbers/2]).
+-export([broadcast_numbered/3]).
+-export([rest/2]).
+-export([info/2]).
+-export([flood/2]).
+-export([flood/3]).
+-export([through_when_not_busy/2]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1, wait_until/1, recv_all/1]).
+
+-define(PATIENCE, 10000).
+
+new() ->
+    new(#{}).
+
+new(Options) ->
+    {ok, Group} = weir_group:new(Options),
+    Group.
+
+%% A member and its peer.
+member(Config, Group) ->
+    member(Config, Group, []).
+
+member(Config, Group, Options) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, true} | Options]),
+    ok = weir_group:join(Group, Socket),
+    {Socket, Peer}.
+
+%% One whose peer has little room and does not read.
+slow(Config, Group) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {sndbuf, 4096}], [{recbuf, 4096}]),
+    ok = weir_group:join(Group, Socket),
+    {Socket, Peer}.
+
+%% Broadcasts and waits until that is through.
+through(Group, Message) ->
+    Reference = make_ref(),
+    {ok, Members} = weir_group:broadcast(Group, Message, #{notify => Reference}),
+    receive
+        {weir_group, Group, Reference, Outcomes} -> {Members, Outcomes}
+    after ?PATIENCE -> ct:fail({not_through, weir_group:info(Group)})
+    end.
+
+%% Numbered messages of a size.
+numbered(Number, Size) ->
+    <<Number:32, 0:(Size - 4)/unit:8>>.
+
+numbers(Bytes, Size) ->
+    [Number || <<Number:32, _:(Size - 4)/binary>> <= Bytes].
+
+broadcast_numbered(Group, Count, Size) ->
+    [through(Group, numbered(Number, Size)) || Number <- lists:seq(1, Count)].
+
+%% All that comes to a peer when its member is closed.
+rest(Socket, Peer) ->
+    Reader = async(fun() -> receive go -> ok end, element(1, recv_all(Peer)) end),
+    ok = gen_tcp:controlling_process(Peer, pid(Reader)),
+    pid(Reader) ! go,
+    ok = gen_tcp:close(Socket),
+    await(Reader).
+
+info(Group, What) ->
+    {ok, #{What := Value}} = weir_group:info(Group),
+    Value.
+
+%% Slow members ----------------------------------------------------------------
+
+%% More than fits into a slow member, what it gets in the end, and what was counted.
+flood(Config, Policy) ->
+    flood(Config, #{policy => Policy, max_messages => 5}, 300).
+
+flood(Config, Options, Count) ->
+    Group = new(Options),
+    {Socket, Peer} = slow(Config, Group),
+    broadcast_numbered(Group, Count, 1000),
+    {ok, Info} = weir_group:info(Group),
+    {Info, numbers(rest(Socket, Peer), 1000)}.
+
+through_when_not_busy(Group, Message) ->
+    wait_until(fun() -> info(Group, pending) =:= 0 end),
+    through(Group, Message).

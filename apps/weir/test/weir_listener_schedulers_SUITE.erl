@@ -1,0 +1,150 @@
+%% Where connections run, what balances them, and what becomes of them without schedulers or descriptors.
+-module(weir_listener_schedulers_SUITE).
+
+-compile([export_all, nowarn_export_all]).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-import(weir_test_peer, [wait_until/1]).
+-import(weir_listener_test, [connect/1, echo/2, handler/1, is_served/1, start/2, still_serves/1]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 10000).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [
+        connections_run_where_their_sockets_are,
+        bound_processes_are_bound,
+        descriptors_run_out,
+        connections_migrate_while_data_flows,
+        loads_are_balanced,
+        schedulers_go_offline
+    ].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    weir_test_peer:init_group(weir, [{handler, function} | Config]).
+
+end_per_suite(Config) ->
+    weir_test_peer:end_group(weir, Config).
+
+init_per_testcase(Case, Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    [{name, Case} | weir_test_peer:init_case(Config)].
+
+end_per_testcase(_Case, Config) ->
+    [weir:stop_listener(Name) || Name <- weir:listeners()],
+    _ = weir_test_peer:unsilence_pollers(),
+    weir_test_peer:end_case(Config).
+
+connections_run_where_their_sockets_are(Config) ->
+    Self = self(),
+    Handler = fun(Socket = {_, _, Handle}, _) ->
+        {ok, #{pollset := Pollset}} = weir_nif:info(Handle),
+        Self ! {runs, Pollset, erlang:system_info(scheduler_id)},
+        echo(Socket, [])
+    end,
+    {ok, _} = weir:start_listener(?config(name, Config), #{ip => ?LOOPBACK, affinity => bound}, Handler, []),
+    Port = weir:get_port(?config(name, Config)),
+    [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
+    [receive {runs, Pollset, Scheduler} -> ?assertEqual(Pollset, Scheduler) end || _ <- lists:seq(1, 20)].
+
+bound_processes_are_bound(Config) ->
+    Self = self(),
+    Handler = fun(_Socket, _) -> Self ! {bound, process_flag(scheduler, 0), erlang:system_info(scheduler_id)} end,
+    {ok, _} = weir:start_listener(?config(name, Config), #{ip => ?LOOPBACK, affinity => bound}, Handler, []),
+    _ = connect(weir:get_port(?config(name, Config))),
+    receive {bound, Bound, Scheduler} -> ?assertEqual(Scheduler, Bound) end.
+
+%% On a node of its own, with few descriptors.
+descriptors_run_out(_Config) ->
+    weir_test_peer:on_node(?MODULE, with_few_descriptors, "ulimit -n 120;", ["+S", "2"]).
+
+with_few_descriptors(Config) ->
+    Self = self(),
+    Tell = fun(Event, _, Metadata, _) -> Self ! {lists:last(Event), Metadata} end,
+    ok = weir_event:attach_many(few, [[weir, listener, exhausted], [weir, listener, recover]], Tell, []),
+    {ok, _} = weir:start_listener(few, #{ip => ?LOOPBACK}, handler(function), args),
+    Port = weir:get_port(few),
+    %% The clients' descriptors are of the same node. When both ends have run out together one more is left for a client,
+    %% and none for its connection.
+    {ok, Spare} = file:open(code:which(?MODULE), [read, raw]),
+    First = connect_all(Port, []),
+    ok = file:close(Spare),
+    Sockets = connect_all(Port, First),
+    receive {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason) after ?PATIENCE -> ct:fail(not_told) end,
+    #{connections := Served} = weir:info(few),
+    ?assert(Served < length(Sockets)),
+    [ok = weir_test_peer:reset(Socket) || Socket <- Sockets],
+    receive {recover, #{name := few}} -> ok after ?PATIENCE -> ct:fail(not_recovered) end,
+    still_serves(Port),
+    wait_until(fun() -> maps:get(connections, weir:info(few)) =:= 0 end),
+    ok = weir_event:detach(few),
+    ok = weir:stop_listener(few),
+    Config.
+
+connect_all(Port, Sockets) ->
+    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 1000) of
+        {ok, Socket} -> connect_all(Port, [Socket | Sockets]);
+        {error, _} -> Sockets
+    end.
+
+%% The streams check every byte of both directions. Each connection moves itself with its process, and all are moved from
+%% outside meanwhile.
+connections_migrate_while_data_flows(Config) ->
+    Pollsets = weir_pollsets:all(),
+    Wander = fun Loop(Socket, Args) ->
+        case gen_tcp:recv(Socket, 0) of
+            {ok, Data} ->
+                ok = gen_tcp:send(Socket, Data),
+                _ = rand:uniform(4) =:= 1 andalso (ok = weir:migrate(Socket, rand:uniform(length(Pollsets)))),
+                Loop(Socket, Args);
+            {error, _} ->
+                ok
+        end
+    end,
+    Name = ?config(name, Config),
+    {ok, _} = weir:start_listener(Name, #{ip => ?LOOPBACK}, Wander, []),
+    Streams = weir_test_peer:start_streams(weir:get_port(Name), 4),
+    [
+        begin
+            [weir:migrate(Socket, rand:uniform(length(Pollsets))) || {Socket, _} <- weir:connections(Name)],
+            timer:sleep(1)
+        end
+     || _ <- lists:seq(1, 500)
+    ],
+    weir_test_peer:assert_streams_go_on(Streams),
+    weir_test_peer:stop_streams(Streams).
+
+%% All connections begin on one pollset, and are spread by what they do.
+loads_are_balanced(Config) ->
+    Name = ?config(name, Config),
+    Port = start(Config, #{balance => #{interval => 20, threshold => 20}}),
+    Sockets = [is_served(connect(Port)) || _ <- lists:seq(1, 20)],
+    [ok = weir:migrate(Socket, 1) || {Socket, _} <- weir:connections(Name)],
+    case length(weir_pollsets:all()) of
+        1 ->
+            {skip, one_scheduler};
+        _ ->
+            wait_until(fun() ->
+                [is_served(Socket) || Socket <- Sockets],
+                Pollsets = [P || {{_, _, Handle}, _} <- weir:connections(Name), {ok, #{pollset := P}} <- [weir_nif:info(Handle)]],
+                length([P || P <- Pollsets, P =/= 1]) >= 4
+            end)
+    end.
+
+schedulers_go_offline(Config) ->
+    Port = start(Config, #{}),
+    Online = erlang:system_info(schedulers_online),
+    try
+        erlang:system_flag(schedulers_online, 1),
+        [still_serves(Port) || _ <- lists:seq(1, 20)],
+        erlang:system_flag(schedulers_online, Online),
+        [still_serves(Port) || _ <- lists:seq(1, 20)]
+    after
+        erlang:system_flag(schedulers_online, Online)
+    end.

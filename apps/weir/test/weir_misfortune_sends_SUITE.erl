@@ -1,0 +1,248 @@
+%% Owners that are killed while something is on its way out, and closes by others.
+-module(weir_misfortune_sends_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    listen/2, listen/3, socket_pair/2, keep/1, listener_with_full_backlog/0, async/1, await/1, kill/1, pid/1, wait_until/1,
+    recv_all/1, recv_exactly/2
+]).
+-import(weir_misfortune_test, [
+    info/1, is_open/1, stingy_pair/1, stingy_pair/2, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0,
+    send_until_closed/2, spin/1
+]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 10000).
+%% More than the kernel takes, so that most of it is in the send queue. No two
+%% parts of it are alike.
+-define(PLENTY, 2000000).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        {group, owner_killed},
+        {group, closed_by_another}].
+
+groups() ->
+    [
+        {owner_killed, [], [
+            what_was_queued_arrives,
+            lingering_socket_is_closed,
+            lingering_socket_is_received_from,
+            lingering_unix_socket_is_given_up,
+            others_wait_to_receive,
+            others_wait_to_send,
+            others_wait_to_send_behind_a_file
+        ]},
+        {closed_by_another, [], [
+            closed_during_recv,
+            closed_during_send,
+            closed_during_accept,
+            closed_during_connect,
+            closed_while_senders_finish
+        ]}
+    ].
+
+init_per_group(_Group, Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).
+
+what_was_queued_arrives(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    assert_arrives(Data, Peer),
+    wait_until(fun() -> not is_open(Socket) end).
+
+lingering_socket_is_closed(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    %% It is closed to all, and takes nothing from what is still to be sent.
+    ok = gen_tcp:close(Socket),
+    assert_arrives(Data, Peer),
+    wait_until(fun() -> not is_open(Socket) end).
+
+%% The end of the peer's stream is nobody's news any more, and takes nothing
+%% from what is still to be sent.
+lingering_socket_is_received_from(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    ok = gen_tcp:shutdown(Peer, write),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
+    ?assertEqual({error, closed}, await(Receiver)),
+    assert_arrives(Data, Peer),
+    wait_until(fun() -> not is_open(Socket) end).
+
+%% After 30 s in which the peer has taken nothing, which the clock of this case counts faster.
+lingering_unix_socket_is_given_up(Config) ->
+    {Socket, Peer} = lingering_unix_pair(Config),
+    age_lingering(20),
+    true = is_open(Socket),
+    %% What the peer takes begins the time anew.
+    _ = recv_exactly(Peer, ?PLENTY div 2),
+    age_lingering(30),
+    true = is_open(Socket),
+    ok = restart_reaper(),
+    age_lingering(20),
+    true = is_open(Socket),
+    age_lingering(10),
+    false = is_open(Socket).
+
+lingering_unix_pair(Config) ->
+    Path = filename:join("/tmp", "weir-" ++ os:getpid() ++ "-" ++ integer_to_list(erlang:unique_integer([positive]))),
+    {ok, Listener} = listen(Config, 0, [binary, {active, false}, {ifaddr, {local, Path}}]),
+    {ok, Peer} = keep(gen_tcp:connect({local, Path}, 0, [local, binary, {active, false}])),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    ok = file:delete(Path),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, plenty()) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer}.
+
+%% Has the reaper find that so many seconds have passed.
+age_lingering(Seconds) ->
+    sys:replace_state(weir_reaper, fun(Lingering) ->
+        maps:map(fun(_, {Left, Since}) -> {Left, Since - Seconds * 1000} end, Lingering)
+    end),
+    weir_reaper ! look,
+    %% It has looked when it answers.
+    _ = sys:get_state(weir_reaper),
+    ok.
+
+restart_reaper() ->
+    Old = whereis(weir_reaper),
+    exit(Old, kill),
+    wait_until(fun() -> is_pid(whereis(weir_reaper)) andalso whereis(weir_reaper) =/= Old end).
+
+%% (A port of OTP's leaves them waiting.)
+others_wait_to_receive(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
+    in_wait(Receiver),
+    ok = kill(Owner),
+    ?assertEqual({error, closed}, await(Receiver)),
+    assert_arrives(Data, Peer).
+
+others_wait_to_send(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    Senders = [async(fun() -> gen_tcp:send(Socket, <<"more">>) end) || _ <- lists:seq(1, 3)],
+    lists:foreach(fun weir_misfortune_test:in_wait/1, Senders),
+    ok = kill(Owner),
+    {Received, closed} = recv_all(Peer),
+    ?assert(binary:part(Received, 0, ?PLENTY) =:= Data),
+    Results = [await(Sender) || Sender <- Senders],
+    %% What was said to be sent was.
+    Sent = [ok || ok <- Results],
+    ?assert(byte_size(Received) >= ?PLENTY + 4 * length(Sent)),
+    ?assertEqual([], [Result || Result <- Results, Result =/= ok, Result =/= {error, closed}]).
+
+%% The owner has a large table, so its exit takes long: the call that sends the file ends in the middle of it, when the
+%% VM sends nothing for the process any more.
+others_wait_to_send_behind_a_file(Config) ->
+    %% The kernel does not tell of this file system what is in memory: such files go on a dirty scheduler.
+    Name = "/dev/shm/weir_misfortune-" ++ os:getpid(),
+    ok = file:write_file(Name, binary:copy(<<0>>, 3000000)),
+    try
+        lists:foreach(fun(Round) -> killed_in_sendfile(Config, Name, Round) end, lists:seq(1, 40))
+    after
+        ok = file:delete(Name)
+    end.
+
+killed_in_sendfile(Config, Name, Round) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {high_watermark, 1}, {low_watermark, 0}]),
+    Reader = async(fun() -> recv_all(Peer) end),
+    Owner = owned(Socket, fun() ->
+        Table = ets:new(large, []),
+        true = ets:insert(Table, [{N} || N <- lists:seq(1, 50000)]),
+        {ok, File} = file:open(Name, [read, raw, binary]),
+        receive
+            {ready, Runner} -> Runner ! ready
+        end,
+        file:sendfile(File, Socket, 0, 0, [])
+    end),
+    Senders = [async(fun() -> send_until_closed(Socket, <<"x">>) end) || _ <- lists:seq(1, 3)],
+    pid(Owner) ! {ready, self()},
+    receive ready -> ok end,
+    spin(Round * 100),
+    ok = kill(Owner),
+    [?assertEqual({error, closed}, await(Sender)) || Sender <- Senders],
+    await(Reader).
+
+%% Closed by another process ----------------------------------------------------
+
+closed_during_recv(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
+    in_wait(Receiver),
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({error, closed}, await(Receiver)),
+    ?assertEqual({<<>>, closed}, recv_all(Peer)).
+
+closed_during_send(Config) ->
+    {Socket, _Peer} = stingy_pair(Config, [{linger, {true, 0}}]),
+    ok = gen_tcp:send(Socket, plenty()),
+    Senders = [async(fun() -> gen_tcp:send(Socket, <<"more">>) end) || _ <- lists:seq(1, 3)],
+    lists:foreach(fun weir_misfortune_test:in_wait/1, Senders),
+    ok = gen_tcp:close(Socket),
+    [?assertEqual({error, closed}, await(Sender)) || Sender <- Senders].
+
+closed_during_accept(Config) ->
+    {Listener, _Port} = listen(Config, [binary]),
+    Acceptors = [async(fun() -> gen_tcp:accept(Listener) end) || _ <- lists:seq(1, 3)],
+    lists:foreach(fun weir_misfortune_test:in_wait/1, Acceptors),
+    ok = gen_tcp:close(Listener),
+    [?assertEqual({error, closed}, await(Acceptor)) || Acceptor <- Acceptors].
+
+closed_during_connect(Config) ->
+    Port = listener_with_full_backlog(),
+    Before = weir:sockets(),
+    Backend = proplists:get_value(backend, Config),
+    Connector = async(fun() -> gen_tcp:connect(?LOOPBACK, Port, Backend) end),
+    in_wait(Connector),
+    [Socket] = weir:sockets() -- Before,
+    ok = gen_tcp:close(Socket),
+    ?assertEqual({error, closed}, await(Connector)).
+
+closed_while_senders_finish(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    ok = gen_tcp:send(Socket, Data),
+    Sender = async(fun() -> gen_tcp:send(Socket, <<"more">>) end),
+    in_wait(Sender),
+    Closer = async(fun() -> gen_tcp:close(Socket) end),
+    in_close(Closer),
+    %% It was taken before the close.
+    assert_arrives(<<Data/binary, "more">>, Peer),
+    ?assertEqual(ok, await(Sender)),
+    ?assertEqual(ok, await(Closer)).

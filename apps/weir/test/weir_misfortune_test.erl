@@ -1,0 +1,82 @@
+%% What the suites of misfortune share.
+-module(weir_misfortune_test).
+
+-export([owned/2]).
+-export([wait_for_process_in/2]).
+-export([in_wait/1]).
+-export([in_close/1]).
+-export([plenty/0]).
+-export([assert_arrives/2]).
+-export([spin/1]).
+-export([send_until_closed/2]).
+-export([info/1]).
+-export([is_open/1]).
+-export([stingy_pair/1]).
+-export([stingy_pair/2]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-import(weir_test_peer, [socket_pair/3, async/1, pid/1, wait_until/1, recv_all/1]).
+
+%% More than the kernel takes, so that most of it is in the send queue. No two
+%% parts of it are alike.
+-define(PLENTY, 2000000).
+
+%% Hands a socket of the caller's to a process and has that run a function.
+owned(Socket, Fun) ->
+    Owner = async(fun() ->
+        receive
+            go -> Fun()
+        end
+    end),
+    ok = gen_tcp:controlling_process(Socket, pid(Owner)),
+    pid(Owner) ! go,
+    Owner.
+
+wait_for_process_in(Async, Function) ->
+    wait_until(fun() ->
+        case process_info(pid(Async), [status, current_function]) of
+            [{status, waiting}, {current_function, Function}] -> true;
+            _ -> false
+        end
+    end).
+
+in_wait(Async) ->
+    wait_for_process_in(Async, {weir_operation, await_until, 4}).
+
+in_close(Async) ->
+    wait_for_process_in(Async, {weir_flush, await_flush, 4}).
+
+plenty() ->
+    <<<<N:32>> || N <- lists:seq(1, ?PLENTY div 4)>>.
+
+%% The peer gets all of it, and then the end. (Megabytes are not compared by a
+%% macro that prints them.)
+assert_arrives(Data, Peer) ->
+    {Received, End} = recv_all(Peer),
+    ?assertEqual({byte_size(Data), closed}, {byte_size(Received), End}),
+    ?assert(Received =:= Data).
+
+spin(0) -> ok;
+spin(N) -> spin(N - 1).
+
+send_until_closed(Socket, Data) ->
+    case gen_tcp:send(Socket, Data) of
+        ok -> send_until_closed(Socket, Data);
+        Error -> Error
+    end.
+
+info({'$inet', weir_tcp, Handle}) ->
+    case weir_nif:info(Handle) of
+        {ok, Info} -> Info;
+        {error, closed} -> closed
+    end.
+
+is_open(Socket) ->
+    info(Socket) =/= closed.
+
+stingy_pair(Config) ->
+    stingy_pair(Config, []).
+
+stingy_pair(Config, Options) ->
+    socket_pair(Config, [binary, {active, false}, {sndbuf, 8192} | Options], [{recbuf, 8192}]).

@@ -1,0 +1,275 @@
+%% Reactors that are killed, and what is killed beside them.
+-module(weir_reactor_deaths_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1, wait_until/1, recv_exactly/2]).
+-import(reactor_probe, [start/1, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, recv_all/1, exchange/2]).
+
+-include("reactor_suite.hrl").
+
+suite() ->
+    [{timetrap, {seconds, 90}}].
+
+all() ->
+    [
+        {group, deaths}].
+
+groups() ->
+    [
+        {deaths, [], [
+            killed_reactor_closes_its_connections,
+            killed_reactor_leaves_the_backlog,
+            killed_while_data_flies,
+            killed_again_and_again,
+            killed_while_it_connects,
+            killed_with_output_for_a_peer_that_sends,
+            killed_in_a_callback,
+            other_reactors_and_pollers_are_not_touched,
+            handoffs_to_processes_that_die,
+            anything_dies_at_any_moment,
+            a_callback_that_does_not_return_holds_up_no_stop
+        ]}
+    ].
+
+%%% Deaths.
+
+killed_reactor_closes_its_connections(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 300)],
+    [exchange(Peer, "there") || Peer <- Peers],
+    kill_reactor(Reactor),
+    [?assertEqual(<<>>, recv_all(Peer)) || Peer <- Peers],
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+killed_reactor_leaves_the_backlog(_Config) ->
+    {Listen, Port} = listen([]),
+    First = start_on(Listen, #{}, #{}),
+    exchange(connect_raw(Port), "first"),
+    kill_reactor(First),
+    %% These wait for somebody.
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 20)],
+    [ok = gen_tcp:send(Peer, "waits") || Peer <- Peers],
+    Second = start_on(Listen, #{}, #{}),
+    [?assertEqual(<<"waits">>, recv_exactly(Peer, 5)) || Peer <- Peers],
+    exchange(connect_raw(Port), "second"),
+    stop(Second).
+
+killed_while_data_flies(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Chatter = fun Chatter(Peer) ->
+        case gen_tcp:send(Peer, binary:copy(<<"x">>, 10000)) of
+            ok ->
+                _ = gen_tcp:recv(Peer, 10000, ?PATIENCE),
+                Chatter(Peer);
+            {error, _} ->
+                gen_tcp:close(Peer)
+        end
+    end,
+    Chatters = [async(fun() -> Chatter(connect_raw(Port)) end) || _ <- lists:seq(1, 20)],
+    timer:sleep(200),
+    kill_reactor(Reactor),
+    [ok = await(Each) || Each <- Chatters].
+
+killed_again_and_again(_Config) ->
+    {Listen, Port} = listen([]),
+    lists:foreach(fun(_) ->
+        Reactor = start_on(Listen, #{}, #{}),
+        Peers = [connect_raw(Port) || _ <- lists:seq(1, 5)],
+        [exchange(Peer, "there") || Peer <- Peers],
+        kill_reactor(Reactor),
+        wait_until(fun() -> weir_nif:abandoned() =:= [] end),
+        [gen_tcp:close(Peer) || Peer <- Peers]
+    end, lists:seq(1, 30)).
+
+other_reactors_and_pollers_are_not_touched(_Config) ->
+    {First, FirstPort} = start(#{}),
+    {Second, SecondPort} = start(#{}),
+    Peers = [connect_raw(SecondPort) || _ <- lists:seq(1, 20)],
+    _Others = [connect_raw(FirstPort) || _ <- lists:seq(1, 20)],
+    [exchange(Peer, "before") || Peer <- Peers],
+    #{1 := {Poller, _}} = weir_pollsets:pollers(),
+    exit(Poller, kill),
+    kill_reactor(First),
+    [exchange(Peer, "after") || Peer <- Peers],
+    stop(Second).
+
+killed_while_it_connects(_Config) ->
+    Port = weir_test_peer:listener_with_full_backlog(),
+    Reactor = client(#{}),
+    %% These hang.
+    [{ok, _} = weir_reactor:connect(Reactor, ?LOOPBACK, Port, []) || _ <- lists:seq(1, 10)],
+    #{} = sys:get_state(Reactor),
+    kill_reactor(Reactor),
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+%% Its output is still sent. A peer that has to get rid of its own before it reads can do so: nobody waits for the end of
+%% the time that is for those who take nothing.
+killed_with_output_for_a_peer_that_sends(_Config) ->
+    {Reactor, Port} = start(#{}),
+    Bytes = rand:bytes(20_000_000),
+    Peer = connect_raw(Port),
+    Sender = async(fun() -> gen_tcp:send(Peer, Bytes) end),
+    {init, Socket} = told(init),
+    wait_until(fun() -> element(2, hd(element(2, {ok, _} = inet:getstat(Socket, [send_pend])))) > 0 end),
+    kill_reactor(Reactor),
+    _ = await(Sender),
+    Echoed = recv_all(Peer),
+    ?assert(byte_size(Echoed) > 0),
+    ?assert(Echoed =:= binary:part(Bytes, 0, byte_size(Echoed))),
+    wait_until(fun() -> not lists:member(Socket, weir:sockets()) end).
+
+killed_in_a_callback(_Config) ->
+    lists:foreach(fun(Callback) ->
+        Suicide = fun() -> exit(self(), kill) end,
+        {Reactor, Port} = start(#{
+            data => fun(_Socket, _Data, State) -> Callback =:= data andalso Suicide(), {close, <<"last">>, State} end,
+            terminate => fun(_Reason, _State) -> Callback =:= terminate andalso Suicide() end
+        }),
+        Monitor = monitor(process, Reactor),
+        Peers = [connect_raw(Port) || _ <- lists:seq(1, 10)],
+        [gen_tcp:send(Peer, "go") || Peer <- Peers],
+        receive
+            {'DOWN', Monitor, process, Reactor, killed} -> ok
+        after ?PATIENCE -> ct:fail(still_alive)
+        end,
+        %% What is still in the backlog is not the reactor's.
+        [reset(Peer) || Peer <- Peers],
+        wait_until(fun() -> weir_nif:abandoned() =:= [] end)
+    end, [data, terminate]).
+
+%% A process that takes connections dies again and again: each is with somebody who lives, or closed.
+handoffs_to_processes_that_die(_Config) ->
+    Taker = fun Taker() ->
+        receive
+            {weir_reactor, handoff, Socket} ->
+                _ = gen_tcp:send(Socket, "taken"),
+                Taker()
+        end
+    end,
+    Keeper = spawn_link(fun() -> keep_alive(Taker, 50) end),
+    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) ->
+        case whereis(?MODULE) of
+            undefined -> {close, State};
+            Pid -> {handoff, Pid, State}
+        end
+    end}),
+    Ask = fun() ->
+        lists:foreach(fun(_) ->
+            Peer = connect_raw(Port),
+            _ = gen_tcp:send(Peer, "go"),
+            case gen_tcp:recv(Peer, 5, ?PATIENCE) of
+                {ok, <<"taken">>} -> ok;
+                {error, Reason} when Reason =:= closed; Reason =:= econnreset -> ok
+            end,
+            gen_tcp:close(Peer)
+        end, lists:seq(1, 50))
+    end,
+    [ok = await(Each) || Each <- [async(Ask) || _ <- lists:seq(1, 4)]],
+    exit(Keeper, kill),
+    kill_named(whereis(?MODULE)),
+    stop(Reactor).
+
+keep_alive(_Taker, 0) ->
+    ok;
+keep_alive(Taker, Left) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> register(?MODULE, self()), Taker() end),
+    timer:sleep(rand:uniform(10)),
+    exit(Pid, kill),
+    receive
+        {'DOWN', Monitor, process, Pid, _} -> keep_alive(Taker, Left - 1)
+    end.
+
+%% A listener's reactors, the listener, the reaper and pollers are killed while clients send, reset and come again. Each
+%% byte that comes back is the right one, and in the end everything is served.
+anything_dies_at_any_moment(_Config) ->
+    {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK}, weir_listener_reactor, args),
+    Port = weir:get_port(?MODULE),
+    Stop = atomics:new(1, []),
+    Clients = [async(fun() -> come_again(Port, Stop, 0) end) || _ <- lists:seq(1, 6)],
+    lists:foreach(fun(Round) ->
+        timer:sleep(rand:uniform(30)),
+        kill_one(Round)
+    end, lists:seq(1, 60)),
+    atomics:put(Stop, 1, 1),
+    ?assert(lists:sum([await(Client) || Client <- Clients]) > 0),
+    wait_until(fun() ->
+        {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
+        _ = gen_tcp:send(Peer, "calm"),
+        Answer = gen_tcp:recv(Peer, 4, 1000),
+        ok = gen_tcp:close(Peer),
+        Answer =:= {ok, <<"calm">>}
+    end),
+    ok = weir:stop_listener(?MODULE),
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+
+%% A supervisor bears so many ends of its children: most are of what the listener looks after itself.
+kill_one(Round) when Round =:= 20; Round =:= 40 -> exit(whereis(weir_reaper), kill);
+kill_one(Round) when Round =:= 30; Round =:= 50 -> kill_named(weir_listener_names:whereis_name(?MODULE));
+kill_one(Round) when Round rem 5 =:= 0 ->
+    {Poller, _} = lists:nth(1, maps:values(weir_pollsets:pollers())),
+    exit(Poller, kill);
+kill_one(_Round) ->
+    Reactors = reactors(weir_listener_names:whereis_name(?MODULE)),
+    [exit(lists:nth(rand:uniform(length(Reactors)), Reactors), kill) || Reactors =/= []].
+
+kill_named(undefined) -> ok;
+kill_named(Pid) -> exit(Pid, kill).
+
+%% Those of a listener, if it is there.
+reactors(undefined) ->
+    [];
+reactors(Listener) ->
+    case process_info(Listener, links) of
+        {links, Links} -> [Pid || Pid <- Links, is_pid(Pid), is_reactor(Pid)];
+        undefined -> []
+    end.
+
+is_reactor(Pid) ->
+    proc_lib:translate_initial_call(Pid) =:= {weir_reactor_process, init, 3}.
+
+come_again(Port, Stop, Served) ->
+    case atomics:get(Stop, 1) of
+        1 ->
+            Served;
+        0 ->
+            case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], 1000) of
+                {ok, Peer} ->
+                    Now = converse(Peer, rand:uniform(30)),
+                    case rand:uniform(3) of
+                        1 -> reset(Peer);
+                        _ -> gen_tcp:close(Peer)
+                    end,
+                    come_again(Port, Stop, Served + Now);
+                %% Nobody listens for a moment.
+                {error, _} ->
+                    timer:sleep(5),
+                    come_again(Port, Stop, Served)
+            end
+    end.
+
+converse(_Peer, 0) ->
+    1;
+converse(Peer, Left) ->
+    Bytes = rand:bytes(rand:uniform(20000)),
+    case {gen_tcp:send(Peer, Bytes), gen_tcp:recv(Peer, byte_size(Bytes), 2000)} of
+        {ok, {ok, Bytes}} -> converse(Peer, Left - 1);
+        {ok, {ok, Other}} -> exit({wrong_bytes, byte_size(Bytes), byte_size(Other)});
+        _ -> 0
+    end.
+
+%% The time of the option `shutdown' is for reactors too.
+a_callback_that_does_not_return_holds_up_no_stop(_Config) ->
+    Options = #{ip => ?LOOPBACK, shutdown => 200},
+    {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{
+        tell => self(),
+        data => fun(_Socket, _Data, _State) -> timer:sleep(infinity) end
+    }),
+    Peer = connect_raw(weir:get_port(?MODULE)),
+    {init, _} = told(init),
+    ok = gen_tcp:send(Peer, "wait"),
+    timer:sleep(50),
+    ok = weir:stop_listener(?MODULE),
+    ?assertEqual(<<>>, recv_all(Peer)).

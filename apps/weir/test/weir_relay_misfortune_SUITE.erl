@@ -1,0 +1,146 @@
+%% What becomes of relays when owners, pollers and peers end, and without descriptors.
+-module(weir_relay_misfortune_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_peer, [
+    socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, assert_no_message/0, recv_all/1,
+    recv_exactly/2
+]).
+-import(weir_relay_test, [drain/1, ended/2, is_closed/1, owned_relay/2, relay/1, relay/2, sender/2]).
+
+-define(PATIENCE, 10000).
+
+suite() ->
+    [{timetrap, {seconds, 120}}].
+
+all() ->
+    [{group, misfortune}].
+
+groups() ->
+    [
+        {misfortune, [], [
+            owners_killed,
+            pollers_killed,
+            peers_reset,
+            stopped_while_data_flies,
+            the_same_two_in_either_order,
+            no_descriptors_for_pipes
+        ]}
+    ].
+
+init_per_group(_Group, Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_relay_test:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_relay_test:end_case(Config).
+
+%% Misfortune ------------------------------------------------------------------
+
+owners_killed(Config) ->
+    Owned = [owned_relay(Config, #{splice => Splice}) || _ <- lists:seq(1, 15), Splice <- [auto, true, false]],
+    Senders = [async(fun() -> flood(Client) end) || {_, _, Client, _} <- Owned],
+    timer:sleep(100),
+    [kill(Owner) || {Owner, _, _, _} <- Owned],
+    [ok = await(Sender) || Sender <- Senders],
+    wait_until(fun() -> [Relay || {_, Relay, _, _} <- Owned, weir:relay_info(Relay) =/= {error, closed}] =:= [] end).
+
+%% Sends until it fails.
+flood(Socket) ->
+    case gen_tcp:send(Socket, binary:copy(<<"x">>, 10000)) of
+        ok -> flood(Socket);
+        {error, _} -> ok
+    end.
+
+pollers_killed(Config) ->
+    {_, Client, Server} = relay(Config),
+    weir_test_peer:silence_pollers(),
+    try
+        Data = rand:bytes(10_000_000),
+        Sender = sender(Client, Data),
+        Killer = async(fun Kill() ->
+            [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)],
+            receive
+                stop -> ok
+            after 20 -> Kill()
+            end
+        end),
+        ?assertEqual({Data, closed}, recv_all(Server)),
+        pid(Killer) ! stop,
+        ok = await(Killer),
+        ok = await(Sender),
+        ok = gen_tcp:close(Server),
+        ?assertEqual(closed, is_closed(Client)),
+        {weir_relay, _, closed, _} = next_message()
+    after
+        weir_test_peer:unsilence_pollers()
+    end.
+
+peers_reset(Config) ->
+    Relays = [relay(Config, #{splice => Splice}) || _ <- lists:seq(1, 20), Splice <- [auto, true, false]],
+    Senders = [async(fun() -> flood(Socket) end) || {_, Client, Server} <- Relays, Socket <- [Client, Server]],
+    timer:sleep(50),
+    [reset(lists:nth(1 + N rem 2, [Client, Server])) || {N, {_, Client, Server}} <- lists:enumerate(Relays)],
+    [ok = await(Sender) || Sender <- Senders],
+    [
+        receive
+            {weir_relay, Relay, {error, _}, _} -> ok
+        after ?PATIENCE -> ct:fail({not_ended, weir:relay_info(Relay)})
+        end
+     || {Relay, _, _} <- Relays
+    ].
+
+stopped_while_data_flies(Config) ->
+    Relays = [relay(Config) || _ <- lists:seq(1, 50)],
+    Senders = [async(fun() -> flood(Client) end) || {_, Client, _} <- Relays],
+    Readers = [async(fun() -> drain(Server) end) || {_, _, Server} <- Relays],
+    [ok = gen_tcp:controlling_process(Server, pid(Reader)) || {{_, _, Server}, Reader} <- lists:zip(Relays, Readers)],
+    timer:sleep(50),
+    Stoppers = [async(fun() -> [weir:stop_relay(Relay) || {Relay, _, _} <- Relays] end) || _ <- [1, 2, 3]],
+    [await(Async) || Async <- Stoppers ++ Senders ++ Readers],
+    [{weir_relay, _, _, _} = next_message() || _ <- Relays],
+    assert_no_message().
+
+%% Two processes cannot own the same sockets, but they can ask.
+the_same_two_in_either_order(Config) ->
+    [
+        begin
+            {A, _} = socket_pair(Config, [binary, {active, false}]),
+            {B, _} = socket_pair(Config, [binary, {active, false}]),
+            Others = [async(fun() -> [weir:relay(X, Y) || _ <- lists:seq(1, 1000)] end) || {X, Y} <- [{A, B}, {B, A}]],
+            {ok, Relay} = weir:relay(A, B),
+            [await(Other) || Other <- Others],
+            ok = weir:stop_relay(Relay),
+            ended(Relay, closed)
+        end
+     || _ <- lists:seq(1, 20)
+    ].
+
+%% Without descriptors for a pipe bytes are copied.
+no_descriptors_for_pipes(_Config) ->
+    weir_test_peer:on_node(?MODULE, bulk_without_descriptors, "ulimit -n 60;", []).
+
+bulk_without_descriptors(Config) ->
+    {Relay, Client, Server} = relay(Config, #{splice => true}),
+    Files = exhaust(),
+    Data = rand:bytes(1_000_000),
+    Sender = async(fun() -> gen_tcp:send(Client, Data) end),
+    ?assertEqual(Data, recv_exactly(Server, byte_size(Data))),
+    ok = await(Sender),
+    [ok = file:close(File) || File <- Files],
+    ok = weir:stop_relay(Relay),
+    ended(Relay, closed).
+
+exhaust() ->
+    case file:open("/dev/null", [read, raw]) of
+        {ok, File} -> [File | exhaust()];
+        {error, emfile} -> []
+    end.

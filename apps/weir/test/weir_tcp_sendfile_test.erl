@@ -1,0 +1,70 @@
+%% What the suites weir_tcp_sendfile_SUITE and weir_tcp_sendfile_ends_SUITE share.
+-module(weir_tcp_sendfile_test).
+
+-export([contents/1]).
+-export([file/2]).
+-export([open/2]).
+-export([open_with/2]).
+-export([narrow_pair/2]).
+-export([pair/1]).
+-export([send_whole/2]).
+-export([is_weir/1]).
+-export([assert_refused/2]).
+-export([stuck/2]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, assert_waits/1, pid/1]).
+
+%% The bytes of a file say where they are from.
+contents(Size) ->
+    binary:part(<<<<N:32>> || N <- lists:seq(1, (Size + 3) div 4)>>, 0, Size).
+
+file(Config, Contents) ->
+    Name = filename:join(
+        proplists:get_value(priv_dir, Config), "file-" ++ integer_to_list(erlang:unique_integer([positive]))
+    ),
+    ok = file:write_file(Name, Contents),
+    Name.
+
+open(Config, Contents) ->
+    open_with(file(Config, Contents), [read, raw, binary]).
+
+open_with(Name, Modes) ->
+    {ok, File} = file:open(Name, Modes),
+    File.
+
+%% A socket whose kernel buffers are small, so that output soon has to wait.
+narrow_pair(Config, Options) ->
+    socket_pair(Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]).
+
+pair(Config) ->
+    socket_pair(Config, [binary, {active, false}]).
+
+send_whole(File, Socket) ->
+    file:sendfile(File, Socket, 0, 0, []).
+
+is_weir(Config) ->
+    proplists:get_value(backend, Config) =/= [].
+
+%% Later releases of stock than 25 tell the news to send once more.
+assert_refused(Config, Socket) ->
+    {error, Reason} = gen_tcp:send(Socket, <<"x">>),
+    ?assert(Reason =:= enotconn orelse not is_weir(Config)).
+
+%% Hands the socket to a process that sends the file, and waits until it waits.
+%% The process opens the file: nobody else may use it.
+stuck(Socket, Name) ->
+    Sender = async(fun() ->
+        File = open_with(Name, [read, raw, binary]),
+        receive
+            go -> ok
+        end,
+        Result = send_whole(File, Socket),
+        ok = file:close(File),
+        Result
+    end),
+    ok = gen_tcp:controlling_process(Socket, pid(Sender)),
+    pid(Sender) ! go,
+    assert_waits(Sender),
+    Sender.

@@ -1,0 +1,473 @@
+%% Every example server of `bin/weir run', by its program, on stock sockets and on Weir.
+-module(weir_cli_run_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
+-export([
+    a_port_in_use_is_one_line_and_exit_code_1/1,
+    echo_sends_back_in_every_mode/1,
+    proxy_carries_both_ways_in_every_mode/1,
+    proxy_closes_the_client_when_the_backend_closes/1,
+    proxy_closes_the_client_when_there_is_no_backend/1,
+    relay_lets_in_whom_it_knows/1,
+    ehttpd_answers_in_every_mode/1,
+    ehttpd_refuses_an_endless_head/1,
+    accept_answers_once_and_closes/1,
+    game_sends_the_state_of_the_world/1,
+    echo_sends_back_packets_in_every_mode/1,
+    tls_echo_sends_back_in_every_mode/1,
+    tls_echo_outlives_a_client_that_speaks_no_tls/1,
+    file_httpd_answers_with_the_file/1,
+    discard_takes_all_in_every_mode/1,
+    chargen_sends_until_the_client_goes/1,
+    fanout_tells_everybody/1,
+    cowboy_hello_answers_or_says_that_cowboy_is_missing/1,
+    simple_servers_answer_each_request/1,
+    ranch_servers_answer_or_say_that_ranch_is_missing/1
+]).
+-export([
+    echo_listener_sends_back/1,
+    accept_listener_answers_once_and_closes/1,
+    echo_reactor_sends_back/1,
+    game_reactor_sends_the_state_of_the_world/1,
+    relay_carries_both_ways/1
+]).
+
+-import(weir_cli_program, [run/2, stop/1, mentions/2]).
+-import(weir_cli_test, [backend/1, closed/1, connect/1, exchange/2, serve/3]).
+
+-define(TIMEOUT, 10000).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [
+        {group, inet},
+        {group, socket},
+        {group, weir}
+    ].
+
+groups() ->
+    Serving = [
+        a_port_in_use_is_one_line_and_exit_code_1,
+        echo_sends_back_in_every_mode,
+        proxy_carries_both_ways_in_every_mode,
+        proxy_closes_the_client_when_the_backend_closes,
+        proxy_closes_the_client_when_there_is_no_backend,
+        ehttpd_answers_in_every_mode,
+        ehttpd_refuses_an_endless_head,
+        accept_answers_once_and_closes,
+        game_sends_the_state_of_the_world,
+        echo_sends_back_packets_in_every_mode,
+        tls_echo_sends_back_in_every_mode,
+        tls_echo_outlives_a_client_that_speaks_no_tls,
+        file_httpd_answers_with_the_file,
+        discard_takes_all_in_every_mode,
+        chargen_sends_until_the_client_goes,
+        fanout_tells_everybody,
+        cowboy_hello_answers_or_says_that_cowboy_is_missing,
+        simple_servers_answer_each_request,
+        ranch_servers_answer_or_say_that_ranch_is_missing
+    ],
+    OfWeir = [
+        echo_listener_sends_back,
+        accept_listener_answers_once_and_closes,
+        echo_reactor_sends_back,
+        game_reactor_sends_the_state_of_the_world,
+        relay_carries_both_ways,
+        relay_lets_in_whom_it_knows
+    ],
+    [{inet, [], Serving}, {socket, [], Serving}, {weir, [], Serving ++ OfWeir}].
+
+init_per_suite(Config) ->
+    weir_cli_program:find(Config).
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_group(Backend, Config) ->
+    [{backend, Backend} | Config].
+
+end_per_group(_Backend, _Config) ->
+    ok.
+
+%% Examples, by backend
+
+a_port_in_use_is_one_line_and_exit_code_1(Config) ->
+    #{port := Port} = Program = serve(Config, echo, []),
+    {1, [Line]} = run(Config, ["run", "echo", "--port", integer_to_list(Port) | backend(Config)]),
+    ?assert(mentions("address already in use", [Line])),
+    0 = stop(Program).
+
+echo_sends_back_in_every_mode(Config) ->
+    in_every_mode(Config, echo, [], fun(Socket) ->
+        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
+    end).
+
+proxy_carries_both_ways_in_every_mode(Config) ->
+    #{port := Backend} = Echo = serve(Config, echo, []),
+    in_every_mode(Config, proxy, to(Backend), fun(Socket) ->
+        [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]]
+    end),
+    0 = stop(Echo).
+
+proxy_closes_the_client_when_the_backend_closes(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Backend} = inet:port(Listen),
+    [
+        begin
+            #{port := Port} = Proxy = serve(Config, proxy, ["--active", Mode | to(Backend)]),
+            {ok, Client} = connect(Port),
+            {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+            ok = gen_tcp:send(Behind, <<"last words">>),
+            ok = gen_tcp:close(Behind),
+            ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Client, 10, ?TIMEOUT)),
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+            0 = stop(Proxy)
+        end
+     || Mode <- ["once", "false"]
+    ].
+
+proxy_closes_the_client_when_there_is_no_backend(Config) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Nobody} = inet:port(Listen),
+    ok = gen_tcp:close(Listen),
+    #{port := Port} = Proxy = serve(Config, proxy, to(Nobody)),
+    {ok, Client} = connect(Port),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    0 = stop(Proxy).
+
+relay_carries_both_ways(Config) ->
+    #{port := Backend} = Echo = serve(Config, echo, []),
+    #{port := Port} = Relay = serve(Config, relay, to(Backend)),
+    {ok, Client} = connect(Port),
+    [exchange(Client, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
+    ok = gen_tcp:shutdown(Client, write),
+    ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),
+    0 = stop(Relay),
+    0 = stop(Echo).
+
+%% The step before the relay is a fun, so that the example is started here.
+relay_lets_in_whom_it_knows(_Config) ->
+    {ok, _} = application:ensure_all_started(weir),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}]),
+    {ok, Backend} = inet:port(Listen),
+    {ok, #{port := Port, stop := Stop}} = weir_example_relay:start(#{
+        to => {{127, 0, 0, 1}, Backend},
+        listen => [{tcp_module, weir_tcp}],
+        connect => [{tcp_module, weir_tcp}],
+        authenticate => fun(Line) -> Line =:= <<"open sesame">> end
+    }),
+    {ok, Stranger} = connect(Port),
+    ok = gen_tcp:send(Stranger, <<"hello\r\nhello">>),
+    ?assertEqual({ok, <<"denied\n">>}, gen_tcp:recv(Stranger, 7, ?TIMEOUT)),
+    ?assertMatch({error, _}, gen_tcp:recv(Stranger, 0, ?TIMEOUT)),
+    {ok, Friend} = connect(Port),
+    ok = gen_tcp:send(Friend, <<"open sesame\r\nand the first request">>),
+    ?assertEqual({ok, <<"ok\n">>}, gen_tcp:recv(Friend, 3, ?TIMEOUT)),
+    {ok, Behind} = gen_tcp:accept(Listen, ?TIMEOUT),
+    ?assertEqual({ok, <<"and the first request">>}, gen_tcp:recv(Behind, 21, ?TIMEOUT)),
+    ok = gen_tcp:send(Behind, <<"reply">>),
+    ?assertEqual({ok, <<"reply">>}, gen_tcp:recv(Friend, 5, ?TIMEOUT)),
+    [ok = gen_tcp:close(Socket) || Socket <- [Friend, Behind, Listen]],
+    ok = Stop().
+
+ehttpd_answers_in_every_mode(Config) ->
+    Request = <<"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n">>,
+    <<Half:20/binary, OtherHalf/binary>> = Request,
+    in_every_mode(Config, ehttpd, [], fun(Socket) ->
+        ok = gen_tcp:send(Socket, Request),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, Half),
+        timer:sleep(50),
+        ok = gen_tcp:send(Socket, OtherHalf),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, [Request, Request, Half]),
+        hello(Socket),
+        hello(Socket),
+        ok = gen_tcp:send(Socket, OtherHalf),
+        hello(Socket)
+    end).
+
+ehttpd_refuses_an_endless_head(Config) ->
+    #{port := Port} = Program = serve(Config, ehttpd, []),
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, ["GET / HTTP/1.1\r\n", lists:duplicate(9000, $x)]),
+    ?assertMatch({ok, <<"HTTP/1.1 431 ">>}, gen_tcp:recv(Socket, 13, ?TIMEOUT)),
+    0 = stop(Program).
+
+accept_answers_once_and_closes(Config) ->
+    [
+        begin
+            #{port := Port} = Program = serve(Config, accept, ["--active", Mode]),
+            [
+                begin
+                    {ok, Socket} = connect(Port),
+                    ok = gen_tcp:send(Socket, <<"hello">>),
+                    ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
+                    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+                end
+             || _ <- lists:seq(1, 20)
+            ],
+            0 = stop(Program)
+        end
+     || Mode <- ["false", "once"]
+    ].
+
+game_sends_the_state_of_the_world(Config) ->
+    in_every_mode(Config, game, [], fun(Socket) ->
+        [
+            begin
+                {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+                ok = gen_tcp:send(Socket, <<"an answer">>)
+            end
+         || _ <- lists:seq(1, 3)
+        ]
+    end).
+
+%% What comes back is whole packets, however the client has cut them.
+echo_sends_back_packets_in_every_mode(Config) ->
+    [
+        in_every_mode(Config, echo, ["--packet", Type], fun(Socket) ->
+            [
+                begin
+                    <<Half:(byte_size(Packet) div 2)/binary, OtherHalf/binary>> = Packet,
+                    ok = gen_tcp:send(Socket, Half),
+                    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)),
+                    ok = gen_tcp:send(Socket, [OtherHalf, Packet, Half]),
+                    ?assertEqual({ok, <<Packet/binary, Packet/binary>>}, gen_tcp:recv(Socket, 2 * byte_size(Packet))),
+                    ok = gen_tcp:send(Socket, OtherHalf),
+                    ?assertEqual({ok, Packet}, gen_tcp:recv(Socket, byte_size(Packet)))
+                end
+             || Packet <- Packets
+            ]
+        end)
+     || {Type, Packets} <- [
+            {"4", [<<9:32, "\na packet">>, <<64:32, (rand:bytes(64))/binary>>, <<0:32>>]},
+            {"line", [<<"one line of some\n">>, <<0, 0, 0, 1, "line\n">>]}
+        ]
+    ].
+
+tls_echo_sends_back_in_every_mode(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    in_every_mode(Config, tls_echo, [], fun(Socket) ->
+        {ok, Secure} = ssl:connect(Socket, [{verify, verify_none}], ?TIMEOUT),
+        {ok, [{protocol, 'tlsv1.3'}]} = ssl:connection_information(Secure, [protocol]),
+        [
+            begin
+                Data = rand:bytes(Size),
+                ok = ssl:send(Secure, Data),
+                ?assertEqual({ok, Data}, ssl:recv(Secure, Size, ?TIMEOUT))
+            end
+         || Size <- [1, 64, 3, 100000, 1]
+        ]
+    end).
+
+tls_echo_outlives_a_client_that_speaks_no_tls(Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    #{port := Port} = Program = serve(Config, tls_echo, []),
+    {ok, Socket} = connect(Port),
+    ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n\r\n">>),
+    closed(Socket),
+    {ok, Secure} = ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none}], ?TIMEOUT),
+    ok = ssl:close(Secure),
+    0 = stop(Program).
+
+file_httpd_answers_with_the_file(Config) ->
+    File = filename:join(?config(priv_dir, Config), "a file"),
+    %% More than the buffers of two sockets take at once.
+    Content = rand:bytes(8000000),
+    ok = file:write_file(File, Content),
+    #{port := Port} = Program = serve(Config, file_httpd, ["--file", File]),
+    {ok, Socket} = connect(Port),
+    [
+        begin
+            ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n">>),
+            Head = <<"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n">>,
+            ?assertEqual({ok, Head}, gen_tcp:recv(Socket, byte_size(Head), ?TIMEOUT)),
+            {ok, Received} = gen_tcp:recv(Socket, byte_size(Content), ?TIMEOUT),
+            ?assert(Received =:= Content)
+        end
+     || _ <- [1, 2, 3]
+    ],
+    ok = gen_tcp:send(Socket, <<"rubbish\r\n\r\n">>),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT)),
+    0 = stop(Program),
+    {1, [Line]} = run(Config, ["run", "file_httpd", "--file", "/no/such file" | backend(Config)]),
+    ?assert(mentions("/no/such file", [Line])).
+
+discard_takes_all_in_every_mode(Config) ->
+    in_every_mode(Config, discard, [], fun(Socket) ->
+        ok = gen_tcp:send(Socket, binary:copy(<<"d">>, 3000000)),
+        ok = gen_tcp:shutdown(Socket, write),
+        ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+    end).
+
+chargen_sends_until_the_client_goes(Config) ->
+    #{port := Port} = Program = serve(Config, chargen, []),
+    {ok, Stuck} = connect(Port),
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            {ok, Received} = gen_tcp:recv(Socket, 3000000, ?TIMEOUT),
+            ?assert(Received =:= binary:copy(<<"c">>, 3000000)),
+            ok = gen_tcp:close(Socket)
+        end
+     || _ <- [1, 2]
+    ],
+    %% The emulator does not halt before ports have sent what they hold.
+    ok = gen_tcp:close(Stuck),
+    0 = stop(Program).
+
+cowboy_hello_answers_or_says_that_cowboy_is_missing(Config) ->
+    case {code:where_is_file("cowboy.app"), ?config(backend, Config)} of
+        {non_existing, _} ->
+            {1, [Line]} = run(Config, ["run", "cowboy_hello" | backend(Config)]),
+            ?assert(mentions("cowboy, which is not installed", [Line]));
+        {_, socket} ->
+            {skip, "ranch puts options before the one that chooses this backend"};
+        _ ->
+            #{port := Port} = Program = serve(Config, cowboy_hello, []),
+            {ok, Socket} = connect(Port),
+            [
+                begin
+                    ok = gen_tcp:send(Socket, <<"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n">>),
+                    {ok, Response} = gen_tcp:recv(Socket, 0, ?TIMEOUT),
+                    ?assertMatch(<<"HTTP/1.1 200 OK\r\n", _/binary>>, Response),
+                    ?assertMatch({_, 12}, binary:match(Response, <<"Hello world!">>))
+                end
+             || _ <- lists:seq(1, 3)
+            ],
+            0 = stop(Program)
+    end.
+
+simple_servers_answer_each_request(Config) ->
+    [
+        answers_each_request(Config, Example, Options, fun(_Request) -> <<"ok">> end)
+     || {Example, Options} <- [
+            {simple, []}, {simple, ["--acceptors", "3", "--sleep", "20"]}, {simple_readers, []}, {simple_responders, []}
+        ]
+    ].
+
+ranch_servers_answer_or_say_that_ranch_is_missing(Config) ->
+    case {code:where_is_file("ranch.app"), ?config(backend, Config)} of
+        {non_existing, _} ->
+            [
+                begin
+                    {1, [Line]} = run(Config, ["run", Example | backend(Config)]),
+                    ?assert(mentions("ranch, which is not installed", [Line]))
+                end
+             || Example <- ["ranch_echo", "ranch_simple"]
+            ];
+        {_, socket} ->
+            {skip, "ranch puts options before the one that chooses this backend"};
+        _ ->
+            Ok = fun(_Request) -> <<"ok">> end,
+            answers_each_request(Config, ranch_simple, [], Ok),
+            answers_each_request(Config, ranch_simple, ["--acceptors", "2", "--sleep", "20"], Ok),
+            [
+                answers_each_request(Config, ranch_echo, ["--active", Mode], fun(Request) -> Request end)
+             || Mode <- ["once", "true", "2", "false"]
+            ]
+    end.
+
+answers_each_request(Config, Example, Options, Answer) ->
+    #{port := Port} = Program = serve(Config, Example, Options),
+    Sockets = [Socket || _ <- [1, 2, 3], {ok, Socket} <- [connect(Port)]],
+    [
+        begin
+            ok = gen_tcp:send(Socket, Request),
+            Expected = Answer(Request),
+            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), ?TIMEOUT)})
+        end
+     || Request <- [<<"one">>, <<"two">>, <<"three">>], Socket <- Sockets
+    ],
+    0 = stop(Program).
+
+%% A server for each, all of them at the same time.
+in_every_mode(Config, Example, Options, Client) ->
+    Serve = fun(Mode) ->
+        #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
+        Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
+        [_, _] = [Client(Socket) || Socket <- Sockets],
+        0 = stop(Program),
+        exit({shutdown, served})
+    end,
+    Modes = [{Mode, spawn_monitor(fun() -> Serve(Mode) end)} || Mode <- ["once", "true", "2", "false"]],
+    [
+        receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Mode, {shutdown, served}}, {Mode, Reason}) end
+     || {Mode, {Pid, Monitor}} <- Modes
+    ].
+
+%% Each message begins with the time of its broadcast.
+fanout_tells_everybody(Config) ->
+    [
+        begin
+            #{port := Port} = Program = serve(Config, Example, ["--size", "20", "--per-second", "50"]),
+            Members = [begin {ok, Member} = connect(Port), Member end || _ <- [1, 2, 3]],
+            [
+                begin
+                    Times = [
+                        begin
+                            {ok, <<Time:64, _:12/binary>>} = gen_tcp:recv(Member, 20, ?TIMEOUT),
+                            Time
+                        end
+                     || _ <- lists:seq(1, 5)
+                    ],
+                    ?assertEqual(lists:usort(Times), Times)
+                end
+             || Member <- Members
+            ],
+            0 = stop(Program)
+        end
+     || Example <- [fanout_processes, fanout]
+    ].
+
+%% What only Weir has
+
+echo_listener_sends_back(Config) ->
+    #{port := Port} = Program = serve(Config, echo_listener, []),
+    {ok, Socket} = connect(Port),
+    [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
+    0 = stop(Program).
+
+accept_listener_answers_once_and_closes(Config) ->
+    #{port := Port} = Program = serve(Config, accept_listener, []),
+    [
+        begin
+            {ok, Socket} = connect(Port),
+            ok = gen_tcp:send(Socket, <<"a request">>),
+            ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
+            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
+        end
+     || _ <- lists:seq(1, 20)
+    ],
+    0 = stop(Program).
+
+echo_reactor_sends_back(Config) ->
+    #{port := Port} = Program = serve(Config, echo_reactor, []),
+    Sockets = [begin {ok, Socket} = connect(Port), Socket end || _ <- lists:seq(1, 20)],
+    [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1], Socket <- Sockets],
+    0 = stop(Program).
+
+game_reactor_sends_the_state_of_the_world(Config) ->
+    #{port := Port} = Program = serve(Config, game_reactor, []),
+    {ok, Socket} = connect(Port),
+    [
+        begin
+            {ok, <<_:512/binary>>} = gen_tcp:recv(Socket, 512, ?TIMEOUT),
+            ok = gen_tcp:send(Socket, <<"an answer">>)
+        end
+     || _ <- lists:seq(1, 3)
+    ],
+    0 = stop(Program).
+
+hello(Socket) ->
+    Answer = <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\nhello world!">>,
+    ?assertEqual({ok, Answer}, gen_tcp:recv(Socket, byte_size(Answer), ?TIMEOUT)).
+
+to(Port) ->
+    ["--to", "127.0.0.1:" ++ integer_to_list(Port)].
