@@ -6,7 +6,7 @@
 -export([find/1]).
 -export([start/2, run/2]).
 -export([line/1, later_lines/1, exit_status/1]).
--export([stop/1, shell/1, kill/2]).
+-export([stop/1, shell/1, kill/2, kill_all/0]).
 -export([mentions/2, ancestor/2]).
 
 -define(TIMEOUT, 30000).
@@ -29,6 +29,7 @@ start(Config, Arguments) ->
     Port = open_port({spawn_executable, Program}, [
         {args, All}, {env, ?config(environment, Config)}, {line, 1000}, exit_status, stderr_to_stdout, binary
     ]),
+    _ = put({?MODULE, Port}, started),
     #{program => Port}.
 
 run(Config, Arguments) ->
@@ -60,6 +61,14 @@ shell(#{program := Port}) ->
 
 kill(Signal, Pid) ->
     "" = os:cmd("kill -" ++ Signal ++ " " ++ Pid).
+
+%% Those of a case that still run, because it has failed. The emulator is a child of the shell.
+kill_all() ->
+    [
+        "" = os:cmd(lists:concat(["kill -KILL $(pgrep -P ", Shell, ") ", Shell]))
+     || {{?MODULE, Port}, started} <- get(), {os_pid, Shell} <- [erlang:port_info(Port, os_pid)]
+    ],
+    ok.
 
 mentions(Word, Lines) ->
     lists:any(fun(Line) -> binary:match(Line, list_to_binary(Word)) =/= nomatch end, Lines).

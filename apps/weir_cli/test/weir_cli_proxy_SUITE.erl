@@ -28,6 +28,7 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(_Case, Config) -> [{servers, [server(Name) || Name <- ["a", "b"]]} | Config].
 
 end_per_testcase(_Case, Config) ->
+    ok = weir_cli_program:kill_all(),
     [exit(Pid, kill) || {Pid, _} <- proplists:get_value(servers, Config)],
     ok.
 
