@@ -49,7 +49,7 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         ["--depth=" ++ integer_to_list(Depth) || #{depth := Depth} <- [Run]] ++
         ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
         ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
-        ["--backend=" ++ integer_to_list(Backend) || Kind =:= proxy orelse Kind =:= relay].
+        ["--backend=" ++ integer_to_list(Backend) || lists:member(Kind, [proxy, relay, weir_proxy])].
 
 at_a_time(accept) -> "--concurrency";
 at_a_time(_) -> "--connections".

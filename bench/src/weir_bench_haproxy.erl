@@ -4,8 +4,8 @@
 -export([start/3]).
 -export([configuration/4]).
 
-%% It sizes its tables by it; more than any scenario has.
--define(MOST_CONNECTIONS, 4096).
+%% It sizes its tables by it and wants two descriptors for each; more than any scenario has.
+-define(MOST_CONNECTIONS, 9500).
 
 %% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
 %% `splice' in the run has it move bytes within the kernel.

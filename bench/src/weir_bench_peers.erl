@@ -9,12 +9,12 @@
 
 -export_type([peer/0, program/0]).
 
--type program() :: haproxy | nginx | go | tokio.
+-type program() :: haproxy | nginx | envoy | go | tokio.
 -type peer() :: program() | nginx_stream | ranch | cowboy.
 
 %% @doc The peers that are known.
 -spec all() -> [peer()].
-all() -> [haproxy, nginx, nginx_stream, go, tokio, ranch, cowboy].
+all() -> [haproxy, nginx, nginx_stream, envoy, go, tokio, ranch, cowboy].
 
 %% @doc Those of some that are not here.
 -spec missing([peer()]) -> [peer()].
@@ -48,6 +48,7 @@ versions() ->
 
 version(haproxy) -> told(executable(haproxy), "-v", "version ([0-9][0-9.]*)");
 version(nginx) -> told(executable(nginx), "-v", "nginx/([0-9.]+)");
+version(envoy) -> told(executable(envoy), "--version", "/([0-9]+[.][0-9.]+)/");
 version(go) -> told(executable(go), "version", "go([0-9.]+)");
 version(tokio) -> locked(<<"tokio">>);
 version(Application) -> of_application(Application).

@@ -14,7 +14,7 @@
 
 -type name() :: atom().
 %% The last is the server in native code; those before it are programs of others.
--type backend() :: inet | socket | weir | haproxy | nginx | go | tokio | reference.
+-type backend() :: inet | socket | weir | haproxy | nginx | envoy | go | tokio | reference.
 
 -type scenario() :: #{
     name := name(),
@@ -141,7 +141,7 @@ scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load]);
 scenario_setting(Key, Value) -> setting(Key, Value).
 
 contestant_setting(backend, Value) ->
-    one_of(Value, [inet, socket, weir, haproxy, nginx, go, tokio, reference]);
+    one_of(Value, [inet, socket, weir, haproxy, nginx, envoy, go, tokio, reference]);
 contestant_setting(active, N) when is_integer(N), N >= 1, N =< 32767 -> ok;
 contestant_setting(active, Value) ->
     case lists:member(Value, [once, true, false]) of

@@ -20,10 +20,12 @@
     {ok, server()} | {error, binary()}.
 start(#{backend := haproxy} = Run, Pin, Backend) ->
     explained(weir_bench_haproxy:start(Run, Pin, Backend));
+start(#{backend := envoy}, Pin, Backend) ->
+    explained(weir_bench_envoy:start(Pin, Backend));
 start(#{backend := nginx} = Run, Pin, Backend) ->
     explained(weir_bench_nginx:start(Run, Pin, Backend));
 start(#{backend := Kind} = Run, Pin, Backend) ->
-    Program = weir_bench_program:start(Pin ++ command(Run, Backend), environment(Kind)),
+    Program = weir_bench_program:start(Pin ++ command(Run, Backend), environment(Run)),
     case listening(Program, Kind) of
         {ok, Port, Pid} ->
             {ok, #{program => Program, port => Port, pid => Pid}};
@@ -36,8 +38,10 @@ explained({ok, _} = Started) -> Started;
 explained({error, Failure}) -> {error, <<"server ", (weir_bench_program:explain(Failure))/binary>>}.
 
 %% The measurer's own flags are not the server's.
-environment(Kind) when Kind =:= inet; Kind =:= socket; Kind =:= weir ->
-    [{"ERL_FLAGS", ?FLAGS}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}];
+environment(#{backend := Kind} = Run) when Kind =:= inet; Kind =:= socket; Kind =:= weir ->
+    %% `weir run' is told with an option.
+    Schedulers = case Run of #{server := weir_proxy} -> " +S 1"; #{} -> "" end,
+    [{"ERL_FLAGS", ?FLAGS ++ Schedulers}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}];
 environment(_Native) ->
     [{"GOMAXPROCS", "1"}].
 
@@ -57,6 +61,9 @@ command(#{backend := reference, server := Server} = Run, Backend) ->
     [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Run, Backend)];
 command(#{backend := Peer, server := Server}, _Backend) when Peer =:= go; Peer =:= tokio ->
     [weir_bench_peers:executable(Peer), of_peer(Server), "--port", "0"];
+command(#{server := weir_proxy}, Backend) ->
+    [weir_bench_tree:weir(), "proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:" ++ integer_to_list(Backend)] ++
+        ["--balance", "least_connections", "--drain", "0"];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
     Schedulers = maps:get(schedulers, Run, 1),
     [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(Schedulers)] ++

@@ -48,7 +48,8 @@ charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.
 measurements() -> [path(["docs", "measurements.md"]), path(["docs", "seeds.md"])].
 
 %% @doc A peer that `bench/peers/build' builds.
--spec peer(go | tokio) -> file:filename().
+-spec peer(envoy | go | tokio) -> file:filename().
+peer(envoy) -> path(["bench", "peers", "target", "envoy", "envoy"]);
 peer(go) -> path(["bench", "peers", "target", "weir-go"]);
 peer(tokio) -> path(["bench", "peers", "target", "tokio", "release", "weir-tokio"]).
 

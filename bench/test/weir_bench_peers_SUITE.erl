@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([haproxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1]).
+-export([haproxy_listens/1, envoy_listens/1, weir_proxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1]).
 -export([tokio_echoes/1, tokio_answers/1, tokio_sends_messages_back/1, cowboy_sends_messages_back/1]).
 
 suite() ->
@@ -13,6 +13,8 @@ suite() ->
 all() ->
     [
         haproxy_listens,
+        envoy_listens,
+        weir_proxy_listens,
         nginx_listens_as_proxy,
         nginx_answers,
         go_echoes,
@@ -43,6 +45,8 @@ end_per_suite(Config) ->
     ).
 
 haproxy_listens(_Config) -> serves(haproxy, [haproxy], proxy, none).
+envoy_listens(_Config) -> serves(envoy, [envoy], proxy, none).
+weir_proxy_listens(_Config) -> serves(weir, [], weir_proxy, none).
 nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
 nginx_answers(_Config) -> serves(nginx, [nginx], ehttpd, http).
 go_echoes(_Config) -> serves(go, [go], echo, echo).
@@ -56,8 +60,7 @@ cowboy_sends_messages_back(_Config) -> serves(inet, [cowboy], cowboy_ws_echo, we
 serves(Backend, Needs, Example, Asked) ->
     case weir_bench_peers:missing(Needs) of
         [] ->
-            [Peer | _] = Needs,
-            ?assertNotEqual(<<"unknown">>, maps:get(Peer, weir_bench_peers:versions(), none)),
+            [?assertNotEqual(<<"unknown">>, maps:get(Peer, weir_bench_peers:versions(), none)) || [Peer | _] <- [Needs]],
             Run = #{
                 name => peer, title => <<"peer">>, needs => Needs, backend => Backend, server => Example, load => echo,
                 connections => 1, warmup => 1, duration => 1

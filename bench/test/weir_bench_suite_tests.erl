@@ -11,7 +11,7 @@ names_and_titles_are_one_of_a_kind_test() ->
     ?assertEqual([], [Set || {Set, _} <- Sets, lists:member(Set, Names)]).
 
 what_is_written_for_weir_is_not_run_on_stock_test() ->
-    OfWeir = [echo_listener, accept_listener, echo_reactor, game_reactor, relay, chat, ws_broadcast, sse_broadcast],
+    OfWeir = [weir_proxy, echo_listener, accept_listener, echo_reactor, game_reactor, relay, chat, ws_broadcast, sse_broadcast],
     #{scenarios := Scenarios} = suite(),
     [
         ?assertEqual({Name, Title, true}, {Name, Title, Backend =:= weir})

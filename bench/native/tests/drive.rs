@@ -208,6 +208,23 @@ fn proxy_that_is_started_after_the_backend() {
 }
 
 #[test]
+fn short_idle_and_timed_connections_through_a_proxy() {
+    let backend = free_port();
+    let proxy = Reference::start(&format!("relay --to 127.0.0.1:{backend}"));
+    let target = format!("{} --backend {backend}", at(proxy.port));
+    for (command, options) in [
+        ("accept", "--concurrency 10"),
+        ("proxy", "--connections 10 --rate 2000"),
+    ] {
+        assert_clean(&report(&format!("{command} {target} {options}")));
+    }
+    let pid = proxy.pid();
+    let report = report(&format!("idle {target} --connections 50 --observe {pid}"));
+    assert_eq!(report["connections"], 50);
+    assert_eq!(report["errors"], serde_json::json!({}));
+}
+
+#[test]
 fn bulk_through_a_proxy_ends_after_so_many_bytes() {
     const WANTED: u64 = 100_000_000;
     for command in ["download", "upload"] {

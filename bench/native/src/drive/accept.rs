@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
-use super::lane::CONNECTIONS;
+use super::lane::{BACKEND, BACKEND_LISTENER, CONNECTIONS};
 use super::load::Load;
 use super::measurement::{Fault, Measurement};
 use super::session::{Outcome, Session, TIMEOUT_SCAN};
@@ -14,6 +14,7 @@ use crate::command_line::Failure;
 use crate::connections::Connections;
 use crate::limits;
 use crate::poller::{Event, Events, Interest, Token};
+use crate::reference::server::{Server, Service};
 use crate::socket::{Received, receive, scratch, send};
 
 /// The request, 26 bytes.
@@ -41,8 +42,17 @@ struct Churn<'a> {
 }
 
 /// Keeps as many attempts running as the load has connections, through warm-up and window.
-pub fn run(load: &Load, mut session: Session) -> Result<(Outcome, Measurement), Failure> {
+///
+/// A server in `backend` is run by the same thread: it is what a proxy under test connects to.
+pub fn run<B: Service>(
+    load: &Load,
+    mut session: Session,
+    mut backend: Option<Server<B>>,
+) -> Result<(Outcome, Measurement), Failure> {
     limits::raise_descriptors();
+    if let Some(backend) = &backend {
+        backend.register(&session.poller, BACKEND_LISTENER)?;
+    }
     session.begin(load.connections);
     let mut churn = Churn {
         load,
@@ -58,10 +68,13 @@ pub fn run(load: &Load, mut session: Session) -> Result<(Outcome, Measurement), 
     loop {
         churn.session.poller.wait(&mut events, None)?;
         for event in events.iter() {
-            if event.token.lane() == CONNECTIONS {
-                churn.ready(event)?;
-            } else {
-                churn.control(event)?;
+            match (event.token.lane(), &mut backend) {
+                (CONNECTIONS, _) => churn.ready(event)?,
+                (BACKEND, Some(backend)) => backend.ready(event, &churn.session.poller),
+                (_, Some(backend)) if event.token == BACKEND_LISTENER => {
+                    backend.accept(&churn.session.poller)?;
+                }
+                _ => churn.control(event)?,
             }
         }
         if let Some(outcome) = churn.session.outcome() {

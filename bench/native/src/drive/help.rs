@@ -73,7 +73,8 @@ PORT\" on standard error, then waits up to five seconds for the proxy to listen.
 
   --backend PORT    port of the echo server, 0 takes a free one
   --size BYTES      bytes of a message (64)
-  --depth N         messages on their way at the same time (1)"
+  --depth N         messages on their way at the same time (1)
+  --rate R          R messages a second in all, as echo's; not with --depth"
 );
 
 pub(super) const HELP_ACCEPT: &str = "\
@@ -86,6 +87,7 @@ connection, its latency the time from the connect to the reply.
   --duration TIME   the measured window (3s)
   --warmup TIME     load before it (1s)
   --timeout TIME    longest wait for a connection or a reply (5s)
+  --backend PORT    through a proxy at HOST:PORT: the driver itself answers, on 127.0.0.1:PORT (see proxy --help)
   --observe PID     reports CPU time and memory of this process, the server
   --progress        a line on standard error each second";
 
@@ -105,6 +107,8 @@ usage: weir-drive idle HOST:PORT --observe PID [options]
 Opens connections and holds them. Reports the server's memory before the first, after all (and the warm-up), the
 difference for each connection, and the CPU time that the server uses meanwhile.
 
+  --backend PORT    through a proxy at HOST:PORT: the driver itself holds the other ends, on 127.0.0.1:PORT (see proxy
+                    --help); not with those below
   --http            each has asked for something before, and got it
   --websocket       each is a WebSocket
   --events          each is an event stream

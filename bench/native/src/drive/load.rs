@@ -91,6 +91,8 @@ pub enum Command {
         message: Message,
         /// Messages a second.
         rate: u64,
+        /// As of a proxy; `None`: the server itself sends them back.
+        backend: Option<u16>,
     },
     /// Requests of HTTP, at a rate.
     RequestsAtRate {
@@ -112,7 +114,10 @@ pub enum Command {
         backend: u16,
     },
     /// Connections with one request each.
-    Accept,
+    Accept {
+        /// As of a proxy; `None`: the server itself answers.
+        backend: Option<u16>,
+    },
     /// Answers to the ticks of a game.
     Game {
         /// Most connections a second.
@@ -124,6 +129,8 @@ pub enum Command {
         held: Held,
         /// What is asked for.
         path: String,
+        /// As of a proxy, for connections that are open and no more; `None`: they are the server's own.
+        backend: Option<u16>,
     },
     /// Listeners to broadcasts.
     Fanout {

@@ -107,9 +107,14 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             };
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
-        &Command::MessagesAtRate { message, rate } => {
+        &Command::MessagesAtRate {
+            message,
+            rate,
+            backend,
+        } => {
+            let (server, opening) = echoing(backend)?;
             let protocol = OpenLoop::new(AskMessage::new(message), rate);
-            let outcome = fleet::run(protocol, load, opening, session, NO_BACKEND)?;
+            let outcome = fleet::run(protocol, load, opening, session, server)?;
             Ok(Report::of_requests("echo", load, outcome).with_bytes_verified())
         }
         &Command::RequestsAtRate { rate } => {
@@ -132,8 +137,9 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("http", load, outcome))
         }
-        Command::Accept => {
-            let outcome = accept::run(load, session)?;
+        &Command::Accept { backend } => {
+            let (server, _) = echoing(backend)?;
+            let outcome = accept::run(load, session, server)?;
             Ok(Report::of_requests("accept", load, outcome))
         }
         &Command::Fanout {
@@ -190,10 +196,17 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(game::Game::new(), load, opening, session, NO_BACKEND)?;
             Ok(Report::of_ticks("game", load, outcome))
         }
-        Command::Idle { held, path } => {
+        Command::Idle {
+            held,
+            path,
+            backend,
+        } => {
             let target = &load.target;
             let outcome = match held {
-                Held::Open => fleet::run(Idle::new(Plain), load, opening, session, NO_BACKEND)?,
+                Held::Open => {
+                    let (server, opening) = echoing(*backend)?;
+                    fleet::run(Idle::new(Plain), load, opening, session, server)?
+                }
                 Held::Http => {
                     let idle = Idle::new(KeepAlive::new(target, path));
                     fleet::run(idle, load, opening, session, NO_BACKEND)?
@@ -208,6 +221,19 @@ fn drive(run: &Run) -> Result<Report, Failure> {
                 }
             };
             Ok(Report::of_idling("idle", load, outcome))
+        }
+    }
+}
+
+/// The echo server behind a proxy, if there is one, and how connections are opened then.
+fn echoing(
+    backend: Option<u16>,
+) -> Result<(Option<Server<reference::echo::Echo>>, Opening), Failure> {
+    match backend {
+        None => Ok((NO_BACKEND, Opening::STEADY)),
+        Some(port) => {
+            let server = serve(reference::echo::Echo::new(), port)?;
+            Ok((Some(server), Opening::PATIENT))
         }
     }
 }

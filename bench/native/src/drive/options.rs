@@ -134,10 +134,10 @@ impl Given {
                 (Long("events"), "fanout" | "idle") => given.events = true,
                 (Long("http"), "idle") => given.http = true,
                 (Long("path"), "idle") => given.path = Some(path(parser.value()?)?),
-                (Long("rate"), "echo" | "http") => {
+                (Long("rate"), "echo" | "http" | "proxy") => {
                     given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
                 }
-                (Long("backend"), "proxy" | "download" | "upload") => {
+                (Long("backend"), "accept" | "download" | "idle" | "proxy" | "upload") => {
                     given.backend = Some(number("--backend", parser.value()?, 0..=65_535)?);
                 }
                 (Long("bytes"), "download" | "upload") => {
@@ -172,19 +172,38 @@ impl Given {
                 Some(rate) if self.depth.is_none() => Command::RequestsAtRate { rate },
                 Some(_) => return Err(Failure::Usage("--rate does not go with --depth".into())),
             },
-            "proxy" => Command::Proxy {
-                message,
-                depth,
-                backend: backend.ok_or_else(|| missing("--backend PORT"))?,
-            },
-            "accept" => Command::Accept,
+            "proxy" => {
+                let port = backend.ok_or_else(|| missing("--backend PORT"))?;
+                match self.rate {
+                    None => Command::Proxy {
+                        message,
+                        depth,
+                        backend: port,
+                    },
+                    Some(rate) if self.depth.is_none() => Command::MessagesAtRate {
+                        message,
+                        rate,
+                        backend,
+                    },
+                    Some(_) => {
+                        return Err(Failure::Usage("--rate does not go with --depth".into()));
+                    }
+                }
+            }
+            "accept" => Command::Accept { backend },
             "game" => Command::Game {
                 connect_rate: self.connect_rate,
             },
             "idle" if self.observe.is_none() => return Err(missing("--observe PID")),
+            "idle" if backend.is_some() && self.held()? != Held::Open => {
+                return Err(Failure::Usage(
+                    "--backend does not go with --http, --websocket or --events".into(),
+                ));
+            }
             "idle" => Command::Idle {
                 held: self.held()?,
                 path: self.path.unwrap_or_else(|| "/".into()),
+                backend,
             },
             "fanout" if slow >= u64::from(connections) => {
                 return Err(Failure::Usage(format!(
@@ -205,7 +224,11 @@ impl Given {
                     carrier: self.carrier()?,
                 },
                 Some(rate) if self.depth.is_none() && self.carrier()? == Carrier::Plain => {
-                    Command::MessagesAtRate { message, rate }
+                    Command::MessagesAtRate {
+                        message,
+                        rate,
+                        backend: None,
+                    }
                 }
                 Some(_) => {
                     return Err(Failure::Usage(

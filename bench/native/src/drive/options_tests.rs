@@ -64,7 +64,16 @@ fn options_come_in_any_order() {
         driven("echo 127.0.0.1:80 --frame line --rate 500 --size 9").command,
         Command::MessagesAtRate {
             message: message(Frame::Line, 9),
-            rate: 500
+            rate: 500,
+            backend: None
+        }
+    );
+    assert_eq!(
+        driven("proxy 127.0.0.1:80 --rate 500 --backend 81").command,
+        Command::MessagesAtRate {
+            message: message(Frame::None, 64),
+            rate: 500,
+            backend: Some(81)
         }
     );
     assert_eq!(
@@ -91,7 +100,16 @@ fn options_come_in_any_order() {
         driven("idle 127.0.0.1:80 --observe 1 --events --path /messages").command,
         Command::Idle {
             held: Held::Events,
-            path: "/messages".into()
+            path: "/messages".into(),
+            backend: None
+        }
+    );
+    assert_eq!(
+        driven("idle 127.0.0.1:80 --observe 1 --backend 81").command,
+        Command::Idle {
+            held: Held::Open,
+            path: "/".into(),
+            backend: Some(81)
         }
     );
     assert_eq!(
@@ -103,6 +121,9 @@ fn options_come_in_any_order() {
     assert_eq!(upload.load.most_bytes, Some(1 << 30));
     let accept = driven("accept 127.0.0.1:80 --concurrency 3");
     assert_eq!(accept.load.connections, 3);
+    assert_eq!(accept.command, Command::Accept { backend: None });
+    let accept = driven("accept 127.0.0.1:80 --backend 81");
+    assert_eq!(accept.command, Command::Accept { backend: Some(81) });
 }
 
 #[test]
@@ -119,6 +140,14 @@ fn wrong_arguments_are_named() {
         ("echo 127.0.0.1:80 --backend 81", "--backend"),
         ("accept 127.0.0.1:80 --connections 9", "--connections"),
         ("proxy 127.0.0.1:80", "--backend PORT is missing"),
+        (
+            "proxy 127.0.0.1:80 --backend 81 --rate 1 --depth 2",
+            "--rate does not go with --depth",
+        ),
+        (
+            "idle 127.0.0.1:80 --observe 1 --backend 81 --http",
+            "--backend does not go with",
+        ),
         ("idle 127.0.0.1:80", "--observe PID is missing"),
         ("fanout 127.0.0.1:80 --size 7", "--size 7: a"),
         (
