@@ -31,7 +31,7 @@
 -opaque group() :: {weir_group, weir_nif:group()}.
 
 -type options() :: #{
-    policy => drop_oldest | drop_newest | conflate | disconnect,
+    policy => drop_oldest | drop_newest | conflate | disconnect | leave,
     max_messages => pos_integer(),
     max_bytes => non_neg_integer(),
     backlog => pos_integer()
@@ -46,7 +46,7 @@
 }.
 %% The options as the native part has them.
 
--type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference()}.
+-type broadcast_options() :: #{except => weir_tcp:socket(), notify => reference(), mark => non_neg_integer()}.
 %% See {@link broadcast/3}.
 
 -type outcomes() :: #{
@@ -54,7 +54,7 @@
 }.
 %% Outcomes of messages, counted once per member. `sent': the kernel took the message at once. `queued': it waits or has
 %% waited for the member. `dropped': it was discarded. `disconnected': members that were closed. A message that was
-%% queued and later dropped counts as both.
+%% queued and later dropped counts as both. One for which a member has left is `dropped'.
 
 -type info() :: #{
     owner := pid(),
@@ -68,6 +68,8 @@
 }.
 %% The state and the counters of a group. `pending' are broadcasts that are on their way to the members of the slowest pollset.
 
+-define(IS_MARK(Mark), (is_integer(Mark) andalso Mark >= 0 andalso Mark < 1 bsl 64)).
+
 -define(BROADCAST, [weir, group, broadcast]).
 
 -define(DEFAULTS, #{policy => drop_oldest, max_messages => 64, max_bytes => 16#100000, backlog => 64}).
@@ -77,7 +79,10 @@
 %% <dl>
 %% <dt>`policy' (`drop_oldest')</dt><dd>what happens to a message for a member that has as many waiting as it may:
 %%   `drop_oldest' discards the message that has waited longest, `drop_newest' the new message, and `disconnect' closes the
-%%   connection, as an error of the connection would. `conflate' always keeps only the latest message: for states, of which
+%%   connection, as an error of the connection would. `leave' ends the membership: what waits still goes out, and the owner gets
+%%   `{weir_group, left, Socket, Group, Mark}', with the `mark' of the first message that the member has not had; the
+%%   `handle_info/2' of a reactor gets `{{weir_reactor, Socket}, left, Group, Mark}'. It can join again, with what it has
+%%   missed as `first'. `conflate' always keeps only the latest message: for states, of which
 %%   only the last one matters. A message that has begun to go out always goes out whole</dd>
 %% <dt>`max_messages' (64)</dt><dd>messages of the group that may wait for one member</dd>
 %% <dt>`max_bytes' (1048576)</dt><dd>their bytes; one message may wait however large it is</dd>
@@ -102,8 +107,8 @@ make(Options) ->
     end.
 
 allowed(policy, Policy) ->
-    lists:member(Policy, [drop_oldest, drop_newest, conflate, disconnect]) orelse
-        "drop_oldest, drop_newest, conflate or disconnect";
+    lists:member(Policy, [drop_oldest, drop_newest, conflate, disconnect, leave]) orelse
+        "drop_oldest, drop_newest, conflate, disconnect or leave";
 allowed(max_bytes, Bytes) ->
     is_number_from(0, Bytes) orelse "a number of bytes from 0 to 4294967295";
 allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog ->
@@ -171,6 +176,7 @@ broadcast(Group, Message) ->
 %% <dt>`notify'</dt><dd>a reference. When every member has been written to, or passed over, the caller gets `{weir_group,
 %%   Group, Reference, Outcomes}' with the {@type outcomes()} of this message. To send as fast as the members' sockets
 %%   allow, wait for this before the next broadcast</dd>
+%% <dt>`mark' (0)</dt><dd>what the caller knows the message by: a number below 2^64. See the policy `leave'</dd>
 %% </dl>
 %% Errors: `busy': the group's `backlog' is full, and nothing was sent. `closed': the group is deleted. `emsgsize': the message
 %% has more than 1048576 bytes. `{bad_option, Name, Value, Allowed}': an option is wrong.
@@ -178,15 +184,17 @@ broadcast(Group, Message) ->
     {ok, Members :: non_neg_integer()} | {error, busy | closed | emsgsize | weir_checked_options:bad_option()}.
 broadcast({weir_group, _} = Group, Message, Options) when Options =:= #{} ->
     send(Group, Message, Options);
+broadcast({weir_group, _} = Group, Message, #{mark := Mark} = Options) when map_size(Options) =:= 1, ?IS_MARK(Mark) ->
+    send(Group, Message, Options);
 broadcast({weir_group, _} = Group, Message, Options) ->
-    case weir_checked_options:check(Options, [except, notify], fun allowed_in_broadcast/2) of
+    case weir_checked_options:check(Options, [except, notify, mark], fun allowed_in_broadcast/2) of
         ok -> send(Group, Message, Options);
         {error, _} = Error -> Error
     end.
 
 send({weir_group, Number} = Group, Message, Options) ->
     Bytes = flat(Message),
-    Result = weir_nif:group_broadcast(Number, Bytes, except(Options), maps:get(notify, Options, undefined)),
+    Result = weir_nif:group_broadcast(Number, Bytes, except(Options), maps:get(notify, Options, undefined), maps:get(mark, Options, 0)),
     _ = weir_event:is_attached(?BROADCAST) andalso told(Result, byte_size(Bytes), Group),
     Result.
 
@@ -206,6 +214,7 @@ allowed_in_join(first, First) -> is_binary(First) orelse is_list(First) orelse "
 
 allowed_in_broadcast(except, ?SOCKET(_)) -> true;
 allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";
+allowed_in_broadcast(mark, Mark) -> ?IS_MARK(Mark) orelse "an integer from 0 to 18446744073709551615";
 allowed_in_broadcast(notify, Reference) -> is_reference(Reference) orelse "a reference, of make_ref/0 for example".
 
 %% @doc The number of members; 0 if the group is deleted.

@@ -41,7 +41,7 @@
 -export([file_open/1, file_open_below/2, file_read/3, file_fetch/1, file_resume/1, file_waiting/1]).
 
 %% Groups.
--export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/4, group_size/1, group_info/1]).
+-export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/5, group_size/1, group_info/1]).
 
 %% Relays.
 -export([relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays_due/1, relays/1]).
@@ -396,10 +396,11 @@ group_leave(_Group, _Handle) -> ?NOT_LOADED.
 -spec group_withdraw(handle()) -> ok | {error, served | closed}.
 group_withdraw(_Handle) -> ?NOT_LOADED.
 %% @doc Sends a message to all members but `Except', by their pollsets, and returns how many those are. `{weir_group,
-%% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through.
--spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined) ->
+%% {weir_group, Group}, Reference, Outcomes}' follows, if a reference is given, when it has been through. A member that leaves
+%% because of this message has its owner told the mark.
+-spec group_broadcast(group(), binary(), Except :: handle() | undefined, reference() | undefined, Mark :: non_neg_integer()) ->
     {ok, non_neg_integer()} | {error, busy | closed | emsgsize}.
-group_broadcast(_Group, _Message, _Except, _Reference) -> ?NOT_LOADED.
+group_broadcast(_Group, _Message, _Except, _Reference, _Mark) -> ?NOT_LOADED.
 %% @doc How many members there are; none if the group is deleted.
 -spec group_size(group()) -> non_neg_integer().
 group_size(_Group) -> ?NOT_LOADED.

@@ -169,7 +169,7 @@ limits() ->
         {term, (?LIMITS)#{Name => Value}}).
 
 settings() ->
-    {term, {oneof([drop_oldest, drop_newest, conflate, disconnect, other]), a_number(), a_number(), a_number()}}.
+    {term, {oneof([drop_oldest, drop_newest, conflate, disconnect, leave, other]), a_number(), a_number(), a_number()}}.
 
 argument() ->
     frequency([

@@ -157,7 +157,7 @@ slow_members_of_every_policy_die(Config) ->
             ],
             ok = weir_group:delete(Group)
         end
-     || Policy <- [drop_oldest, drop_newest, conflate, disconnect]
+     || Policy <- [drop_oldest, drop_newest, conflate, disconnect, leave]
     ].
 
 %% What waits in the send queues of members.

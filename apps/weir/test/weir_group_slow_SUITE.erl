@@ -11,6 +11,8 @@
     through_when_not_busy/2
 ]).
 
+-define(PATIENCE, 10000).
+
 suite() ->
     [{timetrap, {seconds, 120}}].
 
@@ -24,6 +26,8 @@ groups() ->
             drop_newest,
             conflate,
             disconnect,
+            left_and_joined_again,
+            marks_that_are_wrong,
             bounded_by_bytes,
             the_others_get_everything,
             a_busy_group_leaves_the_others_their_turn,
@@ -86,6 +90,38 @@ disconnect(Config) ->
     ?assertEqual(1, info(Group, disconnected)),
     ?assertEqual(1, weir_group:size(Group)),
     ?assertEqual(lists:seq(1, 100), numbers(recv_exactly(Fast, 100_000), 1000)).
+
+%% What waits goes out, the owner knows what comes next, and nothing is missing or there twice when it has joined again.
+left_and_joined_again(Config) ->
+    Group = new(#{policy => leave, max_messages => 5}),
+    {Socket, Peer} = slow(Config, Group),
+    {_, Fast} = member(Config, Group),
+    Packet = fun(Number) -> <<Number:32, 0:(8 * 996)>> end,
+    Broadcast = fun(Numbers) ->
+        [
+            begin
+                {ok, _} = weir_group:broadcast(Group, Packet(Number), #{mark => Number, notify => Reference}),
+                receive {weir_group, Group, Reference, _} -> ok after ?PATIENCE -> error(not_through) end
+            end
+         || Number <- Numbers, Reference <- [make_ref()]
+        ]
+    end,
+    Broadcast(lists:seq(1, 100)),
+    Next = receive {weir_group, left, Socket, Group, Mark} -> Mark after ?PATIENCE -> error(not_told) end,
+    ?assertEqual(1, weir_group:size(Group)),
+    ?assertEqual({error, not_member}, weir_group:leave(Group, Socket)),
+    ?assertEqual(lists:seq(1, Next - 1), numbers(recv_exactly(Peer, 1000 * (Next - 1)), 1000)),
+    ok = weir_group:join(Group, Socket, #{first => [Packet(Number) || Number <- lists:seq(Next, 100)]}),
+    ?assertEqual(lists:seq(Next, 100), numbers(recv_exactly(Peer, 1000 * (101 - Next)), 1000)),
+    Broadcast([101]),
+    ?assertEqual([101], numbers(recv_exactly(Peer, 1000), 1000)),
+    ?assertEqual(lists:seq(1, 101), numbers(recv_exactly(Fast, 101_000), 1000)),
+    ?assertEqual(0, info(Group, disconnected)).
+
+marks_that_are_wrong(_Config) ->
+    Group = new(),
+    [?assertMatch({error, {bad_option, mark, Mark, _}}, weir_group:broadcast(Group, "x", #{mark => Mark})) || Mark <- [-1, a, 1 bsl 64]],
+    {ok, 0} = weir_group:broadcast(Group, "x", #{mark => 1 bsl 64 - 1}).
 
 bounded_by_bytes(Config) ->
     {#{sent := Sent, queued := Queued, dropped := Dropped}, Got} =

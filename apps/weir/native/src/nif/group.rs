@@ -20,6 +20,8 @@ impl<'a> Decoder<'a> for GroupSettings {
             Policy::Conflate
         } else if policy == atoms::disconnect() {
             Policy::Disconnect
+        } else if policy == atoms::leave() {
+            Policy::Leave
         } else {
             return Err(Error::BadArg);
         };
@@ -83,6 +85,7 @@ fn group_broadcast<'a>(
     message: Binary<'a>,
     except: Term<'a>,
     reference: Term<'a>,
+    mark: u64,
 ) -> NifResult<Term<'a>> {
     open(group::lookup(group))?;
     let except = if atoms::undefined() == except { None } else { Some(except.decode()?) };
@@ -91,7 +94,7 @@ fn group_broadcast<'a>(
         () if reference.is_ref() => Some(reference),
         () => return Err(Error::BadArg),
     };
-    Ok(match broadcast::send(env, group, &message, except, reference) {
+    Ok(match broadcast::send(env, group, &message, except, reference, mark) {
         Ok(members) => (atoms::ok(), members).encode(env),
         Err(Refused::TooLarge) => failed(env, atoms::emsgsize()),
         Err(Refused::Busy) => failed(env, atoms::busy()),

@@ -53,6 +53,19 @@ pub fn served(env: Env, socket: &Socket) {
     tell(env, socket, (atoms::weir_group(), atoms::served(), term));
 }
 
+/// `{weir_group, left, Socket, Group, Mark}` to the owner: it is a member no more. To the callback of a reactor
+/// `{{weir_reactor, Socket}, left, Group, Mark}`.
+pub fn left(env: Env, socket: &Socket, group: Handle, mark: u64) {
+    let group = (atoms::weir_group(), group.raw());
+    if socket.reactor {
+        let term = socket_term(env, Some(atoms::weir_tcp()), socket.handle());
+        tell(env, socket, ((atoms::weir_reactor(), term), atoms::left(), group, mark));
+    } else {
+        let term = socket_term(env, socket.module, socket.handle());
+        tell(env, socket, (atoms::weir_group(), atoms::left(), term, group, mark));
+    }
+}
+
 /// `{tcp_closed, Socket}` to the owner, once in the socket's life.
 pub fn closed(env: Env, socket: &mut Socket) {
     if std::mem::replace(&mut socket.close_told, true) {

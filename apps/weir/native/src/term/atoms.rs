@@ -28,7 +28,7 @@ rustler::atoms! {
     reply_us, failed, a, b, count, min, max, average, deviation, p50, p90, p95, p99, p999,
     // Groups.
     weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
-    broadcasts, pending, served,
+    broadcasts, pending, served, leave, left, weir_reactor, weir_tcp,
     // Families.
     inet, inet6, local,
     // Packets of HTTP.

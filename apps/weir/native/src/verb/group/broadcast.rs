@@ -54,6 +54,8 @@ pub struct Broadcast {
     pub sequence: u64,
     /// A member that does not get it.
     pub except: Option<Handle>,
+    /// What the caller knows it by.
+    pub mark: u64,
     notice: Option<Mutex<Notice>>,
 }
 
@@ -83,6 +85,7 @@ pub fn send(
     binary: &Binary,
     except: Option<Handle>,
     reference: Option<Term>,
+    mark: u64,
 ) -> Result<usize, Refused> {
     if binary.len() > MESSAGE {
         return Err(Refused::TooLarge);
@@ -101,7 +104,7 @@ pub fn send(
         let reference = environment.save(reference);
         Mutex::new(Notice { pid: env.pid(), environment, reference, divisions, outcomes: Outcomes::default() })
     });
-    let broadcast = Arc::new(Broadcast { message, sequence: live.sequence, except, notice });
+    let broadcast = Arc::new(Broadcast { message, sequence: live.sequence, except, mark, notice });
     let mut members = 0;
     for (index, division) in &mut live.divisions {
         if division.len() > 0 {

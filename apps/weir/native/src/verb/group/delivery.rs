@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustler::{Binary, Env};
 
 use super::broadcast::{Broadcast, Outcomes, tell};
-use super::{GroupSettings, Policy, find, served};
+use super::{GroupSettings, Policy, find, left, served};
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Ended, Output, Reason, Socket, State};
@@ -91,8 +91,12 @@ pub fn give(
         return;
     }
     let message = (&broadcast.message, at_once);
-    if put(env, socket, (group, settings), message, work, tally, outcomes) && once {
-        served(env, socket);
+    if put(env, socket, (group, settings), message, work, tally, outcomes) {
+        if once {
+            served(env, socket);
+        }
+    } else if settings.policy == Policy::Leave && socket.state == State::Connected {
+        left(env, socket, group, broadcast.mark);
     }
 }
 

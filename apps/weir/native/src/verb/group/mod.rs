@@ -49,6 +49,8 @@ pub enum Policy {
     Conflate,
     /// The connection is closed.
     Disconnect,
+    /// The member leaves the group, and its owner is told which message was the first that it has not had.
+    Leave,
 }
 
 /// What a group is made with.
@@ -171,6 +173,13 @@ fn served(env: Env, socket: &mut Socket) {
         socket.enqueue(env);
     } else {
         message::served(env, socket);
+    }
+}
+
+/// A member whose queue was full is a member no more. What waits for it still goes out.
+fn left(env: Env, socket: &mut Socket, handle: Handle, mark: u64) {
+    if leave(env, socket, handle) {
+        message::left(env, socket, handle, mark);
     }
 }
 
