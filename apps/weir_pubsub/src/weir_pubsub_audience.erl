@@ -10,6 +10,8 @@
 -export([new/2]).
 -export([join/4]).
 -export([leave/2]).
+-export([is_group/2]).
+-export([left_at/2]).
 -export([send/3]).
 -export([catch_up/3]).
 -export([begin_again/4]).
@@ -28,11 +30,15 @@
 %% What a socket gets at first is one write of a group: at most a mebibyte, with some room for a gap.
 -define(FIRST_BYTES, 1000 * 1024).
 
-%% @doc An audience without members, of the calling process. A socket for which more waits than may is closed: its client comes back, and
-%% is told what it has missed.
+%% The mark of a gap in front of which nobody knows how much there was.
+-define(UNKNOWN, 16#FFFFFFFFFFFFFFFF).
+
+%% @doc An audience without members, of the calling process. A socket for which more waits than may leaves it, and comes back when it has
+%% taken that (`drop_oldest'); or it is closed (`disconnect'), and its client comes back.
 -spec new(weir_pubsub_framing:framing(), #policy{}) -> {ok, audience()} | {error, emfile | no_native_part}.
-new(Framing, #policy{max_queue = Messages, max_queue_bytes = Bytes}) ->
-    Options = #{policy => disconnect, max_messages => Messages, max_bytes => Bytes, backlog => ?BACKLOG},
+new(Framing, #policy{slow = Slow, max_queue = Messages, max_queue_bytes = Bytes}) ->
+    Policy = case Slow of drop_oldest -> leave; disconnect -> disconnect end,
+    Options = #{policy => Policy, max_messages => Messages, max_bytes => Bytes, backlog => ?BACKLOG},
     case weir_group:new(Options) of
         {ok, Group} -> {ok, {Framing, Group, no}};
         {error, _} = Error -> Error
@@ -95,10 +101,20 @@ leave({_, Group, _}, Socket) ->
     _ = weir_group:leave(Group, Socket),
     ok.
 
-%% @doc Sends the latest message of a channel to all members, unless it is behind.
+%% @doc Whether that is its group: who has left it says which one.
+-spec is_group(audience(), weir_group:group()) -> boolean().
+is_group({_, Group, _}, Of) -> Group =:= Of.
+
+%% @doc Where somebody was who has left, by the mark of what he did not get.
+-spec left_at(Mark :: non_neg_integer(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.
+left_at(?UNKNOWN, #channel{first = First}) -> {First - 1, unknown};
+left_at(Mark, #channel{epoch = Epoch} = Channel) -> weir_pubsub_history:position({Epoch, Mark}, Channel).
+
+%% @doc Sends the latest message of a channel to all members, unless it is behind. Its mark is the position before it: there a member
+%% that has left goes on.
 -spec send(audience(), #channel{}, weir_pubsub:message()) -> audience().
 send({Framing, Group, no} = Audience, #channel{name = Name}, {message, {_, Number} = Id, _, _} = Message) ->
-    case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message)) of
+    case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{mark => Number - 1}) of
         {error, busy} -> {Framing, Group, Number - 1};
         {error, emsgsize} -> gap(Audience, Name, 1, Id);
         _ -> Audience
@@ -132,7 +148,13 @@ each(_Messages, Audience, _Channel) ->
     Audience.
 
 gap({Framing, Group, Behind}, Name, Missed, {_, Number} = Position) ->
-    case {weir_group:broadcast(Group, told(Framing, Name, Missed, Position)), Behind} of
+    Mark =
+        case {Behind, Missed} of
+            {no, unknown} -> ?UNKNOWN;
+            {no, _} -> max(0, Number - Missed);
+            {_, _} -> Behind
+        end,
+    case {weir_group:broadcast(Group, told(Framing, Name, Missed, Position), #{mark => Mark}), Behind} of
         {{error, busy}, no} -> {Framing, Group, Number - 1};
         {{error, busy}, _} -> {Framing, Group, Behind};
         {_, no} -> {Framing, Group, no};

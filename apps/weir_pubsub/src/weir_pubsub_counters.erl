@@ -11,7 +11,7 @@
 -export_type([name/0, row/0]).
 
 -type name() ::
-    published | refused | delivered | broadcast | gaps | slow | created | deleted | reaped | subscribed | unsubscribed | restarts |
+    published | refused | delivered | broadcast | gaps | slow | lagged | created | deleted | reaped | subscribed | unsubscribed | restarts |
     broker_losses | asked | ask_failures.
 
 -type row() :: #{subject := pubsub, name := name(), kind := counter, unit := none, help := string()}.
@@ -51,7 +51,8 @@ index(unsubscribed) -> 11;
 index(restarts) -> 12;
 index(broker_losses) -> 13;
 index(asked) -> 14;
-index(ask_failures) -> 15.
+index(ask_failures) -> 15;
+index(lagged) -> 16.
 
 %% @doc All counters, in the form of {@link weir_counters:table/0}: exporters append the two.
 -spec table() -> [row(), ...].
@@ -70,6 +71,7 @@ rows() ->
         {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
         {gaps, "gaps that subscribers were told of"},
         {slow, "subscriptions that ended because the process, or the client of a stream or WebSocket, lagged behind"},
+        {lagged, "times that as much waited for a client as may, and it went on when it had taken that"},
         {created, "channels created, also those for which a message or a subscription was then refused"},
         {deleted, "channels deleted by a call"},
         {reaped, "channels removed because nobody used them"},

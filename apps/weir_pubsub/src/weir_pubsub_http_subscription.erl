@@ -16,7 +16,9 @@
     channel :: weir_pubsub:channel(),
     from :: weir_pubsub:from(),
     tag :: term(),
-    timeout :: timeout()
+    timeout :: timeout(),
+    %% Where it goes on when what waits is written.
+    left = no :: no | weir_pubsub_socket:left()
 }).
 
 -record(several, {
@@ -78,6 +80,9 @@ opened(_Socket, _Framing, Head, #several{reader = Reader} = Several) ->
     {ok, subscription()} | {send, binary(), subscription()} | {over, Reason :: term()}.
 info({{weir_reactor, Socket}, silent, Since}, _Framing, Subscription) ->
     silent(Socket, Since, Subscription);
+info({{weir_reactor, Socket}, left, Group, Mark}, _Framing, #one{} = One) ->
+    _ = weir:notify_writable(Socket),
+    {ok, One#one{left = {Group, Mark}}};
 info({_, _Reference, _Channel, {answer, {error, Reason}}}, _Framing, #one{}) ->
     {over, Reason};
 info({_, _Reference, _Channel, {closed, Reason}}, _Framing, #one{}) ->
@@ -131,8 +136,13 @@ notified(#several{socket = Socket} = Several) ->
 
 %% @doc All that was sent is with the kernel: the channels give more.
 -spec written(subscription()) -> subscription().
-written(#several{reader = Reader} = Several) -> Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
-written(One) -> One.
+written(#several{reader = Reader} = Several) ->
+    Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
+written(#one{left = no} = One) ->
+    One;
+written(#one{channel = Channel, tag = Tag, left = Left} = One) ->
+    _ = weir_pubsub_socket:rejoin(Channel, Tag, Left),
+    One#one{left = no}.
 
 %% @doc Publishes to its channels, without an answer unless it fails.
 -spec publish(binary(), weir_pubsub:meta(), subscription()) -> ok | {error, weir_pubsub:unavailable()}.

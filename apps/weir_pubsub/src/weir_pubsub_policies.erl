@@ -47,10 +47,10 @@
 %% <dt>`max_subscribers' (`infinity')</dt><dd>of one channel</dd>
 %% <dt>`idle_timeout' (5000)</dt><dd>milliseconds that a channel lives without messages and subscribers</dd>
 %% <dt>`slow' (`drop_oldest')</dt><dd>what becomes of a subscriber that lags behind by more than may wait for it. `drop_oldest': it
-%%   misses the oldest messages and is told of the gap. `disconnect': its subscription ends. A socket is closed in both cases: its client comes
-%%   back with the id of the last message that it got</dd>
-%% <dt>`max_queue' (64), `max_queue_bytes' (1048576)</dt><dd>what may wait for one socket. A process sets a window, see {@link
-%%   weir_pubsub:subscribe/2}</dd>
+%%   misses the oldest messages and is told of the gap. `disconnect': its subscription ends; a socket is closed, and its client comes
+%%   back with the id of the last message that it got. Sockets that are there keep what held when the first of them came</dd>
+%% <dt>`max_queue' (64), `max_queue_bytes' (1048576)</dt><dd>what may wait for one socket beside the history. A process sets a window, see
+%%   {@link weir_pubsub:subscribe/2}</dd>
 %% <dt>`presence' (`false')</dt><dd>whether {@link weir_pubsub:presence/1} tells who subscribes</dd>
 %% <dt>`events' (`none')</dt><dd>a channel that gets a message about each subscription, publication and deletion. That channel itself
 %%   must have none</dd>

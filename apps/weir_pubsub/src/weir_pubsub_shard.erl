@@ -93,6 +93,8 @@ told({event, Name, Text}, Shard) ->
     Next;
 told({taken, Name, Who, Count}, Shard) ->
     weir_pubsub_subscription:taken(Name, Who, Count, Shard);
+told({rejoin, Name, Who, Left}, Shard) ->
+    weir_pubsub_subscription:rejoin(Name, Who, Left, Shard);
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
 told({ask, Name, Request, {Pid, Tag}}, Shard) ->

@@ -1,7 +1,8 @@
 %% @doc Sockets that subscribe: messages are framed once for all sockets of a channel with the same framing, and written natively.
 %%
-%% This is what transports stand on. A socket that is slower than its channel allows is closed: its client comes back with the id of the
-%% last message that it got. Sockets must be Weir's, and not under TLS.
+%% This is what transports stand on. A socket that is slower than its channel allows is closed where the policy is `disconnect': its client
+%% comes back with the id of the last message that it got. Otherwise it leaves for a while, see {@link rejoin/3}. Sockets must be
+%% Weir's, and not under TLS.
 -module(weir_pubsub_socket).
 
 -include("weir_pubsub.hrl").
@@ -11,6 +12,7 @@
 -export([subscribe/4]).
 -export([next/3]).
 -export([next_at_once/2]).
+-export([rejoin/3]).
 -export([unsubscribe/2]).
 -export([ended/3]).
 
@@ -21,7 +23,9 @@
 
 -type tag() :: {weir_pubsub, weir_tcp:socket()}.
 
--export_type([options/0, tag/0]).
+-type left() :: {weir_group:group(), Mark :: non_neg_integer()}.
+
+-export_type([options/0, tag/0, left/0]).
 
 %% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
 %% <ul>
@@ -92,6 +96,13 @@ next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
         _ ->
             none
     end.
+
+%% @doc Has a slow socket go on. Its process got `{weir_group, left, Socket, Group, Mark}', or as the callback of a reactor
+%% `{{weir_reactor, Socket}, left, Group, Mark}': as much waits for the socket as may. When that is written, see {@link
+%% weir:notify_writable/1}, this has it sent what has come since, and a gap in place of what is not kept any more. Does not wait.
+-spec rejoin(weir_pubsub:channel(), Tag :: term(), left()) -> ok | {error, weir_pubsub:unavailable()}.
+rejoin(Channel, Tag, Left) ->
+    weir_pubsub_shards:cast(Channel, {rejoin, Channel, {self(), Tag}, Left}).
 
 %% @doc Ends a subscription by its tag, also that of a socket that is closed. Does not wait.
 -spec unsubscribe(weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.

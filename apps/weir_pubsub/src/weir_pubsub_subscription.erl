@@ -10,6 +10,7 @@
 -export([admits/3]).
 -export([unsubscribe/3]).
 -export([taken/4]).
+-export([rejoin/4]).
 -export([left/2]).
 -export([end_all/3]).
 -export([take_over/1]).
@@ -185,6 +186,28 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
                     More = min(Window, Credit + Count),
                     ok = weir_pubsub_subscribers:update(Subscribers, Subscriber, Position, More),
                     _ = weir_pubsub_delivery:advance(Subscriber#subscriber{credit = More}, Saved, Shard),
+                    Shard;
+                _ ->
+                    Shard
+            end;
+        none ->
+            Shard
+    end.
+
+%% @doc A socket has left its audience because it was slow, and has taken what waited for it. It goes on behind that number, in that group: if
+%% its channel is another by now, nothing happens.
+-spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, weir_pubsub_socket:left(), #shard{}) -> #shard{}.
+rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messages = Messages} = Shard) ->
+    case weir_pubsub_registry:find(Name, Shard) of
+        {ok, #channel{epoch = Epoch, audiences = Audiences} = Channel, Policy} ->
+            Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
+            Audience = [A || A <- Audiences, weir_pubsub_audience:is_group(A, Group)],
+            case {Audience, weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag)} of
+                {[One], {socket, #subscriber{socket = Socket}}} ->
+                    {Position, Missed} = weir_pubsub_audience:left_at(Mark, Saved),
+                    ok = weir_pubsub_counters:add(lagged, 1),
+                    %% A socket that is closed meanwhile has its process told.
+                    _ = weir_pubsub_audience:join(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}),
                     Shard;
                 _ ->
                     Shard

@@ -14,6 +14,7 @@
 -export([open/2]).
 -export([message/2]).
 -export([info/2]).
+-export([written/2]).
 -export([closed/2]).
 
 -export_type([options/0]).
@@ -44,7 +45,9 @@
             {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()} | {may, weir_pubsub_ws_frames:ref(), Request :: tuple()}
     },
     %% The names of requests to subscribe, which are answered by what they bring or by an error.
-    subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()}
+    subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()},
+    %% Where subscriptions go on when the client has taken what waits for it.
+    left = [] :: [weir_pubsub_socket:left()]
 }).
 
 %% How many answers of shards a client may wait for.
@@ -201,6 +204,9 @@ info({_, Reference, Channel, {closed, Reason}}, #ws{subscriptions = Subscription
         #{Channel := Reference} -> {send, weir_pubsub_ws_frames:closed(Channel, Reason), forget(Channel, Reference, State)};
         #{} -> {ok, State}
     end;
+info({{weir_reactor, Socket}, left, Group, Mark}, #ws{left = Left} = State) ->
+    _ = weir:notify_writable(Socket),
+    {ok, State#ws{left = [{Group, Mark} | Left]}};
 info(_Earlier, State) ->
     {ok, State}.
 
@@ -232,6 +238,16 @@ refused(Ref, _Unavailable, State) ->
 answer(Ref, Answer, State) -> {send, weir_pubsub_ws_frames:answer(Ref, Answer), State}.
 
 fail(Ref, Code, Text, State) -> {send, weir_pubsub_ws_frames:failed(Ref, Code, Text), State}.
+
+%% @private
+%% It was slow, and has taken what waited. Which channel that was in, only the shards know.
+-spec written(weir_http_websocket:websocket(), #ws{}) -> weir_http_websocket:result().
+written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
+    maps:foreach(
+        fun(Channel, Reference) -> [weir_pubsub_socket:rejoin(Channel, tag(Reference, State), One) || One <- Left] end,
+        Subscriptions
+    ),
+    {ok, State#ws{left = []}}.
 
 %% @private
 -spec closed(weir_http_websocket:reason(), #ws{}) -> term().

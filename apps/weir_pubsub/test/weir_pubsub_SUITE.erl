@@ -56,7 +56,8 @@ groups() ->
             sockets_of_a_dead_process,
             a_socket_that_is_closed,
             history_larger_than_a_message,
-            a_slow_socket_is_closed
+            a_slow_socket_is_closed,
+            a_slow_socket_goes_on
         ]},
         {misfortune, [], [a_shard_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started]}
     ].
@@ -512,8 +513,40 @@ history_larger_than_a_message(_Config) ->
     ?assert(is_integer(Epoch)),
     expect(Peer, ["gap 3 3\n4 ", Data, "\n5 ", Data, "\n"]).
 
+%% It gets what waits, then what is kept, with a gap in place of the rest, and then what is published.
+a_slow_socket_goes_on(_Config) ->
+    policy(#{max_queue => 2, max_messages => 3}),
+    {Socket, Peer} = pair([{sndbuf, 4096}], [{recbuf, 4096}]),
+    {ok, {_, 0}} = join(<<"a">>, Socket),
+    {Quick, QuickPeer} = pair(),
+    {ok, _} = join(<<"a">>, Quick),
+    #{lagged := Before} = weir_pubsub:counters(),
+    Data = binary:copy(<<"x">>, 10000),
+    Publish = fun(Number) ->
+        _ = publish(<<"a">>, Data),
+        expect(QuickPeer, [integer_to_binary(Number), " ", Data, "\n"])
+    end,
+    Flood = fun Flood(Number) ->
+        Publish(Number),
+        receive
+            {weir_group, left, Socket, Group, Mark} -> {Number, {Group, Mark}}
+        after 0 -> Flood(Number + 1)
+        end
+    end,
+    {Last, {_, Mark} = Left} = Flood(1),
+    ?assert(Mark < Last),
+    [Publish(Number) || Number <- lists:seq(Last + 1, Last + 5)],
+    expect(Peer, [[integer_to_binary(Number), " ", Data, "\n"] || Number <- lists:seq(1, Mark)]),
+    ok = weir_pubsub_socket:rejoin(<<"a">>, {weir_pubsub, Socket}, Left),
+    End = Last + 5,
+    Missed = integer_to_binary(End - 3 - Mark),
+    expect(Peer, ["gap ", Missed, " ", integer_to_binary(End - 3), "\n", [[integer_to_binary(Number), " ", Data, "\n"] || Number <- lists:seq(End - 2, End)]]),
+    Publish(End + 1),
+    expect(Peer, [integer_to_binary(End + 1), " ", Data, "\n"]),
+    ?assertMatch(#{lagged := Lagged} when Lagged =:= Before + 1, weir_pubsub:counters()).
+
 a_slow_socket_is_closed(_Config) ->
-    policy(#{max_queue => 2}),
+    policy(#{max_queue => 2, slow => disconnect}),
     {Socket, Peer} = pair([{sndbuf, 4096}], [{recbuf, 4096}]),
     ok = inet:setopts(Socket, [{active, true}]),
     {ok, _} = join(<<"a">>, Socket),
