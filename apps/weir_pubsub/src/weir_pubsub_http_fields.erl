@@ -5,6 +5,7 @@
 -export([options/2]).
 -export([origin/1]).
 -export([poll/1]).
+-export([no_message/1]).
 -export([message/2]).
 -export([id/2]).
 -export([date_and_tag/1]).
@@ -47,30 +48,38 @@ origin(Request) ->
 poll(Request) ->
     [{<<"vary">>, <<"If-None-Match, If-Modified-Since">>} | origin(Request)].
 
+%% @doc Of a long poll that ends without a message: the tag that the request came with stands in it again.
+-spec no_message(weir_http_request:request()) -> weir_http_direct:fields().
+no_message(Request) ->
+    Fields = exposed(poll(Request)),
+    case weir_http_request:field(<<"if-none-match">>, Request) of
+        undefined -> Fields;
+        Tag -> [{<<"etag">>, binary:copy(Tag)} | Fields]
+    end.
+
 %% @doc Of a message: its id is a date and a tag, as Nchan has it. See {@link weir_pubsub_id}.
 -spec message(weir_pubsub_framing:message(), weir_http_direct:fields()) -> weir_http_direct:fields().
 message({message, Id, _Data, Meta}, Fields) ->
-    WithId = id(Id, exposed(Fields)),
+    WithId = id(Id, Fields),
     case Meta of
         #{type := Type} -> [{<<"content-type">>, Type} | WithId];
         #{} -> WithId
     end.
 
-%% @doc Of a position, if it is one.
+%% @doc Of a position, if it is one. Pages of other sites may read these fields.
 -spec id(weir_pubsub:from() | weir_pubsub_id:several(), weir_http_direct:fields()) -> weir_http_direct:fields().
 id(From, Fields) when From =:= new; From =:= oldest; element(1, From) =:= last ->
-    Fields;
+    exposed(Fields);
 id(Id, Fields) ->
     {Date, Tag} = date_and_tag(Id),
-    [{<<"last-modified">>, Date}, {<<"etag">>, Tag} | Fields].
+    [{<<"last-modified">>, Date}, {<<"etag">>, Tag} | exposed(Fields)].
 
 %% @doc An id as a date and a tag. Of several channels the tag is all of it: the date is there because clients send one.
 -spec date_and_tag(weir_pubsub_id:id() | weir_pubsub_id:several()) -> {binary(), binary()}.
-date_and_tag({Epoch, Number}) ->
-    {weir_http_nif:format_date(Epoch), integer_to_binary(Number)};
-date_and_tag({several, Which, Ids} = Id) ->
-    {Epoch, _} = lists:nth(Which, Ids),
-    {weir_http_nif:format_date(Epoch), weir_pubsub_id:to_text(Id)}.
+date_and_tag(Id) -> {weir_http_nif:format_date(epoch(Id)), weir_pubsub_id:to_tag(Id)}.
+
+epoch({several, Which, Ids}) -> epoch(lists:nth(Which, Ids));
+epoch({Epoch, _Number}) -> Epoch.
 
 exposed(Fields) ->
     case lists:keymember(<<"access-control-allow-origin">>, 1, Fields) of

@@ -13,7 +13,10 @@ positions(Count, Request) ->
         Epoch when is_integer(Epoch), Tag =:= <<>> -> {error, no_tag};
         Epoch when is_integer(Epoch), Count =:= 1 -> first([<<(integer_to_binary(Epoch))/binary, $:, Tag/binary>>], Count, Request);
         Epoch when is_integer(Epoch) -> first([Tag], Count, Request);
-        undefined -> first([Tag, weir_http_request:field(<<"last-event-id">>, Request, <<>>), in_query(Request)], Count, Request)
+        undefined ->
+            %% The client of Nchan says a whole id in a field Etag, when it begins a long poll with one.
+            Said = [weir_http_request:field(Name, Request, <<>>) || Name <- [<<"etag">>, <<"last-event-id">>]],
+            first([Tag | Said ++ [in_query(Request)]], Count, Request)
     end.
 
 date(undefined) -> undefined;

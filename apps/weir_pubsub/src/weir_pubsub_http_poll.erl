@@ -37,7 +37,7 @@ later(Channels, Froms, Timeout, Http) ->
     %% Channels stay longer than the request of which they were parts.
     Copies = [binary:copy(Channel) || Channel <- Channels],
     Poll = #poll{channels = Copies, froms = Froms, http = Http, reference = make_ref()},
-    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:poll(Http), <<>>}}}.
+    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:no_message(Http), <<>>}}}.
 
 at_once([Channel], [From]) ->
     case weir_pubsub_socket:next_at_once(Channel, From) of
@@ -75,13 +75,13 @@ now([Channel], [From], Http) ->
     case next_of_now(Channel, From) of
         {ok, Message, Missed} -> reply(Message, Missed, Http);
         none -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
-        {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:poll(Http), <<>>};
+        {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end;
 now(Channels, Froms, Http) ->
     case one_of_several(fun next_of_now/2, Channels, Froms) of
         {ok, Message, Missed} -> reply(Message, Missed, Http);
-        none -> {reply, 304, weir_pubsub_http_fields:poll(Http), <<>>}
+        none -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>}
     end.
 
 next_of_now(Channel, From) ->
@@ -113,7 +113,7 @@ info(Message, #poll{subscribed = Several} = Poll) -> heard_of_several(weir_pubsu
 
 %% The others come with the next poll: the id of the first says nothing of them.
 heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
-heard_of_several({over, deleted}, #poll{http = Http}) -> {reply, 410, weir_pubsub_http_fields:poll(Http), <<>>};
+heard_of_several({over, deleted}, #poll{http = Http}) -> {reply, 410, weir_pubsub_http_fields:no_message(Http), <<>>};
 heard_of_several({over, Reason}, #poll{http = Http}) -> weir_pubsub_http_fields:refusal(Reason, Http).
 
 each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = together(Missed, Before)});
@@ -133,7 +133,7 @@ heard({answer, {ok, _}}, Poll) ->
 heard({answer, {error, Reason}}, #poll{http = Http}) ->
     weir_pubsub_http_fields:refusal(Reason, Http);
 heard({closed, deleted}, #poll{http = Http}) ->
-    {reply, 410, weir_pubsub_http_fields:poll(Http), <<>>};
+    {reply, 410, weir_pubsub_http_fields:no_message(Http), <<>>};
 heard({closed, _Unavailable}, #poll{http = Http}) ->
     weir_pubsub_http_fields:refusal(unavailable, Http).
 

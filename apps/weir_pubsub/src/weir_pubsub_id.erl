@@ -12,6 +12,7 @@
 -export([init/0]).
 -export([new_epoch/0]).
 -export([to_text/1]).
+-export([to_tag/1]).
 -export([from_text/1]).
 -export([several_from_text/2]).
 
@@ -47,21 +48,37 @@ init() ->
 new_epoch() ->
     atomics:add_get(persistent_term:get(?MODULE), 1, 1).
 
-%% @doc `<<"Epoch:Number">>'. Of several channels, as Nchan has it: separated by commas, the latest in brackets, and `-' for none.
+%% @doc `<<"Epoch:Number">>', or of several channels `<<"Epoch:Tag">>' with the epoch of the latest: both are an epoch and the {@link
+%% to_tag/1} behind a colon, which is how clients put them together out of a date and a tag.
 -spec to_text(id() | several()) -> binary().
-to_text({several, Which, Ids}) ->
-    Texts = [place(Id, Number =:= Which) || {Id, Number} <- lists:zip(Ids, lists:seq(1, length(Ids)))],
-    iolist_to_binary(lists:join($,, Texts));
 to_text({Epoch, Number}) ->
-    <<(integer_to_binary(Epoch))/binary, $:, (integer_to_binary(Number))/binary>>.
+    <<(integer_to_binary(Epoch))/binary, $:, (integer_to_binary(Number))/binary>>;
+to_text({several, Which, Ids} = Several) ->
+    {Epoch, _} = lists:nth(Which, Ids),
+    <<(integer_to_binary(Epoch))/binary, $:, (to_tag(Several))/binary>>.
+
+%% @doc An id without its epoch: the number. Of several channels it has all ids, because their epochs differ, and otherwise the form that
+%% it has with Nchan: separated by commas, the latest in brackets, and `-' for none.
+-spec to_tag(id() | several()) -> binary().
+to_tag({_Epoch, Number}) ->
+    integer_to_binary(Number);
+to_tag({several, Which, Ids}) ->
+    Places = [place(Id, Number =:= Which) || {Id, Number} <- lists:zip(Ids, lists:seq(1, length(Ids)))],
+    iolist_to_binary(lists:join($,, Places)).
 
 %% @doc The id that a text means; `error' if it means none.
 -spec from_text(binary()) -> {ok, id()} | error.
 from_text(Text) ->
-    case binary:split(Text, <<":">>) of
+    case numbers(Text, <<":">>) of
+        {_, _} = Id -> {ok, Id};
+        error -> error
+    end.
+
+numbers(Text, Between) ->
+    case binary:split(Text, Between) of
         [Epoch, Number] ->
             case {number(Epoch), number(Number)} of
-                {E, N} when is_integer(E), E > 0, is_integer(N) -> {ok, {E, N}};
+                {E, N} when is_integer(E), E > 0, is_integer(N) -> {E, N};
                 _ -> error
             end;
         _ ->
@@ -69,32 +86,33 @@ from_text(Text) ->
     end.
 
 place(none, _IsLatest) -> <<"-">>;
-place(Id, true) -> [$[, to_text(Id), $]];
-place(Id, false) -> to_text(Id).
+place(Id, true) -> [$[, place(Id, false), $]];
+place({Epoch, Number}, false) -> [integer_to_binary(Epoch), $., integer_to_binary(Number)].
 
-%% @doc The ids of so many channels that a text means; `count': it is of another number of channels.
+%% @doc The ids of so many channels that a text or a tag means. `count': it is of another number of channels; `none': it is no such id.
 -spec several_from_text(binary(), Count :: pos_integer()) -> {ok, [id() | none]} | {error, count | none}.
 several_from_text(Text, Count) ->
-    Places = [one_of_several(Place) || Place <- binary:split(Text, <<",">>, [global])],
-    case {lists:member(error, Places), length(Places)} of
-        {true, _} -> {error, none};
-        {false, Count} -> {ok, Places};
-        {false, _} -> {error, count}
+    Tag =
+        case binary:split(Text, <<":">>) of
+            [_Epoch, Behind] -> Behind;
+            [Text] -> Text
+        end,
+    Places = [place_from_text(Place) || Place <- binary:split(Tag, <<",">>, [global])],
+    case {length(Places), lists:member(error, Places)} of
+        {Count, false} -> {ok, Places};
+        {Count, true} -> {error, none};
+        {1, _} -> {error, none};
+        {_, _} -> {error, count}
     end.
 
-one_of_several(<<"-">>) ->
+place_from_text(<<"-">>) ->
     none;
-one_of_several(<<"[", Rest/binary>>) when Rest =/= <<>> ->
-    Size = byte_size(Rest) - 1,
-    case Rest of
-        <<Text:Size/binary, "]">> -> one_of_several_is(from_text(Text));
-        _ -> error
-    end;
-one_of_several(Text) ->
-    one_of_several_is(from_text(Text)).
-
-one_of_several_is({ok, Id}) -> Id;
-one_of_several_is(error) -> error.
+place_from_text(Place) ->
+    Size = byte_size(Place) - 2,
+    case Place of
+        <<"[", Text:Size/binary, "]">> when Size > 0 -> numbers(Text, <<".">>);
+        _ -> numbers(Place, <<".">>)
+    end.
 
 number(Digits) when byte_size(Digits) > 0, byte_size(Digits) =< ?DIGITS ->
     case << <<D>> || <<D>> <= Digits, D >= $0, D =< $9 >> of
