@@ -29,6 +29,8 @@
     transports := [weir_pubsub_http:transport()],
     origins := any | [binary()],
     poll_timeout := timeout(),
+    stream_timeout := timeout(),
+    deflate := boolean(),
     max_body := pos_integer(),
     status := any | local | nobody,
     mercure := none | mercure(),
@@ -116,7 +118,8 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), origins => any,
-            poll_timeout => infinity, max_body => 1000000, status => local, broker => Broker, mercure => Mercure, ask => Ask
+            poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000, status => local,
+            broker => Broker, mercure => Mercure, ask => Ask
         },
         maps:merge(Drain, Http)
     ),
@@ -309,6 +312,8 @@ http_keys() ->
         <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
         <<"origins">> => {origins, origins()},
         <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
+        <<"stream_timeout">> => {stream_timeout, infinite(milliseconds(1))},
+        <<"deflate">> => {deflate, boolean()},
         <<"max_body">> => {max_body, integer(1, 1000000)},
         <<"status">> => {status, choice([any, local, nobody])}
     }.

@@ -48,7 +48,7 @@
 %%   {@link weir_http_websocket}, without `context'</dd>
 %% <dt>`plain' (`long_poll')</dt><dd>What a GET gets that asks for no transport. `interval_poll': the next message, or 304 at once if
 %%   there is none. `raw': all messages, each with an end of line</dd>
-%% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413</dd>
+%% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413, or is the end of a WebSocket with 1009</dd>
 %% </dl>
 
 -define(DEFAULTS, #{
@@ -167,8 +167,8 @@ act(tell, [Channel], Request, _Role, _Options) ->
         {error, Reason} ->
             weir_pubsub_http_fields:refusal(Reason, Request)
     end;
-act(publish_by_websocket, Channels, Request, _Role, #{deflate := Deflate}) ->
-    weir_pubsub_http_publisher:new(Channels, Request, Deflate);
+act(publish_by_websocket, Channels, Request, _Role, Options) ->
+    weir_pubsub_http_publisher:new(Channels, Request, Options);
 act(publish, Channels, Request, _Role, _Options) ->
     weir_pubsub_http_ask:publish(Channels, Request);
 act(delete, Channels, Request, _Role, _Options) ->

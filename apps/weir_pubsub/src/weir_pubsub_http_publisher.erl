@@ -22,11 +22,10 @@
 -define(MOST_WAITING, 10000).
 
 %% @doc The result for the listener.
--spec new([weir_pubsub:channel()], weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) ->
-    weir_http_direct:result().
-new(Channels, Http, Deflate) ->
+-spec new([weir_pubsub:channel()], weir_http_request:request(), weir_pubsub_http:options()) -> weir_http_direct:result().
+new(Channels, Http, Options) ->
     State = #publisher{channels = [binary:copy(Channel) || Channel <- Channels], http = Http},
-    {websocket, ?MODULE, State, weir_pubsub_http_websocket:options(Http, Deflate)}.
+    {websocket, ?MODULE, State, weir_pubsub_http_websocket:options(Http, Options)}.
 
 -spec open(weir_http_websocket:websocket(), #publisher{}) -> weir_http_websocket:result().
 open(_Socket, State) -> {ok, State}.

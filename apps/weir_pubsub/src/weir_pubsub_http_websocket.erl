@@ -34,9 +34,9 @@
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], MayPublish :: boolean(), {weir_http_request:request(), Options}) ->
     weir_http_direct:result()
 when
-    Options :: #{stream_timeout := timeout(), deflate := boolean() | weir_http_websocket_deflate:options(), _ => _}.
-new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := Deflate}}) ->
-    Options = options(Http, Deflate),
+    Options :: weir_pubsub_http:options().
+new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := Deflate} = Given}) ->
+    Options = options(Http, Given),
     Front = case Options of #{protocol := _} -> meta; #{} -> plain end,
     State = #websocket{
         subscription = weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http),
@@ -46,9 +46,9 @@ new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := 
     {websocket, ?MODULE, State, Options}.
 
 %% @doc The options of a handshake. The subprotocol counts only if it is the first.
--spec options(weir_http_request:request(), boolean() | weir_http_websocket_deflate:options()) -> weir_http_websocket:options().
-options(Http, Deflate) ->
-    Options = #{origins => any, drain_code => 1012, max_message => 1000000, max_pending => ?MOST_PENDING, deflate => Deflate},
+-spec options(weir_http_request:request(), weir_pubsub_http:options()) -> weir_http_websocket:options().
+options(Http, #{deflate := Deflate, max_body := Most}) ->
+    Options = #{origins => any, drain_code => 1012, max_message => Most, max_pending => ?MOST_PENDING, deflate => Deflate},
     case weir_http_websocket:protocols(Http) of
         [?META | _] -> Options#{protocol => ?META};
         _ -> Options

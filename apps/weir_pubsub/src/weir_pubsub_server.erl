@@ -123,15 +123,12 @@ end_listener(Listener, {Timeout, Spread}) ->
 -spec ports(server()) -> [inet:port_number()].
 ports(#server{listeners = Listeners}) -> [weir:get_port(name(Listener)) || Listener <- Listeners].
 
-routes(#{poll_timeout := Timeout, max_body := MaxBody, transports := Transports, origins := Origins} = Settings) ->
+routes(#{transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
-    Nchan = weir_pubsub_http:routes(#{
+    Nchan = weir_pubsub_http:routes((maps:with([origins, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
-        subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end,
-        origins => Origins,
-        poll_timeout => Timeout,
-        max_body => MaxBody
+        subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end
     }),
     [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
         weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) -> is_told(Request, Status) end) ++

@@ -18,12 +18,12 @@ groups() ->
     [
         {nchan, [], [
             publishing, information, long_poll, held, resumed, ids_that_are_wrong, timeouts, deleting, event_stream,
-            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, methods, options, pages_of_other_sites
+            event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, channel_events, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
             local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
             a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
-            a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, publishers_at_once,
+            a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
         ]}
     ].
@@ -265,6 +265,31 @@ websocket_publishes(Config) ->
         ok = weir_pubsub_nchan:send_frame(Subscriber, 1, <<"no">>),
         [Answer, Both, weir_pubsub_nchan:frames(Subscriber, 1)]
     end).
+
+%% What happens in a channel, in another channel: who comes and goes, what is published, that it is deleted.
+channel_events(Config) ->
+    set(#{publishers => any}),
+    ok = weir_pubsub:configure(#{channels => [{<<"watched">>, #{events => <<"ev">>}}]}),
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    [Theirs, Ours] = [
+        begin
+            Events = begin_request(Port, <<"GET">>, Told, [{"Accept", "text/event-stream"}]),
+            %% One after the other: who asks two places is not told in which order they heard of it.
+            Then = fun(Bytes, Act, Event) -> Act(), read_until(Events, <<"data: ", Event/binary, " watched\n\n">>, Bytes) end,
+            Published = Then(<<>>, fun() -> request(Port, <<"POST">>, Pub, [], <<"x">>) end, <<"channel_publish">>),
+            Stream = begin_request(Port, <<"GET">>, Sub, [{"Accept", "text/event-stream"}]),
+            Came = Then(Published, fun() -> ok end, <<"subscriber_enqueue">>),
+            Went = Then(Came, fun() -> ok = gen_tcp:close(Stream) end, <<"subscriber_dequeue">>),
+            Deleted = Then(Went, fun() -> request(Port, <<"DELETE">>, Pub, [], <<>>) end, <<"channel_delete">>),
+            ok = gen_tcp:close(Events),
+            normal(weir_pubsub_nchan:parsed(Deleted))
+        end
+     || {Port, Pub, Sub, Told} <- [
+            {Nchan, "/evpub/watched", "/evsub/watched", "/events"},
+            {port(), "/pub/watched", "/sub/watched", "/sub/ev"}
+        ]
+    ],
+    ?assertEqual(Theirs, Ours).
 
 %% A message begins the time anew.
 streams_time_out(Config) ->
@@ -522,12 +547,17 @@ two_polls_on_a_connection(_Config) ->
 
 read_until(Socket, Text) -> read_until(Socket, Text, <<>>).
 
-read_until(Socket, Text, Bytes) ->
-    case Text =:= <<>> orelse binary:match(Bytes, Text) =/= nomatch of
-        true -> Bytes;
-        false ->
+read_until(_Socket, <<>>, Bytes) -> Bytes;
+read_until(Socket, Text, Bytes) -> read_until(Socket, Text, Bytes, 0).
+
+%% It does not begin before From.
+read_until(Socket, Text, Bytes, From) ->
+    case binary:match(Bytes, Text, [{scope, {From, byte_size(Bytes) - From}}]) of
+        nomatch ->
             {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
-            read_until(Socket, Text, <<Bytes/binary, More/binary>>)
+            read_until(Socket, Text, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Text)));
+        _ ->
+            Bytes
     end.
 
 a_shard_is_killed(_Config) ->
@@ -572,9 +602,44 @@ a_poll_that_need_not_wait(_Config) ->
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
     receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after ?PATIENCE -> error(not_told) end.
 
+%% By each transport that can tell of a gap: all that comes is in order, every hole is announced, and what waits is bounded.
+clients_that_read_late(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, max_bytes => 10000000}}]}),
+    Data = binary:copy(<<"x">>, 50000),
+    Count = 400,
+    Streams = [
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun body/1, "data: ([0-9]+)([\n:])"},
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun body/1, "\r\n\r\n([0-9]+)(\r|:)"},
+        {element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")), fun(Bytes) -> Bytes end, "\n\n([0-9]+)(:|[^0-9x]|$)"}
+    ],
+    ok = wait_for_subscribers(port(), "a", length(Streams)),
+    #{lagged := Before, slow := Slow} = weir_pubsub:counters(),
+    [{201, _, _} = publish(port(), "a", <<(integer_to_binary(Number))/binary, $:, Data/binary>>) || Number <- lists:seq(1, Count)],
+    %% Those that read now get the rest, and what is published then.
+    [
+        begin
+            Bytes = read_until(Socket, <<(integer_to_binary(Count))/binary, $:, Data/binary>>),
+            {match, Found} = re:run(Text(Bytes), Pattern, [global, {capture, all_but_first, binary}]),
+            ?assertEqual(Count, lists:foldl(fun seen/2, 0, Found)),
+            ?assert(length(Found) < Count)
+        end
+     || {Socket, Text, Pattern} <- Streams
+    ],
+    #{lagged := After, slow := Same} = weir_pubsub:counters(),
+    ?assertEqual(Slow, Same),
+    ?assert(After >= Before + length(Streams)),
+    {201, _, _} = publish(port(), "a", <<"end">>),
+    [begin _ = read_until(Socket, <<"end">>), ok = gen_tcp:close(Socket) end || {Socket, _, _} <- Streams].
+
+body(Bytes) -> element(3, weir_pubsub_nchan:parsed(Bytes)).
+
+%% A message comes behind the one before it; a gap says how many are missing.
+seen([Number, <<":">>], Last) -> ?assertEqual(Last + 1, binary_to_integer(Number)), Last + 1;
+seen([Missed, _], Last) -> Last + binary_to_integer(Missed).
+
 %% They are closed and counted, and the others get every message.
 clients_that_do_not_read(_Config) ->
-    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2}}]}),
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, slow => disconnect}}]}),
     Ask = fun(Count) -> [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)] end,
     Deaf = Ask(3),
     Quick = Ask(3),
@@ -637,5 +702,5 @@ shards_killed_while_reactors_publish(_Config) ->
 options_that_are_wrong(_Config) ->
     [
         ?assertError({bad_option, Name, Value, _}, weir_pubsub_http:routes(#{Name => Value}))
-     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {stream_timeout, 0}, {plain, poll}, {max_body, 0}, {other, 1}]
+     || {Name, Value} <- [{publishers, nobody}, {subscribers, local}, {poll_timeout, 0}, {stream_timeout, 0}, {deflate, 1}, {deflate, #{context => true}}, {plain, poll}, {max_body, 0}, {other, 1}]
     ].

@@ -2,8 +2,8 @@
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
--export([websocket/3, websocket/4, send_frame/3, frames/2]).
--export([request/4, request/5, begin_request/4, answer/1, parsed/1, read_stream/2, normal/1]).
+-export([websocket/3, websocket/4, handshake/5, send_frame/3, frames/2]).
+-export([request/4, request/5, begin_request/4, answer/1, parsed/1, read_stream/2, normal/1, field/1]).
 
 -define(PATIENCE, 10000).
 -define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
@@ -28,6 +28,12 @@ start() ->
         "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
+        [
+            ["  location ~ ", Path, "/(.+)$ { ", Kind, "; nchan_channel_id $1; nchan_channel_group t; nchan_channel_events_channel_id ev;",
+                " nchan_channel_event_string \"$nchan_channel_event $nchan_channel_id\"; }\n"]
+         || {Path, Kind} <- [{"/evpub", "nchan_publisher"}, {"/evsub", "nchan_subscriber"}]
+        ],
+        "  location = /events { nchan_subscriber; nchan_channel_id ev; nchan_channel_group meta; }\n",
         "  location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /pubsub/(.+)$ { nchan_pubsub; nchan_channel_id $1; nchan_channel_group t; }\n } }\n"
     ],
@@ -35,13 +41,15 @@ start() ->
     ok = file:write_file(File, Configuration),
     Program = open_port({spawn_executable, Nginx}, [{args, ["-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary]),
     ok = wait_for(Port, 200),
-    #{port => Port, program => Program, directory => Directory}.
-
-stop(#{program := Program, directory := Directory}) ->
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
+    #{port => Port, program => Program, pid => Pid, directory => Directory}.
+
+%% Also by another process than that which started it, whose end was the end of the port.
+stop(#{program := Program, pid := Pid, directory := Directory}) ->
+    Monitor = monitor(port, Program),
     _ = os:cmd("kill " ++ integer_to_list(Pid)),
     receive
-        {Program, {exit_status, _}} -> ok
+        {'DOWN', Monitor, port, Program, _} -> ok
     after ?PATIENCE -> error(nginx_does_not_stop)
     end,
     ok = file:del_dir_r(Directory).
@@ -157,8 +165,8 @@ ids(Body) -> re:replace(several(Body), "[0-9]{6,}:[0-9]+", "ID", [global, {retur
 
 %% Of an id of several channels only that stays which of them it is about: the brackets.
 several(Text) ->
-    Place = "(?:[0-9]+:)?(?:[0-9]+|-)",
-    case re:run(Text, ["(?:[0-9]{6,}:)?((?:", Place, ",)*)\\[(?:[0-9]+:)?[0-9]+\\](?:,", Place, ")*"]) of
+    Place = "(?:[0-9]+\\.)?(?:[0-9]+|-)",
+    case re:run(Text, ["(?:[0-9]{6,}:)?((?:", Place, ",)*)\\[(?:[0-9]+\\.)?[0-9]+\\](?:,", Place, ")*"]) of
         {match, [{Start, Length}, {_, _} = Before]} ->
             <<Front:Start/binary, _:Length/binary, Rest/binary>> = Text,
             Which = length(binary:matches(binary:part(Text, Before), <<",">>)) + 1,
@@ -173,15 +181,26 @@ several(Text) ->
 websocket(Port, Path, Protocols) -> websocket(Port, Path, Protocols, none).
 
 websocket(Port, Path, Protocols, Extensions) ->
+    {{Status, Fields, <<>>}, Socket} = handshake(Port, Path, Protocols, Extensions, []),
+    {{Status, proplists:get_value(<<"sec-websocket-protocol">>, Fields)}, Socket}.
+
+%% The whole answer to a handshake, also one that is refused.
+handshake(Port, Path, Protocols, Extensions, Others) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     ok = gen_tcp:send(Socket, [
         "GET ", Path, " HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
         [["Sec-WebSocket-Protocol: ", Protocols, "\r\n"] || Protocols =/= none],
-        [["Sec-WebSocket-Extensions: ", Extensions, "\r\n"] || Extensions =/= none], "\r\n"
+        [["Sec-WebSocket-Extensions: ", Extensions, "\r\n"] || Extensions =/= none],
+        [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Others], "\r\n"
     ]),
     {Status, Fields} = head(read_head(Socket, <<>>)),
-    {{Status, proplists:get_value(<<"sec-websocket-protocol">>, Fields)}, Socket}.
+    Body =
+        case proplists:get_value(<<"content-length">>, Fields, <<"0">>) of
+            <<"0">> -> <<>>;
+            Length -> {ok, Bytes} = gen_tcp:recv(Socket, binary_to_integer(Length), ?PATIENCE), Bytes
+        end,
+    {{Status, Fields, Body}, Socket}.
 
 read_head(Socket, Bytes) ->
     {ok, Byte} = gen_tcp:recv(Socket, 1, ?PATIENCE),
