@@ -1,0 +1,333 @@
+%% One script of requests, put to Nchan and to us: what each answers, but for dates, ids and boundaries.
+-module(weir_pubsub_conformance).
+
+-export([cases/0, run/2, differences/2, reason/2, reasons/0]).
+
+-define(PATIENCE, 10000).
+-define(DATE, "Sat, 21 Nov 2026 23:13:24 GMT").
+
+%% The script -------------------------------------------------------------------------------
+
+%% A case is a name and steps. In paths `A', `B' and `C' stand for channels that no other case has.
+cases() -> publishing() ++ telling() ++ polls() ++ streams() ++ websockets() ++ several() ++ refusals() ++ origins().
+
+read(Path) -> read(Path, []).
+read(Path, Fields) -> {request, <<"GET">>, Path, Fields, <<>>}.
+post(Path, Body) -> post(Path, [], Body).
+post(Path, Fields, Body) -> {request, <<"POST">>, Path, Fields, Body}.
+delete(Path) -> {request, <<"DELETE">>, Path, [], <<>>}.
+type(Type) -> [{"Content-Type", Type}].
+accept(Type) -> [{"Accept", Type}].
+
+publishing() ->
+    [
+        {"publish, nobody there", [post("/pub/A", <<"x">>)]},
+        {"publish by PUT", [{request, <<"PUT">>, "/pub/A", [], <<"x">>}]},
+        {"publish nothing", [post("/pub/A", <<>>)]},
+        {"publish twice", [post("/pub/A", <<"x">>), post("/pub/A", <<"y">>)]},
+        {"publish, somebody there", [{stream, s, "/sub/A", accept("text/event-stream")}, {subscribers, "A", 1}, post("/pub/A", <<"x">>)]},
+        {"publish with a type", [post("/pub/A", type("text/x-foo; charset=utf-8"), <<"x">>), read("/sub/A")]},
+        {"publish with the name of an event", [
+            post("/pub/A", [{"X-EventSource-Event", "born"}], <<"x">>),
+            {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: x\n\n">>}, {cut, s}
+        ]},
+        {"publish by /pubsub", [post("/pubsub/A", <<"x">>), read("/pub/A")]},
+        {"eleven messages: ten are kept", [post("/pub/A", <<N>>) || N <- lists:seq($a, $k)] ++ [read("/sub/A")]},
+        {"delete", [post("/pub/A", <<"x">>), delete("/pub/A")]},
+        {"delete what is not there", [delete("/pub/A")]},
+        {"delete by /pubsub", [post("/pub/A", <<"x">>), delete("/pubsub/A")]}
+    ].
+
+telling() ->
+    [{"tell of nothing", [read("/pub/A")]}] ++
+        [
+            {"tell as " ++ Type, [post("/pub/A", <<"x">>), read("/pub/A", accept(Type))]}
+         || Type <- [
+                "*/*", "text/plain", "text/json", "application/json", "text/xml", "application/xml", "text/yaml", "text/x-yaml",
+                "application/yaml", "application/x-yaml", "text/html", "image/png"
+            ]
+        ] ++
+        [
+            {"answer to a publisher as " ++ Type, [post("/pub/A", accept(Type), <<"x">>)]}
+         || Type <- ["text/json", "application/json", "text/xml", "text/yaml"]
+        ].
+
+polls() ->
+    [
+        {"long poll", [post("/pub/A", <<"x">>), read("/sub/A")]},
+        {"long poll, and on", [post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}]},
+        {"long poll that waits", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}]},
+        {"long poll: timeout", [read("/sub/A")]},
+        {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/sub/A"), {resume, "/sub/A", []}]},
+        {"long poll: deleted", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
+        {"long poll, and on: deleted", [
+            post("/pub/A", <<"x">>), read("/sub/A"), {begin_resume, s, "/sub/A"}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}
+        ]},
+        {"long poll: a date without a tag", [read("/sub/A", [{"If-Modified-Since", ?DATE}])]},
+        {"long poll: a date that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", "yesterday"}])]},
+        {"long poll: a tag alone", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-None-Match", "foo"}])]},
+        {"long poll: Last-Event-ID that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])]},
+        {"long poll: last_event_id that is none", [post("/pub/A", <<"x">>), read("/sub/A?last_event_id=foo")]},
+        {"long poll by /pubsub", [post("/pub/A", <<"x">>), read("/pubsub/A")]},
+        {"interval poll: nothing", [read("/poll/A")]},
+        {"interval poll, and on", [post("/pub/A", <<"x">>), read("/poll/A"), {resume, "/poll/A", []}]}
+    ].
+
+streams() ->
+    Ways = [
+        {"event stream", accept("text/event-stream"), <<"data: two\n\n">>},
+        {"chunks", [{"TE", "chunked"}], <<"two\r\n">>},
+        {"parts", accept("multipart/mixed"), <<"two\r\n--">>}
+    ],
+    lists:append([
+        [
+            {Way ++ ": history, and on", [
+                post("/pub/A", type("text/x-foo"), <<"one">>), {stream, s, "/sub/A", Fields}, {subscribers, "A", 1},
+                post("/pub/A", type("text/x-foo"), <<"two">>), {until, s, Until}, {cut, s}
+            ]},
+            {Way ++ ": timeout", [{stream, s, "/sub/A", Fields}, {rest, s}]},
+            {Way ++ ": deleted", [{stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
+            {Way ++ ": empty message", [
+                {stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, post("/pub/A", type("text/x-foo"), <<>>),
+                post("/pub/A", type("text/x-foo"), <<"two">>), {until, s, Until}, {cut, s}
+            ]}
+        ]
+     || {Way, Fields, Until} <- Ways
+    ]) ++
+        [
+            {"event stream: several lines", [
+                post("/pub/A", <<"one\ntwo">>), {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: two\n\n">>}, {cut, s}
+            ]},
+            {"event stream: CR LF in a message", [
+                post("/pub/A", <<"one\r\ntwo">>), {stream, s, "/sub/A", accept("text/event-stream")}, {until, s, <<"data: two\n\n">>}, {cut, s}
+            ]},
+            {"raw", [
+                post("/pub/A", <<"one">>), {stream, s, "/raw/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"two">>),
+                {until, s, <<"two\n">>}, {cut, s}
+            ]}
+        ].
+
+websockets() ->
+    Text = 1,
+    Binary = 2,
+    Ping = 9,
+    [
+        {"WebSocket: history, and on", [
+            post("/pub/A", <<"one">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}, post("/pub/A", <<"two">>), {frames, w, 1}
+        ]},
+        {"WebSocket: bytes", [post("/pub/A", type("application/octet-stream"), <<0, 255>>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
+        {"WebSocket: text of another type", [post("/pub/A", type("text/x-foo"), <<"x">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
+        {"WebSocket: deleted", [{websocket, w, "/sub/A", none, none}, {subscribers, "A", 1}, delete("/pub/A"), {frames, w, 1}]},
+        {"WebSocket: timeout", [{websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
+        {"WebSocket: ping", [{websocket, w, "/pubsub/A", none, none}, {say, w, Ping, <<"p">>}, {frames, w, 1}]},
+        {"WebSocket: publish where only subscribing is allowed", [{websocket, w, "/sub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}]},
+        {"WebSocket: publish and subscribe", [
+            {websocket, w, "/pubsub/A", none, none}, {say, w, Text, <<"x">>}, {say, w, Binary, <<0, 255>>}, {frames, w, 2}, read("/sub/A")
+        ]},
+        {"WebSocket: publish", [
+            {websocket, w, "/pub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}, {say, w, Binary, <<0, 255>>}, {frames, w, 1}
+        ]},
+        {"WebSocket: publish, ws+meta.nchan", [{websocket, w, "/pub/A", "ws+meta.nchan", none}, {say, w, Text, <<"x">>}, {frames, w, 1}]},
+        {"ws+meta.nchan", [
+            post("/pub/A", <<"one">>), post("/pub/A", type("text/x-foo"), <<"two">>), {websocket, w, "/sub/A", "ws+meta.nchan", none}, {frames, w, 2}
+        ]},
+        {"ws+meta.nchan is not the first", [post("/pub/A", <<"one">>), {websocket, w, "/sub/A", "other, ws+meta.nchan", none}, {frames, w, 1}]},
+        {"another subprotocol", [post("/pub/A", <<"one">>), {websocket, w, "/sub/A", "other", none}, {frames, w, 1}]},
+        {"permessage-deflate", [{websocket, w, "/sub/A", none, "permessage-deflate"}]},
+        {"permessage-deflate, a window of ours", [{websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=12"}]},
+        {"permessage-deflate, a window that is too small", [{websocket, w, "/sub/A", none, "permessage-deflate; server_max_window_bits=8"}]},
+        {"a date without a tag", [{websocket, w, "/sub/A", none, none, [{"If-Modified-Since", ?DATE}]}]}
+    ].
+
+several() ->
+    [
+        {"several: publish", [post("/pub/A,B", <<"x">>), post("/pub/B", <<"y">>), post("/pub/A,B,C", accept("text/json"), <<"z">>)]},
+        {"several: tell", [post("/pub/A,B", <<"x">>), read("/pub/A,B")]},
+        {"several: delete", [post("/pub/A,B", <<"x">>), delete("/pub/A,B"), read("/poll/A,B")]},
+        {"several: delete what is not there", [delete("/pub/A,B")]},
+        {"several: long poll, and on", [
+            post("/pub/B", <<"x">>), read("/sub/A,B"), post("/pub/A", <<"y">>), {resume, "/sub/A,B", []}
+        ]},
+        {"several: long poll: timeout", [read("/sub/A,B")]},
+        {"several: one is deleted", [{stream, s, "/sub/A,B", []}, {subscribers, "B", 1}, delete("/pub/B"), {rest, s}]},
+        {"several: an id of another number", [post("/pub/A", <<"x">>), read("/sub/A,B", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[0],-,-"}])]},
+        {"several: twice the same", [
+            post("/pub/A", <<"x">>), {stream, s, "/sub/A,A", accept("text/event-stream")}, {until, s, <<"data: x\n\n">>, 2}, {cut, s}
+        ]},
+        {"several: ws+meta.nchan", [post("/pub/B", <<"x">>), {websocket, w, "/sub/A,B", "ws+meta.nchan", none}, {frames, w, 1}]},
+        {"several: 255, whose names have more than 1,024 bytes together", [post(["/pub/", many(255)], <<"x">>)]},
+        {"several: 256", [post(["/pub/", many(256)], <<"x">>)]}
+    ].
+
+many(Count) -> lists:join($,, ["A" ++ integer_to_list(Number) || Number <- lists:seq(1, Count)]).
+
+refusals() ->
+    [
+        {[Method, " ", Path], [{request, list_to_binary(Method), Path ++ "/A", [], <<"x">>}]}
+     || {Method, Path} <- [{"POST", "/sub"}, {"PUT", "/sub"}, {"DELETE", "/sub"}]
+    ] ++
+        [
+            {"a name of 1,025 bytes", [post(["/pub/", lists:duplicate(1025, $x)], <<"x">>)]},
+            {"a name with escapes", [post("/pub/A%20%c3%a9", <<"x">>), read("/sub/A%20%c3%a9")]}
+        ].
+
+origins() ->
+    Origin = [{"Origin", "http://x.y"}],
+    [
+        {"OPTIONS " ++ Path ++ With, [{request, <<"OPTIONS">>, Path ++ "/A", Fields, <<>>}]}
+     || Path <- ["/sub", "/pub", "/pubsub"], {With, Fields} <- [{"", []}, {" of a page", Origin}]
+    ] ++
+        [
+            {"publish from a page", [post("/pub/A", Origin, <<"x">>)]},
+            {"long poll of a page", [post("/pub/A", <<"x">>), read("/sub/A", Origin)]},
+            {"long poll of a page: timeout", [read("/sub/A", Origin)]},
+            {"long poll of a page: deleted", [{stream, s, "/sub/A", Origin}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
+            {"interval poll of a page, and on", [post("/pub/A", <<"x">>), read("/poll/A", Origin), {resume, "/poll/A", Origin}]},
+            {"event stream of a page", [
+                post("/pub/A", <<"x">>), {stream, s, "/sub/A", accept("text/event-stream") ++ Origin}, {until, s, <<"data: x\n\n">>}, {cut, s}
+            ]}
+        ].
+
+%% Running it ---------------------------------------------------------------------------------
+
+-record(run, {server, prefix, last = [], open = #{}, seen = []}).
+
+%% What is answered to each step that has an answer: a list of parts, `{status, S}', `{Field, Value}', `{body, B}'.
+%% Server says of a path which port and path it is there.
+run(Server, {Number, {_Name, Steps}}) ->
+    Run = lists:foldl(fun step/2, #run{server = Server, prefix = ["n", integer_to_list(Number)]}, Steps),
+    _ = [gen_tcp:close(Socket) || {Socket, _} <- maps:values(Run#run.open)],
+    lists:reverse(Run#run.seen).
+
+step({request, Method, Path, Fields, Body}, Run) ->
+    answered(request(Method, Path, Fields, Body, Run), Run);
+step({resume, Path, Fields}, Run) ->
+    answered(request(<<"GET">>, Path, resume(Run) ++ Fields, <<>>, Run), Run);
+step({begin_resume, Key, Path}, Run) ->
+    step({stream, Key, Path, resume(Run)}, Run);
+step({stream, Key, Path, Fields}, #run{open = Open} = Run) ->
+    {Port, There} = place(Path, Run),
+    Run#run{open = Open#{Key => {weir_pubsub_nchan:begin_request(Port, <<"GET">>, There, Fields), <<>>}}};
+step({subscribers, Channel, Count}, Run) ->
+    wait_for_subscribers(Channel, Count, Run);
+step({until, Key, Text}, Run) ->
+    step({until, Key, Text, 1}, Run);
+step({until, Key, Text, Times}, #run{open = Open} = Run) ->
+    #{Key := {Socket, Bytes}} = Open,
+    Run#run{open = Open#{Key := {Socket, until(Socket, Text, Times, Bytes)}}};
+step({cut, Key}, #run{open = Open} = Run) ->
+    {{Socket, Bytes}, Others} = maps:take(Key, Open),
+    ok = gen_tcp:close(Socket),
+    answered(weir_pubsub_nchan:parsed(Bytes), Run#run{open = Others});
+step({rest, Key}, #run{open = Open} = Run) ->
+    {{Socket, Bytes}, Others} = maps:take(Key, Open),
+    Rest = rest(Socket, Bytes),
+    ok = gen_tcp:close(Socket),
+    answered(weir_pubsub_nchan:parsed(Rest), Run#run{open = Others});
+step({websocket, Key, Path, Protocols, Extensions}, Run) ->
+    step({websocket, Key, Path, Protocols, Extensions, []}, Run);
+step({websocket, Key, Path, Protocols, Extensions, Fields}, #run{open = Open} = Run) ->
+    {Port, There} = place(Path, Run),
+    {Answer, Socket} = weir_pubsub_nchan:handshake(Port, There, Protocols, Extensions, Fields),
+    answered(Answer, Run#run{open = Open#{Key => {Socket, <<>>}}});
+step({say, Key, Opcode, Data}, #run{open = Open} = Run) ->
+    #{Key := {Socket, _}} = Open,
+    ok = weir_pubsub_nchan:send_frame(Socket, Opcode, Data),
+    Run;
+step({frames, Key, Count}, #run{open = Open, seen = Seen} = Run) ->
+    #{Key := {Socket, _}} = Open,
+    Frames = weir_pubsub_nchan:frames(Socket, Count),
+    Run#run{seen = [[{frame, {Opcode, without_times(Data)}} || {Opcode, Data} <- Frames] | Seen]}.
+
+%% The last id that an answer had.
+resume(#run{last = Last}) ->
+    [{Name, Value} || {Name, Of} <- [{"If-Modified-Since", <<"last-modified">>}, {"If-None-Match", <<"etag">>}], {F, Value} <- Last, F =:= Of].
+
+%% Where a path is: capitals are the names of channels.
+place(Path, #run{server = Server, prefix = Prefix}) ->
+    Server(lists:flatten([case Byte >= $A andalso Byte =< $C of true -> [Prefix, Byte]; false -> Byte end || Byte <- lists:flatten(Path)])).
+
+request(Method, Path, Fields, Body, Run) ->
+    {Port, There} = place(Path, Run),
+    weir_pubsub_nchan:request(Port, Method, There, Fields, Body).
+
+answered({Status, Fields, _} = Answer, #run{seen = Seen, last = Before} = Run) ->
+    {_, _, Body} = weir_pubsub_nchan:normal(Answer),
+    Normal = [weir_pubsub_nchan:field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, [<<"date">>, <<"server">>, <<"connection">>])],
+    Last = case lists:keymember(<<"last-modified">>, 1, Fields) of true -> Fields; false -> Before end,
+    Run#run{last = Last, seen = [[{status, Status} | lists:sort(Normal)] ++ [{body, without_times(Body)}] | Seen]}.
+
+%% How long ago depends on how long the script takes; how many bytes there are, on the ids.
+without_times(Text) ->
+    lists:foldl(
+        fun(Pattern, Rest) -> re:replace(Rest, Pattern, "\\1N", [global, {return, binary}]) end,
+        Text,
+        ["(last requested: )-?[0-9]+", "(\"requested\": )-?[0-9]+", "(<requested>)-?[0-9]+", "(requested: )-?[0-9]+"]
+    ).
+
+until(Socket, Text, Times, Bytes) ->
+    case length(binary:matches(Bytes, Text)) of
+        Count when Count >= Times ->
+            Bytes;
+        _ ->
+            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            until(Socket, Text, Times, <<Bytes/binary, More/binary>>)
+    end.
+
+rest(Socket, Bytes) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, More} -> rest(Socket, <<Bytes/binary, More/binary>>);
+        {error, closed} -> Bytes
+    end.
+
+wait_for_subscribers(Channel, Count, Run) ->
+    {_, _, Body} = request(<<"GET">>, "/pub/" ++ Channel, [], <<>>, Run),
+    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
+        nomatch -> timer:sleep(10), wait_for_subscribers(Channel, Count, Run);
+        _ -> Run
+    end.
+
+%% Comparing -------------------------------------------------------------------------------------
+
+%% Parts that are not the same: `{Part, Theirs, Ours}'.
+differences(Theirs, Ours) when length(Theirs) =:= length(Ours) ->
+    lists:append([parts(Their, Our) || {Their, Our} <- lists:zip(Theirs, Ours)]);
+differences(Theirs, Ours) ->
+    [{steps, length(Theirs), length(Ours)}].
+
+parts([{frame, _} | _] = Theirs, Ours) ->
+    [{frame, Their, Our} || {{frame, Their}, {frame, Our}} <- lists:zip(Theirs, Ours), Their =/= Our];
+parts(Theirs, Ours) ->
+    Names = lists:usort([Name || {Name, _} <- Theirs ++ Ours]),
+    Value = fun(Name, Parts) -> proplists:get_value(Name, Parts, none) end,
+    [{Name, Value(Name, Theirs), Value(Name, Ours)} || Name <- Names, Value(Name, Theirs) =/= Value(Name, Ours)].
+
+%% Why a part is not the same, or `none'.
+reason(Case, Difference) ->
+    case [Reason || {Fits, Reason} <- reasons(), Fits(Case, Difference)] of
+        [Reason | _] -> Reason;
+        [] -> none
+    end.
+
+reasons() ->
+    [
+        {fun(_, {Part, _, _}) -> Part =:= <<"transfer-encoding">> end,
+            "a body whose end is not known comes in chunks: a client can tell the end from a connection that broke"},
+        {fun(_, {Part, _, _}) -> Part =:= <<"cache-control">> end, "no cache on the way keeps an event stream"},
+        {fun(_, {Part, _, _}) -> Part =:= <<"content-length">> end, "ids have other lengths; a response without a body says so by its status"},
+        {fun(_, {body, Their, Our}) -> is_end_of_stream(Their, Our); (_, _) -> false end,
+            "the last line of an event stream is a comment by the standard, with a space"},
+        {fun(Case, {body, _, _}) -> Case =:= "event stream: CR LF in a message"; (_, _) -> false end,
+            "CR LF ends a line of an event stream: the standard says so, and browsers do"},
+        {fun(Case, _) -> lists:prefix("several: delete", Case) end, "what was deleted is told, and what was not there is not: 404"},
+        {fun(Case, _) -> lists:prefix("several: 255", Case) end, "a name has at most 1,024 bytes, and not all names together"},
+        {fun(_, {Part, Their, _}) -> Part =:= <<"sec-websocket-protocol">> andalso Their =:= <<>> end,
+            "where no subprotocol is agreed upon there is no such field: RFC 6455"},
+        {fun(Case, {Part, _, _}) -> Case =:= "several: an id of another number" andalso lists:member(Part, [<<"etag">>, <<"vary">>]) end,
+            "an id that is wrong is not repeated"},
+        {fun(Case, {Part, _, _}) -> lists:prefix("permessage-deflate", Case) andalso Part =/= body end,
+            "the window is as large as the client lets it be, and no context is kept; one that is too small is not agreed upon"},
+        {fun(Case, {body, _, _}) -> lists:prefix("permessage-deflate", Case); (_, _) -> false end, "the handshake is not refused, but the extension"}
+    ].
+
+is_end_of_stream(Their, Our) -> binary:replace(Their, [<<"\n:408: ">>, <<"\n:410: ">>], <<"\n: 4xx: ">>) =:= binary:replace(Our, [<<"\n: 408: ">>, <<"\n: 410: ">>], <<"\n: 4xx: ">>).

@@ -1,0 +1,128 @@
+%% Nchan's answers and ours to one script, byte by byte but for dates, ids and boundaries. Each difference has a reason, and each reason a
+%% difference. With WEIR_WRITE_RESULTS=1 in the environment it writes conformance/results/nchan.md anew.
+-module(weir_pubsub_conformance_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+%% Cases wait for timeouts of a second more than they compute.
+-define(AT_A_TIME, 16).
+
+suite() -> [{timetrap, {minutes, 2}}].
+
+all() -> [the_same_but_for_reasons].
+
+init_per_suite(Config) ->
+    case weir_pubsub_nchan:find() of
+        {ok, _} ->
+            {ok, _} = application:ensure_all_started(weir_pubsub),
+            ok = weir_pubsub:configure(#{}),
+            Ports = maps:from_list([{Path, start(Path, Options)} || {Path, Options} <- listeners()]),
+            [{ports, Ports} | Config];
+        {skip, _} = Skip ->
+            Skip
+    end.
+
+end_per_suite(_Config) ->
+    _ = [weir_http:stop_listener({?MODULE, Path}) || {Path, _} <- listeners()],
+    ok = application:stop(weir_pubsub).
+
+init_per_testcase(_Case, Config) -> [{nchan, weir_pubsub_nchan:start()} | Config].
+
+end_per_testcase(_Case, Config) -> weir_pubsub_nchan:stop(proplists:get_value(nchan, Config)).
+
+%% What a plain GET is depends on the place with Nchan, and on the listener here.
+listeners() -> [{"/sub", #{}}, {"/poll", #{plain => interval_poll}}, {"/raw", #{plain => raw}}].
+
+start(Path, Options) ->
+    Routes = weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 1000, stream_timeout => 1000, deflate => true}, Options)),
+    {ok, _} = weir_http:start_listener({?MODULE, Path}, #{ip => {127, 0, 0, 1}}, Routes),
+    weir:get_port({?MODULE, Path}).
+
+ours(Ports) ->
+    fun
+        ("/poll/" ++ Channel) -> {map_get("/poll", Ports), "/sub/" ++ Channel};
+        ("/raw/" ++ Channel) -> {map_get("/raw", Ports), "/sub/" ++ Channel};
+        (Path) -> {map_get("/sub", Ports), Path}
+    end.
+
+the_same_but_for_reasons(Config) ->
+    #{port := Port} = proplists:get_value(nchan, Config),
+    Ours = ours(proplists:get_value(ports, Config)),
+    Cases = lists:zip(lists:seq(1, length(weir_pubsub_conformance:cases())), weir_pubsub_conformance:cases()),
+    Results = some_at_a_time(
+        fun({_, {Name, _}} = Case) ->
+            Answers = [weir_pubsub_conformance:run(Server, Case) || Server <- [fun(Path) -> {Port, Path} end, Ours]],
+            [Theirs, Our] = Answers,
+            Differences = [
+                {weir_pubsub_conformance:reason(Name, Difference), Difference}
+             || Difference <- weir_pubsub_conformance:differences(Theirs, Our)
+            ],
+            {Name, Theirs, Differences}
+        end,
+        Cases
+    ),
+    case os:getenv("WEIR_WRITE_RESULTS") of
+        "1" -> ok = file:write_file(filename:join(tree(filename:dirname(code:which(?MODULE))), "conformance/results/nchan.md"), table(Results));
+        _ -> ok
+    end,
+    ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
+    Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
+    ?assertEqual([], [Reason || {_, Reason} <- weir_pubsub_conformance:reasons()] -- Used).
+
+some_at_a_time(_Fun, []) -> [];
+some_at_a_time(Fun, Cases) ->
+    {Some, Rest} = lists:split(min(?AT_A_TIME, length(Cases)), Cases),
+    Running = [spawn_monitor(fun() -> exit({done, Fun(Case)}) end) || Case <- Some],
+    Done = [
+        receive
+            {'DOWN', Monitor, process, Pid, {done, Result}} -> Result;
+            {'DOWN', Monitor, process, Pid, Reason} -> error({Name, Reason})
+        end
+     || {{Pid, Monitor}, {_, {Name, _}}} <- lists:zip(Running, Some)
+    ],
+    Done ++ some_at_a_time(Fun, Rest).
+
+tree(Directory) ->
+    case filelib:is_regular(filename:join([Directory, "bin", "weir"])) of
+        true -> Directory;
+        false -> tree(filename:dirname(Directory))
+    end.
+
+table(Results) ->
+    Same = length([Name || {Name, _, []} <- Results]),
+    Reasons = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
+    [
+        "# Nchan's answers and ours\n\n"
+        "Written by `weir_pubsub_conformance_SUITE` (`make test`) with `WEIR_WRITE_RESULTS=1`. Each case is a script of requests, put to Nchan 1.3.6 on nginx\n"
+        "and to weir_pubsub. Statuses, fields and bodies are compared byte by byte, but for dates, ids, boundaries, and how long ago something was.\n"
+        "The requests stand in `weir_pubsub_conformance`. What the tests of Nchan itself cover is in [nchan-tests.md](../nchan-tests.md).\n\n",
+        io_lib:format("~b cases: ~b the same, ~b not for a reason below.~n~n", [length(Results), Same, length(Results) - Same]),
+        "| case | status of the last answer | differs in |\n| --- | --- | --- |\n",
+        [["| ", Name, " | ", last_status(Answers), " | ", differs(Differences), " |\n"] || {Name, Answers, Differences} <- Results],
+        "\n| why | cases | for example, Nchan | and here |\n| --- | --- | --- | --- |\n",
+        [reason(Reason, Results) || Reason <- Reasons]
+    ].
+
+last_status(Answers) ->
+    case [Status || Parts <- Answers, {status, Status} <- Parts] of
+        [] -> "-";
+        Statuses -> integer_to_list(lists:last(Statuses))
+    end.
+
+differs([]) -> "-";
+differs(Differences) -> lists:join(", ", lists:usort([part(Part) || {_, {Part, _, _}} <- Differences])).
+
+part(Part) when is_atom(Part) -> atom_to_list(Part);
+part(Part) -> binary_to_list(Part).
+
+reason(Reason, Results) ->
+    Found = [{Name, Difference} || {Name, _, Differences} <- Results, {Of, Difference} <- Differences, Of =:= Reason],
+    [{_, {_, Theirs, Ours}} | _] = Found,
+    Cases = integer_to_list(length(lists:usort([Name || {Name, _} <- Found]))),
+    ["| ", case Reason of none -> "none"; _ -> Reason end, " | ", Cases, " | ", shown(Theirs), " | ", shown(Ours), " |\n"].
+
+shown(What) ->
+    Text = lists:flatten(io_lib:format("~0tp", [What])),
+    ["`", [case Byte of $| -> "\\|"; $` -> "'"; _ -> Byte end || Byte <- lists:sublist(Text, 120)], "`"].
