@@ -1,0 +1,116 @@
+%% weir_pubsub before the clients that people have: nchan, eventsource, @microsoft/fetch-event-source and ws of npm, websockets and httpx-sse
+%% of Python. Each gets what was published, is cut off in the midst, comes back by itself, and has missed nothing.
+-module(weir_pubsub_clients_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(PATIENCE, 20000).
+-define(COUNT, 30).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        nchan_websocket, nchan_eventsource, nchan_longpoll, nchan_of_several_channels, eventsource, fetch_event_source, ws, websockets,
+        httpx_sse
+    ].
+
+init_per_testcase(Case, Config) ->
+    case needs(Case) of
+        ok ->
+            {ok, _} = application:ensure_all_started(weir_pubsub),
+            ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_messages => ?COUNT}}]}),
+            {ok, _} = start(0),
+            Config;
+        Skip ->
+            Skip
+    end.
+
+end_per_testcase(_Case, _Config) ->
+    _ = weir_http:stop_listener(?MODULE),
+    application:stop(weir_pubsub).
+
+start(Port) ->
+    weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}, port => Port}, weir_pubsub_http:routes(#{publishers => any, deflate => true})).
+
+%% scripts/setup puts packages of npm and PyPI there.
+packages() ->
+    Cache = os:getenv("XDG_CACHE_HOME", filename:join(os:getenv("HOME", "/"), ".cache")),
+    filename:join([Cache, "weir", "push-clients"]).
+
+needs(Case) when Case =:= websockets; Case =:= httpx_sse ->
+    there(python() ++ " -c 'import websockets, httpx_sse'");
+needs(_Case) ->
+    there("cd " ++ packages() ++ " && node -e \"require('nchan/package.json'); require('eventsource'); require('ws'); require('@microsoft/fetch-event-source')\"").
+
+there(Command) ->
+    case os:cmd(Command ++ " >/dev/null 2>&1 && echo there") of
+        "there\n" -> ok;
+        _ -> {skip, "not here: " ++ Command ++ " (scripts/setup test)"}
+    end.
+
+python() -> filename:join([packages(), "python", "bin", "python3"]).
+
+nchan_websocket(Config) -> node(["nchan", "websocket", "a"], Config).
+nchan_eventsource(Config) -> node(["nchan", "eventsource", "a"], Config).
+nchan_longpoll(Config) -> node(["nchan", "longpoll", "a"], Config).
+nchan_of_several_channels(Config) -> node(["nchan", "websocket", "a,b"], Config).
+eventsource(Config) -> node(["eventsource", "-", "a"], Config).
+fetch_event_source(Config) -> node(["fetch-event-source", "-", "a"], Config).
+ws(Config) -> node(["ws", "-", "a"], Config).
+websockets(Config) -> python("websockets", Config).
+httpx_sse(Config) -> python("httpx_sse", Config).
+
+node([Client, Transport, Channels], Config) ->
+    client(os:find_executable("node"), [data("clients.cjs", Config), packages(), Client, Transport, url(Channels)]).
+
+python(Client, Config) ->
+    client(python(), [data("clients.py", Config), Client, url("a")]).
+
+url(Channels) -> "http://127.0.0.1:" ++ integer_to_list(weir:get_port(?MODULE)) ++ "/sub/" ++ Channels.
+
+data(File, Config) -> filename:join(proplists:get_value(data_dir, Config), File).
+
+%% It says what it gets, a line each: `LINE', then the message.
+client(Program, Arguments) ->
+    Opened = open_port({spawn_executable, Program}, [{args, Arguments}, {line, 1000}, binary, exit_status, stderr_to_stdout]),
+    {os_pid, Pid} = erlang:port_info(Opened, os_pid),
+    try
+        ok = wait_for_subscriber(?PATIENCE div 10),
+        Numbers = lists:seq(1, ?COUNT),
+        {First, Others} = lists:split(?COUNT div 3, Numbers),
+        {Second, Third} = lists:split(?COUNT div 3, Others),
+        publish(First),
+        heard(First, Opened),
+        %% All connections are cut, and some messages come meanwhile.
+        Port = weir:get_port(?MODULE),
+        ok = weir_http:stop_listener(?MODULE),
+        publish(Second),
+        {ok, _} = start(Port),
+        publish(Third),
+        heard(Others, Opened)
+    after
+        _ = os:cmd("kill " ++ integer_to_list(Pid))
+    end.
+
+wait_for_subscriber(Left) ->
+    case weir_pubsub:info(<<"a">>) of
+        {ok, #{subscribers := Count}} when Count > 0 -> ok;
+        _ when Left > 0 -> timer:sleep(10), wait_for_subscriber(Left - 1)
+    end.
+
+publish(Numbers) ->
+    lists:foreach(fun(Number) -> {ok, _} = weir_pubsub:publish(<<"a">>, [<<"message ">>, integer_to_binary(Number)], #{type => <<"text/plain">>}) end, Numbers).
+
+heard(Numbers, Opened) ->
+    lists:foreach(fun(Number) -> ?assertEqual(<<"message ", (integer_to_binary(Number))/binary>>, next(Opened)) end, Numbers).
+
+next(Opened) ->
+    receive
+        {Opened, {data, {eol, <<"LINE ", Message/binary>>}}} -> Message;
+        {Opened, {data, {eol, Other}}} -> ct:log("~ts", [Other]), next(Opened);
+        {Opened, {exit_status, Status}} -> error({client_is_over, Status})
+    after ?PATIENCE -> error(nothing_comes)
+    end.
