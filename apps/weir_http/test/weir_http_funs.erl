@@ -5,7 +5,7 @@
 -behaviour(weir_http_events).
 
 -export([start/3, start/4, opened/0, closed/0]).
--export([handle/2, open/2, info/2, closed/2]).
+-export([handle/2, open/2, info/2, written/2, closed/2]).
 
 %% A listener whose route /go is that result, with these funs.
 start(Listener, Kind, Funs) -> start(Listener, Kind, Funs, #{}).
@@ -35,6 +35,8 @@ open(Known, State = #{tell := Pid}) ->
     call(open, Known, State).
 
 info(Message, State) -> call(info, Message, State).
+
+written(Stream, State) -> call(written, Stream, State).
 
 closed(Reason, State = #{tell := Pid}) ->
     Pid ! {closed, Reason},

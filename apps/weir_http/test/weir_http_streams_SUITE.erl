@@ -35,6 +35,8 @@ groups() ->
         {sending, [], [
             any_process_sends,
             messages_become_events,
+            bytes_that_are_framed,
+            a_handler_hears_when_all_is_written,
             messages_from_before_it_is_open_come_after,
             monitors_become_events,
             heartbeats_come,
@@ -224,6 +226,33 @@ messages_become_events(_Config) ->
     {Stream, Client, _} = open(Port),
     [ok = weir_http_events:tell(Stream, Message) || Message <- [{add, 1}, nothing, many, {add, 2}, {add, 3}]],
     ?assertEqual([<<"data: 1\n\n">>, <<"data: 3\n\n">>, <<"data: 6\n\n">>], [chunk(Client) || _ <- [1, 2, 3]]).
+
+%% Of events, and of bytes, to a client of either version.
+bytes_that_are_framed(_Config) ->
+    Go = fun(go, State) -> {send, {framed, weir_http_events:frame(#{data => "framed"})}, State} end,
+    [
+        begin
+            Port = start(#{info => Go, options => Options}),
+            {Stream, Client, _} = open(Port),
+            ok = weir_http_events:tell(Stream, go),
+            ?assertEqual(<<"data: framed\n\n">>, chunk(Client)),
+            ok = weir_http:stop_listener(?LISTENER)
+        end
+     || Options <- [#{}, #{body => {bytes, <<>>}}]
+    ].
+
+a_handler_hears_when_all_is_written(_Config) ->
+    Port = start(#{
+        open => fun(Stream, State) -> {ok, State#{stream => Stream}} end,
+        info => fun(go, #{stream := Stream} = State) ->
+            ok = weir:notify_writable(Stream),
+            {send, #{data => "sent"}, State}
+        end,
+        written => fun(_Stream, State) -> {send, #{data => "written"}, State} end
+    }),
+    {Stream, Client, _} = open(Port),
+    ok = weir_http_events:tell(Stream, go),
+    ?assertEqual([<<"data: sent\n\n">>, <<"data: written\n\n">>], [chunk(Client), chunk(Client)]).
 
 messages_from_before_it_is_open_come_after(_Config) ->
     Port = start(#{

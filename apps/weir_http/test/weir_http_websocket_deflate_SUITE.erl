@@ -24,7 +24,8 @@ all() ->
         bombs,
         what_cannot_be_inflated,
         a_compressed_text_is_looked_at,
-        it_is_not_used_unless_agreed_upon
+        it_is_not_used_unless_agreed_upon,
+        a_frame_for_many
     ].
 
 init_per_suite(Config) ->
@@ -82,6 +83,29 @@ plain(Bytes) ->
 words(N) -> iolist_to_binary([[integer_to_binary(I * 7919), " words to compress; "] || I <- lists:seq(1, N)]).
 
 %%% Cases.
+
+%% Clients that have agreed to the same get the same bytes; those that have not get it plain.
+a_frame_for_many(_Config) ->
+    Port = weir_http_websocket_handler:start(?LISTENER, #{handle => fun(Request) ->
+        Shared = weir_http_websocket:shared(Request, true),
+        Say = fun({text, Text}, Funs) -> {send, {framed, weir_http_websocket:frame({text, Text}, Shared)}, Funs} end,
+        {websocket, weir_http_websocket_handler, #{message => Say}, #{deflate => true}}
+    end}),
+    Words = words(100),
+    [One, Two, Plain] = [
+        begin
+            {Client, _} = open(Port, Offer),
+            ok = send(Client, 16#81, Words),
+            recv_frame(Client)
+        end
+     || Offer <- ["permessage-deflate", "permessage-deflate; client_max_window_bits", "none"]
+    ],
+    ?assertEqual({16#81, Words}, Plain),
+    ?assertEqual(One, Two),
+    {First, Bytes} = One,
+    ?assertEqual({16#C1, Words}, {First, plain(Bytes)}),
+    ?assertError({bad_option, context, true, _}, weir_http_websocket:shared(none, #{context => true})),
+    ?assertError({bad_option, deflate, 7, _}, weir_http_websocket:shared(none, 7)).
 
 negotiation(_Config) ->
     None = "; server_no_context_takeover; client_no_context_takeover",
