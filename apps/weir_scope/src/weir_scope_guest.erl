@@ -14,23 +14,11 @@
     sampler = none :: none | pid()
 }).
 
-%% @doc Starts it, unless it is there. Visitors talk to it by messages, each with an alias for the answer:
-%% `{join, Visitor, Alias, Modules}' (the answer: those that are missing), `{bring, Alias, Module, File, Beam}', `{sampler, Alias}',
+%% @doc What the process does that has registered the name of this module. Visitors talk to it by messages, each with an alias for the
+%% answer: `{join, Visitor, Alias, Modules}' (the answer: those that are missing), `{bring, Alias, Module, File, Beam}', `{sampler, Alias}',
 %% `{leave, Visitor, Alias}'.
--spec start(Brought :: boolean()) -> ok.
-start(Brought) ->
-    Pid = spawn(fun() ->
-        receive begun -> ?MODULE:stay(#guest{brought = Brought}) end
-    end),
-    try register(?MODULE, Pid) of
-        true ->
-            Pid ! begun,
-            ok
-    catch
-        error:badarg ->
-            exit(Pid, kill),
-            ok
-    end.
+-spec start(Brought :: boolean()) -> term().
+start(Brought) -> ?MODULE:stay(#guest{brought = Brought}).
 
 -spec stay(#guest{}) -> term().
 stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->

@@ -98,29 +98,40 @@ guest(Node, Patience, Tries) ->
             guest(Node, Patience, Tries - 1)
     end.
 
-start(Node, Patience) ->
-    Brought = Node =/= node() andalso erpc:call(Node, code, is_loaded, [?GUEST], Patience) =:= false,
-    _ = Brought andalso load_guest(Node, Patience),
-    try
-        erpc:call(Node, ?GUEST, start, [Brought], Patience)
+%% The only module that is not brought by way of the guest. Visitors may begin at the same time: who has the name loads it, and is the guest.
+%% Loaded twice, its first process would run old code, and end with the third.
+-define(BEGIN, "
+    try register(weir_scope_guest, self()) of
+        true ->
+            Brought = Bring andalso code:is_loaded(weir_scope_guest) =:= false,
+            case Brought andalso code:load_binary(weir_scope_guest, File, Beam) of
+                {error, _} = Error -> Alias ! {Alias, Error};
+                _ -> Alias ! {Alias, started}, weir_scope_guest:start(Brought)
+            end
     catch
-        %% A guest that went has taken the module with it.
-        error:{exception, undef, _} -> ok;
-        exit:{signal, killed} -> ok
+        error:badarg -> Alias ! {Alias, started}
+    end.
+").
+
+start(Node, Patience) ->
+    {_, Beam, File} = code:get_object_code(?GUEST),
+    case started(Node, File, Beam, Patience) of
+        started -> ok;
+        {error, badfile} -> started = started(Node, File, compiled(Node, Beam, Patience), Patience);
+        {error, Reason} -> throw({visit, {cannot_load, ?GUEST, Reason}})
     end.
 
-%% The only module that is not brought by way of the guest.
-load_guest(Node, Patience) ->
-    {_, Beam, File} = code:get_object_code(?GUEST),
-    case erpc:call(Node, code, load_binary, [?GUEST, File, Beam], Patience) of
-        {module, _} ->
-            ok;
-        {error, badfile} ->
-            Own = compiled(Node, Beam, Patience),
-            {module, _} = erpc:call(Node, code, load_binary, [?GUEST, File, Own], Patience),
-            ok;
-        {error, Reason} ->
-            throw({visit, {cannot_load, ?GUEST, Reason}})
+started(Node, File, Beam, Patience) ->
+    {ok, Tokens, _} = erl_scan:string(?BEGIN),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    Alias = alias([reply]),
+    Bindings = [{'Alias', Alias}, {'Bring', Node =/= node()}, {'File', File}, {'Beam', Beam}],
+    _ = erpc:call(Node, erlang, spawn, [erl_eval, exprs, [Expressions, Bindings]], Patience),
+    receive
+        {Alias, Answer} -> Answer
+    after Patience ->
+        _ = unalias(Alias),
+        error({erpc, timeout})
     end.
 
 compiled(Node, Beam, Patience) ->
