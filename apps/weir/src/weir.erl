@@ -244,7 +244,7 @@ suspend_listener(Name) -> weir_listener:suspend(Name).
 resume_listener(Name) -> weir_listener:resume(Name).
 
 %% @doc Suspends a listener and waits until its connections are closed, relays of them too. Connections in the backlog are
-%% accepted before, unless limits keep them waiting. After `Timeout' milliseconds the error says how many are not closed.
+%% accepted before, unless `max_connections' keeps them waiting. After `Timeout' milliseconds the error says how many are not closed.
 -spec drain_listener(weir_listener:name(), timeout()) ->
     ok | {error, {timeout, Remaining :: pos_integer()} | weir_listener:no_listener()}.
 drain_listener(Name, Timeout) -> weir_listener:drain(Name, Timeout).

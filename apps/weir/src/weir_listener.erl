@@ -152,8 +152,10 @@
 -type not_started() :: {not_started, weir | ssl}.
 %% Start this application first.
 
-%% How long a listener that drains accepts what the kernel has taken already.
--define(BACKLOG_MS, 50).
+%% How long a listener that drains waits for handshakes that have begun, and then at most for what waits in its backlog to be accepted:
+%% a machine that is busy takes a while.
+-define(HANDSHAKE_MS, 50).
+-define(BACKLOG_MS, 5000).
 
 %% How often drain looks.
 -define(DRAIN_MS, 20).
@@ -220,10 +222,22 @@ drain(Name, Timeout) ->
             _ -> erlang:monotonic_time(millisecond) + Timeout
         end,
     _ = weir_listener_process:call(Name, close_backlog),
-    ok = timer:sleep(min(?BACKLOG_MS, Timeout)),
+    ok = timer:sleep(min(?HANDSHAKE_MS, Timeout)),
+    ok = accept_backlog(Name, min(?BACKLOG_MS, Timeout) div ?DRAIN_MS),
     case {weir_listener_process:call(Name, listener), suspend(Name)} of
         {{ok, Listener}, ok} -> drain_until(Listener, Deadline);
         {_, {error, _} = Error} -> Error
+    end.
+
+accept_backlog(_Name, 0) ->
+    ok;
+accept_backlog(Name, Looks) ->
+    case {weir_listener_process:call(Name, backlog), info(Name)} of
+        {Waiting, #{connections := Now, max_connections := Most}} when is_integer(Waiting), Waiting > 0, Now < Most ->
+            ok = timer:sleep(?DRAIN_MS),
+            accept_backlog(Name, Looks - 1);
+        _ ->
+            ok
     end.
 
 %% @private

@@ -13,7 +13,11 @@
 -export([change/3]).
 -export([port/1]).
 -export([close_backlog/2]).
+-export([backlog/1]).
 -export([close/1]).
+
+-define(IPPROTO_TCP, 6).
+-define(TCP_INFO, 11).
 
 -type socket() :: weir_tcp:socket().
 
@@ -168,6 +172,16 @@ close_backlog(#{fd := undefined}, Sockets) ->
     lists:foreach(fun(?SOCKET(Handle)) -> weir_nif:refuse(Handle) end, Sockets);
 close_backlog(_Options, _Sockets) ->
     ok.
+
+%% @doc How many connections wait in the backlogs, where the kernel tells it: Linux does for TCP, as `tcpi_unacked' of tcp(7)'s TCP_INFO.
+-spec backlog([socket()]) -> non_neg_integer().
+backlog(Sockets) -> lists:sum([waiting(Socket) || Socket <- Sockets]).
+
+waiting(Socket) ->
+    case os:type() =:= {unix, linux} andalso weir_tcp:getopts(Socket, [{raw, ?IPPROTO_TCP, ?TCP_INFO, 28}]) of
+        {ok, [{raw, _, _, <<_:24/binary, Waiting:32/native>>}]} -> Waiting;
+        _ -> 0
+    end.
 
 %% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
 %% again. The error names the one that a listening socket does not take; those before it are set then.

@@ -31,6 +31,7 @@ groups() ->
         an_address_has_so_many_connections,
         a_suspended_listener_resumes_on_its_port,
         a_drained_listener_waits_for_connections,
+        a_drained_listener_accepts_its_backlog,
         stop_ends_connections,
         ipv6_is_served,
         a_unix_socket_is_served,
@@ -189,6 +190,14 @@ a_drained_listener_waits_for_connections(Config) ->
     ok = gen_tcp:close(First),
     weir_test_peer:assert_waits(Drain),
     ok = gen_tcp:close(Second),
+    ?assertEqual(ok, weir_test_peer:await(Drain)).
+
+%% Also where that takes longer than handshakes do.
+a_drained_listener_accepts_its_backlog(Config) ->
+    Port = start(Config, #{max_rate => 5}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 8)],
+    Drain = weir_test_peer:async(fun() -> weir:drain_listener(?config(name, Config), ?PATIENCE) end),
+    [begin is_served(Socket), ok = gen_tcp:close(Socket) end || Socket <- Sockets],
     ?assertEqual(ok, weir_test_peer:await(Drain)).
 
 stop_ends_connections(Config) ->
