@@ -27,8 +27,9 @@
 %% Connections that were accepted have found their server by then.
 -define(LEAVING_MS, 60_000).
 
-%% Handshakes that have begun have ended by then.
--define(BACKLOG_MS, 200).
+%% Backlogs are accepted by then, also by a machine that is busy. It is looked for in between.
+-define(BACKLOG_MS, 5000).
+-define(LOOK_MS, 5).
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
@@ -96,10 +97,24 @@ handle_call(stop, _From, State) ->
     ok = close(State),
     {stop, normal, ok, State#state{config = none, listeners = #{}}}.
 
-%% What their backlogs hold is still accepted.
+%% What their backlogs hold is still accepted; connections are not waited for.
 suspend(Name, Endpoints) ->
-    Drains = [spawn_monitor(fun() -> weir:drain_listener(?LISTENER(Name, Endpoint), ?BACKLOG_MS) end) || Endpoint <- Endpoints],
-    lists:foreach(fun({Pid, Monitor}) -> receive {'DOWN', Monitor, process, Pid, _} -> ok end end, Drains).
+    Listeners = [?LISTENER(Name, Endpoint) || Endpoint <- Endpoints],
+    Drains = [{Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)} || Listener <- Listeners],
+    lists:foreach(fun({Listener, {_Pid, Monitor}}) -> await_suspended(Listener, Monitor) end, Drains).
+
+await_suspended(Listener, Drain) ->
+    case weir:info(Listener) of
+        #{status := running} ->
+            receive
+                {'DOWN', Drain, process, _, _} -> ok
+            after ?LOOK_MS ->
+                await_suspended(Listener, Drain)
+            end;
+        _ ->
+            true = demonitor(Drain, [flush]),
+            ok
+    end.
 
 -spec handle_cast(term(), State) -> {noreply, State}.
 handle_cast(_Message, State) -> {noreply, State}.
@@ -137,7 +152,8 @@ close(State = #state{name = Name, config = #{frontends := Frontends, backends :=
 
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
 
-apply_config(How, Config = #{backends := Backends, frontends := Frontends, control := Control}, State = #state{name = Name, config = Before}) ->
+apply_config(How, Config, State = #state{name = Name, config = Before}) ->
+    #{backends := Backends, frontends := Frontends, log := Log, control := Control} = Config,
     Old = case Before of none -> #{}; #{backends := There} -> There end,
     OldFrontends = case Before of none -> #{}; #{frontends := ThereToo} -> ThereToo end,
     New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
@@ -149,6 +165,7 @@ apply_config(How, Config = #{backends := Backends, frontends := Frontends, contr
     Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
     case
         in_turn([
+            fun() -> weir_proxy_log:adjust(Name, Log) end,
             fun() -> open(Opening, How =:= take_over, Config, Name) end,
             fun() -> resume(Resuming, Config, Name) end,
             fun() -> take_over(How, Control) end,
@@ -156,6 +173,8 @@ apply_config(How, Config = #{backends := Backends, frontends := Frontends, contr
         ])
     of
         {error, _} = Error ->
+            %% That of before is there again, or was not touched.
+            _ = weir_proxy_log:adjust(Name, maps:get(log, served(Before))),
             _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
             ok = suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
@@ -184,13 +203,12 @@ in_turn([Step | Steps]) ->
         {error, _} = Error -> Error
     end.
 
-%% The log, the control socket and the page. The first that fails has those before it taken back.
-services(Name, Before, #{log := Log, control := Control, statistics := Page}) ->
-    #{log := OldLog, control := OldControl, statistics := OldPage} = served(Before),
+%% The page and the control socket. If the second fails the first is taken back.
+services(Name, Before, #{control := Control, statistics := Page}) ->
+    #{control := OldControl, statistics := OldPage} = served(Before),
     case in_turn([
         fun() -> weir_proxy_page:adjust(Name, OldPage, Page) end,
-        fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end,
-        fun() -> weir_proxy_log:adjust(Name, Log) end
+        fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end
     ]) of
         ok ->
             ok;
@@ -198,7 +216,6 @@ services(Name, Before, #{log := Log, control := Control, statistics := Page}) ->
             %% What was there is there again, or was not touched.
             _ = OldPage =/= Page andalso weir_proxy_page:adjust(Name, Page, OldPage),
             _ = OldControl =/= Control andalso weir_proxy_control:adjust(Name, Control, OldControl),
-            _ = weir_proxy_log:adjust(Name, OldLog),
             Error
     end.
 

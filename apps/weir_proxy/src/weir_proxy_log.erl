@@ -76,8 +76,8 @@ adjust(Proxy, Wanted) ->
                         {ok, {Old, _, _}} -> gen_server:stop(Old);
                         none -> ok
                     end;
-                {error, _} = Error ->
-                    Error
+                {error, {shutdown, Reason}} ->
+                    {error, Reason}
             end
     end.
 

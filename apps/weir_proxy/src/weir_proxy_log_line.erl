@@ -1,4 +1,3 @@
-%% @private
 %% @doc The line of the access log for a session: by a format with HAProxy's fields, or as a JSON object. A value.
 -module(weir_proxy_log_line).
 
@@ -58,6 +57,7 @@ refuse(Path, Value) ->
     Known = lists:join(" ", [[$%, atom_to_list(Field)] || Field <- ?FIELDS]),
     weir_proxy_schema:refuse(Path, Value, ["haproxy, json, or text with the fields ", Known, " and %% for a percent sign"]).
 
+%% @private
 %% @doc The line, with its end.
 -spec text(format(), #session{}, result(), map()) -> iodata().
 text(json, Session, Result, Statistics) ->

@@ -132,6 +132,9 @@ a_successor(_Config) ->
     Stop = counters:new(1, []),
     Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, 0)}) end) || _ <- lists:seq(1, 4)],
     timer:sleep(100),
+    %% One that cannot start has not taken over.
+    ?assertMatch({error, {log, _, enoent}}, weir_proxy:take_over(new, Config#{log => #{file => <<"/nowhere/log">>}})),
+    {ok, #{<<"ok">> := _}} = weir_proxy_control:ask(maps:get(control, Config), ["status"]),
     ok = weir_proxy:take_over(new, Config),
     receive {Waiter, Left} -> ?assertEqual(ok, Left) after ?PATIENCE -> ct:fail(nobody_told) end,
     timer:sleep(100),

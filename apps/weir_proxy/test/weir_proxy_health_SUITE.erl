@@ -1,5 +1,5 @@
 %% The servers of a backend: checks, agents, and clients that stick to theirs.
--module(weir_proxy_servers_SUITE).
+-module(weir_proxy_health_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
