@@ -4,16 +4,17 @@
 -export([start/3]).
 -export([configuration/4]).
 
-%% It sizes its tables by it and wants two descriptors for each; more than any scenario has.
--define(MOST_CONNECTIONS, 9500).
+%% It sizes its tables by it, and wants two descriptors for each, or more where it splices: as many as most scenarios have.
+-define(CONNECTIONS, 4096).
 
 %% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
 %% `splice' in the run has it move bytes within the kernel.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
-start(Run, Pin, Backend) ->
+start(Run = #{connections := Connections}, Pin, Backend) ->
+    Most = max(?CONNECTIONS, Connections + 100),
     weir_bench_daemon:start(
-        fun(Port, _Directory) -> configuration(Port, Backend, ?MOST_CONNECTIONS, maps:get(splice, Run, false)) end,
+        fun(Port, _Directory) -> configuration(Port, Backend, Most, maps:get(splice, Run, false)) end,
         %% In the foreground.
         fun(File) -> [weir_bench_peers:executable(haproxy), "-db", "-f", File] end,
         Pin
