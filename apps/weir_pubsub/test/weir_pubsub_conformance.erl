@@ -251,13 +251,19 @@ request(Method, Path, Fields, Body, Run) ->
     {Port, There} = place(Path, Run),
     weir_pubsub_nchan:request(Port, Method, There, Fields, Body).
 
-answered({Status, Fields, _} = Answer, #run{seen = Seen, last = Before} = Run) ->
+answered({Status, Fields, Raw} = Answer, #run{seen = Seen, last = Before} = Run) ->
     {_, _, Body} = weir_pubsub_nchan:normal(Answer),
-    Normal = [weir_pubsub_nchan:field(Field) || {Name, _} = Field <- Fields, not lists:member(Name, [<<"date">>, <<"server">>, <<"connection">>])],
+    Normal = [normal(Field, Raw) || {Name, _} = Field <- Fields, not lists:member(Name, [<<"date">>, <<"server">>, <<"connection">>])],
     Last = case lists:keymember(<<"last-modified">>, 1, Fields) of true -> Fields; false -> Before end,
     Run#run{last = Last, seen = [[{status, Status} | lists:sort(Normal)] ++ [{body, without_times(Body)}] | Seen]}.
 
-%% How long ago depends on how long the script takes; how many bytes there are, on the ids.
+%% Ids have other lengths, so a length counts as right if it is that of the body.
+normal({<<"content-length">> = Name, Length}, Body) ->
+    {Name, case binary_to_integer(Length) =:= byte_size(Body) of true -> <<"LENGTH">>; false -> Length end};
+normal(Field, _Body) ->
+    weir_pubsub_nchan:field(Field).
+
+%% How long ago depends on how long the script takes.
 without_times(Text) ->
     lists:foldl(
         fun(Pattern, Rest) -> re:replace(Rest, Pattern, "\\1N", [global, {return, binary}]) end,
@@ -314,7 +320,7 @@ reasons() ->
         {fun(_, {Part, _, _}) -> Part =:= <<"transfer-encoding">> end,
             "a body whose end is not known comes in chunks: a client can tell the end from a connection that broke"},
         {fun(_, {Part, _, _}) -> Part =:= <<"cache-control">> end, "no cache on the way keeps an event stream"},
-        {fun(_, {Part, _, _}) -> Part =:= <<"content-length">> end, "ids have other lengths; a response without a body says so by its status"},
+        {fun(_, {Part, _, _}) -> Part =:= <<"content-length">> end, "a Content-Length stands where there is a body to count: not beside 101 and 304"},
         {fun(_, {body, Their, Our}) -> is_end_of_stream(Their, Our); (_, _) -> false end,
             "the last line of an event stream is a comment by the standard, with a space"},
         {fun(Case, {body, _, _}) -> Case =:= "event stream: CR LF in a message"; (_, _) -> false end,
