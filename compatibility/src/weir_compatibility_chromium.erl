@@ -59,17 +59,17 @@ loop(Port, Asked, Next, Read) ->
         {Port, {data, Data}} ->
             case binary:split(Data, <<0>>) of
                 [_] ->
-                    loop(Port, Asked, Next, [Read | Data]);
+                    loop(Port, Asked, Next, [Read, Data]);
                 [End, Rest] ->
                     self() ! {Port, {data, Rest}},
-                    loop(Port, told(weir_json:decode(iolist_to_binary([Read | End])), Asked), Next, [])
+                    loop(Port, told(weir_json:decode(iolist_to_binary([Read, End])), Asked), Next, [])
             end;
         {Port, {exit_status, _}} ->
             ok;
         stop ->
             {os_pid, Pid} = erlang:port_info(Port, os_pid),
             port_command(Port, [weir_json:compact(#{id => Next, method => <<"Browser.close">>}), 0]),
-            receive {Port, {exit_status, _}} -> ok after 5000 -> os:cmd("kill -9 " ++ integer_to_list(Pid)), ok end
+            receive {Port, {exit_status, _}} -> ok after 5000 -> _ = os:cmd("kill -9 " ++ integer_to_list(Pid)), ok end
     end.
 
 %% What comes by itself is not needed.
