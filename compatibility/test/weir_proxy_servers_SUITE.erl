@@ -121,7 +121,7 @@ page(Port, Name) ->
     end.
 
 tls_proxy(Directory) ->
-    Files = weir_with_certificates:write(weir_with_certificates:make(), Directory),
+    Files = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), Directory),
     #{server := #{certfile := Certificate, keyfile := Key}} = Files,
     Server = fun(Port, Body) ->
         ["server { listen 127.0.0.1:", Port, " ssl http2; ssl_certificate ", Certificate, "; ssl_certificate_key ", Key, "; location / { default_type text/html; return 200 ", Body, "; } }\n"]

@@ -49,7 +49,7 @@ all() ->
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(weir),
     {ok, _} = application:ensure_all_started(ssl),
-    Files = weir_with_certificates:write(weir_with_certificates:make(), ?config(priv_dir, Config)),
+    Files = weir_compatibility_certificates:write(weir_compatibility_certificates:make(), ?config(priv_dir, Config)),
     [{files, Files} | Config].
 
 end_per_suite(_Config) ->

@@ -77,8 +77,8 @@ init_per_suite(Config) ->
             Skip;
         _ ->
             {ok, _} = application:ensure_all_started(ssl),
-            Certificates = weir_with_certificates:make(),
-            Files = weir_with_certificates:write(Certificates, ?config(priv_dir, Config)),
+            Certificates = weir_compatibility_certificates:make(),
+            Files = weir_compatibility_certificates:write(Certificates, ?config(priv_dir, Config)),
             [{certificates, Certificates}, {files, Files} | Config]
     end.
 

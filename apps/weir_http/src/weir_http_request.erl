@@ -21,6 +21,7 @@
 -export([trailers/1]).
 -export([peer/1]).
 -export([socket/1]).
+-export([is_tls/1]).
 -export([id/1]).
 
 %% What connections make of it.
@@ -236,6 +237,10 @@ peer(#request{client = Client}) -> {ok, Client}.
 %% may be sent on it.
 -spec socket(request()) -> weir_tcp:socket() | ssl:sslsocket().
 socket(#request{socket = Socket}) -> weir_http_socket:public(Socket).
+
+%% @doc Whether it came through TLS. Then its connection has a process of its own, which runs what a reactor would.
+-spec is_tls(request()) -> boolean().
+is_tls(#request{socket = Socket}) -> weir_http_socket:is_tls(Socket).
 
 %% @doc What the request is called in the log, in events and for its client, where the listener has `request_ids';
 %% `undefined' otherwise.

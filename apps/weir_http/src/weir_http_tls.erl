@@ -99,6 +99,9 @@ loop(Tls = #tls{ssl = Ssl, socket = Socket, due = Due, is_collected = IsCollecte
             ended(Reason, Tls);
         Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Socket} ->
             called(Tls, handle_info, Message);
+        %% As handlers know the socket, by weir_http_request:socket/1.
+        Message when is_tuple(Message), tuple_size(Message) > 0, element(1, Message) =:= {weir_reactor, Ssl} ->
+            called(Tls, handle_info, setelement(1, Message, {weir_reactor, Socket}));
         _ ->
             loop(Tls)
     after wait(Due, IsCollected) ->

@@ -30,6 +30,7 @@ all() ->
         the_protocol_is_http_1_1,
         what_cannot_work_is_refused,
         handlers_see_the_socket_of_ssl,
+        messages_for_the_socket_of_ssl,
         failed_handshakes_are_counted,
         a_slow_handshake_is_cut_off,
         a_drain_answers_what_has_begun_and_closes_what_is_idle,
@@ -198,6 +199,20 @@ handlers_see_the_socket_of_ssl(_Config) ->
     ]),
     {204, _, _} = request(Port, get("/call")),
     ?assertMatch({{ok, [{protocol, 'tlsv1.3'}]}, {ok, {?LOOPBACK, _}}}, told()).
+
+%% As for a connection of a reactor.
+messages_for_the_socket_of_ssl(_Config) ->
+    Port = weir_http_funs:start(?LISTENER, hold, #{
+        handle => fun(Request, State) ->
+            Open = fun(_Held, _) ->
+                self() ! {{weir_reactor, weir_http_request:socket(Request)}, said},
+                {ok, State}
+            end,
+            {hold, weir_http_funs, State#{open => Open}}
+        end,
+        info => fun({{weir_reactor, _}, said}, _State) -> {reply, 200, [], <<"heard">>} end
+    }),
+    ?assertMatch({200, _, <<"heard">>}, request(Port, get("/go"))).
 
 failed_handshakes_are_counted(_Config) ->
     Port = start(),

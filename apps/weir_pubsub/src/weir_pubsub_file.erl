@@ -18,6 +18,7 @@
     port := inet:port_number(),
     max_connections := pos_integer(),
     proxy_protocol := boolean(),
+    tls := none | #{cert := file:filename_all(), key := file:filename_all()},
     access_log := off | #{to := {file, file:filename_all()}, format := combined | json}
 }.
 
@@ -134,6 +135,7 @@ whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
     Faults = lists:append([
         [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
         twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
+        certificates(Listeners),
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
@@ -157,7 +159,7 @@ listeners(Given) -> [listener(Listener) || Listener <- Given].
 listener(Given) ->
     #{access_log := Log, access_log_format := Format} = All = maps:merge(
         #{
-            ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, proxy_protocol => false, access_log => off,
+            ip => {127, 0, 0, 1}, port => 0, max_connections => 100000, proxy_protocol => false, tls => none, access_log => off,
             access_log_format => combined
         },
         Given
@@ -171,6 +173,25 @@ listener(Given) ->
 twice(Section, Values, Key, Text) ->
     Numbered = lists:zip(lists:seq(1, length(Values)), Values),
     [{[Section, Index, Key], Text} || {Index, Value} <- Numbered, lists:member(Value, lists:sublist(Values, Index - 1))].
+
+%% Whether each certificate is one, and has its key, is seen now and not at the first handshake.
+certificates(Listeners) ->
+    Given = [
+        {Index, Name, Files}
+     || {Index, #{tls := #{cert := _, key := _} = Files}} <- lists:zip(lists:seq(1, length(Listeners)), Listeners), Name <- [cert, key]
+    ],
+    Given =:= [] orelse ({ok, _} = application:ensure_all_started(ssl)),
+    [
+        {[<<"listeners">>, Index, <<"tls">>, atom_to_binary(Name)], What}
+     || {Index, Name, Files} <- Given, {Wrong, What} <- wrong(Files), Wrong =:= Name
+    ].
+
+wrong(#{cert := Certificate, key := Key}) ->
+    case weir_listener_tls:check([{certfile, Certificate}, {keyfile, Key}]) of
+        ok -> [];
+        {error, {{certfile, _}, Allowed}} -> [{cert, Allowed}];
+        {error, {_, Allowed}} -> [{key, Allowed}]
+    end.
 
 %% The file names a channel by its place, and a policy is named by its pattern.
 policies(Configuration, Patterns) ->
@@ -303,9 +324,17 @@ listener_keys(Directory) ->
         <<"port">> => {port, integer(0, 65535)},
         <<"max_connections">> => {max_connections, integer(1, 10000000)},
         <<"proxy_protocol">> => {proxy_protocol, boolean()},
+        <<"tls">> => {tls, fun(Value) -> tls(Value, Directory) end},
         <<"access_log">> => {access_log, file_in(Directory)},
         <<"access_log_format">> => {access_log_format, choice([combined, json])}
     }.
+
+tls(Given, Directory) ->
+    case table(Given, [], #{<<"cert">> => {cert, file_in(Directory)}, <<"key">> => {key, file_in(Directory)}}) of
+        {#{cert := _, key := _} = Files, []} -> {ok, Files};
+        {_, []} -> {error, "cert and key, each the name of a file"};
+        {_, Faults} -> {faults, Faults}
+    end.
 
 http_keys() ->
     #{

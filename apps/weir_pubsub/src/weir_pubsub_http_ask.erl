@@ -30,6 +30,12 @@
 
 -spec publish([weir_pubsub:channel()], weir_http_request:request()) -> weir_http_direct:result().
 publish(Channels, Http) ->
+    case weir_http_request:is_tls(Http) of
+        false -> publish_at_once(Channels, Http);
+        true -> publish_later(Channels, Http)
+    end.
+
+publish_at_once(Channels, Http) ->
     {Data, Meta} = message(Http),
     Tried = [{Channel, weir_pubsub_publication:in_reactor(Channel, Data, Meta)} || Channel <- Channels],
     case [{Channel, {publish, Channel, Data, Meta}} || {Channel, busy} <- Tried] of

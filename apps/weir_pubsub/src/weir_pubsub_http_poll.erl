@@ -24,10 +24,10 @@
 %% @doc The result for the listener.
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
 new(Channels, Froms, Timeout, Http) ->
-    case at_once(Channels, Froms) of
+    case not weir_http_request:is_tls(Http) andalso at_once(Channels, Froms) of
         {ok, Message, Missed} ->
             reply(Message, Missed, Http);
-        none ->
+        _ ->
             later(Channels, Froms, Timeout, Http)
     end.
 

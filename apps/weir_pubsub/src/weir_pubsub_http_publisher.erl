@@ -42,8 +42,13 @@ message({Kind, Data}, #publisher{channels = Channels, last = Last} = State) ->
     told(State, Last + 1, {length(Channels) - length(Answers), Answers}).
 
 %% By the reactor, if no earlier message waits: none overtakes another.
-tried(Channel, Data, Meta, #publisher{answered = Last, last = Last}) -> weir_pubsub_publication:in_reactor(Channel, Data, Meta);
-tried(_Channel, _Data, _Meta, _State) -> busy.
+tried(Channel, Data, Meta, #publisher{answered = Last, last = Last, http = Http}) ->
+    case weir_http_request:is_tls(Http) of
+        false -> weir_pubsub_publication:in_reactor(Channel, Data, Meta);
+        true -> busy
+    end;
+tried(_Channel, _Data, _Meta, _State) ->
+    busy.
 
 -spec info(term(), #publisher{}) -> weir_http_websocket:result().
 info({_, {published, Number}, _Channel, {answer, Answer}}, #publisher{waiting = Waiting} = State) ->

@@ -1,6 +1,6 @@
 %% @private
 %% @doc What a connection subscribes to: one channel, whose messages are framed once and written natively, or several, whose messages go
-%% through the reactor. The transports need not know which.
+%% through the reactor. Through TLS all messages go through the process of the connection. The transports need not know which.
 -module(weir_pubsub_http_subscription).
 
 -export([new/4]).
@@ -24,7 +24,8 @@
 -record(several, {
     reader :: weir_pubsub_several:several(),
     channels :: [weir_pubsub:channel()],
-    socket :: weir_tcp:socket(),
+    socket :: weir_tcp:socket() | ssl:sslsocket(),
+    is_tls :: boolean(),
     %% Whether it is told when all is written.
     is_writing = false :: boolean(),
     timeout :: timeout()
@@ -38,14 +39,16 @@
 %% @doc A subscription that is not open yet, and ends if no message comes for so many milliseconds. Channels are copied, because they
 %% were parts of the request.
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> subscription().
-new([Channel], [From], Timeout, Http) ->
-    Tag = {weir_reactor, weir_http_request:socket(Http), make_ref()},
-    #one{channel = binary:copy(Channel), from = From, tag = Tag, timeout = Timeout};
 new(Channels, Froms, Timeout, Http) ->
     Socket = weir_http_request:socket(Http),
     Copies = [binary:copy(Channel) || Channel <- Channels],
-    Reader = weir_pubsub_several:new(Copies, Froms, ?WINDOW, Socket),
-    #several{reader = Reader, channels = Copies, socket = Socket, timeout = Timeout}.
+    case {weir_http_request:is_tls(Http), Copies, Froms} of
+        {false, [Channel], [From]} ->
+            #one{channel = Channel, from = From, tag = {weir_reactor, Socket, make_ref()}, timeout = Timeout};
+        {IsTls, _, _} ->
+            Reader = weir_pubsub_several:new(Copies, Froms, ?WINDOW, Socket),
+            #several{reader = Reader, channels = Copies, socket = Socket, is_tls = IsTls, timeout = Timeout}
+    end.
 
 %% @doc Opens it. The head comes before all messages: `send' it, unless it is written already.
 -spec open(weir_tcp:socket(), weir_pubsub_framing:framing(), Head :: binary(), subscription()) ->
@@ -119,15 +122,21 @@ silent(Socket, Since, Subscription) ->
 channels(#one{channel = Channel}) -> [Channel];
 channels(#several{channels = Channels}) -> Channels.
 
-framed({message, {several, Number, _}, _, _} = Message, Framing, Channels) ->
-    weir_pubsub_framing:message(Framing, lists:nth(Number, Channels), Message);
-framed({gap, Missed, {several, Number, _} = Id}, Framing, Channels) ->
-    weir_pubsub_framing:gap(Framing, lists:nth(Number, Channels), Missed, Id).
+framed({message, Id, _, _} = Message, Framing, Channels) ->
+    weir_pubsub_framing:message(Framing, channel(Id, Channels), Message);
+framed({gap, Missed, Id}, Framing, Channels) ->
+    weir_pubsub_framing:gap(Framing, channel(Id, Channels), Missed, Id).
+
+channel({several, Number, _}, Channels) -> lists:nth(Number, Channels);
+channel(_Id, [Channel]) -> Channel.
 
 %% A gap that the framing has no bytes for, or an empty chunk.
 sending(<<>>, Several) -> {ok, notified(Several)};
 sending(Bytes, Several) -> {send, Bytes, notified(Several)}.
 
+%% What is sent through TLS is written before the next message is looked at.
+notified(#several{is_tls = true} = Several) ->
+    written(Several);
 notified(#several{is_writing = true} = Several) ->
     Several;
 notified(#several{socket = Socket} = Several) ->

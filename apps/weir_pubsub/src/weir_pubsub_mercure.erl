@@ -203,8 +203,8 @@ retry(_Text) -> error.
 
 %% At once, if nobody is at work in the shard.
 published(Data, Meta, Http) ->
-    case weir_pubsub_publication:in_reactor(?CHANNEL, Data, Meta) of
-        busy ->
+    case not weir_http_request:is_tls(Http) andalso weir_pubsub_publication:in_reactor(?CHANNEL, Data, Meta) of
+        NotAtOnce when NotAtOnce =:= busy; NotAtOnce =:= false ->
             State = #publish{meta = Meta, data = Data, http = Http, reference = make_ref()},
             {hold, ?MODULE, State, #{timeout => ?PATIENCE_MS, otherwise => weir_pubsub_http_fields:refusal(unavailable, Http)}};
         Answer ->

@@ -16,7 +16,7 @@
 
 -type reason() ::
     {listen, inet:ip_address(), inet:port_number(), term()}
-    | {fixed, inet:ip_address(), inet:port_number(), access_log | proxy_protocol}
+    | {fixed, inet:ip_address(), inet:port_number(), access_log | proxy_protocol | tls}
     | {fixed, broker}
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
 %% `listen': no listener can be started there. `fixed': a listener that runs cannot have that changed, and the application has the broker
@@ -47,7 +47,7 @@ apply_listeners(#server{listeners = Before}, #{listeners := Now} = Settings) ->
     Fixed = [
         {fixed, Ip, Port, Key}
      || #{ip := Ip, port := Port} = Listener <- Kept,
-        Key <- [access_log, proxy_protocol],
+        Key <- [access_log, proxy_protocol, tls],
         map_get(Key, Listener) =/= map_get(Key, map_get(name(Listener), by_name(Before)))
     ],
     case Fixed of
@@ -72,6 +72,8 @@ settled(#{channels := Channels, listeners := Listeners} = Settings, Routes, Kept
     Drain = drain(Settings),
     ok = weir_pubsub_asker:configure(maps:get(ask, Settings)),
     ok = weir_pubsub:configure(with_updates(Settings, Channels)),
+    %% What comes from now on gets the certificates that are in the files now.
+    _ = [ssl:clear_pem_cache() || #{tls := #{}} <- Kept],
     lists:foreach(
         fun(#{max_connections := Most} = Listener) ->
             ok = weir_http:set_routes(name(Listener), Routes),
@@ -95,7 +97,7 @@ name(#{ip := Ip, port := Port}) -> {?MODULE, Ip, Port}.
 by_name(Listeners) -> maps:from_list([{name(Listener), Listener} || Listener <- Listeners]).
 
 listen([#{ip := Ip, port := Port} = Listener | Listeners], Routes, Started) ->
-    case weir_http:start_listener(name(Listener), Listener, Routes) of
+    case weir_http:start_listener(name(Listener), options(Listener), Routes) of
         {ok, _} ->
             listen(Listeners, Routes, [Listener | Started]);
         {error, Reason} ->
@@ -104,6 +106,9 @@ listen([#{ip := Ip, port := Port} = Listener | Listeners], Routes, Started) ->
     end;
 listen([], _Routes, _Started) ->
     ok.
+
+options(#{tls := none} = Listener) -> maps:remove(tls, Listener);
+options(#{tls := #{cert := Certificate, key := Key}} = Listener) -> Listener#{tls := [{certfile, Certificate}, {keyfile, Key}]}.
 
 close(Listeners) -> lists:foreach(fun(Listener) -> ok = weir_http:stop_listener(name(Listener)) end, Listeners).
 

@@ -1,5 +1,6 @@
 %% @private
-%% @doc One reader of several channels: its own position in each, and what it gets with the positions of all.
+%% @doc One reader of several channels: its own position in each, and what it gets with the positions of all. Of one channel, its ids are
+%% those of the messages.
 %%
 %% Epochs of channels differ, so each message has an id that only this reader has: it is framed for this reader, and not once for all.
 %% A reader takes so many messages of each channel at a time. The others wait in the histories, and where these have moved on there is a gap,
@@ -7,8 +8,6 @@
 %%
 %% Messages are held back until the position in every channel is known. Otherwise an id would not say where to go on in the others.
 -module(weir_pubsub_several).
-
--include("weir_pubsub_subscriber.hrl").
 
 -export([new/4]).
 -export([subscribe/1]).
@@ -19,13 +18,15 @@
 -export_type([several/0, item/0]).
 
 -type item() ::
-    {message, weir_pubsub_id:several(), Data :: binary(), weir_pubsub:meta()}
-    | {gap, weir_pubsub:missed(), weir_pubsub_id:several()}.
+    {message, place(), Data :: binary(), weir_pubsub:meta()}
+    | {gap, weir_pubsub:missed(), place()}.
+
+-type place() :: weir_pubsub_id:several() | weir_pubsub_id:id().
 
 -record(several, {
     channels :: [weir_pubsub:channel()],
     froms :: [weir_pubsub:from()],
-    socket :: weir_tcp:socket(),
+    socket :: weir_tcp:socket() | ssl:sslsocket(),
     reference :: reference(),
     window :: pos_integer(),
     %% By the number of the channel.
@@ -40,8 +41,9 @@
 
 -opaque several() :: #several{}.
 
-%% @doc A reader that is a connection of the calling reactor, and takes so many messages of each channel at a time.
--spec new([weir_pubsub:channel()], [weir_pubsub:from()], Window :: pos_integer(), weir_tcp:socket()) -> several().
+%% @doc A reader that is a connection of the calling reactor, or process of TLS, and takes so many messages of each channel at a time.
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], Window :: pos_integer(), Socket) -> several() when
+    Socket :: weir_tcp:socket() | ssl:sslsocket().
 new(Channels, Froms, Window, Socket) ->
     Positions = [position(From) || From <- Froms],
     #several{
@@ -60,12 +62,9 @@ position(_From) -> none.
 %% @doc Subscribes in all channels. Does not wait.
 -spec subscribe(several()) -> ok | {error, weir_pubsub:unavailable()}.
 subscribe(#several{channels = Channels, froms = Froms, window = Window} = Several) ->
-    Since = erlang:monotonic_time(millisecond),
     Asked = [
-        weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag)
-     || {Channel, From, Number} <- lists:zip3(Channels, Froms, lists:seq(1, length(Channels))),
-        Tag <- [tag(Number, Several)],
-        Subscriber <- [#subscriber{name = Channel, pid = self(), tag = Tag, window = Window, since = Since}]
+        weir_pubsub_socket:pace(Channel, tag(Number, Several), #{from => From, window => Window})
+     || {Channel, From, Number} <- lists:zip3(Channels, Froms, lists:seq(1, length(Channels)))
     ],
     case [Error || {error, _} = Error <- Asked] of
         [] -> ok;
@@ -110,6 +109,7 @@ release({Number, {message, Id, Data, Meta}}, #several{given = Given} = Several) 
 move(Number, Position, #several{positions = Positions} = Several) ->
     Several#several{positions = setelement(Number, Positions, Position)}.
 
+id(1, #several{positions = {Position}}) -> Position;
 id(Number, #several{positions = Positions}) -> {several, Number, tuple_to_list(Positions)}.
 
 %% @doc The client has taken what was handed on: the channels give more.
@@ -118,7 +118,7 @@ taken(#several{channels = Channels, given = Given} = Several) ->
     maps:foreach(
         fun(Number, Count) ->
             Channel = lists:nth(Number, Channels),
-            weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), tag(Number, Several)}, Count})
+            weir_pubsub_socket:taken(Channel, tag(Number, Several), Count)
         end,
         Given
     ),

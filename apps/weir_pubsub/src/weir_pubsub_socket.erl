@@ -11,6 +11,8 @@
 
 -export([subscribe/4]).
 -export([next/3]).
+-export([pace/3]).
+-export([taken/3]).
 -export([next_at_once/2]).
 -export([rejoin/3]).
 -export([unsubscribe/2]).
@@ -55,9 +57,27 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
 %% @doc Has the calling process sent the next message behind a position, and no more until it ends the subscription: what a long poll
 %% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer as of {@link subscribe/4}.
 -spec next(weir_pubsub:channel(), weir_pubsub:from(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
-next(Channel, From, Tag) ->
-    Subscriber = #subscriber{name = Channel, pid = self(), tag = Tag, window = 1, since = erlang:monotonic_time(millisecond)},
+next(Channel, From, Tag) -> pace(Channel, Tag, #{from => From, window => 1}).
+
+%% @doc Has the calling process sent the messages behind a position, so many at a time: what a connection does that writes by itself. More
+%% come when it says that it has {@link taken/3} them. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the
+%% answer as of {@link subscribe/4}.
+-spec pace(weir_pubsub:channel(), Tag :: term(), Options) -> ok | {error, weir_pubsub:unavailable()} when
+    Options :: #{from := weir_pubsub:from(), window := pos_integer(), info => term()}.
+pace(Channel, Tag, #{from := From, window := Window} = Options) ->
+    Subscriber = #subscriber{
+        name = Channel,
+        pid = self(),
+        tag = Tag,
+        window = Window,
+        info = maps:get(info, Options, undefined),
+        since = erlang:monotonic_time(millisecond)
+    },
     weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag).
+
+%% @doc So many messages have been dealt with. Does not wait.
+-spec taken(weir_pubsub:channel(), Tag :: term(), pos_integer()) -> ok | {error, weir_pubsub:unavailable()}.
+taken(Channel, Tag, Count) -> weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), Tag}, Count}).
 
 %% @private
 %% @doc The next message behind a position, if there is one already and nobody is at work in the shard of the channel; then nobody

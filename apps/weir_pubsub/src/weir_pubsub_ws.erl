@@ -50,6 +50,9 @@
     left = [] :: [weir_pubsub_socket:left()]
 }).
 
+%% Messages of a channel that are on their way to a connection of TLS.
+-define(WINDOW, 16).
+
 %% How many answers of shards a client may wait for.
 -define(MOST_ASKED, 1000).
 
@@ -123,18 +126,13 @@ act({subscribe, _, _, _}, Ref, #ws{subscriptions = Subscriptions, options = #{ma
 ->
     fail(Ref, too_many, <<"subscribes to as many channels as it may">>, State);
 act({subscribe, Channel, From, Info}, Ref, State) ->
-    #ws{socket = Socket, subscriptions = Subscriptions, subscribing = Subscribing} = State,
+    #ws{subscriptions = Subscriptions, subscribing = Subscribing} = State,
     Reference = make_ref(),
-    Options = #{
-        from => From, info => Info, tag => tag(Reference, State), head => weir_pubsub_ws_frames:subscribed(Ref, Channel)
-    },
-    case weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_ws_frames, []}, Options) of
-        ok ->
-            {ok, State#ws{
-                subscriptions = Subscriptions#{Channel => Reference}, subscribing = Subscribing#{Reference => Ref}
-            }};
-        {error, Reason} ->
-            refused(Ref, Reason, State)
+    Next = State#ws{subscriptions = Subscriptions#{Channel => Reference}, subscribing = Subscribing#{Reference => Ref}},
+    case subscribe(Channel, {From, Info, weir_pubsub_ws_frames:subscribed(Ref, Channel)}, tag(Reference, State), State) of
+        {ok, <<>>} -> {ok, Next};
+        {ok, Bytes} -> {send, {framed, Bytes}, Next};
+        {error, Reason} -> refused(Ref, Reason, State)
     end;
 act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of
@@ -167,6 +165,22 @@ act({presence, Channel}, Ref, State) ->
             answer(Ref, #{type => presence, channel => Channel, present => [present(One) || One <- Present]}, State);
         {error, Reason} ->
             refused(Ref, Reason, State)
+    end.
+
+%% Native groups do not write through TLS: there the messages come to this connection, and are sent by it.
+subscribe(Channel, {From, Info, Head}, Tag, #ws{socket = Socket, request = Http}) ->
+    case weir_http_request:is_tls(Http) of
+        false ->
+            Options = #{from => From, info => Info, tag => Tag, head => Head},
+            case weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_ws_frames, []}, Options) of
+                ok -> {ok, <<>>};
+                {error, _} = Error -> Error
+            end;
+        true ->
+            case weir_pubsub_socket:pace(Channel, Tag, #{from => From, info => Info, window => ?WINDOW}) of
+                ok -> {ok, Head};
+                {error, _} = Error -> Error
+            end
     end.
 
 %% What a process of this node says about itself is no JSON.
@@ -207,8 +221,22 @@ info({_, Reference, Channel, {closed, Reason}}, #ws{subscriptions = Subscription
 info({{weir_reactor, Socket}, left, Group, Mark}, #ws{left = Left} = State) ->
     _ = weir:notify_writable(Socket),
     {ok, State#ws{left = [{Group, Mark} | Left]}};
+info({_, Reference, Channel, What}, #ws{subscriptions = Subscriptions} = State) when
+    element(1, What) =:= message; element(1, What) =:= gap
+->
+    case Subscriptions of
+        #{Channel := Reference} -> {send, {framed, paced(What, Channel, tag(Reference, State))}, State};
+        #{} -> {ok, State}
+    end;
 info(_Earlier, State) ->
     {ok, State}.
+
+%% What is sent through TLS is written before the next message is looked at.
+paced({message, _, _, _} = Message, Channel, Tag) ->
+    _ = weir_pubsub_socket:taken(Channel, Tag, 1),
+    weir_pubsub_ws_frames:message([], Channel, Message);
+paced({gap, Missed, Position}, Channel, _Tag) ->
+    weir_pubsub_ws_frames:gap([], Channel, Missed, Position).
 
 forget(Channel, Reference, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of

@@ -11,17 +11,21 @@
 
 suite() -> [{timetrap, {seconds, 90}}].
 
-all() -> [{group, node}, {group, chromium}].
+all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
 groups() ->
     Cases = [websocket, stream, poll, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
-    [{node, [], [node_without_websockets | Cases]}, {chromium, [], Cases}].
+    [{node, [], [node_without_websockets | Cases]}, {node_through_tls, [], [websocket, stream, poll, deleted]}, {chromium, [], Cases}].
 
 init_per_group(node, Config) ->
     case os:find_executable("node") of
         false -> {skip, "node is missing (scripts/setup test)"};
         _ -> [{program, node} | Config]
     end;
+init_per_group(node_through_tls, Config) ->
+    {ok, _} = application:ensure_all_started(ssl),
+    #{server := Certificate} = weir_compatibility_certificates:make(),
+    init_per_group(node, [{tls, Certificate} | Config]);
 %% One browser for all cases, with a page for each.
 init_per_group(chromium, Config) ->
     case weir_compatibility_chromium:find() of
@@ -168,9 +172,14 @@ start(Config, Options, Test) ->
         [weir_pubsub_ws:route(#{may => fun(_, _, Channel) -> May(Channel) end}) || lists:member(ws, Served)],
         nchan(Served, May)
     ]),
-    {ok, _} = weir_http:start_listener(script_server, #{ip => {127, 0, 0, 1}}, Routes),
+    {Scheme, Transport} =
+        case proplists:get_value(tls, Config) of
+            undefined -> {"http", #{}};
+            Certificate -> {"https", #{tls => Certificate}}
+        end,
+    {ok, _} = weir_http:start_listener(script_server, Transport#{ip => {127, 0, 0, 1}}, Routes),
     {Proxy, Port} = proxy(weir:get_port(script_server)),
-    Url = "http://127.0.0.1:" ++ integer_to_list(Port),
+    Url = Scheme ++ "://127.0.0.1:" ++ integer_to_list(Port),
     Said = "http://127.0.0.1:" ++ integer_to_list(weir:get_port(script_said)) ++ "/said",
     Given = iolist_to_binary(weir_json:compact(Options#{
         server => list_to_binary(Url), said => list_to_binary(Said), webSocket => maps:get(websocket, Test, true)
@@ -210,7 +219,7 @@ program(node, Run, Url, Config) ->
         _ -> ["--experimental-websocket"]
     end,
     open_port({spawn_executable, os:find_executable("node")}, [
-        {args, Flags ++ ["main.mjs"]}, {cd, Directory}, stderr_to_stdout, binary
+        {args, Flags ++ ["main.mjs"]}, {cd, Directory}, {env, [{"NODE_TLS_REJECT_UNAUTHORIZED", "0"}]}, stderr_to_stdout, binary
     ]);
 program({chromium, Browser}, _Run, Url, _Config) ->
     weir_compatibility_chromium:open(Browser, [Url, "/page"], #{}).

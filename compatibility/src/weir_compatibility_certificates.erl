@@ -1,5 +1,5 @@
 %% Certificates for an afternoon: a chain for a server on localhost, one for a client, and their files.
--module(weir_with_certificates).
+-module(weir_compatibility_certificates).
 
 -export([make/0]).
 -export([write/2]).
