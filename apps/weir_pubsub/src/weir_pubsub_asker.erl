@@ -37,6 +37,7 @@
 %% Answers that are kept: then all are forgotten.
 -define(MOST_KNOWN, 10000).
 
+%% @private
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
@@ -100,11 +101,13 @@ failed() ->
     ok = weir_pubsub_counters:add(ask_failures, 1),
     false.
 
+%% @private
 -spec init([]) -> {ok, #asker{}}.
 init([]) ->
     ?MODULE = ets:new(?MODULE, [named_table, {read_concurrency, true}]),
     {ok, #asker{server = application:get_env(weir_pubsub, asker, none), reports = weir_reports:new_limit()}}.
 
+%% @private
 -spec handle_call({configure, server() | none} | {ask, question()}, gen_server:from(), #asker{}) ->
     {reply, ok | boolean(), #asker{}} | {noreply, #asker{}}.
 handle_call({configure, Server}, _From, Asker) ->
@@ -128,9 +131,11 @@ begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting 
     {_, Monitor} = spawn_monitor(fun() -> exit({answer, weir_pubsub_asker_request:ask(Server, Question)}) end),
     {noreply, Asker#asker{running = Running#{Monitor => Question}, waiting = Waiting#{Question => [From]}}}.
 
+%% @private
 -spec handle_cast(term(), #asker{}) -> {noreply, #asker{}}.
 handle_cast(_Request, Asker) -> {noreply, Asker}.
 
+%% @private
 -spec handle_info(term(), #asker{}) -> {noreply, #asker{}}.
 handle_info({'DOWN', Monitor, process, _, Reason}, #asker{running = Running, waiting = Waiting} = Asker) when
     is_map_key(Monitor, Running)
