@@ -28,6 +28,7 @@ usage: weir-drive COMMAND HOST:PORT [options]
   game       takes ticks of 512 bytes and answers each with 16
   idle       holds connections that say nothing (needs --observe)
   fanout     takes messages that the server sends to all
+  chat       listeners and speakers in rooms of a push server
   download   takes what the server sends without end
   upload     sends without end, 64 KiB at a time
 
@@ -126,6 +127,23 @@ the time since the timestamp in its first 8 bytes (weir-reference fanout).
   --events          each message an event, of a stream from /: its id the first 8 bytes in hexadecimal, its data the rest
   --size BYTES      bytes of a message, at least 8, as the server sends them (128)
   --slow N          so many of the connections never read, and have the smallest receive buffer there is (0)"
+);
+
+pub(super) const HELP_CHAT: &str = with_common_options!(
+    "\
+usage: weir-drive chat HOST:PORT [options]
+
+Clients listen in rooms of a push server (GET /sub/room-N), by one long poll after the other, and somebody speaks in each room
+(POST /pub/room-N). What is said comes due at random moments, whatever the server makes of it. A request is a message that a
+client has got, its latency the time since it was due. Reports the longest silence, too: the longest time for which something was
+due and nobody got anything.
+
+  --rooms N         rooms, among which the clients are divided (20)
+  --rate R          messages that clients are to get a second, in all (300)
+  --churn R         clients that drop their connection and come back with their position, a second (0)
+  --events          clients listen to event streams
+  --websocket       clients listen on WebSockets
+  --size BYTES      bytes of a message (128)"
 );
 
 pub(super) const HELP_DOWNLOAD: &str = with_common_options!(

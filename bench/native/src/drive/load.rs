@@ -59,6 +59,42 @@ pub enum Broadcast {
     Events,
 }
 
+/// How clients listen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listening {
+    /// By a long poll after the other.
+    #[default]
+    Poll,
+    /// To an event stream.
+    Events,
+    /// On a WebSocket.
+    WebSocket,
+}
+
+/// Rooms of a push server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chat {
+    /// How many rooms.
+    pub rooms: u32,
+    /// How clients listen.
+    pub carrier: Listening,
+    /// Messages that clients are to get a second, in all.
+    pub rate: u64,
+    /// Clients that drop their connection and come back, a second.
+    pub churn: u64,
+    /// Bytes of a message.
+    pub size: usize,
+}
+
+impl Chat {
+    /// Messages that are said a second, in all rooms: each is for all clients of its room.
+    pub fn published_per_second(&self, clients: u32) -> u64 {
+        (self.rate * u64::from(self.rooms))
+            .div_ceil(u64::from(clients))
+            .max(1)
+    }
+}
+
 /// What a connection is before it falls silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Held {
@@ -141,6 +177,8 @@ pub enum Command {
         /// What carries the messages.
         broadcast: Broadcast,
     },
+    /// Listeners and speakers in rooms.
+    Chat(Chat),
     /// A stream from the server.
     Download {
         /// As of a proxy; `None`: from the server itself.

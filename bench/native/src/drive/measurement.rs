@@ -90,6 +90,11 @@ impl Measurement {
         self.is_recording = is_recording;
     }
 
+    /// Whether the window is open.
+    pub fn is_recording(&self) -> bool {
+        self.is_recording
+    }
+
     /// Counts a request and the nanoseconds it took.
     #[inline]
     pub fn completed_in(&mut self, nanoseconds: u64) {

@@ -4,6 +4,7 @@ pub mod accept;
 pub mod arrivals;
 pub mod ask_message;
 pub mod ask_request;
+pub mod chat;
 pub mod echo;
 pub mod events;
 pub mod fanout;
@@ -165,6 +166,10 @@ fn drive(run: &Run) -> Result<Report, Failure> {
                 }
             };
             Ok(Report::of_requests("fanout", load, outcome))
+        }
+        &Command::Chat(rooms) => {
+            let (outcome, measurement, course) = chat::run(load, rooms, session)?;
+            Ok(Report::of_requests("chat", load, (outcome, measurement)).with_course(course))
         }
         &Command::Download { backend } => {
             let download = stream::Download::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::help;
-use super::load::{Broadcast, Carrier, Command, Held, Load, Run};
+use super::load::{Broadcast, Carrier, Chat, Command, Held, Listening, Load, Run};
 use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
@@ -53,6 +53,8 @@ struct Given {
     bytes: Option<u64>,
     slow: Option<u64>,
     connect_rate: Option<u64>,
+    rooms: Option<u64>,
+    churn: Option<u64>,
 }
 
 /// Reads the arguments that follow the program's name.
@@ -72,11 +74,12 @@ pub fn parse(arguments: Vec<OsString>) -> Result<Invocation, Failure> {
         "game" => help::HELP_GAME,
         "idle" => help::HELP_IDLE,
         "fanout" => help::HELP_FANOUT,
+        "chat" => help::HELP_CHAT,
         "download" => help::HELP_DOWNLOAD,
         "upload" => help::HELP_UPLOAD,
         _ => {
             return Err(Failure::Usage(format!(
-                "{name} is no command: echo, http, proxy, accept, game, idle, fanout, download or upload is \
+                "{name} is no command: echo, http, proxy, accept, game, idle, fanout, chat, download or upload is \
                  needed"
             )));
         }
@@ -119,6 +122,15 @@ impl Given {
                 (Long("size"), "echo" | "proxy") => {
                     given.size = Some(number("--size", parser.value()?, 1..=LARGEST_SIZE)?);
                 }
+                (Long("size"), "chat") => {
+                    given.size = Some(number("--size", parser.value()?, 32..=100_000)?);
+                }
+                (Long("rooms"), "chat") => {
+                    given.rooms = Some(number("--rooms", parser.value()?, 1..=1_000_000)?);
+                }
+                (Long("churn"), "chat") => {
+                    given.churn = Some(number("--churn", parser.value()?, 0..=100_000)?);
+                }
                 (Long("size"), "fanout") => {
                     let least = TIMESTAMP_BYTES as u64;
                     given.size = Some(number("--size", parser.value()?, least..=LARGEST_SIZE)?);
@@ -130,11 +142,11 @@ impl Given {
                     given.frame = frame(text("--frame", parser.value()?)?)?;
                 }
                 (Long("tls"), "echo") => given.tls = true,
-                (Long("websocket"), "echo" | "fanout" | "idle") => given.websocket = true,
-                (Long("events"), "fanout" | "idle") => given.events = true,
+                (Long("websocket"), "echo" | "fanout" | "idle" | "chat") => given.websocket = true,
+                (Long("events"), "fanout" | "idle" | "chat") => given.events = true,
                 (Long("http"), "idle") => given.http = true,
                 (Long("path"), "idle") => given.path = Some(path(parser.value()?)?),
-                (Long("rate"), "echo" | "http" | "proxy") => {
+                (Long("rate"), "echo" | "http" | "proxy" | "chat") => {
                     given.rate = Some(number("--rate", parser.value()?, 1..=10_000_000)?);
                 }
                 (Long("backend"), "accept" | "download" | "idle" | "proxy" | "upload") => {
@@ -215,6 +227,13 @@ impl Given {
                 slow: slow as u32,
                 broadcast: self.broadcast()?,
             },
+            "chat" => Command::Chat(Chat {
+                rooms: self.rooms.unwrap_or(20) as u32,
+                carrier: self.listening()?,
+                rate: self.rate.unwrap_or(300),
+                churn: self.churn.unwrap_or(0),
+                size: self.size.unwrap_or(128) as usize,
+            }),
             "download" => Command::Download { backend },
             "upload" => Command::Upload { backend },
             _ => match self.rate {
@@ -264,6 +283,14 @@ impl Given {
                 "--websocket does not go with --tls or --frame".into(),
             )),
         }
+    }
+
+    fn listening(&self) -> Result<Listening, Failure> {
+        Ok(match self.broadcast()? {
+            Broadcast::Bytes => Listening::Poll,
+            Broadcast::WebSocket => Listening::WebSocket,
+            Broadcast::Events => Listening::Events,
+        })
     }
 
     fn broadcast(&self) -> Result<Broadcast, Failure> {

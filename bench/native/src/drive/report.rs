@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::chat::Course;
 use super::load::Load;
 use super::measurement::Measurement;
 use super::observer::ServerUse;
@@ -36,6 +37,14 @@ pub struct Report {
     bytes_per_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     latency_us: Option<Latency>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_silence_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_connects: Option<u64>,
     errors: BTreeMap<&'static str, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<Server>,
@@ -150,6 +159,15 @@ impl Report {
         self
     }
 
+    /// Adds what a chat has to tell besides.
+    pub fn with_course(mut self, course: Course) -> Self {
+        self.published = Some(course.published);
+        self.missed = Some(course.missed);
+        self.longest_silence_us = Some(microseconds(course.longest_silence as f64));
+        self.failed_connects = Some(course.failed_connects);
+        self
+    }
+
     /// Whether anything succeeded at all.
     pub fn is_success(&self) -> bool {
         match self.requests.or(self.ticks).or(self.bytes_transferred) {
@@ -188,6 +206,10 @@ impl Report {
             bytes_transferred: None,
             bytes_per_s: None,
             latency_us: None,
+            published: None,
+            missed: None,
+            longest_silence_us: None,
+            failed_connects: None,
             errors: measurement.errors().clone(),
             server: outcome.server.map(Server::from),
             driver_cpu_s: seconds(outcome.driver_cpu),

@@ -1,0 +1,380 @@
+//! Who listens in a room, and its position there, which it keeps from one connection to the next.
+
+use httparse::{EMPTY_HEADER, Response, Status};
+
+use super::super::load::Listening;
+use super::super::measurement::Fault;
+use super::super::target::Target;
+use super::message::{self, Message};
+use crate::clock;
+
+/// Header lines that a response may have, and bytes that may wait for their end.
+const MOST_HEADERS: usize = 64;
+const MOST_BYTES: usize = 256 * 1024;
+
+/// Somebody who listens.
+#[derive(Debug)]
+pub struct Listener {
+    carrier: Listening,
+    /// The request without the position and the empty line.
+    head: String,
+    request: Vec<u8>,
+    /// What has come and is not whole.
+    bytes: Vec<u8>,
+    /// The head of a stream, of events or of frames, has come.
+    is_streaming: bool,
+    position: Option<Position>,
+    /// The number of the last message, and since when it listens.
+    last: Option<u64>,
+    since: u64,
+}
+
+/// Where it is, in the server's words.
+#[derive(Debug)]
+enum Position {
+    Poll { modified: Vec<u8>, tag: Vec<u8> },
+    Event(Vec<u8>),
+}
+
+/// What an answer to a poll says.
+struct Answer {
+    status: u16,
+    length: usize,
+    body: std::ops::Range<usize>,
+    position: Option<Position>,
+}
+
+impl Listener {
+    /// Who listens in a room.
+    pub fn new(target: &Target, carrier: Listening, room: u32) -> Self {
+        let accept = match carrier {
+            Listening::Poll => "",
+            Listening::Events => "Accept: text/event-stream\r\n",
+            Listening::WebSocket => {
+                "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            }
+        };
+        Self {
+            carrier,
+            head: format!("GET /sub/room-{room} HTTP/1.1\r\nHost: {target}\r\n{accept}"),
+            request: Vec::new(),
+            bytes: Vec::new(),
+            is_streaming: false,
+            position: None,
+            last: None,
+            since: clock::now(),
+        }
+    }
+
+    /// Its connection is over.
+    pub fn left(&mut self) {
+        self.bytes.clear();
+        self.is_streaming = false;
+    }
+
+    /// What it asks.
+    pub fn request(&mut self) -> &[u8] {
+        let request = &mut self.request;
+        request.clear();
+        request.extend_from_slice(self.head.as_bytes());
+        match &self.position {
+            None => {}
+            Some(Position::Poll { modified, tag }) => {
+                field(request, b"If-Modified-Since: ", modified);
+                field(request, b"If-None-Match: ", tag);
+            }
+            Some(Position::Event(id)) => field(request, b"Last-Event-ID: ", id),
+        }
+        request.extend_from_slice(b"\r\n");
+        request
+    }
+
+    /// Takes the next bytes, calls `take` with each message that is whole, and returns whether it has to ask again.
+    pub fn hear(&mut self, bytes: &[u8], mut take: impl FnMut(Message)) -> Result<bool, Fault> {
+        if self.bytes.len() + bytes.len() > MOST_BYTES {
+            return Err(Fault::BadResponse);
+        }
+        self.bytes.extend_from_slice(bytes);
+        match self.carrier {
+            Listening::Poll => self.hear_answer(take),
+            Listening::Events => {
+                self.hear_events(&mut take)?;
+                Ok(false)
+            }
+            Listening::WebSocket => {
+                self.hear_frames(&mut take)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn hear_answer(&mut self, mut take: impl FnMut(Message)) -> Result<bool, Fault> {
+        let Some(answer) = answer(&self.bytes)? else {
+            return Ok(false);
+        };
+        // One request, one answer.
+        if answer.length != self.bytes.len() {
+            return Err(Fault::BadResponse);
+        }
+        match answer.status {
+            200 => {
+                let stamp = message::read(&self.bytes[answer.body]).ok_or(Fault::Mismatch)?;
+                self.got(stamp, &mut take)?;
+                self.position = answer.position;
+            }
+            // Nothing was said for long.
+            408 | 304 => {}
+            _ => return Err(Fault::Status),
+        }
+        self.bytes.clear();
+        Ok(true)
+    }
+
+    fn hear_events(&mut self, take: &mut impl FnMut(Message)) -> Result<(), Fault> {
+        if !self.begins(b"200")? {
+            return Ok(());
+        }
+        let mut done = 0;
+        while let Some(length) = self.bytes[done..].iter().position(|&byte| byte == b'\n') {
+            let line = &self.bytes[done..done + length];
+            done += length + 1;
+            // Lengths of chunks, comments and names of events are lines that say nothing to us.
+            if let Some(id) = line.strip_prefix(b"id: ") {
+                self.position = Some(Position::Event(id.trim_ascii().to_vec()));
+            } else if let Some(data) = line.strip_prefix(b"data: ") {
+                // A gap has data of its own, and what is missing is counted by the numbers of the messages.
+                if let Some(stamp) = message::read(data) {
+                    self.got(stamp, take)?;
+                }
+            }
+        }
+        self.bytes.drain(..done);
+        Ok(())
+    }
+
+    fn hear_frames(&mut self, take: &mut impl FnMut(Message)) -> Result<(), Fault> {
+        if !self.begins(b"101")? {
+            return Ok(());
+        }
+        let mut done = 0;
+        while let Some((kind, payload)) = frame(&self.bytes[done..]) {
+            let payload = done + payload.start..done + payload.end;
+            done = payload.end;
+            match kind {
+                // Whole messages, of text or bytes.
+                0x81 | 0x82 => {
+                    let stamp = message::read(&self.bytes[payload]).ok_or(Fault::Mismatch)?;
+                    self.got(stamp, take)?;
+                }
+                0x88 => return Err(Fault::Closed),
+                _ => return Err(Fault::BadResponse),
+            }
+        }
+        self.bytes.drain(..done);
+        Ok(())
+    }
+
+    /// Whether the head of a stream has come, with that status.
+    fn begins(&mut self, status: &[u8]) -> Result<bool, Fault> {
+        if !self.is_streaming
+            && let Some(end) = find(&self.bytes, b"\r\n\r\n")
+        {
+            if self.bytes.get(9..12) != Some(status) {
+                return Err(Fault::Status);
+            }
+            self.bytes.drain(..end + 4);
+            self.is_streaming = true;
+        }
+        Ok(self.is_streaming)
+    }
+
+    fn got(
+        &mut self,
+        (due, number): (u64, u64),
+        take: &mut impl FnMut(Message),
+    ) -> Result<(), Fault> {
+        // Of another run, or from before it came: nobody's delay, and no number of this run.
+        if due < self.since {
+            return Ok(());
+        }
+        let missed = match self.last {
+            Some(last) if number <= last => return Err(Fault::Mismatch),
+            Some(last) => number - last - 1,
+            None => 0,
+        };
+        self.last = Some(number);
+        take(Message { due, missed });
+        Ok(())
+    }
+}
+
+fn field(request: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    request.extend_from_slice(name);
+    request.extend_from_slice(value);
+    request.extend_from_slice(b"\r\n");
+}
+
+fn answer(bytes: &[u8]) -> Result<Option<Answer>, Fault> {
+    let mut headers = [EMPTY_HEADER; MOST_HEADERS];
+    let mut response = Response::new(&mut headers);
+    let start = match response.parse(bytes) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(None),
+        Err(_) => return Err(Fault::BadResponse),
+    };
+    let status = response.code.ok_or(Fault::BadResponse)?;
+    let value = |name: &str| {
+        let header = response
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name));
+        header.map(|header| header.value.to_vec())
+    };
+    let length = match value("content-length") {
+        Some(length) => std::str::from_utf8(&length)
+            .ok()
+            .and_then(|length| length.trim().parse::<usize>().ok())
+            .ok_or(Fault::BadResponse)?,
+        None if status == 304 || status == 204 => 0,
+        None => return Err(Fault::BadResponse),
+    };
+    if bytes.len() < start + length {
+        return Ok(None);
+    }
+    let position = match (value("last-modified"), value("etag")) {
+        (Some(modified), Some(tag)) => Some(Position::Poll { modified, tag }),
+        _ => None,
+    };
+    Ok(Some(Answer {
+        status,
+        length: start + length,
+        body: start..start + length,
+        position,
+    }))
+}
+
+/// The first byte of a whole frame of a WebSocket, and where its payload is. None is as long as 64 KiB.
+fn frame(bytes: &[u8]) -> Option<(u8, std::ops::Range<usize>)> {
+    let (start, length) = match *bytes.get(1)? {
+        126 => (
+            4,
+            usize::from(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?])),
+        ),
+        length => (2, usize::from(length)),
+    };
+    (bytes.len() >= start + length).then(|| (bytes[0], start..start + length))
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        Target::new(([127, 0, 0, 1], 80).into(), 1)
+    }
+
+    fn message(number: u64) -> String {
+        let mut message = Vec::new();
+        message::write(&mut message, u64::MAX, number, 40);
+        String::from_utf8(message).unwrap()
+    }
+
+    /// What is heard, however it is cut: what was missed before each message.
+    fn heard(carrier: Listening, stream: &[u8]) -> Vec<Vec<u64>> {
+        (1..=stream.len())
+            .map(|piece| {
+                let mut listener = Listener::new(&target(), carrier, 3);
+                let mut missed = Vec::new();
+                for bytes in stream.chunks(piece) {
+                    listener
+                        .hear(bytes, |message| missed.push(message.missed))
+                        .unwrap();
+                }
+                missed
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_poll_goes_on_where_the_answer_says() {
+        let mut listener = Listener::new(&target(), Listening::Poll, 3);
+        assert_eq!(
+            listener.request(),
+            b"GET /sub/room-3 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n"
+        );
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nLast-Modified: then\r\nEtag: 7\r\nContent-Length: 40\r\n\r\n{}",
+            message(1)
+        );
+        let mut count = 0;
+        assert_eq!(listener.hear(answer.as_bytes(), |_| count += 1), Ok(true));
+        assert_eq!(count, 1);
+        let request = String::from_utf8(listener.request().to_vec()).unwrap();
+        assert!(request.ends_with("If-Modified-Since: then\r\nIf-None-Match: 7\r\n\r\n"));
+        // The same again is a repetition.
+        assert_eq!(
+            listener.hear(answer.as_bytes(), |_| ()),
+            Err(Fault::Mismatch)
+        );
+        assert_eq!(
+            Listener::new(&target(), Listening::Poll, 3)
+                .hear(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", |_| ()),
+            Err(Fault::Status)
+        );
+    }
+
+    #[test]
+    fn a_poll_is_heard_however_it_is_cut() {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{}",
+            message(5)
+        );
+        assert!(
+            heard(Listening::Poll, answer.as_bytes())
+                .iter()
+                .all(|missed| missed == &[0])
+        );
+    }
+
+    #[test]
+    fn frames_are_heard_however_they_are_cut() {
+        let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+        let mut longer = Vec::new();
+        message::write(&mut longer, u64::MAX, 3, 300);
+        let stream = [
+            head.as_bytes(),
+            &[0x81, 40],
+            message(1).as_bytes(),
+            &[0x82, 126, 1, 44],
+            &longer,
+        ]
+        .concat();
+        assert!(
+            heard(Listening::WebSocket, &stream)
+                .iter()
+                .all(|missed| missed == &[0, 1])
+        );
+        let mut listener = Listener::new(&target(), Listening::WebSocket, 3);
+        let bytes = [head.as_bytes(), &[0x88, 0]].concat();
+        assert_eq!(listener.hear(&bytes, |_| ()), Err(Fault::Closed));
+    }
+
+    #[test]
+    fn events_are_heard_however_they_are_cut_and_what_is_missing_is_counted() {
+        let stream = format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n: hi\n\r\nff\r\nid: 1:1\ndata: {}\n\n\r\nid: 1:4\r\ndata: {}\r\n\r\n",
+            message(1),
+            message(4)
+        );
+        assert!(
+            heard(Listening::Events, stream.as_bytes())
+                .iter()
+                .all(|missed| missed == &[0, 2])
+        );
+    }
+}

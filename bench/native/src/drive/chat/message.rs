@@ -1,0 +1,43 @@
+//! What is said in a room: when it was due and its number, in hexadecimal, and filling.
+
+/// Bytes of the two numbers.
+pub const STAMP_BYTES: usize = 32;
+
+/// What a client has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// When it was due.
+    pub due: u64,
+    /// Messages before it that never came.
+    pub missed: u64,
+}
+
+/// Writes a message of so many bytes.
+pub fn write(message: &mut Vec<u8>, due: u64, number: u64, size: usize) {
+    let start = message.len();
+    message.extend_from_slice(format!("{due:016x}{number:016x}").as_bytes());
+    message.resize(start + size.max(STAMP_BYTES), b'.');
+}
+
+/// When a message was due, and its number; `None` if that is no message of ours.
+pub fn read(message: &[u8]) -> Option<(u64, u64)> {
+    let stamp = std::str::from_utf8(message.get(..STAMP_BYTES)?).ok()?;
+    let due = u64::from_str_radix(&stamp[..16], 16).ok()?;
+    let number = u64::from_str_radix(&stamp[16..], 16).ok()?;
+    Some((due, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut message = b"before".to_vec();
+        write(&mut message, 0x1234, 7, 40);
+        assert_eq!(message.len(), 46);
+        assert_eq!(read(&message[6..]), Some((0x1234, 7)));
+        assert_eq!(read(&message[6..30]), None);
+        assert_eq!(read(&[b'.'; 40]), None);
+    }
+}

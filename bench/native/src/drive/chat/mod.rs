@@ -1,0 +1,397 @@
+//! Rooms of a push server: clients that listen in them, by long polls or event streams, and a speaker for each room.
+//!
+//! What is to be said comes due at random moments, whatever the server makes of it, and a delay is counted from when a message was
+//! due to when a client has it: a server that stalls is not spared what would have been said meanwhile. Clients come and go: one drops its
+//! connection and comes back with the position that it had, as often as is asked for.
+
+mod course;
+mod listener;
+mod member;
+mod message;
+mod speaker;
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::arrivals::Arrivals;
+use super::lane::{ALARM, CONNECTIONS};
+use super::load::{Chat, Load};
+use super::measurement::{Fault, Measurement};
+use super::session::{Outcome, Session, TIMEOUT_SCAN};
+use super::transport::{Turn, read};
+use crate::alarm::Alarm;
+use crate::clock;
+use crate::command_line::Failure;
+use crate::connections::Connections;
+use crate::limits;
+use crate::poller::{Event, Events, Interest, Token};
+use crate::socket::scratch;
+pub use course::Course;
+use listener::Listener;
+use member::{Member, Role};
+use message::Message;
+use speaker::Speaker;
+
+/// Connections begun at each look at the course of the run, every 20 ms: as many as a backlog of moderate size holds.
+const BEGUN_AT_A_TIME: usize = 200;
+
+struct Crowd<'a> {
+    load: &'a Load,
+    chat: Chat,
+    session: Session,
+    members: Connections<Member>,
+    /// Those without a connection.
+    resting: Vec<Role>,
+    listeners: Vec<Listener>,
+    speakers: Vec<Speaker>,
+    messages: Arrivals,
+    departures: Option<Arrivals>,
+    alarm: Alarm,
+    is_started: bool,
+    course: Course,
+    scan_at: u64,
+    scratch: Box<[u8]>,
+}
+
+/// Runs the chat through warm-up and window.
+pub fn run(
+    load: &Load,
+    chat: Chat,
+    session: Session,
+) -> Result<(Outcome, Measurement, Course), Failure> {
+    limits::raise_descriptors();
+    let now = clock::now();
+    let mut crowd = Crowd {
+        load,
+        chat,
+        session,
+        members: Connections::new(CONNECTIONS),
+        resting: everybody(load.connections, chat.rooms),
+        listeners: (0..load.connections)
+            .map(|index| Listener::new(&load.target, chat.carrier, index % chat.rooms))
+            .collect(),
+        speakers: (0..chat.rooms)
+            .map(|room| Speaker::new(&load.target, room, chat.size))
+            .collect(),
+        messages: Arrivals::new(chat.published_per_second(load.connections), now),
+        departures: (chat.churn > 0).then(|| Arrivals::new(chat.churn, now)),
+        alarm: Alarm::new()?,
+        is_started: false,
+        course: Course::default(),
+        scan_at: now,
+        scratch: scratch(),
+    };
+    crowd
+        .session
+        .poller
+        .add(&crowd.alarm, ALARM, Interest::Read)?;
+    let mut events = Events::new();
+    loop {
+        crowd.session.poller.wait(&mut events, None)?;
+        for event in events.iter() {
+            match event.token.lane() {
+                CONNECTIONS => crowd.ready(event)?,
+                _ if event.token == ALARM => crowd.tick()?,
+                _ => crowd.control(event)?,
+            }
+        }
+        if let Some(outcome) = crowd.session.outcome() {
+            return Ok((outcome, crowd.session.measurement, crowd.course));
+        }
+    }
+}
+
+/// Speakers come first: what is said before everybody listens is not measured.
+fn everybody(listeners: u32, rooms: u32) -> Vec<Role> {
+    (0..listeners)
+        .rev()
+        .map(Role::Listener)
+        .chain((0..rooms).map(Role::Speaker))
+        .collect()
+}
+
+impl Crowd<'_> {
+    /// Begins connections of those who rest, some at a time.
+    fn resume(&mut self) -> Result<(), Failure> {
+        for _ in 0..BEGUN_AT_A_TIME.min(self.resting.len()) {
+            let Some(role) = self.resting.pop() else {
+                break;
+            };
+            self.begin(role)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, role: Role) -> Result<(), Failure> {
+        let (Role::Listener(index) | Role::Speaker(index)) = role;
+        match self.load.target.dial(index) {
+            Ok(socket) => self.dialed(socket, role),
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS)) => {
+                let what = format!("cannot open a connection to {}", self.load.target);
+                Err(Failure::runtime(what, errno))
+            }
+            Err(errno) => {
+                self.not_connected(role, errno.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn dialed(&mut self, socket: OwnedFd, role: Role) -> Result<(), Failure> {
+        let token = self.members.next_token();
+        self.session
+            .poller
+            .add(&socket, token, Interest::ReadWrite)?;
+        self.members.insert(Member::new(socket, role, clock::now()));
+        Ok(())
+    }
+
+    fn not_connected(&mut self, role: Role, fault: Fault) {
+        self.course.failed_connects += 1;
+        self.failed(role, fault);
+    }
+
+    fn failed(&mut self, role: Role, fault: Fault) {
+        self.session.measurement.failed(fault);
+        // Not at once: a server that refuses is not to be stormed.
+        self.resting.insert(0, role);
+    }
+
+    /// Something is due: a message, or a departure.
+    fn tick(&mut self) -> Result<(), Failure> {
+        self.alarm.acknowledge();
+        let now = clock::now();
+        while self.messages.next() <= now {
+            let due = self.messages.next();
+            let room = self.messages.draw(self.chat.rooms);
+            self.messages.advance();
+            self.course.due(due);
+            let speaker = &mut self.speakers[room as usize];
+            speaker.enqueue(due);
+            if let Some(token) = speaker.token() {
+                self.speak(token)?;
+            }
+        }
+        self.depart(now)?;
+        self.set_alarm()
+    }
+
+    /// Listeners drop their connections and come back.
+    fn depart(&mut self, now: u64) -> Result<(), Failure> {
+        while let Some(departures) = &mut self.departures {
+            if departures.next() > now {
+                break;
+            }
+            let drawn = departures.draw(self.members.places());
+            departures.advance();
+            if let Some((token, member)) = self.members.at_mut(drawn)
+                && member.is_connected
+                && let Role::Listener(index) = member.role
+            {
+                self.members.remove(token);
+                self.listeners[index as usize].left();
+                self.begin(Role::Listener(index))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_alarm(&self) -> Result<(), Failure> {
+        let next = match &self.departures {
+            Some(departures) => departures.next().min(self.messages.next()),
+            None => self.messages.next(),
+        };
+        Ok(self.alarm.set(next)?)
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        self.is_started = true;
+        self.session.begin(self.load.connections);
+        let now = clock::now();
+        self.messages.start_at(now);
+        if let Some(departures) = &mut self.departures {
+            departures.start_at(now);
+        }
+        self.set_alarm()
+    }
+
+    /// Says the next thing that is due in a room.
+    fn speak(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(token) else {
+            return Ok(());
+        };
+        let Role::Speaker(room) = member.role else {
+            return Ok(());
+        };
+        if let Some(request) = self.speakers[room as usize].next_request() {
+            member.since = clock::now();
+            if let Err(fault) = member.send(request) {
+                self.lose(token, fault);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn ready(&mut self, event: Event) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(event.token) else {
+            return Ok(());
+        };
+        if !member.is_connected {
+            if event.readiness.failed() {
+                let fault = match sockopt::socket_error(&member.socket) {
+                    Ok(Err(errno)) | Err(errno) => Fault::from(errno),
+                    Ok(Ok(())) => Fault::Closed,
+                };
+                self.lose(event.token, fault);
+                return Ok(());
+            }
+            return self.connected(event.token);
+        }
+        match self.served(event) {
+            Ok(Turn::Done) => Ok(()),
+            Ok(Turn::More) => {
+                let Some(member) = self.members.get_mut(event.token) else {
+                    return Ok(());
+                };
+                let poller = &self.session.poller;
+                Ok(poller.rearm(&member.socket, event.token, Interest::ReadWrite)?)
+            }
+            Err(fault) => {
+                self.lose(event.token, fault);
+                Ok(())
+            }
+        }
+    }
+
+    fn connected(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(member) = self.members.get_mut(token) else {
+            return Ok(());
+        };
+        member.is_connected = true;
+        member.since = 0;
+        match member.role {
+            Role::Listener(index) => {
+                let request = self.listeners[index as usize].request();
+                if let Err(fault) = member.send(request) {
+                    self.lose(token, fault);
+                }
+            }
+            Role::Speaker(room) => {
+                self.speakers[room as usize].came(token);
+                self.speak(token)?;
+            }
+        }
+        if !self.is_started && self.resting.is_empty() && self.all_are_connected() {
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    fn all_are_connected(&mut self) -> bool {
+        self.members
+            .iter_mut()
+            .all(|(_, member)| member.is_connected)
+    }
+
+    /// Reads what has come, and answers it.
+    fn served(&mut self, event: Event) -> Result<Turn, Fault> {
+        let Self {
+            members,
+            listeners,
+            speakers,
+            session,
+            course,
+            scratch,
+            ..
+        } = self;
+        let Some(member) = members.get_mut(event.token) else {
+            return Ok(Turn::Done);
+        };
+        if event.readiness.writable() {
+            member.flush()?;
+        }
+        if !event.readiness.readable() {
+            return Ok(Turn::Done);
+        }
+        let measurement = &mut session.measurement;
+        let mut next = false;
+        let role = member.role;
+        let turn = read(&member.socket, event.readiness, scratch, |bytes| {
+            measurement.transferred(bytes.len());
+            match role {
+                Role::Speaker(room) => {
+                    if speakers[room as usize].hear(bytes)? {
+                        course.published += u64::from(measurement.is_recording());
+                        next = true;
+                    }
+                }
+                Role::Listener(index) => {
+                    let now = clock::now();
+                    next |= listeners[index as usize].hear(bytes, |Message { due, missed }| {
+                        course.got(now, missed, measurement.is_recording());
+                        measurement.completed_in(now.saturating_sub(due));
+                    })?;
+                }
+            }
+            Ok(())
+        })?;
+        if next {
+            match role {
+                Role::Listener(index) => member.send(listeners[index as usize].request())?,
+                Role::Speaker(room) => {
+                    member.since = 0;
+                    if let Some(request) = speakers[room as usize].next_request() {
+                        member.since = clock::now();
+                        member.send(request)?;
+                    }
+                }
+            }
+        }
+        Ok(turn)
+    }
+
+    /// A connection is over, and its owner comes back later.
+    fn lose(&mut self, token: Token, fault: Fault) {
+        let Some(member) = self.members.remove(token) else {
+            return;
+        };
+        match member.role {
+            Role::Listener(index) => self.listeners[index as usize].left(),
+            Role::Speaker(room) => self.speakers[room as usize].left(),
+        }
+        if member.is_connected {
+            self.failed(member.role, fault);
+        } else {
+            self.not_connected(member.role, fault);
+        }
+    }
+
+    fn control(&mut self, event: Event) -> Result<(), Failure> {
+        let now = clock::now();
+        if self.scan_at <= now {
+            self.scan_at = now + TIMEOUT_SCAN;
+            let timeout = self.load.timeout.as_nanos() as u64;
+            let late: Vec<_> = self
+                .members
+                .iter_mut()
+                .filter(|(_, member)| {
+                    member.since > 0 && now.saturating_sub(member.since) > timeout
+                })
+                .map(|(token, _)| token)
+                .collect();
+            for token in late {
+                self.lose(token, Fault::Timeout);
+            }
+        }
+        self.resume()?;
+        let was_recording = self.session.measurement.is_recording();
+        self.session.control(event.token, now)?;
+        if was_recording && !self.session.measurement.is_recording() {
+            self.course.ended(now);
+        }
+        Ok(())
+    }
+}
