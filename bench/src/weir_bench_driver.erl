@@ -48,6 +48,8 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
         ["--depth=" ++ integer_to_list(Depth) || #{depth := Depth} <- [Run]] ++
         ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
+        ["--rooms=" ++ integer_to_list(Rooms) || #{rooms := Rooms} <- [Run]] ++
+        ["--churn=" ++ integer_to_list(Churn) || #{churn := Churn} <- [Run]] ++
         ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
         ["--backend=" ++ integer_to_list(Backend) || lists:member(Kind, [proxy, relay, weir_proxy])].
 

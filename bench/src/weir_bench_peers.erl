@@ -10,11 +10,11 @@
 -export_type([peer/0, program/0]).
 
 -type program() :: haproxy | nginx | envoy | go | tokio.
--type peer() :: program() | nginx_stream | ranch | cowboy.
+-type peer() :: program() | nginx_stream | nchan | ranch | cowboy.
 
 %% @doc The peers that are known.
 -spec all() -> [peer()].
-all() -> [haproxy, nginx, nginx_stream, envoy, go, tokio, ranch, cowboy].
+all() -> [haproxy, nginx, nginx_stream, nchan, envoy, go, tokio, ranch, cowboy].
 
 %% @doc Those of some that are not here.
 -spec missing([peer()]) -> [peer()].
@@ -23,6 +23,8 @@ missing(Peers) ->
 
 is_installed(nginx_stream) ->
     executable(nginx) =/= false andalso weir_bench_nginx:stream_module() =/= false;
+is_installed(nchan) ->
+    executable(nginx) =/= false andalso weir_bench_nginx:nchan_module() =/= false;
 is_installed(Application) when Application =:= ranch; Application =:= cowboy ->
     %% The servers run on our own emulator, and find what we find.
     code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing;
@@ -44,7 +46,7 @@ executable(Built) ->
 %% @doc The versions of those that are here, for people.
 -spec versions() -> #{peer() => binary()}.
 versions() ->
-    maps:from_list([{Peer, version(Peer)} || Peer <- all(), Peer =/= nginx_stream, is_installed(Peer)]).
+    maps:from_list([{Peer, version(Peer)} || Peer <- all(), Peer =/= nginx_stream, Peer =/= nchan, is_installed(Peer)]).
 
 version(haproxy) -> told(executable(haproxy), "-v", "version ([0-9][0-9.]*)");
 version(nginx) -> told(executable(nginx), "-v", "nginx/([0-9.]+)");

@@ -24,6 +24,10 @@
     | ticks_per_s
     | p50_us
     | p99_us
+    | max_us
+    | longest_silence_us
+    | failed_connects
+    | missed
     | cpu_us_per_request
     | cpu_s_per_minute
     | bytes_per_connection
@@ -145,6 +149,10 @@ paths() ->
         {requests_per_s, [<<"requests_per_s">>]},
         {p50_us, [<<"latency_us">>, <<"p50">>]},
         {p99_us, [<<"latency_us">>, <<"p99">>]},
+        {max_us, [<<"latency_us">>, <<"max">>]},
+        {longest_silence_us, [<<"longest_silence_us">>]},
+        {failed_connects, [<<"failed_connects">>]},
+        {missed, [<<"missed">>]},
         {cpu_us_per_request, [<<"server">>, <<"cpu_us_per_request">>]},
         {ticks_per_s, [<<"ticks_per_s">>]},
         {cpu_s_per_minute, [<<"server">>, <<"cpu_s_per_minute">>]},
@@ -205,8 +213,8 @@ note(Note, Sample) ->
 -spec metrics() -> [metric(), ...].
 metrics() ->
     [
-        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute,
-        bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p99_us, max_us, longest_silence_us, failed_connects, missed,
+        cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
 %% @doc The median and the spread of each metric.
@@ -249,7 +257,8 @@ median_seconds(Samples) ->
 -spec better(metric()) -> more | less.
 better(Metric) ->
     Less = [
-        p50_us, p99_us, cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, servers, memory_kib
+        p50_us, p99_us, max_us, longest_silence_us, failed_connects, missed, cpu_us_per_request, cpu_s_per_minute,
+        bytes_per_connection, core_percent, servers, memory_kib
     ],
     case lists:member(Metric, Less) of
         true -> less;
@@ -264,6 +273,10 @@ title(answered_per_s) -> <<"answers/s at most">>;
 title(ticks_per_s) -> <<"ticks/s">>;
 title(p50_us) -> <<"p50 µs"/utf8>>;
 title(p99_us) -> <<"p99 µs"/utf8>>;
+title(max_us) -> <<"longest µs"/utf8>>;
+title(longest_silence_us) -> <<"longest silence µs"/utf8>>;
+title(failed_connects) -> <<"failed connects">>;
+title(missed) -> <<"missed">>;
 title(cpu_us_per_request) -> <<"CPU µs/request"/utf8>>;
 title(cpu_s_per_minute) -> <<"CPU s/minute">>;
 title(bytes_per_connection) -> <<"bytes/connection">>;

@@ -54,6 +54,9 @@
     per_second => non_neg_integer(),
     slow => pos_integer(),
     sndbuf => pos_integer(),
+    %% Of a chat: among how many rooms the clients are divided, and how many a second come back on a new connection.
+    rooms => pos_integer(),
+    churn => non_neg_integer(),
     %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
     needs => weir_bench_peers:peer(),
     %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers, each of which opens
@@ -176,6 +179,8 @@ setting(bytes, Value) -> positive(Value);
 setting(per_second, Value) -> at_least_0(Value);
 setting(slow, Value) -> positive(Value);
 setting(sndbuf, Value) -> positive(Value);
+setting(rooms, Value) -> positive(Value);
+setting(churn, Value) -> at_least_0(Value);
 setting(needs, Value) -> one_of(Value, weir_bench_peers:all());
 setting(schedulers, Value) -> one_of(Value, [1, 2]);
 setting(together, Value) -> boolean(Value);

@@ -14,6 +14,15 @@ one_process_serves_or_relays_test() ->
             ok
     end.
 
+a_push_server_is_nchan_test() ->
+    case weir_bench_peers:missing([nchan]) of
+        [] ->
+            Push = configuration(push),
+            [?assert(has(Part, Push)) || Part <- ["load_module", "nchan_subscriber;", "nchan_publisher;", "nchan_message_buffer_length 1000;"]];
+        _ ->
+            ok
+    end.
+
 a_file_is_sent_by_sendfile_test() ->
     File = configuration({file, "/tmp/bench/bytes-65536"}),
     [?assertNotEqual(nomatch, binary:match(File, Part)) || Part <- [<<"sendfile on;">>, <<"root /tmp/bench;">>, <<"rewrite ^ /bytes-65536 break;">>]].

@@ -24,6 +24,7 @@ the_figures_of_a_report_test() ->
                 requests_per_s => 1000.5,
                 p50_us => 10.1,
                 p99_us => 99.9,
+                max_us => 100,
                 cpu_us_per_request => 3.25,
                 core_percent => 25.0
             },

@@ -42,8 +42,9 @@ foreign(#{options := Own}, Values) ->
     Others = lists:usort(lists:append([Options || #{options := Options} <- examples()])) -- Own,
     [Option || Option <- Others, is_map_key(Option, Values)].
 
-%% Where there are no groups, the same is done by a process for each member.
+%% What is Weir's own is done elsewhere by a process for each member.
 module(fanout, Backend) when Backend =/= weir -> weir_example_fanout_processes;
+module(push, Backend) when Backend =/= weir -> weir_example_push_processes;
 module(Name, _Backend) -> list_to_atom("weir_example_" ++ atom_to_list(Name)).
 
 needs(Name) when Name =:= proxy; Name =:= relay -> [{to, "its backend: --to HOST:PORT"}];
@@ -122,6 +123,7 @@ examples() ->
         example(chargen, [], "sends without end, 64 KiB at a time"),
         example(fanout_processes, [size, 'per-second'],
             "one message to all connections, again and again; a process for each"),
+        example(push_processes, [], "a chat by long polls: GET /sub/ROOM, POST /pub/ROOM; a process for each client"),
         example(cowboy_hello, [], "Cowboy's hello world, where Cowboy is installed"),
         example(cowboy_ws_echo, [], "ws_echo by Cowboy, where Cowboy is installed"),
         example(ranch_echo, [active], "echo behind ranch, where ranch is installed; --active once"),
@@ -144,6 +146,9 @@ examples() ->
         of_weir(http_json, [], "answers a POST of JSON with the same value, written anew, by weir_http"),
         of_weir(notes, [], "a REST service on weir_http: notes in memory, as JSON"),
         of_weir(relay, [to], "proxy by weir:relay"),
+        (of_weir(push, [], "push_processes by weir_pubsub, and event streams and WebSockets; on another backend the former"))#{
+            backends := [weir, inet, socket]
+        },
         (of_weir(fanout, [size, 'per-second'], "fanout_processes by weir_group; on another backend the former"))#{
             backends := [weir, inet, socket]
         }
