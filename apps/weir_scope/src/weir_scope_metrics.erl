@@ -1,13 +1,13 @@
 %% @doc A sample as OpenMetrics text, for Prometheus and what reads its form.
 %%
-%% Counters are the VM's and Weir's own, from their beginning; gauges are those of the last second. There is no series for a process or a
+%% Counters are the VM's and Weir's own, from their beginning; gauges are those of the last second, and so are quantiles. There is no series for a process or a
 %% socket, so that their number does not grow with the load.
 -module(weir_scope_metrics).
 
 -export([text/1]).
 
--type series() :: {Labels :: [{atom(), term()}], number()}.
--type family() :: {Name :: atom(), counter | gauge, Help :: string(), [series()]}.
+-type series() :: {Labels :: [{atom(), term()}], number()} | {Suffix :: string(), Labels :: [{atom(), term()}], number()}.
+-type family() :: {Name :: atom(), counter | gauge | summary, Help :: string(), [series()]}.
 
 %% @doc The document. Its media type is `application/openmetrics-text; version=1.0.0; charset=utf-8'.
 -spec text(weir_scope_sample:sample()) -> iodata().
@@ -57,7 +57,8 @@ engine(none) ->
 engine(#{pollsets := Pollsets, listeners := Listeners}) ->
     [
         {weir_pollset_sockets, gauge, "sockets that the pollset serves", [{[{pollset, Number}], Sockets} || #{pollset := Number, sockets := Sockets} <- Pollsets]},
-        {weir_listener_connections, gauge, "connections that are open", [{[{listener, Name}], Open} || #{name := Name, connections := Open} <- Listeners]}
+        {weir_listener_connections, gauge, "connections that are open", [{[{listener, Name}], Open} || #{name := Name, connections := Open} <- Listeners]},
+        {weir_listener_reply_seconds, summary, "time from request to reply, of listeners with the option measure", lists:append([replies(Listener) || Listener <- Listeners])}
         | [
             {list_to_atom("weir_pollset_" ++ Name), counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
          || {Key, Name, Help} <- [
@@ -81,13 +82,24 @@ engine(#{pollsets := Pollsets, listeners := Listeners}) ->
             ]
     ].
 
+%% A second without a reply has no quantiles.
+replies(#{name := Name, latency := #{count := Now} = Latency, totals := #{replies := Count, reply_ns := Sum}}) ->
+    Quantiles = [{0.5, med}, {0.9, p90}, {0.95, '95_max'}, {0.99, '99_max'}, {0.999, p999}],
+    [{"", [{listener, Name}, {quantile, Quantile}], maps:get(Key, Latency) / 1_000_000} || {Quantile, Key} <- Quantiles, Now > 0] ++
+        [{"_count", [{listener, Name}], Count}, {"_sum", [{listener, Name}], Sum / 1_000_000_000}];
+replies(_) ->
+    [].
+
 family({Name, Kind, Help, Series}) ->
     Title = atom_to_list(Name),
-    Suffix = case Kind of counter -> "_total"; gauge -> "" end,
     [
         ["# TYPE ", Title, $\s, atom_to_list(Kind), $\n, "# HELP ", Title, $\s, Help, $\n]
-        | [[Title, Suffix, labels(Labels), $\s, number(Value), $\n] || {Labels, Value} <- Series]
+        | [[Title, Suffix, labels(Labels), $\s, number(Value), $\n] || {Suffix, Labels, Value} <- [suffixed(Kind, One) || One <- Series]]
     ].
+
+suffixed(counter, {Labels, Value}) -> {"_total", Labels, Value};
+suffixed(gauge, {Labels, Value}) -> {"", Labels, Value};
+suffixed(summary, {_, _, _} = Series) -> Series.
 
 labels([]) -> "";
 labels(Labels) -> [${, lists:join($,, [[atom_to_list(Name), "=\"", escaped(Value), $"] || {Name, Value} <- Labels]), $}].

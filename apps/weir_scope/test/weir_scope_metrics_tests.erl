@@ -10,7 +10,8 @@ lines() ->
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
     Pollset = #{pollset => 1, sockets => 3, totals => #{polls => 10, empty_polls => 1, events => 20, sleeps => 1, reads => 5, read_bytes => 50, writes => 1, written_bytes => 2}},
-    Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, totals => #{accepted => 9, overload => 0, denied => 0}},
+    Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, totals => #{accepted => 9, overload => 0, denied => 0, replies => 3, reply_ns => 4_500_000},
+        latency => weir_scope_latency:figures([{500_000, 2}, {3_500_000, 1}])},
     %% Not every machine has these.
     Machine = #{cpu_pressure => 0.1, io_pressure => 0.2, memory_pressure => 0.0, throttled => 0.0},
     Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{machine => Machine, weir => #{pollsets => [Pollset], listeners => [Listener]}, cost => #{us => 1500, reductions => 1}})),
@@ -21,7 +22,7 @@ every_line_has_the_form_test() ->
     ?assertEqual([<<"# EOF">>, <<>>], lists:nthtail(length(Lines) - 2, Lines)),
     Name = "[a-z][a-z0-9_]*",
     Label = Name ++ "=\"([^\"\\\\\n]|\\\\[\\\\\"n])*\"",
-    Form = "^(# (TYPE " ++ Name ++ " (counter|gauge)|HELP " ++ Name ++ " [^\n]+|EOF)|" ++ Name ++ "({" ++ Label ++ "(," ++ Label ++ ")*})? -?[0-9.e+-]+)$",
+    Form = "^(# (TYPE " ++ Name ++ " (counter|gauge|summary)|HELP " ++ Name ++ " [^\n]+|EOF)|" ++ Name ++ "({" ++ Label ++ "(," ++ Label ++ ")*})? -?[0-9.e+-]+)$",
     ?assertEqual([], [Line || Line <- lists:droplast(Lines), re:run(Line, Form, [{capture, none}]) =:= nomatch]).
 
 %% A family is told of once, before its series, which follow each other and have its name.
@@ -39,17 +40,21 @@ families_stand_together_test() ->
                 State;
             (Line, {{Name, Kind}, _} = State) ->
                 [Series | _] = re:split(Line, "[{ ]"),
-                ?assertEqual(case Kind of <<"counter">> -> <<Name/binary, "_total">>; _ -> Name end, Series),
+                Suffixes = case Kind of <<"counter">> -> ["_total"]; <<"gauge">> -> [""]; <<"summary">> -> ["", "_count", "_sum"] end,
+                ?assert(lists:member(Series, [<<Name/binary, (list_to_binary(Suffix))/binary>> || Suffix <- Suffixes])),
                 State
         end,
         {none, []},
         lists:droplast(lines())
     ),
-    [?assert(lists:member(Name, Seen)) || Name <- [<<"beam_scheduler_utilisation_ratio">>, <<"beam_reductions">>, <<"weir_pollset_polls">>, <<"weir_listener_accepted">>]].
+    [?assert(lists:member(Name, Seen)) || Name <- [<<"beam_scheduler_utilisation_ratio">>, <<"beam_reductions">>, <<"weir_pollset_polls">>, <<"weir_listener_accepted">>, <<"weir_listener_reply_seconds">>]].
 
 values_test() ->
     Lines = lines(),
+    Named = <<"{listener=\"{http,\\\"a \\\\\\\"b\\\\\\\" \\\\\\\\ c\\\\nd\\\"}\"">>,
     [?assert(lists:member(Line, Lines)) || Line <- [
+        <<"weir_listener_reply_seconds", Named/binary, ",quantile=\"0.5\"} 0.0005">>, <<"weir_listener_reply_seconds", Named/binary, ",quantile=\"0.99\"} 0.0035">>,
+        <<"weir_listener_reply_seconds_count", Named/binary, "} 3">>, <<"weir_listener_reply_seconds_sum", Named/binary, "} 0.0045">>,
         <<"weir_pollset_events_total{pollset=\"1\"} 20">>, <<"beam_scope_sample_seconds 0.0015">>,
         <<"weir_listener_accepted_total{listener=\"{http,\\\"a \\\\\\\"b\\\\\\\" \\\\\\\\ c\\\\nd\\\"}\"} 9">>
     ]],
