@@ -128,7 +128,7 @@ begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, runnin
     {reply, failed(), Asker};
 begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
     ok = weir_pubsub_counters:add(asked, 1),
-    {_, Monitor} = spawn_monitor(fun() -> exit({answer, weir_pubsub_asker_request:ask(Server, Question)}) end),
+    {_, Monitor} = spawn_monitor(weir_pubsub_asker_request, run, [Server, Question]),
     {noreply, Asker#asker{running = Running#{Monitor => Question}, waiting = Waiting#{Question => [From]}}}.
 
 %% @private

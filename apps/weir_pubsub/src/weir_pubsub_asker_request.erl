@@ -2,9 +2,13 @@
 %% @doc One question to an HTTP server, over a connection of its own. Only the status of the answer counts.
 -module(weir_pubsub_asker_request).
 
--export([ask/2]).
+-export([run/2]).
 
-%% @doc 2xx is yes and 4xx is no; everything else is no answer.
+%% @doc The life of a process: it ends with `{answer, Answer}'.
+-spec run(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> no_return().
+run(Server, Question) -> exit({answer, ask(Server, Question)}).
+
+%% 2xx is yes and 4xx is no; everything else is no answer.
 -spec ask(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> {ok, boolean()} | {error, term()}.
 ask(#{host := Host, port := Port, target := Target, timeout := Timeout}, Question) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
