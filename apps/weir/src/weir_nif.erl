@@ -41,10 +41,13 @@
 -export([file_open/1, file_open_below/2, file_read/3, file_fetch/1, file_resume/1, file_waiting/1]).
 
 %% Groups.
--export([group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/5, group_size/1, group_info/1]).
+-export([group_count/0, group_new/1, group_delete/1, group_join/4, group_leave/2, group_withdraw/1, group_broadcast/5, group_size/1, group_info/1]).
+
+%% A tracer: see `erl_tracer'.
+-export([schedules_begin/1, schedules_end/1, enabled/3, enabled_running_procs/3, trace/5]).
 
 %% Relays.
--export([relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays_due/1, relays/1]).
+-export([relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays_due/1, relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
 
@@ -359,6 +362,9 @@ give_up(_Handle) -> ?NOT_LOADED.
 -spec relay_start(handle(), handle(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
+%% @doc How many relays there are.
+-spec relay_count() -> non_neg_integer().
+relay_count() -> ?NOT_LOADED.
 %% @doc Ends a relay, if it has not ended. Its owner is told.
 -spec relay_stop(relay()) -> ok.
 relay_stop(_Relay) -> ?NOT_LOADED.
@@ -377,11 +383,34 @@ relays_due(_Piece) -> ?NOT_LOADED.
 -spec relays(non_neg_integer()) -> {ok, [relay()]} | done.
 relays(_Piece) -> ?NOT_LOADED.
 
+%%% A tracer
+
+%% @doc Begins to measure turns of schedulers, of processes that are traced by `{weir_nif, Session}' with the flag `running_procs', and ends
+%% it after so many milliseconds, 120,000 at most: then the tracer goes from each process at its next event. `busy': somebody does.
+-spec schedules_begin(Milliseconds :: non_neg_integer()) -> {ok, Session :: non_neg_integer()} | {error, busy}.
+schedules_begin(_Milliseconds) -> ?NOT_LOADED.
+%% @doc Ends it. Of each scheduler: histograms of the time from the end of a turn to the next, and of turns. The i-th number, from 0, counts
+%% those of 2^i to 2^(i+1)-1 nanoseconds. Schedulers that have slept for 10 ms are left out of the first.
+-spec schedules_end(Session :: non_neg_integer()) -> {ok, [{Scheduler :: pos_integer(), [non_neg_integer()], [non_neg_integer()]}]} | {error, closed}.
+schedules_end(_Session) -> ?NOT_LOADED.
+%% @doc Asked by the VM whether the tracer is in use.
+-spec enabled(atom(), non_neg_integer(), term()) -> discard | remove.
+enabled(_Tag, _Session, _Tracee) -> ?NOT_LOADED.
+%% @doc Asked by the VM when a process begins or ends a turn. Nothing is told of it.
+-spec enabled_running_procs(atom(), non_neg_integer(), term()) -> discard | remove.
+enabled_running_procs(_Tag, _Session, _Tracee) -> ?NOT_LOADED.
+%% @doc Never called: nothing is told. The VM wants it to be there.
+-spec trace(atom(), term(), term(), term(), term()) -> ok.
+trace(_Tag, _Session, _Tracee, _Term, _Options) -> ?NOT_LOADED.
+
 %%% Groups
 
 %% @doc A group of the caller's, which is deleted when the caller dies. `emfile' when there are 65536.
 -spec group_new(weir_group:settings()) -> {ok, group()} | {error, emfile}.
 group_new(_Settings) -> ?NOT_LOADED.
+%% @doc How many groups there are.
+-spec group_count() -> non_neg_integer().
+group_count() -> ?NOT_LOADED.
 %% @doc Deletes a group; nothing happens if it is gone.
 -spec group_delete(group()) -> ok.
 group_delete(_Group) -> ?NOT_LOADED.

@@ -125,6 +125,8 @@ tame(_Function, Arguments) ->
 call(Functions) ->
     ?LET({Function, Arity}, oneof(Functions), {Function, arguments(Function, Arity)}).
 
+arguments(_Function, 0) ->
+    [];
 %% Four that fit each other do not meet by chance.
 arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
@@ -318,7 +320,12 @@ is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= lis
 is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= listener_accept_for -> is_integer(Handle);
 is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
 is_documented(listener_info, Result) -> is_map(Result);
+is_documented(Count, Result) when Count =:= relay_count; Count =:= group_count -> is_integer(Result);
 is_documented(listener_latency, {Sum, Times}) -> is_integer(Sum) andalso is_list(Times);
+is_documented(schedules_begin, {ok, Session}) -> is_integer(Session);
+is_documented(schedules_end, {ok, Schedulers}) -> is_list(Schedulers);
+is_documented(Enabled, Result) when Enabled =:= enabled; Enabled =:= enabled_running_procs -> lists:member(Result, [discard, remove]);
+is_documented(trace, Result) -> Result =:= ok;
 is_documented(List, {ok, Entries}) when List =:= listener_connections; List =:= listener_relays; List =:= relays; List =:= relays_due ->
     is_list(Entries);
 is_documented(List, Result) when

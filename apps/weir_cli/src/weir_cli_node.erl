@@ -50,7 +50,7 @@ connect(Node, Domain, Values) ->
     end.
 
 %% @doc Why a visit has failed, in a line.
--spec explain(weir_scope:reason()) -> iodata().
+-spec explain(weir_scope:reason() | busy) -> iodata().
 explain({no_connection, Node}) ->
     io_lib:format("cannot reach ~s: it does not run, or has another cookie (--cookie)", [Node]);
 explain({timeout, Node}) ->
@@ -59,6 +59,8 @@ explain({disturbed, Node}) ->
     io_lib:format("another visit of ~s has ended meanwhile: try again", [Node]);
 explain({cannot_load, Module, Reason}) ->
     io_lib:format("~s cannot be loaded there (~0tp): try --no-load", [Module, Reason]);
+explain(busy) ->
+    "somebody measures that there just now: try again";
 explain({needs_load, What}) ->
     io_lib:format("~s are not possible with --no-load", [What]);
 explain({bad_option, Key, Value, Allowed}) ->

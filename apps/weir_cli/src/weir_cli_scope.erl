@@ -10,18 +10,21 @@ run(["compare" | Arguments]) -> weir_cli_scope_recording:compare(Arguments);
 run(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
-        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- [once, json, csv, openmetrics, http], maps:is_key(Form, Values)]);
+        {ok, Values, [Name]} -> checked(Name, Values, [Form || Form <- forms(), maps:is_key(Form, Values)]);
         {ok, _, []} -> {usage, "a node is missing (weir scope --help)"};
         {ok, _, [_, Extra | _]} -> {usage, ["one node at a time, and what is ", Extra, "? (weir scope --help)"]};
         {error, Message} -> {usage, [Message, " (weir scope --help)"]}
     end.
+
+forms() ->
+    [once, json, csv, openmetrics, http, schedules, 'ping-pong'].
 
 checked(_Name, _Values, [One, Other | _]) ->
     {usage, io_lib:format("--~s and --~s exclude each other (weir scope --help)", [One, Other])};
 checked(Name, Values, Forms) ->
     %% The script has a terminal ready, or not.
     case {Forms, os:getenv("WEIR_TERMINAL")} of
-        {[], false} -> {usage, "no terminal here: --once, --json, --csv, --openmetrics or --http (weir scope --help)"};
+        {[], false} -> {usage, "no terminal here: --once, --json, --csv, --openmetrics, --http, --schedules or --ping-pong (weir scope --help)"};
         {[], _} -> open(Name, Values, live);
         {[http], _} -> weir_cli_scope_page:node(Name, Values);
         {[Form], _} -> open(Name, Values, Form)
@@ -59,6 +62,18 @@ show(json, _Node, View, _Values) ->
     end);
 show(openmetrics, _Node, View, _Values) ->
     told([weir_scope:sample(View)], fun([Sample]) -> weir_scope_metrics:text(Sample) end);
+show(schedules, _Node, View, #{schedules := Seconds}) ->
+    case weir_scope:tracer(View) of
+        {ok, Tracer} ->
+            io:put_chars(standard_error, [weir_cli_scope_schedules:cost(Tracer, Seconds), $\n]),
+            told([weir_scope:schedules(View, #{over => Seconds * 1000})], fun([Schedules]) -> weir_cli_scope_schedules:text(Schedules) end);
+        {error, Reason} ->
+            {failed, weir_cli_node:explain(Reason)}
+    end;
+show('ping-pong', _Node, View, _Values) ->
+    told([weir_scope:ping_pong(View, 1000)], fun([#{round_trips := Trips, in_2013 := Before}]) ->
+        io_lib:format("~b round trips a second of two processes on one scheduler (~b in 2013, ipctest)~n", [round(Trips), Before])
+    end);
 show(csv, _Node, View, #{seconds := Seconds}) ->
     lines(Seconds, none, none, View).
 
@@ -108,6 +123,10 @@ options() ->
                 help => "with --http: let every user of this machine look"},
             #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
                 help => "so many lines of --csv (1)"},
+            #{name => schedules, type => {integer, 1, 60}, value => "S",
+                help => "for S seconds: how long processes wait that are ready, how long turns take, and what is between them"},
+            #{name => 'ping-pong', type => flag,
+                help => "how many messages two processes exchange in a second, which keeps one scheduler busy"},
             #{name => help, type => flag,
                 help => "this text"}
         ].

@@ -6,7 +6,7 @@
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1/1]).
--export([once/1, as_json/1, as_csv/1, as_openmetrics/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
+-export([once/1, as_json/1, as_csv/1, as_openmetrics/1, schedules/1, ping_pong/1, as_a_page/1, as_a_page_without_a_token/1, a_port_in_use/1, recorded/1, what_is_no_recording/1]).
 -export([every_page_in_80_by_24/1, every_page_in_200_by_60/1, a_recording_in_a_terminal/1, keys/1, a_node_that_ends/1, a_command_that_is_killed/1]).
 
 -import(weir_cli_program, [run/2, mentions/2]).
@@ -19,7 +19,7 @@ groups() ->
     [
         {programs, [parallel], [
             help_says_how, a_wrong_argument_is_one_line, a_node_that_cannot_be_reached_is_one_line_and_exit_code_1, once, as_json, as_csv, as_openmetrics,
-            as_a_page, as_a_page_without_a_token, a_port_in_use, recorded, what_is_no_recording
+            schedules, ping_pong, as_a_page, as_a_page_without_a_token, a_port_in_use, recorded, what_is_no_recording
         ]},
         {terminal, [parallel], [every_page_in_80_by_24, every_page_in_200_by_60, a_recording_in_a_terminal, keys, a_node_that_ends, a_command_that_is_killed]}
     ].
@@ -69,7 +69,7 @@ a_wrong_argument_is_one_line(Config) ->
         end
      || {Arguments, Wrong} <- [
             {[], "node"}, {["patient", "--once"], "NAME@HOST"}, {["a@b", "c@d"], "c@d"}, {["a@b", "--csv", "--seconds", "0"], "seconds"},
-            {["a@b", "--once", "--json"], "exclude"}, {["a@b"], "no terminal"}
+            {["a@b", "--once", "--json"], "exclude"}, {["a@b", "--schedules", "61"], "schedules"}, {["a@b", "--schedules", "1", "--ping-pong"], "exclude"}, {["a@b"], "no terminal"}
         ]
     ].
 
@@ -100,6 +100,18 @@ as_openmetrics(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--openmetrics"]),
     ?assertEqual(<<"# EOF">>, lists:last(Lines)),
     ?assert(mentions("beam_reductions_total ", Lines)).
+
+%% What it costs is said first, on standard error, which comes with the rest here.
+schedules(Config) ->
+    {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1"]),
+    [?assert(mentions(Word, Lines)) || Word <- ["OTP's tracer", "from ready to running", "scheduler 1: ", "value |---", "turns of some processes"]],
+    {1, Refused} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"]),
+    ?assert(mentions("--no-load", Refused)).
+
+ping_pong(Config) ->
+    {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--ping-pong"]),
+    ?assert(mentions("round trips a second", Lines)),
+    ?assert(mentions("832296 in 2013", Lines)).
 
 %% The address that is printed lets in, and no other does.
 as_a_page(Config) ->

@@ -23,6 +23,9 @@
 -export([sockets/2]).
 -export([microstates/2]).
 -export([clocks/1]).
+-export([tracer/1]).
+-export([schedules/2]).
+-export([ping_pong/2]).
 
 -export_type([view/0, reason/0]).
 
@@ -34,7 +37,7 @@
 %% `needs_load': not without modules on the node; see {@link open/2}.
 
 %% @doc Begins to look at a node, on behalf of the calling process. With `load => false' no module is loaded there: questions take
-%% longer, and clocks/1 is not possible. Errors: see {@link weir_scope_visit:reason()}.
+%% longer, and clocks/1, schedules/2 and ping_pong/2 are not possible. Errors: see {@link weir_scope_visit:reason()}.
 -spec open(node(), weir_scope_visit:options()) -> {ok, view()} | {error, reason()}.
 open(Node, Options) ->
     case weir_scope_visit:begin_visit(Node, Options) of
@@ -96,10 +99,34 @@ microstates(#view{sampler = Sampler} = View, Milliseconds) ->
 
 %% @doc What it costs there to read the time: see {@link weir_scope_clocks:costs/0}.
 -spec clocks(view()) -> {ok, [weir_scope_clocks:cost()]} | {error, reason()}.
-clocks(#view{visit = Visit}) ->
+clocks(View) -> there(View, clocks, weir_scope_clocks, costs, [], 1000).
+
+%% @doc By what {@link schedules/2} would measure there: see {@link weir_scope_schedules} for what each costs.
+-spec tracer(view()) -> {ok, weir_scope_schedules:tracer()} | {error, reason()}.
+tracer(View) -> there(View, tracer, weir_scope_schedules, tracer, [], 0).
+
+%% @doc What a schedule costs there, measured for a second unless `over' says otherwise: see {@link weir_scope_schedules:measure/1}. It
+%% slows the node down meanwhile, and stops by itself. `busy': somebody measures it just now.
+-spec schedules(view(), weir_scope_schedules:options()) -> {ok, weir_scope_schedules:schedules()} | {error, reason() | busy}.
+schedules(View, Options) ->
+    Over = case Options of #{over := Milliseconds} when is_integer(Milliseconds) -> Milliseconds; _ -> 1000 end,
+    case there(View, schedules, weir_scope_schedules, measure, [Options], Over + 1000) of
+        {ok, Result} -> Result;
+        {error, _} = Error -> Error
+    end.
+
+%% @doc How many messages two processes exchange there: see {@link weir_scope_schedules:ping_pong/1}. One scheduler does nothing else for so
+%% many milliseconds, 10,000 at most.
+-spec ping_pong(view(), 1..10_000) -> {ok, #{round_trips := float(), in_2013 := pos_integer()}} | {error, reason()}.
+ping_pong(View, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 10_000 ->
+    there(View, ping_pong, weir_scope_schedules, ping_pong, [Milliseconds], Milliseconds);
+ping_pong(_View, Milliseconds) ->
+    {error, {bad_option, milliseconds, Milliseconds, {between, 1, 10_000}}}.
+
+there(#view{visit = Visit}, What, Module, Function, Arguments, Milliseconds) ->
     case weir_scope_visit:is_there(Visit) of
-        true -> weir_scope_visit:call(Visit, weir_scope_clocks, costs, [], 1000);
-        false -> {error, {needs_load, clocks}}
+        true -> weir_scope_visit:call(Visit, Module, Function, Arguments, Milliseconds);
+        false -> {error, {needs_load, What}}
     end.
 
 asked(#view{visit = Visit}, Fun) ->

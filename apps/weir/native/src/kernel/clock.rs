@@ -17,6 +17,11 @@ impl Nanos {
         Nanos(NonZeroU64::MIN.saturating_add(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64))
     }
 
+    /// As the VM's own clock has it, but for a constant.
+    pub fn nanoseconds(self) -> u64 {
+        self.0.get()
+    }
+
     /// The time since an earlier moment.
     #[inline]
     pub fn since(self, earlier: Nanos) -> Duration {

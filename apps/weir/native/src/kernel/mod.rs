@@ -8,4 +8,5 @@ pub mod epoll;
 pub mod file;
 pub mod scratch;
 pub mod sockopt;
+pub mod thread;
 pub mod waker;

@@ -20,6 +20,7 @@ use rustler::codegen_runtime::{ErlNifEntry, ErlNifFunc, internal_write_symbols, 
 use rustler::sys::{ErlNifEnv, ErlNifTerm};
 
 use super::listener::{LISTENER, ListenerReference};
+use super::schedules::SCHEDULES;
 use crate::poll::death;
 use crate::pollset;
 use crate::pollset::private::{self, Holder};
@@ -34,7 +35,7 @@ use crate::value::shared::Part;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 13] = [
+static PARTS: [&dyn Part; 14] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -43,6 +44,7 @@ static PARTS: [&dyn Part; 13] = [
     &private::VACANT,
     &accept::EXHAUSTED,
     &latency::WANTED,
+    &SCHEDULES,
     &death::WATCH,
     &private::HOLDER,
     &data::BYTES,

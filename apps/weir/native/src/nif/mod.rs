@@ -23,6 +23,7 @@ mod ownership;
 mod pollsets;
 mod reactor;
 mod relay;
+mod schedules;
 mod sendfile;
 mod traffic;
 

@@ -15,7 +15,7 @@ rustler::atoms! {
     // Listeners.
     weir_listener, weir_accept, throttled, recovered, empty, reset, pause, least_loaded, connections, max_connections,
     waiting, overload, denied, crowded, full_pauses, rate_pauses, allow, deny, max_rate, per_address, placement,
-    noproc, reactor, unsent, badarg, measure, measured, replies, reply_ns,
+    noproc, reactor, unsent, badarg, measure, measured, replies, reply_ns, backlog, max_backlog,
     // Options.
     active, mode, packet, buffer, recbuf, sndbuf, nodelay, reuseaddr, reuseport, keepalive, linger, send_timeout,
     send_timeout_close, high_watermark, low_watermark, high_msgq_watermark, low_msgq_watermark, delay_send, exit_on_close,
@@ -29,6 +29,8 @@ rustler::atoms! {
     // Groups.
     weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
     broadcasts, pending, served, leave, left, weir_reactor, weir_tcp,
+    // Tracing.
+    r#in = "in", in_exiting, remove, discard,
     // Families.
     inet, inet6, local,
     // Packets of HTTP.
@@ -38,6 +40,7 @@ rustler::atoms! {
     recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
     // Information.
     owner, pollset, state, open, listening, connecting, connected, acceptors, fd, module,
-    polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers, reads, read_bytes,
-    writes, written_bytes, short_writes, file_waits, files_cut, accepts, sockets, moved_in, moved_out,
+    polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers,
+    wakes_by_thread, wakes_by_process, polling_ns, between_ns, reads, read_bytes, writes,
+    written_bytes, short_writes, file_waits, files_cut, accepts, sockets, moved_in, moved_out,
 }

@@ -16,6 +16,7 @@ pub mod membership;
 pub mod options;
 pub mod packet;
 pub mod ready;
+pub mod schedules;
 pub mod send_queue;
 pub mod shared;
 pub mod slots;

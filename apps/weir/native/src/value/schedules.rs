@@ -1,0 +1,132 @@
+//! What schedules cost, as histograms for each scheduler: how long its processes run, and how long it takes from the end of one turn
+//! to the beginning of the next. What is measured for a while begins from zero.
+
+use std::array::from_fn;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Bucket `i` counts times of 2^i to 2^(i+1)-1 nanoseconds; the last those of nine minutes or more.
+pub const BUCKETS: usize = 40;
+
+/// The VM has as many schedulers at most, numbered from one.
+const SCHEDULERS: usize = 1025;
+
+/// Times by powers of two.
+pub struct Histogram([AtomicU64; BUCKETS]);
+
+impl Histogram {
+    fn new() -> Histogram {
+        Histogram([const { AtomicU64::new(0) }; BUCKETS])
+    }
+
+    /// Counts a time. Only one thread does.
+    pub fn count(&self, nanoseconds: u64) {
+        let bucket = &self.0[((nanoseconds | 1).ilog2() as usize).min(BUCKETS - 1)];
+        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// The counts, from the shortest times on.
+    pub fn counts(&self) -> [u64; BUCKETS] {
+        from_fn(|bucket| self.0[bucket].load(Relaxed))
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|bucket| bucket.store(0, Relaxed));
+    }
+}
+
+/// What is measured of a scheduler.
+pub struct Turns {
+    /// From the end of a turn to the beginning of the next, of any process.
+    pub between: Histogram,
+    /// From the beginning of a turn to its end.
+    pub running: Histogram,
+}
+
+/// What is measured of all schedulers, for one who wants to know at a time.
+pub struct Schedules {
+    /// The number of the measurement that goes on, zero if none does.
+    current: AtomicU32,
+    last: AtomicU32,
+    /// When it ends, whoever began it and whatever became of that: nanoseconds of the monotonic clock.
+    until: AtomicU64,
+    schedulers: [OnceLock<Box<Turns>>; SCHEDULERS],
+}
+
+impl Schedules {
+    pub const fn new() -> Schedules {
+        Schedules {
+            current: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            until: AtomicU64::new(0),
+            schedulers: [const { OnceLock::new() }; SCHEDULERS],
+        }
+    }
+
+    /// Begins a measurement and returns its number. Nothing if there is one whose time is not over.
+    pub fn begin(&self, now: u64, until: u64) -> Option<u32> {
+        let current = self.current.load(SeqCst);
+        if current != 0 && now < self.until.load(SeqCst) {
+            return None;
+        }
+        // A small integer of Erlang, and no zero.
+        let number = (self.last.fetch_add(1, SeqCst) % (u32::MAX >> 6)) + 1;
+        self.current.compare_exchange(current, number, SeqCst, SeqCst).ok()?;
+        for turns in self.schedulers.iter().filter_map(OnceLock::get) {
+            turns.between.clear();
+            turns.running.clear();
+        }
+        self.until.store(until, SeqCst);
+        Some(number)
+    }
+
+    /// Whether a measurement goes on.
+    pub fn goes_on(&self, number: u32, now: u64) -> bool {
+        self.current.load(Relaxed) == number && now < self.until.load(Relaxed)
+    }
+
+    /// Where a scheduler's times go, by its number from one.
+    pub fn turns(&self, scheduler: usize) -> Option<&Turns> {
+        let place = self.schedulers.get(scheduler)?;
+        Some(place.get_or_init(|| Box::new(Turns { between: Histogram::new(), running: Histogram::new() })))
+    }
+
+    /// Ends a measurement. Returns the schedulers that took part, with what was measured; nothing if it is another's turn.
+    pub fn end(&self, number: u32) -> Option<Vec<(usize, &Turns)>> {
+        self.current.compare_exchange(number, 0, SeqCst, SeqCst).ok()?;
+        let known = self.schedulers.iter().enumerate();
+        Some(known.filter_map(|(scheduler, turns)| Some((scheduler, &**turns.get()?))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_count_by_powers_of_two() {
+        let histogram = Histogram::new();
+        for time in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
+            histogram.count(time);
+        }
+        let counts = histogram.counts();
+        assert_eq!((counts[0], counts[1], counts[2], counts[9], counts[10], counts[BUCKETS - 1]), (2, 2, 1, 1, 1, 1));
+        assert_eq!(counts.iter().sum::<u64>(), 8);
+    }
+
+    #[test]
+    fn one_measures_at_a_time_and_no_longer_than_it_said() {
+        let schedules = Schedules::new();
+        let first = schedules.begin(0, 100).expect("nobody measures");
+        assert!(schedules.goes_on(first, 99) && !schedules.goes_on(first, 100) && !schedules.goes_on(first + 1, 99));
+        assert_eq!(schedules.begin(99, 200), None);
+        schedules.turns(1).expect("there is one").running.count(5);
+        let second = schedules.begin(100, 200).expect("the time is over");
+        assert!(schedules.end(first).is_none());
+        assert!(!schedules.goes_on(first, 150));
+        let turns = schedules.end(second).expect("it goes on");
+        assert_eq!((turns.len(), turns[0].0, turns[0].1.running.counts().iter().sum::<u64>()), (1, 1, 0));
+        assert!(schedules.end(second).is_none());
+        assert!(schedules.begin(110, 200).is_some());
+    }
+}

@@ -1,0 +1,112 @@
+%% @doc Turns and garbage collections that take long, with the process: what holds a scheduler up.
+%%
+%% The VM tells of them to a system monitor. From OTP 28 on there can be several, each in a session of its own. Before, a node has one: it is
+%% taken for the time if nobody has it, and left alone otherwise.
+-module(weir_scope_long).
+
+-export([has_sessions/0]).
+-export([watch/1]).
+
+-export_type([long/0, turn/0]).
+
+-type turn() :: #{
+    kind := long_schedule | long_gc,
+    milliseconds := non_neg_integer(),
+    who := pid() | port(),
+    name => atom() | mfa(),
+    label => term(),
+    in => mfa() | undefined,
+    out => mfa() | undefined
+}.
+%% `name': the registered name, or the function that the process began with. `in' and `out': where it was at the beginning and the end of a
+%% turn.
+
+-type long() :: {ok, [turn()]} | {error, {system_monitor, pid() | port()}}.
+%% The longest first, 100 at most. The error names who has the node's only system monitor.
+
+%% Milliseconds from which on it is long: many times what the VM means a turn to take.
+-define(LONG, 20).
+
+%% No more are listened to.
+-define(MOST, 1000).
+
+-define(SHOWN, 100).
+
+%% @doc Whether there can be several system monitors.
+-spec has_sessions() -> boolean().
+has_sessions() ->
+    _ = code:ensure_loaded(trace),
+    erlang:function_exported(trace, system, 3).
+
+%% @private
+%% @doc Listens in the calling process, which has no other messages of this form, until it is sent `enough'.
+-spec watch(fun(() -> term())) -> long().
+watch(Ready) ->
+    case begin_watch() of
+        {ok, End} ->
+            _ = Ready(),
+            Turns = listen([], 0),
+            ok = End(),
+            Longest = fun(#{milliseconds := One}, #{milliseconds := Other}) -> One >= Other end,
+            {ok, lists:sublist(lists:sort(Longest, Turns), ?SHOWN)};
+        {error, _} = Error ->
+            _ = Ready(),
+            Error
+    end.
+
+begin_watch() ->
+    case has_sessions() of
+        true ->
+            Session = apply(trace, session_create, [weir_scope_long, self(), []]),
+            lists:foreach(fun(Kind) -> ok = apply(trace, system, [Session, Kind, ?LONG]) end, [long_gc, long_schedule]),
+            {ok, fun() -> _ = apply(trace, session_destroy, [Session]), ok end};
+        false ->
+            take(erlang:system_monitor())
+    end.
+
+take(undefined) ->
+    case erlang:system_monitor(self(), [{long_gc, ?LONG}, {long_schedule, ?LONG}]) of
+        undefined -> {ok, fun give_back/0};
+        %% Somebody was faster.
+        {Other, _} = Before -> _ = erlang:system_monitor(Before), {error, {system_monitor, Other}}
+    end;
+take({Other, _}) ->
+    {error, {system_monitor, Other}}.
+
+%% Somebody may have taken it meanwhile.
+give_back() ->
+    Self = self(),
+    case erlang:system_monitor() of
+        {Self, _} -> _ = erlang:system_monitor(undefined), ok;
+        _ -> ok
+    end.
+
+listen(Turns, ?MOST) ->
+    receive enough -> Turns end;
+listen(Turns, Count) ->
+    receive
+        {monitor, Who, Kind, Info} when Kind =:= long_gc; Kind =:= long_schedule -> listen([turn(Who, Kind, Info) | Turns], Count + 1);
+        enough -> Turns
+    end.
+
+turn(Who, Kind, Info) ->
+    Turn = maps:merge(#{kind => Kind, milliseconds => proplists:get_value(timeout, Info, 0), who => Who}, described(Who)),
+    maps:merge(Turn, maps:with([in, out], maps:from_list([Item || {_, _} = Item <- Info]))).
+
+described(Port) when is_port(Port) ->
+    #{};
+described(Pid) ->
+    case process_info(Pid, [registered_name, initial_call, dictionary]) of
+        undefined ->
+            #{};
+        [{_, Name}, {_, Call}, {_, Dictionary}] ->
+            Known =
+                case Name of
+                    [] -> #{name => proplists:get_value('$initial_call', Dictionary, Call)};
+                    _ -> #{name => Name}
+                end,
+            case lists:keyfind('$process_label', 1, Dictionary) of
+                {_, Label} -> Known#{label => Label};
+                false -> Known
+            end
+    end.

@@ -1,0 +1,289 @@
+%% @doc What a schedule costs: how long a process that is ready waits until it runs, how long turns are, and how many messages two
+%% processes exchange. Each takes some time of the node's schedulers, and stops by itself.
+%%
+%% <dl>
+%% <dt>`ready'</dt><dd>of every scheduler: a process that is bound to it gives its turn away once a millisecond, and sees how long it took
+%% to have it back. That is what every process waits which is ready to run. It needs no tracer, and takes a thousandth of a
+%% scheduler.</dd>
+%% <dt>`running', `between'</dt><dd>how long turns were, and the time from the end of a turn to the next one on that scheduler, which is what
+%% the script sch.stp for SystemTap measured in 2013. They take a tracer. Where Weir's library is loaded it is native code that reads the clock and
+%% adds to a histogram at both ends of each turn. Elsewhere OTP's own tracer sends a message there, which takes ten times as long as a turn
+%% without work: so it looks at a few processes only, and ends when 200,000 messages have come.</dd>
+%% </dl>
+%% Processes that somebody else traces are left out. With OTP 27 and later tracing is in a session of its own, and none is.
+-module(weir_scope_schedules).
+
+-export([tracer/0]).
+-export([measure/1]).
+-export([ping_pong/1]).
+
+%% A result is an exit here; and `{scheduler, Number}' is an option of processes that the types do not know.
+-dialyzer({nowarn_function, [apart/1, measured/1, seen/1, ping_pong/1, ping/1]}).
+
+-export_type([options/0, tracer/0, schedules/0, scheduler/0, histogram/0]).
+
+-type options() :: #{over => 10..60_000, tracer => tracer(), processes => 1..100}.
+%% `over' (1000): milliseconds. `tracer': the best that there is; `none' measures `ready' only. `processes' (10): how many of those that run
+%% most are looked at by OTP's tracer.
+
+-type histogram() :: [{Nanoseconds :: pos_integer(), Count :: pos_integer()}].
+%% How many took from so many nanoseconds, a power of two, to twice as many.
+
+-type scheduler() :: #{scheduler := pos_integer(), ready := histogram(), running => histogram(), between => histogram()}.
+
+-type tracer() :: native | otp | none.
+
+-type schedules() :: #{tracer := tracer(), events := non_neg_integer(), complete := boolean(), running := histogram(), long := weir_scope_long:long(), schedulers := [scheduler()]}.
+%% `events': what the tracer has seen. `complete': not ended before its time. `running': turns on all schedulers; by scheduler where the
+%% native tracer has measured. `long': turns and collections of 20 ms or more.
+
+%% Messages of OTP's tracer.
+-define(MOST_EVENTS, 200_000).
+
+%% A process that is bound to a scheduler gets its turn within so many milliseconds, or none.
+-define(PATIENCE, 5000).
+
+%% Round trips a second that `ipctest' made in 2013, on the machine of its author.
+-define(PING_PONG_2013, 832_296).
+
+%% @doc Measures. `busy': somebody does with the native tracer.
+-spec measure(options()) -> {ok, schedules()} | {error, busy | {bad_option, atom(), term(), term()}}.
+measure(Options) ->
+    case check(Options) of
+        ok -> apart(fun() -> measured(maps:merge(#{over => 1000, processes => 10, tracer => tracer()}, Options)) end);
+        {error, _} = Error -> Error
+    end.
+
+check(Options) ->
+    Allowed = #{over => {between, 10, 60_000}, processes => {between, 1, 100}, tracer => {one_of, [native, otp, none]}},
+    Wrong = fun
+        (over, Value) -> not (is_integer(Value) andalso Value >= 10 andalso Value =< 60_000);
+        (processes, Value) -> not (is_integer(Value) andalso Value >= 1 andalso Value =< 100);
+        (tracer, native) -> tracer() =/= native;
+        (tracer, Value) -> not lists:member(Value, [otp, none]);
+        (_, _) -> true
+    end,
+    case [{Key, Value} || {Key, Value} <- maps:to_list(Options), Wrong(Key, Value)] of
+        [] -> ok;
+        [{Key, Value} | _] -> {error, {bad_option, Key, Value, maps:get(Key, Allowed, {one_of, maps:keys(Allowed)})}}
+    end.
+
+%% @doc The best that there is on this node. An older Weir has no tracer.
+-spec tracer() -> native | otp.
+tracer() ->
+    case code:is_loaded(weir_nif) =/= false andalso erlang:function_exported(weir_nif, schedules_begin, 1) andalso weir_nif:available() of
+        true -> native;
+        false -> otp
+    end.
+
+%% In a process that ends with the one that wants it, and with which all ends that it has begun.
+apart(Fun) ->
+    {Pid, Monitor} = spawn_opt(fun() -> exit({measured, Fun()}) end, [monitor, {message_queue_data, off_heap}, {priority, high}]),
+    Guard = guard(self(), Pid),
+    receive
+        {'DOWN', Monitor, process, Pid, {measured, Result}} ->
+            exit(Guard, kill),
+            Result;
+        {'DOWN', Monitor, process, Pid, Reason} ->
+            exit(Guard, kill),
+            error(Reason)
+    end.
+
+guard(Caller, Pid) ->
+    spawn(fun() ->
+        Monitor = monitor(process, Caller),
+        receive {'DOWN', Monitor, process, Caller, _} -> exit(Pid, kill) end
+    end).
+
+measured(#{over := Over, tracer := Tracer} = Options) ->
+    Until = erlang:monotonic_time(millisecond) + Over,
+    Watcher = self(),
+    Probes = [
+        {Scheduler, spawn_opt(fun() -> probe(Watcher, #{}) end, [link, {scheduler, Scheduler}])}
+     || Scheduler <- lists:seq(1, erlang:system_info(schedulers_online))
+    ],
+    Long = spawn_opt(fun() -> long(Watcher) end, [link, {priority, high}]),
+    receive {ready, Long} -> ok end,
+    case traced(Tracer, Options, Until) of
+        {ok, Events, Complete, Running, Turns} ->
+            lists:foreach(fun(Pid) -> Pid ! enough end, [Long | [Probe || {_, Probe} <- Probes]]),
+            {ok, #{
+                tracer => Tracer,
+                events => Events,
+                complete => Complete,
+                running => Running,
+                long => receive {long, Long, Turned} -> Turned end,
+                schedulers => [
+                    (maps:get(Scheduler, Turns, #{}))#{scheduler => Scheduler, ready => sorted(seen(Probe))}
+                 || {Scheduler, Probe} <- Probes
+                ]
+            }};
+        {error, _} = Error ->
+            Error
+    end.
+
+long(Watcher) ->
+    Self = self(),
+    Watcher ! {long, Self, weir_scope_long:watch(fun() -> Watcher ! {ready, Self} end)}.
+
+%% What every process waits that is ready: those before it have their turns first.
+probe(Watcher, Histogram) ->
+    receive
+        enough -> Watcher ! {seen, self(), Histogram}
+    after 1 ->
+        Begin = erlang:monotonic_time(nanosecond),
+        true = erlang:yield(),
+        probe(Watcher, add(erlang:monotonic_time(nanosecond) - Begin, Histogram))
+    end.
+
+%% On a scheduler that was taken offline meanwhile nothing runs any more.
+seen(Probe) ->
+    receive
+        {seen, Probe, Histogram} -> Histogram
+    after ?PATIENCE ->
+        #{}
+    end.
+
+%% By powers of two.
+add(Nanoseconds, Histogram) ->
+    Power = power(max(1, Nanoseconds), 1),
+    maps:update_with(Power, fun(Count) -> Count + 1 end, 1, Histogram).
+
+power(Nanoseconds, Power) when Nanoseconds < 2 * Power -> Power;
+power(Nanoseconds, Power) -> power(Nanoseconds, 2 * Power).
+
+sorted(Histogram) -> lists:sort(maps:to_list(Histogram)).
+
+traced(none, _Options, Until) ->
+    wait_until(Until),
+    {ok, 0, true, [], #{}};
+traced(native, #{over := Over}, Until) ->
+    case weir_nif:schedules_begin(Over + 1000) of
+        {ok, Session} ->
+            ok = keep(Session),
+            End = begin_tracing({weir_nif, Session}, all, [running_procs]),
+            wait_until(Until),
+            ok = End(),
+            {ok, Schedulers} = weir_nif:schedules_end(Session),
+            Turns = [{Scheduler, #{between => powers(Between), running => powers(Running)}} || {Scheduler, Between, Running} <- Schedulers],
+            Events = lists:sum([Count || {_, #{between := Between, running := Running}} <- Turns, {_, Count} <- Between ++ Running]),
+            {ok, Events, true, together([Running || {_, #{running := Running}} <- Turns]), maps:from_list(Turns)};
+        {error, busy} = Busy ->
+            Busy
+    end;
+traced(otp, #{processes := Most}, Until) ->
+    Top = weir_scope_top:processes(#{most => Most, over => 100}),
+    End = begin_tracing(self(), [Pid || #{pid := Pid} <- Top, Pid =/= self()], [running_procs, monotonic_timestamp]),
+    {Events, Turns} = turns(Until, 0, #{}, #{}),
+    ok = End(),
+    {ok, Events, Events < ?MOST_EVENTS, sorted(Turns), #{}}.
+
+together(Histograms) ->
+    Add = fun({From, Count}, Known) -> maps:update_with(From, fun(Sum) -> Sum + Count end, Count, Known) end,
+    sorted(lists:foldl(Add, #{}, lists:append(Histograms))).
+
+%% Ends the native tracer if this process is killed, as when the modules of a visit are taken away: by one that runs none of them.
+-define(KEEPER, "
+    Monitor = erlang:monitor(process, Tracing),
+    receive {'DOWN', Monitor, process, _, _} -> ok end,
+    weir_nif:schedules_end(Session),
+    erlang:trace(all, false, [running_procs, {tracer, weir_nif, Session}]).
+").
+
+keep(Session) ->
+    {ok, Tokens, _} = erl_scan:string(?KEEPER),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    _ = spawn(erl_eval, exprs, [Expressions, [{'Tracing', self()}, {'Session', Session}]]),
+    ok.
+
+powers(Counts) -> [{1 bsl Power, Count} || {Power, Count} <- lists:zip(lists:seq(0, length(Counts) - 1), Counts), Count > 0].
+
+wait_until(Until) -> timer:sleep(max(0, Until - erlang:monotonic_time(millisecond))).
+
+%% Returns a fun that ends it. From OTP 27 on in a session; before, the VM lets nobody take a process over from another tracer: all of
+%% them leaves those out, and one that is traced is refused. Nothing is left if this process dies: the VM ends the traces of a tracer
+%% that is a process, and the session with the last reference to it; the native one is kept from it by another process, and ends after its time whatever happens.
+begin_tracing(Tracer, Whom, Flags) ->
+    _ = code:ensure_loaded(trace),
+    case erlang:function_exported(trace, session_create, 3) of
+        true ->
+            Session = apply(trace, session_create, [weir_scope, Tracer, []]),
+            lists:foreach(fun(Pid) -> set_in(Session, Pid, Flags) end, each(Whom)),
+            fun() -> _ = apply(trace, session_destroy, [Session]), ok end;
+        false ->
+            Option = case Tracer of {Module, State} -> {tracer, Module, State}; Pid -> {tracer, Pid} end,
+            Set = fun(On) -> lists:foreach(fun(Pid) -> set(Pid, On, [Option | Flags]) end, each(Whom)) end,
+            ok = Set(true),
+            fun() -> Set(false) end
+    end.
+
+set_in(Session, Pid, Flags) ->
+    try
+        apply(trace, process, [Session, Pid, true, Flags])
+    catch
+        error:badarg -> 0
+    end.
+
+%% One that has ended, or is traced by somebody else, is left out.
+set(Pid, On, Flags) ->
+    try
+        erlang:trace(Pid, On, Flags)
+    catch
+        error:badarg -> 0
+    end.
+
+each(all) -> [all];
+each(Pids) -> Pids.
+
+%% What OTP's tracer tells, until it is time or enough.
+turns(_Until, ?MOST_EVENTS, _Running, Turns) ->
+    {?MOST_EVENTS, Turns};
+turns(Until, Events, Running, Turns) ->
+    receive
+        {trace_ts, Pid, in, _, At} ->
+            turns(Until, Events + 1, Running#{Pid => At}, Turns);
+        {trace_ts, Pid, out, _, At} when is_map_key(Pid, Running) ->
+            {Since, Others} = maps:take(Pid, Running),
+            turns(Until, Events + 1, Others, add(At - Since, Turns));
+        Event when element(1, Event) =:= trace_ts ->
+            turns(Until, Events + 1, Running, Turns)
+    after max(0, Until - erlang:monotonic_time(millisecond)) ->
+        {Events, Turns}
+    end.
+
+%% @doc Two processes on the first scheduler send a message to and fro for so many milliseconds, 10,000 at most, and keep it busy meanwhile:
+%% round trips a second, as `ipctest' counted them in 2013, and its figure.
+-spec ping_pong(Milliseconds :: 1..10_000) -> #{round_trips := float(), in_2013 := pos_integer()}.
+ping_pong(Milliseconds) when Milliseconds >= 1, Milliseconds =< 10_000 ->
+    #{round_trips => apart(fun() -> ping(Milliseconds) end), in_2013 => ?PING_PONG_2013}.
+
+ping(Milliseconds) ->
+    Watcher = self(),
+    Pong = spawn_opt(fun pong/0, [link, {scheduler, 1}]),
+    _ = spawn_opt(
+        fun() ->
+            Begin = erlang:monotonic_time(nanosecond),
+            Trips = pings(Pong, Begin + Milliseconds * 1_000_000, 0),
+            Watcher ! {trips, Trips * 1.0e9 / (erlang:monotonic_time(nanosecond) - Begin)}
+        end,
+        [link, {scheduler, 1}]
+    ),
+    receive {trips, Rate} -> Rate end.
+
+%% The clock is read once for a hundred.
+pings(Pong, Until, Trips) ->
+    trips(Pong, 100),
+    case erlang:monotonic_time(nanosecond) of
+        Now when Now >= Until -> Trips + 100;
+        _ -> pings(Pong, Until, Trips + 100)
+    end.
+
+trips(_Pong, 0) ->
+    ok;
+trips(Pong, Left) ->
+    Pong ! self(),
+    receive Pong -> trips(Pong, Left - 1) end.
+
+pong() ->
+    receive Ping -> Ping ! self() end,
+    pong().

@@ -1,0 +1,224 @@
+%% What a schedule costs, on nodes whose run queues are known, with each tracer; and that nobody else's tracer is disturbed.
+-module(weir_scope_schedules_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([who_is_ready_waits_for_those_before/1, turns_of_known_length/1, turns_by_messages/1, messages_are_bounded/1]).
+-export([long_turns/1, another_system_monitor_goes_on/1]).
+-export([another_tracer_goes_on/1, an_observer_that_dies/1, one_at_a_time/1, ping_pong/1, bad_options/1]).
+-export([collected/0, turn/2, traced/1, ping/1, pong/0]).
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
+
+all() ->
+    [{group, all}].
+
+groups() ->
+    [
+        {all, [parallel], [
+            who_is_ready_waits_for_those_before, turns_of_known_length, turns_by_messages, messages_are_bounded, long_turns, another_system_monitor_goes_on, another_tracer_goes_on,
+            an_observer_that_dies, one_at_a_time, ping_pong, bad_options
+        ]}
+    ].
+
+init_per_suite(Config) ->
+    case is_alive() of
+        true ->
+            Config;
+        false ->
+            _ = os:cmd("epmd -daemon"),
+            {ok, _} = net_kernel:start(list_to_atom("weir_scope_schedules_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
+            [{started, true} | Config]
+    end.
+
+end_per_suite(Config) ->
+    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
+    ok.
+
+%% With this module and, but for what OTP's own tracer is tried on, Weir's library.
+init_per_testcase(Case, Config) ->
+    {ok, Peer, Node} = peer:start(#{
+        name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
+        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+S", "2"]
+    }),
+    {Module, Beam, File} = code:get_object_code(?MODULE),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, File, Beam]),
+    case lists:member(Case, [turns_by_messages, messages_are_bounded]) of
+        true ->
+            ok;
+        false ->
+            true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir))]),
+            {ok, _} = peer:call(Peer, application, ensure_all_started, [weir])
+    end,
+    {ok, View} = weir_scope:open(Node, #{}),
+    [{peer, Peer}, {node, Node}, {view, View} | Config].
+
+end_per_testcase(_Case, Config) ->
+    catch peer:stop(?config(peer, Config)),
+    ok.
+
+%% Takes a turn of so many microseconds, and begins anew, for ever.
+turn(Microseconds, Sleep) ->
+    spin(erlang:monotonic_time(microsecond) + Microseconds),
+    timer:sleep(Sleep),
+    turn(Microseconds, Sleep).
+
+%% The VM takes a process off a scheduler after 4,000 reductions, and this takes one of them for a look at the clock or less.
+spin(Until) ->
+    case erlang:monotonic_time(microsecond) of
+        Now when Now >= Until -> ok;
+        _ -> spin(Until)
+    end.
+
+busy(Config, Microseconds, Sleep) ->
+    erlang:spawn_opt(?config(node, Config), ?MODULE, turn, [Microseconds, Sleep], [{scheduler, 1}]).
+
+count(Histogram) -> lists:sum([Count || {_, Count} <- Histogram]).
+
+%% Ten processes that never sleep stand before whoever becomes ready on the first scheduler, each with a turn of 4,000 reductions: tens of
+%% microseconds. On the second there is nobody.
+who_is_ready_waits_for_those_before(Config) ->
+    _ = [busy(Config, 1_000_000_000, 0) || _ <- lists:seq(1, 10)],
+    {ok, #{tracer := none, events := 0, complete := true, schedulers := [First, Second]}} = weir_scope:schedules(?config(view, Config), #{tracer => none}),
+    #{scheduler := 1, ready := Busy} = First,
+    #{scheduler := 2, ready := Idle} = Second,
+    ?assert(count(Busy) > 0),
+    ?assert(count(Idle) > 0),
+    {Shortest, _} = hd(Busy),
+    {Least, _} = hd(Idle),
+    ?assert(Shortest >= 32_768, Busy),
+    ?assert(Least =< 8192, Idle).
+
+%% A turn of 100 microseconds by the clock begins after each sleep of 10 ms: some dozens of turns took 2^16 ns or more.
+turns_of_known_length(Config) ->
+    _ = busy(Config, 100, 10),
+    {ok, #{tracer := native, events := Events, schedulers := Schedulers}} = weir_scope:schedules(?config(view, Config), #{over => 1000}),
+    [#{running := Running, between := Between}] = [Scheduler || #{scheduler := 1} = Scheduler <- Schedulers],
+    ?assert(Events > 0),
+    Long = [{From, Count} || {From, Count} <- Running, From >= 65_536],
+    ?assert(count(Long) > 10, Running),
+    ?assert(count(Between) > 0),
+    ?assert(lists:all(fun({From, _}) -> From =< 10_000_000 end, Between)),
+    ?assertEqual({error, closed}, peer:call(?config(peer, Config), weir_nif, schedules_end, [1])).
+
+turns_by_messages(Config) ->
+    Busy = busy(Config, 100, 10),
+    {ok, otp} = weir_scope:tracer(?config(view, Config)),
+    {ok, #{tracer := otp, complete := true, events := Events, running := Running}} = weir_scope:schedules(?config(view, Config), #{over => 1000}),
+    ?assert(Events > 20),
+    Long = [{From, Count} || {From, Count} <- Running, From >= 65_536],
+    ?assert(count(Long) > 10, Running),
+    ?assertEqual({flags, []}, peer:call(?config(peer, Config), erlang, trace_info, [Busy, flags])).
+
+%% As many messages as two processes send: it ends long before its time.
+messages_are_bounded(Config) ->
+    Pong = spawn(?config(node, Config), ?MODULE, pong, []),
+    Ping = spawn(?config(node, Config), ?MODULE, ping, [Pong]),
+    {ok, #{complete := false, events := 200_000}} = weir_scope:schedules(?config(view, Config), #{over => 50_000, processes => 2}),
+    [?assertEqual({flags, []}, peer:call(?config(peer, Config), erlang, trace_info, [Pid, flags])) || Pid <- [Ping, Pong]].
+
+ping(Pong) ->
+    Pong ! self(),
+    receive Pong -> ping(Pong) end.
+
+pong() ->
+    receive Ping -> Ping ! self() end,
+    pong().
+
+%% A collection of a heap of some million words is long, and no process goes on meanwhile.
+long_turns(Config) ->
+    {Peer, View} = {?config(peer, Config), ?config(view, Config)},
+    Collected = spawn(?config(node, Config), ?MODULE, collected, []),
+    {ok, #{long := {ok, Turns}}} = weir_scope:schedules(View, #{tracer => none}),
+    ?assertMatch([_ | _], [Turn || #{who := Who, milliseconds := Time, name := _, kind := long_gc} = Turn <- Turns, Who =:= Collected, Time >= 20]),
+    ?assertEqual(undefined, peer:call(Peer, erlang, system_monitor, [])).
+
+collected() ->
+    hold(lists:seq(1, 5_000_000)).
+
+hold(List) ->
+    true = erlang:garbage_collect(),
+    timer:sleep(1),
+    hold(List).
+
+%% Before OTP 28 it has the only one, and is told of.
+another_system_monitor_goes_on(Config) ->
+    {Peer, View} = {?config(peer, Config), ?config(view, Config)},
+    Other = spawn(?config(node, Config), ?MODULE, traced, [0]),
+    undefined = peer:call(Peer, erlang, system_monitor, [Other, [{long_gc, 1}]]),
+    {ok, #{long := Long}} = weir_scope:schedules(View, #{tracer => none, over => 100}),
+    case peer:call(Peer, erlang, function_exported, [trace, system, 3]) of
+        true -> ?assertMatch({ok, _}, Long);
+        false -> ?assertEqual({error, {system_monitor, Other}}, Long)
+    end,
+    ?assertMatch({Other, [{long_gc, 1}]}, peer:call(Peer, erlang, system_monitor, [])).
+
+%% A process that is traced by somebody else is traced by them afterwards, with the flags that they had, and they are told all.
+another_tracer_goes_on(Config) ->
+    {Peer, View} = {?config(peer, Config), ?config(view, Config)},
+    Busy = busy(Config, 10, 10),
+    Tracer = spawn(?config(node, Config), ?MODULE, traced, [0]),
+    1 = peer:call(Peer, erlang, trace, [Busy, true, [running, {tracer, Tracer}]]),
+    [{ok, #{}} = weir_scope:schedules(View, #{over => 200, tracer => With}) || With <- [native, otp]],
+    ?assertMatch({flags, [_ | _]}, peer:call(Peer, erlang, trace_info, [Busy, flags])),
+    ?assertEqual({tracer, Tracer}, peer:call(Peer, erlang, trace_info, [Busy, tracer])),
+    Before = told(Tracer),
+    {ok, #{}} = weir_scope:schedules(View, #{over => 500}),
+    ?assert(told(Tracer) > Before).
+
+traced(Events) ->
+    receive
+        {told, Whom} -> Whom ! {told, Events}, traced(Events);
+        _ -> traced(Events + 1)
+    end.
+
+told(Tracer) ->
+    Tracer ! {told, self()},
+    receive {told, Events} -> Events end.
+
+%% The one who asked is killed. The tracer goes, also from processes that are busy.
+an_observer_that_dies(Config) ->
+    {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
+    Busy = busy(Config, 100, 10),
+    Observer = spawn(fun() ->
+        {ok, View} = weir_scope:open(Node, #{}),
+        weir_scope:schedules(View, #{over => 60_000})
+    end),
+    wait_until(fun() -> peer:call(Peer, weir_nif, schedules_begin, [0]) =:= {error, busy} end),
+    exit(Observer, kill),
+    ok = weir_scope:close(?config(view, Config)),
+    wait_until(fun() -> peer:call(Peer, erlang, trace_info, [Busy, flags]) =:= {flags, []} end),
+    ?assert(peer:call(Peer, erlang, is_process_alive, [Busy])),
+    wait_until(fun() -> peer:call(Peer, code, is_loaded, [weir_scope_schedules]) =:= false end).
+
+one_at_a_time(Config) ->
+    Peer = ?config(peer, Config),
+    {ok, Session} = peer:call(Peer, weir_nif, schedules_begin, [60_000]),
+    ?assertEqual({error, busy}, weir_scope:schedules(?config(view, Config), #{})),
+    {ok, []} = peer:call(Peer, weir_nif, schedules_end, [Session]),
+    ?assertMatch({ok, #{tracer := native}}, weir_scope:schedules(?config(view, Config), #{over => 10})).
+
+ping_pong(Config) ->
+    {ok, #{round_trips := Trips, in_2013 := 832_296}} = weir_scope:ping_pong(?config(view, Config), 100),
+    ?assert(Trips > 0).
+
+bad_options(Config) ->
+    View = ?config(view, Config),
+    [
+        ?assertMatch({error, {bad_option, Key, Value, _}}, weir_scope:schedules(View, #{Key => Value}))
+     || {Key, Value} <- [{over, 60_001}, {over, 9}, {over, x}, {tracer, dbg}, {processes, 0}, {other, 1}]
+    ],
+    [?assertMatch({error, {bad_option, milliseconds, Value, _}}, weir_scope:ping_pong(View, Value)) || Value <- [0, 10_001, x]],
+    {ok, Afar} = weir_scope:open(?config(node, Config), #{load => false}),
+    ?assertEqual({error, {needs_load, schedules}}, weir_scope:schedules(Afar, #{})),
+    ?assertEqual({error, {needs_load, ping_pong}}, weir_scope:ping_pong(Afar, 100)),
+    ok = weir_scope:close(Afar).
+
+wait_until(Condition) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(20), wait_until(Condition)
+    end.
