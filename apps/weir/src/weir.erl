@@ -55,6 +55,10 @@
     sleeps := non_neg_integer(),
     asleep_ns := non_neg_integer(),
     gathers := non_neg_integer(),
+    wakes_by_thread := non_neg_integer(),
+    wakes_by_process := non_neg_integer(),
+    polling_ns := non_neg_integer(),
+    between_ns := non_neg_integer(),
     reads := non_neg_integer(),
     read_bytes := non_neg_integer(),
     writes := non_neg_integer(),
@@ -68,7 +72,9 @@
 }.
 %% A pollset and what it has done since it was made. `events' counts sockets that polls found ready; `events_min' and
 %% `events_max' are the fewest and most of a poll that found any, and the i-th number of `events_log2', counted from 0,
-%% is how many polls found 2^i to 2^(i+1)-1 of them (the last: or more). `asleep_ns' are nanoseconds. `moved_in' and
+%% is how many polls found 2^i to 2^(i+1)-1 of them (the last: or more). `asleep_ns' are nanoseconds, as are `polling_ns' in polls that found
+%% something and `between_ns' from the end of the poll before to these, unless the poller slept: a socket waits so long at most. `wakes_by_thread'
+%% and `wakes_by_process' are by whom it was woken. `moved_in' and
 %% `moved_out' count sockets that came from and went to other pollsets.
 %%
 %% The idea is the first table of Wei Cao's "pollset per scheduler": times, events, min, max, avg for each scheduler.

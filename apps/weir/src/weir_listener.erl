@@ -119,6 +119,8 @@
     handler := {function, fun((_, _) -> term())} | {protocol | reactor, module()},
     connections := non_neg_integer(),
     waiting := non_neg_integer(),
+    backlog => non_neg_integer(),
+    max_backlog => non_neg_integer(),
     max_connections := non_neg_integer() | infinity,
     accepted := non_neg_integer(),
     overload := non_neg_integer(),
@@ -131,7 +133,8 @@
     replies := non_neg_integer(),
     reply_ns := non_neg_integer()
 }.
-%% `connections' are accepted and not closed; `waiting' are those of them without a process yet. The others count since the
+%% `connections' are accepted and not closed; `waiting' are those of them without a process yet. `backlog' are those that the kernel has and
+%% nobody has accepted, and `max_backlog' how many it keeps before it drops others; both only of TCP, and while the listener has sockets. The others count since the
 %% start of the listener: `accepted' connections; reset ones, by reason: `overload' (above `max_connections'), `denied' (by
 %% `allow' or `deny') and `crowded' (above `per_address'); `full_pauses' and `rate_pauses', how often `max_connections' and
 %% `max_rate' have stopped accepting; `failed_handshakes', accepted connections whose TLS handshake or PROXY header failed;

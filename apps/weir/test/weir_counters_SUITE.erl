@@ -9,7 +9,7 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [pollsets, listeners, reactors, groups, relays, every_row_is_whole].
+    [pollsets, who_wakes_a_poller, listeners, backlog_of_a_listener, reactors, groups, relays, every_row_is_whole].
 
 init_per_suite(Config) ->
     weir_test_peer:init_group(weir, Config).
@@ -34,6 +34,32 @@ listeners(_Config) ->
     Counters = maps:without([name, pid, status, ip, port, handler, measured], Info),
     complete(listener, Counters).
 
+%% Those that the listener does not accept are the kernel's.
+backlog_of_a_listener(_Config) ->
+    {ok, _} = weir:start_listener(?MODULE, #{port => 0, ip => {127, 0, 0, 1}, max_connections => 1}, fun(_, _) -> timer:sleep(infinity) end, []),
+    #{backlog := 0, max_backlog := Max} = weir:info(?MODULE),
+    ?assert(Max >= 1024),
+    Clients = [element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [])) || _ <- lists:seq(1, 4)],
+    weir_test_peer:wait_until(fun() -> #{backlog := Waiting} = weir:info(?MODULE), Waiting =:= 3 end),
+    lists:foreach(fun gen_tcp:close/1, Clients),
+    ok = weir:stop_listener(?MODULE).
+
+%% A poller that sleeps is woken by its thread when something comes.
+who_wakes_a_poller(Config) ->
+    {Socket, Peer} = weir_test_peer:socket_pair(Config, [binary, {active, true}]),
+    Sum = fun(Name) -> lists:sum([maps:get(Name, Pollset) || Pollset <- weir:pollsets()]) end,
+    Woken = Sum(wakes_by_thread),
+    lists:foreach(
+        fun(_) ->
+            timer:sleep(20),
+            ok = gen_tcp:send(Peer, <<"x">>),
+            receive {tcp, Socket, <<"x">>} -> ok end
+        end,
+        lists:seq(1, 10)
+    ),
+    ?assert(Sum(wakes_by_thread) > Woken),
+    ?assert(Sum(polling_ns) > 0).
+
 reactors(_Config) ->
     {ok, Reactor} = weir_reactor:start_link(#{module => reactor_probe, args => #{}}),
     {ok, #{module := reactor_probe, pollset := _} = Info} = weir_reactor:info(Reactor),
@@ -46,7 +72,9 @@ reactors(_Config) ->
     ?assertEqual({error, noproc}, weir_reactor:info(no_such_reactor)).
 
 groups(_Config) ->
+    Groups = weir_nif:group_count(),
     {ok, Group} = weir_group:new(#{}),
+    ?assertEqual(Groups + 1, weir_nif:group_count()),
     {ok, Info} = weir_group:info(Group),
     ok = weir_group:delete(Group),
     complete(group, maps:without([owner], Info)).
@@ -54,7 +82,9 @@ groups(_Config) ->
 relays(Config) ->
     {A, Peer} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
     {B, OtherPeer} = weir_test_peer:socket_pair(Config, [binary, {active, false}]),
+    Relays = weir_nif:relay_count(),
     {ok, Relay} = weir:relay(A, B),
+    ?assertEqual(Relays + 1, weir_nif:relay_count()),
     ok = gen_tcp:send(Peer, <<"ask">>),
     {ok, <<"ask">>} = gen_tcp:recv(OtherPeer, 3),
     ok = gen_tcp:send(OtherPeer, <<"answer">>),

@@ -6,9 +6,10 @@
 
 -export_type([reading/0, engine/0, pollset/0, listener/0]).
 
--opaque reading() :: #{pollsets := #{pos_integer() => map()}, listeners := #{term() => map()}}.
+-opaque reading() :: #{pollsets := #{pos_integer() => map()}, listeners := #{term() => map()}, counts := #{relays | groups => non_neg_integer()}}.
 
--type engine() :: #{pollsets := [pollset()], listeners := [listener()]}.
+-type engine() :: #{pollsets := [pollset()], listeners := [listener()], counts => #{relays | groups => non_neg_integer()}}.
+%% `counts': how many relays and groups there are; an older Weir does not say.
 
 -type pollset() :: #{
     pollset := pos_integer(),
@@ -22,6 +23,10 @@
     timeouts := float(),
     sleeps := float(),
     asleep := float(),
+    polling => float(),
+    age_us => float(),
+    woken_by_thread => float(),
+    woken_by_process => float(),
     reads := float(),
     bytes_in := float(),
     writes := float(),
@@ -31,11 +36,13 @@
 }.
 %% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. The kernel is asked once for each
 %% poll, and once more before each of the `sleeps'. `min' and `max' are those of a poll, to the next power of two: `min' is at most, `max'
-%% at least as many as there were. `avg' is `revents' by `times'. `asleep' is a part of the time. `totals' are since the pollset was
+%% at least as many as there were. `avg' is `revents' by `times'. `asleep' and `polling' are parts of the time. `age_us': how many
+%% microseconds an event waited at most, in the mean of the polls that found one. `woken_by_thread' and `woken_by_process': how often the poller
+%% was woken by an event of the kernel, and by a process. An older Weir has not the last four. `totals' are since the pollset was
 %% made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
-%% `name', `port', `status', `connections', `waiting', and a second: `accepted', `overload', `denied', `crowded',
+%% `name', `port', `status', `connections', `waiting', `backlog', `max_backlog', and a second: `accepted', `overload', `denied', `crowded',
 %% `failed_handshakes'. `totals' has the last five since the listener began, and of the replies that were measured their number and the
 %% sum of their times. A listener with the option `measure' has `latency', the figures of the replies of the second ({@link
 %% weir_scope_latency:figures()}), and `times', their histogram: `[[Nanoseconds, Count]]'.
@@ -53,7 +60,7 @@
 read(Ask) ->
     case Ask(erlang, whereis, [weir_pollsets]) of
         undefined -> none;
-        _ -> #{pollsets => maps:from_list(pollsets(Ask)), listeners => maps:from_list(listeners(Ask))}
+        _ -> #{pollsets => maps:from_list(pollsets(Ask)), listeners => maps:from_list(listeners(Ask)), counts => counts(Ask)}
     end.
 
 pollsets(Ask) ->
@@ -62,6 +69,13 @@ pollsets(Ask) ->
     catch
         %% It is being stopped.
         _:_ -> []
+    end.
+
+counts(Ask) ->
+    try
+        #{relays => Ask(weir_nif, relay_count, []), groups => Ask(weir_nif, group_count, [])}
+    catch
+        _:_ -> #{}
     end.
 
 of_reactors(Ask, Number) ->
@@ -93,8 +107,9 @@ with_times(Info, _Name, _Call) ->
 
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
-between(#{pollsets := Before, listeners := Listeners}, #{pollsets := After, listeners := LaterListeners}, Ns) ->
+between(#{pollsets := Before, listeners := Listeners}, #{pollsets := After, listeners := LaterListeners, counts := Counts}, Ns) ->
     #{
+        counts => Counts,
         pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
         listeners => [listener(Name, maps:get(Name, Listeners), Now, Ns) || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)]
     };
@@ -106,7 +121,7 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
     Rate = fun(Key) -> Since(Key) * 1_000_000_000 / Ns end,
     Sizes = lists:zipwith(fun(A, B) -> B - A end, maps:get(events_log2, Before), maps:get(events_log2, Now)),
     {Least, Most} = extremes(Since(empty_polls), Sizes),
-    #{
+    Own = #{
         pollset => Number,
         scheduler => maps:get(scheduler, Now),
         sockets => Sockets,
@@ -124,7 +139,18 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         bytes_out => Rate(written_bytes),
         accepts => Rate(accepts),
         totals => maps:with([polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts], Now)
-    }.
+    },
+    case Now of
+        #{polling_ns := _} ->
+            Own#{
+                polling => min(1.0, Since(polling_ns) / Ns),
+                age_us => Since(between_ns) / 1000 / max(1, Since(polls) - Since(empty_polls)),
+                woken_by_thread => Rate(wakes_by_thread),
+                woken_by_process => Rate(wakes_by_process)
+            };
+        _ ->
+            Own
+    end.
 
 %% The i-th number, from 0, is of polls that found 2^i to 2^(i+1)-1 sockets.
 extremes(Empty, Sizes) ->
@@ -139,7 +165,7 @@ asleep(0, _Part) -> 1.0;
 asleep(_Polls, Part) -> min(1.0, Part).
 
 listener(Name, Before, Now, Ns) ->
-    Gauges = maps:with([port, status, connections, waiting, max_connections], Now),
+    Gauges = maps:with([port, status, connections, waiting, backlog, max_backlog, max_connections], Now),
     Rates = [
         {Key, (maps:get(Key, Now) - maps:get(Key, Before)) * 1_000_000_000 / Ns}
      || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)

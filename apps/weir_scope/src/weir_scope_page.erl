@@ -179,25 +179,30 @@ page(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
 
 engine(none) ->
     [{text, ["", "Weir does not run there."]}];
-engine(#{pollsets := Pollsets, listeners := Listeners}) ->
+engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     [
-        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ [""]},
+        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ counts(Weir) ++ [""]},
         {table,
             [
                 {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
-                {avg, "avg", right}, {timeouts, "timeouts", right}, {sleeps, "sleeps", right}, {asleep, "asleep", right}
+                {avg, "avg", right}, {timeouts, "timeouts", right}, {sleeps, "sleeps", right}, {asleep, "asleep", right},
+                {polling, "polling", right}, {age, "age us", right}, {thread, "by thread", right}, {process, "by process", right}
             ], [
                 [
                     {Number, integer_to_list(Number)}, {Sockets, count(Sockets)}, {Times, count(Times)}, {Events, count(Events)}, {Min, count(Min)}, {Max, count(Max)},
-                    {Avg, io_lib:format("~.1f", [Avg])}, {Timeouts, count(Timeouts)}, {Sleeps, count(Sleeps)}, {Asleep, percent(Asleep)}
+                    {Avg, io_lib:format("~.1f", [Avg])}, {Timeouts, count(Timeouts)}, {Sleeps, count(Sleeps)}, {Asleep, percent(Asleep)},
+                    part(polling, Pollset), counted(age_us, Pollset), counted(woken_by_thread, Pollset), counted(woken_by_process, Pollset)
                 ]
              || #{pollset := Number, sockets := Sockets, times := Times, revents := Events, min := Min, max := Max} = Pollset <- Pollsets,
                 #{avg := Avg, timeouts := Timeouts, sleeps := Sleeps, asleep := Asleep} <- [Pollset]
             ]}
     ].
 
+counts(#{counts := #{relays := Relays, groups := Groups}}) -> [io_lib:format("~b relays, ~b groups", [Relays, Groups])];
+counts(_) -> [].
+
 listener(#{name := Name} = Listener) ->
-    Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],
+    Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, backlog, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],
     io_lib:format("listener ~0tp on ~0tp: ~ts", [Name, maps:get(port, Listener, none), lists:join(", ", Numbers)]).
 
 %% The columns of tcprstat, with what they are sorted by.
@@ -261,6 +266,12 @@ mean(Key, Schedulers) -> lists:sum([Value || #{Key := Value} <- Schedulers]) / m
 part(Key, Scheduler) ->
     case Scheduler of
         #{Key := Value} -> {Value, percent(Value)};
+        _ -> {-1, ""}
+    end.
+
+counted(Key, Map) ->
+    case Map of
+        #{Key := Value} -> {Value, count(Value)};
         _ -> {-1, ""}
     end.
 

@@ -85,9 +85,10 @@ numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, mach
 
 engine(none) ->
     [];
-engine(#{pollsets := Pollsets, listeners := Listeners}) ->
+engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
+    prefixed([weir], maps:get(counts, Weir, #{})) ++
     [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
-        [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, connections, denied, overload, waiting]] ++
+        [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, backlog, connections, denied, overload, waiting]] ++
         [{[listeners, measured], length([measured || #{latency := _} <- Listeners])}] ++
         prefixed([latency], weir_scope_latency:figures(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners]))).
 

@@ -96,6 +96,17 @@ pub fn drop_new(fd: BorrowedFd) -> Result<()> {
     check(result)
 }
 
+/// Of a listening TCP socket: connections that nobody has accepted, and how many there may be. The kernel tells them in place
+/// of segments that are unacknowledged and selectively acknowledged (tcp(7), TCP_INFO).
+pub fn backlog(fd: BorrowedFd) -> Result<(u32, u32)> {
+    const WAITING: usize = 24;
+    const LIMIT: usize = 28;
+    let mut info = [0; 32];
+    get_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+    Ok((word(WAITING), word(LIMIT)))
+}
+
 /// Bytes that were written and that the peer has not taken, as far as the kernel counts them.
 pub fn unsent(fd: BorrowedFd) -> Result<usize> {
     let mut bytes: c_int = 0;
@@ -110,4 +121,23 @@ fn check(result: c_int) -> Result<()> {
     }
     let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
     Err(Errno::from_raw_os_error(errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_backlog_has_those_that_nobody_has_accepted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        assert_eq!(super::backlog(listener.as_fd()).expect("it listens").0, 0);
+        let address = listener.local_addr().expect("an address");
+        let _clients = [0; 3].map(|_| TcpStream::connect(address).expect("a connection"));
+        let (waiting, limit) = super::backlog(listener.as_fd()).expect("it listens");
+        assert_eq!(waiting, 3);
+        assert!(limit >= 128);
+        let (local, _) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        assert!(super::backlog(local.as_fd()).is_err());
+    }
 }

@@ -186,6 +186,11 @@ impl Listener {
         listening.push((handle, pollset));
     }
 
+    /// The listening sockets.
+    pub fn listening(&self) -> Vec<Handle> {
+        lock(&self.listening).iter().map(|&(handle, _)| handle).collect()
+    }
+
     /// A listening socket has gone to another pollset.
     pub fn listening_moved(&self, moved: Handle, pollset: u16) {
         for entry in lock(&self.listening).iter_mut().filter(|(handle, _)| *handle == moved) {

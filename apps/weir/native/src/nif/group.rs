@@ -41,6 +41,11 @@ fn group_new(env: Env, settings: GroupSettings) -> Term {
 }
 
 #[rustler::nif]
+fn group_count() -> usize {
+    group::ALL.occupied()
+}
+
+#[rustler::nif]
 fn group_delete(env: Env, group: Handle) -> NifResult<Atom> {
     open(group::lookup(group))?;
     group::delete(env, group);

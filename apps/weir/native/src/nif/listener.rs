@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{failed, find, plain, posix, proper_list};
+use crate::kernel::sockopt;
 use crate::listener::{Listener, Settings};
 use crate::pollset;
 use crate::relay;
@@ -188,7 +190,20 @@ fn listener_info<'a>(env: Env<'a>, listener: ListenerTerm) -> NifResult<Term<'a>
         (atoms::replies(), replies.encode(env)),
         (atoms::reply_ns(), reply_ns.encode(env)),
     ];
-    Term::map_from_pairs(env, &pairs)
+    let mut info = Term::map_from_pairs(env, &pairs)?;
+    if let Some((waiting, limit)) = backlog(listener) {
+        info = info.map_put(atoms::backlog(), waiting)?.map_put(atoms::max_backlog(), limit)?;
+    }
+    Ok(info)
+}
+
+/// What its sockets have in the kernel, and may have; nothing if they have none, or are no TCP sockets.
+fn backlog(listener: &Listener) -> Option<(u32, u32)> {
+    let backlogs = listener.listening().into_iter().filter_map(|handle| {
+        let socket = table::find(handle)?;
+        sockopt::backlog(socket.fd.as_ref()?.as_fd()).ok()
+    });
+    backlogs.reduce(|(waiting, limit), (more, further)| (waiting + more, limit + further))
 }
 
 #[rustler::nif]

@@ -109,6 +109,11 @@ fn relays_due<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
 }
 
 #[rustler::nif]
+fn relay_count() -> usize {
+    relay::RELAYS.occupied()
+}
+
+#[rustler::nif]
 fn relays<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
     match relay::handles(chunk) {
         None => atoms::done().encode(env),

@@ -24,7 +24,7 @@ use crate::reactor::Batch;
 use crate::relay;
 use crate::socket::table;
 use crate::term::atoms;
-use crate::value::counters::Tally;
+use crate::value::counters::{Tally, add};
 use crate::value::handle::Target;
 use crate::value::ready::Taken;
 use crate::value::work::Work;
@@ -92,13 +92,20 @@ fn poll_into<'a>(
     batch: &mut Batch<'a>,
 ) -> Option<Polled> {
     let pollset = pollset::get(index);
-    let Taken { list, round, .. } = pollset.take(token, now)?;
+    let Taken { list, round, slept } = pollset.take(token, now)?;
     let mut space = [const { MaybeUninit::uninit() }; BATCH];
     // Where the list alone takes the whole time, some come from the kernel nevertheless: it may be a socket's only chance.
     let room = limit.saturating_sub(list.len()).max(FEWEST_EVENTS);
     let events = pollset.epoll.take(&mut space[..room]);
     let Served { count, bulk, gather } = serve(env, index, (list, events), now, work, batch);
-    pollset.polled(if count == 0 { now } else { Instant::now() }, gather);
+    let end = if count == 0 { now } else { Instant::now() };
+    pollset.polled(end, gather);
+    if count > 0 {
+        add(&pollset.counters.polling_ns, (end - now).as_nanos() as u64);
+        if slept.is_none() {
+            add(&pollset.counters.between_ns, round.as_nanos() as u64);
+        }
+    }
     Some(Polled { events: count, round_ns: round.as_nanos() as u64, bulk })
 }
 

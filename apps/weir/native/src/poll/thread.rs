@@ -70,14 +70,14 @@ fn run(index: u16) {
                     let _ = pollset.arm(index);
                     break Some(limit);
                 }
-                Duty::Summon(poller) => wake(&env, poller),
+                Duty::Summon(poller) => wake(&env, index, poller),
                 Duty::Serve(list) => {
                     let served = serve_here(index, &mut env, list);
                     if served.count > 0
                         && served.bulk != Bulk::Relays
                         && let Some(poller) = pollset.ready.resign()
                     {
-                        wake(&env, poller);
+                        wake(&env, index, poller);
                     }
                     // It has been in there, and needs no memory.
                     let _ = pollset.arm(index);
@@ -88,7 +88,8 @@ fn run(index: u16) {
     }
 }
 
-fn wake(env: &OwnedEnv, poller: LocalPid) {
+fn wake(env: &OwnedEnv, index: u16, poller: LocalPid) {
+    add(&pollset::counters(index).wakes_by_thread, 1);
     // One that is dead has a successor that looks for itself.
     let _ = env.run(|env| env.send(&poller, atoms::weir_wake()));
 }

@@ -52,6 +52,7 @@ pub fn push_ready(env: Env, index: u16, target: Target) {
         Wake::Thread => watch(index).waker.wake(),
         // One that is dead has a successor that looks for itself.
         Wake::Poller(poller) => {
+            add(&pollset.counters.wakes_by_process, 1);
             let _ = env.send(&poller, atoms::weir_wake());
         }
     }
@@ -60,6 +61,7 @@ pub fn push_ready(env: Env, index: u16, target: Target) {
 /// Wakes the poller of a pollset, if it sleeps.
 pub fn summon(env: Env, index: u16) {
     if let Some(poller) = get(index).ready.summon() {
+        add(&get(index).counters.wakes_by_thread, 1);
         let _ = env.send(&poller, atoms::weir_wake());
     }
 }

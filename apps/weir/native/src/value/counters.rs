@@ -19,6 +19,13 @@ pub struct Counters {
     pub asleep_ns: AtomicU64,
     /// Waits of the thread for more of streams.
     pub gathers: AtomicU64,
+    /// Who woke the poller: the thread, which heard of it from the kernel, or a process.
+    pub wakes_by_thread: AtomicU64,
+    pub wakes_by_process: AtomicU64,
+    /// How long polls took that found something, and how long before them the one before had ended, unless the poller slept: what was
+    /// found had waited that long at most.
+    pub polling_ns: AtomicU64,
+    pub between_ns: AtomicU64,
     pub reads: AtomicU64,
     pub read_bytes: AtomicU64,
     pub writes: AtomicU64,

@@ -160,6 +160,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         lock(&self.vacant).slots.push(handle.slot());
     }
 
+    /// How many slots have an occupant.
+    pub fn occupied(&self) -> usize {
+        let vacant = lock(&self.vacant);
+        vacant.fresh as usize - vacant.slots.len()
+    }
+
     /// The handles of what is open in the chunk with number `chunk`, or nothing where there is no such chunk: walking the
     /// table is done in bounded pieces.
     pub fn handles(&self, chunk: usize) -> Option<Vec<Handle>> {
