@@ -15,7 +15,8 @@
 
 -type facts() :: #{atom() => term()}.
 %% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_system:facts/1}, {@link weir_scope_sockets:facts/1} and {@link
-%% weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds.
+%% weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds. `long_turns', of {@link weir_scope_long:turn()}, are those of
+%% that time; only on OTP 28 and later, and not from another node: nobody's system monitor is taken.
 
 %% @doc Looks at this node for so many milliseconds.
 -spec collect(pos_integer()) -> facts().
@@ -26,10 +27,23 @@ collect(Milliseconds) ->
 -spec collect(ask(), pos_integer()) -> facts().
 collect(Ask, Milliseconds) ->
     Before = counted(Ask),
-    ok = timer:sleep(Milliseconds),
+    Long = long_turns(Ask, Milliseconds),
     After = counted(Ask),
     Facts = [weir_scope_vm:facts(Ask), weir_scope_system:facts(Ask), weir_scope_sockets:facts(Ask), weir_scope_processes:facts(Ask)],
-    lists:foldl(fun maps:merge/2, #{over => over(Before, After)}, Facts).
+    lists:foldl(fun maps:merge/2, Long#{over => over(Before, After)}, Facts).
+
+long_turns(Ask, Milliseconds) ->
+    case Ask =:= fun erlang:apply/3 andalso weir_scope_long:has_sessions() of
+        true ->
+            Self = self(),
+            Watch = spawn_link(fun() -> Self ! {self(), weir_scope_long:watch(fun() -> ok end)} end),
+            ok = timer:sleep(Milliseconds),
+            Watch ! enough,
+            receive {Watch, {ok, Turns}} -> #{long_turns => Turns} end;
+        false ->
+            ok = timer:sleep(Milliseconds),
+            #{}
+    end.
 
 counted(Ask) ->
     maps:merge(weir_scope_system:counters(Ask), weir_scope_sockets:counters(Ask)).

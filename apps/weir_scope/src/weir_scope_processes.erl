@@ -1,4 +1,4 @@
-%% @doc The processes of a node: which have long queues, and how many wait for a connection.
+%% @doc The processes of a node: which have long queues, how many wait for a connection or for data, and which send to many.
 -module(weir_scope_processes).
 
 -export([facts/1]).
@@ -8,27 +8,67 @@
 
 -define(LONGEST, 5).
 
+%% Registered processes that are looked at, and how many others one watches that sends to many.
+-define(MOST_REGISTERED, 500).
+-define(MANY, 1000).
+
+%% Of so many that wait for data it is looked who has them wait.
+-define(MOST_RECEIVERS, 200).
+
 %% @doc `queues': the five longest message queues, each `{Length, Pid, Name}' with the registered name or the function that the
-%% process began with. `acceptors': processes that wait in gen_tcp's accept for a port. Both are absent if there are too many
-%% processes to be asked from another node.
+%% process began with. `acceptors': processes that wait in gen_tcp's accept for a port. `timed_receivers': modules with how many
+%% processes that wait in a `gen_tcp:recv' of theirs, of modules that call it with a timeout only. These are absent if there are too many
+%% processes to be asked from another node. `broadcasters': registered processes that have links to or monitors of a thousand others
+%% or more, each `{Name, Number, Priority}'.
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
     Pids = Ask(erlang, processes, []),
+    Broadcasters = broadcasters(Ask),
     case Ask =:= fun erlang:apply/3 orelse length(Pids) =< ?MOST_FROM_AFAR of
         true ->
-            {Queues, Acceptors} = lists:foldl(fun(Pid, Found) -> add(Ask, Pid, Found) end, {[], 0}, Pids),
-            #{queues => [{Length, Pid, name(Ask, Pid)} || {Length, Pid} <- Queues], acceptors => Acceptors};
+            {Queues, Acceptors, Receivers} = lists:foldl(fun(Pid, Found) -> add(Ask, Pid, Found) end, {[], 0, []}, Pids),
+            #{
+                queues => [{Length, Pid, name(Ask, Pid)} || {Length, Pid} <- Queues],
+                acceptors => Acceptors,
+                timed_receivers => timed(Ask, lists:sublist(Receivers, ?MOST_RECEIVERS)),
+                broadcasters => Broadcasters
+            };
         false ->
-            #{}
+            #{broadcasters => Broadcasters}
     end.
 
-add(Ask, Pid, {Queues, Acceptors}) ->
+add(Ask, Pid, {Queues, Acceptors, Receivers}) ->
     case Ask(erlang, process_info, [Pid, [message_queue_len, current_function]]) of
         undefined ->
-            {Queues, Acceptors};
+            {Queues, Acceptors, Receivers};
         [{_, Length}, {_, Function}] ->
-            {longest(Length, Pid, Queues), Acceptors + waits(Function)}
+            {longest(Length, Pid, Queues), Acceptors + waits(Function), [Pid || {prim_inet, recv0, _} <- [Function]] ++ Receivers}
     end.
+
+%% The caller stands below; whether it gives a timeout is in what its module imports.
+timed(Ask, Receivers) ->
+    Callers = [Module || Pid <- Receivers, Module <- caller(Ask(erlang, process_info, [Pid, current_stacktrace]))],
+    [{Module, length([Same || Same <- Callers, Same =:= Module])} || Module <- lists:usort(Callers), has_timeout(Ask, Module)].
+
+caller({current_stacktrace, Stack}) -> lists:sublist([Module || {Module, _, _, _} <- Stack, not lists:member(Module, [prim_inet, inet_tcp, inet6_tcp, gen_tcp])], 1);
+caller(undefined) -> [].
+
+has_timeout(Ask, Module) ->
+    case Ask(beam_lib, chunks, [Ask(code, which, [Module]), [imports]]) of
+        {ok, {Module, [{imports, Imports}]}} -> lists:member({gen_tcp, recv, 3}, Imports) andalso not lists:member({gen_tcp, recv, 2}, Imports);
+        %% Loaded from no file.
+        {error, beam_lib, _} -> false
+    end.
+
+broadcasters(Ask) ->
+    Pids = [{Name, Ask(erlang, whereis, [Name])} || Name <- lists:sublist(Ask(erlang, registered, []), ?MOST_REGISTERED)],
+    [
+        {Name, length(Monitors) + length(Links), Priority}
+     || {Name, Pid} <- Pids,
+        is_pid(Pid),
+        [{_, Monitors}, {_, Links}, {_, Priority}] <- [Ask(erlang, process_info, [Pid, [monitors, links, priority]])],
+        length(Monitors) + length(Links) >= ?MANY
+    ].
 
 longest(0, _Pid, Queues) -> Queues;
 longest(Length, Pid, Queues) -> lists:sublist(lists:reverse(lists:sort([{Length, Pid} | Queues])), ?LONGEST).

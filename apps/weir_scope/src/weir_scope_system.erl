@@ -36,9 +36,11 @@ facts(Ask) ->
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
 
 %% @doc What only grows: `ns' of time; `listen_overflows', `memory_pressures', `pruned' of TCP; `throttled_us' of the control
-%% group; `scheduler_cpu_ns' of all schedulers' threads and `scheduler_busy_ns', in which they ran something.
--spec counters(weir_scope_facts:ask()) -> #{atom() => integer()}.
+%% group; `scheduler_cpu_ns' of all schedulers' threads and `scheduler_busy_ns', in which they ran something; `poller_cpu_ns' of each of the
+%% VM's threads that poll, by name.
+-spec counters(weir_scope_facts:ask()) -> #{atom() => integer() | #{binary() => integer()}}.
 counters(Ask) ->
+    Threads = threads(Ask),
     Tcp = netstat(weir_scope_files:text(Ask, "/proc/net/netstat")),
     Stat = weir_scope_files:table(weir_scope_files:text(Ask, weir_scope_files:cgroup(Ask, "cpu.stat")), " "),
     Found = #{
@@ -47,7 +49,8 @@ counters(Ask) ->
         memory_pressures => maps:get(<<"TCPMemoryPressures">>, Tcp, unknown),
         pruned => maps:get(<<"PruneCalled">>, Tcp, unknown),
         throttled_us => weir_scope_files:number(maps:get(<<"throttled_usec">>, Stat, unknown)),
-        scheduler_cpu_ns => scheduler_cpu(Ask),
+        scheduler_cpu_ns => scheduler_cpu(Threads),
+        poller_cpu_ns => poller_cpu(Threads),
         scheduler_busy_ns => scheduler_busy(Ask)
     },
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
@@ -117,26 +120,27 @@ paired([[Kind | Names], [Kind | Numbers] | Lines]) ->
 paired(_) ->
     [].
 
-%% Time on a processor, by the kernel's count. Threads are called `1_scheduler' and so on, from OTP 26 on `erts_sched_1'.
-scheduler_cpu(Ask) ->
+%% Time on a processor of each of the VM's threads, by the kernel's count.
+threads(Ask) ->
     case Ask(prim_file, list_dir, ["/proc/self/task"]) of
-        {ok, Threads} ->
-            lists:sum([cpu(Ask, "/proc/self/task/" ++ Thread) || Thread <- Threads]);
-        {error, _} ->
-            unknown
+        {ok, Threads} -> lists:append([thread(Ask, "/proc/self/task/" ++ Thread) || Thread <- Threads]);
+        {error, _} -> unknown
     end.
 
-cpu(Ask, Thread) ->
-    Name = weir_scope_files:text(Ask, Thread ++ "/comm"),
-    case Name =/= unknown andalso re:run(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$", [{capture, none}, multiline]) of
-        match ->
-            case weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat")) of
-                unknown -> 0;
-                Time -> Time
-            end;
-        _ ->
-            0
+thread(Ask, Thread) ->
+    case weir_scope_files:text(Ask, Thread ++ "/comm") of
+        unknown -> [];
+        Name -> [{string:trim(Name), Time} || Time <- [weir_scope_files:number(weir_scope_files:text(Ask, Thread ++ "/schedstat"))], Time =/= unknown]
     end.
+
+%% They are called `1_scheduler' and so on, from OTP 26 on `erts_sched_1'; and `0_poller' and `erts_poll_0'.
+scheduler_cpu(unknown) -> unknown;
+scheduler_cpu(Threads) -> lists:sum([Time || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_scheduler|erts_sched_[0-9]+)$")]).
+
+poller_cpu(unknown) -> unknown;
+poller_cpu(Threads) -> maps:from_list([{Name, Time} || {Name, Time} <- Threads, is_called(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$")]).
+
+is_called(Name, Pattern) -> re:run(Name, Pattern, [{capture, none}]) =:= match.
 
 scheduler_busy(Ask) ->
     _ = Ask(erlang, system_flag, [scheduler_wall_time, true]),

@@ -293,7 +293,11 @@ largest({_Count, Set}) -> lists:reverse(gb_sets:to_list(Set)).
 sliced(_Fun, State, []) ->
     State;
 sliced(Fun, State, List) ->
-    {Slice, Rest} = lists:split(min(?SLICE, length(List)), List),
+    {Slice, Rest} = slice(List, ?SLICE, []),
     Then = Fun(Slice, State),
     true = erlang:yield(),
     sliced(Fun, Then, Rest).
+
+%% Without counting the list: that would be work in proportion to all for each slice.
+slice([Element | Rest], Left, Slice) when Left > 0 -> slice(Rest, Left - 1, [Element | Slice]);
+slice(Rest, _Left, Slice) -> {lists:reverse(Slice), Rest}.

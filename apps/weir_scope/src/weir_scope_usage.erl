@@ -11,6 +11,15 @@
 
 -define(LONG_QUEUE, 10_000).
 
+%% Milliseconds.
+-define(LONG_COLLECTION, 100).
+-define(LONG_TURN, 50).
+
+%% Ready processes for each scheduler that a broadcaster has to wait for.
+-define(LONG_RUN_QUEUE, 20).
+
+-define(MANY_RECEIVERS, 50).
+
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
     [
@@ -35,6 +44,76 @@ rules() ->
             advice => "find who else runs on this machine",
             sure => medium,
             link => "https://docs.kernel.org/accounting/psi.html"
+        },
+        #{
+            name => poll_thread_busy,
+            needs => [{over, poller_cpu_ns}, {over, ns}],
+            check => fun(#{over := #{poller_cpu_ns := Pollers, ns := Ns}}) ->
+                case [io_lib:format("~ts used ~b % of a processor", [Name, Time * 100 div max(1, Ns)]) || {Name, Time} <- maps:to_list(Pollers), Time > 0.8 * Ns] of
+                    [] -> ok;
+                    Busy -> {warning, lists:join("; ", Busy)}
+                end
+            end,
+            why => "A thread that polls all sockets of the node has no time left: events wait for it.",
+            advice => "+IOt 2 and +IOp 2, or more; or a pollset for each scheduler: {tcp_module, weir_tcp}",
+            sure => medium,
+            link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
+        },
+        #{
+            name => scheduler_poll_off,
+            needs => [scheduler_poll],
+            check => fun(#{scheduler_poll := false}) -> {note, "+IOs false: schedulers poll no sockets"}; (_) -> ok end,
+            why => "Busy sockets are better polled by schedulers: it saves a change of threads for each event.",
+            advice => "leave +IOs out, unless you have measured that it is better",
+            sure => low,
+            link => "https://www.erlang.org/doc/apps/erts/erl_cmd.html"
+        },
+        #{
+            name => long_collections,
+            needs => [long_turns],
+            check => fun(#{long_turns := Turns}) -> long(long_gc, ?LONG_COLLECTION, Turns) end,
+            why => "Nothing else runs on that scheduler meanwhile, and what it had to do waits.",
+            advice => "smaller processes: less data in each, or in ETS and binaries; {fullsweep_after, N} where garbage is old",
+            sure => high,
+            link => "https://www.erlang.org/doc/apps/erts/garbagecollection.html"
+        },
+        #{
+            name => long_turns,
+            needs => [long_turns],
+            check => fun(#{long_turns := Turns}) -> long(long_schedule, ?LONG_TURN, Turns) end,
+            why => "A turn should take a millisecond. Everything behind it on that scheduler waits, and the VM balances wrongly.",
+            advice => "native code in slices or on dirty schedulers; see where it was",
+            sure => high,
+            link => "https://www.erlang.org/doc/apps/erts/erl_nif.html"
+        },
+        #{
+            name => broadcaster_of_normal_priority,
+            needs => [broadcasters, run_queue, schedulers],
+            check => fun(#{broadcasters := Broadcasters, run_queue := Queue, schedulers := {Online, _}}) ->
+                case [io_lib:format("~0tp, of ~b others", [Name, Number]) || {Name, Number, normal} <- Broadcasters, Queue > ?LONG_RUN_QUEUE * Online] of
+                    [] -> ok;
+                    Seen -> {note, [lists:join("; ", Seen), io_lib:format("; ~b processes are ready to run", [Queue])]}
+                end
+            end,
+            why => "A process that sends to many at normal priority is stopped by those that it wakes: its next turn comes when all of "
+                "them had theirs.",
+            advice => "process_flag(priority, high) for the broadcast and back; or a group of Weir, which wakes nobody",
+            sure => low,
+            link => "https://www.erlang.org/doc/system/eff_guide_processes.html"
+        },
+        #{
+            name => receive_with_timeout,
+            needs => [timed_receivers],
+            check => fun(#{timed_receivers := Receivers}) ->
+                case [io_lib:format("~b in ~p", [Number, Module]) || {Module, Number} <- Receivers, Number >= ?MANY_RECEIVERS] of
+                    [] -> ok;
+                    Seen -> {note, ["processes wait in gen_tcp:recv with a timeout: ", lists:join(", ", Seen)]}
+                end
+            end,
+            why => "Each call starts and stops a timer, which costs a busy server a fifth of its requests.",
+            advice => "gen_tcp:recv/2, or {active, once} with one timer for several messages",
+            sure => low,
+            link => "https://www.erlang.org/doc/apps/kernel/gen_tcp.html"
         },
         #{
             name => slow_clock_source,
@@ -128,6 +207,12 @@ rules() ->
             link => "https://www.erlang.org/doc/man/erl_nif.html"
         }
     ].
+
+long(Kind, From, Turns) ->
+    case [Turn || #{kind := Same, milliseconds := Milliseconds} = Turn <- Turns, Same =:= Kind, Milliseconds >= From] of
+        [] -> ok;
+        Long -> {warning, lists:join("; ", [io_lib:format("~p (~0tp): ~b ms", [Who, maps:get(name, Turn, gone), Milliseconds]) || #{who := Who, milliseconds := Milliseconds} = Turn <- lists:sublist(Long, 5)])}
+    end.
 
 %% Time on a processor in which nothing was run.
 busy_waiting(#{over := #{scheduler_cpu_ns := Cpu, scheduler_busy_ns := Busy, ns := Ns}} = Facts) ->

@@ -8,6 +8,8 @@
 %% <dt>`otp'</dt><dd>`[Major, Minor, ...]', as in the file OTP_VERSION, or `[Major]'</dd>
 %% <dt>`ports', `processes', `atoms'</dt><dd>`{Number, Limit}'</dd>
 %% <dt>`schedulers'</dt><dd>`{Online, All}'</dd>
+%% <dt>`run_queue'</dt><dd>processes and ports that are ready to run and do not</dd>
+%% <dt>`scheduler_poll'</dt><dd>whether schedulers poll busy sockets themselves (`+IOs')</dd>
 %% <dt>`processors'</dt><dd>logical processors that the VM may use</dd>
 %% <dt>`memory'</dt><dd>bytes, as `erlang:memory/0' has them</dd>
 %% <dt>`carriers', `blocks'</dt><dd>bytes that the allocators have from the system, and bytes of those that are used</dd>
@@ -25,6 +27,9 @@ facts(Ask) ->
         processes => {Info(process_count), Info(process_limit)},
         atoms => {Info(atom_count), Info(atom_limit)},
         schedulers => {Info(schedulers_online), Info(schedulers)},
+        run_queue => Ask(erlang, statistics, [total_run_queue_lengths]),
+        %% A poll set that no thread waits on is the schedulers'.
+        scheduler_poll => lists:any(fun(Set) -> proplists:get_value(poll_threads, Set) =:= 0 end, Info(check_io)),
         processors => Info(logical_processors_available),
         memory => maps:from_list(Ask(erlang, memory, [])),
         carriers => lists:sum([Carriers || #{carriers := Carriers} <- Allocators]),

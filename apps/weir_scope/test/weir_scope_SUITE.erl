@@ -5,6 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([who_sends_to_many/1]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
 -export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
@@ -17,7 +18,7 @@ all() ->
 
 groups() ->
     Both = [
-        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, history_grows, pollsets_of_weir, bad_options,
+        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, history_grows, pollsets_of_weir, who_sends_to_many, bad_options,
         nothing_stays, an_observer_that_dies, a_node_that_dies
     ],
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
@@ -215,6 +216,17 @@ allocators_by_another_way(Config) ->
     %% The modules of the visit and what the VM does meanwhile.
     ?assert(abs(Carriers - OfCarriers) < 0.15 * OfCarriers),
     ?assert(abs(Blocks - OfBlocks) < 0.15 * OfBlocks).
+
+%% A registered process with a thousand links, and what the doctor knows of threads that poll.
+who_sends_to_many(Config) ->
+    bring(Config, weir_scope_load),
+    Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
+    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
+    true = peer:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
+    {ok, Facts} = weir_scope_visit:facts(?config(node, Config), #{load => ?config(load, Config), over => 10}),
+    #{broadcasters := Broadcasters, timed_receivers := [], scheduler_poll := _, run_queue := _, over := #{poller_cpu_ns := Pollers}} = Facts,
+    ?assertEqual([{rooms, 1000, normal}], [Broadcaster || {rooms, _, _} = Broadcaster <- Broadcasters]),
+    ?assertMatch([_ | _], maps:keys(Pollers)).
 
 %% Requests of known number on a node with Weir: events and accepts are as many at least.
 pollsets_of_weir(Config) ->

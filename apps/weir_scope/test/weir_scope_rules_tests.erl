@@ -31,6 +31,11 @@ healthy() ->
         carriers => 250 * ?MIB,
         blocks => 200 * ?MIB,
         queues => [{5, self(), init}],
+        run_queue => 1000,
+        scheduler_poll => true,
+        broadcasters => [{rooms, 5000, high}],
+        timed_receivers => [{small, 10}],
+        long_turns => [#{kind => long_gc, milliseconds => 30, who => self()}, #{kind => long_schedule, milliseconds => 30, who => self()}],
         weir => 4,
         over => #{
             ns => 1_000_000_000,
@@ -40,6 +45,7 @@ healthy() ->
             pruned => 0,
             scheduler_cpu_ns => 110_000_000,
             scheduler_busy_ns => 100_000_000,
+            poller_cpu_ns => #{<<"0_poller">> => 300_000_000},
             received => #{a => 100_000_000}
         }
     }.
@@ -72,6 +78,12 @@ sick() ->
         {connection_tracking_close, critical, #{connections_tracked => {65000, 65536}}},
         {busy_waiting, warning, over(scheduler_cpu_ns, 3_000_000_000)},
         {processors_short, warning, #{cpu_pressure => 60.0}},
+        {poll_thread_busy, warning, over(poller_cpu_ns, #{<<"0_poller">> => 950_000_000})},
+        {scheduler_poll_off, note, #{scheduler_poll => false}},
+        {long_collections, warning, #{long_turns => [#{kind => long_gc, milliseconds => 200, who => self(), name => slow}]}},
+        {long_turns, warning, #{long_turns => [#{kind => long_schedule, milliseconds => 80, who => self()}]}},
+        {broadcaster_of_normal_priority, note, #{broadcasters => [{rooms, 5000, normal}]}},
+        {receive_with_timeout, note, #{timed_receivers => [{server, 300}]}},
         {slow_clock_source, warning, #{clock_source => <<"hpet">>}},
         {time_correction_off, warning, #{time_correction => false}},
         {swapped, critical, #{swap => 50 * ?MIB}},
@@ -103,6 +115,9 @@ what_is_not_known_is_said_test() ->
     #{findings := [], unknown := Unknown} = weir_scope_doctor:judge(maps:without([swap, over], healthy())),
     ?assertEqual([swap], proplists:get_value(swapped, Unknown)),
     ?assertEqual([{over, listen_overflows}], proplists:get_value(listen_overflows, Unknown)).
+
+a_broadcaster_has_the_processors_for_itself_test() ->
+    ?assertEqual([], found((healthy())#{broadcasters => [{rooms, 5000, normal}], run_queue => 3})).
 
 the_worst_comes_first_test() ->
     Report = weir_scope_doctor:judge(maps:merge(healthy(), #{swap => 50 * ?MIB, time_correction => false, otp => [28, 0]})),
