@@ -86,6 +86,9 @@
     sleep => pos_integer(),
     %% Of a listener: whether the processes of connections stay on the schedulers of their sockets.
     affinity => soft | bound,
+    %% Of a listener: whether it measures how long its replies take. Of any server: whether weir_scope looks at it.
+    measure => boolean(),
+    scope => boolean(),
     %% Of HAProxy: it moves bytes within the kernel.
     splice => boolean(),
     atom() => term()
@@ -153,6 +156,8 @@ contestant_setting(active, Value) ->
     end;
 contestant_setting(acceptors, Value) -> positive(Value);
 contestant_setting(affinity, Value) -> one_of(Value, [soft, bound]);
+contestant_setting(measure, Value) -> boolean(Value);
+contestant_setting(scope, Value) -> boolean(Value);
 contestant_setting(sleep, Value) -> positive(Value);
 contestant_setting(splice, Value) -> boolean(Value);
 contestant_setting(Key, Value) -> setting(Key, Value).

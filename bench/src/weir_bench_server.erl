@@ -73,6 +73,7 @@ command(#{backend := Kind, server := Server} = Run, Backend) ->
             lists:concat(["--", Option, "=", map_get(Option, Run)])
          || Option <- [acceptors, affinity, busy, packet, sleep], is_map_key(Option, Run)
         ] ++
+        ["--" ++ atom_to_list(Flag) || Flag <- [measure, scope], #{Flag := true} <- [Run]] ++
         works_on(Run, Backend).
 
 reference(proxy) -> relay;

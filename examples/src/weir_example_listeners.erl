@@ -5,7 +5,7 @@
 
 %% @doc Starts a listener. `port' is the port to listen on, 0 (the default) takes a free one. Of `listen', the address
 %% (`{ip, Address}') counts, and options of sockets; the backend does not, since a listener is always on Weir.
-%% `placement' and `affinity' are those of the listener. It lives until `stop' is called, which ends the connections
+%% `placement', `affinity' and `measure' are those of the listener. It lives until `stop' is called, which ends the connections
 %% too.
 -spec start(Options, weir_listener:handler()) -> {ok, weir_example_acceptors:server()} | {error, term()} when
     Options :: #{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}.
@@ -13,7 +13,7 @@ start(Options, Handler) ->
     Listen = maps:get(listen, Options, []),
     Sockets = [Option || Option <- Listen, not is_ours(Option)],
     Address = maps:from_list([{ip, IP} || {ip, IP} <- Listen]),
-    Known = maps:with([port, placement, affinity], Options),
+    Known = maps:with([port, placement, affinity, measure], Options),
     Name = {?MODULE, make_ref()},
     case weir:start_listener(Name, maps:merge(Known, Address#{socket_opts => Sockets}), Handler, []) of
         {ok, _Pid} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir:stop_listener(Name) end}};

@@ -71,6 +71,7 @@ start(Name, Module, #{ip := Ip, port := Port, busy := Busy} = Values) ->
     case Module:start(example_options(Values)) of
         {ok, #{port := Actual, stop := Stop}} ->
             _ = [spawn(fun() -> compute(N) end) || N <- lists:seq(1, Busy)],
+            _ = [spawn(fun observe/0) || #{scope := true} <- [Values]],
             io:format("ready ~b~npid ~s~n", [Actual, os:getpid()]),
             receive stop -> Stop() end;
         {error, {not_installed, Application}} ->
@@ -85,7 +86,7 @@ example_options(#{backend := Backend, ip := Ip} = Values) ->
     Sockets = socket_options(Backend),
     Listen = Sockets ++ [{ip, Ip}] ++ maps:to_list(maps:with([sndbuf], Values)),
     Rate = maps:from_list([{rate, PerSecond} || #{'per-second' := PerSecond} <- [Values]]),
-    Own = maps:with([acceptors, active, affinity, file, packet, port, size, sleep, to], Values),
+    Own = maps:with([acceptors, active, affinity, file, measure, packet, port, size, sleep, to], Values),
     maps:merge(Own, Rate#{listen => Listen, connect => Sockets}).
 
 start_backend(weir) ->
@@ -105,6 +106,17 @@ explain(Reason) ->
         "unknown POSIX error" ++ _ -> io_lib:format("~0tp", [Reason]);
         Text -> Text
     end.
+
+%% Reads what weir_scope has of the second, as a page that is open does.
+observe() ->
+    {ok, _} = application:ensure_all_started(weir_scope),
+    {ok, View} = weir_scope:open(node(), #{}),
+    observe(View).
+
+observe(View) ->
+    {ok, _} = weir_scope:sample(View),
+    timer:sleep(1000),
+    observe(View).
 
 %% Computes for ever.
 compute(N) ->
@@ -131,7 +143,7 @@ examples() ->
         example(simple, [acceptors, sleep], "answers any data with ok, recv with a timeout; --acceptors 1"),
         example(simple_readers, [], "simple, with 100 processes for all connections"),
         example(simple_responders, [], "simple, with 200 processes that send the answers"),
-        of_weir(echo_listener, [affinity], "echo behind weir:start_listener, with {active, once}"),
+        of_weir(echo_listener, [affinity, measure], "echo behind weir:start_listener, with {active, once}"),
         of_weir(accept_listener, [], "accept behind weir:start_listener, with {active, false}"),
         of_weir(echo_reactor, [packet], "echo by weir_reactor, one process for each scheduler"),
         of_weir(game_reactor, [], "game by weir_reactor"),
@@ -193,6 +205,10 @@ options() ->
             help => "schedulers of the emulator (as many as cores)"},
         #{name => busy, type => {integer, 0, 100000}, value => "N", default => 0,
             help => "for measuring: N processes beside the server that compute for ever (0)"},
+        #{name => scope, type => flag,
+            help => "for measuring: weir_scope in the node, and read once a second"},
+        #{name => measure, type => flag,
+            help => "echo_listener measures how long its replies take"},
         #{name => help, type => flag,
             help => "this text"}
     ].
