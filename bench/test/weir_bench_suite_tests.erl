@@ -52,7 +52,7 @@ scenarios_are_chosen_by_name_chapter_and_set_in_the_order_of_the_suite_test() ->
     ?assertMatch({error, _}, Chosen(["idle", "echo-9"])),
     ?assertMatch({error, _}, Chosen([])).
 
-all_takes_forty_five_minutes_and_the_quick_set_five_test() ->
+all_takes_fifty_minutes_and_the_quick_set_five_test() ->
     ok = weir_bench_record:in_tree(),
     #{scenarios := Scenarios} = Suite = suite(),
     %% Whatever is installed here.
@@ -60,7 +60,7 @@ all_takes_forty_five_minutes_and_the_quick_set_five_test() ->
         maps:remove(needs, Scenario#{contestants := [maps:remove(needs, Contestant) || Contestant <- Contestants]})
     end,
     Minutes = fun(Of) -> lists:sum([weir_bench_scenario:seconds(5, WithAllPeers(One)) || One <- Of]) / 60 end,
-    ?assert(Minutes(Scenarios) =< 45),
+    ?assert(Minutes(Scenarios) =< 50),
     ?assert(Minutes([weir_bench_scenario:quick(One) || One <- weir_bench_suite:in_set(quick, Suite)]) < 5).
 
 quick_is_shorter_in_time_and_in_bytes_test() ->
