@@ -10,6 +10,9 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Args) ->
+    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    {ok, Modules} = application:get_key(weir_http, modules),
+    _ = code:ensure_modules_loaded(Modules),
     case supervisor:start_link({local, weir_http_sup}, ?MODULE, []) of
         {ok, _} = Started -> Started;
         {error, _} = Error -> Error

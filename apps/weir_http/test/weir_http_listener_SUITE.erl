@@ -16,6 +16,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
+        all_code_is_loaded_at_the_start,
         routes_change_under_connections,
         routes_change_under_load,
         a_drain_answers_what_has_begun,
@@ -186,3 +187,8 @@ a_reactor_that_is_killed_is_replaced(Config) ->
         lists:seq(1, 3)
     ),
     {200, _, <<"hello">>} = request(port(Config), get("/")).
+
+% A first call that loads code waits beside processes that compute.
+all_code_is_loaded_at_the_start(_Config) ->
+    {ok, Modules} = application:get_key(weir_http, modules),
+    ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).

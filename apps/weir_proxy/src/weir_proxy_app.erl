@@ -8,6 +8,9 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
+    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    {ok, Modules} = application:get_key(weir_proxy, modules),
+    _ = code:ensure_modules_loaded(Modules),
     {ok, Supervisor} = weir_proxy_sup:start_link(),
     case start_all(maps:to_list(application:get_env(weir_proxy, proxies, #{}))) of
         ok -> {ok, Supervisor};

@@ -15,7 +15,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor,
+        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor,
         a_successor_of_nobody
     ].
 
@@ -176,3 +176,8 @@ a_successor_of_nobody(_Config) ->
     ?assertMatch({error, {bad_option, [control], off, _}}, weir_proxy:take_over(proxy, Config)),
     ok = weir_proxy:take_over(proxy, Config#{control => iolist_to_binary(["/tmp/weir-proxy-nobody-", os:getpid()])}),
     ?assertEqual(<<"a">>, name(connect(port()))).
+
+% A first call that loads code waits beside processes that compute.
+all_code_is_loaded_at_the_start(_Config) ->
+    {ok, Modules} = application:get_key(weir_proxy, modules),
+    ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).

@@ -8,6 +8,9 @@
 
 -spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
 start(_Type, _Arguments) ->
+    %% A first call that loads code waits for many rounds of the run queue beside processes that compute.
+    {ok, Modules} = application:get_key(weir_pubsub, modules),
+    _ = code:ensure_modules_loaded(Modules),
     ok = weir_pubsub_id:init(),
     ok = weir_pubsub_counters:init(),
     Shards = erlang:system_info(schedulers),

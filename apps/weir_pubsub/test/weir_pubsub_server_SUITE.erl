@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, asked, nobody_answers, changed_under_load, a_wrong_change_changes_nothing,
+        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, asked, nobody_answers, changed_under_load, a_wrong_change_changes_nothing,
         listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
@@ -415,3 +415,8 @@ the_rest(Socket) ->
         {error, closed} ->
             []
     end.
+
+% A first call that loads code waits beside processes that compute.
+all_code_is_loaded_at_the_start(_Config) ->
+    {ok, Modules} = application:get_key(weir_pubsub, modules),
+    ?assertEqual([], [Module || Module <- Modules, code:is_loaded(Module) =:= false]).
