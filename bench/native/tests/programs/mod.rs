@@ -142,3 +142,30 @@ pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
 }
+
+const BRIEF: &str = "--warmup 100ms --duration 300ms";
+
+pub fn at(port: u16) -> String {
+    format!("127.0.0.1:{port} {BRIEF}")
+}
+
+/// A server that handles each connection as told, until the test program ends.
+pub fn misbehaving(handle: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || handle(stream));
+        }
+    });
+    port
+}
+
+/// The one line of a run in which every connection failed before the window.
+pub fn failure_of(arguments: &str) -> String {
+    let output = drive(arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    errors
+}
