@@ -30,7 +30,8 @@
 %% groups too. No callback comes before this one.</li>
 %% <li>`info(Message, State)', optional: what {@link tell/2} has sent, or a message for the connection as of {@link
 %% weir_reactor:send/2}.</li>
-%% <li>`written(Stream, State)', optional: what was sent is with the kernel. Called after `weir:notify_writable(Stream)'.</li>
+%% <li>`written(Stream, State)', optional: what was sent is with the kernel. Called after `weir:notify_writable(Stream)', which streams
+%% over TLS have not.</li>
 %% <li>`closed(Reason, State)', optional: the last call, exactly one for each stream that was opened and not given to a process;
 %% see {@type reason()}. What it returns is ignored.</li>
 %% </ul>

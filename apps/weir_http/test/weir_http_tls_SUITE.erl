@@ -134,7 +134,7 @@ readers(Config) -> run_parallel(weir_http_limits_SUITE, group_of_limits(readers)
 streams(Config) ->
     Others = [
         messages_from_before_it_is_open_come_after, bytes_in_place_of_events, a_client_that_takes_nothing_is_closed,
-        a_group_that_disconnects, a_slow_client_is_closed, events_for_a_slow_client_are_dropped,
+        a_group_that_disconnects, a_slow_client_is_closed, a_handler_hears_when_all_is_written, events_for_a_slow_client_are_dropped,
         what_exceeds_the_send_queue_closes_it
     ],
     run(weir_http_streams_SUITE, all_of(weir_http_streams_SUITE) -- Others, Config),

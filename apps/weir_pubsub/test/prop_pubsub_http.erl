@@ -169,7 +169,12 @@ events(websocket, Bytes) -> [event(Text) || Text <- texts(Bytes)];
 events(Transport, Bytes) ->
     case binary:match(Bytes, <<"\r\n\r\n">>) of
         nomatch -> [];
-        _ -> {200, Fields, Body} = weir_pubsub_nchan:parsed(Bytes), events(Transport, Fields, Body)
+        _ ->
+            case weir_pubsub_nchan:parsed(Bytes) of
+                {200, Fields, Body} -> events(Transport, Fields, Body);
+                %% A channel was deleted before the stream had begun.
+                {410, _, _} -> []
+            end
     end.
 
 events(stream, _Fields, Body) ->
