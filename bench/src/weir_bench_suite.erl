@@ -153,7 +153,7 @@ contestants([Title | Rest], Known) when is_map_key(Title, Known) ->
 contestants([Unknown | _], _Known) ->
     {error, io_lib:format("there is no contestant ~0tp above it", [Unknown])}.
 
-%% @doc The scenarios of these names and sets, in the order of the suite; a wrong name is told with the right ones.
+%% @doc The scenarios of these names and sets, in the order of the suite.
 -spec chosen([string()], suite()) -> {ok, [weir_bench_scenario:name()]} | {error, Needed :: iodata()}.
 chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
     Names = [Name || #{name := Name} <- Scenarios],
@@ -162,8 +162,8 @@ chosen(Texts, #{scenarios := Scenarios, sets := Sets}) ->
         [] when Texts =/= [] ->
             Chosen = lists:append([Of || {Choice, Of} <- Choices, lists:member(Choice, Texts)]),
             {ok, [Name || Name <- Names, lists:member(Name, Chosen)]};
-        _ ->
-            {error, ["names of these are needed: ", lists:join(", ", [Choice || {Choice, _} <- Choices])]}
+        Unknown ->
+            {error, ["scenarios, chapters and sets that --list shows are needed; there is no \"", lists:join(", ", Unknown), "\""]}
     end.
 
 %% @doc The scenarios of a set.
