@@ -13,7 +13,7 @@
     queued :: non_neg_integer() | '_',
     connected :: non_neg_integer() | none | '_',
     retries :: non_neg_integer() | '_',
-    keeper :: pid() | undefined | '_',
+    keeper :: pid() | undefined | '_' | '$1',
     %% Of the frontend, the backend and the server.
     numbers :: {atomics:atomics_ref(), atomics:atomics_ref() | none, atomics:atomics_ref() | none} | '_',
     %% Of the backend.

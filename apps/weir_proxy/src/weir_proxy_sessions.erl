@@ -27,7 +27,7 @@
 -define(AGAIN_MS, 20).
 -define(AGAIN_TIMES, 100).
 
-%% How often a successor looks for sessions whose end it cannot have heard of.
+%% How often a successor looks for sessions whose end it cannot have heard of, while there are any.
 -define(ORPHANS_MS, 2000).
 
 %% @doc Makes the table; the caller owns it.
@@ -54,8 +54,10 @@ keeper() -> whereis(name((erlang:system_info(scheduler_id) - 1) rem keepers() + 
 
 %% @doc A session has begun.
 -spec begun(#session{}) -> ok.
-begun(Session) ->
+begun(Session = #session{keeper = Keeper}) ->
     true = ets:insert(?TABLE, Session),
+    %% A keeper that has died since it was chosen has a successor, which may have looked before this session was there.
+    _ = is_process_alive(Keeper) orelse gen_server:cast(name(1), orphans),
     ok.
 
 %% @doc The sessions of a proxy, at this moment.
@@ -92,19 +94,18 @@ which(Proxy, all) -> list(Proxy).
 -spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
 start_link(Number) -> gen_server:start_link({local, name(Number)}, ?MODULE, Number, []).
 
--spec init(pos_integer()) -> {ok, Number :: pos_integer()}.
-init(Number) ->
-    %% They were another process's, and would tell that one.
-    _ = erlang:send_after(?ORPHANS_MS, self(), orphans),
-    {ok, Number}.
+-spec init(pos_integer()) -> {ok, Look :: reference() | none}.
+init(_Number) ->
+    %% Relays of a keeper before this one would tell that one.
+    {ok, look_later(none)}.
 
 -spec handle_call(term(), gen_server:from(), State) -> {reply, {error, unknown}, State}.
 handle_call(_Request, _From, State) -> {reply, {error, unknown}, State}.
 
--spec handle_cast(term(), State) -> {noreply, State}.
-handle_cast(_Message, State) -> {noreply, State}.
+-spec handle_cast(orphans, Look :: reference() | none) -> {noreply, reference()}.
+handle_cast(orphans, Look) -> {noreply, look_later(Look)}.
 
--spec handle_info(term(), State) -> {noreply, State}.
+-spec handle_info(term(), Look :: reference() | none) -> {noreply, reference() | none}.
 handle_info({weir_relay, Relay, Result, Statistics}, State) ->
     ok = ended(Relay, Result, Statistics, ?AGAIN_TIMES),
     {noreply, State};
@@ -114,20 +115,20 @@ handle_info({again, Relay, Result, Statistics, Times}, State) ->
 handle_info({life_over, Relay}, State) ->
     ok = weir:stop_relay(Relay),
     {noreply, State};
-handle_info(orphans, State) ->
-    Owned = [Relay || Session = #session{relay = Relay} <- ets:tab2list(?TABLE), is_orphan(Session)],
-    lists:foreach(fun(Relay) -> ended(Relay, closed, none, 0) end, Owned),
-    case State =:= 1 of
-        true -> _ = erlang:send_after(?ORPHANS_MS, self(), orphans), ok;
-        false -> ok
-    end,
-    {noreply, State};
+handle_info({timeout, Look, orphans}, Look) ->
+    Orphans = orphans(),
+    _ = [ended(Relay, closed, none, 0) || #session{relay = Relay} <- Orphans, weir:relay_info(Relay) =:= {error, closed}],
+    {noreply, case Orphans of [] -> none; _ -> look_later(none) end};
 handle_info(_Message, State) ->
     {noreply, State}.
 
-%% Its keeper is dead and so is its relay.
-is_orphan(#session{keeper = Keeper, relay = Relay}) ->
-    not is_process_alive(Keeper) andalso weir:relay_info(Relay) =:= {error, closed}.
+look_later(none) -> erlang:start_timer(?ORPHANS_MS, self(), orphans);
+look_later(Look) -> Look.
+
+%% Sessions whose keeper is dead. They are found without a copy of all others.
+orphans() ->
+    Living = [Pid || Number <- lists:seq(1, keepers()), Pid <- [whereis(name(Number))], is_pid(Pid)],
+    ets:select(?TABLE, [{#session{keeper = '$1', _ = '_'}, [{'=/=', '$1', Pid} || Pid <- Living], ['$_']}]).
 
 ended(Relay, Result, Statistics, Times) ->
     case ets:take(?TABLE, Relay) of

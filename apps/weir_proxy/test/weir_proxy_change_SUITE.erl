@@ -35,7 +35,7 @@ groups() ->
             stop_waits_for_connections_without_a_server,
             nobody_who_is_accepted_is_reset
         ]},
-        {misfortune, [], [a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
+        {misfortune, [], [keepers_look_at_no_living_session, a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
     ].
 
 init_per_suite(Config) ->
@@ -260,6 +260,19 @@ is_served(Port) ->
     end.
 
 %%% Misfortune.
+
+%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions.
+keepers_look_at_no_living_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
+    wait_for(fun() -> numbers(200) end),
+    Keepers = [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    Reductions = fun() -> lists:sum([element(2, process_info(Pid, reductions)) || Pid <- Keepers]) end,
+    Before = Reductions(),
+    timer:sleep(2500),
+    ?assert(Reductions() - Before < 1000),
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end).
 
 a_killed_keeper_loses_no_session(_Config) ->
     Server = ?SERVER:start("a"),
