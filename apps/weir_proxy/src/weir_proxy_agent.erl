@@ -62,7 +62,8 @@ line(Socket, Deadline, Before) ->
 -spec parse(binary()) -> {ok, answer()} | {error, {unexpected, binary()}}.
 parse(Line) ->
     [Words | _] = binary:split(Line, <<"#">>),
-    words([string:lowercase(Word) || Word <- string:lexemes(Words, ", \t")], #{}).
+    %% Not by string:lexemes/2, which raises for bytes that are not UTF-8.
+    words([weir_proxy_first_bytes:lower(Word) || Word <- binary:split(Words, [<<",">>, <<" ">>, <<"\t">>], [global, trim_all])], #{}).
 
 words([], Answer) ->
     {ok, Answer};

@@ -18,7 +18,7 @@
     facts = #{} :: weir_proxy_rules:facts(),
     key = none :: term(),
     backend = none :: binary() | none,
-    prefix = <<>> :: iodata(),
+    prefix = <<>> :: binary(),
     queued = 0 :: non_neg_integer(),
     retries = 0 :: non_neg_integer()
 }).
@@ -117,7 +117,8 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
         {backend, Backend} -> balance(Way, Backend);
         {backend, Backend, Options} ->
             Key = maps:get(key, Options, none),
-            balance(Way#way{key = Key, prefix = maps:get(prefix, Options, <<>>)}, Backend);
+            %% What is no iodata is the module's fault, and should not look as if the client had left.
+            balance(Way#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, Backend);
         reject -> {failed, reject, Way}
     end.
 

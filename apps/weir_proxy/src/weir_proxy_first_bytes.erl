@@ -4,6 +4,7 @@
 -export([classify/1]).
 -export([needed/1]).
 -export([limit/0]).
+-export([lower/1]).
 
 -export_type([protocol/0]).
 
@@ -70,9 +71,14 @@ http(Bytes) ->
 
 host(Head, Facts) ->
     case re:run(Head, "\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*?)(?::[0-9]{1,5})?[ \t]*(?:\r\n|$)", [{capture, all_but_first, binary}]) of
-        {match, [Host]} -> Facts#{host => string:lowercase(Host)};
+        {match, [Host]} -> Facts#{host => lower(Host)};
         nomatch -> Facts
     end.
+
+%% @doc Letters of ASCII in lower case, other bytes as they are: what somebody else says need not be UTF-8, and string:lowercase/1 raises
+%% for what is not.
+-spec lower(binary()) -> binary().
+lower(Text) -> << <<(case Byte of _ when Byte >= $A, Byte =< $Z -> Byte + 32; _ -> Byte end)>> || <<Byte>> <= Text >>.
 
 %% A request for TLS (answered by the server), a cancellation, or the startup message with its pairs.
 postgres(<<8:32, Code:32, _/binary>>) when Code =:= 80877103; Code =:= 80877104 -> {ok, #{protocol => postgres}};

@@ -98,11 +98,9 @@ pattern(Path, Value) ->
                 {error, {Why, At}} ->
                     weir_proxy_schema:refuse(Path, Value, io_lib:format("a regular expression (~ts at ~b)", [Why, At]))
             end;
-        <<"*.", Below/binary>> when Below =/= <<>> -> {suffix, lower(<<".", Below/binary>>)};
-        Name -> {exact, lower(Name)}
+        <<"*.", Below/binary>> when Below =/= <<>> -> {suffix, weir_proxy_first_bytes:lower(<<".", Below/binary>>)};
+        Name -> {exact, weir_proxy_first_bytes:lower(Name)}
     end.
-
-lower(Text) -> string:lowercase(Text).
 
 module(Path, Value) ->
     Name = (weir_proxy_schema:text())(Path, Value),

@@ -15,7 +15,7 @@ all() ->
     [
         by_address, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
         pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
-        a_module_talks_and_hands_over, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
+        a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
         wrong_rules
     ].
 
@@ -65,7 +65,9 @@ by_alpn(Config) ->
 by_host(Config) ->
     Port = proxy(Config, [#{host => ["b.org", "*.b.org"], backend => b}]),
     ?assertEqual(<<"b">>, said(Port, <<"GET / HTTP/1.1\r\nAccept: *\r\nHOST: B.org:8080\r\n\r\n">>)),
-    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)).
+    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)),
+    %% No UTF-8.
+    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nHost: b", 255, ".org\r\n\r\n">>)).
 
 by_postgres(Config) ->
     Port = proxy(Config, [#{database => "sales", backend => b}, #{user => "joe", backend => c}]),
@@ -175,6 +177,14 @@ a_module_talks_and_hands_over(Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, ?PATIENCE)),
     wait_for(fun() -> numbers(rejected) =:= 1 end).
 
+a_module_with_a_wrong_prefix(Config) ->
+    Test = self(),
+    ok = weir_event:attach_many(?MODULE, [[weir, proxy, refuse]], fun(_, _, #{reason := Reason}, _) -> Test ! {refused, Reason} end, none),
+    Port = proxy(Config, [#{module => ?MODULE, args => wrong_prefix}]),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    receive {refused, Reason} -> ?assertEqual(crashed, Reason) after ?PATIENCE -> ct:fail(not_refused) end,
+    ok = weir_event:detach(?MODULE).
+
 a_module_that_raises(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => raise}]),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
@@ -186,6 +196,7 @@ a_module_that_takes_too_long(Config) ->
     wait_for(fun() -> numbers(current_sessions) =:= 0 end).
 
 route(_Socket, _Facts, raise) -> error(on_purpose);
+route(_Socket, _Facts, wrong_prefix) -> {backend, <<"a">>, #{prefix => wrong}};
 route(_Socket, _Facts, sleep) -> timer:sleep(infinity);
 route(Socket, #{address := {127, 0, 0, 1}, protocol := unknown}, Secret) ->
     ok = inet:setopts(Socket, [{packet, line}]),
