@@ -27,10 +27,12 @@
     balancer :: weir_proxy_balancer:balancer() | none,
     %% As they were told last.
     states = #{} :: #{binary() => up | down | drain | maint | failing | unresolved},
-    %% Connections that wait, the longest first, and the timers of their patience.
-    waiting = queue:new() :: queue:queue({gen_server:from(), Key :: term(), reference()}),
+    %% Connections that wait, by their turns, and the timers of their patience.
+    waiting = gb_trees:empty() :: gb_trees:tree(Turn :: integer(), {gen_server:from(), Key :: term(), reference()}),
     %% The timer of the next look for the addresses of names; one before it says nothing.
     resolving = none :: reference() | none,
+    %% The timer of the next weights while servers start slowly. One, however often something else is published meanwhile.
+    growing = none :: reference() | none,
     checks = #{} :: #{weir_proxy_check:name() => weir_proxy_check:check()}
 }).
 
@@ -116,10 +118,12 @@ member(Server = #{name := Name}, Config, Before) ->
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
-    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name] of
+    Now = now_ms(),
+    %% One that is failing gets nothing new: connections that were on their way to it say nothing more.
+    case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name, weir_proxy_server:state(Now, Member) =/= failing] of
         [Member] ->
             _ = erlang:send_after(BackOff, self(), publish),
-            {noreply, publish(put_member(weir_proxy_server:failing(now_ms() + BackOff, Member), State))};
+            {noreply, publish(put_member(weir_proxy_server:failing(Now + BackOff, Member), State))};
         [] ->
             {noreply, State}
     end;
@@ -129,22 +133,43 @@ handle_cast(_Message, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(freed, State) ->
     {noreply, serve(State)};
-handle_info({timeout, Timer, impatient}, State = #state{waiting = Waiting}) ->
-    {Impatient, Others} = lists:partition(fun({_, _, Of}) -> Of =:= Timer end, queue:to_list(Waiting)),
-    lists:foreach(fun({From, _, _}) -> gen_server:reply(From, {error, queue_timeout}) end, Impatient),
-    {noreply, waiting(queue:from_list(Others), State)};
+handle_info({timeout, _Timer, {impatient, Turn}}, State = #state{waiting = Waiting}) ->
+    case gb_trees:take_any(Turn, Waiting) of
+        {{From, _, _}, Others} ->
+            gen_server:reply(From, {error, queue_timeout}),
+            {noreply, waiting(Others, State)};
+        error ->
+            {noreply, State}
+    end;
 handle_info({weir_proxy_check, Name, Result, Took}, State) ->
     {noreply, checked(Name, Result, Took, State)};
 handle_info(publish, State) ->
     {noreply, serve(publish(State))};
+handle_info({timeout, Timer, grow}, State = #state{growing = Timer}) ->
+    {noreply, serve(publish(State#state{growing = none}))};
 handle_info({timeout, Timer, resolve}, State = #state{resolving = Timer}) ->
     {noreply, resolve(State)};
-handle_info(forget, State = #state{numbers = Numbers, config = #{stick := Expire}}) ->
-    _ = Expire =/= off andalso weir_proxy_sticks:forget(Numbers, now_ms()),
+handle_info(forget, State = #state{numbers = Numbers}) ->
+    %% Also where `stick' was turned off: what was remembered before would stay for ever.
+    _ = weir_proxy_numbers:get(Numbers, sticks) > 0 andalso weir_proxy_sticks:forget(Numbers, now_ms()),
     _ = erlang:send_after(?FORGET_MS, self(), forget),
     {noreply, State};
 handle_info({weir_proxy_resolved, Host, Address}, State = #state{members = Members}) ->
-    {noreply, serve(publish(State#state{members = [resolved(Host, Address, Member) || Member <- Members]}))};
+    case [resolved(Host, Address, Member) || Member <- Members] of
+        %% Each publication costs a look at all processes of the virtual machine.
+        Members -> {noreply, State};
+        Resolved -> {noreply, serve(publish(check_all(State#state{members = Resolved})))}
+    end;
+%% A check that has failed in a way of its own: its server must not keep its state for ever.
+handle_info({'EXIT', Pid, Reason}, State = #state{proxy = Proxy, name = Name, checks = Checks}) ->
+    case [Check || {Check, {Of, _}} <- maps:to_list(Checks), Of =:= Pid] of
+        [] ->
+            {noreply, State};
+        [Check] ->
+            About = #{proxy => Proxy, backend => Name, check => Check, reason => Reason},
+            ok = weir_reports:say(fun() -> weir_reports:log(error, About#{what => "a check of a server has crashed, and is started again"}) end),
+            {noreply, check_all(State)}
+    end;
 handle_info(_Message, State) ->
     {noreply, State}.
 
@@ -171,13 +196,19 @@ put_member(Member, State = #state{members = Members}) ->
 publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members}) ->
     #{balance := Balance, hash_load := Load} = Config,
     Now = now_ms(),
-    _ = lists:any(fun(Member) -> weir_proxy_server:slow_starting(Now, Member) end, Members)
-        andalso erlang:send_after(?GROW_MS, self(), publish),
     Balancer = weir_proxy_balancer:new(Balance, first_priority(eligible(Now, Members)), Load),
     Backend = #backend{name = Name, process = self(), numbers = Numbers, balancer = Balancer, config = Config},
     ok = weir_proxy_memory:publish(Proxy, Backend),
     ok = weir_proxy_memory:save({backend, Proxy, Name}, {Config, Numbers, Members}),
-    State#state{balancer = Balancer, states = tell(Now, State)}.
+    State#state{balancer = Balancer, states = tell(Now, State), growing = growing(Now, State)}.
+
+growing(Now, #state{growing = none, members = Members}) ->
+    case lists:any(fun(Member) -> weir_proxy_server:slow_starting(Now, Member) end, Members) of
+        true -> erlang:start_timer(?GROW_MS, self(), grow);
+        false -> none
+    end;
+growing(_Now, #state{growing = Timer}) ->
+    Timer.
 
 %% Those that are new are no news.
 tell(Now, #state{proxy = Proxy, name = Name, members = Members, states = Before}) ->
@@ -199,36 +230,38 @@ first_priority(Eligible) ->
 %%% Those that wait.
 
 enqueue(From, Key, State = #state{waiting = Waiting, config = #{queue_timeout := Timeout, max_queue := Most}}) ->
-    case queue:len(Waiting) < Most of
+    case gb_trees:size(Waiting) < Most of
         true ->
-            Timer = erlang:start_timer(Timeout, self(), impatient),
+            Turn = erlang:unique_integer([monotonic]),
+            Timer = erlang:start_timer(Timeout, self(), {impatient, Turn}),
             _ = weir_proxy_numbers:add(State#state.numbers, queue_total, 1),
-            waiting(queue:in({From, Key, Timer}, Waiting), State);
+            waiting(gb_trees:insert(Turn, {From, Key, Timer}, Waiting), State);
         false ->
             gen_server:reply(From, {error, queue_full}),
             State
     end.
 
 waiting(Waiting, State = #state{numbers = Numbers, waiting = Before}) ->
-    _ = weir_proxy_numbers:add(Numbers, queue_current, queue:len(Waiting) - queue:len(Before)),
+    _ = weir_proxy_numbers:add(Numbers, queue_current, gb_trees:size(Waiting) - gb_trees:size(Before)),
     State#state{waiting = Waiting}.
 
 %% Gives places to those that wait, as many as there are. A place that becomes free from here on is told of.
 serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
-    case queue:peek(Waiting) of
-        empty ->
+    case gb_trees:is_empty(Waiting) of
+        true ->
             State;
-        {value, {From = {Pid, _}, Key, Timer}} ->
+        false ->
+            {_Turn, {From = {Pid, _}, Key, Timer}, Others} = gb_trees:take_smallest(Waiting),
             case not is_process_alive(Pid) orelse place(Balancer, Key, []) of
                 none ->
                     State;
                 true ->
                     _ = erlang:cancel_timer(Timer),
-                    serve(waiting(queue:drop(Waiting), State));
+                    serve(waiting(Others, State));
                 {ok, _Server} = Given ->
                     _ = erlang:cancel_timer(Timer),
                     gen_server:reply(From, Given),
-                    serve(waiting(queue:drop(Waiting), State))
+                    serve(waiting(Others, State))
             end
     end.
 

@@ -42,6 +42,7 @@ groups() ->
             connections_above_the_limit_wait_in_order,
             a_wait_ends_with_its_timeout,
             a_queue_is_bounded,
+            a_long_queue_is_as_cheap_as_a_short_one,
             a_place_of_a_failed_connection_is_given_on
         ]}
     ].
@@ -285,6 +286,17 @@ a_wait_ends_with_its_timeout(_Config) ->
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
     ?assertEqual(0, queued()),
     ?assertEqual(<<"x">>, echo(First, <<"x">>)).
+
+%% Many come at the same time, and all have waited too long at the same time.
+a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
+    _ = proxy(#{servers => [], queue_timeout => 500}),
+    Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
+    Reductions = fun() -> {reductions, Count} = process_info(Backend, reductions), Count end,
+    Before = Reductions(),
+    Waiting = [spawn_monitor(fun() -> exit(weir_proxy_backend:wait(Backend, none)) end) || _ <- lists:seq(1, 3000)],
+    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual({error, queue_timeout}, Reason) after ?PATIENCE -> ct:fail(timeout) end || {_, Monitor} <- Waiting],
+    ?assertEqual(0, queued()),
+    ?assert(Reductions() - Before < 1000 * length(Waiting), Reductions() - Before).
 
 a_queue_is_bounded(_Config) ->
     Server = ?SERVER:start("a"),

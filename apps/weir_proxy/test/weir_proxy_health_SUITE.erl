@@ -15,8 +15,9 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
-        a_disabled_server_is_not_checked, a_slow_start, probes, what_an_agent_says, an_agent,
-        a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten
+        a_disabled_server_is_not_checked, a_server_by_name_is_checked, a_check_that_crashes_is_started_again,
+        a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, probes, what_an_agent_says, an_agent,
+        a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten, sticks_are_forgotten_when_they_are_turned_off
     ].
 
 init_per_suite(Config) ->
@@ -74,6 +75,59 @@ a_disabled_server_is_not_checked(_Config) ->
     ?assertEqual(Then, ?SERVER:connections(Server)),
     ok = weir_proxy:enable(proxy, web, a),
     wait_for(fun() -> ?SERVER:connections(Server) > Then end).
+
+%% Its address is known only after the backend has begun.
+a_server_by_name_is_checked(_Config) ->
+    Server = ?SERVER:start("a"),
+    Address = iolist_to_binary(["localhost:", integer_to_binary(?SERVER:port(Server))]),
+    _ = proxy(#{servers => [#{name => a, address => Address}], health => health(#{})}),
+    wait_for(fun() -> state(a) =:= up andalso ?SERVER:connections(Server) > 2 end),
+    ok = ?SERVER:stop(Server),
+    wait_for(fun() -> state(a) =:= down end).
+
+a_check_that_crashes_is_started_again(_Config) ->
+    Server = ?SERVER:start("a"),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
+    wait_for(fun() -> ?SERVER:connections(Server) > 0 end),
+    {links, Links} = process_info(backend(), links),
+    Checks = [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)],
+    [exit(Pid, kill) || Pid <- Checks],
+    wait_for(fun() -> not lists:any(fun is_process_alive/1, Checks) end),
+    Then = ?SERVER:connections(Server),
+    wait_for(fun() -> ?SERVER:connections(Server) > Then + 2 end).
+
+%% The process of the backend.
+backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
+
+%% Sets a weight again and again while a server starts slowly.
+weights_grow_by_one_timer(_Config) ->
+    Server = ?SERVER:start("a"),
+    ok = ?SERVER:stop(Server),
+    _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{}), slow_start => <<"1m">>}),
+    wait_for(fun() -> state(a) =:= down end),
+    _ = ?SERVER:start("a", [{port, ?SERVER:port(Server)}]),
+    wait_for(fun() -> state(a) =:= up end),
+    [ok = weir_proxy:set_weight(proxy, web, a, 1 + Turn rem 2) || Turn <- lists:seq(1, 300)],
+    Published = published(fun() -> timer:sleep(1000) end),
+    ?assert(Published =< 20, Published).
+
+%% How often backends were published.
+published(Fun) ->
+    Function = {weir_proxy_memory, publish, 2},
+    1 = erlang:trace_pattern(Function, true, [call_count]),
+    _ = Fun(),
+    {call_count, Count} = erlang:trace_info(Function, call_count),
+    1 = erlang:trace_pattern(Function, false, [call_count]),
+    Count.
+
+%% Connections that were on their way when it began to fail say so as well.
+a_failing_server_is_told_once(_Config) ->
+    _ = proxy(#{servers => [#{name => a, address => <<"127.0.0.1:1">>}], passive => #{fall => 1, back_off => <<"1m">>}}),
+    Fail = fun() ->
+        [ok = weir_proxy_backend:failing(backend(), <<"a">>) || _ <- lists:seq(1, 100)],
+        failing = state(a)
+    end,
+    ?assertEqual(1, published(Fail)).
 
 a_slow_start(_Config) ->
     Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
@@ -134,6 +188,7 @@ what_an_agent_says(_Config) ->
             {<<"drain\t0%">>, {ok, #{admin => drain, percent => 0}}},
             {<<>>, {ok, #{}}},
             {<<"fine">>, {error, {unexpected, <<"fine">>}}},
+            {<<"up ", 255, 254>>, {error, {unexpected, <<255, 254>>}}},
             {<<"up -1%">>, {error, {unexpected, <<"-1%">>}}},
             {<<"maxconn:none">>, {error, {unexpected, <<"maxconn:none">>}}}
         ]
@@ -205,3 +260,15 @@ sticks_are_bounded_and_forgotten(_Config) ->
     ?assertEqual({ok, <<"b">>}, weir_proxy_sticks:server(Numbers, 1, 150)),
     [ok = weir_proxy_sticks:forget(Of, all) || Of <- [Numbers, Other]],
     ?assertEqual([0, 0], [weir_proxy_numbers:get(Of, sticks) || Of <- [Numbers, Other]]).
+
+sticks_are_forgotten_when_they_are_turned_off(_Config) ->
+    Server = ?SERVER:start("a"),
+    Servers = #{servers => [#{name => a, address => ?SERVER:address(Server)}]},
+    <<"a">> = name(connect(proxy(Servers#{stick => 1}))),
+    Sticks = fun() -> {ok, #{backends := #{<<"web">> := #{sticks := Count}}}} = weir_proxy:info(proxy), Count end,
+    1 = Sticks(),
+    ok = weir_proxy_test:change(Servers),
+    %% The key is a millisecond later too old.
+    timer:sleep(5),
+    _ = backend() ! forget,
+    ?assertEqual(0, Sticks()).
