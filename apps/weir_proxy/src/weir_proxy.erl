@@ -45,14 +45,19 @@
     | {no_backend, binary()}
     | {no_server, binary()}
     | {listen, Address :: binary(), Reason :: term()}
+    | {log, FileOrAddress :: binary(), Reason :: term()}
     | {take_over, Control :: binary(), Reason :: term()}
     | {not_started, weir_proxy | weir}
     | no_native_part.
 %% `bad_option': the path to the option that is wrong, its value, and what is allowed. `listen': an address that cannot be
-%% listened on, and why, as {@link weir:start_listener/4} says. `take_over': what the proxy behind that control socket answers.
+%% listened on, and why, as {@link weir:start_listener/4} says. `log': an access log that cannot be written. `take_over': what the proxy
+%% behind that control socket answers.
 
--type info() :: #{frontends := #{binary() => map()}, backends := #{binary() => map()}, sessions := non_neg_integer()}.
-%% Frontends with their addresses (`listen'), backends with their `servers', and the numbers of all.
+-type info() :: #{
+    frontends := #{binary() => map()}, backends := #{binary() => map()}, sessions := non_neg_integer(), log_dropped := non_neg_integer()
+}.
+%% Frontends with their addresses (`listen'), backends with their `servers', and the numbers of all. `log_dropped': lines of the access
+%% log that could not be written, since it was opened.
 
 -type session() :: #{
     frontend := binary(),

@@ -76,6 +76,7 @@ explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
 explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
 explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
 explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
+explain({log, Where, Reason}) -> ["cannot write the log ", Where, ": ", file:format_error(Reason)];
 explain({take_over, Path, Reason}) -> ["cannot take over from the proxy of ", Path, ": ", value(Reason)];
 explain({no_server, Name}) -> ["no such server: ", Name];
 explain({no_backend, Name}) -> ["no such backend: ", Name];

@@ -31,6 +31,9 @@
 -define(BACKLOG_MS, 5000).
 -define(LOOK_MS, 5).
 
+%% Until the disk takes the access log again.
+-define(LOG_AGAIN_MS, 1000).
+
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
 -spec start_link(term(), {start | take_over, weir_proxy_config:config()}) -> {ok, pid()} | {error, term()}.
@@ -128,8 +131,26 @@ handle_info({leave, Endpoint}, State = #state{name = Name, listeners = Listeners
         #{} ->
             {noreply, State}
     end;
+handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
+    case weir_proxy_memory:saved({log, Name}) of
+        {ok, {Pid, _, _}} ->
+            ok = report(#{what => "the process of an access log has ended, and is started again", proxy => Name, reason => Reason}),
+            handle_info(log_again, State);
+        _ ->
+            {noreply, State}
+    end;
+handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
+    case weir_proxy_log:adjust(Name, Log) of
+        ok -> ok;
+        {error, Reason} ->
+            _ = erlang:send_after(?LOG_AGAIN_MS, self(), log_again),
+            report(#{what => "an access log cannot be written, and is tried again", proxy => Name, reason => Reason})
+    end,
+    {noreply, State};
 handle_info(_Message, State) ->
     {noreply, State}.
+
+report(Report) -> weir_reports:say(fun() -> weir_reports:log(error, Report) end).
 
 -spec terminate(term(), #state{}) -> ok.
 terminate(shutdown, State) -> close(State);
@@ -313,7 +334,8 @@ info(#state{name = Name, config = #{frontends := Frontends, backends := Backends
     #{
         frontends => maps:map(fun(Frontend, _) -> frontend_info(Name, Frontend, Listeners) end, Frontends),
         backends => maps:map(fun(Backend, _) -> backend_info(weir_proxy_memory:backend(Name, Backend)) end, Backends),
-        sessions => weir_proxy_sessions:count(Name)
+        sessions => weir_proxy_sessions:count(Name),
+        log_dropped => weir_proxy_log:dropped(Name)
     }.
 
 frontend_info(Name, Frontend, Listeners) ->

@@ -15,6 +15,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
+        a_killed_log_is_written_again, a_log_that_cannot_be_written,
         who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page
     ].
 
@@ -116,6 +117,33 @@ a_line_for_a_client_without_a_server(Config) ->
     Fields(Lines("refused", #{retries => 1, connect_timeout => 10}, [], 1), "front web", "SC", "1"),
     Fields(Lines("none", #{servers => []}, [], 1), "front web", "SC", "0"),
     Fields(Lines("rejected", #{}, [#{from => "127.0.0.1", reject => true}], 2), "front front", "PR", "0").
+
+%% First it cannot be opened again, then it can.
+a_killed_log_is_written_again(Config) ->
+    Server = ?SERVER:start("a"),
+    Directory = filename:join(proplists:get_value(priv_dir, Config), "logs"),
+    Moved = Directory ++ ".moved",
+    File = iolist_to_binary(filename:join(Directory, "killed")),
+    ok = filelib:ensure_dir(File),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File}}),
+    ok = file:rename(Directory, Moved),
+    {ok, {Log, _, _}} = weir_proxy_memory:saved({log, proxy}),
+    exit(Log, kill),
+    wait_for(fun() -> not is_process_alive(Log) end),
+    ok = file:rename(Moved, Directory),
+    wait_for(fun() -> {ok, {Pid, _, _}} = weir_proxy_memory:saved({log, proxy}), is_process_alive(Pid) end),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    ok = gen_tcp:close(Socket),
+    wait_for(fun() -> filelib:file_size(File) > 0 end).
+
+a_log_that_cannot_be_written(Config) ->
+    File = iolist_to_binary(filename:join([proplists:get_value(priv_dir, Config), "nowhere", "log"])),
+    Error = weir_proxy:start(proxy, #{frontends => #{}, backends => #{}, log => #{file => File}}),
+    ?assertEqual({error, {log, File, enoent}}, Error),
+    ?assertEqual(
+        <<"cannot write the log ", File/binary, ": no such file or directory">>, iolist_to_binary(weir_proxy_file:explain(element(2, Error)))
+    ).
 
 who_has_reset_a_session(Config) ->
     Server = ?SERVER:start("a", [silent]),
