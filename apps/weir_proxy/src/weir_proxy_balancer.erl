@@ -7,7 +7,6 @@
 -export([new/3]).
 -export([choose/3]).
 -export([find/2]).
--export([servers/1]).
 
 -export_type([balancer/0, kind/0]).
 
@@ -53,10 +52,6 @@ ring(hash, [_ | _] = Servers) ->
     weir_proxy_ring:new([{Name, Weight} || #server{name = Name, weight = Weight} <- Servers]);
 ring(_Kind, _Servers) ->
     none.
-
-%% @doc The servers that are chosen among.
--spec servers(balancer()) -> [#server{}].
-servers(#balancer{servers = Servers}) -> tuple_to_list(Servers).
 
 %% @doc One of them by its name.
 -spec find(balancer(), binary()) -> {ok, #server{}} | none.

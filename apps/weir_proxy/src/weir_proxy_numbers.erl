@@ -15,12 +15,12 @@
 
 -type name() ::
     current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
-    | denied | queue_current | queue_total | failures | aborted | rejected | sticks.
+    | queue_current | queue_total | failures | aborted | rejected | sticks.
 
 %% In the order of their places.
 -define(NAMES, [
     current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
-    denied, queue_current, queue_total, failures, aborted, rejected, sticks
+    queue_current, queue_total, failures, aborted, rejected, sticks
 ]).
 
 -define(CURRENT, 1).
@@ -41,15 +41,14 @@ place(bytes_out) -> ?OUT;
 place(connection_errors) -> 6;
 place(retries) -> 7;
 place(redispatches) -> 8;
-place(denied) -> 9;
-place(queue_current) -> 10;
-place(queue_total) -> 11;
+place(queue_current) -> 9;
+place(queue_total) -> 10;
 %% Connections in a row that a server has refused.
-place(failures) -> 12;
-place(aborted) -> 13;
-place(rejected) -> 14;
+place(failures) -> 11;
+place(aborted) -> 12;
+place(rejected) -> 13;
 %% Keys whose server is remembered.
-place(sticks) -> 15.
+place(sticks) -> 14.
 
 %% @doc Adds to one number, and returns it.
 -spec add(atomics:atomics_ref(), name(), integer()) -> integer().

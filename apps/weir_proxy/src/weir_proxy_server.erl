@@ -8,7 +8,6 @@
 -export([change/3]).
 -export([name/1]).
 -export([endpoint/1]).
--export([numbers/1]).
 -export([checked_at/1]).
 -export([set_admin/2]).
 -export([set_weight/2]).
@@ -96,9 +95,6 @@ name(#member{config = #{name := Name}}) -> Name.
 
 -spec endpoint(member()) -> weir_proxy_address:endpoint().
 endpoint(#member{config = #{address := Endpoint}}) -> Endpoint.
-
--spec numbers(member()) -> atomics:atomics_ref().
-numbers(#member{numbers = Numbers}) -> Numbers.
 
 %% @doc Where it is checked: nowhere while an operator has taken it out, or its name has no address.
 -spec checked_at(member()) -> weir_tcp:name() | none.
