@@ -145,7 +145,7 @@ options() ->
         #{name => 'take-over', type => flag,
             help => "listen beside the proxy that has the same control socket, then have it end as by SIGTERM"},
         #{name => drain, type => {integer, 0, 86400}, value => "S", default => 30,
-            help => "seconds that connections have to end after SIGTERM (30)"},
+            help => "seconds that connections have to end after SIGTERM or SIGINT (30)"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -160,16 +160,19 @@ help() ->
         "       weir proxy --config FILE [--check]\n"
         "       weir proxy COMMAND --control PATH [--json]\n"
         "\n"
-        "The first line of output is `ready P...`, with the ports, once it listens. Then clients are refused for as long as they must be:\n"
-        "SIGTERM ends the proxy when its connections have ended. SIGHUP changes it to what is in the file now; no connection is lost.\n"
+        "When it listens it prints `ready` and its ports, then `pid` and its process.\n"
+        "SIGTERM, SIGINT: new clients are refused, connections go on. The proxy ends when they have, or after --drain seconds.\n"
+        "SIGHUP: it reads its file again. Listening sockets and connections stay. If the file is wrong nothing changes.\n"
         "\n",
         weir_cli_options:help(options()),
         "\n"
         "commands:\n"
-        "  status, servers, sessions                       what there is\n"
-        "  drain, enable, disable BACKEND SERVER           no new connections; again; without checks\n"
-        "  drain BACKEND SERVER SECONDS                    and ends those that it has within that time\n"
-        "  close-sessions BACKEND SERVER                   ends those of a server\n"
-        "  set-weight BACKEND SERVER WEIGHT                0 to 256\n"
-        "  reload                                          as SIGHUP\n"
+        "  status, servers, sessions                       shows them\n"
+        "  drain BACKEND SERVER                            gives a server no new connections\n"
+        "  drain BACKEND SERVER SECONDS                    the same, and ends its connections within that time\n"
+        "  disable BACKEND SERVER                          gives it no new connections and no checks\n"
+        "  enable BACKEND SERVER                           gives it connections again\n"
+        "  close-sessions BACKEND SERVER                   ends its connections now, and says how many\n"
+        "  set-weight BACKEND SERVER WEIGHT                its share of new connections: 0 to 256\n"
+        "  reload                                          the same as SIGHUP\n"
     ].

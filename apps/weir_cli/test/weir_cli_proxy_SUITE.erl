@@ -34,7 +34,9 @@ end_per_testcase(_Case, Config) ->
 
 help_says_how(Config) ->
     {0, Lines} = run(Config, ["proxy", "--help"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]].
+    [?assert(mentions(Word, Lines)) || Word <- ["weir proxy", "--listen", "--to", "--config", "--check", "set-weight BACKEND SERVER WEIGHT"]],
+    %% What signals do.
+    [?assert(mentions(Sentence, Lines)) || Sentence <- ["SIGTERM, SIGINT: new clients are refused", "after --drain seconds", "SIGHUP: it reads its file again"]].
 
 a_wrong_argument_is_one_line(Config) ->
     [
