@@ -169,11 +169,26 @@ backend(Path, Map) ->
         {agent, or_off(fun weir_proxy_agent:options/2), off},
         {passive, or_off(fun passive/2), off}
     ]),
+    ok = reachable(Path, Backend),
+    ok = identified(Path, Backend),
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
         [] -> Backend;
         [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "names that differ")
     end.
+
+%% From the source no server of another family can be reached. What a name will be is not known here.
+reachable(_Path, #{source := undefined}) -> ok;
+reachable(Path, #{source := Source, servers := Servers}) ->
+    case [Address || #{address := {Address, _Port}} <- Servers, is_tuple(Address), tuple_size(Address) =/= tuple_size(Source)] of
+        [] -> ok;
+        _ -> weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "an address of the same family as those of the servers")
+    end.
+
+%% Only the header of version 2 has a place for an id.
+identified(Path, #{unique_id := true, send_proxy := Send}) when Send =/= v2 ->
+    weir_proxy_schema:refuse(Path ++ [unique_id], true, "false, or send_proxy v2 with it");
+identified(_Path, _Backend) -> ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
 hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value).

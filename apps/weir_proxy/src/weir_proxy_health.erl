@@ -31,10 +31,22 @@ options(Path, Map) ->
         {port, port(), undefined},
         {send, weir_proxy_schema:text(), <<>>},
         {expect, weir_proxy_schema:text(), <<>>},
-        {path, weir_proxy_schema:text(), <<"/">>},
-        {host, weir_proxy_schema:text(), <<"localhost">>},
+        {path, fun path/2, <<"/">>},
+        {host, fun host/2, <<"localhost">>},
         {user, weir_proxy_schema:text(), <<"weir">>}
     ]).
+
+%% Both become a part of a request, which another character would make another request.
+path(Path, Value) -> matching(Path, Value, "^/[!-~]*$", "a path such as \"/health\", without blanks").
+
+host(Path, Value) -> matching(Path, Value, "^[!-~]+$", "a name, without blanks").
+
+matching(Path, Value, Pattern, Allowed) ->
+    Text = (weir_proxy_schema:text())(Path, Value),
+    case re:run(Text, Pattern, [{capture, none}, dollar_endonly]) of
+        match -> Text;
+        nomatch -> weir_proxy_schema:refuse(Path, Value, Allowed)
+    end.
 
 port() ->
     fun

@@ -18,6 +18,7 @@ groups() ->
     [
         {changes, [], [
             a_wrong_option_is_told_with_its_path,
+            options_that_could_not_work_are_refused,
             an_address_in_use_leaves_nothing,
             a_change_keeps_connections_and_sockets,
             a_wrong_change_changes_nothing,
@@ -55,6 +56,30 @@ end_per_testcase(_Case, _Config) ->
     ok.
 
 %%% Changes.
+
+%% Each would be taken and do nothing, or have every check and every connection fail.
+options_that_could_not_work_are_refused(_Config) ->
+    New = fun(Options) ->
+        Web = maps:merge(#{servers => ["127.0.0.1:1", "unix:/s", "name:1"]}, Options),
+        case weir_proxy_config:new(#{frontends => #{}, backends => #{web => Web}}) of
+            {ok, _} -> ok;
+            {error, {bad_option, [backends, <<"web">> | Path], Value, _}} -> {Path, Value}
+        end
+    end,
+    [
+        ?assertEqual({Options, Result}, {Options, New(Options)})
+     || {Options, Result} <- [
+            {#{source => "127.0.0.9"}, ok},
+            {#{source => "::1"}, {[source], <<"::1">>}},
+            {#{unique_id => true, send_proxy => v2}, ok},
+            {#{unique_id => true, send_proxy => v1}, {[unique_id], true}},
+            {#{unique_id => true}, {[unique_id], true}},
+            {#{health => #{kind => http, path => "/health?deep=1", host => "a.org:80"}}, ok},
+            {#{health => #{kind => http, path => <<"health">>}}, {[health, path], <<"health">>}},
+            {#{health => #{kind => http, path => <<"/a b">>}}, {[health, path], <<"/a b">>}},
+            {#{health => #{kind => http, host => <<"a.org\r\nX: y">>}}, {[health, host], <<"a.org\r\nX: y">>}}
+        ]
+    ].
 
 a_wrong_option_is_told_with_its_path(_Config) ->
     Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
