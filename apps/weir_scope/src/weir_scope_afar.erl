@@ -10,9 +10,9 @@
     Monitor = erlang:monitor(process, Observer),
     Answers = fun Answers() ->
         receive
-            {ask, From, Tag, Module, Function, Arguments} ->
+            {ask, Alias, Module, Function, Arguments} ->
                 Answer = try {ok, erlang:apply(Module, Function, Arguments)} catch Class:Reason -> {Class, Reason} end,
-                erlang:send(From, {Tag, Answer}, [noconnect]),
+                erlang:send(Alias, {Alias, Answer}, [noconnect]),
                 Answers();
             {'DOWN', Monitor, process, _, _} ->
                 ok;
@@ -50,11 +50,11 @@ asks(Resident, Patience) ->
     fun(Module, Function, Arguments) -> asked(Resident, Module, Function, Arguments, Patience) end.
 
 asked(Resident, Module, Function, Arguments, Patience) ->
-    Tag = monitor(process, Resident),
-    Resident ! {ask, self(), Tag, Module, Function, Arguments},
+    %% An answer that comes too late is dropped.
+    Tag = monitor(process, Resident, [{alias, reply_demonitor}]),
+    Resident ! {ask, Tag, Module, Function, Arguments},
     receive
         {Tag, Answer} ->
-            true = demonitor(Tag, [flush]),
             answer(Answer);
         {'DOWN', Tag, process, _, _} ->
             error({erpc, noconnection})

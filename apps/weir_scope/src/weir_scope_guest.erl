@@ -9,14 +9,15 @@
 -record(guest, {
     %% Whether this module is here for the visits only.
     brought :: boolean(),
-    visitors = #{} :: #{reference() => pid()},
+    %% The monitors of those that are here.
+    visitors = [] :: [reference()],
     modules = [] :: [module()],
     sampler = none :: none | pid()
 }).
 
 %% @doc What the process does that has registered the name of this module. Visitors talk to it by messages, each with an alias for the
-%% answer: `{join, Visitor, Alias, Modules}' (the answer: those that are missing), `{bring, Alias, Module, File, Beam}', `{sampler, Alias}',
-%% `{leave, Visitor, Alias}'.
+%% answer: `{join, Visitor, Alias, Modules}' (the answer: its own process, what the visitor leaves with, and the modules that are missing), `{bring,
+%% Alias, Module, File, Beam}', `{sampler, Alias}', `{leave, Joined, Alias}'.
 -spec start(Brought :: boolean()) -> term().
 start(Brought) -> ?MODULE:stay(#guest{brought = Brought}).
 
@@ -25,8 +26,8 @@ stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
     receive
         {join, Visitor, Reference, Wanted} ->
             Monitor = monitor(process, Visitor),
-            Reference ! {Reference, {self(), [Module || Module <- Wanted, code:is_loaded(Module) =:= false]}},
-            ?MODULE:stay(Guest#guest{visitors = Visitors#{Monitor => Visitor}});
+            Reference ! {Reference, {self(), Monitor, [Module || Module <- Wanted, code:is_loaded(Module) =:= false]}},
+            ?MODULE:stay(Guest#guest{visitors = [Monitor | Visitors]});
         {bring, Reference, Module, File, Beam} ->
             {Answer, Brought} = bring(Module, File, Beam),
             Reference ! {Reference, Answer},
@@ -35,10 +36,16 @@ stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
             {Sampler, Then} = sampler(Guest),
             Reference ! {Reference, Sampler},
             ?MODULE:stay(Then);
-        {leave, Visitor, Reference} ->
-            [Monitor | _] = [Monitor || {Monitor, Same} <- maps:to_list(Visitors), Same =:= Visitor],
-            true = demonitor(Monitor, [flush]),
-            left(Monitor, Guest, [Reference]);
+        {leave, Monitor, Reference} ->
+            case lists:member(Monitor, Visitors) of
+                true ->
+                    true = demonitor(Monitor, [flush]),
+                    left(Monitor, Guest, [Reference]);
+                false ->
+                    %% Somebody leaves twice.
+                    Reference ! {Reference, left},
+                    ?MODULE:stay(Guest)
+            end;
         {'DOWN', Monitor, process, _, _} ->
             left(Monitor, Guest, []);
         {'EXIT', Sampler, _} when Sampler =:= Guest#guest.sampler ->
@@ -81,8 +88,8 @@ sampler(Guest) ->
     end.
 
 left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} = Guest, Tell) ->
-    case maps:remove(Monitor, Visitors) of
-        None when map_size(None) =:= 0 ->
+    case lists:delete(Monitor, Visitors) of
+        [] ->
             stop(Guest),
             take_away(Modules ++ [?MODULE || Brought], Tell);
         Others ->

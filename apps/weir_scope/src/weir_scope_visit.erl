@@ -22,7 +22,8 @@
 %% visit were taken away or replaced by somebody: try again. `cannot_load': it does not take a module and has no compiler: try
 %% `load => false'.
 
--record(visit, {node :: node(), guest :: pid() | none, patience :: pos_integer()}).
+-record(visit, {node :: node(), guest :: pid() | none, joined :: reference() | none, patience :: pos_integer()}).
+%% `joined': by this the guest knows the visit; a process may have several.
 
 -opaque visit() :: #visit{}.
 
@@ -67,8 +68,11 @@ begin_visit(Node, Options) ->
     Patience = maps:get(patience, Options, ?PATIENCE),
     guarded(Node, fun() ->
         case maps:get(load, Options, true) of
-            true -> #visit{node = Node, guest = guest(Node, Patience, ?TRIES), patience = Patience};
-            false -> #visit{node = Node, guest = none, patience = Patience}
+            true ->
+                {Guest, Joined} = guest(Node, Patience, ?TRIES),
+                #visit{node = Node, guest = Guest, joined = Joined, patience = Patience};
+            false ->
+                #visit{node = Node, guest = none, joined = none, patience = Patience}
         end
     end).
 
@@ -90,9 +94,9 @@ guest(Node, Patience, Tries) ->
     %% On this node nothing is brought.
     Modules = [Module || Module <- ?MODULES, Node =/= node()],
     case told({?GUEST, Node}, fun(Reference) -> {join, self(), Reference, Modules} end, Patience) of
-        {Guest, Missing} ->
+        {Guest, Joined, Missing} ->
             lists:foreach(fun(Module) -> bring(Node, Guest, Module, Patience) end, Missing),
-            Guest;
+            {Guest, Joined};
         gone ->
             start(Node, Patience),
             guest(Node, Patience, Tries - 1)
@@ -167,12 +171,13 @@ told(Guest, Question, Patience) ->
         error({erpc, timeout})
     end.
 
-%% @doc Ends a visit. The modules are gone when this returns, unless somebody else visits the node.
+%% @doc Ends a visit, whoever calls it. The modules are gone when this returns, unless somebody else visits the node. A visit that has
+%% ended is left as it is.
 -spec end_visit(visit()) -> ok.
 end_visit(#visit{guest = none}) ->
     ok;
-end_visit(#visit{guest = Guest, patience = Patience}) ->
-    try told(Guest, fun(Reference) -> {leave, self(), Reference} end, Patience) of
+end_visit(#visit{guest = Guest, joined = Joined, patience = Patience}) ->
+    try told(Guest, fun(Reference) -> {leave, Joined, Reference} end, Patience) of
         _ -> ok
     catch
         error:{erpc, _} -> ok

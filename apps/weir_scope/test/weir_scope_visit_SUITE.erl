@@ -6,7 +6,7 @@
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
--export([a_node_that_hangs/1, several_at_once/1, this_node/1]).
+-export([a_node_that_hangs/1, several_at_once/1, a_visit_that_is_ended_twice/1, ended_by_another_process/1, late_answers/1, this_node/1]).
 
 -define(OURS, [list_to_atom(Ours) || {Ours, _, _} <- code:all_available(), lists:prefix("weir_scope", Ours)]).
 
@@ -14,7 +14,8 @@ suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, several_at_once, this_node].
+    [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, several_at_once,
+        a_visit_that_is_ended_twice, ended_by_another_process, late_answers, this_node].
 
 %% Nodes are reached by distribution, as users' are.
 init_per_suite(Config) ->
@@ -121,6 +122,31 @@ several_at_once(Config) ->
         end
      || _ <- [1, 2, 3]
     ].
+
+%% The other visit of the same process goes on.
+a_visit_that_is_ended_twice(Config) ->
+    Node = ?config(node, Config),
+    {ok, First} = weir_scope_visit:begin_visit(Node, #{}),
+    {ok, Second} = weir_scope_visit:begin_visit(Node, #{}),
+    ok = weir_scope_visit:end_visit(First),
+    ok = weir_scope_visit:end_visit(First),
+    ?assertMatch({ok, [_ | _]}, weir_scope_visit:call(Second, weir_scope_clocks, costs, [], 1000)),
+    ok = weir_scope_visit:end_visit(Second),
+    ok = weir_scope_visit:end_visit(Second),
+    nothing_of_ours(Config).
+
+ended_by_another_process(Config) ->
+    Node = ?config(node, Config),
+    {ok, Visit} = weir_scope_visit:begin_visit(Node, #{}),
+    {Other, Monitor} = spawn_monitor(fun() -> exit(weir_scope_visit:end_visit(Visit)) end),
+    receive {'DOWN', Monitor, process, Other, Reason} -> ?assertEqual(ok, Reason) end,
+    ?assertEqual([], loaded(Config)).
+
+%% What a node answers when nobody waits for it any more does not stay with the one that has asked.
+late_answers(Config) ->
+    Ask = weir_scope_afar:ask({?config(node, Config), 1000}),
+    ?assertError({erpc, timeout}, Ask(timer, sleep, [2000])),
+    receive Late -> ct:fail({late, Late}) after 2000 -> ok end.
 
 this_node(_Config) ->
     {ok, Facts} = weir_scope_visit:facts(node(), #{over => 50}),
