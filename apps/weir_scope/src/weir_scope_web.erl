@@ -51,7 +51,7 @@
 -spec check(options()) -> {ok, checked()} | {error, reason()}.
 check(Options) when is_map(Options) ->
     Wrong = [
-        {bad_option, Key, case Key of token -> hidden; _ -> Value end, Allowed}
+        {bad_option, Key, told(Key, Value), Allowed}
      || {Key, Value} <- lists:sort(maps:to_list(Options)), Allowed <- [allowed(Key, Value)], Allowed =/= true
     ],
     case {Wrong, Options, code:ensure_loaded(weir_http)} of
@@ -68,8 +68,13 @@ check(Options) when is_map(Options) ->
         {[], _, _} ->
             {error, {bad_option, token, missing, allowed(token, missing)}}
     end;
-check(Options) ->
-    {error, {bad_option, http, Options, "a map with a token"}}.
+check(_Options) ->
+    %% It may have a token, too.
+    {error, {bad_option, http, hidden, "a map with a token"}}.
+
+%% Errors come into logs, and under a key that does not exist may stand a token.
+told(Key, Value) when Key =:= port; Key =:= ip; Key =:= hosts; Key =:= max_streams -> Value;
+told(_Key, _Value) -> hidden.
 
 allowed(token, none) -> true;
 allowed(token, Token) when is_binary(Token), byte_size(Token) >= 16 -> true;
