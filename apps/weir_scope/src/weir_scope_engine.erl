@@ -117,9 +117,9 @@ between(_, _, _Ns) ->
     none.
 
 pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
-    Since = fun(Key) -> maps:get(Key, Now) - maps:get(Key, Before) end,
+    Since = fun(Key) -> since(maps:get(Key, Before), maps:get(Key, Now)) end,
     Rate = fun(Key) -> Since(Key) * 1_000_000_000 / Ns end,
-    Sizes = lists:zipwith(fun(A, B) -> B - A end, maps:get(events_log2, Before), maps:get(events_log2, Now)),
+    Sizes = lists:zipwith(fun since/2, maps:get(events_log2, Before), maps:get(events_log2, Now)),
     {Least, Most} = extremes(Since(empty_polls), Sizes),
     Own = #{
         pollset => Number,
@@ -152,6 +152,10 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
             Own
     end.
 
+%% A listener or a reactor that was started anew counts from zero.
+since(Before, Now) when Now >= Before -> Now - Before;
+since(_Before, Now) -> Now.
+
 %% The i-th number, from 0, is of polls that found 2^i to 2^(i+1)-1 sockets.
 extremes(Empty, Sizes) ->
     case [Index || {Index, Polls} <- lists:zip(lists:seq(0, length(Sizes) - 1), Sizes), Polls > 0] of
@@ -167,7 +171,7 @@ asleep(_Polls, Part) -> min(1.0, Part).
 listener(Name, Before, Now, Ns) ->
     Gauges = maps:with([port, status, connections, waiting, backlog, max_backlog, max_connections], Now),
     Rates = [
-        {Key, (maps:get(Key, Now) - maps:get(Key, Before)) * 1_000_000_000 / Ns}
+        {Key, since(maps:get(Key, Before), maps:get(Key, Now)) * 1_000_000_000 / Ns}
      || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)
     ],
     Totals = maps:with([accepted, overload, denied, crowded, failed_handshakes, replies, reply_ns], Now),
