@@ -6,9 +6,19 @@
 
 -export_type([reading/0, engine/0, pollset/0, listener/0]).
 
--opaque reading() :: #{pollsets := #{pos_integer() => map()}, listeners := #{term() => map()}, counts := #{relays | groups => non_neg_integer()}}.
+-opaque reading() :: #{
+    pollsets := #{pos_integer() => map()},
+    listeners := #{term() => map()},
+    counts := #{relays | groups => non_neg_integer()},
+    products := weir_scope_products:reading()
+}.
 
--type engine() :: #{pollsets := [pollset()], listeners := [listener()], counts => #{relays | groups => non_neg_integer()}}.
+-type engine() :: #{
+    pollsets := [pollset()],
+    listeners := [listener()],
+    counts => #{relays | groups => non_neg_integer()},
+    products => [weir_scope_products:counter()]
+}.
 %% `counts': how many relays and groups there are; an older Weir does not say.
 
 -type pollset() :: #{
@@ -60,7 +70,14 @@
 read(Ask) ->
     case Ask(erlang, whereis, [weir_pollsets]) of
         undefined -> none;
-        _ -> #{pollsets => maps:from_list(pollsets(Ask)), listeners => maps:from_list(listeners(Ask)), counts => counts(Ask)}
+        _ ->
+            Listeners = listeners(Ask),
+            #{
+                pollsets => maps:from_list(pollsets(Ask)),
+                listeners => maps:from_list(Listeners),
+                counts => counts(Ask),
+                products => weir_scope_products:read(Ask, Listeners)
+            }
     end.
 
 pollsets(Ask) ->
@@ -91,14 +108,25 @@ listeners(Ask) ->
     try
         Node = Ask(erlang, node, []),
         Names = Ask(erpc, call, [Node, weir, listeners, [], ?PATIENCE]),
-        Call = fun(Function, Name) -> Ask(erpc, call, [Node, weir, Function, [Name], ?PATIENCE]) end,
-        [{Name, with_times(Info, Name, Call)} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [Call(info, Name)]]
+        Call = fun(Module, Function, Name) -> Ask(erpc, call, [Node, Module, Function, [Name], ?PATIENCE]) end,
+        Http = Ask(erlang, whereis, [weir_http_sup]) =/= undefined,
+        [{Name, with_times(Info, Name, Call)} || Name <- lists:sublist(Names, ?MOST_LISTENERS), #{} = Info <- [info(Http, Name, Call)]]
     catch
         _:_ -> []
     end.
 
+%% One of HTTP tells more.
+info(true, Name, Call) ->
+    try
+        Call(weir_http, info, Name)
+    catch
+        error:{exception, {no_listener, Name}, _} -> Call(weir, info, Name)
+    end;
+info(false, Name, Call) ->
+    Call(weir, info, Name).
+
 with_times(#{measured := true} = Info, Name, Call) ->
-    case Call(latency, Name) of
+    case Call(weir, latency, Name) of
         #{times := Times} -> Info#{times => Times};
         {error, _} -> Info
     end;
@@ -107,9 +135,14 @@ with_times(Info, _Name, _Call) ->
 
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
-between(#{pollsets := Before, listeners := Listeners}, #{pollsets := After, listeners := LaterListeners, counts := Counts}, Ns) ->
+between(
+    #{pollsets := Before, listeners := Listeners, products := Products},
+    #{pollsets := After, listeners := LaterListeners, counts := Counts, products := LaterProducts},
+    Ns
+) ->
     #{
         counts => Counts,
+        products => weir_scope_products:between(Products, LaterProducts, Ns),
         pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
         listeners => [listener(Name, maps:get(Name, Listeners), Now, Ns) || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)]
     };
@@ -138,7 +171,9 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         writes => Rate(writes),
         bytes_out => Rate(written_bytes),
         accepts => Rate(accepts),
-        totals => maps:with([polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts], Now)
+        totals => maps:with(
+            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process], Now
+        )
     },
     case Now of
         #{polling_ns := _} ->

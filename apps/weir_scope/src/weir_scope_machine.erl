@@ -11,14 +11,15 @@
 
 -opaque reading() :: #{counters := #{atom() => integer()}, gauges := #{atom() => number()}}.
 
--type machine() :: #{atom() => number()}.
+-type machine() :: #{totals := #{atom() => integer()}, atom() => number()}.
 %% What of this is known:
 %% <dl>
 %% <dt>`throttled'</dt><dd>part of the time in which the control group had used up its quota, 0 to 1 and above: of all its threads</dd>
 %% <dt>`cpus'</dt><dd>processors that the control group may use</dd>
 %% <dt>`memory_used', `memory_limit'</dt><dd>bytes of the control group</dd>
 %% <dt>`cpu_pressure', `memory_pressure', `io_pressure'</dt><dd>part of the time in which something waited for it</dd>
-%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine, a second</dd>
+%% <dt>`listen_overflows', `listen_drops', `retransmits', `tcp_memory_pressures'</dt><dd>of all sockets of the machine, a second;
+%% `totals' has them since the machine began</dd>
 %% </dl>
 
 -spec open(weir_scope_facts:ask()) -> sources().
@@ -108,7 +109,7 @@ zip(_, _) -> [].
 -spec between(reading(), reading(), pos_integer()) -> machine().
 between(#{counters := Before}, #{counters := After, gauges := Gauges}, Ns) ->
     Changes = maps:from_list([{Name, change(Name, Value - maps:get(Name, Before), Ns)} || {Name, Value} <- maps:to_list(After), is_map_key(Name, Before)]),
-    maps:merge(Gauges, Changes).
+    maps:merge(Gauges, Changes#{totals => maps:with([listen_overflows, listen_drops, retransmits, tcp_memory_pressures], After)}).
 
 %% Times are parts of the time, events are a second. The kernel adds up pressure only now and then, so a second can get a part of the one before.
 change(throttled, Difference, Ns) -> Difference / Ns;

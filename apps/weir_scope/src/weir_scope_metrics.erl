@@ -7,7 +7,7 @@
 -export([text/1]).
 
 -type series() :: {Labels :: [{atom(), term()}], number()} | {Suffix :: string(), Labels :: [{atom(), term()}], number()}.
--type family() :: {Name :: atom(), counter | gauge | summary, Help :: string(), [series()]}.
+-type family() :: {Name :: atom() | iodata(), counter | gauge | summary, Help :: string(), [series()]}.
 
 %% @doc The document. Its media type is `application/openmetrics-text; version=1.0.0; charset=utf-8'.
 -spec text(weir_scope_sample:sample()) -> iodata().
@@ -18,6 +18,7 @@ text(Sample) ->
 families(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{totals := Totals, counts := Counts} = Activity,
     #{kinds := Kinds, allocators := Allocators} = Memory,
+    Machines = maps:get(totals, Machine, #{}),
     Of = fun(Key) -> [{[{kind, Kind}, {scheduler, Number}], Value} || #{kind := Kind, number := Number, Key := Value} <- Schedulers] end,
     Each = fun(Key) -> [{[{allocator, Name}], maps:get(Key, Allocator)} || #{name := Name} = Allocator <- Allocators] end,
     One = fun(Key, Map) -> [{[], Value} || #{Key := Value} <- [Map]] end,
@@ -48,19 +49,30 @@ families(#{schedulers := Schedulers, activity := Activity, memory := Memory, mac
             {[{resource, Resource}], Value} || {Resource, Key} <- [{cpu, cpu_pressure}, {io, io_pressure}, {memory, memory_pressure}], #{Key := Value} <- [Machine]
         ]},
         {beam_throttled_ratio, gauge, "time that threads of the control group were throttled, by time", One(throttled, Machine)},
+        {beam_listen_overflows, counter, "connections that came while a backlog was full, of all sockets of the machine", One(listen_overflows, Machines)},
+        {beam_listen_drops, counter, "connections that the kernel dropped for that and other reasons, of all sockets of the machine", One(listen_drops, Machines)},
+        {beam_tcp_retransmits, counter, "segments that were sent again, of all sockets of the machine", One(retransmits, Machines)},
+        {beam_tcp_memory_pressures, counter, "times that the kernel had too little memory for TCP", One(tcp_memory_pressures, Machines)},
         {beam_scope_sample_seconds, gauge, "what the sample before took", [{[], Us / 1_000_000} || #{cost := #{us := Us}} <- [Sample]]}
         | engine(Weir)
     ].
 
 engine(none) ->
     [];
-engine(#{pollsets := Pollsets, listeners := Listeners}) ->
+engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
+    Counts = maps:get(counts, Weir, #{}),
+    Gauge = fun(Key) -> [{[{listener, Name}], Value} || #{name := Name, Key := Value} <- Listeners, is_integer(Value)] end,
     [
+        {weir_relays, gauge, "pairs of sockets that are relayed", [{[], Relays} || #{relays := Relays} <- [Counts]]},
+        {weir_groups, gauge, "groups of sockets", [{[], Groups} || #{groups := Groups} <- [Counts]]},
         {weir_pollset_sockets, gauge, "sockets that the pollset serves", [{[{pollset, Number}], Sockets} || #{pollset := Number, sockets := Sockets} <- Pollsets]},
-        {weir_listener_connections, gauge, "connections that are open", [{[{listener, Name}], Open} || #{name := Name, connections := Open} <- Listeners]},
+        {weir_listener_connections, gauge, "connections that are open", Gauge(connections)},
+        {weir_listener_waiting, gauge, "connections that no process has yet", Gauge(waiting)},
+        {weir_listener_backlog, gauge, "connections that the kernel has and nobody has accepted", Gauge(backlog)},
+        {weir_listener_backlog_limit, gauge, "most of those: beyond it the kernel drops connections", Gauge(max_backlog)},
         {weir_listener_reply_seconds, summary, "time from request to reply, of listeners with the option measure", lists:append([replies(Listener) || Listener <- Listeners])}
         | [
-            {list_to_atom("weir_pollset_" ++ Name), counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
+            {["weir_pollset_", Name], counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
          || {Key, Name, Help} <- [
                 {polls, "polls", "polls"},
                 {empty_polls, "empty_polls", "polls that found nothing ready"},
@@ -69,16 +81,25 @@ engine(#{pollsets := Pollsets, listeners := Listeners}) ->
                 {reads, "reads", "reads of the kernel"},
                 {read_bytes, "read_bytes", "bytes read"},
                 {writes, "writes", "writes to the kernel"},
-                {written_bytes, "written_bytes", "bytes written"}
+                {written_bytes, "written_bytes", "bytes written"},
+                {accepts, "accepts", "connections accepted"},
+                {wakes_by_thread, "wakes_by_thread", "times that the poller was woken by an event of the kernel"},
+                {wakes_by_process, "wakes_by_process", "times that the poller was woken by a process"}
             ]
         ] ++
             [
-                {list_to_atom("weir_listener_" ++ Name), counter, Help, [{[{listener, Listener}], Value} || #{name := Listener, totals := #{Key := Value}} <- Listeners]}
+                {["weir_listener_", Name], counter, Help, [{[{listener, Listener}], Value} || #{name := Listener, totals := #{Key := Value}} <- Listeners]}
              || {Key, Name, Help} <- [
                     {accepted, "accepted", "connections that came in"},
                     {overload, "overload", "connections reset because there were max_connections"},
-                    {denied, "denied", "connections reset by the lists allow and deny"}
+                    {denied, "denied", "connections reset by the lists allow and deny"},
+                    {crowded, "crowded", "connections reset because their address had per_address already"},
+                    {failed_handshakes, "failed_handshakes", "connections that failed in their TLS handshake or PROXY header"}
                 ]
+            ] ++
+            [
+                {Name, counter, Help, [{[{listener, Listener} || #{listener := Listener} <- [Value]], Total} || #{total := Total} = Value <- Values]}
+             || #{name := Name, help := Help, values := Values} <- maps:get(products, Weir, [])
             ]
     ].
 
@@ -91,7 +112,7 @@ replies(_) ->
     [].
 
 family({Name, Kind, Help, Series}) ->
-    Title = atom_to_list(Name),
+    Title = case is_atom(Name) of true -> atom_to_binary(Name); false -> Name end,
     [
         ["# TYPE ", Title, $\s, atom_to_list(Kind), $\n, "# HELP ", Title, $\s, Help, $\n]
         | [[Title, Suffix, labels(Labels), $\s, number(Value), $\n] || {Suffix, Labels, Value} <- [suffixed(Kind, One) || One <- Series]]

@@ -170,7 +170,7 @@ page(threads, #{microstates := States}, _Past) ->
     ];
 page(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
     [
-        {text, [io_lib:format("~-22s ~ts", [Name, figure(Name, Value)]) || {Name, Value} <- lists:sort(maps:to_list(Machine))] ++ [""]},
+        {text, [io_lib:format("~-22s ~ts", [Name, figure(Name, Value)]) || {Name, Value} <- lists:sort(maps:to_list(maps:remove(totals, Machine)))] ++ [""]},
         {table, [{name, "other threads", left}, {cpu, "CPU", right}, {waited, "waited", right}, {turns, "turns/s", right}], [
             [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
          || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
@@ -181,7 +181,7 @@ engine(none) ->
     [{text, ["", "Weir does not run there."]}];
 engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     [
-        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ counts(Weir) ++ [""]},
+        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ counts(Weir) ++ products(Weir) ++ [""]},
         {table,
             [
                 {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
@@ -200,6 +200,11 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
 
 counts(#{counts := #{relays := Relays, groups := Groups}}) -> [io_lib:format("~b relays, ~b groups", [Relays, Groups])];
 counts(_) -> [].
+
+%% Of all listeners together, what they have just counted.
+products(Weir) ->
+    Sums = [{Name, lists:sum([Rate || #{rate := Rate} <- Values])} || #{name := Name, values := Values} <- maps:get(products, Weir, [])],
+    [io_lib:format("~ts ~ts/s", [Name, count(Sum)]) || {Name, Sum} <- Sums, Sum > 0].
 
 listener(#{name := Name} = Listener) ->
     Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, backlog, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],

@@ -3,7 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, counts => #{}}.
+reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, counts => #{}, products => []}.
 
 pollset(Number) ->
     Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, reads, read_bytes, writes, written_bytes, accepts],

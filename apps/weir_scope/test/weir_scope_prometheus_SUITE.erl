@@ -22,7 +22,8 @@ init_per_suite(Config) ->
     end.
 
 started(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_http),
+    %% weir_http runs with it: the dashboard has panels of both.
+    {ok, Started} = application:ensure_all_started(weir_pubsub),
     {ok, More} = application:ensure_all_started(weir_scope),
     [{started, Started ++ More} | Config].
 

@@ -105,6 +105,8 @@ metrics(_Config) ->
     {200, Head, Text} = ask("/metrics", [host(), bearer(?TOKEN)]),
     ?assertNotEqual(nomatch, string:find(Head, "application/openmetrics-text; version=1.0.0")),
     ?assertNotEqual(nomatch, string:find(Text, "beam_reductions_total ")),
+    %% The page itself is served by HTTP.
+    ?assertNotEqual(nomatch, string:find(Text, "weir_http_requests_total{listener=\"weir_scope_http\"} ")),
     ?assertEqual(<<"# EOF\n">>, binary:part(Text, byte_size(Text), -6)),
     stop(Pid).
 
