@@ -4,6 +4,7 @@
 -export([between/2]).
 -export([together/1]).
 -export([figures/1]).
+-export([steps/1]).
 
 -export_type([times/0, figures/0]).
 
@@ -75,6 +76,20 @@ figures(Times) ->
 
 %% How many are so many thousandths: at least one, if there is any.
 part(Count, Thousandths) -> (Count * Thousandths + 999) div 1000.
+
+%% The last step is of all that took 2^23 microseconds, 8.4 s, or more.
+-define(LAST_STEP, 23).
+
+%% @doc How many took from so many microseconds, a power of two, to twice as many: always the same 24 steps, so that they can be kept over time. What took
+%% less than a microsecond is in the first.
+-spec steps(times()) -> [{Microseconds :: pos_integer(), Count :: non_neg_integer()}].
+steps(Times) ->
+    Counts = lists:foldl(fun({Time, Count}, Known) -> maps:update_with(step(Time div 2000, 0), fun(Sum) -> Sum + Count end, Count, Known) end, #{}, Times),
+    [{1 bsl Step, maps:get(Step, Counts, 0)} || Step <- lists:seq(0, ?LAST_STEP)].
+
+step(0, Step) -> Step;
+step(_, ?LAST_STEP) -> ?LAST_STEP;
+step(Half, Step) -> step(Half div 2, Step + 1).
 
 %% The time of the N-th, in microseconds.
 at(_Times, 0) -> 0.0;

@@ -64,7 +64,8 @@ between(#{ns := Begin} = Before, #{ns := End, at := At, node := Node, memory := 
     }).
 
 %% @doc The numbers of a sample, in an order that stays while the node has the same parts. Names of listeners and of threads that
-%% are none of the VM's are not among them: what is kept of a node does not grow with it. `latency.*' is of all listeners that measure it.
+%% are none of the VM's are not among them: what is kept of a node does not grow with it. `latency.*' is of all listeners that measure it;
+%% `latency.from_us.4' are the replies that took from 4 to 8 microseconds.
 -spec numbers(sample()) -> [{name(), float()}].
 numbers(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{rates := Rates, counts := Counts, check_io := CheckIo} = Activity,
@@ -90,7 +91,10 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
         [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, backlog, connections, denied, overload, waiting]] ++
         [{[listeners, measured], length([measured || #{latency := _} <- Listeners])}] ++
-        prefixed([latency], weir_scope_latency:figures(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners]))).
+        latency(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners])).
+
+latency(Times) ->
+    prefixed([latency], weir_scope_latency:figures(Times)) ++ [{[latency, from_us, Step], Count} || {Step, Count} <- weir_scope_latency:steps(Times)].
 
 prefixed(Prefix, Map) ->
     [{Prefix ++ [Key], Value} || {Key, Value} <- sorted(Map), is_number(Value)].

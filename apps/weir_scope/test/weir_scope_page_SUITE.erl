@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([every_tab_draws/1, a_range_is_that_of_all_charts/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
+-export([every_tab_draws/1, a_range_is_that_of_all_charts/1, latency_is_a_map_of_heat/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -import(weir_scope_served, [start/1, replay/1, stop/1, recording/1]).
 
@@ -13,7 +13,7 @@
 
 suite() -> [{timetrap, {minutes, 1}}].
 
-all() -> [every_tab_draws, a_range_is_that_of_all_charts, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token].
+all() -> [every_tab_draws, a_range_is_that_of_all_charts, latency_is_a_map_of_heat, a_recording_draws, it_comes_back_after_a_restart, it_asks_for_a_token].
 
 init_per_suite(Config) ->
     Charts = filename:join([code:priv_dir(weir_scope), "page", "uplot.js"]),
@@ -115,6 +115,42 @@ a_range_is_that_of_all_charts(Config) ->
     ?assertEqual([], weir_scope_browser:errors(Browser)),
     weir_scope_browser:stop(Browser),
     stop(Pid).
+
+%% Replies of about 2 and of about 40 milliseconds: the chart has steps far apart, and both are painted.
+latency_is_a_map_of_heat(Config) ->
+    Pid = start(#{}),
+    Reply = fun(Socket, _) -> answers(Socket) end,
+    {ok, _} = weir:start_listener(?MODULE, #{ip => loopback, measure => true}, Reply, none),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [binary, {active, false}]),
+    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=latency"),
+    weir_scope_browser:until(Browser, drawn()),
+    ?assertEqual(false, weir_scope_browser:evaluate(Browser, heat())),
+    _ = [begin ok = gen_tcp:send(Client, <<Milliseconds>>), {ok, <<Milliseconds>>} = gen_tcp:recv(Client, 1) end || _ <- lists:seq(1, 20), Milliseconds <- [2, 40]],
+    weir_scope_browser:until(Browser, heat()),
+    keep(Browser, Config, "heat"),
+    ?assertEqual([], weir_scope_browser:errors(Browser)),
+    weir_scope_browser:stop(Browser),
+    ok = gen_tcp:close(Client),
+    ok = weir:stop_listener(?MODULE),
+    stop(Pid).
+
+answers(Socket) ->
+    case gen_tcp:recv(Socket, 1) of
+        {ok, <<Milliseconds>> = Asked} ->
+            timer:sleep(Milliseconds),
+            ok = gen_tcp:send(Socket, Asked),
+            answers(Socket);
+        {error, closed} ->
+            ok
+    end.
+
+%% Whether the upper and the lower half of the chart both have coloured cells.
+heat() ->
+    "(() => { const figure = [...document.querySelectorAll('figure')].find((one) => one.querySelector('h2').textContent.startsWith('Replies by'));"
+    " const canvas = figure?.querySelector('canvas'); if (!canvas) return false;"
+    " const half = (top) => { const { data } = canvas.getContext('2d').getImageData(0, top, canvas.width, canvas.height / 2); let coloured = 0;"
+    "  for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i + 2] - data[i] > 40) coloured++; return coloured; };"
+    " return half(0) > 5 && half(canvas.height / 2) > 5; })()".
 
 the_address_tells_what_is_shown(Browser) ->
     Now = erlang:system_time(millisecond),

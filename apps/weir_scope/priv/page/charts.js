@@ -1,4 +1,5 @@
 // Charts of one tab. They share the pointer, and a range that is selected in one is that of all.
+import { paint, steps } from "./heat.js";
 import { bytes, chartsOf, share } from "./tabs.js";
 
 const height = 160;
@@ -52,26 +53,26 @@ export class Charts {
     this.shape = undefined;
   }
 
-  plot(figure, { title, unit, lines, stacked }) {
+  plot(figure, { title, unit, lines, stacked, heat, told = unit }) {
     const one = { figure, lines };
     figure.appendChild(document.createElement("h2")).textContent = title;
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { stroke: colour("--line"), size: 4 } };
     // Of a line on top of others its own part is told.
     const show = (_, __, series, at) => {
       const value = at === null ? null : one.lines[series - 1].values[at];
-      return value === null || value === undefined ? "" : unit(value);
+      return value === null || value === undefined ? "" : told(value);
     };
     one.plot = new globalThis.uPlot({
       width: width(figure),
       height,
-      scales: { y: { range: (_, __, top) => [0, Math.max(top ?? 0, unit === share ? 0.01 : 1) * 1.08] } },
+      scales: { y: heat ? steps(one) : { range: (_, __, top) => [0, Math.max(top ?? 0, unit === share ? 0.01 : 1) * 1.08] } },
       cursor: {
         y: false,
         sync: { key: this.sync.key },
         drag: { setScale: false, x: true, y: false },
         bind: { dblclick: () => () => this.selected(null, null) },
       },
-      hooks: { setSelect: [(plot) => this.chosen(plot)] },
+      hooks: { setSelect: [(plot) => this.chosen(plot)], draw: heat ? [(plot) => paint(plot, one.lines[0], colour("--s1"))] : [] },
       axes: [
         { ...axis, size: 30, space: 75, values: (_, splits, __, ___, step) => splits.map((second) => clock(second, step)) },
         { ...axis, size: 72, values: (_, splits) => splits.map(unit), ...(unit === bytes && { incrs: powers }) },
@@ -80,7 +81,7 @@ export class Charts {
         { label: "time", value: "{HH}:{mm}:{ss}" },
         ...lines.map(({ label }, index) => {
           const stroke = colour(`--s${(index % 8) + 1}`);
-          return { label, stroke, fill: stacked ? stroke : undefined, width: 1.5, value: show, points: { show: false } };
+          return { label, stroke, fill: stacked ? stroke : undefined, width: 1.5, value: show, points: { show: false }, ...(heat && { paths: () => null }) };
         }),
       ],
     }, [[], ...lines.map(() => [])], figure);

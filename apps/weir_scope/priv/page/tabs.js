@@ -71,7 +71,21 @@ const connections = some("Connections of Weir", count, [["listeners.connections"
 const polls = (title, unit, key) =>
   each(title, unit, new RegExp(`^pollset\\.(\\d+)\\.${key}$`), (found) => (found > 1024 ? `reactor ${found - 1024}` : `pollset ${found}`));
 
-const micro = (us) => (us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
+const micro = (us) => (us === null ? "" : us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
+
+// Steps of time, powers of two, each with how many replies took so long: a map of heat.
+const heat = (title, pattern) => ({
+  title,
+  unit: micro,
+  told: count,
+  heat: true,
+  series: (store) => {
+    const steps = [...store.columns].map(([name, values]) => ({ from: Number(name.match(pattern)?.[1]), values })).filter(({ from }) => from > 0);
+    const used = steps.filter(({ values }) => values.some((value) => value > 0));
+    const all = store.times.map((_, at) => used.reduce((sum, { values }) => sum + (values[at] ?? 0), 0));
+    return used.length > 0 ? [{ label: "replies", values: all, steps: used }] : [];
+  },
+});
 
 // Microstates are counted only while somebody looks: of each kind of thread the mean, without sleep.
 const states = ["emulator", "gc", "port", "check_io", "aux", "other"];
@@ -138,6 +152,7 @@ const charts = {
   ],
   latency: [
     some("From request to reply", micro, [["latency.med", "median"], ["latency.95_max", "95 %"], ["latency.99_max", "99 %"], ["latency.max", "most"]]),
+    heat("Replies by the time they took", /^latency\.from_us\.(\d+)$/),
     some("Replies, per second", count, [["latency.count", "replies"]]), ready,
   ],
   threads: [
