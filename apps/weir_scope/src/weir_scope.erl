@@ -29,6 +29,9 @@
 
 -export_type([view/0, reason/0]).
 
+%% A sampler that waits for a node that hangs is not waited for longer, milliseconds.
+-define(PATIENCE, 5000).
+
 -record(view, {visit :: weir_scope_visit:visit(), sampler :: pid()}).
 
 -opaque view() :: #view{}.
@@ -56,8 +59,16 @@ open(Node, Options) ->
 %% @doc Ends it. What was loaded for it is gone when this returns, unless somebody else looks at the node.
 -spec close(view()) -> ok.
 close(#view{visit = Visit, sampler = Sampler}) ->
-    _ = weir_scope_visit:is_there(Visit) orelse exit(Sampler, shutdown),
+    _ = weir_scope_visit:is_there(Visit) orelse stopped(Sampler),
     weir_scope_visit:end_visit(Visit).
+
+%% One that asks from afar puts back what it has switched on there, if the node answers.
+stopped(Sampler) ->
+    try
+        gen_server:stop(Sampler, shutdown, ?PATIENCE)
+    catch
+        exit:_ -> exit(Sampler, kill)
+    end.
 
 %% @doc The last second. The first takes one to come.
 -spec sample(view()) -> {ok, weir_scope_sample:sample()} | {error, reason()}.
@@ -94,8 +105,10 @@ top(#view{visit = Visit}, What, Options) ->
 %% @doc What the VM's threads do for so many milliseconds, 60,000 at most: see {@link weir_scope_sampler:microstates/2}. Meanwhile
 %% the VM counts it, which costs it a few percent.
 -spec microstates(view(), 1..60_000) -> {ok, weir_scope_sampler:microstates()} | {error, reason()}.
-microstates(#view{sampler = Sampler} = View, Milliseconds) ->
-    asked(View, fun() -> weir_scope_sampler:microstates(Sampler, Milliseconds) end).
+microstates(#view{sampler = Sampler} = View, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 1, Milliseconds =< 60_000 ->
+    asked(View, fun() -> weir_scope_sampler:microstates(Sampler, Milliseconds) end);
+microstates(_View, Milliseconds) ->
+    {error, {bad_option, milliseconds, Milliseconds, {between, 1, 60_000}}}.
 
 %% @doc What it costs there to read the time: see {@link weir_scope_clocks:costs/0}.
 -spec clocks(view()) -> {ok, [weir_scope_clocks:cost()]} | {error, reason()}.
@@ -103,7 +116,7 @@ clocks(View) -> there(View, clocks, weir_scope_clocks, costs, [], 1000).
 
 %% @doc By what {@link schedules/2} would measure there: see {@link weir_scope_schedules} for what each costs.
 -spec tracer(view()) -> {ok, weir_scope_schedules:tracer()} | {error, reason()}.
-tracer(View) -> there(View, tracer, weir_scope_schedules, tracer, [], 0).
+tracer(View) -> there(View, schedules, weir_scope_schedules, tracer, [], 0).
 
 %% @doc What a schedule costs there, measured for a second unless `over' says otherwise: see {@link weir_scope_schedules:measure/1}. It
 %% slows the node down meanwhile, and stops by itself. `busy': somebody measures it just now.

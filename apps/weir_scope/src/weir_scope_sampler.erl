@@ -35,7 +35,9 @@
     history :: weir_scope_history:history(),
     %% Who waits for the next sample.
     waiting = [] :: [gen_server:from()],
-    look = none :: none | #{before := list(), previous := boolean(), for := [gen_server:from()]}
+    %% Who looks at microstates, each with what was counted before, and whether the VM counted then already.
+    looks = #{} :: #{reference() => {gen_server:from(), Before :: list()}},
+    previous = false :: boolean()
 }).
 
 %% @doc Starts that of this node, registered by the name of this module: there is one at a time.
@@ -107,13 +109,15 @@ handle_call({history, Grain, After}, _From, #state{history = History} = State) -
     {reply, weir_scope_history:rows(Grain, After, History), State};
 handle_call(memory, _From, #state{history = History} = State) ->
     {reply, weir_scope_history:bytes(History), State};
-%% Who comes while one looks gets the same.
-handle_call({microstates, Milliseconds}, From, #state{look = none, ask = Ask} = State) ->
-    Previous = Ask(erlang, system_flag, [microstate_accounting, true]),
-    _ = erlang:send_after(Milliseconds, self(), looked),
-    {noreply, State#state{look = #{before => Ask(erlang, statistics, [microstate_accounting]), previous => Previous, for => [From]}}};
-handle_call({microstates, _}, From, #state{look = #{for := For} = Look} = State) ->
-    {noreply, State#state{look = Look#{for := [From | For]}}}.
+handle_call({microstates, Milliseconds}, From, #state{looks = Looks, ask = Ask} = State) ->
+    Previous =
+        case map_size(Looks) of
+            0 -> Ask(erlang, system_flag, [microstate_accounting, true]);
+            _ -> State#state.previous
+        end,
+    Look = make_ref(),
+    _ = erlang:send_after(Milliseconds, self(), {looked, Look}),
+    {noreply, State#state{looks = Looks#{Look => {From, Ask(erlang, statistics, [microstate_accounting])}}, previous = Previous}}.
 
 %% @private
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
@@ -132,12 +136,12 @@ handle_info(sample, #state{due = Due} = State) ->
         %% The node that is asked from afar is gone, or does not answer.
         error:{erpc, Reason} -> {stop, {shutdown, Reason}, State}
     end;
-handle_info(looked, #state{look = #{before := Before, for := For}, ask = Ask} = State) ->
+handle_info({looked, Look}, #state{looks = Looks, ask = Ask} = State) ->
+    {{From, Before}, Others} = maps:take(Look, Looks),
     After = Ask(erlang, statistics, [microstate_accounting]),
-    put_back(State),
-    Result = weir_scope_microstates:between(Before, After),
-    lists:foreach(fun(From) -> gen_server:reply(From, Result) end, For),
-    {noreply, State#state{look = none}};
+    _ = [put_back(State) || map_size(Others) =:= 0],
+    gen_server:reply(From, weir_scope_microstates:between(Before, After)),
+    {noreply, State#state{looks = Others}};
 handle_info({'EXIT', _, Reason}, State) ->
     {stop, Reason, State};
 %% The owner of one that asks from afar.
@@ -151,12 +155,18 @@ handle_info(_, State) ->
 terminate({shutdown, Gone}, _State) when Gone =:= noconnection; Gone =:= timeout ->
     ok;
 terminate(_Reason, State) ->
-    put_back(State).
+    try
+        put_back(State)
+    catch
+        %% The node is gone just now.
+        error:{erpc, _} -> ok
+    end.
 
-put_back(#state{look = #{previous := Previous}, ask = Ask}) ->
-    _ = Ask(erlang, system_flag, [microstate_accounting, Previous]),
+%% The last who looks.
+put_back(#state{looks = Looks}) when map_size(Looks) =:= 0 ->
     ok;
-put_back(_State) ->
+put_back(#state{previous = Previous, ask = Ask}) ->
+    _ = Ask(erlang, system_flag, [microstate_accounting, Previous]),
     ok.
 
 sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history = History, waiting = Waiting} = State) ->

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
--export([who_sends_to_many/1]).
+-export([who_sends_to_many/1, a_short_look_beside_a_long_one/1]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
 -export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
@@ -18,7 +18,7 @@ all() ->
 
 groups() ->
     Both = [
-        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, history_grows, pollsets_of_weir, who_sends_to_many, bad_options,
+        known_shares, bytes_of_sockets, sockets_of_all_kinds, top_processes, counts, microstates_put_back, a_short_look_beside_a_long_one, history_grows, pollsets_of_weir, who_sends_to_many, bad_options,
         nothing_stays, an_observer_that_dies, a_node_that_dies
     ],
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
@@ -174,6 +174,18 @@ microstates_put_back(Config) ->
     exit(Observer, kill),
     until(fun() -> not counts_microstates(Node) end).
 
+%% Each has its own time, and the VM counts until the last has looked.
+a_short_look_beside_a_long_one(Config) ->
+    Node = ?config(node, Config),
+    View = view(Config),
+    Long = spawn(fun() -> weir_scope:microstates(View, 50_000) end),
+    until(fun() -> counts_microstates(Node) end),
+    ?assertMatch({ok, [_ | _]}, weir_scope:microstates(View, 50)),
+    ?assert(counts_microstates(Node)),
+    exit(Long, kill),
+    ok = weir_scope:close(View),
+    until(fun() -> not counts_microstates(Node) end).
+
 counts_microstates(Node) ->
     Sum = fun() ->
         lists:sum([Time || #{counters := Counters} <- erpc:call(Node, erlang, statistics, [microstate_accounting]), Time <- maps:values(Counters)])
@@ -322,6 +334,7 @@ bad_options(Config) ->
     ?assertEqual({error, {bad_option, most, 0, {between, 1, 1000}}}, weir_scope:sockets(View, #{most => 0})),
     ?assertEqual({error, {bad_option, over, 1, {between, 10, 60000}}}, weir_scope:processes(View, #{over => 1})),
     ?assertEqual({error, {bad_option, long, 1, {one_of, [by, most, over]}}}, weir_scope:processes(View, #{long => 1})),
+    [?assertEqual({error, {bad_option, milliseconds, Wrong, {between, 1, 60000}}}, weir_scope:microstates(View, Wrong)) || Wrong <- [0, 60_001, 1.0]],
     ok = weir_scope:close(View).
 
 nothing_stays(Config) ->
