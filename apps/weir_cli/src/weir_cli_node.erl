@@ -62,6 +62,6 @@ explain({cannot_load, Module, Reason}) ->
 explain(busy) ->
     "somebody measures that there just now: try again";
 explain({needs_load, What}) ->
-    io_lib:format("~s are not possible with --no-load", [What]);
+    io_lib:format("~s cannot be measured with --no-load", [What]);
 explain({bad_option, Key, Value, Allowed}) ->
     io_lib:format("~s cannot be ~0tp: ~0tp", [Key, Value, Allowed]).

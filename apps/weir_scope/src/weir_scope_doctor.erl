@@ -62,7 +62,10 @@ summary([]) ->
     "nothing found";
 summary(Findings) ->
     Count = fun(Severity) -> length([found || #{severity := Found} <- Findings, Found =:= Severity]) end,
-    io_lib:format("~b critical, ~b warnings, ~b notes", [Count(critical), Count(warning), Count(note)]).
+    io_lib:format("~b critical, ~s, ~s", [Count(critical), several(Count(warning), "warning"), several(Count(note), "note")]).
+
+several(1, Name) -> ["1 ", Name];
+several(Count, Name) -> [integer_to_list(Count), $\s, Name, $s].
 
 finding(#{rule := Rule, severity := Severity, seen := Seen, why := Why, advice := Advice, sure := Sure, link := Link}) ->
     io_lib:format("~n~s: ~s~n  seen    ~ts~n  why     ~ts~n  set     ~ts~n  sure    ~s~n  read    ~s~n", [

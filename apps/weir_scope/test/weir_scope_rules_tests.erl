@@ -125,7 +125,7 @@ the_worst_comes_first_test() ->
     ?assertEqual([swapped, time_correction_off, slow_accept_of_socket], [Rule || #{rule := Rule} <- Findings]),
     ?assertEqual(critical, weir_scope_doctor:worst(Report)),
     Text = unicode:characters_to_list(weir_scope_doctor:text(Report)),
-    ?assert(string:find(Text, "1 critical, 1 warnings, 1 notes") =/= nomatch),
+    ?assert(string:find(Text, "1 critical, 1 warning, 1 note\n") =/= nomatch),
     ?assert(string:find(Text, "50 MiB of the VM are in swap") =/= nomatch).
 
 found(Facts) ->
