@@ -9,6 +9,7 @@
 
 -export([new/2]).
 -export([join/4]).
+-export([come_back/4]).
 -export([leave/2]).
 -export([is_group/2]).
 -export([left_at/2]).
@@ -19,11 +20,20 @@
 -export([framing/1]).
 -export([finish/1]).
 -export([delete/1]).
+-export([delete_empty/1]).
 
 -export_type([audience/0]).
 
--opaque audience() :: {weir_pubsub_framing:framing(), weir_group:group(), Behind :: non_neg_integer() | no}.
-%% If it is behind: the number of the last message that was broadcast.
+-record(audience, {
+    framing :: weir_pubsub_framing:framing(),
+    group :: weir_group:group(),
+    %% Also those that have left for a while because they were slow.
+    members = 0 :: non_neg_integer(),
+    %% If it is behind: the number of the last message that was broadcast.
+    behind = no :: no | integer()
+}).
+
+-opaque audience() :: #audience{}.
 
 -define(BACKLOG, 256).
 
@@ -40,21 +50,33 @@ new(Framing, #policy{slow = Slow, max_queue = Messages, max_queue_bytes = Bytes}
     Policy = case Slow of drop_oldest -> leave; disconnect -> disconnect end,
     Options = #{policy => Policy, max_messages => Messages, max_bytes => Bytes, backlog => ?BACKLOG},
     case weir_group:new(Options) of
-        {ok, Group} -> {ok, {Framing, Group, no}};
+        {ok, Group} -> {ok, #audience{framing = Framing, group = Group}};
         {error, _} = Error -> Error
     end.
 
 %% @doc The framing.
 -spec framing(audience()) -> weir_pubsub_framing:framing().
-framing({Framing, _, _}) -> Framing.
+framing(#audience{framing = Framing}) -> Framing.
 
 %% @doc Makes a socket a member, and returns the number behind which its messages are. Before those to come it gets the head, is told of a
 %% gap, and gets what it has missed; if that is too much for one write, of the latest as many as are not.
 -spec join(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
+    {ok, non_neg_integer(), audience()} | {error, closed | enotconn | emsgsize}
+when
+    Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
+join(#audience{members = Members} = Audience, Socket, Begin, Channel) ->
+    case come_back(Audience, Socket, Begin, Channel) of
+        {ok, Position} -> {ok, Position, Audience#audience{members = Members + 1}};
+        {error, _} = Error -> Error
+    end.
+
+%% @doc The same for a member that has left because it was slow.
+-spec come_back(audience(), weir_tcp:socket(), Begin, {#channel{}, ets:tab()}) ->
     {ok, non_neg_integer()} | {error, closed | enotconn | emsgsize}
 when
     Begin :: {Position :: non_neg_integer(), none | weir_pubsub:missed(), Head :: iodata()}.
-join({Framing, Group, _} = Audience, Socket, {Position, Missed, Head}, {#channel{name = Name, epoch = Epoch} = Channel, Messages}) ->
+come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Position, Missed, Head}, {Channel, Messages}) ->
+    #channel{name = Name, epoch = Epoch} = Channel,
     Read = [
         Message
      || {message, {_, Number}, _, _} = Message <- weir_pubsub_history:after_position(Messages, Channel, Position),
@@ -74,8 +96,8 @@ join({Framing, Group, _} = Audience, Socket, {Position, Missed, Head}, {#channel
     end.
 
 %% The number of the last message that it has got.
-position({_, _, no}, #channel{last = Last}) -> Last;
-position({_, _, Position}, _Channel) -> Position.
+position(#audience{behind = no}, #channel{last = Last}) -> Last;
+position(#audience{behind = Position}, _Channel) -> Position.
 
 latest(Framing, Name, [Message | Earlier], Left, Frames) ->
     Frame = weir_pubsub_framing:message(Framing, Name, Message),
@@ -95,15 +117,19 @@ told(Framing, Name, Missed, Position) ->
     ok = weir_pubsub_counters:add(gaps, 1),
     weir_pubsub_framing:gap(Framing, Name, Missed, Position).
 
-%% @doc Ends a membership.
--spec leave(audience(), weir_tcp:socket()) -> ok.
-leave({_, Group, _}, Socket) ->
+%% @doc Ends a membership. An audience that nobody is in any more is deleted (`none'): each costs every message its framing, and
+%% clients may think of as many framings as they like.
+-spec leave(audience(), weir_tcp:socket()) -> {ok, audience()} | none.
+leave(#audience{members = 1} = Audience, _Socket) ->
+    ok = delete(Audience),
+    none;
+leave(#audience{group = Group, members = Members} = Audience, Socket) ->
     _ = weir_group:leave(Group, Socket),
-    ok.
+    {ok, Audience#audience{members = Members - 1}}.
 
 %% @doc Whether that is its group: who has left it says which one.
 -spec is_group(audience(), weir_group:group()) -> boolean().
-is_group({_, Group, _}, Of) -> Group =:= Of.
+is_group(#audience{group = Group}, Of) -> Group =:= Of.
 
 %% @doc Where somebody was who has left, by the mark of what he did not get.
 -spec left_at(Mark :: non_neg_integer(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.
@@ -113,9 +139,10 @@ left_at(Mark, #channel{epoch = Epoch} = Channel) -> weir_pubsub_history:position
 %% @doc Sends the latest message of a channel to all members, unless it is behind. Its mark is the position before it: there a member
 %% that has left goes on.
 -spec send(audience(), #channel{}, weir_pubsub:message()) -> audience().
-send({Framing, Group, no} = Audience, #channel{name = Name}, {message, {_, Number} = Id, _, _} = Message) ->
+send(#audience{framing = Framing, group = Group, behind = no} = Audience, #channel{name = Name}, Message) ->
+    {message, {_, Number} = Id, _, _} = Message,
     case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{mark => Number - 1}) of
-        {error, busy} -> {Framing, Group, Number - 1};
+        {error, busy} -> Audience#audience{behind = Number - 1};
         {error, emsgsize} -> gap(Audience, Name, 1, Id);
         _ -> Audience
     end;
@@ -124,30 +151,30 @@ send(Behind, _Channel, _Message) ->
 
 %% @doc Sends what it is behind by, as far as the group takes it.
 -spec catch_up(audience(), #channel{}, ets:tab()) -> audience().
-catch_up({_, _, no} = Audience, _Channel, _Messages) ->
+catch_up(#audience{behind = no} = Audience, _Channel, _Messages) ->
     Audience;
-catch_up({Framing, Group, Position}, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
+catch_up(#audience{behind = Position} = Audience, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
     case weir_pubsub_history:position({Epoch, Position}, Channel) of
         {Position, none} ->
-            each(weir_pubsub_history:after_position(Messages, Channel, Position), {Framing, Group, no}, Channel);
+            each(weir_pubsub_history:after_position(Messages, Channel, Position), Audience#audience{behind = no}, Channel);
         {Later, Missed} ->
-            case gap({Framing, Group, Position}, Name, Missed, {Epoch, Later}) of
-                {_, _, Position} = Behind -> Behind;
-                {_, _, Later} = Told -> catch_up(Told, Channel, Messages)
+            case gap(Audience, Name, Missed, {Epoch, Later}) of
+                #audience{behind = Position} = Behind -> Behind;
+                #audience{behind = Later} = Told -> catch_up(Told, Channel, Messages)
             end
     end.
 
 %% @doc Tells all members of a gap, and gives them the messages behind it.
 -spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) -> audience().
-begin_again({Framing, Group, _}, #channel{name = Name} = Channel, {Missed, Position}, Messages) ->
-    each(Messages, gap({Framing, Group, no}, Name, Missed, Position), Channel).
+begin_again(Audience, #channel{name = Name} = Channel, {Missed, Position}, Messages) ->
+    each(Messages, gap(Audience#audience{behind = no}, Name, Missed, Position), Channel).
 
-each([Message | Messages], {_, _, no} = Audience, Channel) ->
+each([Message | Messages], #audience{behind = no} = Audience, Channel) ->
     each(Messages, send(Audience, Channel, Message), Channel);
 each(_Messages, Audience, _Channel) ->
     Audience.
 
-gap({Framing, Group, Behind}, Name, Missed, {_, Number} = Position) ->
+gap(#audience{framing = Framing, group = Group, behind = Behind} = Audience, Name, Missed, {_, Number} = Position) ->
     Mark =
         case {Behind, Missed} of
             {no, unknown} -> ?UNKNOWN;
@@ -155,19 +182,19 @@ gap({Framing, Group, Behind}, Name, Missed, {_, Number} = Position) ->
             {_, _} -> Behind
         end,
     case {weir_group:broadcast(Group, told(Framing, Name, Missed, Position), #{mark => Mark}), Behind} of
-        {{error, busy}, no} -> {Framing, Group, Number - 1};
-        {{error, busy}, _} -> {Framing, Group, Behind};
-        {_, no} -> {Framing, Group, no};
-        {_, _} -> {Framing, Group, Number}
+        {{error, busy}, no} -> Audience#audience{behind = Number - 1};
+        {{error, busy}, _} -> Audience;
+        {_, no} -> Audience;
+        {_, _} -> Audience#audience{behind = Number}
     end.
 
 %% @doc Whether it is to catch up.
 -spec is_behind(audience()) -> boolean().
-is_behind({_, _, Behind}) -> Behind =/= no.
+is_behind(#audience{behind = Behind}) -> Behind =/= no.
 
 %% @doc Has the caller told by `{weir_group, Group, Reference, _}' when all messages have been written, or wait for their sockets.
 -spec finish(audience()) -> {ok, reference()} | {error, busy | closed}.
-finish({_, Group, _}) ->
+finish(#audience{group = Group}) ->
     Reference = make_ref(),
     case weir_group:broadcast(Group, [], #{notify => Reference}) of
         {ok, _} -> {ok, Reference};
@@ -176,4 +203,9 @@ finish({_, Group, _}) ->
 
 %% @doc Deletes it. Its sockets stay open.
 -spec delete(audience()) -> ok.
-delete({_, Group, _}) -> weir_group:delete(Group).
+delete(#audience{group = Group}) -> weir_group:delete(Group).
+
+%% @doc The same for one that nobody has joined yet.
+-spec delete_empty(audience()) -> ok.
+delete_empty(#audience{members = 0} = Audience) -> delete(Audience);
+delete_empty(_Audience) -> ok.

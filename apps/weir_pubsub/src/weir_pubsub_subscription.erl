@@ -80,11 +80,11 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
     case audience(Framing, Audiences, Policy) of
         {ok, Audience, Others} ->
             case weir_pubsub_audience:join(Audience, Socket, Begin, {Channel, Messages}) of
-                {ok, Position} ->
+                {ok, Position, Joined} ->
                     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Subscriber),
-                    {ok, Position, Channel#channel{sockets = Sockets + 1, audiences = [Audience | Others]}};
+                    {ok, Position, Channel#channel{sockets = Sockets + 1, audiences = [Joined | Others]}};
                 {error, _} = Error ->
-                    Sockets =:= 0 andalso weir_pubsub_audience:delete(Audience),
+                    ok = weir_pubsub_audience:delete_empty(Audience),
                     Error
             end;
         {error, _} = Error ->
@@ -112,7 +112,7 @@ credit(#subscriber{window = infinity}) -> 0;
 credit(#subscriber{window = Window}) -> Window.
 
 audience(Framing, Audiences, Policy) ->
-    case lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences) of
+    case with_framing(Framing, Audiences) of
         {[Audience], Others} ->
             {ok, Audience, Others};
         {[], Others} ->
@@ -121,6 +121,9 @@ audience(Framing, Audiences, Policy) ->
                 {error, _} = Error -> Error
             end
     end.
+
+with_framing(Framing, Audiences) ->
+    lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences).
 
 watch(Pid, #shard{monitors = Monitors} = Shard) ->
     Entry =
@@ -165,12 +168,10 @@ remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, fra
     ok = weir_pubsub_events:unsubscribed(Policy, Saved),
     Shard.
 
-left_by(socket, #channel{sockets = 1, audiences = Audiences} = Channel, _Member) ->
-    lists:foreach(fun weir_pubsub_audience:delete/1, Audiences),
-    Channel#channel{sockets = 0, audiences = []};
 left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Framing, Socket}) ->
-    _ = [weir_pubsub_audience:leave(A, Socket) || A <- Audiences, weir_pubsub_audience:framing(A) =:= Framing],
-    Channel#channel{sockets = Sockets - 1};
+    {[Audience], Others} = with_framing(Framing, Audiences),
+    Left = case weir_pubsub_audience:leave(Audience, Socket) of {ok, Smaller} -> [Smaller | Others]; none -> Others end,
+    Channel#channel{sockets = Sockets - 1, audiences = Left};
 left_by(_Process, #channel{processes = Processes} = Channel, _Member) ->
     Channel#channel{processes = Processes - 1}.
 
@@ -207,7 +208,7 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
                     {Position, Missed} = weir_pubsub_audience:left_at(Mark, Saved),
                     ok = weir_pubsub_counters:add(lagged, 1),
                     %% A socket that is closed meanwhile has its process told.
-                    _ = weir_pubsub_audience:join(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}),
+                    _ = weir_pubsub_audience:come_back(One, Socket, {Position, Missed, <<>>}, {Saved, Messages}),
                     Shard;
                 _ ->
                     Shard

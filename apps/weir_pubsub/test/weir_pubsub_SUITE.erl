@@ -55,6 +55,7 @@ groups() ->
             a_socket_that_leaves,
             sockets_of_a_dead_process,
             a_socket_that_is_closed,
+            framings_that_nobody_has_any_more,
             history_larger_than_a_message,
             a_slow_socket_is_closed,
             a_slow_socket_goes_on
@@ -503,6 +504,25 @@ a_socket_that_is_closed(_Config) ->
     ?assertEqual({error, closed}, join(<<"a">>, Socket)),
     ?assertEqual(0, used(total, subscribers)),
     ?assertEqual(0, used(total, channels)).
+
+%% A channel that always has somebody: what others have asked for, once, costs it nothing afterwards.
+framings_that_nobody_has_any_more(_Config) ->
+    {Stays, StaysPeer} = pair(),
+    {ok, _} = join(<<"a">>, Stays),
+    Groups = weir_nif:group_count(),
+    lists:foreach(
+        fun(Prefix) ->
+            {Socket, _Peer} = pair(),
+            Prefix rem 2 =:= 0 andalso gen_tcp:close(Socket),
+            ok = weir_pubsub_socket:subscribe(<<"a">>, Socket, {weir_pubsub_lines, integer_to_binary(Prefix)}, #{}),
+            {{weir_pubsub, Socket}, <<"a">>, {answer, _}} = next(),
+            ok = weir_pubsub_socket:unsubscribe(<<"a">>, {weir_pubsub, Socket})
+        end,
+        lists:seq(1, 6)
+    ),
+    {ok, #{subscribers := 1}} = weir_pubsub:publish(<<"a">>, "x"),
+    expect(StaysPeer, "1 x\n"),
+    ?assertEqual(Groups, weir_nif:group_count()).
 
 history_larger_than_a_message(_Config) ->
     policy(#{max_messages => 10, max_bytes => 10000000, max_queue_bytes => 10000000}),
