@@ -29,8 +29,8 @@
     group :: weir_group:group(),
     %% Also those that have left for a while because they were slow.
     members = 0 :: non_neg_integer(),
-    %% If it is behind: the number of the last message that was broadcast.
-    behind = no :: no | integer()
+    %% If it is behind: the number behind which it goes on, and the gap that its members are to be told of before that.
+    behind = no :: no | {non_neg_integer(), none | weir_pubsub:missed()}
 }).
 
 -opaque audience() :: #audience{}.
@@ -42,6 +42,10 @@
 
 %% The mark of a gap in front of which nobody knows how much there was.
 -define(UNKNOWN, 16#FFFFFFFFFFFFFFFF).
+
+%% A mark is the last bits of an epoch, and a number. A channel of a broker may be in another life when a member comes back.
+-define(EPOCH_BITS, 24).
+-define(NUMBER_BITS, 40).
 
 %% @doc An audience without members, of the calling process. A socket for which more waits than may leaves it, and comes back when it has
 %% taken that (`drop_oldest'); or it is closed (`disconnect'), and its client comes back.
@@ -86,9 +90,12 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
     Skipped = length(Read) - length(Frames),
     Begins = Position + Skipped,
     Gap =
-        case missed(Missed, Skipped) of
-            none -> [];
-            Count -> told(Framing, Name, Count, {Epoch, Begins})
+        case weir_pubsub_history:missed(Missed, case Skipped of 0 -> none; _ -> Skipped end) of
+            none ->
+                [];
+            Count ->
+                ok = weir_pubsub_counters:add(gaps, 1),
+                weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins})
         end,
     case weir_group:join(Group, Socket, #{first => [Head, Gap | Frames]}) of
         ok -> {ok, Begins};
@@ -97,7 +104,7 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
 
 %% The number of the last message that it has got.
 position(#audience{behind = no}, #channel{last = Last}) -> Last;
-position(#audience{behind = Position}, _Channel) -> Position.
+position(#audience{behind = {Position, _}}, _Channel) -> Position.
 
 latest(Framing, Name, [Message | Earlier], Left, Frames) ->
     Frame = weir_pubsub_framing:message(Framing, Name, Message),
@@ -107,15 +114,6 @@ latest(Framing, Name, [Message | Earlier], Left, Frames) ->
     end;
 latest(_Framing, _Name, [], _Left, Frames) ->
     Frames.
-
-missed(none, 0) -> none;
-missed(none, Skipped) -> Skipped;
-missed(unknown, _Skipped) -> unknown;
-missed(Missed, Skipped) -> Missed + Skipped.
-
-told(Framing, Name, Missed, Position) ->
-    ok = weir_pubsub_counters:add(gaps, 1),
-    weir_pubsub_framing:gap(Framing, Name, Missed, Position).
 
 %% @doc Ends a membership. An audience that nobody is in any more is deleted (`none'): each costs every message its framing, and
 %% clients may think of as many framings as they like.
@@ -133,16 +131,25 @@ is_group(#audience{group = Group}, Of) -> Group =:= Of.
 
 %% @doc Where somebody was who has left, by the mark of what he did not get.
 -spec left_at(Mark :: non_neg_integer(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.
-left_at(?UNKNOWN, #channel{first = First}) -> {First - 1, unknown};
-left_at(Mark, #channel{epoch = Epoch} = Channel) -> weir_pubsub_history:position({Epoch, Mark}, Channel).
+left_at(Mark, #channel{epoch = Epoch, first = First} = Channel) ->
+    Number = Mark band (1 bsl ?NUMBER_BITS - 1),
+    case mark(Epoch, Number) of
+        Mark when Mark =/= ?UNKNOWN -> weir_pubsub_history:position({Epoch, Number}, Channel);
+        _ -> {First - 1, unknown}
+    end.
+
+mark(Epoch, Number) when Number < 1 bsl ?NUMBER_BITS ->
+    (Epoch band (1 bsl ?EPOCH_BITS - 1)) bsl ?NUMBER_BITS bor Number;
+mark(_Epoch, _Number) ->
+    ?UNKNOWN.
 
 %% @doc Sends the latest message of a channel to all members, unless it is behind. Its mark is the position before it: there a member
 %% that has left goes on.
 -spec send(audience(), #channel{}, weir_pubsub:message()) -> audience().
 send(#audience{framing = Framing, group = Group, behind = no} = Audience, #channel{name = Name}, Message) ->
-    {message, {_, Number} = Id, _, _} = Message,
-    case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{mark => Number - 1}) of
-        {error, busy} -> Audience#audience{behind = Number - 1};
+    {message, {Epoch, Number} = Id, _, _} = Message,
+    case weir_group:broadcast(Group, weir_pubsub_framing:message(Framing, Name, Message), #{mark => mark(Epoch, Number - 1)}) of
+        {error, busy} -> Audience#audience{behind = {Number - 1, none}};
         {error, emsgsize} -> gap(Audience, Name, 1, Id);
         _ -> Audience
     end;
@@ -153,39 +160,40 @@ send(Behind, _Channel, _Message) ->
 -spec catch_up(audience(), #channel{}, ets:tab()) -> audience().
 catch_up(#audience{behind = no} = Audience, _Channel, _Messages) ->
     Audience;
-catch_up(#audience{behind = Position} = Audience, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
-    case weir_pubsub_history:position({Epoch, Position}, Channel) of
-        {Position, none} ->
-            each(weir_pubsub_history:after_position(Messages, Channel, Position), Audience#audience{behind = no}, Channel);
-        {Later, Missed} ->
-            case gap(Audience, Name, Missed, {Epoch, Later}) of
-                #audience{behind = Position} = Behind -> Behind;
-                #audience{behind = Later} = Told -> catch_up(Told, Channel, Messages)
-            end
-    end.
+catch_up(#audience{behind = {Position, Untold}} = Audience, #channel{name = Name, epoch = Epoch} = Channel, Messages) ->
+    {Later, Gone} = weir_pubsub_history:position({Epoch, Position}, Channel),
+    Next = Audience#audience{behind = no},
+    Told =
+        case weir_pubsub_history:missed(Untold, Gone) of
+            none -> Next;
+            Missed -> gap(Next, Name, Missed, {Epoch, Later})
+        end,
+    each(weir_pubsub_history:after_position(Messages, Channel, Later), Told, Channel).
 
 %% @doc Tells all members of a gap, and gives them the messages behind it.
 -spec begin_again(audience(), #channel{}, {weir_pubsub:missed(), weir_pubsub_id:id()}, [weir_pubsub:message()]) -> audience().
-begin_again(Audience, #channel{name = Name} = Channel, {Missed, Position}, Messages) ->
-    each(Messages, gap(Audience#audience{behind = no}, Name, Missed, Position), Channel).
+begin_again(#audience{behind = Behind} = Audience, #channel{name = Name} = Channel, {Missed, {_, Number} = Position}, Messages) ->
+    All =
+        case {Behind, Missed} of
+            {{At, Untold}, _} when is_integer(Missed) -> weir_pubsub_history:missed(Untold, Number - At);
+            _ -> Missed
+        end,
+    each(Messages, gap(Audience#audience{behind = no}, Name, All, Position), Channel).
 
 each([Message | Messages], #audience{behind = no} = Audience, Channel) ->
     each(Messages, send(Audience, Channel, Message), Channel);
 each(_Messages, Audience, _Channel) ->
     Audience.
 
-gap(#audience{framing = Framing, group = Group, behind = Behind} = Audience, Name, Missed, {_, Number} = Position) ->
-    Mark =
-        case {Behind, Missed} of
-            {no, unknown} -> ?UNKNOWN;
-            {no, _} -> max(0, Number - Missed);
-            {_, _} -> Behind
-        end,
-    case {weir_group:broadcast(Group, told(Framing, Name, Missed, Position), #{mark => Mark}), Behind} of
-        {{error, busy}, no} -> Audience#audience{behind = Number - 1};
-        {{error, busy}, _} -> Audience;
-        {_, no} -> Audience;
-        {_, _} -> Audience#audience{behind = Number}
+%% A gap for which the group is too busy is told later, as what it is.
+gap(#audience{framing = Framing, group = Group} = Audience, Name, Missed, {Epoch, Number} = Position) ->
+    Mark = case Missed of unknown -> ?UNKNOWN; _ -> mark(Epoch, max(0, Number - Missed)) end,
+    case weir_group:broadcast(Group, weir_pubsub_framing:gap(Framing, Name, Missed, Position), #{mark => Mark}) of
+        {error, busy} ->
+            Audience#audience{behind = {Number, Missed}};
+        _ ->
+            ok = weir_pubsub_counters:add(gaps, 1),
+            Audience
     end.
 
 %% @doc Whether it is to catch up.

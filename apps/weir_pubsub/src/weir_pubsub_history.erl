@@ -10,6 +10,7 @@
 -export([expire/4]).
 -export([drop/3]).
 -export([position/2]).
+-export([missed/2]).
 -export([read/4]).
 -export([after_position/3]).
 -export([oldest_at/2]).
@@ -124,6 +125,13 @@ position({Epoch, _Number}, #channel{epoch = Epoch, last = Last}) ->
     {Last, unknown};
 position({_Epoch, _Number}, #channel{first = First}) ->
     {First - 1, unknown}.
+
+%% @doc Two gaps, one behind the other, as one.
+-spec missed(none | weir_pubsub:missed(), none | weir_pubsub:missed()) -> none | weir_pubsub:missed().
+missed(none, Missed) -> Missed;
+missed(Missed, none) -> Missed;
+missed(Missed, More) when is_integer(Missed), is_integer(More) -> Missed + More;
+missed(_Missed, _More) -> unknown.
 
 %% @doc The messages behind a number.
 -spec after_position(ets:tab(), #channel{}, non_neg_integer()) -> [weir_pubsub:message()].

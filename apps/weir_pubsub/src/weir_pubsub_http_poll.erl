@@ -116,13 +116,9 @@ heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed
 heard_of_several({over, deleted}, #poll{http = Http}) -> {reply, 410, weir_pubsub_http_fields:no_message(Http), <<>>};
 heard_of_several({over, Reason}, #poll{http = Http}) -> weir_pubsub_http_fields:refusal(Reason, Http).
 
-each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = together(Missed, Before)});
+each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = weir_pubsub_history:missed(Before, Missed)});
 each([{message, _, _, _} = Message | _], #poll{http = Http, missed = Missed}) -> reply(Message, Missed, Http);
 each([], Poll) -> {ok, Poll}.
-
-together(Missed, none) -> Missed;
-together(Missed, Before) when is_integer(Missed), is_integer(Before) -> Missed + Before;
-together(_Missed, _Before) -> unknown.
 
 heard({message, _, _, _} = Message, #poll{http = Http, missed = Missed}) ->
     reply(Message, Missed, Http);

@@ -2,6 +2,7 @@
 -module(weir_pubsub_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
@@ -58,7 +59,9 @@ groups() ->
             framings_that_nobody_has_any_more,
             history_larger_than_a_message,
             a_slow_socket_is_closed,
-            a_slow_socket_goes_on
+            a_slow_socket_goes_on,
+            a_slow_socket_in_another_life_of_its_channel,
+            a_gap_while_a_group_is_busy
         ]},
         {misfortune, [], [a_shard_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started]}
     ].
@@ -553,7 +556,9 @@ a_slow_socket_goes_on(_Config) ->
         after 0 -> Flood(Number + 1)
         end
     end,
-    {Last, {_, Mark} = Left} = Flood(1),
+    {Last, {_, Given} = Left} = Flood(1),
+    %% The last bits of a mark are the number of a message.
+    Mark = Given band (1 bsl 40 - 1),
     ?assert(Mark < Last),
     [Publish(Number) || Number <- lists:seq(Last + 1, Last + 5)],
     expect(Peer, [[integer_to_binary(Number), " ", Data, "\n"] || Number <- lists:seq(1, Mark)]),
@@ -564,6 +569,60 @@ a_slow_socket_goes_on(_Config) ->
     Publish(End + 1),
     expect(Peer, [integer_to_binary(End + 1), " ", Data, "\n"]),
     ?assertMatch(#{lagged := Lagged} when Lagged =:= Before + 1, weir_pubsub:counters()).
+
+%% With a broker a channel keeps its sockets when it begins anew.
+a_slow_socket_in_another_life_of_its_channel(_Config) ->
+    policy(#{max_queue => 2}),
+    {Socket, _Peer} = pair([{sndbuf, 4096}], [{recbuf, 4096}]),
+    {ok, {Epoch, 0}} = join(<<"a">>, Socket),
+    Data = binary:copy(<<"x">>, 10000),
+    Flood = fun Flood() ->
+        {_, Number} = publish(<<"a">>, Data),
+        receive
+            {weir_group, left, Socket, _, Mark} -> {Number, Mark}
+        after 10 -> Flood()
+        end
+    end,
+    {Last, Mark} = Flood(),
+    Channel = #channel{name = <<"a">>, epoch = Epoch, first = 1, last = Last, policy = 1, version = 1, group = <<>>, created = 0, used = 0},
+    {Position, none} = weir_pubsub_audience:left_at(Mark, Channel),
+    ?assert(Position < Last),
+    ?assertEqual({0, unknown}, weir_pubsub_audience:left_at(Mark, Channel#channel{epoch = Epoch + 1})).
+
+%% What is told late is told as it was: that nobody knows how much is missing, or all that is, with what the group was behind by.
+a_gap_while_a_group_is_busy(_Config) ->
+    told_late({unknown, fun(_Sent) -> 0 end}, unknown),
+    told_late({5, fun(Sent) -> Sent + 20 end}, 20).
+
+told_late({Missed, Behind}, Expected) ->
+    {Socket, Peer} = pair(),
+    Policy = weir_pubsub_policies:policy(weir_pubsub_policies:match(<<"a">>)),
+    {ok, Empty} = weir_pubsub_audience:new({weir_pubsub_lines, <<>>}, Policy),
+    Messages = ets:new(messages, []),
+    Channel = #channel{name = <<"a">>, epoch = 7, policy = 1, version = 1, group = <<>>, created = 0, used = 0},
+    {ok, 0, Audience} = weir_pubsub_audience:join(Empty, Socket, {0, none, <<>>}, {Channel, Messages}),
+    Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
+    _ = [true = erlang:suspend_process(Poller) || Poller <- Pollers],
+    {Busy, Sent} = until_busy(Audience, Channel, 1),
+    Position = Behind(Sent),
+    Untold = weir_pubsub_audience:begin_again(Busy, Channel, {Missed, {7, Position}}, []),
+    ?assert(weir_pubsub_audience:is_behind(Untold)),
+    _ = [true = erlang:resume_process(Poller) || Poller <- Pollers],
+    wait_until(fun() ->
+        Next = weir_pubsub_audience:catch_up(Untold, Channel#channel{first = Position + 1, last = Position}, Messages),
+        not weir_pubsub_audience:is_behind(Next)
+    end),
+    expect(Peer, [
+        [[integer_to_binary(Number), " x\n"] || Number <- lists:seq(1, Sent)], io_lib:format("gap ~p ~b~n", [Expected, Position])
+    ]),
+    ok = weir_pubsub_audience:delete(Untold).
+
+until_busy(Audience, Channel, Number) ->
+    Next = weir_pubsub_audience:send(Audience, Channel, {message, {7, Number}, <<"x">>, #{}}),
+    case weir_pubsub_audience:is_behind(Next) of
+        false -> until_busy(Next, Channel, Number + 1);
+        true -> {Next, Number - 1}
+    end.
 
 a_slow_socket_is_closed(_Config) ->
     policy(#{max_queue => 2, slow => disconnect}),
