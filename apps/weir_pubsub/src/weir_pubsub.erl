@@ -42,7 +42,7 @@
     event => binary(),
     mercure => {Topics :: [binary(), ...], IsPrivate :: boolean(), Retry :: non_neg_integer() | none}
 }.
-%% What a publisher says about a message beside its data: a media type, and a name of what happened. `mercure' is only in what {@link
+%% What a publisher says about a message beside its data: a media type, and a name of what happened, each in one line. `mercure' is only in what {@link
 %% weir_pubsub_mercure} has published.
 
 -type from() :: new | oldest | {last, Count :: non_neg_integer()} | weir_pubsub_id:id().
@@ -253,7 +253,10 @@ check_channel(Channel) ->
         false -> {error, {bad_option, channel, Channel, "a binary of 1 to 1024 bytes that does not begin with zero"}}
     end.
 
-allowed(Text, Value) when Text =:= type; Text =:= event; Text =:= prefix; Text =:= 'after' ->
+allowed(Text, Value) when Text =:= type; Text =:= event ->
+    %% Transports have them in heads and lines.
+    (is_binary(Value) andalso binary:match(Value, [<<"\r">>, <<"\n">>, <<0>>]) =:= nomatch) orelse "a binary that is one line";
+allowed(Text, Value) when Text =:= prefix; Text =:= 'after' ->
     is_binary(Value) orelse "a binary";
 allowed(limit, Value) ->
     (is_integer(Value) andalso Value > 0) orelse "an integer from 1 on";

@@ -1,7 +1,7 @@
 %% @doc The behaviour of what turns messages of a channel into bytes for sockets: one for each transport.
 %%
 %% A message is framed once for all sockets of a channel that have the same framing. Framing is called in the process that serves
-%% the channel: it must not wait, and a failure costs that message.
+%% the channel: it must not wait. A failure costs those sockets that message, and is told in the log.
 -module(weir_pubsub_framing).
 
 -export([message/3]).
@@ -26,9 +26,23 @@
 %% The bytes that tell of a gap. What comes next is behind that position.
 
 %% @private
--spec message(framing(), weir_pubsub:channel(), message()) -> iodata().
-message({Module, Argument}, Channel, Message) -> Module:message(Argument, Channel, Message).
+-spec message(framing(), weir_pubsub:channel(), message()) -> binary().
+message({Module, Argument}, Channel, Message) ->
+    framed(fun() -> Module:message(Argument, Channel, Message) end, Module, Channel).
 
 %% @private
--spec gap(framing(), weir_pubsub:channel(), weir_pubsub:missed(), place()) -> iodata().
-gap({Module, Argument}, Channel, Missed, Position) -> Module:gap(Argument, Channel, Missed, Position).
+-spec gap(framing(), weir_pubsub:channel(), weir_pubsub:missed(), place()) -> binary().
+gap({Module, Argument}, Channel, Missed, Position) ->
+    framed(fun() -> Module:gap(Argument, Channel, Missed, Position) end, Module, Channel).
+
+%% Whoever runs this has channels or connections of others, which would end with it.
+framed(Frame, Module, Channel) ->
+    try
+        iolist_to_binary(Frame())
+    catch
+        Class:Reason:Stack ->
+            What = "the framing of a message failed, and subscribers do not get it",
+            Report = #{what => What, framing => Module, channel => Channel, reason => {Class, Reason}, stacktrace => Stack},
+            ok = weir_reports:log(error, Report),
+            <<>>
+    end.

@@ -50,6 +50,7 @@ groups() ->
         {slow, [], [a_window, a_window_that_loses, a_window_that_ends]},
         {sockets, [], [
             framed_once_for_all,
+            a_framing_that_fails,
             history_then_messages,
             a_socket_is_told_of_a_gap,
             a_socket_whose_channel_is_deleted,
@@ -379,6 +380,10 @@ arguments_that_are_wrong(_Config) ->
     [?assertMatch({error, {bad_option, channel, Name, _}}, weir_pubsub:subscribe(Name, #{})) || Name <- Names],
     ?assertMatch({error, {bad_option, type, "x", _}}, weir_pubsub:publish(<<"a">>, "x", #{type => "x"})),
     [
+        ?assertMatch({error, {bad_option, Name, Value, _}}, weir_pubsub:publish(<<"a">>, "x", #{Name => Value}))
+     || Name <- [type, event], Value <- [<<"a\nb">>, <<"a\rb">>, <<"a", 0>>]
+    ],
+    [
         ?assertMatch({error, {bad_option, Name, Value, _}}, weir_pubsub:subscribe(<<"a">>, #{Name => Value}))
      || {Name, Value} <- [{from, yesterday}, {from, {last, -1}}, {window, 0}, {other, 1}]
     ],
@@ -456,6 +461,17 @@ framed_once_for_all(_Config) ->
     {ok, #{subscribers := 6}} = weir_pubsub:publish(<<"a">>, "hello"),
     [expect(Peer, "1 hello\n") || {_, Peer} <- Pairs],
     expect(OthersPeer, "> 1 hello\n").
+
+%% It costs those who have that framing the message, and nobody else anything.
+a_framing_that_fails(_Config) ->
+    {Socket, Peer} = pair(),
+    {ok, _} = join(<<"a">>, Socket),
+    {Other, OthersPeer} = pair(),
+    ok = weir_pubsub_socket:subscribe(<<"a">>, Other, {weir_pubsub_lines, fails_at_2}, #{}),
+    {{weir_pubsub, Other}, <<"a">>, {answer, {ok, _}}} = next(),
+    _ = [publish(<<"a">>, "x") || _ <- [1, 2, 3]],
+    expect(Peer, "1 x\n2 x\n3 x\n"),
+    expect(OthersPeer, "1 x\n3 x\n").
 
 history_then_messages(_Config) ->
     [_, {_, 2} = Id | _] = publish_numbered(<<"a">>, [1, 2, 3, 4]),
