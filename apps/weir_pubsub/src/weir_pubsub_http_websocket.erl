@@ -97,16 +97,21 @@ closed(Reason, #websocket{subscription = Subscription}) -> weir_pubsub_http_subs
 %% @doc A frame: binary for `application/octet-stream', as with Nchan, and for what is no text.
 -spec message(form(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
 message({Front, Shared}, _Channel, {message, Id, Data, Meta}) ->
+    Whole = [front(Front, Id, Meta), Data],
     Kind =
         case Meta of
             #{type := <<"application/octet-stream">>} -> binary;
-            #{} -> kind(Data)
+            #{} -> kind(Front, Data, Whole)
         end,
-    weir_http_websocket:frame({Kind, [front(Front, Id, Meta), Data]}, Shared).
+    weir_http_websocket:frame({Kind, Whole}, Shared).
 
-kind(Data) ->
-    case unicode:characters_to_binary(Data) of
-        Data -> text;
+%% A client closes its connection at a text frame that is no text, and the field that the type is from may have any bytes.
+kind(plain, Data, _Whole) -> kind(Data);
+kind(meta, _Data, Whole) -> kind(iolist_to_binary(Whole)).
+
+kind(Bytes) ->
+    case unicode:characters_to_binary(Bytes) of
+        Bytes -> text;
         _ -> binary
     end.
 

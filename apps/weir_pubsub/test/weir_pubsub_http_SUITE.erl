@@ -21,7 +21,7 @@ groups() ->
             event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, channel_events, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket,
+            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket, a_type_that_is_no_text,
             a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
@@ -504,6 +504,16 @@ a_gap_for_a_websocket(_Config) ->
     ok = weir_pubsub_nchan:send_frame(Other, 1, <<"hello">>),
     [{8, <<1008:16, _/binary>>}] = weir_pubsub_nchan:frames(Other, 1),
     ?assertEqual({error, no_channel}, weir_pubsub:history(<<"c">>, #{})).
+
+%% What a publisher sends does not end the connections of subscribers.
+a_type_that_is_no_text(_Config) ->
+    set(#{publishers => any}),
+    {_, Socket} = weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan"),
+    {_, Plain} = weir_pubsub_nchan:websocket(port(), "/sub/a", none),
+    ok = wait_for_subscribers(port(), "a", 2),
+    _ = request(port(), <<"POST">>, "/pub/a", [{"Content-Type", <<"text/", 255>>}], <<"x">>),
+    ?assertEqual([{2, <<"id: ID\ncontent-type: text/", 255, "\n\nx">>}], weir_pubsub_nchan:frames(Socket, 1)),
+    ?assertEqual([{1, <<"x">>}], weir_pubsub_nchan:frames(Plain, 1)).
 
 %% Those that have agreed to the same get the same bytes; others get it plain, or with a window of theirs.
 a_frame_compressed_once(_Config) ->
