@@ -16,6 +16,7 @@
 -module(weir_pubsub_broker).
 
 -export([configure/1]).
+-export([options/0]).
 -export([kind/0]).
 -export([is/1]).
 -export([children/1]).
@@ -63,7 +64,8 @@
     | {deleted, weir_pubsub:channel(), Epoch :: pos_integer()}.
 %% What a shard is told, in the order in which it happened. After `away' nothing that was asked before is answered.
 
--callback start_link(Shard :: pos_integer(), options()) -> {ok, pid()} | {error, term()}.
+-callback start_link(Shard :: pos_integer()) -> {ok, pid()} | {error, term()}.
+%% Options are not among the arguments, because supervisors put those into the log, and there is a password in them.
 
 -define(DEFAULTS, #{kind => memory, host => "127.0.0.1", port => 6379, database => 0, prefix => <<"weir">>}).
 
@@ -83,6 +85,9 @@ allowed(database, Value) -> (is_integer(Value) andalso Value >= 0) orelse "an in
 allowed(prefix, Value) -> (is_binary(Value) andalso binary:match(Value, [<<"{">>, <<"}">>]) =:= nomatch) orelse "a binary without braces";
 allowed(_Name, Value) -> is_binary(Value) orelse "a binary".
 
+%% @private
+%% @doc The options, with defaults.
+-spec options() -> options().
 options() -> element(1, persistent_term:get(?MODULE)).
 
 %% @doc Which one it is.
@@ -101,10 +106,10 @@ children(Shards) ->
     case options() of
         #{kind := memory} ->
             [];
-        #{kind := pg} = Options ->
-            [#{id => pg, start => {weir_pubsub_pg, start_link, [Options]}}];
-        #{kind := redis} = Options ->
-            [#{id => name(Index), start => {weir_pubsub_redis, start_link, [Index, Options]}} || Index <- lists:seq(1, Shards)]
+        #{kind := pg} ->
+            [#{id => pg, start => {weir_pubsub_pg, start_link, []}}];
+        #{kind := redis} ->
+            [#{id => name(Index), start => {weir_pubsub_redis, start_link, [Index]}} || Index <- lists:seq(1, Shards)]
     end.
 
 %% @private

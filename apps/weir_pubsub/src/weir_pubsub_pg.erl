@@ -4,7 +4,7 @@
 -module(weir_pubsub_pg).
 -behaviour(gen_server).
 
--export([start_link/1]).
+-export([start_link/0]).
 -export([publish/3]).
 -export([delete/1]).
 -export([init/1]).
@@ -14,8 +14,8 @@
 -define(SCOPE, weir_pubsub_cluster).
 -define(GROUP, nodes).
 
--spec start_link(weir_pubsub_broker:options()) -> {ok, pid()} | {error, term()}.
-start_link(_Options) -> gen_server:start_link({local, ?MODULE}, ?MODULE, none, []).
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, none, []).
 
 %% @doc Has the other nodes publish it.
 -spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta()) -> ok.

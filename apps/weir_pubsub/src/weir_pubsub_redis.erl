@@ -9,7 +9,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--export([start_link/2]).
+-export([start_link/1]).
 -export([init/1]).
 -export([handle_call/3]).
 -export([handle_cast/2]).
@@ -30,6 +30,7 @@
 
 -record(redis, {
     shard :: pos_integer(),
+    %% Without the password: a state is in the log when its process fails.
     options :: weir_pubsub_broker:options(),
     socket = none :: gen_tcp:socket() | none,
     %% What answers are expected for, in order.
@@ -47,19 +48,19 @@
     is_told = false :: boolean()
 }).
 
--spec start_link(pos_integer(), weir_pubsub_broker:options()) -> {ok, pid()} | {error, term()}.
-start_link(Shard, Options) ->
-    gen_server:start_link({local, weir_pubsub_broker:name(Shard)}, ?MODULE, {Shard, Options}, []).
+-spec start_link(pos_integer()) -> {ok, pid()} | {error, term()}.
+start_link(Shard) ->
+    gen_server:start_link({local, weir_pubsub_broker:name(Shard)}, ?MODULE, Shard, []).
 
--spec init({pos_integer(), weir_pubsub_broker:options()}) -> {ok, #redis{}}.
-init({Shard, Options}) ->
+-spec init(pos_integer()) -> {ok, #redis{}}.
+init(Shard) ->
     %% The socket is closed, and not lost, when the supervisor ends this.
     _ = process_flag(trap_exit, true),
     ok = weir_pubsub_broker:set_connected(Shard, false),
     ok = weir_pubsub_broker:report(Shard, away),
     self() ! connect,
     _ = erlang:send_after(?ASK_MS, self(), ask),
-    {ok, #redis{shard = Shard, options = Options}}.
+    {ok, #redis{shard = Shard, options = maps:remove(password, weir_pubsub_broker:options())}}.
 
 -spec handle_call(term(), gen_server:from(), #redis{}) -> {reply, {error, unknown_call}, #redis{}}.
 handle_call(_Request, _From, State) -> {reply, {error, unknown_call}, State}.
@@ -154,7 +155,7 @@ connect(#redis{options = #{host := Host, port := Port}} = State) ->
     Options = [binary, {active, once}, {nodelay, true}, {send_timeout, ?SILENT_MS}, {send_timeout_close, true}],
     case gen_tcp:connect(Host, Port, Options, ?CONNECT_MS) of
         {ok, Socket} ->
-            Commands = greeting(State#redis.options),
+            Commands = greeting(weir_pubsub_broker:options()),
             send(Commands, State#redis{socket = Socket, heard = erlang:monotonic_time(millisecond)});
         {error, Reason} ->
             lost(Reason, State)
@@ -224,7 +225,7 @@ values(Bytes, State) ->
 value({push, [<<"message">>, Topic, Text]}, #redis{shard = Shard} = State) ->
     case message(channel(Topic, State), Text) of
         {ok, News} -> ok = weir_pubsub_broker:report(Shard, News);
-        error -> ?LOG_WARNING("weir_pubsub: what is no message came from Redis for ~ts", [Topic])
+        error -> weir_reports:say(fun() -> weir_reports:log(warning, #{what => "what is no message came from Redis", topic => Topic}) end)
     end,
     State;
 value({push, [<<"subscribe">> | _]}, State) ->
@@ -261,7 +262,7 @@ reply({open, Channel}, [Epoch, Last, Now, Entries], #redis{shard = Shard} = Stat
     Snapshot = #{
         epoch => binary_to_integer(Epoch),
         last => binary_to_integer(Last),
-        messages => [Entry || Entry <- [entry(Entry, binary_to_integer(Now)) || Entry <- Entries], Entry =/= error]
+        messages => behind_strange([entry(Entry, binary_to_integer(Now)) || Entry <- Entries])
     },
     ok = weir_pubsub_broker:report(Shard, {opened, Channel, Snapshot}),
     State;
@@ -273,26 +274,35 @@ reply(info, Info, State) when is_binary(Info) ->
 reply(_GreetingOrPing, _Reply, State) ->
     State.
 
-entry([Id, [<<"t">>, At, <<"d">>, Packed]], Now) ->
-    [Number, <<"0">>] = binary:split(Id, <<"-">>),
-    case weir_pubsub_packed:unpack(Packed) of
-        {ok, Data, Meta} -> {binary_to_integer(Number), max(0, Now - binary_to_integer(At)), Data, Meta};
-        error -> error
+%% Other programs may write to the same Redis. Messages of a channel have consecutive numbers: what is before an entry that is none of ours
+%% is left out, and subscribers are told of the gap.
+behind_strange(Entries) ->
+    lists:reverse(lists:takewhile(fun(Entry) -> Entry =/= error end, lists:reverse(Entries))).
+
+entry(Entry, Now) ->
+    try
+        [Id, [<<"t">>, At, <<"d">>, Packed]] = Entry,
+        [Number, <<"0">>] = binary:split(Id, <<"-">>),
+        {ok, Data, Meta} = weir_pubsub_packed:unpack(Packed),
+        {binary_to_integer(Number), max(0, Now - binary_to_integer(At)), Data, Meta}
+    catch
+        error:_ -> error
     end.
 
-message(Channel, <<$d, Epoch/binary>>) ->
-    {ok, {deleted, Channel, binary_to_integer(Epoch)}};
-message(Channel, <<$m, Text/binary>>) ->
+message(Channel, Text) ->
+    try
+        {ok, news(Channel, Text)}
+    catch
+        error:_ -> error
+    end.
+
+news(Channel, <<$d, Epoch/binary>>) ->
+    {deleted, Channel, binary_to_integer(Epoch)};
+news(Channel, <<$m, Text/binary>>) ->
     [Epoch, Rest] = binary:split(Text, <<" ">>),
     [Number, Packed] = binary:split(Rest, <<" ">>),
-    case weir_pubsub_packed:unpack(Packed) of
-        {ok, Data, Meta} ->
-            {ok, {message, Channel, {binary_to_integer(Epoch), binary_to_integer(Number)}, binary:copy(Data), Meta}};
-        error ->
-            error
-    end;
-message(_Channel, _Text) ->
-    error.
+    {ok, Data, Meta} = weir_pubsub_packed:unpack(Packed),
+    {message, Channel, {binary_to_integer(Epoch), binary_to_integer(Number)}, binary:copy(Data), Meta}.
 
 -spec terminate(term(), #redis{}) -> ok.
 terminate(_Reason, #redis{socket = none}) -> ok;

@@ -27,6 +27,8 @@ all() ->
         paced_is_told,
         apart,
         with_a_password,
+        a_password_is_in_no_log,
+        what_other_programs_write,
         random
     ].
 
@@ -316,6 +318,35 @@ with_a_password(_Config) ->
     after
         weir_pubsub_test_redis:kill(Redis)
     end.
+
+%% Supervisors tell the arguments of a child that has ended, and a process that fails tells its state.
+a_password_is_in_no_log(_Config) ->
+    Password = <<"a very secret word">>,
+    Node = weir_pubsub_test_redis:node(#{kind => redis, port => weir_pubsub_test_redis:free_port(), password => Password}),
+    Name = peer:call(Node, weir_pubsub_broker, name, [1]),
+    Shown = io_lib:format("~p", [
+        {
+            [peer:call(Node, supervisor, get_childspec, [weir_pubsub_sup, Name])],
+            peer:call(Node, sys, get_status, [Name])
+        }
+    ]),
+    ?assertEqual(nomatch, string:find(Shown, Password)),
+    ok = peer:stop(Node).
+
+%% It is left out, and costs nothing that is ours.
+what_other_programs_write(Config) ->
+    {A, B} = nodes_of(Config),
+    Port = proplists:get_value(port, Config),
+    Here = follow(A, <<"news">>, new),
+    {ok, #{id := {Epoch, 1}}} = publish(A, <<"news">>, <<"1">>),
+    Brokers = [peer:call(A, erlang, whereis, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
+    Texts = [<<>>, <<"x">>, <<"m">>, <<"m1">>, <<"m1 2">>, <<"mx y z">>, <<"d">>, <<"dx">>, <<"m1 2 ", 1, 255>>],
+    _ = [true = 0 < weir_pubsub_test_redis:ask(Port, ["PUBLISH", "weir:0:news", Text]) || Text <- Texts],
+    _ = weir_pubsub_test_redis:ask(Port, ["XADD", "weir:{news}:history", "1-1", "other", "entry"]),
+    {ok, #{id := {Epoch, 2} = Last}} = publish(A, <<"news">>, <<"2">>),
+    ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, Last, <<"2">>}], log_of(A, Here, Last)),
+    ?assertEqual(Brokers, [peer:call(A, erlang, whereis, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]]),
+    ?assertMatch({ok, #{messages := [{message, Last, <<"2">>, _}]}}, call(B, history, [<<"news">>, #{}])).
 
 ask(Port, Request) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
