@@ -28,9 +28,9 @@
 
 -record(asker, {
     server = none :: server() | none,
-    %% By the monitors of those that ask.
-    running = #{} :: #{reference() => question()},
-    waiting = #{} :: #{question() => [gen_server:from(), ...]},
+    %% By the monitors of those that ask, with the server that they ask: another may have been set meanwhile.
+    running = #{} :: #{reference() => {server(), question()}},
+    waiting = #{} :: #{{server(), question()} => [gen_server:from(), ...]},
     reports :: weir_reports:limit()
 }).
 
@@ -115,11 +115,14 @@ handle_call({configure, Server}, _From, Asker) ->
     ok = application:set_env(weir_pubsub, asker, Server),
     true = ets:delete_all_objects(?MODULE),
     {reply, ok, Asker#asker{server = Server}};
-handle_call({ask, Question}, From, #asker{waiting = Waiting} = Asker) ->
+handle_call({ask, Question}, From, #asker{server = Server, waiting = Waiting} = Asker) ->
     case {known(Question), Waiting} of
-        {{ok, IsAllowed}, _} -> {reply, IsAllowed, Asker};
-        {unknown, #{Question := Others}} -> {noreply, Asker#asker{waiting = Waiting#{Question := [From | Others]}}};
-        {unknown, #{}} -> begin_to_ask(Question, From, Asker)
+        {{ok, IsAllowed}, _} ->
+            {reply, IsAllowed, Asker};
+        {unknown, #{{Server, Question} := Others}} ->
+            {noreply, Asker#asker{waiting = Waiting#{{Server, Question} := [From | Others]}}};
+        {unknown, #{}} ->
+            begin_to_ask(Question, From, Asker)
     end.
 
 begin_to_ask(_Question, _From, #asker{server = none} = Asker) ->
@@ -129,7 +132,8 @@ begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, runnin
 begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
     ok = weir_pubsub_counters:add(asked, 1),
     {_, Monitor} = spawn_monitor(weir_pubsub_asker_request, run, [Server, Question]),
-    {noreply, Asker#asker{running = Running#{Monitor => Question}, waiting = Waiting#{Question => [From]}}}.
+    Asked = {Server, Question},
+    {noreply, Asker#asker{running = Running#{Monitor => Asked}, waiting = Waiting#{Asked => [From]}}}.
 
 %% @private
 -spec handle_cast(term(), #asker{}) -> {noreply, #asker{}}.
@@ -140,18 +144,18 @@ handle_cast(_Request, Asker) -> {noreply, Asker}.
 handle_info({'DOWN', Monitor, process, _, Reason}, #asker{running = Running, waiting = Waiting} = Asker) when
     is_map_key(Monitor, Running)
 ->
-    {Question, Left} = maps:take(Monitor, Running),
-    {Who, Others} = maps:take(Question, Waiting),
-    IsAllowed = answered(Reason, Question, Asker),
+    {Asked, Left} = maps:take(Monitor, Running),
+    {Who, Others} = maps:take(Asked, Waiting),
+    IsAllowed = answered(Reason, Asked, Asker),
     lists:foreach(fun(From) -> gen_server:reply(From, IsAllowed) end, Who),
     {noreply, Asker#asker{running = Left, waiting = Others}};
 handle_info(_Other, Asker) ->
     {noreply, Asker}.
 
-answered({answer, {ok, IsAllowed}}, Question, #asker{server = Server}) ->
-    ok = keep(Question, IsAllowed, Server),
+answered({answer, {ok, IsAllowed}}, {Server, Question}, #asker{server = Now}) ->
+    _ = Server =:= Now andalso keep(Question, IsAllowed, Server),
     IsAllowed;
-answered(Reason, _Question, #asker{reports = Reports}) ->
+answered(Reason, _Asked, #asker{reports = Reports}) ->
     Why = case Reason of {answer, {error, Error}} -> Error; _ -> Reason end,
     What = "the server that decides who may use channels does not answer, and clients are refused",
     ok = weir_reports:log(warning, #{what => What, reason => Why}, Reports),
@@ -161,5 +165,5 @@ keep(Question, IsAllowed, #{cache := Cache}) when Cache > 0 ->
     ets:info(?MODULE, size) < ?MOST_KNOWN orelse ets:delete_all_objects(?MODULE),
     true = ets:insert(?MODULE, {name(Question), IsAllowed, erlang:monotonic_time(millisecond) + Cache}),
     ok;
-keep(_Question, _IsAllowed, _Server) ->
+keep(_Question, _IsAllowed, #{cache := 0}) ->
     ok.

@@ -14,8 +14,9 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off, behind_a_proxy, tokens, asked, nobody_answers, changed_under_load, a_wrong_change_changes_nothing,
-        listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
+        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off,
+        behind_a_proxy, tokens, asked, an_answer_of_an_earlier_server, nobody_answers, changed_under_load,
+        a_wrong_change_changes_nothing, listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
 init_per_testcase(Case, Config) ->
@@ -153,6 +154,27 @@ handle(Request, Test) ->
         {_, <<"Bearer good">>} -> {reply, 204, [], <<>>};
         _ -> {reply, 401, [], <<>>}
     end.
+
+%% What a server says counts for those who have asked it, and not when another has been set.
+an_answer_of_an_earlier_server(Config) ->
+    _ = start(Config, asking(60000)),
+    {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
+    {ok, SlowPort} = inet:port(Slow),
+    Asked = #{
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 60000, max_concurrent => 10
+    },
+    ok = weir_pubsub_asker:configure(Asked),
+    Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
+    Test = self(),
+    Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
+    _ = Ask(),
+    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
+    %% This one says no to who has no token.
+    ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
+    ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
+    receive {allowed, true} -> ok after ?PATIENCE -> ct:fail(no_answer) end,
+    _ = Ask(),
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
 
 %% No answer is a no, which is counted, and does not count later.
 nobody_answers(Config) ->
