@@ -56,13 +56,15 @@
 }.
 
 -type news() ::
-    connected
+    connecting
+    | connected
     | away
     | {opened, weir_pubsub:channel(), snapshot()}
     | {message, weir_pubsub:channel(), weir_pubsub_id:id(), binary(), weir_pubsub:meta()}
     | {answer, reference(), {ok, weir_pubsub_id:id(), Kept :: non_neg_integer()} | {error, no_channel | unavailable}}
     | {deleted, weir_pubsub:channel(), Epoch :: pos_integer()}.
-%% What a shard is told, in the order in which it happened. After `away' nothing that was asked before is answered.
+%% What a shard is told, in the order in which it happened. After `connecting' and `away' nothing that was
+%% asked before is answered; `connecting' is followed by one of the other two within seconds.
 
 -callback start_link(Shard :: pos_integer()) -> {ok, pid()} | {error, term()}.
 %% Options are not among the arguments, because supervisors put those into the log, and there is a password in them.

@@ -57,7 +57,7 @@ init(Shard) ->
     %% The socket is closed, and not lost, when the supervisor ends this.
     _ = process_flag(trap_exit, true),
     ok = weir_pubsub_broker:set_connected(Shard, false),
-    ok = weir_pubsub_broker:report(Shard, away),
+    ok = weir_pubsub_broker:report(Shard, connecting),
     self() ! connect,
     _ = erlang:send_after(?ASK_MS, self(), ask),
     {ok, #redis{shard = Shard, options = maps:remove(password, weir_pubsub_broker:options())}}.
@@ -74,8 +74,8 @@ handle_cast({Kind, Reference, _Channel}, #redis{run = Run, count = Count} = Stat
     {noreply, refuse(Reference, State)};
 handle_cast({publish, Reference, _, _, _, _}, #redis{run = Run, count = Count} = State) when Run =:= none; Count > ?MOST_ASKED ->
     {noreply, refuse(Reference, State)};
-handle_cast(hello, #redis{run = none, shard = Shard} = State) ->
-    ok = weir_pubsub_broker:report(Shard, away),
+handle_cast(hello, #redis{run = none, shard = Shard, is_told = IsTold} = State) ->
+    ok = weir_pubsub_broker:report(Shard, case IsTold of true -> away; false -> connecting end),
     {noreply, State};
 handle_cast(_Request, #redis{run = none} = State) ->
     {noreply, State};
@@ -176,14 +176,9 @@ lost(Reason, #redis{socket = Socket, shard = Shard, run = Run, delay = Delay, is
     Socket =:= none orelse gen_tcp:close(Socket),
     _ = erlang:send_after(Delay + rand:uniform(Delay), self(), connect),
     IsNews = Reason =/= new_shard,
-    case Run of
-        none ->
-            ok;
-        _ ->
-            ok = weir_pubsub_broker:set_connected(Shard, false),
-            IsNews andalso weir_pubsub_counters:add(broker_losses, 1),
-            ok = weir_pubsub_broker:report(Shard, away)
-    end,
+    ok = weir_pubsub_broker:set_connected(Shard, false),
+    _ = Run =/= none andalso IsNews andalso weir_pubsub_counters:add(broker_losses, 1),
+    ok = weir_pubsub_broker:report(Shard, case IsNews of true -> away; false -> connecting end),
     IsTold orelse not IsNews orelse tell_lost(Reason, Shard, Options),
     #redis{shard = Shard, options = Options, delay = min(2 * Delay, ?LAST_MS), is_told = IsTold orelse IsNews}.
 

@@ -3,7 +3,7 @@
     index :: pos_integer(),
     %% Where messages of other nodes come from, and whether that can be reached.
     broker = memory :: weir_pubsub_broker:kind(),
-    is_connected = false :: boolean(),
+    connection = away :: connecting | connected | away,
     claim :: weir_pubsub_claim:claim(),
     channels :: ets:tab(),
     messages :: ets:tab(),

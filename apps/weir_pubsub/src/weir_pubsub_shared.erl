@@ -26,7 +26,7 @@
 -spec start(#shard{}) -> #shard{}.
 start(#shard{index = Index, broker = redis} = Shard) ->
     ok = weir_pubsub_broker:ask(Index, hello),
-    Shard;
+    Shard#shard{connection = connecting};
 start(Shard) ->
     Shard.
 
@@ -50,7 +50,7 @@ asked({unsubscribe, Name, _} = Request, _Asker, #shard{opening = Opening}) when 
 asked(Request, Asker, Shard) ->
     opened(element(2, Request), Request, Asker, Shard).
 
-ask(_Request, _What, _Asker, #shard{is_connected = false} = Shard) ->
+ask(_Request, _What, _Asker, #shard{connection = Connection} = Shard) when Connection =/= connected ->
     ok = weir_pubsub_counters:add(refused, 1),
     {answer, {error, unavailable}, Shard};
 ask(Request, What, Asker, #shard{index = Index, asked = Asked} = Shard) ->
@@ -62,19 +62,24 @@ ask(Request, What, Asker, #shard{index = Index, asked = Asked} = Shard) ->
 opened(Name, Request, Asker, #shard{opening = Opening} = Shard) when is_map_key(Name, Opening) ->
     #{Name := Waiting} = Opening,
     {later, Shard#shard{opening = Opening#{Name := [{Request, Asker} | Waiting]}}};
-opened(Name, Request, Asker, #shard{channels = Channels, is_connected = IsConnected} = Shard) ->
-    case {ets:lookup(Channels, Name), Request} of
-        {[#channel{epoch = Epoch, last = Last}], {subscribe, _, Kind, Subscriber, {{Other, _}, Head}}} when is_integer(Other), Other =/= Epoch ->
-            case IsConnected of
-                true -> {later, open(Name, [{Request, Asker}], Shard)};
-                %% What the copy has may be what the client had before: behind what there is, nobody knows how far.
-                false -> {local, {subscribe, Name, Kind, Subscriber, {{Epoch, Last + 1}, Head}}}
-            end;
-        {[], _} when IsConnected ->
-            {later, open(Name, [{Request, Asker}], Shard)};
+opened(Name, Request, Asker, #shard{channels = Channels, connection = Connection} = Shard) ->
+    case {ets:lookup(Channels, Name), Request, Connection} of
+        {[#channel{epoch = Epoch, last = Last}], {subscribe, _, Kind, Subscriber, {{Other, _}, Head}}, away} when
+            is_integer(Other), Other =/= Epoch
+        ->
+            %% What the copy has may be what the client had before: behind what there is, nobody knows how far.
+            {local, {subscribe, Name, Kind, Subscriber, {{Epoch, Last + 1}, Head}}};
+        {[#channel{epoch = Epoch}], {subscribe, _, _, _, {{Other, _}, _}}, _} when is_integer(Other), Other =/= Epoch ->
+            {later, held(Name, [{Request, Asker}], Shard)};
+        {[], _, _} when Connection =/= away ->
+            {later, held(Name, [{Request, Asker}], Shard)};
         _ ->
             {local, Request}
     end.
+
+%% The connection is there, or it is soon known that it is not.
+held(Name, Waiting, #shard{connection = connected} = Shard) -> open(Name, Waiting, Shard);
+held(Name, Waiting, #shard{connection = connecting, opening = Opening} = Shard) -> Shard#shard{opening = Opening#{Name => Waiting}}.
 
 open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening} = Shard) ->
     Known =
@@ -87,13 +92,15 @@ open(Name, Waiting, #shard{index = Index, channels = Channels, opening = Opening
 
 %% @doc The broker tells something.
 -spec told(weir_pubsub_broker:news(), #shard{}) -> work().
-told(connected, #shard{channels = Channels} = Shard) ->
+told(connected, #shard{channels = Channels, opening = Opening} = Shard) ->
     Names = ets:select(Channels, [{#channel{name = '$1', _ = '_'}, [], ['$1']}]),
-    {[], [], lists:foldl(fun(Name, Before) -> open(Name, [], Before) end, Shard#shard{is_connected = true}, Names)};
-told(away, #shard{opening = Opening, asked = Asked} = Shard) ->
-    maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}) end, Asked),
+    Open = fun(Name, Before) -> open(Name, maps:get(Name, Opening, []), Before) end,
+    {[], [], lists:foldl(Open, Shard#shard{connection = connected}, lists:usort(Names ++ maps:keys(Opening)))};
+told(connecting, Shard) ->
+    {[], [], unanswered(Shard#shard{connection = connecting})};
+told(away, #shard{opening = Opening} = Shard) ->
     Waiting = lists:append([lists:reverse(Requests) || Requests <- maps:values(Opening)]),
-    {[], Waiting, Shard#shard{is_connected = false, opening = #{}, asked = #{}}};
+    {[], Waiting, unanswered(Shard#shard{connection = away, opening = #{}})};
 told({answer, Reference, Answer}, #shard{asked = Asked} = Shard) ->
     case maps:take(Reference, Asked) of
         {{What, Asker}, Others} ->
@@ -129,6 +136,10 @@ told({opened, Name, Snapshot}, #shard{opening = Opening} = Shard) ->
         error ->
             {[], [], Shard}
     end.
+
+unanswered(#shard{asked = Asked} = Shard) ->
+    maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}) end, Asked),
+    Shard#shard{asked = #{}}.
 
 %% @doc Answers who has asked.
 -spec answer(asker(), term()) -> ok.

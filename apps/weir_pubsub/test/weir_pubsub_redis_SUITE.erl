@@ -2,6 +2,7 @@
 -module(weir_pubsub_redis_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -28,6 +29,7 @@ all() ->
         apart,
         with_a_password,
         a_password_is_in_no_log,
+        before_the_first_connection,
         what_other_programs_write,
         random
     ].
@@ -332,6 +334,46 @@ a_password_is_in_no_log(_Config) ->
     ]),
     ?assertEqual(nomatch, string:find(Shown, Password)),
     ok = peer:stop(Node).
+
+%% Who comes while a node begins to connect waits for that, and gets what is kept.
+before_the_first_connection(Config) ->
+    {A, _} = nodes_of(Config),
+    Ids = [element(2, publish_id(A, <<"news">>, integer_to_binary(N))) || N <- [1, 2, 3]],
+    {ok, Gate} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, true}]),
+    {ok, GatePort} = inet:port(Gate),
+    Node = weir_pubsub_test_redis:node(#{kind => redis, port => GatePort}),
+    Test = self(),
+    _ = spawn_link(fun() ->
+        Test ! {log, log_of(Node, follow(Node, <<"news">>, oldest), lists:last(Ids))},
+        receive stop -> ok end
+    end),
+    %% It is with its shard: it waits, or has been given a channel.
+    ok = until(fun() -> has_come(Node, <<"news">>) end),
+    _ = spawn_link(fun() ->
+        _ = [through(Gate, proplists:get_value(port, Config)) || _ <- [1, 2]],
+        pass(#{})
+    end),
+    Expected = [{message, Id, integer_to_binary(N)} || {{_, N} = Id, N} <- lists:zip(Ids, [1, 2, 3])],
+    ?assertEqual(Expected, receive {log, Log} -> Log after ?PATIENCE -> nothing end),
+    ok = peer:stop(Node).
+
+has_come(Node, Channel) ->
+    Shards = [peer:call(Node, sys, get_state, [peer:call(Node, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
+    lists:any(fun(#shard{opening = Opening}) -> is_map_key(Channel, Opening) end, Shards) orelse
+        call(Node, info, [Channel]) =/= {error, no_channel}.
+
+%% Connections to a gate go on to Redis.
+through(Gate, Port) ->
+    {ok, Client} = gen_tcp:accept(Gate, ?PATIENCE),
+    {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, true}]),
+    self() ! {peers, Client, Server}.
+
+pass(Peers) ->
+    receive
+        {peers, Client, Server} -> pass(Peers#{Client => Server, Server => Client});
+        {tcp, From, Data} when is_map_key(From, Peers) -> _ = gen_tcp:send(map_get(From, Peers), Data), pass(Peers);
+        {tcp_closed, _} -> pass(Peers)
+    end.
 
 %% It is left out, and costs nothing that is ours.
 what_other_programs_write(Config) ->
