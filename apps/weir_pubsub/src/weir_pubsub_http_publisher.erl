@@ -3,6 +3,8 @@
 -module(weir_pubsub_http_publisher).
 -behaviour(weir_http_websocket).
 
+-include("weir_pubsub_http.hrl").
+
 -export([new/3]).
 -export([open/2]).
 -export([message/2]).
@@ -18,9 +20,6 @@
     waiting = #{} :: #{pos_integer() => {Missing :: non_neg_integer(), [weir_pubsub_http_ask:answer()]}}
 }).
 
-%% Messages that may wait for their answers.
--define(MOST_WAITING, 10000).
-
 %% @doc The result for the listener.
 -spec new([weir_pubsub:channel()], weir_http_request:request(), weir_pubsub_http:options()) -> weir_http_direct:result().
 new(Channels, Http, Options) ->
@@ -31,7 +30,7 @@ new(Channels, Http, Options) ->
 open(_Socket, State) -> {ok, State}.
 
 -spec message(weir_http_websocket:message(), #publisher{}) -> weir_http_websocket:result().
-message(_Message, #publisher{waiting = Waiting} = State) when map_size(Waiting) >= ?MOST_WAITING ->
+message(_Message, #publisher{waiting = Waiting} = State) when map_size(Waiting) >= ?MOST_UNANSWERED ->
     {close, 1008, <<"too many messages wait">>, State};
 message({Kind, Data}, #publisher{channels = Channels, last = Last} = State) ->
     Meta = weir_pubsub_http_websocket:meta(Kind),

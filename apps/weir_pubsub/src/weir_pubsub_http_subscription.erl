@@ -92,11 +92,8 @@ info({_, _Reference, _Channel, {closed, Reason}}, _Framing, #one{}) ->
     {over, Reason};
 info(_Answer, _Framing, #one{} = One) ->
     {ok, One};
-info({_, published, _Channel, {answer, Answer}}, _Framing, Several) ->
-    case Answer of
-        {ok, _} -> {ok, Several};
-        {error, Reason} -> {over, Reason}
-    end;
+info({_, published, _Channel, {answer, {error, Reason}}}, _Framing, _Several) ->
+    {over, Reason};
 info(Message, Framing, #several{reader = Reader, channels = Channels} = Several) ->
     case weir_pubsub_several:heard(Message, Reader) of
         {ok, [], Next} ->
@@ -153,14 +150,20 @@ written(#one{channel = Channel, tag = Tag, left = Left} = One) ->
     _ = weir_pubsub_socket:rejoin(Channel, Tag, Left),
     One#one{left = no}.
 
-%% @doc Publishes to its channels, without an answer unless it fails.
--spec publish(binary(), weir_pubsub:meta(), subscription()) -> ok | {error, weir_pubsub:unavailable()}.
+%% @doc Publishes to its channels, which is answered for each of them: `{_, _, Channel, {answer, {ok, #{}}}}', or an error that is for
+%% {@link info/3}. Does not wait.
+-spec publish(binary(), weir_pubsub:meta(), subscription()) -> {ok, Answers :: pos_integer()} | {error, weir_pubsub:unavailable()}.
 publish(Data, Meta, #one{channel = Channel, tag = Tag}) ->
-    weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag);
+    sent([Channel], Data, Meta, Tag);
 publish(Data, Meta, #several{channels = Channels, socket = Socket}) ->
-    Tag = {weir_reactor, Socket, published},
+    sent(Channels, Data, Meta, {weir_reactor, Socket, published}).
+
+sent(Channels, Data, Meta, Tag) ->
     Sent = [weir_pubsub_shards:send(Channel, {publish, Channel, Data, Meta}, Tag) || Channel <- Channels],
-    lists:foldl(fun(ok, Before) -> Before; (Error, _) -> Error end, ok, Sent).
+    case [Error || {error, _} = Error <- Sent] of
+        [] -> {ok, length(Sent)};
+        [Error | _] -> Error
+    end.
 
 %% @doc The connection is over.
 -spec closed(Reason :: term(), subscription()) -> term().

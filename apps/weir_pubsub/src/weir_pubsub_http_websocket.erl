@@ -22,7 +22,9 @@
 -record(websocket, {
     subscription :: weir_pubsub_http_subscription:subscription(),
     form :: form(),
-    may_publish :: boolean()
+    may_publish :: boolean(),
+    %% How many of its messages shards have not published yet.
+    unanswered = 0 :: non_neg_integer()
 }).
 
 -type form() :: {plain | meta, weir_http_websocket:shared()}.
@@ -62,9 +64,11 @@ open(Socket, #websocket{subscription = Subscription, form = Form} = State) ->
 -spec message(weir_http_websocket:message(), #websocket{}) -> weir_http_websocket:result().
 message(_Message, #websocket{may_publish = false} = State) ->
     {close, 1008, <<"Publish">>, State};
-message({Kind, Data}, #websocket{subscription = Subscription} = State) ->
+message(_Message, #websocket{unanswered = Unanswered} = State) when Unanswered >= ?MOST_UNANSWERED ->
+    {close, 1008, <<"too many messages wait">>, State};
+message({Kind, Data}, #websocket{subscription = Subscription, unanswered = Unanswered} = State) ->
     case weir_pubsub_http_subscription:publish(Data, meta(Kind), Subscription) of
-        ok -> {ok, State};
+        {ok, Answers} -> {ok, State#websocket{unanswered = Unanswered + Answers}};
         {error, Reason} -> result({over, Reason}, State)
     end.
 
@@ -74,6 +78,8 @@ meta(binary) -> #{type => <<"application/octet-stream">>};
 meta(text) -> #{}.
 
 -spec info(term(), #websocket{}) -> weir_http_websocket:result().
+info({_, _, _Channel, {answer, {ok, #{}}}}, #websocket{unanswered = Unanswered} = State) ->
+    {ok, State#websocket{unanswered = Unanswered - 1}};
 info(Message, #websocket{subscription = Subscription, form = Form} = State) ->
     result(weir_pubsub_http_subscription:info(Message, {?MODULE, Form}, Subscription), State).
 

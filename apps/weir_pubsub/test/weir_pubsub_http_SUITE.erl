@@ -21,7 +21,7 @@ groups() ->
             event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, channel_events, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket, a_type_that_is_no_text,
+            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket, a_type_that_is_no_text, a_flood_of_messages,
             a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
@@ -514,6 +514,39 @@ a_type_that_is_no_text(_Config) ->
     _ = request(port(), <<"POST">>, "/pub/a", [{"Content-Type", <<"text/", 255>>}], <<"x">>),
     ?assertEqual([{2, <<"id: ID\ncontent-type: text/", 255, "\n\nx">>}], weir_pubsub_nchan:frames(Socket, 1)),
     ?assertEqual([{1, <<"x">>}], weir_pubsub_nchan:frames(Plain, 1)).
+
+%% What a client sends faster than it can be published does not pile up without a bound.
+a_flood_of_messages(_Config) ->
+    set(#{publishers => any}),
+    {_, Socket} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
+    ok = wait_for_subscribers(port(), "a", 1),
+    %% What has been published does not count any more.
+    Send = fun(Count) -> [_ = weir_pubsub_nchan:send_frame(Socket, 1, <<"x">>) || _ <- lists:seq(1, Count)] end,
+    [
+        begin
+            _ = Send(1000),
+            ok = wait_for_number(<<"a">>, 1000 * Batch)
+        end
+     || Batch <- lists:seq(1, 11)
+    ],
+    {ok, #shard{index = Index}} = weir_pubsub_shards:of_channel(<<"a">>),
+    Shard = weir_pubsub_shards:name(Index),
+    ok = sys:suspend(Shard),
+    _ = Send(10001),
+    ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
+    ok = sys:resume(Shard).
+
+wait_for_number(Channel, Number) ->
+    case weir_pubsub:info(Channel) of
+        {ok, #{last_id := {_, Number}}} -> ok;
+        {ok, _} -> timer:sleep(5), wait_for_number(Channel, Number)
+    end.
+
+close_frame(Socket) ->
+    case weir_pubsub_nchan:frames(Socket, 1) of
+        [{8, Data}] -> Data;
+        _ -> close_frame(Socket)
+    end.
 
 %% Those that have agreed to the same get the same bytes; others get it plain, or with a window of theirs.
 a_frame_compressed_once(_Config) ->
