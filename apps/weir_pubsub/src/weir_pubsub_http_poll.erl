@@ -124,8 +124,6 @@ heard({message, _, _, _} = Message, #poll{http = Http, missed = Missed}) ->
     reply(Message, Missed, Http);
 heard({gap, Missed, _Position}, Poll) ->
     {ok, Poll#poll{missed = Missed}};
-heard({answer, {ok, _}}, Poll) ->
-    {ok, Poll};
 heard({answer, {error, Reason}}, #poll{http = Http}) ->
     weir_pubsub_http_fields:refusal(Reason, Http);
 heard({closed, deleted}, #poll{http = Http}) ->

@@ -100,6 +100,9 @@ told({news, Name, News}, Shard) ->
 told({ask, Name, Request, {Pid, Tag}}, Shard) ->
     Asker = {ask, Name, Pid, Tag},
     answered(asked(Request, Asker, Shard), Asker);
+told({ask_unless_ok, Name, Request, {Pid, Tag}}, Shard) ->
+    Asker = {ask_unless_ok, Name, Pid, Tag},
+    answered(asked(Request, Asker, Shard), Asker);
 told(Request, Shard) ->
     answered(asked(Request, nobody, Shard), nobody).
 

@@ -16,6 +16,7 @@
 -export([all/0]).
 -export([call/2]).
 -export([send/3]).
+-export([send_unless_ok/3]).
 -export([cast/2]).
 
 -export_type([tables/0]).
@@ -165,6 +166,11 @@ call(Channel, {Mode, Request}, Until) ->
 -spec send(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send(Channel, Request, Tag) ->
     cast(Channel, {ask, Channel, Request, {self(), Tag}}).
+
+%% @doc The same for a caller who need not know that it is done: only an error is sent to it.
+-spec send_unless_ok(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+send_unless_ok(Channel, Request, Tag) ->
+    cast(Channel, {ask_unless_ok, Channel, Request, {self(), Tag}}).
 
 %% @doc Tells, without an answer.
 -spec cast(weir_pubsub:channel(), Request :: term()) -> ok | {error, weir_pubsub:unavailable()}.

@@ -16,8 +16,8 @@
 
 -export_type([asker/0]).
 
--type asker() :: {call, gen_server:from()} | {ask, weir_pubsub:channel(), pid(), Tag :: term()} | nobody.
-%% Who gets the answer.
+-type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok, weir_pubsub:channel(), pid(), Tag :: term()} | nobody.
+%% Who gets the answer; some only if it is an error.
 
 -type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.
 %% What the shard has to do about channels, and requests for which the tables are enough now.
@@ -145,7 +145,8 @@ unanswered(#shard{asked = Asked} = Shard) ->
 -spec answer(asker(), term()) -> ok.
 answer(nobody, _Answer) -> ok;
 answer({call, From}, Answer) -> gen_server:reply(From, Answer);
-answer({ask, Name, Pid, Tag}, Answer) ->
+answer({ask_unless_ok, _Name, _Pid, _Tag}, {ok, _}) -> ok;
+answer({_Ask, Name, Pid, Tag}, Answer) ->
     Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Answer}),
     ok.
 

@@ -55,16 +55,20 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
     weir_pubsub_shards:send(Channel, {subscribe, Channel, socket, Subscriber, {From, Head}}, Tag).
 
 %% @doc Has the calling process sent the next message behind a position, and no more until it ends the subscription: what a long poll
-%% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer as of {@link subscribe/4}.
+%% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer, which comes only if it is an
+%% error, as of {@link subscribe/4}.
 -spec next(weir_pubsub:channel(), weir_pubsub:from(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
-next(Channel, From, Tag) -> pace(Channel, Tag, #{from => From, window => 1}).
+next(Channel, From, Tag) ->
+    weir_pubsub_shards:send_unless_ok(Channel, paced(Channel, Tag, #{from => From, window => 1}), Tag).
 
 %% @doc Has the calling process sent the messages behind a position, so many at a time: what a connection does that writes by itself. More
 %% come when it says that it has {@link taken/3} them. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the
 %% answer as of {@link subscribe/4}.
 -spec pace(weir_pubsub:channel(), Tag :: term(), Options) -> ok | {error, weir_pubsub:unavailable()} when
     Options :: #{from := weir_pubsub:from(), window := pos_integer(), info => term()}.
-pace(Channel, Tag, #{from := From, window := Window} = Options) ->
+pace(Channel, Tag, Options) -> weir_pubsub_shards:send(Channel, paced(Channel, Tag, Options), Tag).
+
+paced(Channel, Tag, #{from := From, window := Window} = Options) ->
     Subscriber = #subscriber{
         name = Channel,
         pid = self(),
@@ -73,7 +77,7 @@ pace(Channel, Tag, #{from := From, window := Window} = Options) ->
         info = maps:get(info, Options, undefined),
         since = erlang:monotonic_time(millisecond)
     },
-    weir_pubsub_shards:send(Channel, {subscribe, Channel, paced, Subscriber, {From, []}}, Tag).
+    {subscribe, Channel, paced, Subscriber, {From, []}}.
 
 %% @doc So many messages have been dealt with. Does not wait.
 -spec taken(weir_pubsub:channel(), Tag :: term(), pos_integer()) -> ok | {error, weir_pubsub:unavailable()}.
