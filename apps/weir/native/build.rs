@@ -22,9 +22,15 @@ fn main() {
     fs::read_to_string("Cargo.lock").unwrap_or_default().hash(&mut hasher);
     let compiler = Command::new(env::var_os("RUSTC").expect("cargo says which")).arg("-vV").output();
     compiler.expect("the compiler runs").stdout.hash(&mut hasher);
-    for flag in ["TARGET", "PROFILE", "CARGO_ENCODED_RUSTFLAGS"] {
+    for flag in ["TARGET", "PROFILE"] {
         env::var(flag).unwrap_or_default().hash(&mut hasher);
     }
+    // Where the source lies is no matter of types, and would make another library in each directory.
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    flags
+        .split('\u{1f}')
+        .filter(|flag| !flag.starts_with("--remap-path-prefix"))
+        .for_each(|flag| flag.hash(&mut hasher));
     println!("cargo:rustc-env=WEIR_TYPES={:016x}", hasher.finish());
 }
 
