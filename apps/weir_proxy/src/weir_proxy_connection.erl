@@ -128,26 +128,51 @@ balance(Way = #way{frontend = #frontend{proxy = Proxy}}, Name) ->
     case weir_proxy_memory:backend(Proxy, Name) of
         undefined ->
             {failed, no_backend, Way#way{backend = Name}};
-        Backend = #backend{numbers = Numbers, config = #{retries := Retries}} ->
-            ok = weir_proxy_numbers:begun(Numbers),
-            try try_servers(Way#way{backend = Name}, Backend, key(Way, Backend), Retries, []) of
-                ok ->
-                    ok;
-                {failed, _, _} = Failed ->
-                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
-                    Failed
-            catch
-                Class:Reason:Stack ->
-                    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
-                    erlang:raise(Class, Reason, Stack)
+        Backend ->
+            case with_name(Way#way{backend = Name}, Backend) of
+                {ok, Known} -> to_one_of(Known, Backend, key(Known, Backend));
+                {failed, _, _} = Failed -> Failed
             end
     end.
 
-key(_Way, #backend{config = #{balance := Balance, stick := off}}) when Balance =/= hash -> none;
-key(#way{facts = #{sni := Name}}, #backend{config = #{hash_key := sni}}) -> Name;
-key(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= none -> Key;
+%% The name that a key is made of, where no rule has asked for it.
+with_name(Way = #way{client = Client, facts = Facts, frontend = Frontend}, Backend = #backend{config = #{hash_key := sni}}) when
+    not is_map_key(protocol, Facts)
+->
+    case has_key(Backend) andalso weir_proxy_facts:of_first_bytes(Client, first_bytes_timeout(Frontend)) of
+        false -> {ok, Way};
+        {ok, More} -> {ok, Way#way{facts = maps:merge(Facts, More)}};
+        {error, _} -> {failed, gone, Way}
+    end;
+with_name(Way, _Backend) ->
+    {ok, Way}.
+
+has_key(#backend{config = #{balance := Balance, stick := Stick}}) -> Balance =:= hash orelse Stick =/= off.
+
+key(Way, Backend) ->
+    case has_key(Backend) of
+        true -> key_of(Way, Backend);
+        false -> none
+    end.
+
+key_of(#way{facts = #{sni := Name}}, #backend{config = #{hash_key := sni}}) -> Name;
+key_of(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= none -> Key;
 %% A client behind the same address gets the same server.
-key(#way{address = {Address, _Port}}, _Backend) -> Address.
+key_of(#way{address = {Address, _Port}}, _Backend) -> Address.
+
+to_one_of(Way, Backend = #backend{numbers = Numbers, config = #{retries := Retries}}, Key) ->
+    ok = weir_proxy_numbers:begun(Numbers),
+    try try_servers(Way, Backend, Key, Retries, []) of
+        ok ->
+            ok;
+        {failed, _, _} = Failed ->
+            ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+            Failed
+    catch
+        Class:Reason:Stack ->
+            ok = weir_proxy_numbers:ended(Numbers, 0, 0),
+            erlang:raise(Class, Reason, Stack)
+    end.
 
 try_servers(Way, Backend, Key, Retries, Tried) ->
     case place(Way, Backend, Key, Tried) of

@@ -14,7 +14,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         by_address, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
-        pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
+        a_server_for_each_name_without_a_rule, pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
         a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
         wrong_rules
     ].
@@ -96,6 +96,20 @@ what_stops_is_unknown(Config) ->
     Port = proxy(Config, [#{protocol => unknown, backend => b}]),
     ?assertEqual(<<"b">>, said(Port, <<"GET / HT">>)),
     ?assertEqual(<<"b">>, said(Port, binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
+
+%% The bytes are read for the key alone.
+a_server_for_each_name_without_a_rule(Config) ->
+    Servers = [?SERVER:address(Server) || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>],
+    ok = weir_proxy:start(proxy, #{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?SOON}},
+        backends => #{named => #{servers => Servers, balance => hash, hash_key => sni, hash_load => infinity}}
+    }),
+    Port = port(),
+    Of = fun(Name) -> lists:usort([said(Port, weir_proxy_hello:build(Name)) || _ <- lists:seq(1, 3)]) end,
+    Chosen = [Of(<<"host", (integer_to_binary(N))/binary>>) || N <- lists:seq(1, 30)],
+    ?assert(lists:all(fun(One) -> length(One) =:= 1 end, Chosen)),
+    ?assertEqual(3, length(lists:usort(Chosen))),
+    ?assertEqual(1, length(lists:usort([said(Port, <<"no TLS">>) || _ <- lists:seq(1, 3)]))).
 
 %% Cut at every byte: the same server, and every byte arrives.
 pieces_lose_no_byte(Config) ->
@@ -244,6 +258,9 @@ proxy(Config, Rules) -> proxy(Config, Rules, ?SOON).
 
 proxy(Config, Rules, Timeout) ->
     ok = start(Config, Rules, Timeout),
+    port().
+
+port() ->
     {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
     binary_to_integer(Port).
 
