@@ -95,10 +95,21 @@ haproxy(Config) ->
     end,
     [
         {"start", script(Config, "haproxy-start", ["exec ", find("haproxy"), " -W -db -f \"$1/haproxy.cfg\""])},
-        {"reload", script(Config, "haproxy-reload", ["kill -USR2 \"$1\""])},
+        {"reload", script(Config, "haproxy-reload", haproxy_reload())},
         {"drain", script(Config, "haproxy-drain", Say("drain"))},
         {"enable", script(Config, "haproxy-enable", Say("ready"))}
     ].
+
+%% A master that is still busy with its start misses the signal: it has heard it when it has another worker.
+haproxy_reload() ->
+    "newest() { pgrep -n -P $1; }\n"
+    "before=$(newest $1)\n"
+    "for try in $(seq 100); do\n"
+    "    [ $((try % 10)) = 1 ] && kill -USR2 $1\n"
+    "    sleep 0.1\n"
+    "    [ \"$(newest $1)\" = \"$before\" ] || exit 0\n"
+    "done\n"
+    "exit 1".
 
 script(Config, Name, Text) ->
     File = filename:join(?config(priv_dir, Config), Name),
