@@ -183,11 +183,13 @@ together(Histograms) ->
     sorted(lists:foldl(Add, #{}, lists:append(Histograms))).
 
 %% Ends the native tracer if this process is killed, as when the modules of a visit are taken away: by one that runs none of them.
+%% A session has ended by itself; and from OTP 27 on such a call, with a tracer that is a module, ends everybody's traces.
 -define(KEEPER, "
     Monitor = erlang:monitor(process, Tracing),
     receive {'DOWN', Monitor, process, _, _} -> ok end,
     weir_nif:schedules_end(Session),
-    erlang:trace(all, false, [running_procs, {tracer, weir_nif, Session}]).
+    erlang:function_exported(trace, session_create, 3)
+        orelse erlang:trace(all, false, [running_procs, {tracer, weir_nif, Session}]).
 ").
 
 keep(Session) ->
