@@ -44,8 +44,8 @@ proxy_headers(_Config) ->
     check(prop_proxy_header:prop_nonsense(), 1000).
 
 reactors(_Config) ->
-    check(prop_reactor:prop_echo(), 100),
-    check(prop_reactor:prop_packets(), 100).
+    check(prop_reactor:prop_echo(), 50),
+    check(prop_reactor:prop_packets(), 50).
 
 check(Property, Cases) ->
     Options = [{numtests, Cases}, long_result, quiet, {on_output, fun ct:log/2}],
