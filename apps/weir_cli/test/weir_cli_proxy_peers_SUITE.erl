@@ -132,7 +132,14 @@ ended(Opened, Said) ->
     receive
         {Opened, {data, Data}} -> ended(Opened, <<Said/binary, Data/binary>>);
         {Opened, {exit_status, 0}} -> passed;
-        {Opened, {exit_status, _}} -> {failed, Said}
+        {Opened, {exit_status, _}} -> end_programs(Said), {failed, Said}
+    end.
+
+%% A case that is killed for its time leaves its programs behind.
+end_programs(Said) ->
+    case re:run(Said, "PID: ([0-9]+)", [global, {capture, all_but_first, list}]) of
+        {match, Pids} -> [os:cmd("kill " ++ Pid) || [Pid] <- Pids];
+        nomatch -> []
     end.
 
 %% Below the ports that connections take by themselves.
