@@ -1,7 +1,6 @@
 %% Groups when members, broadcasters, reactors and pollers die, several of them at once.
 -module(weir_fastpath_groups_SUITE).
 
--include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
@@ -36,29 +35,16 @@ groups() ->
     ].
 
 init_per_group(_Group, Config) ->
-    Weir = weir_test_peer:init_group(weir, Config),
-    io:format("seed: ~p~n", [rand:export_seed_s(rand:seed(exsss))]),
-    Weir.
+    weir_fastpath_test:init_group(Config).
 
 end_per_group(Group, Config) ->
     weir_test_peer:end_group(Group, Config).
 
 init_per_testcase(Case, Config) ->
-    ok = weir_test_peer:silence_pollers(),
-    [{name, Case}, {relays, length(weir:relays())} | weir_test_peer:init_case(Config)].
+    weir_fastpath_test:init_case(Case, Config).
 
 end_per_testcase(_Case, Config) ->
-    [ok = weir:stop_listener(Name) || Name <- weir:listeners()],
-    _ = weir_test_peer:unsilence_pollers(),
-    case weir_test_peer:end_case(Config) of
-        ok ->
-            case length(weir:relays()) =< ?config(relays, Config) of
-                true -> ok;
-                false -> {fail, {relays_left, weir:relays()}}
-            end;
-        Fail ->
-            Fail
-    end.
+    weir_fastpath_test:end_case(Config).
 
 %% Groups ----------------------------------------------------------------------
 

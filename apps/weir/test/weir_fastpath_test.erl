@@ -1,6 +1,9 @@
 %% What the suites of deaths (weir_fastpath_*) share.
 -module(weir_fastpath_test).
 
+-export([init_group/1]).
+-export([init_case/2]).
+-export([end_case/1]).
 -export([pause/0]).
 -export([one_of/1]).
 -export([kill_pollers/0]).
@@ -17,6 +20,21 @@
 -define(PATIENCE, 20000).
 %% How long to wait for many at once.
 -define(LONG, 60000).
+
+init_group(Config) ->
+    Weir = weir_test_peer:init_group(weir, Config),
+    io:format("seed: ~p~n", [rand:export_seed_s(rand:seed(exsss))]),
+    Weir.
+
+init_case(Case, Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    [{name, Case} | weir_relay_test:init_case(Config)].
+
+%% Descriptors, sockets, relays and listeners are what they were.
+end_case(Config) ->
+    [ok = weir:stop_listener(Name) || Name <- weir:listeners()],
+    _ = weir_test_peer:unsilence_pollers(),
+    weir_relay_test:end_case(Config).
 
 %% Short enough to come in between, and never the same.
 pause() ->

@@ -43,13 +43,10 @@ end_per_suite(Config) ->
     weir_test_peer:end_group(weir, Config).
 
 init_per_testcase(Case, Config) ->
-    ok = weir_test_peer:silence_pollers(),
-    [{name, Case} | weir_test_peer:init_case(Config)].
+    weir_listener_test:init_case(Case, Config).
 
 end_per_testcase(_Case, Config) ->
-    [weir:stop_listener(Name) || Name <- weir:listeners()],
-    _ = weir_test_peer:unsilence_pollers(),
-    weir_test_peer:end_case(Config).
+    weir_listener_test:end_case(Config).
 
 %% What a drain begins with.
 new_connections_are_dropped_and_those_before_accepted(_Config) ->

@@ -1,6 +1,8 @@
 %% What the suites of listeners share: handlers that send back what comes, and their clients.
 -module(weir_listener_test).
 
+-export([init_case/2]).
+-export([end_case/1]).
 -export([handler/1]).
 -export([echo/2]).
 -export([echo_loop/2]).
@@ -22,6 +24,15 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
+
+init_case(Case, Config) ->
+    ok = weir_test_peer:silence_pollers(),
+    [{name, Case} | weir_test_peer:init_case(Config)].
+
+end_case(Config) ->
+    [weir:stop_listener(Name) || Name <- weir:listeners()],
+    _ = weir_test_peer:unsilence_pollers(),
+    weir_test_peer:end_case(Config).
 
 %% The handlers: each sends back what comes.
 

@@ -211,7 +211,7 @@ init(Log = #log{key = Key}) ->
         {{ok, Device}, []} ->
             {ok, begun(Log, Device)};
         {{error, Reason}, []} ->
-            %% Whoever starts the listener is told: a crash report would say no more.
+            %% The error goes to the caller that starts the listener: a crash report would say no more.
             {stop, {shutdown, Reason}};
         %% One before was killed. What it had is lost.
         {Opened, [{_, _, Queue}]} ->

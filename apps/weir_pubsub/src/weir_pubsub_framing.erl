@@ -35,7 +35,7 @@ message({Module, Argument}, Channel, Message) ->
 gap({Module, Argument}, Channel, Missed, Position) ->
     framed(fun() -> Module:gap(Argument, Channel, Missed, Position) end, Module, Channel).
 
-%% Whoever runs this has channels or connections of others, which would end with it.
+%% The process that runs this has channels or connections of others, which would end with it.
 framed(Frame, Module, Channel) ->
     try
         iolist_to_binary(Frame())

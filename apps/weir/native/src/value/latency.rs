@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::shared::Shared;
 
-/// How many listeners measure. Whoever reads from a socket looks here first: it costs nothing while nobody does.
+/// How many listeners measure. Each read from a socket looks here first: without one that measures it ends there.
 pub static WANTED: Shared<AtomicU32> = Shared::new(AtomicU32::new(0));
 
 /// Whether any listener measures.

@@ -48,7 +48,7 @@ pub struct Schedules {
     /// The number of the measurement that goes on, zero if none does.
     current: AtomicU32,
     last: AtomicU32,
-    /// When it ends, whoever began it and whatever became of that: nanoseconds of the monotonic clock.
+    /// When it ends, even if the process that began it is dead: nanoseconds of the monotonic clock.
     until: AtomicU64,
     schedulers: [OnceLock<Box<Turns>>; SCHEDULERS],
 }
