@@ -144,22 +144,20 @@ block(<<"targets">>, Results, _Places, _) ->
      || {_, #{<<"targets">> := Verdicts} = Document} <- Results,
         #{<<"title">> := Title, <<"measured">> := _} = Verdict <- Verdicts
     ]),
-    Releases = lists:usort([Release || {Release, _} <- maps:keys(Newest)]),
-    Tables = [{Release, missed(Release, Newest)} || Release <- Releases],
-    case Tables of
+    case lists:usort([Release || {Release, _} <- maps:keys(Newest)]) of
         [] ->
             [];
-        [{_, {_, _, {[_ | Header], _}}} | _] ->
+        Releases ->
             [
-                lists:join("; ", [
-                    io_lib:format("OTP ~ts: ~b of ~b met", [Release, Met, All])
-                 || {Release, {Met, All, _}} <- Tables
-                ]),
-                ". Missed:\n\n",
-                weir_bench_table:markdown(["work", "OTP" | lists:droplast(Header)], [
-                    [Title, Release | lists:droplast(Cells)]
-                 || {Release, {_, _, {_, Rows}}} <- Tables, [Title | Cells] <- Rows
-                ])
+                lists:join("; ", [count(Release, Newest) || Release <- Releases]),
+                ". Missed by one or more (**bold**):\n\n",
+                weir_bench_table:markdown(
+                    ["work", "target" | [["OTP ", Release] || Release <- Releases]],
+                    [
+                        compared([maps:get({Release, Of}, Newest, none) || Release <- Releases])
+                     || Of <- lists:usort([Of || {{_, Of}, #{<<"met">> := false}} <- maps:to_list(Newest)])
+                    ]
+                )
             ]
     end;
 block(Name, Results, Places, IsScenario) ->
@@ -181,10 +179,25 @@ block(Name, Results, Places, IsScenario) ->
             end
     end.
 
-missed(Of, Newest) ->
-    Verdicts = [Verdict || {{Release, _}, Verdict} <- lists:sort(maps:to_list(Newest)), Release =:= Of],
-    Missed = [Verdict || #{<<"met">> := false} = Verdict <- Verdicts],
-    {length(Verdicts) - length(Missed), length(Verdicts), weir_bench_report:targets(#{<<"targets">> => Missed})}.
+count(Of, Newest) ->
+    Verdicts = [Met || {{Release, _}, #{<<"met">> := Met}} <- maps:to_list(Newest), Release =:= Of],
+    io_lib:format("OTP ~ts: ~b of ~b met", [Of, length([true || true <- Verdicts]), length(Verdicts)]).
+
+%% The row of one target: it has the same title for all releases, its limit may differ.
+compared(Verdicts) ->
+    Known = [Row || #{} = Verdict <- Verdicts, {_, [Row]} <- [weir_bench_report:targets(#{<<"targets">> => [Verdict]})]],
+    [[Title | _] | _] = Known,
+    Limits = lists:usort([unicode:characters_to_binary(Limit) || [_, Limit | _] <- Known]),
+    [Title, lists:join("<br>", Limits) | [figure(Verdict) || Verdict <- Verdicts]].
+
+figure(none) ->
+    "–";
+figure(#{<<"met">> := Met} = Verdict) ->
+    {_, [[_, _, Measured, _]]} = weir_bench_report:targets(#{<<"targets">> => [Verdict]}),
+    case Met of
+        true -> Measured;
+        false -> ["**", Measured, "**"]
+    end.
 
 %% By release; of several the last. Results of before kept no list of what to show.
 measured(Name, Results, #{metrics := Metrics}) ->

@@ -1,5 +1,5 @@
-%% @doc One table for a chapter of the suite: a row for each scenario and OTP release, a column for stock, for
-%% Weir, for native code and for peers. Spreads and all other contestants are in the results.
+%% @doc One table for a chapter of the suite: a row for each scenario, a column for stock, for Weir, for native code and
+%% for peers, in each cell a line for each OTP release. Spreads and all other contestants are in the results.
 -module(weir_bench_topic).
 
 -export([table/2]).
@@ -11,11 +11,30 @@ when
     ByRelease :: [{Release :: binary(), weir_bench_results:document()}].
 table(Scenarios, Titles) ->
     {["work", "OTP", "measure", "stock", "OTP's best", "drop-in", "Weir's own way", "native", "peers"], [
-        [["`", Name, "`: ", map_get(Name, Titles)], Release | row(measures(Metrics), Contestants)]
+        [["`", Name, "`: ", map_get(Name, Titles)] | columns(Rows)]
      || {Name, ByRelease} <- Scenarios,
-        {Release, #{<<"metrics">> := [First | _] = Metrics} = Scenario} <- ByRelease,
-        {_, [_ | _]} = Contestants <- [contestants(First, Scenario)]
+        Rows <- [
+            [
+                [Release | row(measures(Metrics), Contestants)]
+             || {Release, #{<<"metrics">> := [First | _] = Metrics} = Scenario} <- ByRelease,
+                {_, [_ | _]} = Contestants <- [contestants(First, Scenario)]
+            ]
+        ],
+        Rows =/= []
     ]}.
+
+%% In each cell a line for each release; what is the same in all is said once.
+columns([[_ | _] | _] = Rows) ->
+    Cells = [unicode:characters_to_binary(Cell) || [Cell | _] <- Rows],
+    [
+        case lists:usort(Cells) of
+            [Same] -> Same;
+            _ -> lists:join("<br>", [case Cell of <<>> -> "–"; _ -> Cell end || Cell <- Cells])
+        end
+        | columns([Others || [_ | Others] <- Rows])
+    ];
+columns(_) ->
+    [].
 
 %% What the scenario is about and what it costs, or, where that is the same, how much the server did.
 measures([<<"cpu_us_per_request">> = First | Others]) ->

@@ -80,17 +80,29 @@ a_chart_that_is_shown_is_drawn_test() ->
     ?assertMatch({ok, _, [{"echo-100-otp25.svg", <<"<svg ", _/binary>>}]}, fill(<<"![echo](measurements/echo-100-otp25.svg)\n">>)),
     ?assertMatch({ok, _, []}, fill(<<"![echo](measurements/echo-100-otp29.svg)\n">>)).
 
+%% What one release has missed stands beside what another has reached.
 a_missed_target_is_named_test() ->
     Verdict = #{<<"relation">> => <<"ratio_at_least">>, <<"limit">> => 2.0, <<"rival">> => <<"inet once">>},
     Verdicts = [
         Verdict#{<<"title">> => <<"reached">>, <<"measured">> => 2.1, <<"met">> => true},
         Verdict#{<<"title">> => <<"missed">>, <<"measured">> => 1.9, <<"met">> => false}
     ],
-    Document = (weir_bench_results:document(weir_bench_record:record()))#{<<"targets">> => Verdicts},
+    #{<<"machine">> := Machine} = Document = (weir_bench_results:document(weir_bench_record:record()))#{<<"targets">> => Verdicts},
+    [Reached, Missed] = Verdicts,
+    Later = Document#{
+        <<"machine">> := Machine#{<<"otp">> := <<"29.1">>},
+        <<"targets">> := [Reached, Missed#{<<"limit">> => 1.7, <<"met">> => true}]
+    },
     {ok, Suite} = weir_bench_suite:read(),
-    {ok, Filled, []} = weir_bench_measurements:fill(<<"<!-- targets -->\n<!-- /targets -->\n">>, [{"a", Document}], Suite),
+    {ok, Filled, []} = weir_bench_measurements:fill(
+        <<"<!-- targets -->\n<!-- /targets -->\n">>, [{"a", Document}, {"b", Later}], Suite
+    ),
     [?assertNotEqual({Part, nomatch}, {Part, binary:match(Filled, Part)})
-     || Part <- [<<"OTP 25: 1 of 2 met. Missed:">>, <<"| missed | 25 | ">>, <<"1.90">>]],
+     || Part <- [
+            <<"OTP 25: 1 of 2 met; OTP 29: 2 of 2 met. Missed by">>,
+            <<"| work | target | OTP 25 | OTP 29 |\n">>,
+            <<"| missed | ≥ 1.7× inet once<br>≥ 2.0× inet once | **1.90×** | 1.90× |\n"/utf8>>
+        ]],
     ?assertEqual(nomatch, binary:match(Filled, <<"reached">>)).
 
 fill(Text) ->

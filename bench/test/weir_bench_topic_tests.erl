@@ -15,6 +15,15 @@ contestants_stand_in_the_column_of_what_they_are_test() ->
         Cells
     ).
 
+%% Releases share a row: what both have is said once, and what one has not is seen.
+releases_are_lines_of_a_cell_test() ->
+    #{<<"contestants">> := Contestants} = Scenario = scenario(),
+    Others = Scenario#{<<"contestants">> := [Other || #{<<"backend">> := Backend} = Other <- Contestants, Backend =/= <<"reference">>]},
+    {_, [Row]} = weir_bench_topic:table([{<<"some">>, [{<<"25">>, scenario()}, {<<"29">>, Others}]}], #{<<"some">> => <<"Some">>}),
+    [Work, Release, Measure, Stock, _, _, _, Native, _] = [unicode:characters_to_binary(Cell) || Cell <- Row],
+    ?assertEqual([<<"`some`: Some">>, <<"25<br>29">>, <<"requests/s">>, <<"1">>], [Work, Release, Measure, Stock]),
+    ?assertEqual(<<"7<br>–"/utf8>>, Native).
+
 scenario() ->
     Titles = [
         {<<"inet once">>, <<"inet">>}, {<<"socket once">>, <<"socket">>}, {<<"weir once">>, <<"weir">>},
