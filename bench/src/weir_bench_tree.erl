@@ -45,7 +45,7 @@ charts() -> {priv(weir_load, "report/uplot.css"), priv(weir_load, "report/uplot.
 
 %% @doc The documents that report results.
 -spec measurements() -> [file:filename()].
-measurements() -> [path(["docs", "measurements.md"]), path(["docs", "seeds.md"])].
+measurements() -> [path(["docs", Name]) || Name <- ["measurements.md", "targets.md", "seeds.md"]].
 
 %% @doc A peer that `bench/peers/build' builds.
 -spec peer(envoy | go | tokio) -> file:filename().
