@@ -52,6 +52,7 @@
     ip => inet:ip_address() | string() | any | loopback | {local, binary() | string()},
     fd => non_neg_integer(),
     shared => boolean(),
+    mode => 0..8#777,
     socket_opts => [gen_tcp:listen_option()],
     tls => [ssl:tls_server_option()] | undefined,
     handshake_timeout => timeout(),
@@ -79,6 +80,8 @@
 %% <dt>`shared' (`false')</dt><dd>Others of the same user may listen there as well, also in another program: the kernel spreads
 %% connections over all. So a new version of a program takes over from an old one. A unix socket is taken away from the other,
 %% which keeps the connections that it has.</dd>
+%% <dt>`mode'</dt><dd>The permissions of a unix socket's file, such as `8#600': who may connect. It has them before it listens. Without
+%% this option the umask of the program decides.</dd>
 %% <dt>`socket_opts'</dt><dd>Options of `gen_tcp:listen/2'. They come after those of ranch's, `binary', `{active, false}',
 %% `{reuseaddr, true}', `{nodelay, true}', `{backlog, 1024}', `{send_timeout, 30000}' and `{send_timeout_close, true}'; and
 %% for a module with `start_link/3' without TLS after `{buffer, 1460}', which Cowboy's limits on headers need.</dd>

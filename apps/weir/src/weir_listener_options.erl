@@ -27,6 +27,7 @@
     ip := weir_address:address(),
     fd := non_neg_integer() | undefined,
     shared := boolean(),
+    mode := 0..8#777 | undefined,
     socket_opts := [gen_tcp:listen_option()],
     tls := [ssl:tls_server_option()] | undefined,
     handshake_timeout := timeout(),
@@ -57,6 +58,7 @@
     ip => any,
     fd => undefined,
     shared => false,
+    mode => undefined,
     socket_opts => [],
     tls => undefined,
     handshake_timeout => 5000,
@@ -91,7 +93,7 @@
 -define(PROTOCOL_SOCKET_OPTS, [{buffer, 1460}]).
 
 %% What listening sockets are made of, and cannot change.
--define(FIXED, [port, ip, fd, shared]).
+-define(FIXED, [port, ip, fd, shared, mode]).
 
 %% What is changed for reactors that run: they have been given the rest.
 -define(CHANGES_FOR_REACTORS, [
@@ -184,6 +186,8 @@ value(fd, Fd) when is_integer(Fd), Fd >= 0 -> Fd;
 value(fd, Fd) -> bad(fd, Fd, "the number of an open descriptor");
 value(shared, Value) when is_boolean(Value) -> Value;
 value(shared, Value) -> bad(shared, Value, "true or false");
+value(mode, Mode) when is_integer(Mode), Mode >= 0, Mode =< 8#777 -> Mode;
+value(mode, Mode) -> bad(mode, Mode, "permissions, 0..8#777");
 value(socket_opts, Options) ->
     is_proper(Options) orelse bad(socket_opts, Options, "a list of options of gen_tcp:listen/2"),
     case [Option || Option <- Options, is_reserved(Option) orelse weir_options:listen([Option]) =:= {error, badarg}] of
@@ -348,5 +352,14 @@ apart(#{fd := Fd, port := Port}) when Fd =/= undefined, Port =/= 0 ->
     bad(port, Port, "nothing beside fd: a descriptor is bound already");
 apart(#{ip := {local, _}, port := Port}) when Port =/= 0 ->
     bad(port, Port, "nothing beside {local, Path}");
-apart(_Options) ->
+apart(#{ip := IP, mode := Mode}) ->
+    Mode =:= undefined orelse is_path(IP) orelse bad(mode, Mode, "nothing, unless ip is {local, Path}"),
     ok.
+
+%% Names in Linux's abstract namespace, and those that the kernel chooses, have no file.
+is_path({local, Path}) -> Path =/= <<>> andalso Path =/= [] andalso not is_abstract(Path);
+is_path(_) -> false.
+
+is_abstract(<<0, _/binary>>) -> true;
+is_abstract([0 | _]) -> true;
+is_abstract(_) -> false.

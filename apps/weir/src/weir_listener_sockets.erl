@@ -28,10 +28,11 @@
     {ok, [socket()]} | {error, term()}.
 open(Options = #{fd := Fd}, _Port, Count) when Fd =/= undefined ->
     open_descriptor(Options, [inet, inet6, local], Count);
-open(Options = #{ip := {local, Path} = IP, shared := IsShared}, _Port, Count) ->
+open(Options = #{ip := {local, Path} = IP, shared := IsShared, mode := Mode}, _Port, Count) ->
     %% Who listens there keeps the socket, but not its name.
     _ = IsShared andalso remove(Path),
-    Listen = fun() -> listen(0, [{ip, IP} | settings(Options)]) end,
+    Permit = fun() -> permit(Path, Mode) end,
+    Listen = fun() -> listen(0, [{ip, IP} | settings(Options)], Permit) end,
     case Listen() of
         {error, eaddrinuse} ->
             case is_left_over(IP) of
@@ -46,6 +47,10 @@ open(Options = #{ip := IP}, {How, Port}, Count) ->
         true -> open_group([{ip, IP}, {reuseport, true} | settings(Options)], Port, Count);
         Error -> Error
     end.
+
+%% Before it listens: nobody else has been able to connect until then.
+permit(_Path, undefined) -> ok;
+permit(Path, Mode) -> file:change_mode(Path, Mode).
 
 %% The file of a unix socket stays behind its sockets. One on which nobody listens is removed.
 is_left_over(IP = {local, Path}) ->
@@ -78,9 +83,11 @@ open_descriptor(Options = #{fd := Fd}, [Family | Families], Count) ->
 settings(#{socket_opts := Options}) -> Options.
 
 %% What is wrong in the options of gen_tcp is an exit there.
-listen(Port, Options) ->
+listen(Port, Options) -> listen(Port, Options, fun() -> ok end).
+
+listen(Port, Options, Bound) ->
     try
-        weir_open:listen(any, Port, Options)
+        weir_open:listen(any, Port, Options, Bound)
     catch
         exit:badarg -> {error, {bad_option, socket_opts, Options, "options of gen_tcp:listen/2 that go together"}}
     end.

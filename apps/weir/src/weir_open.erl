@@ -9,6 +9,7 @@
 -include("weir_socket.hrl").
 
 -export([listen/3]).
+-export([listen/4]).
 -export([connect/4]).
 -export([connect/5]).
 -export([fdopen/3]).
@@ -25,12 +26,17 @@
 %% @doc A listening socket. Exits with `badarg' for what is wrong in the options, whose port wins over the argument.
 -spec listen(wanted(), inet:port_number(), [gen_tcp:listen_option()]) ->
     {ok, inet:socket()} | {error, system_limit | inet:posix()}.
-listen(Wanted, Port, Options) ->
+listen(Wanted, Port, Options) -> listen(Wanted, Port, Options, fun() -> ok end).
+
+%% @doc The same; `Bound' is called when the socket has its address, and nobody can connect to it yet.
+-spec listen(wanted(), inet:port_number(), [gen_tcp:listen_option()], Bound :: fun(() -> ok | {error, Reason})) ->
+    {ok, inet:socket()} | {error, system_limit | inet:posix() | Reason}.
+listen(Wanted, Port, Options, Bound) ->
     Parsed = #{port := PortOption, backlog := Backlog} = parsed(weir_options:listen(Options)),
     Family = bound_family(Wanted, Parsed),
     Bind = listen_address(Family, Parsed, valid_port(Family, default(PortOption, Port))),
     case is_native() of
-        true -> open(Family, Parsed, Bind, fun(Handle) -> weir_nif:listen(Handle, Backlog) end);
+        true -> open(Family, Parsed, Bind, fun(Handle) -> maybe_all([Bound, fun() -> weir_nif:listen(Handle, Backlog) end]) end);
         false -> (stock(Family)):listen(Port, without_families(Options))
     end.
 

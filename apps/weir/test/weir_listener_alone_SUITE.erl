@@ -5,6 +5,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("kernel/include/file.hrl").
 
 -import(weir_test_peer, [wait_until/1]).
 -import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
@@ -21,6 +22,7 @@ all() ->
         a_port_is_taken_once,
         a_shared_port,
         a_shared_unix_socket,
+        a_unix_socket_has_its_mode_before_it_listens,
         wrong_options_are_refused,
         a_listener_is_embedded,
         an_embedded_listener_outlives_weir,
@@ -134,7 +136,38 @@ a_shared_unix_socket(Config) ->
     ?assertEqual({ok, <<"mine">>}, file:read_file(Path)),
     ok = file:delete(Path).
 
+%% One that gets it later can be connected to by anybody until then.
+a_unix_socket_has_its_mode_before_it_listens(Config) ->
+    Path = filename:join("/tmp", "weir_listener_mode_" ++ os:getpid()),
+    Calls = [{file, change_mode, 2}, {weir_nif, listen, 2}],
+    [1 = erlang:trace_pattern(Call, true, []) || Call <- Calls],
+    _ = erlang:trace(all, true, [call]),
+    undefined = start(Config, #{ip => {local, Path}, mode => 8#640}),
+    _ = erlang:trace(all, false, [call]),
+    [1 = erlang:trace_pattern(Call, false, []) || Call <- Calls],
+    ?assertMatch([{change_mode, [Path, 8#640]}, {listen, _} | _], traced()),
+    Mode = fun() -> {ok, #file_info{mode = Mode}} = file:read_file_info(Path), Mode band 8#777 end,
+    ?assertEqual(8#640, Mode()),
+    Name = ?config(name, Config),
+    ok = weir:suspend_listener(Name),
+    ok = weir:resume_listener(Name),
+    ?assertEqual(8#640, Mode()),
+    ?assertMatch({error, {bad_option, mode, 8#600, _}}, weir:set_options(Name, #{mode => 8#600})),
+    ok = weir:stop_listener(Name),
+    ok = file:delete(Path).
+
+traced() ->
+    receive
+        {trace, _, call, {_, Function, Arguments}} -> [{Function, Arguments} | traced()]
+    after 0 -> []
+    end.
+
 wrong_options_are_refused(_Config) ->
+    ?assertMatch({error, {bad_option, mode, 8#1000, _}}, weir:start_listener(a, #{mode => 8#1000}, handler(function), x)),
+    [
+        ?assertMatch({error, {bad_option, mode, 8#600, _}}, weir:start_listener(a, #{ip => IP, mode => 8#600}, handler(function), x))
+     || IP <- [any, {local, <<0, "abstract">>}]
+    ],
     ?assertMatch({error, {bad_option, port, no, _}}, weir:start_listener(a, #{port => no}, handler(function), x)),
     ?assertMatch(
         {error, {bad_option, socket_opts, _, _}},

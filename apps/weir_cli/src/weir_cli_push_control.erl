@@ -50,8 +50,8 @@ answer(_) -> {error, closed}.
 adjust(Same, Same, _Server) ->
     ok;
 adjust(none, Path, Server) ->
-    case weir:start_listener(?MODULE, #{ip => {local, Path}, max_connections => 16}, fun ?MODULE:serve/2, Server) of
-        {ok, _} -> file:change_mode(Path, 8#600);
+    case weir:start_listener(?MODULE, #{ip => {local, Path}, mode => 8#600, max_connections => 16}, fun ?MODULE:serve/2, Server) of
+        {ok, _} -> ok;
         {error, Reason} -> {error, Reason}
     end;
 adjust(_Before, Wanted, Server) ->
