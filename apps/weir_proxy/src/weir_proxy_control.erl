@@ -1,7 +1,7 @@
 %% @private
 %% @doc Control of a proxy over a unix socket: a line with a command, and an answer in JSON.
 %%
-%% The socket belongs to the user of the proxy and can be used by nobody else.
+%% The socket belongs to the user of the proxy, and nobody else can connect to it.
 -module(weir_proxy_control).
 
 -export([adjust/3]).
@@ -12,35 +12,32 @@
 -export([answer/2]).
 -export([plain/1]).
 
--define(LISTENER(Proxy), {weir_proxy_control, Proxy}).
+-define(LISTENER(Proxy, Path), {weir_proxy_control, Proxy, Path}).
 -define(LINE_MAX, 4096).
 -define(TIMEOUT, 5000).
 %% A reload may have to wait for listeners.
 -define(ANSWER_TIMEOUT, 60_000).
 
-%% @doc Listens where the configuration says from now on.
+%% @doc Listens where the configuration says from now on; after an error still where it did before.
 -spec adjust(term(), Before :: binary() | off, Wanted :: binary() | off) -> ok | {error, term()}.
 adjust(_Proxy, Same, Same) -> ok;
-adjust(Proxy, Before, off) when Before =/= off ->
-    weir:stop_listener(?LISTENER(Proxy));
-adjust(Proxy, off, Path) ->
-    Options = #{ip => {local, Path}, max_connections => 16},
-    case weir:start_listener(?LISTENER(Proxy), Options, fun ?MODULE:serve/2, Proxy) of
-        {ok, _} -> file:change_mode(Path, 8#600);
+adjust(Proxy, Before, off) -> weir:stop_listener(?LISTENER(Proxy, Before));
+adjust(Proxy, Before, Path) ->
+    Options = #{ip => {local, Path}, mode => 8#600, max_connections => 16},
+    case weir:start_listener(?LISTENER(Proxy, Path), Options, fun ?MODULE:serve/2, Proxy) of
+        {ok, _} when Before =:= off -> ok;
+        {ok, _} -> adjust(Proxy, Before, off);
         %% The proxy's process was killed, and this is its successor.
         {error, {already_started, _}} -> ok;
         {error, Reason} -> {error, {listen, <<"unix:", Path/binary>>, Reason}}
-    end;
-adjust(Proxy, Before, Path) ->
-    ok = adjust(Proxy, Before, off),
-    adjust(Proxy, off, Path).
+    end.
 
 %% @doc Leaves the path to another program. The connection that has asked for it is answered.
 -spec leave(term(), binary() | off) -> ok.
 leave(_Proxy, off) ->
     ok;
-leave(Proxy, _Path) ->
-    _ = weir:suspend_listener(?LISTENER(Proxy)),
+leave(Proxy, Path) ->
+    _ = weir:suspend_listener(?LISTENER(Proxy, Path)),
     ok.
 
 %% @doc Serves a connection: the handler of the listener.

@@ -87,7 +87,7 @@ handle_call(suspend, _From, State) ->
     ok = suspend(State#state.name, maps:keys(State#state.listeners)),
     {reply, ok, State};
 handle_call(leave, _From, State = #state{name = Name, config = #{control := Control, statistics := Page}, waiting = Waiting}) ->
-    _ = weir_proxy_page:adjust(Name, Page, off),
+    _ = weir_proxy_page:adjust(Name, Page, off, false),
     ok = weir_proxy_control:leave(Name, Control),
     ok = suspend(Name, maps:keys(State#state.listeners)),
     _ = Waiting =/= left andalso [gen_server:reply(From, ok) || From <- Waiting],
@@ -166,7 +166,7 @@ close(State = #state{name = Name, config = #{frontends := Frontends, backends :=
     _ = weir_proxy_sessions:close(Name, all),
     #{control := Control, statistics := Page} = State#state.config,
     _ = weir_proxy_control:adjust(Name, Control, off),
-    _ = weir_proxy_page:adjust(Name, Page, off),
+    _ = weir_proxy_page:adjust(Name, Page, off, false),
     _ = weir_proxy_log:adjust(Name, off),
     ok = weir_proxy_memory:forget({file, Name}),
     weir_proxy_memory:forget({proxy, Name}).
@@ -174,7 +174,9 @@ close(State = #state{name = Name, config = #{frontends := Frontends, backends :=
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
 
 apply_config(How, Config, State = #state{name = Name, config = Before}) ->
-    #{backends := Backends, frontends := Frontends, log := Log, control := Control} = Config,
+    #{backends := Backends, frontends := Frontends, log := Log, control := Control, statistics := Page} = Config,
+    #{log := OldLog, control := OldControl, statistics := OldPage} = served(Before),
+    IsShared = How =:= take_over,
     Old = case Before of none -> #{}; #{backends := There} -> There end,
     OldFrontends = case Before of none -> #{}; #{frontends := ThereToo} -> ThereToo end,
     New = [Backend || Backend <- maps:keys(Backends), weir_proxy_memory:backend(Name, Backend) =:= undefined],
@@ -187,15 +189,17 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,
-            fun() -> open(Opening, How =:= take_over, Config, Name) end,
+            fun() -> open(Opening, IsShared, Config, Name) end,
             fun() -> resume(Resuming, Config, Name) end,
+            fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
             fun() -> take_over(How, Control) end,
-            fun() -> services(Name, Before, Config) end
+            fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end
         ])
     of
         {error, _} = Error ->
-            %% That of before is there again, or was not touched.
-            _ = weir_proxy_log:adjust(Name, maps:get(log, served(Before))),
+            %% Those of before are there again, or were not touched.
+            _ = weir_proxy_log:adjust(Name, OldLog),
+            _ = weir_proxy_page:adjust(Name, Page, OldPage, IsShared),
             _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
             ok = suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
@@ -222,22 +226,6 @@ in_turn([Step | Steps]) ->
     case Step() of
         ok -> in_turn(Steps);
         {error, _} = Error -> Error
-    end.
-
-%% The page and the control socket. If the second fails the first is taken back.
-services(Name, Before, #{control := Control, statistics := Page}) ->
-    #{control := OldControl, statistics := OldPage} = served(Before),
-    case in_turn([
-        fun() -> weir_proxy_page:adjust(Name, OldPage, Page) end,
-        fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end
-    ]) of
-        ok ->
-            ok;
-        {error, _} = Error ->
-            %% What was there is there again, or was not touched.
-            _ = OldPage =/= Page andalso weir_proxy_page:adjust(Name, Page, OldPage),
-            _ = OldControl =/= Control andalso weir_proxy_control:adjust(Name, Control, OldControl),
-            Error
     end.
 
 served(none) -> #{log => off, control => off, statistics => off};
@@ -291,8 +279,8 @@ where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Add
 where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
 
 options(Frontend = #{backlog := Backlog}) ->
-    Limits = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol], Frontend),
-    Limits#{socket_opts => [{backlog, Backlog}]}.
+    Same = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend),
+    Same#{socket_opts => [{backlog, Backlog}]}.
 
 %% Those that were left a while ago.
 resume([], _Config, _Name) ->

@@ -3,34 +3,27 @@
 -module(weir_proxy_page).
 -behaviour(weir_http_direct).
 
--export([adjust/3]).
+-export([adjust/4]).
 -export([handle/2]).
 
--define(LISTENER(Proxy), {weir_proxy_page, Proxy}).
+-define(LISTENER(Proxy, Endpoint), {weir_proxy_page, Proxy, Endpoint}).
 
-%% @doc Listens where the configuration says from now on.
--spec adjust(term(), Before, Wanted) -> ok | {error, term()} when
+%% @doc Listens where the configuration says from now on; after an error still where it did before. `IsShared' also beside another program.
+-spec adjust(term(), Before, Wanted, IsShared :: boolean()) -> ok | {error, term()} when
     Before :: weir_proxy_address:endpoint() | off, Wanted :: weir_proxy_address:endpoint() | off.
-adjust(_Proxy, Same, Same) ->
+adjust(_Proxy, Same, Same, _IsShared) ->
     ok;
-adjust(Proxy, Before, off) when Before =/= off ->
-    weir_http:stop_listener(?LISTENER(Proxy));
-adjust(Proxy, off, {Ip, Port} = Endpoint) ->
+adjust(Proxy, Before, off, _IsShared) ->
+    weir_http:stop_listener(?LISTENER(Proxy, Before));
+adjust(Proxy, Before, {Ip, Port} = Endpoint, IsShared) ->
+    Options = #{ip => Ip, port => Port, shared => IsShared, max_connections => 256},
     Routes = [{Path, ?MODULE, {What, Proxy}, #{methods => [<<"GET">>]}} || {Path, What} <- [{"/", page}, {"/metrics", metrics}, {"/info", info}]],
-    case weir_http:start_listener(?LISTENER(Proxy), #{ip => Ip, port => Port, max_connections => 256}, Routes) of
-        {ok, _} -> ok;
+    case weir_http:start_listener(?LISTENER(Proxy, Endpoint), Options, Routes) of
+        {ok, _} when Before =:= off -> ok;
+        {ok, _} -> adjust(Proxy, Before, off, IsShared);
         %% The proxy's process was killed, and this is its successor.
         {error, {already_started, _}} -> ok;
         {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
-    end;
-adjust(Proxy, Before, Wanted) ->
-    case adjust({Proxy, new}, off, Wanted) of
-        ok ->
-            ok = adjust({Proxy, new}, Wanted, off),
-            ok = adjust(Proxy, Before, off),
-            adjust(Proxy, off, Wanted);
-        {error, _} = Error ->
-            Error
     end.
 
 %% The numbers are read by a process: backends are asked for them.

@@ -15,21 +15,15 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, commands, sessions_end_within_a_time, a_successor,
-        a_successor_of_nobody
+        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, commands, a_control_socket_is_its_users_alone,
+        a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    [{started, Started} | Config].
+init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% Files and commands.
 
@@ -82,8 +76,6 @@ commands(_Config) ->
     Path = iolist_to_binary(["/tmp/weir-proxy-control-", os:getpid()]),
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{control => Path}),
-    {ok, #file_info{mode = Mode}} = file:read_file_info(Path),
-    ?assertEqual(8#600, Mode band 8#777),
     Socket = connect(Port),
     <<"a">> = name(Socket),
     Ask = fun(Words) -> {ok, Answer} = weir_proxy_control:ask(Path, Words), Answer end,
@@ -99,6 +91,36 @@ commands(_Config) ->
     ?assertMatch(#{<<"error">> := _}, Ask(["whatever"])),
     ?assertEqual(#{<<"ok">> => 1}, Ask(["close-sessions", "web", "a"])),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+
+%% Also that of a listener that was killed, and has a successor.
+a_control_socket_is_its_users_alone(_Config) ->
+    Path = iolist_to_binary(["/tmp/weir-proxy-mode-", os:getpid()]),
+    _ = proxy(#{servers => []}, #{}, #{control => Path}),
+    Mode = fun() -> {ok, #file_info{mode = Mode}} = file:read_file_info(Path), Mode band 8#777 end,
+    ?assertEqual(8#600, Mode()),
+    [{Listener, Before}] = control_listeners(),
+    exit(Before, kill),
+    wait_for(fun() -> case control_listeners() of [{Listener, Now}] -> Now =/= Before; _ -> false end end),
+    ?assertMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Path, ["status"])),
+    ?assertEqual(8#600, Mode()).
+
+control_listeners() ->
+    [{Name, Pid} || Name <- weir:listeners(), element(1, Name) =:= weir_proxy_control, #{pid := Pid, status := running} <- [weir:info(Name)]].
+
+a_control_socket_that_cannot_be_made_changes_nothing(_Config) ->
+    [Path, Other] = [iolist_to_binary(["/tmp/weir-proxy-", Name, os:getpid()]) || Name <- ["one-", "other-"]],
+    Page = free_port(),
+    Given = #{frontends => #{}, backends => #{web => #{servers => []}}, control => Path},
+    ok = weir_proxy:start(proxy, Given),
+    ?assertMatch(
+        {error, {listen, <<"unix:/nowhere/socket">>, enoent}},
+        weir_proxy:change(proxy, Given#{control => <<"/nowhere/socket">>, statistics => {{127, 0, 0, 1}, Page}})
+    ),
+    ?assertMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Path, ["status"])),
+    ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Page, [])),
+    ok = weir_proxy:change(proxy, Given#{control => Other}),
+    ?assertMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Other, ["status"])),
+    ?assertEqual({error, econnrefused}, weir_proxy_control:ask(Path, ["status"])).
 
 sessions_end_within_a_time(_Config) ->
     Server = ?SERVER:start("a"),
@@ -134,6 +156,9 @@ a_successor(_Config) ->
     timer:sleep(100),
     %% One that cannot start has not taken over.
     ?assertMatch({error, {log, _, enoent}}, weir_proxy:take_over(new, Config#{log => #{file => <<"/nowhere/log">>}})),
+    {ok, Taken} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, TakenPort} = inet:port(Taken),
+    ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:take_over(new, Config#{statistics => {{127, 0, 0, 1}, TakenPort}})),
     {ok, #{<<"ok">> := _}} = weir_proxy_control:ask(maps:get(control, Config), ["status"]),
     ok = weir_proxy:take_over(new, Config),
     receive {Waiter, Left} -> ?assertEqual(ok, Left) after ?PATIENCE -> ct:fail(nobody_told) end,

@@ -1,9 +1,24 @@
 %% What the suites of the proxy share: a proxy with one frontend and one backend, and clients of it.
 -module(weir_proxy_test).
 
--export([start/2, start/3, proxy/1, proxy/2, proxy/3, change/1, port/0, state/1, numbers/1, free_port/0, connect/1, name/1, echo/2, until/2, wait_for/1]).
+-export([begin_suite/2, end_suite/1, end_case/0]).
+-export([start/2, start/3, proxy/1, proxy/2, proxy/3, change/1, port/0, state/1, numbers/1, queued/0]).
+-export([free_port/0, busy_port/0, connect/1, name/1, echo/2, until/2, wait_for/1]).
 
 -define(PATIENCE, 10_000).
+
+%% With these applications besides.
+begin_suite(Applications, Config) ->
+    Start = fun(Application) -> {ok, Started} = application:ensure_all_started(Application), Started end,
+    [{started, lists:append([Start(Each) || Each <- [weir_proxy | Applications]])} | Config].
+
+end_suite(Config) ->
+    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
+    ok.
+
+end_case() ->
+    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
+    ok.
 
 %% Starts a proxy called `proxy'. `More' stands beside its frontends and backends.
 start(Backend, Frontend) -> start(Backend, Frontend, #{}).
@@ -41,6 +56,24 @@ numbers(N) ->
         weir_proxy:info(proxy),
     #{current_sessions := B, servers := Servers} = Backend,
     [N, N, N, N] =:= [F, B, All, lists:sum([S || #{current_sessions := S} <- Servers])].
+
+%% How many wait for a place.
+queued() ->
+    {ok, #{backends := #{<<"web">> := #{queue_current := Queued}}}} = weir_proxy:info(proxy),
+    Queued.
+
+%% Of a server whose kernel answers no more, while the caller lives.
+busy_port() ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {backlog, 0}]),
+    {ok, Port} = inet:port(Listen),
+    ok = fill(Port),
+    Port.
+
+fill(Port) ->
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [], 500) of
+        {ok, _Socket} -> fill(Port);
+        {error, timeout} -> ok
+    end.
 
 free_port() ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
