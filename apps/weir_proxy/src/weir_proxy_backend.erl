@@ -63,7 +63,9 @@ wait(Pid, Key) ->
 
 %% @doc A server has refused as many connections as make it a failing one.
 -spec failing(pid(), binary()) -> ok.
-failing(Pid, Server) -> gen_server:cast(Pid, {failing, Server}).
+failing(Pid, Server) ->
+    Pid ! {failing, Server},
+    ok.
 
 %% @doc Sets what an operator wants of a server.
 -spec set(pid(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) -> ok | {error, {no_server, binary()}}.
@@ -116,8 +118,12 @@ member(Server = #{name := Name}, Config, Before) ->
         [] -> weir_proxy_server:new(Server, Config)
     end.
 
--spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
-handle_cast({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
+-spec handle_cast(term(), State) -> {noreply, State}.
+handle_cast(_Message, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({failing, Name}, State = #state{members = Members, config = #{passive := #{back_off := BackOff}}}) ->
     Now = now_ms(),
     %% One that is failing gets nothing new: connections that were on their way to it say nothing more.
     case [Member || Member <- Members, weir_proxy_server:name(Member) =:= Name, weir_proxy_server:state(Now, Member) =/= failing] of
@@ -127,10 +133,6 @@ handle_cast({failing, Name}, State = #state{members = Members, config = #{passiv
         [] ->
             {noreply, State}
     end;
-handle_cast(_Message, State) ->
-    {noreply, State}.
-
--spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info(freed, State) ->
     {noreply, serve(State)};
 handle_info({timeout, _Timer, {impatient, Turn}}, State = #state{waiting = Waiting}) ->
@@ -252,27 +254,23 @@ serve(State = #state{waiting = Waiting, balancer = Balancer}) ->
             State;
         false ->
             {_Turn, {From = {Pid, _}, Key, Timer}, Others} = gb_trees:take_smallest(Waiting),
-            case not is_process_alive(Pid) orelse place(Balancer, Key, []) of
-                none ->
-                    State;
+            case not is_process_alive(Pid) orelse weir_proxy_balancer:take(Balancer, Key, []) of
                 true ->
                     _ = erlang:cancel_timer(Timer),
                     serve(waiting(Others, State));
-                {ok, _Server} = Given ->
+                {ok, Server} ->
                     _ = erlang:cancel_timer(Timer),
-                    gen_server:reply(From, Given),
-                    serve(waiting(Others, State))
+                    ok = give(Server, From),
+                    serve(waiting(Others, State));
+                _ ->
+                    State
             end
     end.
 
-place(Balancer, Key, Full) ->
-    case weir_proxy_balancer:choose(Balancer, Key, Full) of
-        none -> none;
-        {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Numbers, Most) of
-                true -> {ok, Server};
-                false -> place(Balancer, Key, [Name | Full])
-            end
+give(Server = #server{numbers = Numbers}, From = {Pid, _}) ->
+    case weir_proxy_pending:placed(Pid, Numbers) of
+        true -> gen_server:reply(From, {ok, Server});
+        false -> weir_proxy_numbers:ended(Numbers, 0, 0)
     end.
 
 %%% Checks.

@@ -6,6 +6,7 @@
 
 -export([new/3]).
 -export([choose/3]).
+-export([take/3]).
 -export([find/2]).
 
 -export_type([balancer/0, kind/0]).
@@ -82,6 +83,21 @@ choose(Balancer = #balancer{kind = random}, _Key, Tried) ->
     end;
 choose(Balancer = #balancer{kind = hash, ring = Ring}, Key, Tried) ->
     hash(weir_proxy_ring:from(Key, Ring), Balancer, Tried).
+
+%% @doc The same, and takes a place at it. `full' if no server has one, `none' if there is no server.
+-spec take(balancer(), Key :: term(), Tried :: [binary()]) -> {ok, #server{}} | full | none.
+take(Balancer, Key, Tried) -> take(Balancer, Key, Tried, none).
+
+take(Balancer, Key, Passed, Otherwise) ->
+    case choose(Balancer, Key, Passed) of
+        {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
+            case weir_proxy_numbers:take(Numbers, Most) of
+                true -> {ok, Server};
+                false -> take(Balancer, Key, [Name | Passed], full)
+            end;
+        none ->
+            Otherwise
+    end.
 
 %% A number that wraps around in five hundred thousand years of a million a second.
 turn(#balancer{turn = Turn}) -> atomics:add_get(Turn, 1, 1).

@@ -28,6 +28,7 @@
     allow := [weir_proxy_address:prefix()],
     deny := [weir_proxy_address:prefix()],
     backlog := pos_integer(),
+    measure := boolean(),
     first_bytes_timeout := timeout(),
     idle_timeout := timeout(),
     half_close_timeout := timeout(),
@@ -53,7 +54,7 @@
     resolve_interval := pos_integer(),
     health := health() | off,
     agent := agent() | off,
-    passive := #{fall := pos_integer(), back_off := pos_integer()} | off
+    passive := #{fall := pos_integer(), back_off := pos_integer(), resets := boolean()} | off
 }.
 
 -type server() :: #{
@@ -64,7 +65,10 @@
     max_connections := pos_integer() | infinity
 }.
 
--type health() :: #{kind := atom(), interval := pos_integer(), timeout := pos_integer(), rise := pos_integer(), fall := pos_integer(), _ => _}.
+-type health() :: #{
+    kind := atom(), interval := pos_integer(), timeout := pos_integer(), rise := pos_integer(), fall := pos_integer(),
+    send_proxy := off | v1 | v2, _ => _
+}.
 
 -type agent() :: #{kind := agent, port := inet:port_number(), interval := pos_integer(), timeout := pos_integer(), send := binary()}.
 
@@ -114,6 +118,7 @@ frontend(Path, Map) ->
         {allow, list_of(fun weir_proxy_address:prefix/2), []},
         {deny, list_of(fun weir_proxy_address:prefix/2), []},
         {backlog, weir_proxy_schema:integer(1, 65535), 4096},
+        {measure, weir_proxy_schema:boolean(), false},
         {first_bytes_timeout, weir_proxy_schema:time(1), 5000},
         {idle_timeout, weir_proxy_schema:time_or_infinity(1), 3600_000},
         {half_close_timeout, weir_proxy_schema:time_or_infinity(1), 60_000},
@@ -173,9 +178,14 @@ backend(Path, Map) ->
     ok = identified(Path, Backend),
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
-        [] -> Backend;
+        [] -> Backend#{health := introduced(Backend)};
         [Twice | _] -> weir_proxy_schema:refuse(Path ++ [servers], Twice, "names that differ")
     end.
+
+%% Checks begin with the PROXY header that the server expects. At another port there is another server, of which this is not known.
+introduced(#{health := Health = #{send_proxy := undefined, port := undefined}, send_proxy := Version}) -> Health#{send_proxy := Version};
+introduced(#{health := Health = #{send_proxy := undefined}}) -> Health#{send_proxy := off};
+introduced(#{health := Health}) -> Health.
 
 %% From the source no server of another family can be reached. What a name will be is not known here.
 reachable(_Path, #{source := undefined}) -> ok;
@@ -196,7 +206,8 @@ hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value)
 passive(Path, Map) ->
     weir_proxy_schema:table(Path, Map, [
         {fall, weir_proxy_schema:integer(1, 1000), 3},
-        {back_off, weir_proxy_schema:time(1), 10_000}
+        {back_off, weir_proxy_schema:time(1), 10_000},
+        {resets, weir_proxy_schema:boolean(), false}
     ]).
 
 %% An address, or a table with one.

@@ -37,14 +37,14 @@
 serve(Client, {Proxy, Name}) ->
     case {weir_proxy_memory:frontend(Proxy, Name), peer(Client)} of
         {Frontend = #frontend{numbers = Numbers}, {ok, Address}} ->
-            ok = weir_proxy_numbers:begun(Numbers),
+            ok = weir_proxy_pending:begun(Numbers),
             Way = #way{client = Client, frontend = Frontend, address = Address, accepted = erlang:system_time(millisecond)},
             try route(Way) of
                 ok -> ok;
                 {failed, Why, Last} -> refuse(Last, Why)
             catch
                 Class:Reason:Stack ->
-                    ok = unserved(Way, crashed),
+                    ok = unserved(self(), Way, crashed),
                     erlang:raise(Class, Reason, Stack)
             end;
         %% The frontend was removed, or the client has left.
@@ -61,7 +61,7 @@ peer(Client) ->
 
 refuse(Way = #way{client = Client, frontend = #frontend{numbers = Numbers}}, Why) ->
     _ = weir_proxy_numbers:add(Numbers, refusal(Why), 1),
-    ok = unserved(Way, Why),
+    ok = unserved(self(), Way, Why),
     gen_tcp:close(Client).
 
 refusal(reject) -> rejected;
@@ -69,8 +69,8 @@ refusal(gone) -> aborted;
 refusal(_) -> connection_errors.
 
 %% It ends here, and no keeper hears of it.
-unserved(Way = #way{frontend = Frontend}, Why) ->
-    ok = weir_proxy_numbers:ended(Frontend#frontend.numbers, 0, 0),
+unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
+    ok = weir_proxy_pending:ended(Pid),
     Session = #session{
         proxy = Frontend#frontend.proxy,
         frontend = Frontend#frontend.name,
@@ -111,7 +111,8 @@ decide(first_bytes, Rules, Way = #way{client = Client, frontend = Frontend, fact
 first_bytes_timeout(#frontend{config = #{first_bytes_timeout := Timeout}}) -> Timeout.
 
 ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend}) ->
-    Ended = fun() -> unserved(Way, killed) end,
+    Self = self(),
+    Ended = fun(Why) -> unserved(Self, Way, Why) end,
     Asked = fun() -> Module:route(Client, Facts, Args) end,
     case weir_proxy_facts:in_time(Asked, first_bytes_timeout(Frontend), Ended) of
         {backend, Backend} -> balance(Way, Backend);
@@ -160,19 +161,9 @@ key_of(#way{key = Key}, #backend{config = #{hash_key := rule}}) when Key =/= non
 %% A client behind the same address gets the same server.
 key_of(#way{address = {Address, _Port}}, _Backend) -> Address.
 
-to_one_of(Way, Backend = #backend{numbers = Numbers, config = #{retries := Retries}}, Key) ->
-    ok = weir_proxy_numbers:begun(Numbers),
-    try try_servers(Way, Backend, Key, Retries, []) of
-        ok ->
-            ok;
-        {failed, _, _} = Failed ->
-            ok = weir_proxy_numbers:ended(Numbers, 0, 0),
-            Failed
-    catch
-        Class:Reason:Stack ->
-            ok = weir_proxy_numbers:ended(Numbers, 0, 0),
-            erlang:raise(Class, Reason, Stack)
-    end.
+to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{config = #{retries := Retries}}, Key) ->
+    ok = weir_proxy_pending:balanced(Proxy, Backend),
+    try_servers(Way, Backend, Key, Retries, []).
 
 try_servers(Way, Backend, Key, Retries, Tried) ->
     case place(Way, Backend, Key, Tried) of
@@ -226,27 +217,25 @@ take_known(Way, Backend = #backend{numbers = Numbers, balancer = Balancer, confi
     case Found of
         {ok, Server = #server{numbers = Places, max_connections = Most}} ->
             case weir_proxy_numbers:take(Places, Most) of
-                true -> {ok, Server, Way};
-                false -> take(Way, Backend, Key, [], [])
+                true -> placed(Server, Way);
+                false -> take(Way, Backend, Key, [])
             end;
         none ->
-            take(Way, Backend, Key, [], [])
+            take(Way, Backend, Key, [])
     end;
 take_known(Way, Backend, Key, Tried) ->
-    take(Way, Backend, Key, Tried, Tried).
+    take(Way, Backend, Key, Tried).
 
-take(Way, Backend = #backend{balancer = Balancer}, Key, Tried, Passed) ->
-    case weir_proxy_balancer:choose(Balancer, Key, Passed) of
-        {ok, Server = #server{name = Name, numbers = Numbers, max_connections = Most}} ->
-            case weir_proxy_numbers:take(Numbers, Most) of
-                true -> {ok, Server, Way};
-                false -> take(Way, Backend, Key, Tried, [Name | Passed])
-            end;
-        none when Passed =:= Tried ->
-            none;
-        none ->
-            wait(Way, Backend, Key)
+take(Way, Backend = #backend{balancer = Balancer}, Key, Tried) ->
+    case weir_proxy_balancer:take(Balancer, Key, Tried) of
+        {ok, Server} -> placed(Server, Way);
+        full -> wait(Way, Backend, Key);
+        none -> none
     end.
+
+placed(Server = #server{numbers = Numbers}, Way) ->
+    true = weir_proxy_pending:placed(self(), Numbers),
+    {ok, Server, Way}.
 
 wait(Way = #way{queued = Before}, #backend{process = Process}, Key) ->
     Start = erlang:monotonic_time(millisecond),
@@ -273,8 +262,8 @@ connect_to(Address, Port, Options, #backend{config = #{connect_timeout := Timeou
         exit:badarg -> {error, einval}
     end.
 
-failed(Server = #server{name = Name, numbers = Numbers}, Backend = #backend{process = Process, config = #{passive := Passive}}) ->
-    ok = leave(Server, Backend),
+failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
+    ok = weir_proxy_pending:displaced(),
     _ = weir_proxy_numbers:add(Numbers, connection_errors, 1),
     Failures = weir_proxy_numbers:add(Numbers, failures, 1),
     case Passive of
@@ -291,26 +280,14 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
     },
     case weir:relay(Client, Socket, Options) of
         {ok, Relay} ->
-            ok = succeeded(Server),
+            ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
             ok = stick(Backend, Key, Server),
+            ok = weir_proxy_pending:relayed(),
             weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper));
         {error, _} ->
             %% One of them has left already.
             ok = gen_tcp:close(Socket),
-            ok = leave(Server, Backend),
             {failed, gone, Way}
-    end.
-
-%% The place is free again: somebody may wait for it.
-leave(#server{numbers = Numbers}, #backend{numbers = OfAll, process = Process}) ->
-    ok = weir_proxy_numbers:ended(Numbers, 0, 0),
-    _ = weir_proxy_numbers:get(OfAll, queue_current) > 0 andalso (Process ! freed),
-    ok.
-
-succeeded(#server{numbers = Numbers}) ->
-    case weir_proxy_numbers:get(Numbers, failures) of
-        0 -> ok;
-        Failures -> _ = weir_proxy_numbers:add(Numbers, failures, -Failures), ok
     end.
 
 stick(#backend{config = #{stick := off}}, _Key, _Server) -> ok;
@@ -333,7 +310,6 @@ session(Way, Backend, Server, Took, Relay, Keeper) ->
         retries = Way#way.retries,
         keeper = Keeper,
         numbers = {Frontend#frontend.numbers, Backend#backend.numbers, Server#server.numbers},
-        process = Backend#backend.process,
         timer = life(Frontend, Relay, Keeper)
     }.
 

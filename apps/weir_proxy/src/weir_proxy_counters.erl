@@ -42,6 +42,7 @@ rows(proxy_server) ->
     shared() ++ [
         {connection_errors, counter, none, "connections that were refused or took too long"},
         {failures, gauge, none, "connections in a row that were refused or took too long"},
+        {resets, gauge, none, "connections in a row that it has reset before it has sent a byte"},
         {checks_failed, counter, none, "checks that failed"},
         {downs, counter, none, "times that checks or the agent have taken it down"}
     ].

@@ -55,11 +55,12 @@ known(Client, Bytes, Facts) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Calls a fun of somebody else's. The caller is killed if it has not returned in time; `Killed' is called then.
--spec in_time(fun(() -> Result), timeout(), Killed :: fun(() -> ok)) -> Result.
-in_time(Fun, Timeout, Killed) ->
+%% @doc Calls a fun of somebody else's. The caller is killed if it has not returned in time. `Ended' is called, in another process, when the
+%% caller has not lived to see its return: with `killed' then, with `crashed' if it was ended otherwise, such as by a link.
+-spec in_time(fun(() -> Result), timeout(), Ended :: fun((killed | crashed) -> ok)) -> Result.
+in_time(Fun, Timeout, Ended) ->
     Caller = self(),
-    Guard = spawn(fun() -> guard(Caller, monitor(process, Caller), Timeout, Killed) end),
+    Guard = spawn(fun() -> guard(Caller, monitor(process, Caller), Timeout, Ended) end),
     try
         Fun()
     after
@@ -70,11 +71,11 @@ in_time(Fun, Timeout, Killed) ->
         end
     end.
 
-guard(Caller, Monitor, Timeout, Killed) ->
+guard(Caller, Monitor, Timeout, Ended) ->
     receive
         {done, Caller} -> Caller ! {self(), released};
-        {'DOWN', Monitor, process, _, _} -> ok
+        {'DOWN', Monitor, process, _, _} -> Ended(crashed)
     after Timeout ->
         exit(Caller, kill),
-        Killed()
+        Ended(killed)
     end.

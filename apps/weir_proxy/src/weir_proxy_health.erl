@@ -20,7 +20,7 @@
 -opaque health() :: #health{}.
 
 %% @doc The options of the checks of a backend.
--spec options(weir_proxy_schema:path(), term()) -> weir_proxy_config:health().
+-spec options(weir_proxy_schema:path(), term()) -> #{atom() => term()}.
 options(Path, Map) ->
     weir_proxy_schema:table(Path, Map, [
         {kind, weir_proxy_schema:word([tcp, send_expect, http, tls, postgres, redis, smtp]), tcp},
@@ -33,7 +33,9 @@ options(Path, Map) ->
         {expect, weir_proxy_schema:text(), <<>>},
         {path, fun path/2, <<"/">>},
         {host, fun host/2, <<"localhost">>},
-        {user, weir_proxy_schema:text(), <<"weir">>}
+        {user, weir_proxy_schema:text(), <<"weir">>},
+        %% Undefined: as that of connections, see weir_proxy_config.
+        {send_proxy, weir_proxy_schema:word([off, v1, v2]), undefined}
     ]).
 
 %% Both become a part of a request, which another character would make another request.

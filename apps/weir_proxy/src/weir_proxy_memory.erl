@@ -14,6 +14,8 @@
 -export([backend/2]).
 -export([publish/2]).
 -export([withdraw/1]).
+-export([freed/3]).
+-export([reset/4]).
 -export([proxies/0]).
 
 -define(TABLE, ?MODULE).
@@ -74,3 +76,22 @@ publish(Proxy, Backend = #backend{name = Name}) -> persistent_term:put(?BACKEND(
 withdraw(Key) ->
     _ = persistent_term:erase(Key),
     ok.
+
+%% @doc There is a place again at a server of a backend with these numbers: its process is told if somebody waits.
+-spec freed(term(), binary(), atomics:atomics_ref()) -> ok.
+freed(Proxy, Name, Numbers) ->
+    case weir_proxy_numbers:get(Numbers, queue_current) > 0 andalso backend(Proxy, Name) of
+        #backend{process = Process} -> Process ! freed, ok;
+        _ -> ok
+    end.
+
+%% @doc A server has reset so many connections in a row: the process of its backend is told if that is too many.
+-spec reset(term(), binary(), Server :: binary(), pos_integer()) -> ok.
+reset(Proxy, Name, Server, InARow) ->
+    case backend(Proxy, Name) of
+        #backend{process = Process, config = #{passive := #{resets := true, fall := Fall}}} when InARow >= Fall ->
+            Process ! {failing, Server},
+            ok;
+        _ ->
+            ok
+    end.

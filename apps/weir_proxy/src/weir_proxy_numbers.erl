@@ -6,6 +6,7 @@
 -export([new/0]).
 -export([add/3]).
 -export([get/2]).
+-export([clear/2]).
 -export([begun/1]).
 -export([take/2]).
 -export([ended/3]).
@@ -15,12 +16,12 @@
 
 -type name() ::
     current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
-    | queue_current | queue_total | failures | aborted | rejected | sticks.
+    | queue_current | queue_total | failures | aborted | rejected | sticks | resets.
 
 %% In the order of their places.
 -define(NAMES, [
     current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
-    queue_current, queue_total, failures, aborted, rejected, sticks
+    queue_current, queue_total, failures, aborted, rejected, sticks, resets
 ]).
 
 -define(CURRENT, 1).
@@ -48,7 +49,9 @@ place(failures) -> 11;
 place(aborted) -> 12;
 place(rejected) -> 13;
 %% Keys whose server is remembered.
-place(sticks) -> 14.
+place(sticks) -> 14;
+%% Connections in a row that a server has reset before it has sent a byte.
+place(resets) -> 15.
 
 %% @doc Adds to one number, and returns it.
 -spec add(atomics:atomics_ref(), name(), integer()) -> integer().
@@ -56,6 +59,14 @@ add(Numbers, Name, N) -> atomics:add_get(Numbers, place(Name), N).
 
 -spec get(atomics:atomics_ref(), name()) -> integer().
 get(Numbers, Name) -> atomics:get(Numbers, place(Name)).
+
+%% @doc Sets a number to zero that mostly is.
+-spec clear(atomics:atomics_ref(), name()) -> ok.
+clear(Numbers, Name) ->
+    case get(Numbers, Name) of
+        0 -> ok;
+        Count -> atomics:sub(Numbers, place(Name), Count)
+    end.
 
 %% @doc A session has begun.
 -spec begun(atomics:atomics_ref()) -> ok.

@@ -28,14 +28,15 @@ connect({Address, Port}, Timeout) -> weir_tcp:connect(Address, Port, [{nodelay, 
 %% A reset spares the server a socket in TIME_WAIT for each check.
 options() -> [binary, {active, false}, {linger, {true, 0}}].
 
-ask(_Socket, _Deadline, #{kind := tcp}) ->
-    ok;
-ask(Socket, Deadline, Health) ->
+ask(Socket, Deadline, Health = #{send_proxy := Proxy}) ->
     {Question, Answer} = conversation(Health),
-    case Question =:= <<>> orelse gen_tcp:send(Socket, Question) of
-        {error, _} = Error -> Error;
-        _ -> await(Socket, Deadline, Answer, <<>>)
+    case say(Socket, iolist_to_binary([weir_proxy_outgoing:of_check(Proxy), Question])) of
+        ok -> await(Socket, Deadline, Answer, <<>>);
+        {error, _} = Error -> Error
     end.
+
+say(_Socket, <<>>) -> ok;
+say(Socket, Words) -> gen_tcp:send(Socket, Words).
 
 await(Socket, Deadline, Answer, Before) ->
     case Answer(Before) of
@@ -50,6 +51,8 @@ await(Socket, Deadline, Answer, Before) ->
     end.
 
 %% What is said, and what of an answer is right, wrong, or not enough.
+conversation(#{kind := tcp}) ->
+    {<<>>, fun(_Answer) -> ok end};
 conversation(#{kind := send_expect, send := Send, expect := Expect}) ->
     {Send, fun(Answer) -> found(Answer, Expect) end};
 conversation(#{kind := http, path := Path, host := Host}) ->

@@ -16,8 +16,6 @@
     keeper :: pid() | undefined | '_' | '$1',
     %% Of the frontend, the backend and the server.
     numbers :: {atomics:atomics_ref(), atomics:atomics_ref() | none, atomics:atomics_ref() | none} | '_',
-    %% Of the backend.
-    process :: pid() | undefined | '_',
     %% Of the longest life.
     timer :: reference() | none | '_'
 }).

@@ -142,15 +142,22 @@ ended(Relay, Result, Statistics, Times) ->
     end.
 
 finish(Session, Result, Statistics) ->
-    #session{numbers = {Frontend, Backend, Server}, process = Process, timer = Timer} = Session,
+    #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer} = Session,
     _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
+    ok = judge(Session, Result, Statistics),
     {In, Out} = bytes(Statistics),
     ok = weir_proxy_numbers:ended(Frontend, In, Out),
     ok = weir_proxy_numbers:ended(Backend, In, Out),
     ok = weir_proxy_numbers:ended(Server, In, Out),
-    _ = weir_proxy_numbers:get(Backend, queue_current) > 0 andalso (Process ! freed),
+    ok = weir_proxy_memory:freed(Proxy, Name, Backend),
     ok = weir_proxy_event:session(Session, Result, Statistics),
     weir_proxy_log:session(Session, Result, Statistics).
+
+%% What a session says of its server. A client that leaves early says nothing.
+judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}}) when Out > 0 -> weir_proxy_numbers:clear(Server, resets);
+judge(#session{proxy = Proxy, backend = Backend, server = Name, numbers = {_, _, Server}}, {error, _}, #{failed := b}) ->
+    weir_proxy_memory:reset(Proxy, Backend, Name, weir_proxy_numbers:add(Server, resets, 1));
+judge(_Session, _Result, _Statistics) -> ok.
 
 bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};
 bytes(none) -> {0, 0}.

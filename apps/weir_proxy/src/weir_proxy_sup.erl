@@ -36,6 +36,7 @@ init(all) ->
     ok = weir_proxy_memory:init(),
     ok = weir_proxy_sessions:init_table(),
     ok = weir_proxy_sticks:init_table(),
+    ok = weir_proxy_pending:init_table(),
     Keepers = [
         #{id => {weir_proxy_sessions, Number}, start => {weir_proxy_sessions, start_link, [Number]}}
      || Number <- lists:seq(1, weir_proxy_sessions:keepers())
@@ -44,7 +45,8 @@ init(all) ->
         #{id => Name, start => {?MODULE, start_children, [Name, Module]}, type => supervisor, shutdown => infinity}
      || {Name, Module} <- [{weir_proxy_backends, weir_proxy_backend}, {weir_proxy_instances, weir_proxy_instance}]
     ],
-    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, Keepers ++ Children}};
+    Pending = #{id => weir_proxy_pending, start => {weir_proxy_pending, start_link, []}},
+    {ok, {#{strategy => one_for_one, intensity => 20, period => 10}, [Pending | Keepers] ++ Children}};
 init({children, Module}) ->
     Child = #{id => Module, start => {Module, start_link, []}, restart => transient, shutdown => 5000},
     {ok, {#{strategy => simple_one_for_one, intensity => 20, period => 10}, [Child]}}.

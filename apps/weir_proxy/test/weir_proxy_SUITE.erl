@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, numbers/1, connect/1, name/1, echo/2, until/2, wait_for/1]).
+-import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, until/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -47,21 +47,15 @@ groups() ->
         ]}
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    [{started, Started} | Config].
+init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
 init_per_testcase(_Case, Config) ->
     process_flag(trap_exit, true),
     Config.
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% Ways.
 
@@ -260,23 +254,13 @@ connections_above_the_limit_wait_in_order(_Config) ->
 
 %% The second one waits for the place of the first, which never gets a connection: neither does it, but it is told so.
 a_place_of_a_failed_connection_is_given_on(_Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {backlog, 0}]),
-    {ok, Busy} = inet:port(Listen),
-    _ = fill(Busy),
-    Server = #{address => lists:concat(["127.0.0.1:", Busy]), max_connections => 1},
+    Server = #{address => lists:concat(["127.0.0.1:", busy_port()]), max_connections => 1},
     Port = proxy(#{servers => [Server], connect_timeout => 2000, retries => 0, queue_timeout => 10 * ?PATIENCE}),
     First = connect(Port),
     wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= 1 end),
     Second = connect(Port),
     wait_for(fun() -> queued() =:= 1 end),
     [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- [First, Second]].
-
-%% Until the kernel answers no more.
-fill(Port) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Port, [], 500) of
-        {ok, Socket} -> [Socket | fill(Port)];
-        {error, timeout} -> []
-    end.
 
 a_wait_ends_with_its_timeout(_Config) ->
     Server = ?SERVER:start("a"),
@@ -305,7 +289,3 @@ a_queue_is_bounded(_Config) ->
     _Waiting = connect(Port),
     wait_for(fun() -> queued() =:= 1 end),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
-
-queued() ->
-    {ok, #{backends := #{<<"web">> := #{queue_current := Queued}}}} = weir_proxy:info(proxy),
-    Queued.

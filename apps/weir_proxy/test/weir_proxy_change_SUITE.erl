@@ -1,18 +1,18 @@
-%% What becomes of a proxy and its connections when its configuration changes, when they end, and when processes are killed.
+%% What becomes of a proxy and its connections when its configuration changes, and when they end.
 -module(weir_proxy_change_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, numbers/1, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, numbers/1, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
 
 suite() -> [{timetrap, {seconds, 30}}].
 
-all() -> [{group, changes}, {group, ends}, {group, misfortune}].
+all() -> [{group, changes}, {group, ends}].
 
 groups() ->
     [
@@ -35,25 +35,18 @@ groups() ->
             stop_waits_for_connections,
             stop_waits_for_connections_without_a_server,
             nobody_who_is_accepted_is_reset
-        ]},
-        {misfortune, [], [keepers_look_at_no_living_session, a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_killed_proxy_keeps_its_listeners]}
+        ]}
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    [{started, Started} | Config].
+init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
 init_per_testcase(_Case, Config) ->
     process_flag(trap_exit, true),
     Config.
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% Changes.
 
@@ -283,62 +276,3 @@ is_served(Port) ->
         {error, econnrefused} ->
             false
     end.
-
-%%% Misfortune.
-
-%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions.
-keepers_look_at_no_living_session(_Config) ->
-    Server = ?SERVER:start("a"),
-    Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
-    wait_for(fun() -> numbers(200) end),
-    Keepers = [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
-    Reductions = fun() -> lists:sum([element(2, process_info(Pid, reductions)) || Pid <- Keepers]) end,
-    Before = Reductions(),
-    timer:sleep(2500),
-    ?assert(Reductions() - Before < 1000),
-    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    wait_for(fun() -> numbers(0) end).
-
-a_killed_keeper_loses_no_session(_Config) ->
-    Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [?SERVER:address(Server)]}),
-    Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
-    [<<"a">> = name(Socket) || Socket <- Sockets],
-    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 10 end),
-    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
-    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
-    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    wait_for(fun() -> numbers(0) end).
-
-a_killed_backend_keeps_its_state(_Config) ->
-    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
-    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
-    ok = weir_proxy:drain(proxy, web, a),
-    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
-    exit(Pid, kill),
-    wait_for(fun() ->
-        case supervisor:which_children(weir_proxy_backends) of
-            [{_, New, _, _}] when is_pid(New), New =/= Pid -> true;
-            _ -> false
-        end
-    end),
-    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
-    ?assertEqual(drain, state(a)).
-
-a_killed_proxy_keeps_its_listeners(_Config) ->
-    Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [?SERVER:address(Server)]}),
-    Socket = connect(Port),
-    <<"a">> = name(Socket),
-    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_instances),
-    exit(Pid, kill),
-    wait_for(fun() ->
-        case weir_proxy:info(proxy) of
-            {ok, _} -> true;
-            {error, _} -> false
-        end
-    end),
-    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
-    ?assertEqual(<<"a">>, name(connect(Port))),
-    ok = change(#{servers => []}),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).

@@ -16,21 +16,16 @@ all() ->
     [
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_server_by_name_is_checked, a_check_that_crashes_is_started_again,
-        a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, probes, what_an_agent_says, an_agent,
+        a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, a_server_that_resets_is_a_failing_one, probes,
+        checks_begin_as_connections_do, what_an_agent_says, an_agent,
         a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten, sticks_are_forgotten_when_they_are_turned_off
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    [{started, Started} | Config].
+init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% Checks.
 
@@ -129,6 +124,30 @@ a_failing_server_is_told_once(_Config) ->
     end,
     ?assertEqual(1, published(Fail)).
 
+%% If the backend says so. A reset behind an answer is none.
+a_server_that_resets_is_a_failing_one(_Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    Backend = fun(Resets) ->
+        #{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 2, back_off => <<"1m">>, resets => Resets}}
+    end,
+    Port = proxy(Backend(false)),
+    Say = fun(Words) ->
+        Socket = connect(Port),
+        [begin ok = gen_tcp:send(Socket, Word), _ = gen_tcp:recv(Socket, 0, ?PATIENCE) end || Word <- Words],
+        ok = gen_tcp:close(Socket),
+        wait_for(fun() -> weir_proxy_test:numbers(0) end)
+    end,
+    InARow = fun() -> {ok, [#{resets := Resets}]} = weir_proxy:servers(proxy, web), Resets end,
+    [Say([<<"reset me">>]) || _ <- [1, 2, 3]],
+    ?assertEqual({3, up}, {InARow(), state(a)}),
+    ok = weir_proxy_test:change(Backend(true)),
+    Say([<<"hello">>, <<"reset me">>]),
+    ?assertEqual({0, up}, {InARow(), state(a)}),
+    Say([<<"reset me">>]),
+    ?assertEqual({1, up}, {InARow(), state(a)}),
+    Say([<<"reset me">>]),
+    wait_for(fun() -> state(a) =:= failing end).
+
 a_slow_start(_Config) ->
     Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
     Backend = #{health => #{rise => 1, fall => 1}, slow_start => 1000},
@@ -152,8 +171,7 @@ probes(_Config) ->
             receive done -> ok end
         end),
         ok = gen_tcp:controlling_process(Listen, Pid),
-        Defaults = weir_proxy_health:options([], maps:merge(#{timeout => ?PATIENCE}, Options)),
-        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, Defaults),
+        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, health_options(Options#{timeout => maps:get(timeout, Options, ?PATIENCE)})),
         exit(Pid, kill),
         Result
     end,
@@ -174,7 +192,39 @@ probes(_Config) ->
     ?assertMatch({error, {unexpected, _}}, Ask(<<"HTTP/1.1 400 Bad">>, #{kind => tls})),
     ?assertEqual(ok, Ask(<<"well, ready now">>, #{kind => send_expect, send => "?", expect => "ready"})),
     ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
-    ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, weir_proxy_health:options([], #{}))).
+    ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, health_options(#{}))).
+
+%% As a backend has them.
+health_options(Options) ->
+    {ok, #{backends := #{<<"web">> := #{health := Health}}}} =
+        weir_proxy_config:new(#{frontends => #{}, backends => #{web => #{servers => [], health => Options}}}),
+    Health.
+
+%% A server that wants a PROXY header wants it of checks, too; at another port there may be none that does.
+checks_begin_as_connections_do(_Config) ->
+    Tell = fun(Socket, {Test, Turn}) -> {ok, Said} = gen_tcp:recv(Socket, 0, ?PATIENCE), Test ! {Turn, Said} end,
+    Said = fun(Backend, Health) ->
+        Turn = make_ref(),
+        {ok, _} = weir:start_listener(checked, #{ip => {127, 0, 0, 1}}, Tell, {self(), Turn}),
+        Checked = weir:get_port(checked),
+        Options = maps:merge(#{kind => send_expect, send => "?", expect => "!"}, Health(Checked)),
+        _ = proxy(Backend#{servers => [{{127, 0, 0, 1}, Checked}], health => health(Options)}),
+        Words = receive {Turn, Heard} -> Heard after ?PATIENCE -> ct:fail(no_check) end,
+        ok = weir_proxy:stop(proxy),
+        ok = weir:stop_listener(checked),
+        Words
+    end,
+    Local = iolist_to_binary(weir_proxy_header:build(#{version => 2, command => local})),
+    ?assertMatch({ok, #{command := local}, <<>>}, weir_proxy_header:parse(Local)),
+    Here = fun(_) -> #{} end,
+    There = fun(Port) -> #{port => Port} end,
+    ?assertEqual(<<"?">>, Said(#{}, Here)),
+    ?assertEqual(<<"PROXY UNKNOWN\r\n?">>, Said(#{send_proxy => v1}, Here)),
+    ?assertEqual(<<Local/binary, "?">>, Said(#{send_proxy => v2}, Here)),
+    ?assertEqual(<<"?">>, Said(#{send_proxy => v2}, There)),
+    ?assertEqual(<<"PROXY UNKNOWN\r\n?">>, Said(#{send_proxy => v2}, fun(Port) -> #{port => Port, send_proxy => v1} end)),
+    ?assertEqual(<<"?">>, Said(#{send_proxy => v2}, fun(_) -> #{send_proxy => off} end)),
+    ?assertEqual(Local, Said(#{send_proxy => v2}, fun(_) -> #{kind => tcp} end)).
 
 %%% Agents.
 

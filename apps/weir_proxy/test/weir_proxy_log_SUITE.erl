@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/3, port/0, free_port/0, connect/1, name/1, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/3, port/0, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -16,21 +16,15 @@ all() ->
     [
         a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
         a_killed_log_is_written_again, a_log_that_cannot_be_written,
-        who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page
+        who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page,
+        replies_are_measured
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    {ok, More} = application:ensure_all_started(inets),
-    [{started, Started ++ More} | Config].
+init_per_suite(Config) -> weir_proxy_test:begin_suite([inets], Config).
 
-end_per_suite(Config) ->
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %%% The log.
 
@@ -231,3 +225,21 @@ the_page(_Config) ->
     ?assertMatch([_], binary:matches(Get("/metrics"), <<"haproxy_backend_current_queue{proxy=\"web\"}">>)),
     ?assertNotEqual(nomatch, binary:match(Get("/metrics"), <<"haproxy_server_status">>)),
     ?assertMatch({ok, #{<<"backends">> := _}}, weir_json:decode(Get("/info"))).
+
+%% Of a frontend, on and off by a change.
+replies_are_measured(_Config) ->
+    Server = ?SERVER:start("a"),
+    Given = fun(Measure) ->
+        #{
+            frontends => #{front => #{listen => "127.0.0.1:0", backend => web, measure => Measure}},
+            backends => #{web => #{servers => [?SERVER:address(Server)]}}
+        }
+    end,
+    ok = weir_proxy:start(proxy, Given(true)),
+    [Listener] = weir:listeners(),
+    Socket = connect(port()),
+    <<"a">> = name(Socket),
+    [<<"x">> = echo(Socket, <<"x">>) || _ <- lists:seq(1, 5)],
+    wait_for(fun() -> #{replies := Replies} = weir:latency(Listener), Replies =:= 5 end),
+    ok = weir_proxy:change(proxy, Given(false)),
+    ?assertMatch(#{measured := false}, weir:latency(Listener)).

@@ -5,6 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+-import(weir_proxy_test, [port/0, wait_for/1]).
+
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
 -define(SOON, 200).
@@ -20,20 +22,15 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_proxy),
-    {ok, More} = application:ensure_all_started(ssl),
     [A, B, C] = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
     Echo = ?SERVER:start("echo", [silent]),
-    [{started, Started ++ More}, {servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config].
+    weir_proxy_test:begin_suite([ssl], [{servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config]).
 
 end_per_suite(Config) ->
     [ok = ?SERVER:stop(Server) || Server <- maps:values(proplists:get_value(servers, Config))],
-    [ok = application:stop(Application) || Application <- lists:reverse(proplists:get_value(started, Config))],
-    ok.
+    weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) ->
-    [weir_proxy:stop(Name) || Name <- weir_proxy:proxies()],
-    ok.
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 by_address(Config) ->
     Port = proxy(Config, [#{from => ["127.0.0.8/29"], backend => b}, #{from => "::1", backend => c}]),
@@ -260,10 +257,6 @@ proxy(Config, Rules, Timeout) ->
     ok = start(Config, Rules, Timeout),
     port().
 
-port() ->
-    {ok, #{frontends := #{<<"front">> := #{listen := [<<"127.0.0.1:", Port/binary>>]}}}} = weir_proxy:info(proxy),
-    binary_to_integer(Port).
-
 numbers(Name) ->
     {ok, #{frontends := #{<<"front">> := #{Name := Number}}}} = weir_proxy:info(proxy),
     Number.
@@ -292,14 +285,3 @@ hello(Protocols) ->
     All = <<Extensions/binary, 16:16, (byte_size(List) + 2):16, (byte_size(List)):16, List/binary>>,
     Message = <<Front/binary, (byte_size(All)):16, All/binary>>,
     in_records(<<1, (byte_size(Message)):24, Message/binary>>, 1000).
-
-wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-wait_for(Fun, Deadline) ->
-    case Fun() of
-        true -> ok;
-        false ->
-            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
-            timer:sleep(10),
-            wait_for(Fun, Deadline)
-    end.

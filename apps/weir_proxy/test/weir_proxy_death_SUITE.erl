@@ -1,0 +1,147 @@
+%% What becomes of connections and of what is counted when processes are killed.
+-module(weir_proxy_death_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_proxy_test, [proxy/1, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, wait_for/1]).
+
+-define(SERVER, weir_proxy_backend_double).
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() ->
+    [
+        connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, keepers_look_at_no_living_session,
+        a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_place_is_given_on_behind_a_killed_backend,
+        a_killed_proxy_keeps_its_listeners
+    ].
+
+init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
+
+end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
+
+init_per_testcase(_Case, Config) ->
+    process_flag(trap_exit, true),
+    Config.
+
+end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
+
+%% The first while it connects to a server that does not answer, the second when it has just been given the place of the first, the third
+%% while it waits for one.
+connections_that_are_killed_give_back_what_they_count_for(_Config) ->
+    Server = #{address => lists:concat(["127.0.0.1:", busy_port()]), max_connections => 1},
+    Port = proxy(#{servers => [Server], connect_timeout => 10 * ?PATIENCE, queue_timeout => 10 * ?PATIENCE}),
+    Come = fun(Waiting) ->
+        Before = processes_of_connections(),
+        Socket = connect(Port),
+        wait_for(fun() -> queued() =:= Waiting andalso length(processes_of_connections()) > length(Before) end),
+        [Pid] = processes_of_connections() -- Before,
+        {Socket, Pid}
+    end,
+    {_, First} = Come(0),
+    wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= 1 end),
+    [{_, Second}, {_, Third}] = [Come(1), Come(2)],
+    %% It does not see that it has got the place.
+    true = erlang:suspend_process(Second),
+    exit(First, kill),
+    wait_for(fun() -> queued() =:= 1 end),
+    exit(Third, kill),
+    exit(Second, kill),
+    wait_for(fun() -> queued() =:= 0 end),
+    wait_for(fun() -> numbers(0) end).
+
+processes_of_connections() ->
+    [Pid || Listener <- weir:listeners(), {_, Pid} <- weir:connections(Listener), is_process_alive(Pid)].
+
+%% By a link of the module's, for instance. Its connection counts for nothing any more.
+a_rule_that_is_killed_is_told_in_the_log(Config) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "killed.log"),
+    Rules = #{rules => [#{module => ?MODULE, args => self()}], backend => undefined},
+    Socket = connect(weir_proxy_test:proxy(#{servers => []}, Rules, #{log => #{file => iolist_to_binary(File), format => <<"%b %ts">>}})),
+    Pid = receive {routes, Route} -> Route after ?PATIENCE -> ct:fail(not_asked) end,
+    exit(Pid, kill),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(0) end),
+    wait_for(fun() -> file:read_file(File) =:= {ok, <<"front PR\n">>} end).
+
+%% A rule that never says where to.
+route(_Socket, _Facts, Test) ->
+    Test ! {routes, self()},
+    timer:sleep(infinity).
+
+%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions.
+keepers_look_at_no_living_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
+    wait_for(fun() -> numbers(200) end),
+    Keepers = [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    Reductions = fun() -> lists:sum([element(2, process_info(Pid, reductions)) || Pid <- Keepers]) end,
+    Before = Reductions(),
+    timer:sleep(2500),
+    ?assert(Reductions() - Before < 1000),
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end).
+
+a_killed_keeper_loses_no_session(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
+    [<<"a">> = name(Socket) || Socket <- Sockets],
+    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 10 end),
+    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    wait_for(fun() -> numbers(0) end).
+
+a_killed_backend_keeps_its_state(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
+    ok = weir_proxy:drain(proxy, web, a),
+    ok = kill_backend(),
+    ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
+    ?assertEqual(drain, state(a)).
+
+%% The session of before tells the process of now.
+a_place_is_given_on_behind_a_killed_backend(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    First = connect(Port),
+    <<"a">> = name(First),
+    wait_for(fun() -> numbers(1) end),
+    ok = kill_backend(),
+    Second = connect(Port),
+    wait_for(fun() -> queued() =:= 1 end),
+    ok = gen_tcp:close(First),
+    ?assertEqual(<<"a">>, name(Second)).
+
+%% Returns when there is another one.
+kill_backend() ->
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case supervisor:which_children(weir_proxy_backends) of
+            [{_, New, _, _}] when is_pid(New), New =/= Pid -> true;
+            _ -> false
+        end
+    end).
+
+a_killed_proxy_keeps_its_listeners(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    Socket = connect(Port),
+    <<"a">> = name(Socket),
+    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_instances),
+    exit(Pid, kill),
+    wait_for(fun() ->
+        case weir_proxy:info(proxy) of
+            {ok, _} -> true;
+            {error, _} -> false
+        end
+    end),
+    ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ok = change(#{servers => []}),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
