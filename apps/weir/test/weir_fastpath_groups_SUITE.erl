@@ -11,6 +11,8 @@
 ]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, stop/1]).
 
+-include("fastpath_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 %% How long to wait for many at once.
 -define(LONG, 60000).
@@ -33,18 +35,6 @@ groups() ->
             members_become_relays
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_fastpath_test:init_group(Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(Case, Config) ->
-    weir_fastpath_test:init_case(Case, Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_fastpath_test:end_case(Config).
 
 %% Groups ----------------------------------------------------------------------
 

@@ -11,6 +11,8 @@
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/2, pid/1, wait_until/1]).
 -import(weir_fastpath_test, [kill_pollers/0, one_of/1, pause/0]).
 
+-include("fastpath_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 20000).
 %% How long to wait for many at once.
@@ -34,18 +36,6 @@ groups() ->
             relayed_by_handlers_that_are_killed
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_fastpath_test:init_group(Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(Case, Config) ->
-    weir_fastpath_test:init_case(Case, Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_fastpath_test:end_case(Config).
 
 %% Kills a registered process that has a supervisor, and waits for its successor.
 kill_registered(Name) ->

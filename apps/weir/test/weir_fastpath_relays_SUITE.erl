@@ -8,6 +8,8 @@
 -import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, recv_all/1]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, relay/2]).
 
+-include("fastpath_suite.hrl").
+
 -define(PATIENCE, 20000).
 
 suite() ->
@@ -27,18 +29,6 @@ groups() ->
             relays_in_havoc
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_fastpath_test:init_group(Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(Case, Config) ->
-    weir_fastpath_test:init_case(Case, Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_fastpath_test:end_case(Config).
 
 %% Kills them again and again, with so many milliseconds in between, until it is sent `stop'.
 killer_of_pollers(Pause) ->

@@ -9,6 +9,8 @@
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
 -import(weir_group_test, [member/2, member/3, new/0, new/1, numbered/2, rest/2, slow/2, through/2, through_when_not_busy/2]).
 
+-include("engine_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 120}}].
 
@@ -46,18 +48,6 @@ groups() ->
             several_broadcasters
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %% Membership ------------------------------------------------------------------
 

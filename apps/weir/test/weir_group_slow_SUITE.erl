@@ -11,6 +11,8 @@
     through_when_not_busy/2
 ]).
 
+-include("engine_suite.hrl").
+
 -define(PATIENCE, 10000).
 
 suite() ->
@@ -45,18 +47,6 @@ groups() ->
             ten_thousand_memberships
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 drop_oldest(Config) ->
     {#{sent := Sent, queued := Queued, dropped := Dropped}, Got} = flood(Config, drop_oldest),

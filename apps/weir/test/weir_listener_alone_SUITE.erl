@@ -10,6 +10,8 @@
 -import(weir_test_peer, [wait_until/1]).
 -import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
 
+-include("listener_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 
@@ -36,19 +38,6 @@ all() ->
         a_handler_may_take_its_time_to_end,
         events_are_told
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(ssl),
-    weir_test_peer:init_group(weir, [{handler, function} | Config]).
-
-end_per_suite(Config) ->
-    weir_test_peer:end_group(weir, Config).
-
-init_per_testcase(Case, Config) ->
-    weir_listener_test:init_case(Case, Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_listener_test:end_case(Config).
 
 %% What a drain begins with.
 new_connections_are_dropped_and_those_before_accepted(_Config) ->

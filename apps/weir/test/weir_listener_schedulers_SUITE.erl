@@ -9,6 +9,8 @@
 -import(weir_test_peer, [wait_until/1]).
 -import(weir_listener_test, [connect/1, echo/2, handler/1, is_served/1, start/2, still_serves/1]).
 
+-include("listener_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 
@@ -24,19 +26,6 @@ all() ->
         loads_are_balanced,
         schedulers_go_offline
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(ssl),
-    weir_test_peer:init_group(weir, [{handler, function} | Config]).
-
-end_per_suite(Config) ->
-    weir_test_peer:end_group(weir, Config).
-
-init_per_testcase(Case, Config) ->
-    weir_listener_test:init_case(Case, Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_listener_test:end_case(Config).
 
 connections_run_where_their_sockets_are(Config) ->
     Self = self(),

@@ -15,6 +15,8 @@
     info/1, is_open/1, stingy_pair/1, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0, send_until_closed/2, spin/1
 ]).
 
+-include("engine_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 
@@ -43,18 +45,6 @@ groups() ->
             closer_killed_before_the_owner
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %% A process that does nothing but hold what it is given.
 idle() ->

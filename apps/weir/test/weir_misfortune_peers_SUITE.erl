@@ -12,6 +12,8 @@
 ]).
 -import(weir_misfortune_test, [is_open/1, stingy_pair/2]).
 
+-include("engine_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 
@@ -39,18 +41,6 @@ groups() ->
             subscribers_killed
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %% Peers that misbehave -----------------------------------------------------------
 

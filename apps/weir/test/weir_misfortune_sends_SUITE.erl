@@ -14,6 +14,8 @@
     send_until_closed/2, spin/1
 ]).
 
+-include("engine_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 %% More than the kernel takes, so that most of it is in the send queue. No two
@@ -47,18 +49,6 @@ groups() ->
             closed_while_senders_finish
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 what_was_queued_arrives(Config) ->
     {Socket, Peer} = stingy_pair(Config),

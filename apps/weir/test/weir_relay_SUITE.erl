@@ -14,6 +14,8 @@
     carried/3, drain/1, end_of/1, ended/2, fill/1, is_closed/1, owned_relay/2, pair/1, relay/1, relay/2, sender/2
 ]).
 
+-include("relay_suite.hrl").
+
 -define(PATIENCE, 10000).
 
 suite() ->
@@ -55,18 +57,6 @@ groups() ->
             linger_is_not_waited_for
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_relay_test:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_relay_test:end_case(Config).
 
 %% Streams ---------------------------------------------------------------------
 

@@ -8,6 +8,8 @@
 -import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
 -import(weir_relay_test, [carried/3, end_of/1, ended/2, fill/1, is_closed/1, relay/1, relay/2]).
 
+-include("relay_suite.hrl").
+
 -define(PATIENCE, 10000).
 %% A timeout that a case waits for, and one that it must not see.
 -define(SOON, 100).
@@ -41,18 +43,6 @@ groups() ->
             relays_that_are_none
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_relay_test:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_relay_test:end_case(Config).
 
 %% Bounds ----------------------------------------------------------------------
 

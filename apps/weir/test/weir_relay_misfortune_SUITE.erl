@@ -11,6 +11,8 @@
 ]).
 -import(weir_relay_test, [drain/1, ended/2, is_closed/1, owned_relay/2, relay/1, relay/2, sender/2]).
 
+-include("relay_suite.hrl").
+
 -define(PATIENCE, 10000).
 
 suite() ->
@@ -30,18 +32,6 @@ groups() ->
             no_descriptors_for_pipes
         ]}
     ].
-
-init_per_group(_Group, Config) ->
-    weir_test_peer:init_group(weir, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_relay_test:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_relay_test:end_case(Config).
 
 %% Misfortune ------------------------------------------------------------------
 

@@ -10,26 +10,13 @@
     collect_active/2, recv_exactly/2
 ]).
 
+-include("drop_in_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 30}}].
 
-all() ->
-    [{group, inet}, {group, weir}].
-
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
-
-init_per_group(Group, Config) ->
-    weir_test_peer:init_group(Group, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 cases() ->
     [

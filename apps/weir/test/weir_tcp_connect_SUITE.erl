@@ -10,26 +10,13 @@
     kill/1, wait_until/1, next_message/0, assert_no_message/0, recv_exactly/2, timed/1
 ]).
 
+-include("drop_in_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 30}}].
 
-all() ->
-    [{group, inet}, {group, weir}].
-
 groups() ->
     weir_test_peer:by_backend(cases()).
-
-init_per_group(Group, Config) ->
-    weir_test_peer:init_group(Group, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 cases() ->
     [

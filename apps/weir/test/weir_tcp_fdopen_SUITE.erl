@@ -8,14 +8,13 @@
 
 -import(weir_test_peer, [listen/3, connect/4, keep/1, next_message/0, recv_exactly/2]).
 
+-include("drop_in_suite.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
 
 suite() ->
     [{timetrap, {seconds, 30}}].
-
-all() ->
-    [{group, inet}, {group, weir}].
 
 groups() ->
     weir_test_peer:by_backend([
@@ -23,18 +22,6 @@ groups() ->
         listening, listens_on_a_bound_one, listens_where_it_is_told, connects_with_it, already_connected,
         no_socket, no_descriptor, of_another_family, datagrams, what_is_no_number, port_without_address, local
     ]).
-
-init_per_group(Group, Config) ->
-    weir_test_peer:init_group(Group, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 fdopen(Config, Fd, Options) ->
     keep(gen_tcp:fdopen(Fd, proplists:get_value(backend, Config) ++ Options)).

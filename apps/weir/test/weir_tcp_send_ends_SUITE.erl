@@ -11,26 +11,13 @@
 ]).
 -import(weir_tcp_send_test, [narrow_pair/2, pending/1, send_until_error/3]).
 
+-include("drop_in_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 30}}].
 
-all() ->
-    [{group, inet}, {group, weir}].
-
 groups() ->
     weir_test_peer:by_backend(cases()).
-
-init_per_group(Group, Config) ->
-    weir_test_peer:init_group(Group, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 cases() ->
     [

@@ -12,26 +12,13 @@
     assert_refused/2, contents/1, file/2, is_weir/1, narrow_pair/2, open/2, open_with/2, pair/1, send_whole/2, stuck/2
 ]).
 
+-include("drop_in_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 60}}].
 
-all() ->
-    [{group, inet}, {group, weir}].
-
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
-
-init_per_group(Group, Config) ->
-    weir_test_peer:init_group(Group, Config).
-
-end_per_group(Group, Config) ->
-    weir_test_peer:end_group(Group, Config).
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 cases() ->
     [

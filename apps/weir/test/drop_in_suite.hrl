@@ -1,0 +1,16 @@
+%% What the suites of the drop-in do around their cases, which run on stock gen_tcp and on Weir.
+
+all() ->
+    [{group, inet}, {group, weir}].
+
+init_per_group(Group, Config) ->
+    weir_test_peer:init_group(Group, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_test_peer:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_test_peer:end_case(Config).

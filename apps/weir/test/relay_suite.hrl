@@ -1,0 +1,13 @@
+%% What the suites of relays do around their cases.
+
+init_per_group(_Group, Config) ->
+    weir_test_peer:init_group(weir, Config).
+
+end_per_group(Group, Config) ->
+    weir_test_peer:end_group(Group, Config).
+
+init_per_testcase(_Case, Config) ->
+    weir_relay_test:init_case(Config).
+
+end_per_testcase(_Case, Config) ->
+    weir_relay_test:end_case(Config).
