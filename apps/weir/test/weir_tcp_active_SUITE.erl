@@ -9,6 +9,7 @@
     socket_pair/2, async/1, await/1, pid/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0,
     collect_active/2, recv_exactly/2
 ]).
+-import(weir_tcp_test, [active_of/1, collect_rearming/3]).
 
 -include("drop_in_suite.hrl").
 
@@ -25,22 +26,11 @@ cases() ->
         once_delivers_data_that_waited,
         once_may_be_set_again_and_again,
         true_delivers_data_that_waited,
-        count_delivers_so_many_and_tells,
-        count_delivers_data_that_waited,
-        count_can_be_raised,
-        count_can_be_lowered,
-        count_lowered_to_nothing_is_passive,
-        count_of_zero,
-        count_replaces_once_and_true,
-        count_is_replaced_by_the_others,
-        count_out_of_range,
-        count_at_its_limits,
         unknown_mode,
         false_stops_delivery,
         messages_keep_the_order_of_the_stream,
         large_stream_with_true,
         large_stream_with_once,
-        large_stream_with_count,
         messages_are_bounded_by_buffer,
         messages_hold_lists_or_binaries,
         mode_changes_in_the_middle,
@@ -50,13 +40,8 @@ cases() ->
         closed_comes_after_the_data,
         closed_comes_once_in_every_mode,
         closed_is_not_told_while_passive,
-        closed_after_the_count_ran_out,
         nothing_comes_after_close
     ].
-
-active_of(Socket) ->
-    {ok, [{active, Active}]} = inet:getopts(Socket, [active]),
-    Active.
 
 true_delivers_as_it_comes(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
@@ -105,144 +90,6 @@ true_delivers_data_that_waited(Config) ->
     ok = inet:setopts(Socket, [{active, true}]),
     ?assertEqual({tcp, Socket, <<" waited">>}, next_message()).
 
-count_delivers_so_many_and_tells(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, 3}]),
-    lists:foreach(
-        fun(Left) ->
-            ?assertEqual(Left, active_of(Socket)),
-            ok = gen_tcp:send(Peer, <<Left>>),
-            ?assertEqual({tcp, Socket, <<Left>>}, next_message())
-        end,
-        [3, 2, 1]
-    ),
-    ?assertEqual({tcp_passive, Socket}, next_message()),
-    ?assertEqual(false, active_of(Socket)),
-    ok = gen_tcp:send(Peer, <<"more">>),
-    assert_no_message(),
-    ok = inet:setopts(Socket, [{active, 1}]),
-    ?assertEqual({tcp, Socket, <<"more">>}, next_message()),
-    ?assertEqual({tcp_passive, Socket}, next_message()),
-    assert_no_message().
-
-count_delivers_data_that_waited(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    ok = gen_tcp:send(Peer, <<"a waited">>),
-    ?assertEqual(<<"a">>, recv_exactly(Socket, 1)),
-    ok = inet:setopts(Socket, [{active, 2}]),
-    ?assertEqual({tcp, Socket, <<" waited">>}, next_message()),
-    ?assertEqual(1, active_of(Socket)).
-
-count_can_be_raised(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    ok = inet:setopts(Socket, [{active, 3}]),
-    ok = inet:setopts(Socket, [{active, 4}]),
-    ?assertEqual(7, active_of(Socket)),
-    assert_no_message().
-
-count_can_be_lowered(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, 5}]),
-    ok = inet:setopts(Socket, [{active, -3}]),
-    ?assertEqual(2, active_of(Socket)),
-    ok = gen_tcp:send(Peer, <<"one">>),
-    ?assertEqual({tcp, Socket, <<"one">>}, next_message()),
-    ?assertEqual(1, active_of(Socket)),
-    assert_no_message().
-
-count_lowered_to_nothing_is_passive(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    lists:foreach(
-        fun({Up, Down}) ->
-            ok = inet:setopts(Socket, [{active, Up}]),
-            ok = inet:setopts(Socket, [{active, Down}]),
-            ?assertEqual({tcp_passive, Socket}, next_message()),
-            ?assertEqual(false, active_of(Socket))
-        end,
-        [{6, -6}, {3, -7}, {1, -32768}]
-    ),
-    ok = gen_tcp:send(Peer, <<"passive">>),
-    ?assertEqual(<<"passive">>, recv_exactly(Socket, 7)),
-    assert_no_message().
-
-count_of_zero(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    %% Nothing to count from: passive, and told so each time.
-    [
-        begin
-            ok = inet:setopts(Socket, [{active, Count}]),
-            ?assertEqual({tcp_passive, Socket}, next_message()),
-            ?assertEqual(false, active_of(Socket))
-        end
-     || Count <- [0, -1, -32768, 0]
-    ],
-    ok = inet:setopts(Socket, [{active, 2}]),
-    ok = inet:setopts(Socket, [{active, 0}]),
-    ?assertEqual(2, active_of(Socket)),
-    assert_no_message().
-
-count_replaces_once_and_true(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    lists:foreach(
-        fun(Before) ->
-            ok = inet:setopts(Socket, [{active, Before}]),
-            ok = inet:setopts(Socket, [{active, 2}]),
-            ?assertEqual(2, active_of(Socket)),
-            [
-                begin
-                    ok = inet:setopts(Socket, [{active, Before}]),
-                    ok = inet:setopts(Socket, [{active, Count}]),
-                    ?assertEqual({tcp_passive, Socket}, next_message()),
-                    ?assertEqual(false, active_of(Socket))
-                end
-             || Count <- [0, -1]
-            ]
-        end,
-        [once, true]
-    ).
-
-count_is_replaced_by_the_others(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    lists:foreach(
-        fun(After) ->
-            ok = inet:setopts(Socket, [{active, 5}]),
-            ok = inet:setopts(Socket, [{active, After}]),
-            ?assertEqual(After, active_of(Socket)),
-            %% The old count is forgotten.
-            ok = inet:setopts(Socket, [{active, 2}]),
-            ?assertEqual(2, active_of(Socket)),
-            ok = inet:setopts(Socket, [{active, false}])
-        end,
-        [once, true, false]
-    ),
-    %% None of this was a count that ran out.
-    assert_no_message().
-
-count_out_of_range(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        begin
-            ?assertEqual({error, einval}, inet:setopts(Socket, [{active, Count}])),
-            ?assertEqual(false, active_of(Socket))
-        end
-     || Count <- [32768, -32769, 1 bsl 40]
-    ],
-    ok = inet:setopts(Socket, [{active, 1}]),
-    ?assertEqual({error, einval}, inet:setopts(Socket, [{active, 32767}])),
-    ?assertEqual(1, active_of(Socket)),
-    assert_no_message().
-
-count_at_its_limits(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, 32767}]),
-    ?assertEqual(32767, active_of(Socket)),
-    ?assertEqual({error, einval}, inet:setopts(Socket, [{active, 1}])),
-    ?assertEqual(32767, active_of(Socket)),
-    ok = gen_tcp:send(Peer, <<"one">>),
-    ?assertEqual({tcp, Socket, <<"one">>}, next_message()),
-    ok = inet:setopts(Socket, [{active, 1}]),
-    ?assertEqual(32767, active_of(Socket)),
-    ok = inet:setopts(Socket, [{active, -32768}]),
-    ?assertEqual({tcp_passive, Socket}, next_message()),
-    ?assertEqual(false, active_of(Socket)).
-
 unknown_mode(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, once}]),
     [
@@ -289,28 +136,6 @@ large_stream_with_once(Config) ->
     end),
     ?assert(Data =:= collect_rearming(Socket, {tcp, once}, [])),
     ?assertEqual(ok, await(Sender)).
-
-large_stream_with_count(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, 7}]),
-    Data = rand:bytes(1024 * 1024),
-    Sender = async(fun() ->
-        ok = gen_tcp:send(Peer, Data),
-        gen_tcp:close(Peer)
-    end),
-    ?assert(Data =:= collect_rearming(Socket, {tcp_passive, 7}, [])),
-    ?assertEqual(ok, await(Sender)).
-
-%% Reads to the end of the stream and sets the mode again after each message
-%% of the kind that asks for it.
-collect_rearming(Socket, {Kind, Active} = When, Data) ->
-    Message = next_message(),
-    ?assertEqual(Socket, element(2, Message)),
-    _ = [ok = inet:setopts(Socket, [{active, Active}]) || element(1, Message) =:= Kind],
-    case Message of
-        {tcp, Socket, Part} -> collect_rearming(Socket, When, [Part | Data]);
-        {tcp_passive, Socket} -> collect_rearming(Socket, When, Data);
-        {tcp_closed, Socket} -> iolist_to_binary(lists:reverse(Data))
-    end.
 
 messages_are_bounded_by_buffer(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, once}, {buffer, 100}]),
@@ -425,17 +250,6 @@ closed_is_not_told_while_passive(Config) ->
     ok = inet:setopts(Socket, [{active, once}]),
     ?assertEqual({tcp_closed, Socket}, next_message()),
     ?assertEqual({error, einval}, inet:setopts(Socket, [{active, once}])),
-    assert_no_message().
-
-closed_after_the_count_ran_out(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, 1}]),
-    ok = gen_tcp:send(Peer, <<"last">>),
-    ok = gen_tcp:close(Peer),
-    ?assertEqual({tcp, Socket, <<"last">>}, next_message()),
-    ?assertEqual({tcp_passive, Socket}, next_message()),
-    assert_no_message(),
-    ok = inet:setopts(Socket, [{active, 5}]),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
     assert_no_message().
 
 %% What was delivered before the close stays in the mailbox, as with a port;

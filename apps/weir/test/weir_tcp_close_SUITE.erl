@@ -7,8 +7,9 @@
 
 -import(weir_test_peer, [
     socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1, wait_until/1, wait_for_messages/1, messages/0,
-    next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, reset/1, timed/1
+    next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1
 ]).
+-import(weir_tcp_test, [pending/2, assert_closed/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -46,28 +47,8 @@ cases() ->
         shutdown_read_write,
         shutdown_read,
         shutdown_read_while_active,
-        shutdown_of_something_else,
-        reset_while_passive,
-        reset_while_passive_shown,
-        reset_while_active,
-        reset_while_active_shown,
-        reset_while_receiving,
-        reset_found_by_send,
-        reset_found_by_send_shown,
-        reset_found_by_send_told_when_active_is_set,
-        reset_is_not_shown_for_an_orderly_end,
-        reset_after_data
+        shutdown_of_something_else
     ].
-
-%% A socket with more output than the kernel takes while nobody reads.
-pending(Config, Options) ->
-    {Socket, Peer} = socket_pair(
-        Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]
-    ),
-    Data = rand:bytes(1000000),
-    ok = gen_tcp:send(Socket, Data),
-    ?assertMatch({ok, [{send_pend, Pending}]} when Pending > 0, inet:getstat(Socket, [send_pend])),
-    {Socket, Peer, Data}.
 
 close_ends_the_stream_of_the_peer(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -123,43 +104,6 @@ calls_after_the_peer_closed_active(Config) ->
     ?assertEqual({tcp_closed, Socket}, next_message()),
     wait_until(fun() -> gen_tcp:send(Socket, <<"x">>) =:= {error, closed} end),
     assert_closed(Socket).
-
-%% The calls of gen_tcp say `closed', those of inet say `einval', whatever
-%% their other arguments.
-assert_closed(Socket) ->
-    Self = self(),
-    lists:foreach(
-        fun({Expected, Call}) -> ?assertEqual({Expected, Call}, {Call(), Call}) end,
-        [
-            {{error, closed}, fun() -> gen_tcp:send(Socket, <<"x">>) end},
-            {{error, closed}, fun() -> gen_tcp:send(Socket, []) end},
-            {{error, closed}, fun() -> gen_tcp:send(Socket, [bad]) end},
-            {{error, closed}, fun() -> gen_tcp:recv(Socket, 0) end},
-            {{error, closed}, fun() -> gen_tcp:recv(Socket, 5, 100) end},
-            {{error, closed}, fun() -> gen_tcp:unrecv(Socket, <<"x">>) end},
-            {{error, closed}, fun() -> gen_tcp:shutdown(Socket, read) end},
-            {{error, closed}, fun() -> gen_tcp:shutdown(Socket, write) end},
-            {{error, closed}, fun() -> gen_tcp:shutdown(Socket, read_write) end},
-            {{error, closed}, fun() -> gen_tcp:accept(Socket) end},
-            {{error, closed}, fun() -> gen_tcp:accept(Socket, 100) end},
-            {{error, closed}, fun() -> gen_tcp:controlling_process(Socket, Self) end},
-            {{error, closed}, fun() -> gen_tcp:controlling_process(Socket, whereis(init)) end},
-            {{error, einval}, fun() -> inet:setopts(Socket, [{active, once}]) end},
-            {{error, einval}, fun() -> inet:setopts(Socket, []) end},
-            {{error, einval}, fun() -> inet:getopts(Socket, [active]) end},
-            {{error, einval}, fun() -> inet:getopts(Socket, []) end},
-            {{error, einval}, fun() -> inet:sockname(Socket) end},
-            {{error, einval}, fun() -> inet:socknames(Socket) end},
-            {{error, einval}, fun() -> inet:peername(Socket) end},
-            {{error, einval}, fun() -> inet:port(Socket) end},
-            {{error, einval}, fun() -> inet:getstat(Socket) end},
-            {{error, einval}, fun() -> inet:getstat(Socket, [recv_cnt]) end},
-            {#{states => [closed]}, fun() -> inet:info(Socket) end},
-            {ok, fun() -> gen_tcp:close(Socket) end},
-            {ok, fun() -> inet:close(Socket) end}
-        ]
-    ),
-    assert_no_message().
 
 %% `closed' is said once by each direction; then the socket is one that is not
 %% connected, until an active mode is set, which tells `tcp_closed' and is
@@ -355,109 +299,3 @@ shutdown_of_something_else(Config) ->
     [?assertError(_, gen_tcp:shutdown(Socket, How)) || How <- [both, 1, "read"]],
     ok = gen_tcp:send(Socket, <<"unharmed">>),
     ?assertEqual(<<"unharmed">>, recv_exactly(Peer, 8)).
-
-reset_while_passive(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    ok = reset(Peer),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
-
-reset_while_passive_shown(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
-    ok = reset(Peer),
-    ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
-    assert_no_message().
-
-reset_while_active(Config) ->
-    lists:foreach(
-        fun(Active) ->
-            {Socket, Peer} = socket_pair(Config, [binary, {active, Active}]),
-            ok = reset(Peer),
-            ?assertEqual({tcp_closed, Socket}, next_message()),
-            assert_closed(Socket)
-        end,
-        [true, once, 5]
-    ).
-
-reset_while_active_shown(Config) ->
-    lists:foreach(
-        fun(Active) ->
-            {Socket, Peer} = socket_pair(
-                Config, [binary, {active, Active}, {show_econnreset, true}]
-            ),
-            ok = reset(Peer),
-            ?assertEqual({tcp_error, Socket, econnreset}, next_message()),
-            ?assertEqual({tcp_closed, Socket}, next_message()),
-            assert_closed(Socket)
-        end,
-        [true, once, 5]
-    ).
-
-reset_while_receiving(Config) ->
-    lists:foreach(
-        fun({Show, Reason}) ->
-            {Socket, Peer} = socket_pair(
-                Config, [binary, {active, false}, {show_econnreset, Show}]
-            ),
-            Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
-            assert_waits(Receiver),
-            ok = reset(Peer),
-            ?assertEqual({error, Reason}, await(Receiver))
-        end,
-        [{false, closed}, {true, econnreset}]
-    ).
-
-reset_found_by_send(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    ok = reset(Peer),
-    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)).
-
-reset_found_by_send_shown(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
-    ok = reset(Peer),
-    ?assertEqual({error, econnreset}, gen_tcp:send(Socket, <<"x">>)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
-    ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)).
-
-reset_found_by_send_told_when_active_is_set(Config) ->
-    lists:foreach(
-        fun({Show, Told}) ->
-            {Socket, Peer} = socket_pair(
-                Config, [binary, {active, false}, {show_econnreset, Show}]
-            ),
-            ok = reset(Peer),
-            {error, _} = gen_tcp:send(Socket, <<"x">>),
-            ?assertEqual(ok, inet:setopts(Socket, [{active, once}])),
-            _ = [?assertEqual({tcp_error, Socket, econnreset}, next_message()) || Told],
-            ?assertEqual({tcp_closed, Socket}, next_message()),
-            assert_closed(Socket)
-        end,
-        [{false, false}, {true, true}]
-    ).
-
-reset_is_not_shown_for_an_orderly_end(Config) ->
-    {Passive, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
-    ok = gen_tcp:close(Peer),
-    ?assertEqual({error, closed}, gen_tcp:recv(Passive, 0)),
-    {Active, Other} = socket_pair(Config, [binary, {active, true}, {show_econnreset, true}]),
-    ok = gen_tcp:close(Other),
-    ?assertEqual({tcp_closed, Active}, next_message()),
-    assert_no_message().
-
-%% What came before the reset is either lost with it or comes first; nothing
-%% else is possible.
-reset_after_data(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
-    ok = gen_tcp:send(Peer, <<"abc">>),
-    ok = reset(Peer),
-    {Data, Reason} = recv_all(Socket),
-    ?assertEqual(econnreset, Reason),
-    ?assert(lists:member(Data, [<<>>, <<"abc">>])).

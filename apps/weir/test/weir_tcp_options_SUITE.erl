@@ -6,8 +6,17 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_no_message/0, recv_exactly/2]).
+-import(weir_tcp_test, [default_buffer/1]).
 
 -include("drop_in_suite.hrl").
+
+-define(SOL_SOCKET, 1).
+-define(SO_KEEPALIVE, 9).
+-define(SO_LINGER, 13).
+-define(IPPROTO_TCP, 6).
+-define(TCP_NODELAY, 1).
+-define(TCP_KEEPIDLE, 4).
+-define(UNKNOWN_OPTION, 999).
 
 suite() ->
     [{timetrap, {seconds, 30}}].
@@ -28,31 +37,15 @@ cases() ->
         mode_by_name,
         packet_raw,
         raw_options,
-        raw_options_of_wrong_shape,
         first_of_a_repeated_option_wins,
         getopts_keeps_the_order,
         getopts_of_nothing,
-        getopts_of_unknown_options,
-        getopts_of_options_of_open_only,
         setopts_of_nothing,
-        setopts_of_unknown_options,
-        setopts_of_wrong_values,
-        setopts_of_options_of_open_only,
-        setopts_is_all_or_nothing_when_refused,
-        what_is_not_a_list,
         set_by_another_process,
         nodelay_reaches_the_kernel,
         keepalive_reaches_the_kernel,
         linger_reaches_the_kernel
     ].
-
--define(SOL_SOCKET, 1).
--define(SO_KEEPALIVE, 9).
--define(SO_LINGER, 13).
--define(IPPROTO_TCP, 6).
--define(TCP_NODELAY, 1).
--define(TCP_KEEPIDLE, 4).
--define(UNKNOWN_OPTION, 999).
 
 defaults(Config) ->
     {Socket, _Peer} = socket_pair(Config, []),
@@ -72,20 +65,6 @@ defaults(Config) ->
         {buffer, default_buffer(Config)}
     ],
     ?assertEqual({ok, Defaults}, inet:getopts(Socket, names(Defaults))).
-
-%% A deliberate difference: fewer and larger messages of those who set nothing.
-default_buffer(Config) ->
-    case proplists:get_value(backend, Config) of
-        [] -> stock_buffer();
-        [{tcp_module, weir_tcp}] -> 65536
-    end.
-
-%% It has changed between releases of OTP.
-stock_buffer() ->
-    {ok, Listener} = gen_tcp:listen(0, []),
-    {ok, [{buffer, Size}]} = inet:getopts(Listener, [buffer]),
-    ok = gen_tcp:close(Listener),
-    Size.
 
 names(Options) ->
     [Name || {Name, _Value} <- Options].
@@ -270,24 +249,6 @@ raw_options(Config) ->
     {ok, [{raw, 6, 4, _}]} = inet:getopts(Socket, [{raw, 6, 4, 65522}]),
     ?assertEqual({error, einval}, inet:getopts(Socket, [{raw, 6, 4, 65523}])).
 
-raw_options_of_wrong_shape(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:setopts(Socket, [Option]))
-     || Option <- [
-            {raw, 6, 4, 1}, {raw, 6, 4, [1]}, {raw, 6, foo, <<1:32>>}, {raw, foo, 4, <<1:32>>},
-            {raw, 6, 4}, {raw, 6}, raw
-        ]
-    ],
-    [
-        ?assertEqual({error, einval}, inet:getopts(Socket, [Option]))
-     || Option <- [
-            {raw, foo, 4, 4}, {raw, 6, foo, 4}, {raw, 6, 4, foo}, {raw, 6, 4, -1},
-            {raw, 6, 4, 100000}, {raw, 6, 4}, raw
-        ]
-    ],
-    ok.
-
 %% inet:setopts/2 applies its list from the end.
 first_of_a_repeated_option_wins(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -319,86 +280,9 @@ getopts_of_nothing(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
     ?assertEqual({ok, []}, inet:getopts(Socket, [])).
 
-getopts_of_unknown_options(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:getopts(Socket, Options))
-     || Options <- [
-            [foo], [active, foo], [foo, active], ["active"], [1], [{active, once}], [{foo, bar}],
-            [binary], [list], [<<"active">>], [{}]
-        ]
-    ],
-    ok.
-
-getopts_of_options_of_open_only(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:getopts(Socket, [Name]))
-     || Name <- [backlog, ip, port, ifaddr, fd, tcp_module, inet]
-    ],
-    ok.
-
 setopts_of_nothing(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
     ?assertEqual(ok, inet:setopts(Socket, [])).
-
-setopts_of_unknown_options(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:setopts(Socket, Options))
-     || Options <- [
-            [foo], [{foo, 1}], [{"nodelay", true}], [{nodelay}], [{nodelay, true, true}], [1],
-            [inet], [{}]
-        ]
-    ],
-    ok.
-
-setopts_of_wrong_values(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:setopts(Socket, [Option]))
-     || Option <- [
-            {mode, foo}, {mode, "binary"}, {packet, 3}, {packet, foo}, {packet, -1},
-            {recbuf, foo}, {recbuf, 1.0}, {sndbuf, foo}, {sndbuf, "10"}, {buffer, foo},
-            {buffer, 10.0}, {linger, true}, {linger, {1, 1}}, {linger, {true, foo}},
-            {linger, {true, 1, 1}}, {linger, 5}, {send_timeout, -1}, {send_timeout, foo},
-            {send_timeout, 1.5}, {high_watermark, foo}, {high_watermark, infinity},
-            {low_watermark, foo}, {low_watermark, 1.0}, {active, foo}
-        ]
-    ],
-    ok.
-
-setopts_of_options_of_open_only(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    [
-        ?assertEqual({error, einval}, inet:setopts(Socket, [Option]))
-     || Option <- [{backlog, 5}, {ip, {127, 0, 0, 1}}, {port, 5}, {tcp_module, inet_tcp}]
-    ],
-    ok.
-
-setopts_is_all_or_nothing_when_refused(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}, {nodelay, false}]),
-    [
-        begin
-            ?assertEqual({error, einval}, inet:setopts(Socket, Options)),
-            ?assertEqual(
-                {ok, [{nodelay, false}, {buffer, default_buffer(Config)}]}, inet:getopts(Socket, [nodelay, buffer])
-            )
-        end
-     || Options <- [
-            [{nodelay, true}, {buffer, 10}, {foo, 1}],
-            [foo, {nodelay, true}, {buffer, 10}],
-            [{nodelay, true}, {keepalive, 1}, {buffer, 10}]
-        ]
-    ],
-    ok.
-
-what_is_not_a_list(Config) ->
-    {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
-    ?assertError(_, inet:setopts(Socket, foo)),
-    ?assertError(_, inet:setopts(Socket, [{active, once} | foo])),
-    ?assertError(_, inet:getopts(Socket, foo)),
-    ?assertEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])).
 
 set_by_another_process(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),

@@ -9,6 +9,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, next_message/0, assert_no_message/0]).
+-import(weir_tcp_test, [take/1, received/1]).
 
 -include("drop_in_suite.hrl").
 
@@ -34,21 +35,8 @@ cases() ->
         packet_type_changes_in_active_mode,
         http_message_then_body,
         http_state_is_kept_by_the_socket,
-        unread_packets,
-        recv_of_a_length_is_refused,
-        half_a_packet_times_out_and_stays,
-        half_a_packet_at_the_end,
-        packet_larger_than_packet_size,
-        packet_larger_than_packet_size_passive,
-        packet_larger_than_packet_size_half_open,
-        negative_length,
-        line_longer_than_buffer,
-        line_longer_than_packet_size,
         line_delimiter,
-        http_line_longer_than_buffer,
-        asn1_tag_without_end,
         header_of_a_list,
-        header_longer_than_the_data,
         deliver_as_a_port,
         statistics_count_packets,
         listener_hands_options_on,
@@ -140,13 +128,6 @@ passive_takes_packet_after_packet(Config) ->
         ?assertEqual({Type, Expected}, {Type, [received(Socket) || _ <- Expected]}),
         ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 0))
     end).
-
-take(Count) ->
-    [next_message() || _ <- lists:seq(1, Count)].
-
-received(Socket) ->
-    {ok, Packet} = gen_tcp:recv(Socket, 0),
-    Packet.
 
 active_delivers_packet_after_packet(Config) ->
     for_every_type(fun(Type, Packets, Expected) ->
@@ -310,104 +291,12 @@ http_state_is_kept_by_the_socket(Config) ->
     ?assertEqual({http_header, 0, <<"A">>, <<"A">>, <<"b">>}, received(Socket)),
     ?assertEqual(http_eoh, received(Socket)).
 
-unread_packets(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 2}]),
-    ok = gen_tcp:unrecv(Socket, <<1:16, "u", 3:16, "v">>),
-    ?assertEqual(<<"u">>, received(Socket)),
-    ok = gen_tcp:send(Peer, <<"wx">>),
-    ?assertEqual(<<"vwx">>, received(Socket)).
-
-recv_of_a_length_is_refused(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 2}]),
-    ok = gen_tcp:send(Peer, <<1:16, "u">>),
-    ?assertEqual({error, einval}, gen_tcp:recv(Socket, 1)),
-    ?assertEqual(<<"u">>, received(Socket)).
-
-half_a_packet_times_out_and_stays(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 4}]),
-    ok = gen_tcp:send(Peer, <<4:32, "ha">>),
-    ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 100)),
-    ok = gen_tcp:send(Peer, <<"lf">>),
-    ?assertEqual(<<"half">>, received(Socket)).
-
-half_a_packet_at_the_end(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, 4}]),
-    ok = gen_tcp:send(Peer, <<1:32, "a", 4:32, "ha">>),
-    ?assertEqual({tcp, Socket, <<"a">>}, next_message()),
-    ok = gen_tcp:close(Peer),
-    ?assertEqual({tcp_closed, Socket}, next_message()),
-    assert_no_message().
-
-packet_larger_than_packet_size(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, 4}, {packet_size, 10}]),
-    ok = gen_tcp:send(Peer, <<10:32, "0123456789">>),
-    ?assertEqual({tcp, Socket, <<"0123456789">>}, next_message()),
-    ok = gen_tcp:send(Peer, <<11:32>>),
-    ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2)),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)).
-
-packet_larger_than_packet_size_passive(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 4}, {packet_size, 10}]),
-    ok = gen_tcp:send(Peer, <<1:32, "a", 11:32>>),
-    ?assertEqual(<<"a">>, received(Socket)),
-    ?assertEqual({error, emsgsize}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:recv(Socket, 0)),
-    ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)).
-
-packet_larger_than_packet_size_half_open(Config) ->
-    Options = [binary, {active, true}, {packet, 4}, {packet_size, 10}, {exit_on_close, false}],
-    {Socket, Peer} = socket_pair(Config, Options),
-    ok = gen_tcp:send(Peer, <<11:32>>),
-    ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2)),
-    ok = gen_tcp:send(Socket, <<"still">>),
-    ?assertEqual({ok, <<5:32, "still">>}, gen_tcp:recv(Peer, 9)).
-
-negative_length(Config) ->
-    [
-        begin
-            {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, Type}]),
-            ok = gen_tcp:send(Peer, Bytes),
-            ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2))
-        end
-     || {Type, Bytes} <- [
-            {4, <<-1:32>>}, {4, <<16#80000000:32>>}, {tpkt, <<3, 0, 0:16>>}, {tpkt, <<2, 0, 4:16>>},
-            {cdr, <<"GIOP", 1, 0, 0, 0, -5:32>>}, {cdr, <<"POIG12345678">>}, {fcgi, <<2, 0, 0, 0, 0, 0, 0, 0>>},
-            {asn1, <<16#30, 16#85, 0, 0, 0, 0, 0>>}, {asn1, <<16#30, 16#84, -1:32>>}
-        ]
-    ].
-
-line_longer_than_buffer(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, line}, {buffer, 8}]),
-    ok = gen_tcp:send(Peer, <<"0123456789\nab\n">>),
-    ?assertEqual(
-        [{tcp, Socket, Line} || Line <- [<<"01234567">>, <<"89\n">>, <<"ab\n">>]],
-        take(3)
-    ).
-
-line_longer_than_packet_size(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, line}, {packet_size, 4}]),
-    ok = gen_tcp:send(Peer, <<"abc\n">>),
-    ?assertEqual({tcp, Socket, <<"abc\n">>}, next_message()),
-    ok = gen_tcp:send(Peer, <<"abcde">>),
-    ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2)).
-
 line_delimiter(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, line}]),
     %% Stock takes it as an option of connect and setopts, not of listen.
     ok = inet:setopts(Socket, [{line_delimiter, $;}]),
     ok = gen_tcp:send(Peer, <<"one;two\nmore;">>),
     ?assertEqual([<<"one;">>, <<"two\nmore;">>], [received(Socket), received(Socket)]).
-
-http_line_longer_than_buffer(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, http}, {buffer, 16}]),
-    ok = gen_tcp:send(Peer, <<"GET /0123456789012345">>),
-    ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2)).
-
-asn1_tag_without_end(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, true}, {packet, asn1}, {buffer, 100}]),
-    ok = gen_tcp:send(Peer, binary:copy(<<255>>, 200)),
-    ?assertEqual([{tcp_error, Socket, emsgsize}, {tcp_closed, Socket}], take(2)).
 
 header_of_a_list(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 1}, {header, 2}]),
@@ -416,11 +305,6 @@ header_of_a_list(Config) ->
     ok = inet:setopts(Socket, [{active, true}, {packet, raw}]),
     ok = gen_tcp:send(Peer, <<"xyz">>),
     ?assertEqual({tcp, Socket, [$x, $y | <<"z">>]}, next_message()).
-
-header_longer_than_the_data(Config) ->
-    {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 1}, {header, 4}]),
-    ok = gen_tcp:send(Peer, <<3, "abc", 0>>),
-    ?assertEqual(["abc", ""], [received(Socket), received(Socket)]).
 
 deliver_as_a_port(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, once}, {deliver, port}, {packet, 1}]),
