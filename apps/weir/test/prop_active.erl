@@ -23,7 +23,7 @@ prop_active() ->
         {Socket, Peer} = pair(),
         put(?MODULE, {Socket, Peer}),
         {History, Model, Result} = run_commands(?MODULE, Commands),
-        Left = weir_test_peer:messages(),
+        Left = weir_test_wait:messages(),
         ok = gen_tcp:close(Socket),
         ok = gen_tcp:close(Peer),
         ?WHENFAIL(
@@ -58,7 +58,7 @@ getopts() ->
 
 %% So many messages must come; what has come besides is returned with them.
 received(0) ->
-    [tag(Message) || Message <- weir_test_peer:messages()];
+    [tag(Message) || Message <- weir_test_wait:messages()];
 received(Messages) ->
     receive
         Message -> [tag(Message) | received(Messages - 1)]
@@ -71,7 +71,7 @@ tag({Tag, _}) -> Tag.
 %% Data that waits in the kernel becomes one message: what TCP_INFO counts as
 %% received is there. (The field is behind 8 bytes, 24 words and 3 long words.)
 wait_for_kernel(Socket, Total) ->
-    weir_test_peer:wait_until(fun() ->
+    weir_test_wait:wait_until(fun() ->
         {ok, [{raw, 6, 11, Info}]} = inet:getopts(Socket, [{raw, 6, 11, 192}]),
         <<_:128/binary, Received:64/native, _/binary>> = Info,
         Received >= Total

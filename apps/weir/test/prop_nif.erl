@@ -45,7 +45,7 @@ wrong(Calls) ->
         ok = weir_nif:group_delete(maps:get(group, Sockets)),
         ok = weir_nif:relay_stop(maps:get(relay, Sockets)),
         [gen_tcp:close(Peer) || Peer <- maps:get(relayed, Sockets)],
-        _ = weir_test_peer:messages(),
+        _ = weir_test_wait:messages(),
         Wrong
     catch
         Class:Reason:Stack -> [{around_the_calls, {Class, Reason, Stack}}]

@@ -86,7 +86,7 @@ prepare() ->
     {ok, _} = application:ensure_all_started(weir),
     Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => ?MODULE})) || _ <- lists:seq(1, 4)],
     lists:foreach(fun(Reactor) -> ok = proc_lib:stop(Reactor) end, Reactors),
-    weir_test_peer:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 %% A reactor that listens, and its port. What it tells comes to the caller.
 start(Args) ->
@@ -128,12 +128,12 @@ told(Kind, Socket) ->
 
 %% What comes before the end, whatever that is.
 recv_all(Socket) ->
-    {Bytes, _Reason} = weir_test_peer:recv_all(Socket),
+    {Bytes, _Reason} = weir_test_wait:recv_all(Socket),
     Bytes.
 
 exchange(Peer, Bytes) ->
     ok = gen_tcp:send(Peer, Bytes),
-    ?assertEqual(iolist_to_binary(Bytes), weir_test_peer:recv_exactly(Peer, iolist_size(Bytes))).
+    ?assertEqual(iolist_to_binary(Bytes), weir_test_wait:recv_exactly(Peer, iolist_size(Bytes))).
 
 %% What is logged meanwhile, as text.
 reports(Fun) ->

@@ -40,7 +40,7 @@ backlog_of_a_listener(_Config) ->
     #{backlog := 0, max_backlog := Max} = weir:info(?MODULE),
     ?assert(Max >= 1024),
     Clients = [element(2, {ok, _} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [])) || _ <- lists:seq(1, 4)],
-    weir_test_peer:wait_until(fun() -> #{backlog := Waiting} = weir:info(?MODULE), Waiting =:= 3 end),
+    weir_test_wait:wait_until(fun() -> #{backlog := Waiting} = weir:info(?MODULE), Waiting =:= 3 end),
     lists:foreach(fun gen_tcp:close/1, Clients),
     ok = weir:stop_listener(?MODULE).
 

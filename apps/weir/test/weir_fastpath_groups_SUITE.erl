@@ -5,10 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1, wait_until/1,
-    recv_exactly/2
-]).
+-import(weir_test_peer, [connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, recv_exactly/2]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, stop/1]).
 
 -include("fastpath_suite.hrl").
@@ -50,7 +48,7 @@ member(Config, Group) ->
     {Owner, Socket, Peer}.
 
 reader(Peer) ->
-    given(Peer, fun weir_test_peer:recv_all/1).
+    given(Peer, fun weir_test_wait:recv_all/1).
 
 %% Messages are numbers, each of so many bytes.
 -define(BYTES, 500).

@@ -8,7 +8,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/2, pid/1, wait_until/1]).
+-import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/2, pid/1]).
+-import(weir_test_wait, [wait_until/1]).
 -import(weir_fastpath_test, [kill_pollers/0, one_of/1, pause/0]).
 
 -include("fastpath_suite.hrl").
@@ -97,7 +98,7 @@ calm(Storm) ->
 
 %% A virtual machine has one supervisor of each kind, and gives up when they die too often: such cases have one of their own.
 on_node(Case) ->
-    weir_test_peer:on_node(?MODULE, Case, "", ["+S", "2"]).
+    weir_test_node:on_node(?MODULE, Case, "", ["+S", "2"]).
 
 supervisor_of_listeners_killed(_Config) ->
     on_node(kill_supervisor_of_listeners).
@@ -152,16 +153,16 @@ keeper_of_pollers_killed(_Config) ->
 kill_keeper_of_pollers(_Config) ->
     ok = weir_test_peer:silence_pollers(),
     Port = start(streams, #{}),
-    Streams = weir_test_peer:start_streams(Port, 4),
+    Streams = weir_test_streams:start_streams(Port, 4),
     [
         begin
-            weir_test_peer:assert_streams_go_on(Streams),
+            weir_test_streams:assert_streams_go_on(Streams),
             kill_registered(weir_pollsets)
         end
      || _ <- lists:seq(1, 3)
     ],
-    weir_test_peer:assert_streams_go_on(Streams),
-    weir_test_peer:stop_streams(Streams),
+    weir_test_streams:assert_streams_go_on(Streams),
+    weir_test_streams:stop_streams(Streams),
     _ = is_served(connect_raw(Port)),
     ok = weir:stop_listener(streams).
 

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, recv_all/1]).
+-import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, recv_all/1]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, relay/2]).
 
 -include("fastpath_suite.hrl").
@@ -156,7 +157,7 @@ pollers_of_streams_are_killed(Config) ->
             {ok, #{pollset := Pollset}} = weir:relay_info(Relay),
             {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
             ok = weir:migrate(Socket, Pollset),
-            Reader = given(Server, fun weir_test_peer:recv_all/1),
+            Reader = given(Server, fun weir_test_wait:recv_all/1),
             Writer = given(Client, fun flood/1),
             Numbers = <<<<N:32>> || N <- lists:seq(1, 50)>>,
             [
@@ -213,7 +214,7 @@ relays_in_havoc(Config) ->
     [?assertMatch([{weir_relay, Relay, _, _}], told(Owner)) || {Owner, Relay, _, _} <- Relays, is_process_alive(pid(Owner))].
 
 told(Owner) ->
-    weir_test_peer:messages_of(pid(Owner)).
+    weir_test_wait:messages_of(pid(Owner)).
 
 owned_relay(Config) ->
     [{A, Client}, {B, Server}] = [socket_pair(Config, [binary, {active, false}]) || _ <- [a, b]],

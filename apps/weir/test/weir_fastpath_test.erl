@@ -15,7 +15,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/3, async/1, await/2, pid/1, recv_all/1]).
+-import(weir_test_peer, [socket_pair/3, async/1, await/2, pid/1]).
+-import(weir_test_wait, [recv_all/1]).
 
 -define(PATIENCE, 20000).
 %% How long to wait for many at once.

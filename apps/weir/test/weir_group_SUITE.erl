@@ -6,7 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
 -import(weir_group_test, [member/2, member/3, new/0, new/1, numbered/2, rest/2, slow/2, through/2, through_when_not_busy/2]).
 
 -include("engine_suite.hrl").

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, recv_exactly/2, wait_until/1, async/1, await/1]).
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1]).
+-import(weir_test_wait, [recv_exactly/2, wait_until/1]).
 -import(reactor_probe, [start/1, stop/1, told/1]).
 
 -define(PATIENCE, 10000).

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
 -import(weir_group_test, [
     broadcast_numbered/3, flood/2, flood/3, info/2, member/2, new/0, new/1, numbered/2, numbers/2, rest/2, slow/2, through/2,
     through_when_not_busy/2
@@ -132,7 +133,7 @@ the_others_get_everything(Config) ->
     [?assert(length(numbers(rest(Socket, Peer), 1000)) < 200) || {Socket, Peer} <- Slow].
 
 a_busy_group_leaves_the_others_their_turn(_Config) ->
-    weir_test_peer:on_node(?MODULE, two_groups_on_one_pollset, "", ["+S", "1:1"]).
+    weir_test_node:on_node(?MODULE, two_groups_on_one_pollset, "", ["+S", "1:1"]).
 
 two_groups_on_one_pollset(Config) ->
     Busy = new(#{policy => drop_newest, max_messages => 1}),
@@ -178,7 +179,7 @@ slow_members_that_read_again(Config) ->
 %% Moves -----------------------------------------------------------------------
 
 moved_while_broadcasts_fly(_Config) ->
-    weir_test_peer:on_node(?MODULE, move_while_broadcasts_fly, "", ["+S", "4:4"]).
+    weir_test_node:on_node(?MODULE, move_while_broadcasts_fly, "", ["+S", "4:4"]).
 
 move_while_broadcasts_fly(Config) ->
     Group = new(#{max_messages => 100_000, max_bytes => 100_000_000, backlog => 64}),
@@ -195,7 +196,7 @@ move_while_broadcasts_fly(Config) ->
 
 %% A call writes a megabyte at most; the pollset goes on with the rest.
 moved_with_much_on_its_way(_Config) ->
-    weir_test_peer:on_node(?MODULE, move_with_much_on_its_way, "", ["+S", "2:2"]).
+    weir_test_node:on_node(?MODULE, move_with_much_on_its_way, "", ["+S", "2:2"]).
 
 move_with_much_on_its_way(Config) ->
     Group = new(#{max_messages => 100, max_bytes => 100_000_000, backlog => 64}),

@@ -18,7 +18,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1, wait_until/1, recv_all/1]).
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, recv_all/1]).
 
 -define(PATIENCE, 10000).
 

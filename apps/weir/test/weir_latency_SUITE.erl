@@ -80,7 +80,7 @@ measured(Transport, Socket, Delay) ->
 
 %% A reply is counted after it was written: its client may have read it before.
 latency_of(Replies) ->
-    weir_test_peer:wait_until(fun() -> maps:get(replies, weir:latency(?MODULE)) >= Replies end),
+    weir_test_wait:wait_until(fun() -> maps:get(replies, weir:latency(?MODULE)) >= Replies end),
     weir:latency(?MODULE).
 
 %% The listener has measured so many replies, each between a delay and the client's time, and the same in all.
@@ -223,7 +223,7 @@ ask_on(Socket, Asked) ->
 %% Waits for some hundred replies more, and returns how many there were.
 more(Asked) ->
     Before = counters:get(Asked, 1),
-    weir_test_peer:wait_until(fun() -> counters:get(Asked, 1) > Before + 500 end),
+    weir_test_wait:wait_until(fun() -> counters:get(Asked, 1) > Before + 500 end),
     counters:get(Asked, 1) - Before.
 
 what_was_measured_stays(_Config) ->
@@ -236,5 +236,5 @@ what_was_measured_stays(_Config) ->
     %% Its process is started anew, and goes on with what there was.
     #{pid := Pid} = weir:info(?MODULE),
     exit(Pid, kill),
-    weir_test_peer:wait_until(fun() -> case weir:info(?MODULE) of #{pid := Other} -> Other =/= Pid; _ -> false end end),
+    weir_test_wait:wait_until(fun() -> case weir:info(?MODULE) of #{pid := Other} -> Other =/= Pid; _ -> false end end),
     ?assertEqual(Latency#{measured := false}, weir:latency(?MODULE)).

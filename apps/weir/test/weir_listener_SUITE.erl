@@ -6,8 +6,8 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [wait_until/1]).
--import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
+-import(weir_test_wait, [wait_until/1]).
+-import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2]).
 
 -include("listener_suite.hrl").
 
@@ -40,11 +40,7 @@ groups() ->
         an_inherited_descriptor_is_served,
         an_inherited_descriptor_is_resumed,
         the_proxy_header_is_known,
-        no_proxy_header_is_no_connection,
-        killed_workers_have_successors,
-        a_killed_listener_goes_on,
-        killed_processes_leave_nothing,
-        a_storm_of_resets_leaves_nothing
+        no_proxy_header_is_no_connection
     ],
     Process = [least_loaded_spreads, tls_is_spoken],
     [
@@ -267,108 +263,6 @@ least_loaded_spreads(Config) ->
     %% Listening sockets and those of other cases count as well.
     ?assert(lists:max(Counts) - lists:min(Counts) =< 6).
 
-%% Misfortune. Clients come all the time; processes are killed; those who were not served try again.
-
-killed_workers_have_successors(Config) ->
-    Port = start(Config, #{}),
-    Storm = storm(Port, 8),
-    [
-        begin
-            kill_workers(?config(name, Config)),
-            timer:sleep(20)
-        end
-     || _ <- lists:seq(1, 20)
-    ],
-    still_serves(Port),
-    calm(Storm),
-    wait_until(fun() -> count(Config) =:= 0 end).
-
-kill_workers(Name) ->
-    #{pid := Listener} = weir:info(Name),
-    {links, Linked} = process_info(Listener, links),
-    Supervisor = whereis(weir_listener_sup),
-    [exit(Pid, kill) || Pid <- Linked, is_pid(Pid), Pid =/= Supervisor].
-
-a_killed_listener_goes_on(Config) ->
-    Port = start(Config, #{}),
-    Name = ?config(name, Config),
-    Socket = is_served(connect(Port)),
-    Storm = storm(Port, 4),
-    [
-        begin
-            Old = weir_listener_names:whereis_name(Name),
-            exit(Old, kill),
-            wait_until(fun() -> is_pid(Now = weir_listener_names:whereis_name(Name)) andalso Now =/= Old end)
-        end
-     || _ <- lists:seq(1, 4)
-    ],
-    ?assertEqual(Port, weir:get_port(Name)),
-    still_serves(Port),
-    calm(Storm),
-    %% The connections of funs are those of before, and are still counted.
-    ?config(handler, Config) =:= function andalso is_served(Socket),
-    Left = case ?config(handler, Config) of function -> 1; _ -> 0 end,
-    wait_until(fun() -> count(Config) =:= Left end).
-
-killed_processes_leave_nothing(Config) ->
-    Port = start(Config, #{max_connections => 20}),
-    Name = ?config(name, Config),
-    Storm = storm(Port, 8),
-    [
-        begin
-            [exit(Pid, kill) || {_, Pid} <- weir:connections(Name)],
-            [exit(Pid, kill) || N rem 4 =:= 0, #{poller := Pid} <- weir:pollsets(), is_pid(Pid)],
-            timer:sleep(10)
-        end
-     || N <- lists:seq(1, 30)
-    ],
-    still_serves(Port),
-    calm(Storm),
-    wait_until(fun() -> count(Config) =:= 0 end),
-    ?assertMatch(#{waiting := 0}, weir:info(Name)).
-
-a_storm_of_resets_leaves_nothing(Config) ->
-    Port = start(Config, #{max_connections => 50, per_address => 40}),
-    Clients = [
-        weir_test_peer:async(fun() ->
-            [
-                case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {linger, {true, 0}}]) of
-                    {ok, Socket} ->
-                        _ = N rem 3 =:= 0 andalso gen_tcp:send(Socket, <<"x">>),
-                        gen_tcp:close(Socket);
-                    {error, _} ->
-                        ok
-                end
-             || N <- lists:seq(1, 100)
-            ]
-        end)
-     || _ <- lists:seq(1, 4)
-    ],
-    [weir_test_peer:await(Client) || Client <- Clients],
-    wait_until(fun() -> count(Config) =:= 0 end),
-    is_served(connect(Port)).
-
-storm(Port, Count) -> [spawn_link(fun() -> storm(Port) end) || _ <- lists:seq(1, Count)].
-
-storm(Port) ->
-    receive
-        {stop, From} -> From ! {stopped, self()}
-    after 0 ->
-        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 5000) of
-            {ok, Socket} ->
-                _ = gen_tcp:send(Socket, <<"hello">>),
-                _ = gen_tcp:recv(Socket, 5, 200),
-                gen_tcp:close(Socket);
-            {error, _} ->
-                timer:sleep(5)
-        end,
-        storm(Port)
-    end.
-
-calm(Storm) ->
-    [Pid ! {stop, self()} || Pid <- Storm],
-    [receive {stopped, Pid} -> ok after 30000 -> ct:fail(storm_does_not_end) end || Pid <- Storm].
-
 %% PROXY headers, and TLS for handlers that are processes.
 
 the_proxy_header_is_known(Config) ->
@@ -411,6 +305,6 @@ tls_is_spoken(Config) ->
     Plain = connect(Port),
     ok = gen_tcp:send(Plain, [Header, <<"this is no handshake">>]),
     %% An alert, and the end.
-    _ = weir_test_peer:recv_all(Plain),
+    _ = weir_test_wait:recv_all(Plain),
     ok = ssl:close(Tls),
     wait_until(fun() -> count(Config) =:= 0 end).

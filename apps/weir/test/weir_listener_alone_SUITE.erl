@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/file.hrl").
 
--import(weir_test_peer, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 -import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
 
 -include("listener_suite.hrl").
@@ -185,7 +185,7 @@ a_listener_is_embedded(Config) ->
 
 %% On a node of its own: Weir is stopped and started under it.
 an_embedded_listener_outlives_weir(_Config) ->
-    weir_test_peer:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
+    weir_test_node:on_node(?MODULE, with_weir_stopped, "", ["+S", "2"]).
 
 with_weir_stopped(Config) ->
     Specs = [weir:child_spec(Name, #{ip => ?LOOPBACK}, handler(function), args) || Name <- [running, suspended]],
@@ -239,7 +239,7 @@ a_taken_port_is_no_crash(Config) ->
     after
         logger:remove_primary_filter(?FUNCTION_NAME)
     end,
-    ?assertEqual([], [Event || {logged, Event} <- weir_test_peer:messages()]).
+    ?assertEqual([], [Event || {logged, Event} <- weir_test_wait:messages()]).
 
 %% A relay takes the sockets of its connections, and not their places.
 relays_keep_their_places(Config) ->

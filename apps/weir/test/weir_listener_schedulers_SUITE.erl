@@ -6,7 +6,7 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 -import(weir_listener_test, [connect/1, echo/2, handler/1, is_served/1, start/2, still_serves/1]).
 
 -include("listener_suite.hrl").
@@ -48,7 +48,7 @@ bound_processes_are_bound(Config) ->
 
 %% On a node of its own, with few descriptors.
 descriptors_run_out(_Config) ->
-    weir_test_peer:on_node(?MODULE, with_few_descriptors, "ulimit -n 120;", ["+S", "2"]).
+    weir_test_node:on_node(?MODULE, with_few_descriptors, "ulimit -n 120;", ["+S", "2"]).
 
 with_few_descriptors(Config) ->
     Self = self(),
@@ -95,7 +95,7 @@ connections_migrate_while_data_flows(Config) ->
     end,
     Name = ?config(name, Config),
     {ok, _} = weir:start_listener(Name, #{ip => ?LOOPBACK}, Wander, []),
-    Streams = weir_test_peer:start_streams(weir:get_port(Name), 4),
+    Streams = weir_test_streams:start_streams(weir:get_port(Name), 4),
     [
         begin
             [weir:migrate(Socket, rand:uniform(length(Pollsets))) || {Socket, _} <- weir:connections(Name)],
@@ -103,8 +103,8 @@ connections_migrate_while_data_flows(Config) ->
         end
      || _ <- lists:seq(1, 500)
     ],
-    weir_test_peer:assert_streams_go_on(Streams),
-    weir_test_peer:stop_streams(Streams).
+    weir_test_streams:assert_streams_go_on(Streams),
+    weir_test_streams:stop_streams(Streams).
 
 %% All connections begin on one pollset, and are spread by what they do.
 loads_are_balanced(Config) ->

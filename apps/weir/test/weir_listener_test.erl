@@ -20,7 +20,7 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).

@@ -6,7 +6,7 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
@@ -153,7 +153,7 @@ what_can_work_is_started(Config) ->
 
 %% On a node of its own, without ssl.
 ssl_has_to_be_started(_Config) ->
-    weir_test_peer:on_node(?MODULE, without_ssl, "", ["+S", "2"]).
+    weir_test_node:on_node(?MODULE, without_ssl, "", ["+S", "2"]).
 
 without_ssl(Config) ->
     _ = application:stop(ssl),
@@ -179,7 +179,7 @@ intrude() ->
     Socket = weir_test_peer:connect_raw(weir:get_port(?MODULE)),
     ok = gen_tcp:send(Socket, "this is no handshake at all\r\n\r\n"),
     {ok, Address} = inet:sockname(Socket),
-    _ = weir_test_peer:recv_all(Socket),
+    _ = weir_test_wait:recv_all(Socket),
     Address.
 
 is_told(Kind, Peer) ->
@@ -240,7 +240,7 @@ a_storm_of_failures_is_a_few_lines(Config) ->
     [weir_test_peer:await(Client) || Client <- Clients],
     wait_until(fun() -> maps:get(failed_handshakes, weir:info(?MODULE)) =:= 100 end),
     Periods = (erlang:monotonic_time(millisecond) - Before) div 1000 + 2,
-    Messages = weir_test_peer:messages(),
+    Messages = weir_test_wait:messages(),
     ?assertEqual(100, length([Event || Event <- Messages, element(1, Event) =:= told])),
     Lines = [Line || Line <- Messages, element(1, Line) =:= logged],
     ?assert(length(Lines) =< 10 * Periods),

@@ -5,11 +5,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, start_echo/2, start_streams/2,
-    stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1, next_message/0, assert_no_message/0, messages_of/1,
-    recv_all/1, recv_exactly/2
-]).
+-import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, messages_of/1, recv_all/1, recv_exactly/2]).
+-import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
+-import(weir_test_node, [on_node/4]).
 -import(weir_misfortune_test, [is_open/1, stingy_pair/2]).
 
 -include("engine_suite.hrl").
@@ -244,7 +243,7 @@ slot({'$inet', weir_tcp, Handle}) -> Handle band 16#ffffff.
 
 %% Names of one node name nothing on another, where other things have been opened in the same order.
 used_on_another_node(Config) ->
-    Node = weir_test_peer:start_node("", []),
+    Node = weir_test_node:start_node("", []),
     {Sockets, Groups, Relays} = peer:call(Node, ?MODULE, things, []),
     ok = peer:stop(Node),
     Pairs = [socket_pair(Config, [binary, {active, false}]) || _ <- Sockets],

@@ -6,9 +6,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, listen/3, socket_pair/2, keep/1, listener_with_full_backlog/0, async/1, await/1, kill/1, pid/1, wait_until/1,
-    recv_all/1, recv_exactly/2
+    listen/2, listen/3, socket_pair/2, keep/1, listener_with_full_backlog/0, async/1, await/1, kill/1, pid/1
 ]).
+-import(weir_test_wait, [wait_until/1, recv_all/1, recv_exactly/2]).
 -import(weir_misfortune_test, [
     info/1, is_open/1, stingy_pair/1, stingy_pair/2, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0,
     send_until_closed/2, spin/1

@@ -16,7 +16,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/3, async/1, pid/1, wait_until/1, recv_all/1]).
+-import(weir_test_peer, [socket_pair/3, async/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, recv_all/1]).
 
 %% More than the kernel takes, so that most of it is in the send queue. No two
 %% parts of it are alike.

@@ -6,7 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
+-import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
+-import(weir_test_node, [on_node/4]).
 
 suite() ->
     [{timetrap, {seconds, 120}}].

@@ -6,10 +6,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    listen/2, socket_pair/2, socket_pair/3, start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4,
-    wait_until/1, next_message/0, recv_all/1, recv_exactly/2
-]).
+-import(weir_test_peer, [listen/2, socket_pair/2, socket_pair/3]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
+-import(weir_test_node, [on_node/4]).
 
 suite() ->
     [{timetrap, {seconds, 60}}].
@@ -254,7 +254,7 @@ accept_on(Listener, Scheduler) ->
             {ok, Socket} = gen_tcp:accept(Listener),
             Echo = spawn(fun() ->
                 receive
-                    go -> weir_test_peer:begin_echo(Socket, once)
+                    go -> weir_test_streams:begin_echo(Socket, once)
                 end
             end),
             ok = gen_tcp:controlling_process(Socket, Echo),

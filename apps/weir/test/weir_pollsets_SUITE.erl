@@ -5,10 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, wait_until/1, next_message/0, recv_exactly/2, async/1,
-    await/1
-]).
+-import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
 
 -define(PATIENCE, 10000).
 

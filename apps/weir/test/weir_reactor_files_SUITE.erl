@@ -6,7 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, connect_raw/2, wait_until/1, recv_exactly/2, reset/1]).
+-import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1]).
+-import(weir_test_wait, [wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2]).
 
 -include("reactor_suite.hrl").

@@ -6,7 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1, async/1, await/1, wait_until/1, recv_exactly/2, socket_pair/3]).
+-import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1, async/1, await/1, socket_pair/3]).
+-import(weir_test_wait, [wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, client/1, stop/1, told/1, told/2, told_of/2, recv_all/1, exchange/2, reports/1]).
 
 -include("reactor_suite.hrl").
@@ -299,7 +300,7 @@ replies_go_out_before_an_end_that_comes_meanwhile(_Config) ->
     stop(Reactor).
 
 no_descriptors_left(_Config) ->
-    Node = weir_test_peer:start_node("ulimit -n 200;", []),
+    Node = weir_test_node:start_node("ulimit -n 200;", []),
     try
         ok = peer:call(Node, reactor_probe, prepare, []),
         ok = peer:call(Node, weir_test_peer, run_case, [?MODULE, exhaust_descriptors], 60000)

@@ -7,9 +7,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    connect_raw/1, start_streams/2, stop_streams/1, assert_streams_go_on/1, on_node/4, wait_until/1, recv_exactly/2
-]).
+-import(weir_test_peer, [connect_raw/1]).
+-import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_streams, [start_streams/2, stop_streams/1, assert_streams_go_on/1]).
+-import(weir_test_node, [on_node/4]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 

@@ -6,13 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1,
-    next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2
-]).
--import(weir_relay_test, [
-    carried/3, drain/1, end_of/1, ended/2, fill/1, is_closed/1, owned_relay/2, pair/1, relay/1, relay/2, sender/2
-]).
+-import(weir_test_peer, [connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_relay_test, [carried/3, ended/2, is_closed/1, pair/1, relay/1, relay/2, sender/2]).
 
 -include("relay_suite.hrl").
 
@@ -22,7 +18,7 @@ suite() ->
     [{timetrap, {seconds, 120}}].
 
 all() ->
-    [{group, streams}, {group, beginnings}, {group, endings}].
+    [{group, streams}, {group, beginnings}].
 
 groups() ->
     [
@@ -45,18 +41,7 @@ groups() ->
             ends_that_came_before,
             from_a_pollset_of_its_own,
             borrowed_descriptors_stay_open
-        ]},
-        {endings, [], [
-            reset_passes_as_reset,
-            reset_of_a_side_that_is_not_read,
-            stopped_by_anybody,
-            stopped_with_bytes_that_wait,
-            ends_with_its_owner,
-            detached_outlives_its_owner,
-            another_process_owns_it,
-            linger_is_not_waited_for
-        ]}
-    ].
+        ]}].
 
 %% Streams ---------------------------------------------------------------------
 
@@ -337,103 +322,3 @@ borrowed_descriptors_stay_open(Config) ->
     ok = weir:stop_relay(Relay),
     ended(Relay, closed),
     carried(Client, Ours, <<"still there">>).
-
-%% Endings ---------------------------------------------------------------------
-
-reset_passes_as_reset(Config) ->
-    [
-        begin
-            {Relay, Client, Server} = relay(Config),
-            carried(Client, Server, <<"x">>),
-            {Resets, Other} =
-                case Side of
-                    a -> {Client, Server};
-                    b -> {Server, Client}
-                end,
-            reset(Resets),
-            ?assertEqual(econnreset, end_of(Other)),
-            #{failed := Failed} = ended(Relay, {error, econnreset}),
-            ?assertEqual(Side, Failed)
-        end
-     || Side <- [a, b]
-    ].
-
-%% The client is not read from while the server takes nothing.
-reset_of_a_side_that_is_not_read(Config) ->
-    {Relay, Client, Server} = relay(Config),
-    fill(Client),
-    reset(Client),
-    #{failed := a} = ended(Relay, {error, econnreset}),
-    _ = drain(Server).
-
-stopped_by_anybody(Config) ->
-    {Relay, Client, Server} = relay(Config),
-    carried(Client, Server, <<"x">>),
-    ok = await(async(fun() -> weir:stop_relay(Relay) end)),
-    ?assertEqual([closed, closed], [end_of(Client), end_of(Server)]),
-    ended(Relay, closed),
-    ok = weir:stop_relay(Relay),
-    assert_no_message().
-
-%% Who would take a part for the whole is reset.
-stopped_with_bytes_that_wait(Config) ->
-    [
-        begin
-            {Relay, Client, Server} = relay(Config, #{splice => Splice}),
-            _ = fill(Client),
-            ok = weir:stop_relay(Relay),
-            ok = inet:setopts(Server, [{show_econnreset, true}]),
-            ?assertEqual(econnreset, drain(Server)),
-            ended(Relay, closed)
-        end
-     || Splice <- [true, false]
-    ].
-
-ends_with_its_owner(Config) ->
-    {Owner, _Relay, Client, Server} = owned_relay(Config, #{}),
-    carried(Client, Server, <<"x">>),
-    kill(Owner),
-    ?assertEqual([closed, closed], [end_of(Client), end_of(Server)]).
-
-detached_outlives_its_owner(Config) ->
-    {Owner, Relay, Client, Server} = owned_relay(Config, #{detached => true}),
-    kill(Owner),
-    carried(Client, Server, <<"still">>),
-    carried(Server, Client, <<"there">>),
-    ok = gen_tcp:close(Client),
-    ok = gen_tcp:close(Server),
-    wait_until(fun() -> weir:relay_info(Relay) =:= {error, closed} end).
-
-another_process_owns_it(Config) ->
-    Test = self(),
-    {Maker, Relay, Client, _Server} = owned_relay(Config, #{owner => Test}),
-    ?assertMatch({ok, #{owner := Test}}, weir:relay_info(Relay)),
-    kill(Maker),
-    ?assertMatch({ok, _}, weir:relay_info(Relay)),
-    ok = reset(Client),
-    ended(Relay, {error, econnreset}),
-    Owner = async(fun() -> receive never -> ok end end),
-    {_, Other, _, _} = owned_relay(Config, #{owner => pid(Owner)}),
-    kill(Owner),
-    wait_until(fun() -> weir:relay_info(Other) =:= {error, closed} end),
-    {A, _} = socket_pair(Config, [binary, {active, false}]),
-    {B, _} = socket_pair(Config, [binary, {active, false}]),
-    ?assertEqual({error, esrch}, weir:relay(A, B, #{owner => pid(Owner)})),
-    {ok, Detached} = weir:relay(A, B, #{owner => pid(Owner), detached => true}),
-    ok = weir:stop_relay(Detached).
-
-linger_is_not_waited_for(Config) ->
-    [
-        begin
-            {A, Client} = socket_pair(Config, [binary, {active, false}, {linger, {true, Seconds}}]),
-            {B, Server} = socket_pair(Config, [binary, {active, false}, {linger, {true, Seconds}}]),
-            {ok, Relay} = weir:relay(A, B),
-            Data = rand:bytes(200_000),
-            ok = gen_tcp:send(Client, Data),
-            ok = gen_tcp:shutdown(Client, write),
-            ok = gen_tcp:shutdown(Server, write),
-            ended(Relay, closed),
-            ?assertEqual({Data, closed}, recv_all(Server))
-        end
-     || Seconds <- [0, 30]
-    ].

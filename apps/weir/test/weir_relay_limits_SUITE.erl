@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, pid/1, wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
 -import(weir_relay_test, [carried/3, end_of/1, ended/2, fill/1, is_closed/1, relay/1, relay/2]).
 
 -include("relay_suite.hrl").

@@ -5,10 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, assert_no_message/0, recv_all/1,
-    recv_exactly/2
-]).
+-import(weir_test_peer, [socket_pair/2, reset/1, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_relay_test, [drain/1, ended/2, is_closed/1, owned_relay/2, relay/1, relay/2, sender/2]).
 
 -include("relay_suite.hrl").
@@ -116,7 +114,7 @@ the_same_two_in_either_order(Config) ->
 
 %% Without descriptors for a pipe bytes are copied.
 no_descriptors_for_pipes(_Config) ->
-    weir_test_peer:on_node(?MODULE, bulk_without_descriptors, "ulimit -n 60;", []).
+    weir_test_node:on_node(?MODULE, bulk_without_descriptors, "ulimit -n 60;", []).
 
 bulk_without_descriptors(Config) ->
     {Relay, Client, Server} = relay(Config, #{splice => true}),

@@ -12,10 +12,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/3, reset/1, async/1, await/1, kill/1, pid/1, wait_until/1, next_message/0, assert_no_message/0, recv_all/1,
-    recv_exactly/2, descriptors/0
-]).
+-import(weir_test_peer, [socket_pair/3, reset/1, async/1, await/1, kill/1, pid/1, descriptors/0]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 
 %% The buffers of the kernel before a reader, and behind a sender, which never waits.
 -define(SMALL, 16384).
@@ -73,7 +71,7 @@ segments_cost_no_events(Config) ->
             false -> copied_segments_cost_no_events;
             true -> spliced_segments_cost_no_events
         end,
-    weir_test_peer:on_node(?MODULE, Case, "", []).
+    weir_test_node:on_node(?MODULE, Case, "", []).
 
 copied_segments_cost_no_events(Config) ->
     count_events([{splice, false} | Config]).

@@ -18,7 +18,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1, next_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
+-import(weir_test_wait, [next_message/0, recv_exactly/2]).
 
 -define(PATIENCE, 10000).
 

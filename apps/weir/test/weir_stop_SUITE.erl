@@ -1,4 +1,4 @@
-%% What ends when the application, the pollers or the VM end; and who starts what.
+%% What ends when the application or the pollers end; and who starts what.
 %%
 %% Each case runs on a node of its own, since it stops what the others need.
 -module(weir_stop_SUITE).
@@ -7,7 +7,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, start_node/2, wait_until/1, next_message/0, async/1, await/1]).
+-import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, async/1, await/1]).
+-import(weir_test_wait, [recv_all/1, wait_until/1, next_message/0]).
+-import(weir_test_node, [start_vm/4, ended/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).
@@ -16,11 +18,7 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [
-        {group, application},
-        {group, engine},
-        {group, vm}
-    ].
+    [{group, application}, {group, engine}].
 
 groups() ->
     [
@@ -40,51 +38,11 @@ groups() ->
             pollsets_are_there_at_once,
             sockets_in_the_stop_of_an_application,
             an_engine_that_gives_up_closes_sockets
-        ]},
-        {vm, [], [
-            halt_sends_what_was_confirmed,
-            stop_sends_what_was_confirmed,
-            a_server_sends_what_was_confirmed,
-            a_halt_does_not_wait_for_ever,
-            stops_with_schedulers_offline
         ]}
     ].
 
-%% Runs a function on a node where nothing of Weir is started.
 on_own_node(Case, Command, Arguments) ->
-    Node = start_node(Command, Arguments),
-    try
-        ok = peer:call(Node, ?MODULE, run, [Case], 50_000)
-    after
-        peer:stop(Node)
-    end.
-
-run(Case) ->
-    Config = weir_test_peer:init_case([{backend, [{tcp_module, weir_tcp}]}]),
-    _ = ?MODULE:Case(Config),
-    ok.
-
-%% A VM that calls a function and ends by itself: its port.
-start_vm(Arguments, Function, Values) ->
-    Erl = filename:join([code:root_dir(), "bin", "erl"]),
-    Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
-    Call = lists:flatten(io_lib:format("apply(~p, ~p, ~0p).", [?MODULE, Function, Values])),
-    All = ["-noshell", "-pa" | Paths] ++ Arguments ++ ["-eval", Call],
-    open_port({spawn_executable, Erl}, [exit_status, stderr_to_stdout, binary, {args, All}]).
-
-%% Waits for its end, and returns what it has said.
-ended(Vm, Milliseconds) -> ended(Vm, Milliseconds, []).
-
-ended(Vm, Milliseconds, Said) ->
-    receive
-        {Vm, {data, Data}} -> ended(Vm, Milliseconds, [Said, Data]);
-        {Vm, {exit_status, 0}} -> iolist_to_binary(Said);
-        {Vm, {exit_status, Status}} -> ct:fail({exit_status, Status, iolist_to_binary(Said)})
-    after Milliseconds ->
-        {os_pid, Pid} = erlang:port_info(Vm, os_pid),
-        _ = os:cmd("kill -9 " ++ integer_to_list(Pid)),
-        ct:fail({does_not_end, iolist_to_binary(Said)})
-    end.
+    weir_test_node:on_bare_node(?MODULE, Case, [], Command, Arguments).
 
 %%% The application.
 
@@ -161,16 +119,8 @@ stop_behind_data(Config) ->
     ok = gen_tcp:send(Socket, binary:copy(<<7>>, 8_000_000)),
     ok = application:stop(weir),
     ?assertEqual({tcp_closed, Socket}, next_message()),
-    ?assertEqual(8_000_000, count(Peer)).
-
-count(Socket) ->
-    count(Socket, 0).
-
-count(Socket, Count) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
-        {ok, Data} -> count(Socket, Count + byte_size(Data));
-        {error, closed} -> Count
-    end.
+    {Received, closed} = recv_all(Peer),
+    ?assertEqual(8_000_000, byte_size(Received)).
 
 listeners_of_others_close(_Config) ->
     on_own_node(stop_beside_listener, "", []).
@@ -305,7 +255,7 @@ busy() -> busy().
 sockets_in_the_stop_of_an_application(_Config) ->
     {ok, Peer} = gen_tcp:listen(0, [binary, {active, false}]),
     {ok, Port} = inet:port(Peer),
-    Vm = start_vm([], start_last_words, [Port]),
+    Vm = start_vm(?MODULE, [], start_last_words, [Port]),
     {ok, Socket} = gen_tcp:accept(Peer, ?PATIENCE),
     ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Socket, 10, ?PATIENCE)),
     ok = gen_tcp:send(Socket, <<"well said">>),
@@ -370,79 +320,3 @@ kill_until_down(Reference) ->
         {'DOWN', Reference, process, _, _} -> ok
     after 10 -> kill_until_down(Reference)
     end.
-
-%%% The VM.
-
--define(BYTES, 6_000_000).
-
-halt_sends_what_was_confirmed(_Config) ->
-    ?assertEqual(?BYTES, sent_by_a_client(halt)).
-
-stop_sends_what_was_confirmed(_Config) ->
-    ?assertEqual(?BYTES, sent_by_a_client(stop)).
-
-%% What a client's peer gets that pauses before it reads.
-sent_by_a_client(End) ->
-    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
-    {ok, Port} = inet:port(Listener),
-    Vm = start_vm([], send_and_end, [Port, End]),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
-    timer:sleep(500),
-    Count = count(Socket),
-    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)),
-    Count.
-
-send_and_end(Port, End) ->
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary]),
-    ok = gen_tcp:send(Socket, binary:copy(<<"x">>, ?BYTES)),
-    end_vm(End).
-
-end_vm(halt) -> erlang:halt(0);
-end_vm(stop) -> init:stop().
-
-a_server_sends_what_was_confirmed(_Config) ->
-    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
-    {ok, Port} = inet:port(Listener),
-    Vm = start_vm([], serve_and_end, [Port]),
-    {ok, Told} = gen_tcp:accept(Listener, ?PATIENCE),
-    {ok, <<Served:16>>} = gen_tcp:recv(Told, 2, ?PATIENCE),
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Served, [binary, {active, false}]),
-    timer:sleep(500),
-    ?assertEqual(?BYTES, count(Socket)),
-    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)).
-
-serve_and_end(Port) ->
-    {ok, _} = application:ensure_all_started(weir),
-    Serve = fun(Socket, _) ->
-        ok = gen_tcp:send(Socket, binary:copy(<<"y">>, ?BYTES)),
-        init:stop(),
-        timer:sleep(infinity)
-    end,
-    {ok, _} = weir:start_listener(last, #{port => 0}, Serve, []),
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, []),
-    ok = gen_tcp:send(Socket, <<(weir:get_port(last)):16>>).
-
-%% The peer does not read. What is queued is given up, after some seconds.
-a_halt_does_not_wait_for_ever(_Config) ->
-    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
-    {ok, Port} = inet:port(Listener),
-    Vm = start_vm([], send_and_end, [Port, halt]),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
-    ?assertEqual(<<>>, ended(Vm, 40_000)),
-    gen_tcp:close(Socket).
-
-%% Processes that are bound to a scheduler which is offline do not die by themselves.
-stops_with_schedulers_offline(_Config) ->
-    ?assertEqual(<<>>, ended(start_vm(["+S", "4:4"], lower_and_stop, []), 30_000)).
-
-lower_and_stop() ->
-    {ok, _} = application:ensure_all_started(weir),
-    Serve = fun(Socket, _) -> gen_tcp:recv(Socket, 0) end,
-    {ok, _} = weir:start_listener(bound, #{port => 0, affinity => bound}, Serve, []),
-    Connect = fun(_) -> gen_tcp:connect(?LOOPBACK, weir:get_port(bound), [{active, false}]) end,
-    Peers = lists:map(Connect, lists:seq(1, 20)),
-    wait_until(fun() -> length(weir:connections(bound)) =:= length(Peers) end),
-    _ = erlang:system_flag(schedulers_online, 1),
-    wait_until(fun() -> lists:usort([Home || {_, Home} <- maps:values(weir_pollsets:pollers())]) =:= [1] end),
-    init:stop(),
-    timer:sleep(infinity).

@@ -5,10 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, async/1, await/1, pid/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0,
-    collect_active/2, recv_exactly/2
-]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, pid/1]).
+-import(weir_test_wait, [wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, collect_active/2, recv_exactly/2]).
 -import(weir_tcp_test, [active_of/1, collect_rearming/3]).
 
 -include("drop_in_suite.hrl").

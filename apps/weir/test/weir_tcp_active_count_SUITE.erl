@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, async/1, await/1, next_message/0, assert_no_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0, recv_exactly/2]).
 -import(weir_tcp_test, [active_of/1, collect_rearming/3]).
 
 -include("drop_in_suite.hrl").

@@ -5,9 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1, wait_until/1, wait_for_messages/1, messages/0,
-    next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, listen/2, async/1, await/1, assert_waits/1]).
+-import(weir_test_wait, [
+    wait_until/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1
 ]).
 -import(weir_tcp_test, [pending/2, assert_closed/1]).
 

@@ -6,9 +6,10 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    connect/4, accept_raw/1, keep/1, descriptors/0, listener_with_full_backlog/0, free_port/0, async/1, await/1, assert_waits/1,
-    kill/1, wait_until/1, next_message/0, assert_no_message/0, recv_exactly/2, timed/1
+    connect/4, accept_raw/1, keep/1, descriptors/0, listener_with_full_backlog/0, free_port/0, async/1, await/1,
+    assert_waits/1, kill/1
 ]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_exactly/2, timed/1]).
 
 -include("drop_in_suite.hrl").
 

@@ -7,9 +7,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    keep/1, next_message/0, assert_no_message/0, collect_active/2, async/1, await/1, recv_exactly/2, recv_all/1
-]).
+-import(weir_test_peer, [keep/1, async/1, await/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0, collect_active/2, recv_exactly/2, recv_all/1]).
 
 -define(PATIENCE, 10000).
 

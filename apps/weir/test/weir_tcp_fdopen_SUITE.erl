@@ -6,7 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [listen/3, connect/4, keep/1, next_message/0, recv_exactly/2]).
+-import(weir_test_peer, [listen/3, connect/4, keep/1]).
+-import(weir_test_wait, [next_message/0, recv_exactly/2]).
 
 -include("drop_in_suite.hrl").
 

@@ -6,7 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [listen/2, listen/3, connect/4, connect_raw/1, socket_pair/2, keep/1, recv_exactly/2]).
+-import(weir_test_peer, [listen/2, listen/3, connect/4, connect_raw/1, socket_pair/2, keep/1]).
+-import(weir_test_wait, [recv_exactly/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 10000).

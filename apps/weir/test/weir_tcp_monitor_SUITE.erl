@@ -5,9 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    listen/2, listen/3, socket_pair/2, socket_pair/3, async/1, await/1, kill/1, pid/1, next_message/0, assert_no_message/0
-]).
+-import(weir_test_peer, [listen/2, socket_pair/2, async/1, await/1, kill/1, pid/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0]).
 
 -include("drop_in_suite.hrl").
 

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_no_message/0, recv_exactly/2]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1]).
+-import(weir_test_wait, [assert_no_message/0, recv_exactly/2]).
 -import(weir_tcp_test, [default_buffer/1]).
 
 -include("drop_in_suite.hrl").

@@ -8,7 +8,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, next_message/0, assert_no_message/0]).
+-import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0]).
 -import(weir_tcp_test, [take/1, received/1]).
 
 -include("drop_in_suite.hrl").

@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, next_message/0, assert_no_message/0]).
+-import(weir_test_peer, [socket_pair/2]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0]).
 -import(weir_tcp_test, [take/1, received/1]).
 
 -include("drop_in_suite.hrl").

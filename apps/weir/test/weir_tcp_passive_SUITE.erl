@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1, next_message/0, recv_all/1, recv_exactly/2, timed/1]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
+-import(weir_test_wait, [next_message/0, recv_all/1, recv_exactly/2, timed/1]).
 
 -include("drop_in_suite.hrl").
 

@@ -6,10 +6,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, listen/2, async/1, await/1, assert_waits/1, wait_until/1, next_message/0, assert_no_message/0,
-    recv_all/1, recv_exactly/2, reset/1
-]).
+-import(weir_test_peer, [socket_pair/2, listen/2, async/1, await/1, assert_waits/1, reset/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_tcp_test, [pending/2, assert_whole/2, assert_cut/2]).
 
 -include("drop_in_suite.hrl").

@@ -5,9 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, socket_pair/3, async/1, await/1, assert_waits/1, next_message/0, assert_no_message/0, recv_all/1, reset/1
-]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1, reset/1]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1]).
 -import(weir_tcp_test, [assert_closed/1]).
 
 -include("drop_in_suite.hrl").

@@ -5,9 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [
-    socket_pair/2, async/1, await/1, assert_waits/1, wait_until/1, next_message/0, recv_all/1, recv_exactly/2
-]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
+-import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_tcp_send_test, [narrow_pair/2, pending/1, send_until_error/3]).
 
 -include("drop_in_suite.hrl").

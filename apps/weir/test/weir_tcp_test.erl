@@ -14,7 +14,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/3, next_message/0, assert_no_message/0, recv_all/1]).
+-import(weir_test_peer, [socket_pair/3]).
+-import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1]).
 
 %% Ends -------------------------------------------------------------------------
 

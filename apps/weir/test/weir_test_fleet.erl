@@ -91,7 +91,7 @@ descriptors() ->
     end.
 
 start_pair(Number, Connections) ->
-    [Server, Client] = [weir_test_peer:start_node("", ["+S", "1:1"]) || _ <- [server, client]],
+    [Server, Client] = [weir_test_node:start_node("", ["+S", "1:1"]) || _ <- [server, client]],
     ok = call(Server, start_server, []),
     ok = call(Client, start_client, []),
     {Number, Server, Client, Connections}.
@@ -237,7 +237,7 @@ remember_descriptors() ->
     persistent_term:put({?MODULE, descriptors}, weir_test_peer:descriptors()).
 
 wait_until_abandoned() ->
-    weir_test_peer:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 %% What is there that was not at the start.
 left() ->

@@ -1,0 +1,105 @@
+%% What has been sent when the VM ends, and whether it ends: `halt`, `init:stop`, schedulers offline.
+%%
+%% Each case starts a VM that ends by itself.
+-module(weir_halt_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_test_wait, [wait_until/1, recv_all/1]).
+-import(weir_test_node, [start_vm/4, ended/2]).
+
+-define(LOOPBACK, {127, 0, 0, 1}).
+-define(PATIENCE, 10000).
+-define(BYTES, 6_000_000).
+
+suite() ->
+    [{timetrap, {seconds, 60}}].
+
+all() ->
+    [{group, vm}].
+
+groups() ->
+    [
+        {vm, [], [
+            halt_sends_what_was_confirmed,
+            stop_sends_what_was_confirmed,
+            a_server_sends_what_was_confirmed,
+            a_halt_does_not_wait_for_ever,
+            stops_with_schedulers_offline
+        ]}
+    ].
+
+halt_sends_what_was_confirmed(_Config) ->
+    ?assertEqual(?BYTES, sent_by_a_client(halt)).
+
+stop_sends_what_was_confirmed(_Config) ->
+    ?assertEqual(?BYTES, sent_by_a_client(stop)).
+
+%% What a client's peer gets that pauses before it reads.
+sent_by_a_client(End) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm(?MODULE, [], send_and_end, [Port, End]),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    timer:sleep(500),
+    {Received, closed} = recv_all(Socket),
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)),
+    byte_size(Received).
+
+send_and_end(Port, End) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{tcp_module, weir_tcp}, binary]),
+    ok = gen_tcp:send(Socket, binary:copy(<<"x">>, ?BYTES)),
+    end_vm(End).
+
+end_vm(halt) -> erlang:halt(0);
+end_vm(stop) -> init:stop().
+
+a_server_sends_what_was_confirmed(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm(?MODULE, [], serve_and_end, [Port]),
+    {ok, Told} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, <<Served:16>>} = gen_tcp:recv(Told, 2, ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Served, [binary, {active, false}]),
+    timer:sleep(500),
+    {Received, closed} = recv_all(Socket),
+    ?assertEqual(?BYTES, byte_size(Received)),
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)).
+
+serve_and_end(Port) ->
+    {ok, _} = application:ensure_all_started(weir),
+    Serve = fun(Socket, _) ->
+        ok = gen_tcp:send(Socket, binary:copy(<<"y">>, ?BYTES)),
+        init:stop(),
+        timer:sleep(infinity)
+    end,
+    {ok, _} = weir:start_listener(last, #{port => 0}, Serve, []),
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, []),
+    ok = gen_tcp:send(Socket, <<(weir:get_port(last)):16>>).
+
+%% The peer does not read. What is queued is given up, after some seconds.
+a_halt_does_not_wait_for_ever(_Config) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    Vm = start_vm(?MODULE, [], send_and_end, [Port, halt]),
+    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    ?assertEqual(<<>>, ended(Vm, 40_000)),
+    gen_tcp:close(Socket).
+
+%% Processes that are bound to a scheduler which is offline do not die by themselves.
+stops_with_schedulers_offline(_Config) ->
+    ?assertEqual(<<>>, ended(start_vm(?MODULE, ["+S", "4:4"], lower_and_stop, []), 30_000)).
+
+lower_and_stop() ->
+    {ok, _} = application:ensure_all_started(weir),
+    Serve = fun(Socket, _) -> gen_tcp:recv(Socket, 0) end,
+    {ok, _} = weir:start_listener(bound, #{port => 0, affinity => bound}, Serve, []),
+    Connect = fun(_) -> gen_tcp:connect(?LOOPBACK, weir:get_port(bound), [{active, false}]) end,
+    Peers = lists:map(Connect, lists:seq(1, 20)),
+    wait_until(fun() -> length(weir:connections(bound)) =:= length(Peers) end),
+    _ = erlang:system_flag(schedulers_online, 1),
+    wait_until(fun() -> lists:usort([Home || {_, Home} <- maps:values(weir_pollsets:pollers())]) =:= [1] end),
+    init:stop(),
+    timer:sleep(infinity).
