@@ -16,38 +16,13 @@
 %% What each step gave, and what every process had in its mailbox after it. The
 %% socket is `socket' in it, ports are `here' and `there'.
 
--record(session, {
-    socket :: inet:socket() | undefined,
-    ports :: #{inet:port_number() => here | there},
-    peer :: gen_tcp:socket(),
-    processes :: #{parity_sequence:name() => pid()},
-    killed = [] :: [parity_sequence:name()],
-    %% Who is in a call that may take long.
-    waiting = #{} :: #{parity_sequence:name() => reference()},
-    %% Its own side was shut down for reading, which ends its input.
-    read_shut = false :: boolean(),
-    %% An exact recv has timed out with fewer bytes than it wanted.
-    short = false :: boolean(),
-    %% It has had a packet type that knows header fields only.
-    had_fields = false :: boolean(),
-    %% All that the socket is to deliver: what the peer has sent, and what was put
-    %% back where it was put back.
-    stream = <<>> :: binary(),
-    put_back = false :: boolean(),
-    patience :: pos_integer()
-}).
+-include("parity_session.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(NAMES, [a, b, c]).
 
 %% How long to wait for what must happen.
 -define(LIMIT, 10000).
-%% How long for bytes to cross the loopback, and for a socket to take what has
-%% come. Where it does not want it these are waited for in full, so they are
-%% short; a session with more patience takes so many times as long.
--define(CARRIED, 300).
--define(TAKEN, 12).
--define(CLOSED, 100).
 
 %% Runs a sequence on sockets that are opened with the options of the backend.
 %% Patience is a factor on all times that are waited in vain.
@@ -72,7 +47,7 @@ run({Role, Options, Steps}, Backend, Patience) ->
                 processes = Processes,
                 patience = Patience
             }),
-            ok = settle(Session),
+            ok = parity_quiet:settle(Session),
             Opened = {opened, ok, mailboxes(Session)},
             {Observed, Last} = lists:mapfoldl(fun observe_step/2, Session, Steps),
             {Finally, Ended} = observe_step(finally, Last),
@@ -132,150 +107,16 @@ ports(Peer) ->
 
 observe_step(Step, Session) ->
     {Outcome, Next} =
-        case is_passed_over(Step, Session) of
+        case parity_differences:is_passed_over(Step, Session) of
             true -> {passed_over, Session};
             false -> step(Step, Session)
         end,
-    ok = settle(Next),
+    ok = parity_quiet:settle(Next),
     {Returned, Settled} = returned(seen_fields(Next)),
     {{Step, normal([Outcome | Returned], Settled), mailboxes(Settled)}, Settled}.
 
 seen_fields(Session = #session{had_fields = Had}) ->
-    Session#session{had_fields = Had orelse knows_fields_only(option(packet, Session))}.
-
-knows_fields_only(Packet) ->
-    Packet =:= httph orelse Packet =:= httph_bin.
-
-knows_requests(Packet) ->
-    Packet =:= http orelse Packet =:= http_bin.
-
-%% A process that is dead or in a call cannot do anything; the rest are rows of
-%% docs/differences.md.
-is_passed_over({peer, _}, _Session) ->
-    false;
-is_passed_over(finally, _Session) ->
-    false;
-is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) ->
-    lists:member(Name, Killed) orelse
-        case is_map_key(Name, Waiting) of
-            %% "a process killed in `recv`"
-            true -> true;
-            false -> is_different(Call, process(Name, Session), Session)
-        end.
-
-is_different({recv, Length, Timeout}, Process, Session) ->
-    %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
-    (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
-        byte_size(undelivered(Session)) > 0) orelse
-        %% "fewer bytes than were asked for, the end behind them, and `recv(S, N, 0)`"
-        (Length > byte_size(undelivered(Session)) andalso Timeout =:= 0 andalso has_ended(Session)) orelse
-        is_different({recv_waiting, Length}, Process, Session);
-is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
-    %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
-    (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
-is_different({setopts, Options}, _Process, Session) ->
-    lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
-is_different({send, Data}, _Process, Session) ->
-    %% "longer than `{packet, 1}` or `{packet, 2}` can say"
-    iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
-is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
-    %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
-    Packet = option(packet, Session),
-    map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
-        (Packet =/= raw andalso byte_size(Data) > option(buffer, Session));
-is_different({give_to, _}, Process, Session) ->
-    %% "`controlling_process` by an owner that has not seen all messages"
-    {messages, Messages} = process_info(Process, messages),
-    Tags = [element(1, Message) || Message <- Messages],
-    lists:member(tcp_passive, Tags) orelse lists:member(tcp_error, Tags) orelse
-        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =/= undefined);
-is_different(_Call, _Process, _Session) ->
-    false.
-
-%% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
-is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
-    Short orelse map_size(Waiting) > 0;
-%% "half a packet is read and the packet type or `packet_size` changes"
-is_different_option({Name, Value}, Session = #session{short = Short, waiting = Waiting}) when
-    Name =:= packet; Name =:= packet_size
-->
-    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session) orelse may_have_grown(Session) orelse
-        (knows_requests(Value) andalso may_expect_fields(Session));
-%% "`line_delimiter` changes behind half a line"
-is_different_option({line_delimiter, _}, Session) ->
-    option(packet, Session) =:= line andalso undelivered(Session) =/= <<>>;
-%% "`recv` with `{deliver, port}`"
-is_different_option({deliver, port}, #session{waiting = Waiting}) ->
-    map_size(Waiting) > 0;
-is_different_option(_Option, _Session) ->
-    false.
-
-option(Name, #session{socket = Socket}) ->
-    case inet:getopts(Socket, [Name]) of
-        {ok, [{Name, Value}]} -> Value;
-        _ -> undefined
-    end.
-
-has_ended(#session{socket = Socket, read_shut = ReadShut}) ->
-    ReadShut orelse parity_wire:has_ended(parity_wire:look(Socket)).
-
-%% The driver counts what it has delivered.
-undelivered(#session{socket = Socket, stream = Stream}) ->
-    case inet:getstat(Socket, [recv_oct]) of
-        {ok, [{recv_oct, Delivered}]} when Delivered =< byte_size(Stream) ->
-            binary:part(Stream, Delivered, byte_size(Stream) - Delivered);
-        _ ->
-            <<>>
-    end.
-
-%% Nothing but packets that are complete.
-is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined ->
-    true;
-is_whole(_Packet, <<>>) ->
-    true;
-is_whole(line, _Data) ->
-    %% A line may be longer than what was put back.
-    false;
-is_whole(Http, Data) when Http =:= http; Http =:= http_bin ->
-    %% Nobody says here whether the first line has been taken. A header is not whole before the next line begins.
-    is_whole(httph, Data);
-is_whole(Packet, Data) ->
-    case erlang:decode_packet(Packet, Data, []) of
-        {ok, _, Rest} -> is_whole(Packet, Rest);
-        _ -> false
-    end.
-
-%% Of a packet whose length is known some bytes may have been read and others not.
-%% What was put back counts as such: "`unrecv` of a part of a packet".
-may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
-    case {undelivered(Session), option(packet, Session), parity_wire:look(Socket)} of
-        {<<>>, _, _} -> false;
-        {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
-        {_, _, gone} -> false;
-        {_, _, #{unread := Unread}} when Unread > 0 -> true;
-        %% "a buffer that has grown"
-        {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
-    end.
-
-%% "a buffer that has grown": up to `packet_size`, for a packet of an unknown length.
-may_have_grown(Session) ->
-    undelivered(Session) =/= <<>> andalso option(packet_size, Session) > option(buffer, Session).
-
-%% "from `httph` or `httph_bin` to `http` or `http_bin`": not where a header field has come.
-may_expect_fields(Session = #session{had_fields = Had}) ->
-    Had andalso not (knows_fields_only(option(packet, Session)) andalso undelivered(Session) =/= <<>>).
-
-%% It begins with whole packets, and then comes one whose length is known.
-has_begun(_Packet, <<>>) ->
-    false;
-has_begun(Packet, Data) ->
-    case erlang:decode_packet(Packet, Data, []) of
-        {ok, _, Rest} -> has_begun(Packet, Rest);
-        {more, undefined} -> false;
-        {more, _} -> true;
-        %% What was read of a bad packet is thrown away, and nobody knows where the next begins.
-        {error, _} -> true
-    end.
+    Session#session{had_fields = Had orelse parity_differences:knows_fields_only(Session)}.
 
 step(finally, Session) ->
     {drain(Session), Session};
@@ -310,7 +151,7 @@ step({Name, Call = {shutdown, How}}, Session = #session{read_shut = ReadShut}) -
     Result = call(process(Name, Session), fun() -> perform(Call, Session) end),
     {Result, Session#session{read_shut = ReadShut orelse How =/= write}};
 step({Name, Call = {unrecv, Data}}, Session = #session{stream = Stream}) ->
-    Undelivered = undelivered(Session),
+    Undelivered = parity_differences:undelivered(Session),
     Delivered = binary:part(Stream, 0, byte_size(Stream) - byte_size(Undelivered)),
     Longer = <<Delivered/binary, Data/binary, Undelivered/binary>>,
     {call(process(Name, Session), fun() -> perform(Call, Session) end), Session#session{stream = Longer, put_back = true}};
@@ -415,7 +256,7 @@ begun(Process) ->
         [{status, waiting}, {current_function, {Module, _, _}}] when Module =/= erts_internal ->
             begun;
         _ ->
-            pause(1),
+            timer:sleep(1),
             begun(Process)
     end.
 
@@ -464,90 +305,3 @@ normal(Pid, _) when is_pid(Pid) ->
     pid;
 normal(Term, _) ->
     Term.
-
-%% Quiet ------------------------------------------------------------------------
-
-settle(Session = #session{patience = Patience}) ->
-    ok = wait(fun() -> is_carried(Session) end, ?CARRIED * Patience),
-    Limit =
-        case leaves_at_the_end(Session) of
-            true -> ?CLOSED;
-            false -> ?TAKEN
-        end,
-    wait(fun() -> is_taken(Session) end, Limit * Patience).
-
-is_carried(#session{socket = Socket, peer = Peer}) ->
-    {One, Other} = Sights = {parity_wire:look(Socket), parity_wire:look(Peer)},
-    {parity_wire:is_carried(One, Other) andalso not has_pending(Socket), Sights}.
-
-%% What `delay_send' holds back is still to go.
-has_pending(Socket) ->
-    case inet:getstat(Socket, [send_pend]) of
-        {ok, [{send_pend, Pending}]} -> Pending > 0;
-        {error, _} -> false
-    end.
-
-%% Nothing is there, or nobody wants it; and who was answered has returned.
-is_taken(Session = #session{socket = Socket, waiting = Waiting, read_shut = ReadShut}) ->
-    Inside = [process(Name, Session) || {Name, Reference} <- maps:to_list(Waiting), not has_returned(Reference)],
-    Sight = parity_wire:look(Socket),
-    Taken =
-        case Sight of
-            gone -> true;
-            #{active := false} when Inside =:= [] -> true;
-            _ -> not (ReadShut orelse parity_wire:has_unread(Sight))
-        end,
-    {Taken andalso not lists:any(fun(Process) -> is_answered(Process, Socket) end, Inside), {Sight, queued(Session)}}.
-
-queued(#session{processes = Processes, killed = Killed}) ->
-    [process_info(Pid, message_queue_len) || Pid <- maps:values(maps:without(Killed, Processes))].
-
-has_returned(Reference) ->
-    {messages, Messages} = process_info(self(), messages),
-    lists:any(fun(Message) -> element(1, Message) =:= Reference end, Messages).
-
-%% A process in recv has its answer: it is on its way back, or inet's or Weir's
-%% message is in its mailbox.
-is_answered(Process, Socket) ->
-    case process_info(Process, [status, current_function, messages]) of
-        [{status, waiting}, {current_function, {Module, _, _}}, {messages, Messages}] when Module =/= ?MODULE ->
-            lists:any(fun(Message) -> is_answer(Message, Socket) end, Messages);
-        _ ->
-            true
-    end.
-
-is_answer({inet_async, Socket, _, _}, Socket) -> true;
-is_answer({'EXIT', Socket, _}, Socket) -> true;
-is_answer({'$weir', Handle, _, _}, {'$inet', _, Handle}) -> true;
-is_answer(_, _) -> false.
-
-leaves_at_the_end(#session{socket = Socket}) ->
-    inet:getopts(Socket, [exit_on_close]) =:= {ok, [{exit_on_close, true}]}.
-
-%% Looks until it is so, or nothing has changed for so long. Without a pause at
-%% first, as most comes at once.
-wait(Condition, Milliseconds) ->
-    wait(Condition, Milliseconds, 0, undefined, 3).
-
-wait(Condition, Milliseconds, Deadline, Before, Eager) ->
-    Now = erlang:monotonic_time(millisecond),
-    case Condition() of
-        {true, _} ->
-            ok;
-        {false, Before} when Now > Deadline ->
-            ok;
-        {false, Before} ->
-            _ =
-                case Eager of
-                    0 -> pause(1);
-                    _ -> erlang:yield()
-                end,
-            wait(Condition, Milliseconds, Deadline, Before, max(0, Eager - 1));
-        {false, Changed} ->
-            wait(Condition, Milliseconds, Now + Milliseconds, Changed, Eager)
-    end.
-
-pause(Milliseconds) ->
-    receive
-    after Milliseconds -> ok
-    end.

@@ -1,0 +1,145 @@
+%% What a session does not compare: the rows of docs/differences.md, and how much of the stream the socket has still to
+%% deliver, on which they depend.
+-module(parity_differences).
+
+-export([is_passed_over/2, knows_fields_only/1, undelivered/1]).
+
+-include("parity_session.hrl").
+
+%% A process that is dead or in a call cannot do anything; the rest are rows of
+%% docs/differences.md.
+-spec is_passed_over(parity_sequence:step() | finally, #session{}) -> boolean().
+is_passed_over({peer, _}, _Session) ->
+    false;
+is_passed_over(finally, _Session) ->
+    false;
+is_passed_over({Name, Call}, Session = #session{killed = Killed, waiting = Waiting}) ->
+    lists:member(Name, Killed) orelse
+        case is_map_key(Name, Waiting) of
+            %% "a process killed in `recv`"
+            true -> true;
+            false -> is_different(Call, maps:get(Name, Session#session.processes), Session)
+        end.
+
+is_different({recv, Length, Timeout}, Process, Session) ->
+    %% "a packet that is longer than `buffer`, and `recv(S, 0, 0)`"
+    (Length =:= 0 andalso Timeout =:= 0 andalso option(packet, Session) =/= raw andalso
+        byte_size(undelivered(Session)) > 0) orelse
+        %% "fewer bytes than were asked for, the end behind them, and `recv(S, N, 0)`"
+        (Length > byte_size(undelivered(Session)) andalso Timeout =:= 0 andalso has_ended(Session)) orelse
+        is_different({recv_waiting, Length}, Process, Session);
+is_different({recv_waiting, Length}, _Process, Session = #session{short = Short}) ->
+    %% "`recv(S, N, T)` that timed out", "`recv` with `{deliver, port}`"
+    (Short andalso Length =:= 0) orelse option(deliver, Session) =:= port;
+is_different({setopts, Options}, _Process, Session) ->
+    lists:any(fun(Option) -> is_different_option(Option, Session) end, Options);
+is_different({send, Data}, _Process, Session) ->
+    %% "longer than `{packet, 1}` or `{packet, 2}` can say"
+    iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
+is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
+    %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
+    Packet = option(packet, Session),
+    map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
+        (Packet =/= raw andalso byte_size(Data) > option(buffer, Session));
+is_different({give_to, _}, Process, Session) ->
+    %% "`controlling_process` by an owner that has not seen all messages"
+    {messages, Messages} = process_info(Process, messages),
+    Tags = [element(1, Message) || Message <- Messages],
+    lists:member(tcp_passive, Tags) orelse lists:member(tcp_error, Tags) orelse
+        (lists:member(tcp_closed, Tags) andalso option(exit_on_close, Session) =/= undefined);
+is_different(_Call, _Process, _Session) ->
+    false.
+
+%% "`recv(S, N, T)` that timed out", "`active` set while a process is in `recv`"
+is_different_option({active, _}, #session{short = Short, waiting = Waiting}) ->
+    Short orelse map_size(Waiting) > 0;
+%% "half a packet is read and the packet type or `packet_size` changes"
+is_different_option({Name, Value}, Session = #session{short = Short, waiting = Waiting}) when
+    Name =:= packet; Name =:= packet_size
+->
+    Short orelse map_size(Waiting) > 0 orelse may_be_half_read(Session) orelse may_have_grown(Session) orelse
+        (knows_requests(Value) andalso may_expect_fields(Session));
+%% "`line_delimiter` changes behind half a line"
+is_different_option({line_delimiter, _}, Session) ->
+    option(packet, Session) =:= line andalso undelivered(Session) =/= <<>>;
+%% "`recv` with `{deliver, port}`"
+is_different_option({deliver, port}, #session{waiting = Waiting}) ->
+    map_size(Waiting) > 0;
+is_different_option(_Option, _Session) ->
+    false.
+
+option(Name, #session{socket = Socket}) ->
+    case inet:getopts(Socket, [Name]) of
+        {ok, [{Name, Value}]} -> Value;
+        _ -> undefined
+    end.
+
+has_ended(#session{socket = Socket, read_shut = ReadShut}) ->
+    ReadShut orelse parity_wire:has_ended(parity_wire:look(Socket)).
+
+%% The driver counts what it has delivered.
+-spec undelivered(#session{}) -> binary().
+undelivered(#session{socket = Socket, stream = Stream}) ->
+    case inet:getstat(Socket, [recv_oct]) of
+        {ok, [{recv_oct, Delivered}]} when Delivered =< byte_size(Stream) ->
+            binary:part(Stream, Delivered, byte_size(Stream) - Delivered);
+        _ ->
+            <<>>
+    end.
+
+%% Nothing but packets that are complete.
+is_whole(Packet, _Data) when Packet =:= raw; Packet =:= 0; Packet =:= undefined ->
+    true;
+is_whole(_Packet, <<>>) ->
+    true;
+is_whole(line, _Data) ->
+    %% A line may be longer than what was put back.
+    false;
+is_whole(Http, Data) when Http =:= http; Http =:= http_bin ->
+    %% Nobody says here whether the first line has been taken. A header is not whole before the next line begins.
+    is_whole(httph, Data);
+is_whole(Packet, Data) ->
+    case erlang:decode_packet(Packet, Data, []) of
+        {ok, _, Rest} -> is_whole(Packet, Rest);
+        _ -> false
+    end.
+
+%% Of a packet whose length is known some bytes may have been read and others not.
+%% What was put back counts as such: "`unrecv` of a part of a packet".
+may_be_half_read(Session = #session{socket = Socket, put_back = PutBack}) ->
+    case {undelivered(Session), option(packet, Session), parity_wire:look(Socket)} of
+        {<<>>, _, _} -> false;
+        {_, Raw, _} when Raw =:= raw; Raw =:= 0 -> PutBack;
+        {_, _, gone} -> false;
+        {_, _, #{unread := Unread}} when Unread > 0 -> true;
+        %% "a buffer that has grown"
+        {Data, Packet, _} -> PutBack orelse byte_size(Data) >= option(buffer, Session) orelse has_begun(Packet, Data)
+    end.
+
+%% "a buffer that has grown": up to `packet_size`, for a packet of an unknown length.
+may_have_grown(Session) ->
+    undelivered(Session) =/= <<>> andalso option(packet_size, Session) > option(buffer, Session).
+
+%% "from `httph` or `httph_bin` to `http` or `http_bin`": not where a header field has come.
+may_expect_fields(Session = #session{had_fields = Had}) ->
+    Had andalso not (knows_fields_only(Session) andalso undelivered(Session) =/= <<>>).
+
+%% It begins with whole packets, and then comes one whose length is known.
+has_begun(_Packet, <<>>) ->
+    false;
+has_begun(Packet, Data) ->
+    case erlang:decode_packet(Packet, Data, []) of
+        {ok, _, Rest} -> has_begun(Packet, Rest);
+        {more, undefined} -> false;
+        {more, _} -> true;
+        %% What was read of a bad packet is thrown away, and nobody knows where the next begins.
+        {error, _} -> true
+    end.
+
+%% Its packet type knows header fields only.
+-spec knows_fields_only(#session{}) -> boolean().
+knows_fields_only(Session) ->
+    lists:member(option(packet, Session), [httph, httph_bin]).
+
+knows_requests(Packet) ->
+    Packet =:= http orelse Packet =:= http_bin.
