@@ -25,14 +25,12 @@
     a_stop_ends_with_what_was_measured/1,
     connections_are_opened_at_a_rate/1,
     requests_are_pipelined/1,
-    a_process_is_observed/1,
-    a_node_is_observed/1,
-    a_node_without_weir_is_observed/1,
-    a_node_that_goes_is_observed_no_more/1,
     an_overloaded_generator_is_noticed/1,
     connections_are_held_and_go/1,
     too_many_connections_for_one_process/1
 ]).
+
+-import(weir_load_measure, [at_once/0, document/1, measure/2, open_loop/3, plan/2, run/2]).
 
 -define(SECOND, 1_000_000_000).
 -define(MS, 1_000_000).
@@ -61,10 +59,6 @@ all() ->
         a_stop_ends_with_what_was_measured,
         connections_are_opened_at_a_rate,
         requests_are_pipelined,
-        a_process_is_observed,
-        a_node_is_observed,
-        a_node_without_weir_is_observed,
-        a_node_that_goes_is_observed_no_more,
         an_overloaded_generator_is_noticed,
         connections_are_held_and_go,
         too_many_connections_for_one_process
@@ -270,67 +264,6 @@ a_stop_ends_with_what_was_measured(_Config) ->
     end,
     ok = weir_load_server:stop(Server).
 
-a_process_is_observed(_Config) ->
-    Plan = #{observe => list_to_integer(os:getpid())},
-    #{seconds := [First | _]} = open_loop(at_once(), [{constant, 200, 2 * ?SECOND}], Plan),
-    #{server := #{cpu := Cpu, rss_bytes := Rss}} = First,
-    ?assert(Cpu >= 0),
-    ?assert(Rss > 1_000_000),
-    %% Process ids end before 2^22.
-    ?assertMatch({error, _}, weir_load_observer:new(1 bsl 23)).
-
-%% This node serves, and is as good as another.
-a_node_is_observed(_Config) ->
-    #{seconds := Seconds} = open_loop(at_once(), [{constant, 200, 3 * ?SECOND}], #{observe => node()}),
-    Observed = [Server || #{server := Server} <- Seconds],
-    #{cpu := Cpu, rss_bytes := Rss, schedulers := Schedulers, pollsets := [_ | _] = Pollsets} = hd(Observed),
-    ?assert(Cpu >= 0),
-    ?assert(Rss > 1_000_000),
-    ?assertEqual(erlang:system_info(schedulers_online), length(Schedulers)),
-    [?assert(Busy >= 0 andalso Busy =< 1) || Busy <- Schedulers],
-    %% Those of the schedulers, and of reactors if there are any.
-    ?assert(length(Pollsets) >= length(weir:pollsets())),
-    [?assertMatch(#{polls := _, events := _, sockets := _, read_bytes := _, asleep := _}, Pollset) || Pollset <- Pollsets],
-    %% The server's sockets are OTP's; Weir's are the generator's, on pollsets that begin with the load: what they have done
-    %% is known from their second look on.
-    Events = lists:sum([maps:get(events, Pollset) || #{pollsets := Each} <- Observed, Pollset <- Each]),
-    ?assert(Events > 0).
-
-a_node_without_weir_is_observed(_Config) ->
-    with_nodes(fun(Us, _Other, Them) ->
-        {ok, Observer} = peer:call(Us, weir_load_observer, new, [Them]),
-        {ok, Observation, _} = peer:call(Us, weir_load_observer, observe, [Observer]),
-        ?assertMatch(#{cpu := _, rss_bytes := Rss} when Rss > 1_000_000, Observation),
-        ?assertNot(is_map_key(pollsets, Observation))
-    end).
-
-a_node_that_goes_is_observed_no_more(_Config) ->
-    with_nodes(fun(Us, Other, Them) ->
-        {ok, Observer} = peer:call(Us, weir_load_observer, new, [Them]),
-        ok = peer:stop(Other),
-        ?assertMatch({gone, _}, peer:call(Us, weir_load_observer, observe, [Observer])),
-        ?assertMatch({error, _}, peer:call(Us, weir_load_observer, new, [Them]))
-    end).
-
-%% Two nodes that know each other, the first of which has our code.
-with_nodes(Test) ->
-    Start = fun(Arguments) ->
-        {ok, Peer, Node} = peer:start(#{
-            name => peer:random_name(observed), host => "localhost", connection => standard_io,
-            args => ["-setcookie", "observed", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Arguments]
-        }),
-        {Peer, Node}
-    end,
-    {Us, _} = Start(["-pa" | code:get_path()]),
-    {Other, Them} = Start([]),
-    true = peer:call(Us, net_kernel, connect_node, [Them]),
-    try
-        Test(Us, Other, Them)
-    after
-        %% The test may have stopped the other.
-        [peer:stop(Peer) || Peer <- [Us, Other], is_process_alive(Peer)]
-    end.
-
 an_overloaded_generator_is_noticed(_Config) ->
     %% Two million in a tenth of a second are more than one process can come to.
     Duration = ?SECOND div 10,
@@ -362,52 +295,4 @@ too_many_connections_for_one_process(_Config) ->
     Text = lists:flatten(Message),
     [?assertNotEqual(nomatch, string:find(Text, Word), Text) || Word <- [integer_to_list(Most), "--local-nodes 4"]].
 
-%% Helpers of this suite
-
-at_once() -> fun(_Number) -> {after_ms, 0} end.
 delay(Ms) -> fun(_Number) -> {after_ms, Ms} end.
-
-open_loop(Behaviour, Segments, Plan) ->
-    Duration = weir_load_schedule:duration(weir_load_schedule:new(Segments)),
-    measure(Behaviour, Plan#{load => {open, Segments, even}, duration => Duration}).
-
-measure(Behaviour, Plan) ->
-    Server = weir_load_server:start(Behaviour),
-    Document = run(Server, Plan),
-    ok = weir_load_server:stop(Server),
-    Document.
-
-run(Server, Plan) ->
-    {ok, Outcome} = weir_load_run:run(plan(Server, Plan), fun(_News) -> ok end),
-    document([Outcome]).
-
-document(Outcomes) ->
-    weir_load_document:new(
-        #{
-            scenario => <<"echo">>, target => <<"test">>, loop => open, rate => null, arrivals => null, seed => null,
-            concurrency => null, connections => 10, depth => 1, tls => false, observe => null, nodes => [node()],
-            duration_ns => ?SECOND, warmup_ns => 0,
-            timeout_ns => ?SECOND, max_lag_ns => 10 * ?MS, started => <<>>, promises => []
-        },
-        Outcomes
-    ).
-
-plan(#{port := Port}, Plan) ->
-    maps:merge(
-        #{
-            scenario => weir_load_echo,
-            options => #{size => 64},
-            address => {127, 0, 0, 1},
-            port => Port,
-            connections => 10,
-            connect_rate => unlimited,
-            depth => 1,
-            duration => ?SECOND,
-            warmup => 0,
-            timeout => 10 * ?SECOND,
-            drivers => 2,
-            nodes => [node()],
-            observe => none
-        },
-        Plan
-    ).
