@@ -1,7 +1,6 @@
-%% Every example server of `bin/weir run', by its program, on stock sockets and on Weir.
+%% Example servers of `bin/weir run' that hold connections, by their programs, on stock sockets and on Weir.
 -module(weir_cli_run_SUITE).
 
--include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
@@ -12,43 +11,30 @@
     proxy_closes_the_client_when_the_backend_closes/1,
     proxy_closes_the_client_when_there_is_no_backend/1,
     relay_lets_in_whom_it_knows/1,
-    ehttpd_answers_in_every_mode/1,
-    ehttpd_refuses_an_endless_head/1,
-    accept_answers_once_and_closes/1,
     game_sends_the_state_of_the_world/1,
     echo_sends_back_packets_in_every_mode/1,
     tls_echo_sends_back_in_every_mode/1,
     tls_echo_outlives_a_client_that_speaks_no_tls/1,
-    file_httpd_answers_with_the_file/1,
     discard_takes_all_in_every_mode/1,
     chargen_sends_until_the_client_goes/1,
-    fanout_tells_everybody/1,
-    cowboy_hello_answers_or_says_that_cowboy_is_missing/1,
-    simple_servers_answer_each_request/1,
-    ranch_servers_answer_or_say_that_ranch_is_missing/1
+    fanout_tells_everybody/1
 ]).
 -export([
     echo_listener_sends_back/1,
-    accept_listener_answers_once_and_closes/1,
     echo_reactor_sends_back/1,
     game_reactor_sends_the_state_of_the_world/1,
     relay_carries_both_ways/1
 ]).
 
 -import(weir_cli_program, [run/2, stop/1, mentions/2]).
--import(weir_cli_test, [backend/1, closed/1, connect/1, exchange/2, serve/3]).
+-import(weir_cli_test, [backend/1, closed/1, connect/1, exchange/2, in_every_mode/4, serve/3]).
+
+-include("run_suite.hrl").
 
 -define(TIMEOUT, 10000).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
-
-all() ->
-    [
-        {group, inet},
-        {group, socket},
-        {group, weir}
-    ].
 
 groups() ->
     Serving = [
@@ -57,44 +43,22 @@ groups() ->
         proxy_carries_both_ways_in_every_mode,
         proxy_closes_the_client_when_the_backend_closes,
         proxy_closes_the_client_when_there_is_no_backend,
-        ehttpd_answers_in_every_mode,
-        ehttpd_refuses_an_endless_head,
-        accept_answers_once_and_closes,
         game_sends_the_state_of_the_world,
         echo_sends_back_packets_in_every_mode,
         tls_echo_sends_back_in_every_mode,
         tls_echo_outlives_a_client_that_speaks_no_tls,
-        file_httpd_answers_with_the_file,
         discard_takes_all_in_every_mode,
         chargen_sends_until_the_client_goes,
-        fanout_tells_everybody,
-        cowboy_hello_answers_or_says_that_cowboy_is_missing,
-        simple_servers_answer_each_request,
-        ranch_servers_answer_or_say_that_ranch_is_missing
+        fanout_tells_everybody
     ],
     OfWeir = [
         echo_listener_sends_back,
-        accept_listener_answers_once_and_closes,
         echo_reactor_sends_back,
         game_reactor_sends_the_state_of_the_world,
         relay_carries_both_ways,
         relay_lets_in_whom_it_knows
     ],
     [{inet, [], Serving}, {socket, [], Serving}, {weir, [], Serving ++ OfWeir}].
-
-init_per_suite(Config) ->
-    weir_cli_program:find(Config).
-
-end_per_suite(_Config) ->
-    ok.
-
-init_per_group(Backend, Config) ->
-    [{backend, Backend} | Config].
-
-end_per_group(_Backend, _Config) ->
-    ok.
-
-%% Examples, by backend
 
 a_port_in_use_is_one_line_and_exit_code_1(Config) ->
     #{port := Port} = Program = serve(Config, echo, []),
@@ -175,48 +139,6 @@ relay_lets_in_whom_it_knows(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- [Friend, Behind, Listen]],
     ok = Stop().
 
-ehttpd_answers_in_every_mode(Config) ->
-    Request = <<"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n">>,
-    <<Half:20/binary, OtherHalf/binary>> = Request,
-    in_every_mode(Config, ehttpd, [], fun(Socket) ->
-        ok = gen_tcp:send(Socket, Request),
-        hello(Socket),
-        ok = gen_tcp:send(Socket, Half),
-        timer:sleep(50),
-        ok = gen_tcp:send(Socket, OtherHalf),
-        hello(Socket),
-        ok = gen_tcp:send(Socket, [Request, Request, Half]),
-        hello(Socket),
-        hello(Socket),
-        ok = gen_tcp:send(Socket, OtherHalf),
-        hello(Socket)
-    end).
-
-ehttpd_refuses_an_endless_head(Config) ->
-    #{port := Port} = Program = serve(Config, ehttpd, []),
-    {ok, Socket} = connect(Port),
-    ok = gen_tcp:send(Socket, ["GET / HTTP/1.1\r\n", lists:duplicate(9000, $x)]),
-    ?assertMatch({ok, <<"HTTP/1.1 431 ">>}, gen_tcp:recv(Socket, 13, ?TIMEOUT)),
-    0 = stop(Program).
-
-accept_answers_once_and_closes(Config) ->
-    [
-        begin
-            #{port := Port} = Program = serve(Config, accept, ["--active", Mode]),
-            [
-                begin
-                    {ok, Socket} = connect(Port),
-                    ok = gen_tcp:send(Socket, <<"hello">>),
-                    ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
-                    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
-                end
-             || _ <- lists:seq(1, 20)
-            ],
-            0 = stop(Program)
-        end
-     || Mode <- ["false", "once"]
-    ].
-
 game_sends_the_state_of_the_world(Config) ->
     in_every_mode(Config, game, [], fun(Socket) ->
         [
@@ -276,29 +198,6 @@ tls_echo_outlives_a_client_that_speaks_no_tls(Config) ->
     ok = ssl:close(Secure),
     0 = stop(Program).
 
-file_httpd_answers_with_the_file(Config) ->
-    File = filename:join(?config(priv_dir, Config), "a file"),
-    %% More than the buffers of two sockets take at once.
-    Content = rand:bytes(8000000),
-    ok = file:write_file(File, Content),
-    #{port := Port} = Program = serve(Config, file_httpd, ["--file", File]),
-    {ok, Socket} = connect(Port),
-    [
-        begin
-            ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n">>),
-            Head = <<"HTTP/1.1 200 OK\r\nContent-Length: 8000000\r\n\r\n">>,
-            ?assertEqual({ok, Head}, gen_tcp:recv(Socket, byte_size(Head), ?TIMEOUT)),
-            {ok, Received} = gen_tcp:recv(Socket, byte_size(Content), ?TIMEOUT),
-            ?assert(Received =:= Content)
-        end
-     || _ <- [1, 2, 3]
-    ],
-    ok = gen_tcp:send(Socket, <<"rubbish\r\n\r\n">>),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT)),
-    0 = stop(Program),
-    {1, [Line]} = run(Config, ["run", "file_httpd", "--file", "/no/such file" | backend(Config)]),
-    ?assert(mentions("/no/such file", [Line])).
-
 discard_takes_all_in_every_mode(Config) ->
     in_every_mode(Config, discard, [], fun(Socket) ->
         ok = gen_tcp:send(Socket, binary:copy(<<"d">>, 3000000)),
@@ -321,86 +220,6 @@ chargen_sends_until_the_client_goes(Config) ->
     %% The emulator does not halt before ports have sent what they hold.
     ok = gen_tcp:close(Stuck),
     0 = stop(Program).
-
-cowboy_hello_answers_or_says_that_cowboy_is_missing(Config) ->
-    case {code:where_is_file("cowboy.app"), ?config(backend, Config)} of
-        {non_existing, _} ->
-            {1, [Line]} = run(Config, ["run", "cowboy_hello" | backend(Config)]),
-            ?assert(mentions("cowboy, which is not installed", [Line]));
-        {_, socket} ->
-            {skip, "ranch puts options before the one that chooses this backend"};
-        _ ->
-            #{port := Port} = Program = serve(Config, cowboy_hello, []),
-            {ok, Socket} = connect(Port),
-            [
-                begin
-                    ok = gen_tcp:send(Socket, <<"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n">>),
-                    {ok, Response} = gen_tcp:recv(Socket, 0, ?TIMEOUT),
-                    ?assertMatch(<<"HTTP/1.1 200 OK\r\n", _/binary>>, Response),
-                    ?assertMatch({_, 12}, binary:match(Response, <<"Hello world!">>))
-                end
-             || _ <- lists:seq(1, 3)
-            ],
-            0 = stop(Program)
-    end.
-
-simple_servers_answer_each_request(Config) ->
-    [
-        answers_each_request(Config, Example, Options, fun(_Request) -> <<"ok">> end)
-     || {Example, Options} <- [
-            {simple, []}, {simple, ["--acceptors", "3", "--sleep", "20"]}, {simple_readers, []}, {simple_responders, []}
-        ]
-    ].
-
-ranch_servers_answer_or_say_that_ranch_is_missing(Config) ->
-    case {code:where_is_file("ranch.app"), ?config(backend, Config)} of
-        {non_existing, _} ->
-            [
-                begin
-                    {1, [Line]} = run(Config, ["run", Example | backend(Config)]),
-                    ?assert(mentions("ranch, which is not installed", [Line]))
-                end
-             || Example <- ["ranch_echo", "ranch_simple"]
-            ];
-        {_, socket} ->
-            {skip, "ranch puts options before the one that chooses this backend"};
-        _ ->
-            Ok = fun(_Request) -> <<"ok">> end,
-            answers_each_request(Config, ranch_simple, [], Ok),
-            answers_each_request(Config, ranch_simple, ["--acceptors", "2", "--sleep", "20"], Ok),
-            [
-                answers_each_request(Config, ranch_echo, ["--active", Mode], fun(Request) -> Request end)
-             || Mode <- ["once", "true", "2", "false"]
-            ]
-    end.
-
-answers_each_request(Config, Example, Options, Answer) ->
-    #{port := Port} = Program = serve(Config, Example, Options),
-    Sockets = [Socket || _ <- [1, 2, 3], {ok, Socket} <- [connect(Port)]],
-    [
-        begin
-            ok = gen_tcp:send(Socket, Request),
-            Expected = Answer(Request),
-            ?assertEqual({Example, {ok, Expected}}, {Example, gen_tcp:recv(Socket, byte_size(Expected), ?TIMEOUT)})
-        end
-     || Request <- [<<"one">>, <<"two">>, <<"three">>], Socket <- Sockets
-    ],
-    0 = stop(Program).
-
-%% A server for each, all of them at the same time.
-in_every_mode(Config, Example, Options, Client) ->
-    Serve = fun(Mode) ->
-        #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
-        Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
-        [_, _] = [Client(Socket) || Socket <- Sockets],
-        0 = stop(Program),
-        exit({shutdown, served})
-    end,
-    Modes = [{Mode, spawn_monitor(fun() -> Serve(Mode) end)} || Mode <- ["once", "true", "2", "false"]],
-    [
-        receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Mode, {shutdown, served}}, {Mode, Reason}) end
-     || {Mode, {Pid, Monitor}} <- Modes
-    ].
 
 %% Each message begins with the time of its broadcast.
 fanout_tells_everybody(Config) ->
@@ -434,19 +253,6 @@ echo_listener_sends_back(Config) ->
     [exchange(Socket, rand:bytes(Size)) || Size <- [1, 64, 3, 100000, 1]],
     0 = stop(Program).
 
-accept_listener_answers_once_and_closes(Config) ->
-    #{port := Port} = Program = serve(Config, accept_listener, []),
-    [
-        begin
-            {ok, Socket} = connect(Port),
-            ok = gen_tcp:send(Socket, <<"a request">>),
-            ?assertEqual({ok, <<"ok">>}, gen_tcp:recv(Socket, 2, ?TIMEOUT)),
-            ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?TIMEOUT))
-        end
-     || _ <- lists:seq(1, 20)
-    ],
-    0 = stop(Program).
-
 echo_reactor_sends_back(Config) ->
     #{port := Port} = Program = serve(Config, echo_reactor, []),
     Sockets = [begin {ok, Socket} = connect(Port), Socket end || _ <- lists:seq(1, 20)],
@@ -464,10 +270,6 @@ game_reactor_sends_the_state_of_the_world(Config) ->
      || _ <- lists:seq(1, 3)
     ],
     0 = stop(Program).
-
-hello(Socket) ->
-    Answer = <<"HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\nhello world!">>,
-    ?assertEqual({ok, Answer}, gen_tcp:recv(Socket, byte_size(Answer), ?TIMEOUT)).
 
 to(Port) ->
     ["--to", "127.0.0.1:" ++ integer_to_list(Port)].

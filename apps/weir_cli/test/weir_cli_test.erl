@@ -6,12 +6,13 @@
 -export([connect/1]).
 -export([backend/1]).
 -export([serve/3]).
+-export([in_every_mode/4]).
 -export([pid/1]).
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_cli_program, [start/2, line/1]).
+-import(weir_cli_program, [start/2, stop/1, line/1]).
 
 -define(TIMEOUT, 10000).
 
@@ -40,6 +41,21 @@ serve(Config, Example, Options) ->
     <<"ready ", Port/binary>> = line(Program),
     <<"pid ", Pid/binary>> = line(Program),
     Program#{port => binary_to_integer(Port), pid => Pid}.
+
+%% A client for two connections of an example in each mode of `active': a server for each, all of them at the same time.
+in_every_mode(Config, Example, Options, Client) ->
+    Serve = fun(Mode) ->
+        #{port := Port} = Program = serve(Config, Example, ["--active", Mode | Options]),
+        Sockets = [Socket || _ <- [1, 2], {ok, Socket} <- [connect(Port)]],
+        [_, _] = [Client(Socket) || Socket <- Sockets],
+        0 = stop(Program),
+        exit({shutdown, served})
+    end,
+    Modes = [{Mode, spawn_monitor(fun() -> Serve(Mode) end)} || Mode <- ["once", "true", "2", "false"]],
+    [
+        receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Mode, {shutdown, served}}, {Mode, Reason}) end
+     || {Mode, {Pid, Monitor}} <- Modes
+    ].
 
 pid(#{pid := Pid}) ->
     Pid.

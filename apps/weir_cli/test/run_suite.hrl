@@ -1,0 +1,16 @@
+%% What the suites of `bin/weir run' do around their cases.
+
+all() ->
+    [{group, inet}, {group, socket}, {group, weir}].
+
+init_per_suite(Config) ->
+    weir_cli_program:find(Config).
+
+end_per_suite(_Config) ->
+    ok.
+
+init_per_group(Backend, Config) ->
+    [{backend, Backend} | Config].
+
+end_per_group(_Backend, _Config) ->
+    ok.
