@@ -1,4 +1,4 @@
-%% TLS of OTP's ssl, with its default callback, on OTP's sockets and on Weir's: both ends, and against OpenSSL.
+%% TLS of OTP's ssl, with its default callback, on OTP's sockets and on Weir's: both ends.
 -module(weir_with_ssl_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -24,21 +24,18 @@
     a_close_arrives_in_every_mode/1,
     a_reset_arrives/1,
     plain_text_is_refused/1,
-    a_listener_that_closes_ends_its_acceptors/1,
-    openssl_is_served/1,
-    openssl_resumes_its_session/1,
-    openssl_shows_its_certificate/1,
-    openssl_serves/1
+    a_listener_that_closes_ends_its_acceptors/1
 ]).
+
+-import(weir_with_tls, [anonymous/1, async/1, async/2, await/1, certificate/2, close/1, listen/2, receive_bytes/3, tls/2]).
+
+-include("tls_suite.hrl").
 
 -define(LOCALHOST, {127, 0, 0, 1}).
 -define(PATIENCE, 30000).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
-
-all() ->
-    [{group, stock}, {group, weir}].
 
 groups() ->
     Cases = [
@@ -58,11 +55,7 @@ groups() ->
         a_close_arrives_in_every_mode,
         a_reset_arrives,
         plain_text_is_refused,
-        a_listener_that_closes_ends_its_acceptors,
-        openssl_is_served,
-        openssl_resumes_its_session,
-        openssl_shows_its_certificate,
-        openssl_serves
+        a_listener_that_closes_ends_its_acceptors
     ],
     [
         {stock, [], [{group, 'tlsv1.2'}, {group, 'tlsv1.3'}]},
@@ -70,31 +63,6 @@ groups() ->
         {'tlsv1.2', [], [a_connection_goes_back_to_plain | Cases]},
         {'tlsv1.3', [], Cases}
     ].
-
-init_per_suite(Config) ->
-    case weir_with:needs([ssl, "openssl"], Config) of
-        {skip, _} = Skip ->
-            Skip;
-        _ ->
-            {ok, _} = application:ensure_all_started(ssl),
-            Certificates = weir_compatibility_certificates:make(),
-            Files = weir_compatibility_certificates:write(Certificates, ?config(priv_dir, Config)),
-            [{certificates, Certificates}, {files, Files} | Config]
-    end.
-
-end_per_suite(_Config) ->
-    ok.
-
-init_per_group(Backend, Config) when Backend =:= stock; Backend =:= weir ->
-    weir_with:init_group(Backend, Config);
-init_per_group(Version, Config) ->
-    [{version, Version} | Config].
-
-end_per_group(_Group, _Config) ->
-    ok.
-
-end_per_testcase(_Case, _Config) ->
-    weir_with:nothing_left().
 
 %% Cases
 
@@ -360,110 +328,6 @@ a_listener_that_closes_ends_its_acceptors(Config) ->
     close([Listener]),
     ?assertEqual({error, closed}, await(Accepting)).
 
-%% OpenSSL
-
-openssl_is_served(Config) ->
-    {Listener, Port} = listen(Config, []),
-    Data = base64:encode(weir_with:bytes(300_000)),
-    Serving = async(fun() ->
-        {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-        {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
-        Received = receive_bytes(Server, false, byte_size(Data)),
-        ok = ssl:send(Server, Received),
-        ok = ssl:close(Server),
-        Received =:= Data
-    end),
-    {0, Output} = s_client(Config, Port, ["-quiet"], Data),
-    ?assert(Output =:= Data),
-    ?assert(await(Serving)),
-    close([Listener]).
-
-openssl_resumes_its_session(Config) ->
-    Tickets = [{session_tickets, stateless} || ?config(version, Config) =:= 'tlsv1.3'],
-    {Listener, Port} = listen(Config, Tickets),
-    Serving = async(fun() -> [say_hello(Listener) || _ <- [1, 2]] end),
-    Session = filename:join(?config(priv_dir, Config), "session"),
-    {_, First} = s_client(Config, Port, ["-ign_eof", "-sess_out", Session], <<>>),
-    {_, Second} = s_client(Config, Port, ["-ign_eof", "-sess_in", Session], <<>>),
-    [?assertNotEqual(nomatch, binary:match(Output, <<"hello">>)) || Output <- [First, Second]],
-    ?assertEqual(nomatch, binary:match(First, <<"Reused, TLS">>)),
-    ?assertNotEqual(nomatch, binary:match(Second, <<"Reused, TLS">>)),
-    [ok, ok] = await(Serving),
-    close([Listener]).
-
-openssl_shows_its_certificate(Config) ->
-    {Listener, Port} = listen(Config, [{verify, verify_peer}, {fail_if_no_peer_cert, true}]),
-    Serving = async(fun() ->
-        {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-        {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
-        Certificate = ssl:peercert(Server),
-        ok = ssl:close(Server),
-        Certificate
-    end),
-    #{client := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
-    _ = s_client(Config, Port, ["-quiet", "-cert", Certificate, "-key", Key], <<>>),
-    ?assertEqual({ok, certificate(client, Config)}, await(Serving)),
-    close([Listener]).
-
-openssl_serves(Config) ->
-    #{server := #{certfile := Certificate, keyfile := Key}} = ?config(files, Config),
-    Program = open_port({spawn_executable, os:find_executable("openssl")}, [
-        {args, ["s_server", "-accept", "127.0.0.1:0", "-cert", Certificate, "-key", Key, "-rev", version(Config)]},
-        exit_status, {line, 1000}, stderr_to_stdout
-    ]),
-    {os_pid, Pid} = erlang:port_info(Program, os_pid),
-    try
-        {ok, Client} = ssl:connect(?LOCALHOST, accepting_port(Program), anonymous(Config), ?PATIENCE),
-        ok = ssl:send(Client, <<"stressed\n">>),
-        ?assertEqual({ok, <<"desserts\n">>}, ssl:recv(Client, 9, ?PATIENCE)),
-        close([Client])
-    after
-        %% It may have ended by itself.
-        os:cmd("kill " ++ integer_to_list(Pid))
-    end.
-
-accepting_port(Program) ->
-    receive
-        {Program, {data, {eol, "ACCEPT " ++ Address}}} -> list_to_integer(lists:last(string:lexemes(Address, ":")));
-        {Program, {data, _}} -> accepting_port(Program);
-        {Program, {exit_status, Status}} -> ct:fail({s_server, Status})
-    after ?PATIENCE -> ct:fail(no_port)
-    end.
-
-say_hello(Listener) ->
-    {ok, Handshaking} = ssl:transport_accept(Listener, ?PATIENCE),
-    {ok, Server} = ssl:handshake(Handshaking, ?PATIENCE),
-    ok = ssl:send(Server, <<"hello\n">>),
-    ok = ssl:close(Server).
-
-s_client(Config, Port, Arguments, Input) ->
-    File = filename:join(?config(priv_dir, Config), "input"),
-    ok = file:write_file(File, Input),
-    Command = ["openssl s_client -connect 127.0.0.1:", integer_to_list(Port), " ", version(Config),
-        [[" '", Argument, "'"] || Argument <- Arguments], " < '", File, "' 2> /dev/null"],
-    weir_with:program("sh", ["-c", lists:flatten(Command)]).
-
-version(Config) ->
-    case ?config(version, Config) of
-        'tlsv1.2' -> "-tls1_2";
-        'tlsv1.3' -> "-tls1_3"
-    end.
-
-%% Connections
-
-tls(Side, Config) ->
-    Certificates = maps:get(Side, ?config(certificates, Config)),
-    Verify = [{verify, verify_none} || Side =:= client],
-    Verify ++ [{versions, [?config(version, Config)]}, binary, {active, false} | Certificates].
-
-anonymous(Config) ->
-    [{verify, verify_none}, {versions, [?config(version, Config)]}, binary, {active, false} | ?config(backend, Config)].
-
-listen(Config, Options) ->
-    {ok, Listener} = ssl:listen(0, ?config(backend, Config) ++ [{ip, ?LOCALHOST} | Options ++ tls(server, Config)]),
-    {ok, {_, Port}} = ssl:sockname(Listener),
-    {Listener, Port}.
-
 pair(Config, At) ->
     pair(Config, At, []).
 
@@ -489,62 +353,10 @@ handshake(Listener) ->
         end
     end).
 
-%% Runs a function in a process of its own, which lives until its result is asked for.
-async(Fun) ->
-    async(Fun, fun(_) -> ok end).
-
-async(Fun, Before) ->
-    Self = self(),
-    {Pid, Monitor} = spawn_monitor(fun() ->
-        receive go -> ok end,
-        Result = Fun(),
-        hand_back(Result, Self),
-        Self ! {self(), Result}
-    end),
-    ok = Before(Pid),
-    Pid ! go,
-    {Pid, Monitor}.
-
-hand_back({ok, Socket}, To) when element(1, Socket) =:= sslsocket -> _ = ssl:controlling_process(Socket, To);
-hand_back(_Result, _To) -> ok.
-
-await({Pid, Monitor}) ->
-    receive
-        {Pid, Result} -> demonitor(Monitor, [flush]), Result;
-        {'DOWN', Monitor, process, Pid, Reason} -> ct:fail(Reason)
-    after 2 * ?PATIENCE -> ct:fail({no_result, process_info(Pid, current_stacktrace)})
-    end.
-
-close(Sockets) ->
-    [_ = ssl:close(Socket) || Socket <- Sockets],
-    ok.
-
 exchange(From, To) ->
     Data = weir_with:bytes(20000),
     ok = ssl:send(From, Data),
     ?assertEqual({ok, Data}, ssl:recv(To, byte_size(Data), ?PATIENCE)).
 
-receive_bytes(Socket, false, Size) ->
-    {ok, Data} = ssl:recv(Socket, Size, ?PATIENCE),
-    Data;
-receive_bytes(Socket, Mode, Size) ->
-    receive_bytes(Socket, Mode, Size, []).
-
-receive_bytes(_Socket, _Mode, 0, Data) ->
-    iolist_to_binary(Data);
-receive_bytes(Socket, Mode, Size, Data) ->
-    receive
-        {ssl, Socket, Part} ->
-            [ok = ssl:setopts(Socket, [{active, once}]) || Mode =:= once],
-            receive_bytes(Socket, Mode, Size - byte_size(Part), [Data | Part]);
-        {ssl_passive, Socket} ->
-            ok = ssl:setopts(Socket, [{active, Mode}]),
-            receive_bytes(Socket, Mode, Size, Data)
-    after ?PATIENCE -> ct:fail({missing, Size})
-    end.
-
 flush_passive(Socket) ->
     receive {ssl_passive, Socket} -> ok after 0 -> ok end.
-
-certificate(Side, Config) ->
-    proplists:get_value(cert, maps:get(Side, ?config(certificates, Config))).
