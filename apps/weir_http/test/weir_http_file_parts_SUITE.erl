@@ -8,8 +8,9 @@
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [request/2, request/3, get/1, get/2]).
+-import(weir_http_site, [write/3]).
 
--define(LISTENER, ?MODULE).
+-include("site_suite.hrl").
 
 %% When the files of weir_http_site were changed.
 -define(DATE, "Sun, 06 Nov 1994 08:49:37 GMT").
@@ -28,24 +29,6 @@ all() ->
         encoded_beside_the_file,
         parts_of_an_encoded_file
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(Case, Config) -> weir_http_site:directory(Case, Config).
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
-write(Config, Name, Bytes) -> weir_http_site:write(Config, Name, Bytes).
-
-serve(Config) -> serve(Config, #{}).
-
-serve(Config, Options) -> weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), Options)]).
 
 %%% Conditions.
 

@@ -8,8 +8,9 @@
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, response/1, response/2, request/2, is_closed/1, get/1, get/2]).
+-import(weir_http_site, [write/3]).
 
--define(LISTENER, ?MODULE).
+-include("site_suite.hrl").
 
 %% When the files of weir_http_site were changed.
 -define(DATE, "Sun, 06 Nov 1994 08:49:37 GMT").
@@ -32,24 +33,6 @@ all() ->
         fields_of_a_handler_count,
         wrong_options
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(Case, Config) -> weir_http_site:directory(Case, Config).
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
-write(Config, Name, Bytes) -> weir_http_site:write(Config, Name, Bytes).
-
-serve(Config) -> serve(Config, #{}).
-
-serve(Config, Options) -> weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), Options)]).
 
 %%% The directory.
 

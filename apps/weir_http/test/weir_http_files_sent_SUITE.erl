@@ -9,8 +9,9 @@
 
 -import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, request/2, is_closed/1, get/1, get/2]).
 -import(weir_http_serving, [until/1]).
+-import(weir_http_site, [write/3]).
 
--define(LISTENER, ?MODULE).
+-include("site_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -29,22 +30,6 @@ all() ->
         the_files_of_a_listener_that_is_stopped_are_sent,
         a_client_that_goes_away_leaves_no_file_open
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(Case, Config) -> weir_http_site:directory(Case, Config).
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
-write(Config, Name, Bytes) -> weir_http_site:write(Config, Name, Bytes).
-
-serve(Config) -> weir_http_site:start(?LISTENER, [weir_http_directory:route("/", ?config(www, Config), #{})]).
 
 %%% Bytes.
 

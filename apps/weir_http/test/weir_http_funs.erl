@@ -5,6 +5,7 @@
 -behaviour(weir_http_events).
 
 -export([start/3, start/4, opened/0, closed/0]).
+-export([hold/1, hold/2, reply/1, direct/1]).
 -export([handle/2, open/2, info/2, written/2, closed/2]).
 
 %% A listener whose route /go is that result, with these funs.
@@ -22,6 +23,21 @@ start(Listener, Kind, Funs, Options) ->
 opened() -> receive {open, Known} -> Known after 10000 -> error(not_open) end.
 
 closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
+
+%% A request that is held: what it is known by.
+hold(Client) -> hold(Client, weir_http_client:get("/go")).
+
+hold(Client, Request) ->
+    ok = weir_http_client:send(Client, Request),
+    opened().
+
+reply(Text) -> {reply, 200, [], Text}.
+
+%% One that is answered at once, behind those that were.
+direct(Client) ->
+    ok = weir_http_client:send(Client, weir_http_client:get("/direct")),
+    {200, _, <<"direct">>} = weir_http_client:response(Client),
+    ok.
 
 handle(Request, State = #{kind := Kind}) ->
     case State of

@@ -7,10 +7,9 @@
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, response/1, response/2, is_closed/1, get/1, get/2]).
--import(weir_http_funs, [opened/0, closed/0]).
+-import(weir_http_funs, [closed/0, hold/1, hold/2, reply/1, direct/1]).
 
-
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -39,36 +38,11 @@ groups() ->
         ]}
     ].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
 start(Funs) -> weir_http_funs:start(?LISTENER, hold, Funs).
 
 start(Funs, Options) -> weir_http_funs:start(?LISTENER, hold, Funs, Options).
 
-hold(Client) -> hold(Client, get("/go")).
-
-hold(Client, Request) ->
-    ok = send(Client, Request),
-    opened().
-
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
-
-reply(Text) -> {reply, 200, [], Text}.
-
-direct(Client) ->
-    ok = send(Client, get("/direct")),
-    {200, _, <<"direct">>} = response(Client),
-    ok.
 
 %%% Answers.
 

@@ -9,7 +9,6 @@
 -export([probes_in_every_two_pieces/1, probes_byte_by_byte/1]).
 
 -define(LISTENER, ?MODULE).
--define(PATIENCE, 20000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

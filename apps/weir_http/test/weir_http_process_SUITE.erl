@@ -9,7 +9,7 @@
 -import(weir_http_client, [connect/1, connect/2, send/2, response/1, response/2, request/2, is_closed/1, get/1, head/1, chunk/1]).
 -import(weir_http_serving, [told/0, told/1, watch/1, watched/0, until/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -31,18 +31,6 @@ all() ->
         a_direct_handler_goes_on_with_its_bindings,
         stopping_the_listener_ends_processes
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 serve(Fun) -> serve(Fun, #{}, #{}).
 

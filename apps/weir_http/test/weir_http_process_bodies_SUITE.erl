@@ -9,7 +9,7 @@
 -import(weir_http_client, [connect/1, send/2, response/1, is_closed/1, recv_all/1, get/1, get/2]).
 -import(weir_http_serving, [told/0, watch/1, watched/0, told_down/1, until/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -26,18 +26,6 @@ all() ->
         trailers_are_sent_behind_a_stream,
         trailers_that_may_not_be_sent_cut_the_response
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 serve(Fun) -> serve(Fun, #{}, #{}).
 

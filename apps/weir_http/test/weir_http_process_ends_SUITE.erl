@@ -9,7 +9,7 @@
 -import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, is_closed/1, get/1, get/2]).
 -import(weir_http_serving, [told/0, watch/1, watched/0]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -24,18 +24,6 @@ all() ->
         a_process_that_is_killed_is_a_500,
         a_process_that_is_killed_in_a_stream_is_counted
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 serve(Fun) -> serve(Fun, #{}, #{}).
 

@@ -10,7 +10,7 @@
 -import(weir_http_funs, [closed/0]).
 -import(weir_http_serving, [watch/1, watched/0, until/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -34,18 +34,6 @@ groups() ->
             the_listener_stops
         ]}
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 start(Funs) -> weir_http_funs:start(?LISTENER, events, Funs).
 

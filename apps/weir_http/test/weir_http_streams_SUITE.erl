@@ -11,7 +11,7 @@
 -import(weir_http_funs, [closed/0]).
 -import(weir_http_serving, [until/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -51,18 +51,6 @@ groups() ->
             a_group_that_disconnects
         ]}
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 start(Funs) -> weir_http_funs:start(?LISTENER, events, Funs).
 

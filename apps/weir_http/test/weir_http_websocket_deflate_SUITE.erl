@@ -8,7 +8,7 @@
 -import(weir_http_client, [connect/1]).
 -import(weir_http_websocket_client, [upgrade/2, send/2, send/3, frame/2, text/1, recv/1, recv_frame/1, closes/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -27,18 +27,6 @@ all() ->
         it_is_not_used_unless_agreed_upon,
         a_frame_for_many
     ].
-
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
 
 start(Options) -> weir_http_websocket_handler:start(?LISTENER, #{options => Options}).
 

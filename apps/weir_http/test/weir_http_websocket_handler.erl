@@ -8,6 +8,7 @@
 -export([open/2, message/2, info/2, closed/2]).
 
 -export([start/2, start/3]).
+-export([with/1, telling/1, telling_open/1]).
 
 %% A listener whose route /websocket is that.
 start(Listener, Funs) -> start(Listener, Funs, #{}).
@@ -18,6 +19,17 @@ start(Listener, Funs, Options) ->
         {"/direct", weir_http_echo, {reply, 200, [], <<"direct">>}}
     ]),
     weir:get_port(Listener).
+
+with(Options) -> #{options => Options}.
+
+%% What a case hears of the end of its WebSocket.
+telling(Funs) ->
+    Self = self(),
+    Funs#{closed => fun(Reason, _) -> Self ! {told, Reason} end}.
+
+telling_open(Funs) ->
+    Self = self(),
+    Funs#{open => fun(Socket, State) -> Self ! {told, Socket}, {ok, State} end}.
 
 handle(Request, #{handle := Fun}) -> Fun(Request);
 handle(_Request, Funs) -> {websocket, ?MODULE, Funs, maps:get(options, Funs, #{})}.

@@ -7,8 +7,9 @@
 
 -import(weir_http_client, [connect/1, response/1]).
 -import(weir_http_websocket_client, [upgrade/2, upgraded/1, handshake/1, send/2, text/1, recv/1, recv/2]).
+-import(weir_http_websocket_handler, [with/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -24,23 +25,9 @@ all() ->
         a_handshake_behind_requests
     ].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
 start(Funs) -> start(Funs, #{}).
 
 start(Funs, Options) -> weir_http_websocket_handler:start(?LISTENER, Funs, Options).
-
-with(Options) -> #{options => Options}.
 
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 

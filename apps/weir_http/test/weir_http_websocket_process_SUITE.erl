@@ -7,9 +7,10 @@
 
 -import(weir_http_client, [connect/1]).
 -import(weir_http_websocket_client, [open/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_websocket_handler, [with/1, telling/1, telling_open/1]).
 -import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
 
--define(LISTENER, ?MODULE).
+-include("http_suite.hrl").
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -26,32 +27,9 @@ all() ->
         the_same_with_tls
     ].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(weir_http),
-    Config.
-
-end_per_suite(_Config) -> ok.
-
-init_per_testcase(_Case, Config) -> Config.
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
-    ok.
-
 start(Funs) -> start(Funs, #{}).
 
 start(Funs, Options) -> weir_http_websocket_handler:start(?LISTENER, Funs, Options).
-
-with(Options) -> #{options => Options}.
-
-%% What a case hears of the end of its WebSocket.
-telling(Funs) ->
-    Self = self(),
-    Funs#{closed => fun(Reason, _) -> Self ! {told, Reason} end}.
-
-telling_open(Funs) ->
-    Self = self(),
-    Funs#{open => fun(Socket, State) -> Self ! {told, Socket}, {ok, State} end}.
 
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 

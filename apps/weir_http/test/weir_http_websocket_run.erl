@@ -5,7 +5,6 @@
 
 -import(weir_http_websocket_client, [recv/1, frame/2]).
 
--define(PATIENCE, 60000).
 %% Milliseconds in which a server has nothing to say.
 -define(SILENCE, 20).
 
