@@ -10,7 +10,7 @@
 ]).
 -import(weir_test_wait, [wait_until/1, recv_all/1, recv_exactly/2]).
 -import(weir_misfortune_test, [
-    info/1, is_open/1, stingy_pair/1, stingy_pair/2, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0,
+    info/1, is_open/1, stingy_pair/1, stingy_pair/2, left_behind/1, assert_arrives/2, in_close/1, in_wait/1, owned/2, plenty/0,
     send_until_closed/2, spin/1
 ]).
 
@@ -51,22 +51,12 @@ groups() ->
     ].
 
 what_was_queued_arrives(Config) ->
-    {Socket, Peer} = stingy_pair(Config),
-    Data = plenty(),
-    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
-    ok = await(Owner),
-    ok = kill(Owner),
-    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer, Data} = left_behind(Config),
     assert_arrives(Data, Peer),
     wait_until(fun() -> not is_open(Socket) end).
 
 lingering_socket_is_closed(Config) ->
-    {Socket, Peer} = stingy_pair(Config),
-    Data = plenty(),
-    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
-    ok = await(Owner),
-    ok = kill(Owner),
-    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer, Data} = left_behind(Config),
     %% It is closed to all, and takes nothing from what is still to be sent.
     ok = gen_tcp:close(Socket),
     assert_arrives(Data, Peer),
@@ -75,12 +65,7 @@ lingering_socket_is_closed(Config) ->
 %% The end of the peer's stream is nobody's news any more, and takes nothing
 %% from what is still to be sent.
 lingering_socket_is_received_from(Config) ->
-    {Socket, Peer} = stingy_pair(Config),
-    Data = plenty(),
-    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
-    ok = await(Owner),
-    ok = kill(Owner),
-    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer, Data} = left_behind(Config),
     ok = gen_tcp:shutdown(Peer, write),
     Receiver = async(fun() -> gen_tcp:recv(Socket, 0) end),
     ?assertEqual({error, closed}, await(Receiver)),

@@ -13,10 +13,11 @@
 -export([is_open/1]).
 -export([stingy_pair/1]).
 -export([stingy_pair/2]).
+-export([left_behind/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/3, async/1, pid/1]).
+-import(weir_test_peer, [socket_pair/3, async/1, await/1, kill/1, pid/1]).
 -import(weir_test_wait, [wait_until/1, recv_all/1]).
 
 %% More than the kernel takes, so that most of it is in the send queue. No two
@@ -81,3 +82,13 @@ stingy_pair(Config) ->
 
 stingy_pair(Config, Options) ->
     socket_pair(Config, [binary, {active, false}, {sndbuf, 8192} | Options], [{recbuf, 8192}]).
+
+%% A socket whose owner has died and left data in its queue, its peer, and the data.
+left_behind(Config) ->
+    {Socket, Peer} = stingy_pair(Config),
+    Data = plenty(),
+    Owner = owned(Socket, fun() -> gen_tcp:send(Socket, Data) end),
+    ok = await(Owner),
+    ok = kill(Owner),
+    wait_until(fun() -> maps:get(owner, info(Socket)) =:= undefined end),
+    {Socket, Peer, Data}.

@@ -11,6 +11,8 @@
 -import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
 -import(weir_test_node, [on_node/4]).
 
+-include("poller_suite.hrl").
+
 suite() ->
     [{timetrap, {seconds, 60}}].
 
@@ -28,19 +30,6 @@ all() ->
         moved_under_load,
         active_on_another_scheduler
     ].
-
-init_per_suite(Config) ->
-    ok = weir_test_peer:silence_pollers(),
-    weir_test_peer:init_group(weir, Config).
-
-end_per_suite(_Config) ->
-    weir_test_peer:unsilence_pollers().
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 -define(MODES, [passive, once, true, 3, 100]).
 

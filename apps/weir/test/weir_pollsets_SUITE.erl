@@ -8,6 +8,8 @@
 -import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1]).
 -import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
 
+-include("poller_suite.hrl").
+
 -define(PATIENCE, 10000).
 
 suite() ->
@@ -32,19 +34,6 @@ all() ->
         started_by_its_first_user,
         unbound_pollers_serve
     ].
-
-init_per_suite(Config) ->
-    ok = weir_test_peer:silence_pollers(),
-    weir_test_peer:init_group(weir, Config).
-
-end_per_suite(_Config) ->
-    weir_test_peer:unsilence_pollers().
-
-init_per_testcase(_Case, Config) ->
-    weir_test_peer:init_case(Config).
-
-end_per_testcase(_Case, Config) ->
-    weir_test_peer:end_case(Config).
 
 %% A counter, of all pollsets together.
 total(Name) ->
