@@ -168,11 +168,10 @@ wrk_finds_no_error(Config) ->
     end.
 
 a_browser_shows_a_page(Config) ->
-    Browsers = [Name || Name <- ["chromium", "chromium-browser", "google-chrome"], os:find_executable(Name) =/= false],
-    case Browsers of
-        [] ->
+    case weir_compatibility_chromium:find() of
+        error ->
             {skip, "no Chromium here"};
-        [Browser | _] ->
+        {ok, Browser} ->
             Arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"],
             {0, Output} = weir_with:program(Browser, Arguments ++ [url({file, "page.html"}, Config)]),
             ?assertNotEqual(nomatch, binary:match(Output, <<"after 42">>))

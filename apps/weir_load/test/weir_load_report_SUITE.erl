@@ -28,11 +28,10 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    Names = ["chromium", "chromium-browser", "google-chrome"],
-    case {[Browser || Name <- Names, Browser <- [os:find_executable(Name)], Browser =/= false], page(#{})} of
-        {[], _} -> {skip, "no Chromium here"};
+    case {weir_compatibility_chromium:find(), page(#{})} of
+        {error, _} -> {skip, "no Chromium here"};
         {_, {error, _}} -> {skip, "built without npm"};
-        {[Browser | _], {ok, _}} -> [{browser, Browser} | Config]
+        {{ok, Browser}, {ok, _}} -> [{browser, Browser} | Config]
     end.
 
 end_per_suite(_Config) ->
@@ -99,27 +98,7 @@ show(Config, Name, Changes, Settings) ->
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
     ok = file:write_file(File, [Page, looking()]),
-    Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=1250,2000" | Settings],
-    _ = browse(Config, Common ++ ["--screenshot=" ++ Picture, "file://" ++ File]),
-    ?assert(filelib:file_size(Picture) > 10_000),
-    Output = browse(Config, Common ++ ["--virtual-time-budget=5000", "--dump-dom", "file://" ++ File]),
-    ?assertEqual(nomatch, re:run(Output, ":CONSOLE.*rror", [{capture, first, binary}])),
-    {match, [Seen]} = re:run(Output, "<pre id=\"seen\">(.*?)</pre>", [{capture, all_but_first, binary}, dotall]),
-    {ok, Drawn} = weir_json:decode(Seen),
-    Drawn.
-
-browse(Config, Arguments) ->
-    Port = open_port({spawn_executable, ?config(browser, Config)}, [
-        {args, Arguments}, exit_status, stderr_to_stdout, binary, hide
-    ]),
-    output(Port, <<>>).
-
-output(Port, Output) ->
-    receive
-        {Port, {data, Data}} -> output(Port, <<Output/binary, Data/binary>>);
-        {Port, {exit_status, 0}} -> Output;
-        {Port, {exit_status, Status}} -> ct:fail({Status, Output})
-    end.
+    weir_compatibility_drawing:of_file(?config(browser, Config), File, Picture, ["--window-size=1250,2000" | Settings]).
 
 %% Pixels that are not grey are those of a series.
 looking() ->

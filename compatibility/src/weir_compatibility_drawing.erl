@@ -1,0 +1,30 @@
+%% @doc What Chromium draws of a page that is a file: a picture of it, and what a script of the page has written as JSON into its element
+%% `seen'.
+-module(weir_compatibility_drawing).
+
+-export([of_file/4]).
+
+%% @doc Shows a page with further arguments of Chromium, and fails if the page's script did. The picture is written in PNG.
+-spec of_file(Program :: file:filename(), Page :: file:filename(), Picture :: file:filename(), Arguments :: [string()]) ->
+    weir_json:value().
+of_file(Program, Page, Picture, Arguments) ->
+    Common = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr" | Arguments],
+    Url = "file://" ++ Page,
+    _ = run(Program, Common ++ ["--screenshot=" ++ Picture, Url]),
+    true = filelib:file_size(Picture) > 10_000,
+    Output = run(Program, Common ++ ["--virtual-time-budget=5000", "--dump-dom", Url]),
+    nomatch = re:run(Output, ":CONSOLE.*rror", [{capture, first, binary}]),
+    {match, [Seen]} = re:run(Output, "<pre id=\"seen\">(.*?)</pre>", [{capture, all_but_first, binary}, dotall]),
+    {ok, Drawn} = weir_json:decode(Seen),
+    Drawn.
+
+run(Program, Arguments) ->
+    Port = open_port({spawn_executable, Program}, [{args, Arguments}, exit_status, stderr_to_stdout, binary, hide]),
+    output(Port, <<>>).
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, <<Output/binary, Data/binary>>);
+        {Port, {exit_status, 0}} -> Output;
+        {Port, {exit_status, Status}} -> error({chromium, Status, Output})
+    end.
