@@ -4,17 +4,21 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, groups/0, suite/0, init_per_group/2, end_per_group/2, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([who_sends_to_many/1, a_short_look_beside_a_long_one/1]).
 -export([known_shares/1, bytes_of_sockets/1, top_processes/1, counts/1, microstates_put_back/1, history_grows/1]).
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
--export([polls_by_strace/1, one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, sockets_of_all_kinds/1, the_clocks/1, cheap_on_a_large_node/1]).
+-export([polls_by_strace/1, sockets_of_all_kinds/1]).
+
+-import(weir_scope_test, [view/1, bring/2, next/1, traces/1, until/1]).
+
+-include("view_suite.hrl").
 
 suite() ->
     [{timetrap, {minutes, 1}}].
 
 all() ->
-    [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace, one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, without_weir_http, the_clocks, cheap_on_a_large_node].
+    [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace].
 
 groups() ->
     Both = [
@@ -23,36 +27,10 @@ groups() ->
     ],
     [{loaded, [parallel], Both}, {from_afar, [parallel], Both}].
 
-init_per_suite(Config) ->
-    [{started, weir_scope_distribution:start("weir_scope_view")} | Config].
-
-end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
-
 init_per_group(loaded, Config) -> [{load, true} | Config];
 init_per_group(from_afar, Config) -> [{load, false} | Config].
 
 end_per_group(_Group, _Config) -> ok.
-
-%% A stock node, as somebody starts it.
-init_per_testcase(_Case, Config) ->
-    {ok, Peer, Node} = peer:start(#{
-        name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
-        args => ["-setcookie", atom_to_list(erlang:get_cookie()), "+S", "2", "+P", "300000"]
-    }),
-    [{peer, Peer}, {node, Node} | Config].
-
-end_per_testcase(_Case, Config) ->
-    catch peer:stop(?config(peer, Config)),
-    ok.
-
-view(Config) ->
-    {ok, View} = weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)}),
-    View.
-
-%% A module of the tests on the node.
-bring(Config, Module) ->
-    {Module, Beam, File} = code:get_object_code(Module),
-    {module, Module} = peer:call(?config(peer, Config), code, load_binary, [Module, File, Beam]).
 
 %% A process that is bound to the first scheduler is busy for 20, 50 and 90 % of half a second, and says for how long it was by the
 %% clock. The VM counts as much, whatever else the machine does. Tolerance: what the sampler itself and the VM do.
@@ -76,17 +54,6 @@ known_shares(Config) ->
     ?assert(Busy > 0.75),
     ?assert(abs(Seen - Busy) < 0.1 + 0.1 * Busy),
     ok = weir_scope:close(View).
-
-%% The sample after the present one.
-next(View) ->
-    {ok, #{at := At}} = weir_scope:sample(View),
-    next(View, At).
-
-next(View, At) ->
-    case weir_scope:sample(View) of
-        {ok, #{at := At}} -> timer:sleep(20), next(View, At);
-        Answer -> Answer
-    end.
 
 %% Samples until one has seen all of it: what was sent is known to the byte.
 bytes_of_sockets(Config) ->
@@ -358,16 +325,6 @@ an_observer_that_dies(Config) ->
     exit(Observer, kill),
     until(fun() -> traces(Config) =:= Before end).
 
-%% What a visit could leave behind: modules, processes with a function of ours or of erl_eval, the flag of the schedulers.
-traces(Config) ->
-    Call = fun(Module, Function, Arguments) -> peer:call(?config(peer, Config), Module, Function, Arguments) end,
-    Modules = [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))],
-    Calls = [{Call(erlang, process_info, [Pid, initial_call]), Call(erlang, process_info, [Pid, current_function])} || Pid <- Call(erlang, processes, [])],
-    Ours = [Called || Called <- Calls, contains("weir_scope", Called) orelse contains("erl_eval", Called)],
-    {Modules, Ours, Call(erlang, statistics, [scheduler_wall_time])}.
-
-contains(Word, Term) -> string:find(io_lib:format("~0p", [Term]), Word) =/= nomatch.
-
 a_node_that_dies(Config) ->
     View = view(Config),
     {ok, _} = weir_scope:sample(View),
@@ -377,98 +334,3 @@ a_node_that_dies(Config) ->
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
     ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).
-
-%% Each begins while what the one before has left is taken away.
-one_after_the_other(Config) ->
-    Self = self(),
-    [
-        begin
-            Pid = spawn(fun() -> Self ! {self(), weir_scope:open(?config(node, Config), #{})} end),
-            receive {Pid, Opened} -> ?assertMatch({ok, _}, Opened) end,
-            ok = weir_scope:close(view(Config))
-        end
-     || _ <- lists:seq(1, 20)
-    ],
-    until(fun() -> traces(Config) =:= {[], [], undefined} end).
-
-one_sampler_for_all(Config) ->
-    Self = self(),
-    Views = [view(Config) || _ <- lists:seq(1, 3)],
-    Other = spawn_link(fun() ->
-        Own = view(Config),
-        Self ! {looking, weir_scope:sample(Own)},
-        receive enough -> Self ! {closed, weir_scope:close(Own)} end
-    end),
-    receive {looking, {ok, _}} -> ok end,
-    Samplers = [
-        Pid
-     || Pid <- peer:call(?config(peer, Config), erlang, processes, []),
-        {dictionary, Dictionary} <- [peer:call(?config(peer, Config), erlang, process_info, [Pid, dictionary])],
-        proplists:get_value('$initial_call', Dictionary) =:= {weir_scope_sampler, init, 1}
-    ],
-    ?assertEqual(1, length(Samplers)),
-    [ok = weir_scope:close(View) || View <- Views],
-    Other ! enough,
-    receive {closed, Closed} -> ?assertEqual(ok, Closed) end,
-    until(fun() -> traces(Config) =:= {[], [], undefined} end).
-
-%% A release with the application: its sampler and modules are used, and stay.
-what_weir_scope_has_stays(Config) ->
-    Peer = ?config(peer, Config),
-    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
-    Sampler = peer:call(Peer, erlang, whereis, [weir_scope_sampler]),
-    true = is_pid(Sampler),
-    View = view(Config),
-    {ok, #{at := _}} = weir_scope:sample(View),
-    ok = weir_scope:close(View),
-    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
-    ?assertMatch({file, _}, peer:call(Peer, code, is_loaded, [weir_scope_sampler])),
-    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])),
-    ?assert(peer:call(Peer, weir_scope_sampler, memory, [weir_scope_sampler]) < 4 * 1024 * 1024).
-
-%% A release without it says why there is no page; all else works.
-without_weir_http(Config) ->
-    Peer = ?config(peer, Config),
-    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
-    ok = peer:call(Peer, application, load, [weir_scope]),
-    ok = peer:call(Peer, application, set_env, [weir_scope, http, #{token => <<"of sixteen bytes at least">>}]),
-    ?assertMatch({error, {weir_scope, {{missing_application, weir_http}, _}}}, peer:call(Peer, application, ensure_all_started, [weir_scope])),
-    ok = peer:call(Peer, application, set_env, [weir_scope, http, off]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
-    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])).
-
-the_clocks(Config) ->
-    View = view(Config),
-    {ok, Clocks} = weir_scope:clocks(View),
-    [?assert(Ns > 1 andalso Ns < 1_000_000) || #{ns := Ns} <- Clocks],
-    ok = weir_scope:close(View),
-    {ok, Afar} = weir_scope:open(?config(node, Config), #{load => false}),
-    ?assertEqual({error, {needs_load, clocks}}, weir_scope:clocks(Afar)),
-    ok = weir_scope:close(Afar).
-
-%% 20,000 processes: what the sampler does does not grow with them, and the top is found among them.
-cheap_on_a_large_node(Config) ->
-    Node = ?config(node, Config),
-    bring(Config, weir_scope_load),
-    View = view(Config),
-    {ok, _} = next(View),
-    {ok, #{cost := #{reductions := Few}}} = next(View),
-    Crowd = erlang:spawn(Node, weir_scope_load, crowd, [self(), 20_000]),
-    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
-    {ok, _} = next(View),
-    {ok, #{cost := #{reductions := Many, us := Us}}} = next(View),
-    ct:log("~p reductions, then ~p and ~p us", [Few, Many, Us]),
-    ?assert(Many < 2 * Few),
-    {ok, Top} = weir_scope:processes(View, #{by => memory, over => 10, most => 5}),
-    ?assertEqual(5, length(Top)),
-    ok = weir_scope:close(View).
-
-until(Condition) -> until(Condition, 200).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
-    end.

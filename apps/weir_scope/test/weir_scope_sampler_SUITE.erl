@@ -1,0 +1,104 @@
+%% Samplers: one for all who look, what they cost, and what of them stays in a node.
+-module(weir_scope_sampler_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, the_clocks/1, cheap_on_a_large_node/1]).
+
+-import(weir_scope_test, [view/1, bring/2, next/1, traces/1, until/1]).
+
+-include("view_suite.hrl").
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
+
+all() ->
+    [one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, without_weir_http, the_clocks, cheap_on_a_large_node].
+
+%% Each begins while what the one before has left is taken away.
+one_after_the_other(Config) ->
+    Self = self(),
+    [
+        begin
+            Pid = spawn(fun() -> Self ! {self(), weir_scope:open(?config(node, Config), #{})} end),
+            receive {Pid, Opened} -> ?assertMatch({ok, _}, Opened) end,
+            ok = weir_scope:close(view(Config))
+        end
+     || _ <- lists:seq(1, 20)
+    ],
+    until(fun() -> traces(Config) =:= {[], [], undefined} end).
+
+one_sampler_for_all(Config) ->
+    Self = self(),
+    Views = [view(Config) || _ <- lists:seq(1, 3)],
+    Other = spawn_link(fun() ->
+        Own = view(Config),
+        Self ! {looking, weir_scope:sample(Own)},
+        receive enough -> Self ! {closed, weir_scope:close(Own)} end
+    end),
+    receive {looking, {ok, _}} -> ok end,
+    Samplers = [
+        Pid
+     || Pid <- peer:call(?config(peer, Config), erlang, processes, []),
+        {dictionary, Dictionary} <- [peer:call(?config(peer, Config), erlang, process_info, [Pid, dictionary])],
+        proplists:get_value('$initial_call', Dictionary) =:= {weir_scope_sampler, init, 1}
+    ],
+    ?assertEqual(1, length(Samplers)),
+    [ok = weir_scope:close(View) || View <- Views],
+    Other ! enough,
+    receive {closed, Closed} -> ?assertEqual(ok, Closed) end,
+    until(fun() -> traces(Config) =:= {[], [], undefined} end).
+
+%% A release with the application: its sampler and modules are used, and stay.
+what_weir_scope_has_stays(Config) ->
+    Peer = ?config(peer, Config),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
+    Sampler = peer:call(Peer, erlang, whereis, [weir_scope_sampler]),
+    true = is_pid(Sampler),
+    View = view(Config),
+    {ok, #{at := _}} = weir_scope:sample(View),
+    ok = weir_scope:close(View),
+    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    ?assertMatch({file, _}, peer:call(Peer, code, is_loaded, [weir_scope_sampler])),
+    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])),
+    ?assert(peer:call(Peer, weir_scope_sampler, memory, [weir_scope_sampler]) < 4 * 1024 * 1024).
+
+%% A release without it says why there is no page; all else works.
+without_weir_http(Config) ->
+    Peer = ?config(peer, Config),
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(weir_scope))]),
+    ok = peer:call(Peer, application, load, [weir_scope]),
+    ok = peer:call(Peer, application, set_env, [weir_scope, http, #{token => <<"of sixteen bytes at least">>}]),
+    ?assertMatch({error, {weir_scope, {{missing_application, weir_http}, _}}}, peer:call(Peer, application, ensure_all_started, [weir_scope])),
+    ok = peer:call(Peer, application, set_env, [weir_scope, http, off]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_scope]),
+    ?assertMatch(#{at := _}, peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler])).
+
+the_clocks(Config) ->
+    View = view(Config),
+    {ok, Clocks} = weir_scope:clocks(View),
+    [?assert(Ns > 1 andalso Ns < 1_000_000) || #{ns := Ns} <- Clocks],
+    ok = weir_scope:close(View),
+    {ok, Afar} = weir_scope:open(?config(node, Config), #{load => false}),
+    ?assertEqual({error, {needs_load, clocks}}, weir_scope:clocks(Afar)),
+    ok = weir_scope:close(Afar).
+
+%% 20,000 processes: what the sampler does does not grow with them, and the top is found among them.
+cheap_on_a_large_node(Config) ->
+    Node = ?config(node, Config),
+    bring(Config, weir_scope_load),
+    View = view(Config),
+    {ok, _} = next(View),
+    {ok, #{cost := #{reductions := Few}}} = next(View),
+    Crowd = erlang:spawn(Node, weir_scope_load, crowd, [self(), 20_000]),
+    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
+    {ok, _} = next(View),
+    {ok, #{cost := #{reductions := Many, us := Us}}} = next(View),
+    ct:log("~p reductions, then ~p and ~p us", [Few, Many, Us]),
+    ?assert(Many < 2 * Few),
+    {ok, Top} = weir_scope:processes(View, #{by => memory, over => 10, most => 5}),
+    ?assertEqual(5, length(Top)),
+    ok = weir_scope:close(View).
