@@ -1,10 +1,16 @@
-%% Channels of two nodes that share a Redis: the same messages with the same ids for the subscribers of both, also while Redis is away.
+%% Channels of two nodes that share a Redis: the same messages with the same ids for the subscribers of both.
 -module(weir_pubsub_redis_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
--include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_redis_test, [
+    restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1,
+    until/1
+]).
+
+-include("redis_suite.hrl").
 
 -define(PATIENCE, 15000).
 
@@ -15,12 +21,7 @@ all() ->
         one_channel_for_both,
         what_was_published_before,
         one_order_for_both,
-        cut_off_and_caught_up,
-        cut_off_for_too_long,
-        away,
         deleted_by_another_node,
-        a_shard_is_killed,
-        the_broker_process_is_killed,
         nothing_is_kept,
         many_at_once,
         a_stream_is_told,
@@ -29,72 +30,8 @@ all() ->
         apart,
         with_a_password,
         a_password_is_in_no_log,
-        before_the_first_connection,
-        what_other_programs_write,
-        random
+        what_other_programs_write
     ].
-
-init_per_suite(Config) ->
-    case weir_pubsub_test_redis:is_there() of
-        true -> Config;
-        false -> {skip, "neither redis-server nor valkey-server is there: scripts/setup test"}
-    end.
-
-end_per_suite(_Config) -> ok.
-
-%% What ends with a case ends however it does.
-init_per_testcase(_Case, Config) ->
-    Parent = self(),
-    Holder = spawn(fun() -> hold(Parent) end),
-    receive
-        {Holder, Things} -> [{holder, Holder} | Things] ++ Config
-    after 60000 -> error(no_nodes)
-    end.
-
-hold(Parent) ->
-    Port = weir_pubsub_test_redis:free_port(),
-    Redis = weir_pubsub_test_redis:start(Port),
-    Broker = #{kind => redis, port => Port},
-    Nodes = [weir_pubsub_test_redis:node(Broker), weir_pubsub_test_redis:node(Broker)],
-    Parent ! {self(), [{port, Port}, {nodes, Nodes}]},
-    hold(Port, Redis, Nodes).
-
-hold(Port, Redis, Nodes) ->
-    receive
-        {restart, From, Ref, Between} ->
-            ok = weir_pubsub_test_redis:kill(Redis),
-            Between(),
-            Next = weir_pubsub_test_redis:start(Port),
-            From ! Ref,
-            hold(Port, Next, Nodes);
-        {stop, From} ->
-            _ = [peer:stop(Node) || Node <- Nodes],
-            ok = weir_pubsub_test_redis:kill(Redis),
-            From ! {self(), stopped}
-    end.
-
-end_per_testcase(_Case, Config) ->
-    Holder = proplists:get_value(holder, Config),
-    Holder ! {stop, self()},
-    receive
-        {Holder, stopped} -> ok
-    after 30000 -> exit(Holder, kill)
-    end.
-
-%% Redis is killed; when the fun has returned there is another, with nothing in it.
-restart(Config, Between) ->
-    Ref = make_ref(),
-    proplists:get_value(holder, Config) ! {restart, self(), Ref, Between},
-    receive
-        Ref -> ok
-    after 60000 -> error(no_restart)
-    end.
-
-nodes_of(Config) ->
-    [A, B] = proplists:get_value(nodes, Config),
-    ok = connected(A),
-    ok = connected(B),
-    {A, B}.
 
 %% Cases -------------------------------------------------------------------------------
 
@@ -127,61 +64,10 @@ one_order_for_both(Config) ->
     {A, B} = nodes_of(Config),
     Here = follow(A, <<"news">>, new),
     There = follow(B, <<"news">>, new),
-    _ = [ok = peer:cast(Node, ?MODULE, publish_many, [<<"news">>, 300]) || Node <- [A, B]],
+    _ = [ok = peer:cast(Node, weir_pubsub_redis_test, publish_many, [<<"news">>, 300]) || Node <- [A, B]],
     ok = until(fun() -> length(messages(A, Here)) =:= 600 andalso length(messages(B, There)) =:= 600 end),
     ?assertEqual(log(A, Here), log(B, There)),
     ?assertEqual(lists:seq(1, 600), [Number || {message, {_, Number}, _} <- messages(A, Here)]).
-
-%% Connections are cut, messages are published meanwhile: all come, in order, and there is no gap.
-cut_off_and_caught_up(Config) ->
-    {A, B} = nodes_of(Config),
-    Here = follow(A, <<"news">>, new),
-    {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
-    ok = suspend(A),
-    ok = cut(Config),
-    ok = connected(B),
-    _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 9)],
-    ok = resume(A),
-    ?assertEqual([{message, {Epoch, N}, integer_to_binary(N)} || N <- lists:seq(1, 9)], log_of(A, Here, {Epoch, 9})).
-
-%% The same with more than is kept: the hole is told.
-cut_off_for_too_long(Config) ->
-    {A, B} = nodes_of(Config),
-    _ = [ok = call(Node, configure, [#{channels => [{<<"*">>, #{max_messages => 3}}]}]) || Node <- [A, B]],
-    Here = follow(A, <<"news">>, new),
-    {ok, #{id := {Epoch, 1} = First}} = publish(B, <<"news">>, <<"1">>),
-    ?assertEqual([{message, First, <<"1">>}], log_of(A, Here, First)),
-    ok = suspend(A),
-    ok = cut(Config),
-    ok = connected(B),
-    _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 11)],
-    ok = resume(A),
-    ?assertEqual(
-        [{message, First, <<"1">>}, {gap, 7, {Epoch, 8}} | [{message, {Epoch, N}, integer_to_binary(N)} || N <- [9, 10, 11]]],
-        log_of(A, Here, {Epoch, 11})
-    ).
-
-%% Redis is gone: the node says so, keeps its subscribers and what it has, and refuses to publish. When it is back, without what it
-%% had, subscribers are told, and get what comes.
-away(Config) ->
-    {A, B} = nodes_of(Config),
-    Here = follow(A, <<"news">>, new),
-    {ok, #{id := First}} = publish(A, <<"news">>, <<"1">>),
-    [_] = log_of(A, Here, First),
-    ok = restart(Config, fun() ->
-        ok = until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
-        ?assertEqual({error, unavailable}, publish(A, <<"news">>, <<"lost">>)),
-        ?assertMatch({ok, #{messages := [{message, First, <<"1">>, #{}}]}}, call(A, history, [<<"news">>, #{}])),
-        Meanwhile = follow(A, <<"news">>, oldest),
-        ?assertEqual([{message, First, <<"1">>}], log_of(A, Meanwhile, First)),
-        %% One that nobody has used.
-        {ok, _} = peer:call(A, weir_pubsub_follower, start, [<<"other">>, new])
-    end),
-    {A, B} = nodes_of(Config),
-    {_, Second} = publish_id(B, <<"news">>, <<"2">>),
-    ?assertMatch([{message, First, <<"1">>}, {gap, unknown, _}, {message, Second, <<"2">>}], log_of(A, Here, Second)),
-    #{broker_losses := Losses} = call(A, counters, []),
-    ?assert(Losses >= 2).
 
 deleted_by_another_node(Config) ->
     {A, B} = nodes_of(Config),
@@ -192,26 +78,6 @@ deleted_by_another_node(Config) ->
     ?assertEqual({error, no_channel}, call(A, delete, [<<"news">>])),
     {ok, #{id := {Epoch, 1}}} = publish(A, <<"news">>, <<"2">>),
     ?assertNotEqual(element(1, Id), Epoch).
-
-a_shard_is_killed(Config) ->
-    {A, B} = nodes_of(Config),
-    Here = follow(A, <<"news">>, new),
-    {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
-    [_] = log_of(A, Here, {Epoch, 1}),
-    _ = [peer:call(A, ?MODULE, kill, [peer:call(A, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
-    ok = until(fun() -> [Gap || {gap, unknown, {E, 0}} = Gap <- log(A, Here), E =:= Epoch] =/= [] orelse has_gap(A, Here) end),
-    ok = connected(A),
-    {_, Id} = publish_id(B, <<"news">>, <<"2">>),
-    Log = log_of(A, Here, Id),
-    ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, Id, <<"2">>}], [Message || {message, _, _} = Message <- Log]).
-
-the_broker_process_is_killed(Config) ->
-    {A, B} = nodes_of(Config),
-    Here = follow(A, <<"news">>, new),
-    {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
-    _ = [peer:call(A, ?MODULE, kill, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
-    _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 5)],
-    ?assertEqual([{message, {Epoch, N}, integer_to_binary(N)} || N <- lists:seq(1, 5)], log_of(A, Here, {Epoch, 5})).
 
 nothing_is_kept(Config) ->
     {A, B} = nodes_of(Config),
@@ -236,7 +102,7 @@ many_at_once(Config) ->
 %% Sockets get messages of the other node, and the gap when Redis has lost what it had.
 a_stream_is_told(Config) ->
     {A, B} = nodes_of(Config),
-    Port = peer:call(A, ?MODULE, listen, []),
+    Port = peer:call(A, weir_pubsub_redis_test, listen, []),
     Stream = ask(Port, ["GET /sub/news HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"]),
     Begin = read_until(Stream, <<": hi">>, <<>>),
     {_, _} = publish_id(B, <<"news">>, <<"before">>),
@@ -257,7 +123,7 @@ a_stream_is_told(Config) ->
 %% A client that has polled here polls there.
 a_poll_of_another_node(Config) ->
     {A, B} = nodes_of(Config),
-    [Here, There] = [peer:call(Node, ?MODULE, listen, []) || Node <- [A, B]],
+    [Here, There] = [peer:call(Node, weir_pubsub_redis_test, listen, []) || Node <- [A, B]],
     _ = [publish_id(A, <<"news">>, Text) || Text <- [<<"one">>, <<"two">>, <<"three">>]],
     {First, <<"one">>} = poll(Here, []),
     {Second, <<"two">>} = poll(There, First),
@@ -267,22 +133,18 @@ a_poll_of_another_node(Config) ->
     {_, _} = publish_id(A, <<"news">>, <<"four">>),
     {_, <<"four">>} = answer(Waiting, <<>>).
 
-subscribers(Node) ->
-    {ok, #{subscribers := Count}} = call(Node, usage, [total]),
-    Count.
-
 %% Who takes so many messages at a time is told of a gap where it is.
 paced_is_told(Config) ->
     {A, B} = nodes_of(Config),
-    Paced = peer:call(A, ?MODULE, pace, [<<"news">>]),
+    Paced = peer:call(A, weir_pubsub_redis_test, pace, [<<"news">>]),
     ok = until(fun() -> subscribers(A) =:= 1 end),
     {_, {Epoch, 1}} = publish_id(B, <<"news">>, <<"1">>),
-    ok = until(fun() -> [{message, {Epoch, 1}}] =:= peer:call(A, ?MODULE, paced, [Paced]) end),
+    ok = until(fun() -> [{message, {Epoch, 1}}] =:= peer:call(A, weir_pubsub_redis_test, paced, [Paced]) end),
     ok = restart(Config, fun() -> ok end),
     {A, B} = nodes_of(Config),
     {_, Next} = publish_id(B, <<"news">>, <<"2">>),
     ok = until(fun() ->
-        case peer:call(A, ?MODULE, paced, [Paced]) of
+        case peer:call(A, weir_pubsub_redis_test, paced, [Paced]) of
             [{message, {Epoch, 1}}, {gap, unknown, _}, {message, Next}] -> true;
             _ -> false
         end
@@ -334,46 +196,6 @@ a_password_is_in_no_log(_Config) ->
     ]),
     ?assertEqual(nomatch, string:find(Shown, Password)),
     ok = peer:stop(Node).
-
-%% Who comes while a node begins to connect waits for that, and gets what is kept.
-before_the_first_connection(Config) ->
-    {A, _} = nodes_of(Config),
-    Ids = [element(2, publish_id(A, <<"news">>, integer_to_binary(N))) || N <- [1, 2, 3]],
-    {ok, Gate} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, true}]),
-    {ok, GatePort} = inet:port(Gate),
-    Node = weir_pubsub_test_redis:node(#{kind => redis, port => GatePort}),
-    Test = self(),
-    _ = spawn_link(fun() ->
-        Test ! {log, log_of(Node, follow(Node, <<"news">>, oldest), lists:last(Ids))},
-        receive stop -> ok end
-    end),
-    %% It is with its shard: it waits, or has been given a channel.
-    ok = until(fun() -> has_come(Node, <<"news">>) end),
-    _ = spawn_link(fun() ->
-        _ = [through(Gate, proplists:get_value(port, Config)) || _ <- [1, 2]],
-        pass(#{})
-    end),
-    Expected = [{message, Id, integer_to_binary(N)} || {{_, N} = Id, N} <- lists:zip(Ids, [1, 2, 3])],
-    ?assertEqual(Expected, receive {log, Log} -> Log after ?PATIENCE -> nothing end),
-    ok = peer:stop(Node).
-
-has_come(Node, Channel) ->
-    Shards = [peer:call(Node, sys, get_state, [peer:call(Node, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
-    lists:any(fun(#shard{opening = Opening}) -> is_map_key(Channel, Opening) end, Shards) orelse
-        call(Node, info, [Channel]) =/= {error, no_channel}.
-
-%% Connections to a gate go on to Redis.
-through(Gate, Port) ->
-    {ok, Client} = gen_tcp:accept(Gate, ?PATIENCE),
-    {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, true}]),
-    self() ! {peers, Client, Server}.
-
-pass(Peers) ->
-    receive
-        {peers, Client, Server} -> pass(Peers#{Client => Server, Server => Client});
-        {tcp, From, Data} when is_map_key(From, Peers) -> _ = gen_tcp:send(map_get(From, Peers), Data), pass(Peers);
-        {tcp_closed, _} -> pass(Peers)
-    end.
 
 %% It is left out, and costs nothing that is ours.
 what_other_programs_write(Config) ->
@@ -430,166 +252,3 @@ answer(Socket, Bytes) ->
 more(Socket, Bytes) ->
     {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
     answer(Socket, <<Bytes/binary, More/binary>>).
-
-%% Random publications, subscriptions and deletions in both nodes, while Redis is restarted and connections are cut: no subscriber
-%% sees a message twice or out of order, each hole is told, an id means one message for all, and at the end everybody is at the end.
-random(Config) ->
-    Seed = {erlang:unique_integer([positive]), erlang:phash2(make_ref()), 1},
-    ct:log("seed ~p", [Seed]),
-    _ = rand:seed(exsss, Seed),
-    {A, B} = nodes_of(Config),
-    _ = [ok = call(Node, configure, [#{channels => [{<<"few">>, #{max_messages => 2}}]}]) || Node <- [A, B]],
-    Channels = [<<"one">>, <<"two">>, <<"few">>],
-    Followers = lists:foldl(fun(N, Before) -> step(N, Config, [A, B], Channels, Before) end, [], lists:seq(1, 600)),
-    {A, B} = nodes_of(Config),
-    Last = maps:from_list([{Channel, element(2, publish_id(A, Channel, <<"last">>))} || Channel <- Channels]),
-    Logs = [
-        begin
-            ok = until(fun() -> ends(Node, Follower, maps:get(Channel, Last)) end),
-            {Channel, log(Node, Follower)}
-        end
-     || {Node, Channel, Follower} <- Followers
-    ],
-    ?assertEqual([], [{Wrong, Log} || {_, Log} <- Logs, {wrong, _, _} = Wrong <- Log]),
-    [
-        ?assertEqual([], Ids -- lists:usort(Ids), Log)
-     || {_, Log} <- Logs, Ids <- [[Id || {message, Id, _} <- Log]]
-    ],
-    Meanings = lists:usort([{Channel, Id, Data} || {Channel, Log} <- Logs, {message, Id, Data} <- Log]),
-    ?assertEqual(length(Meanings), length(lists:usort([{Channel, Id} || {Channel, Id, _} <- Meanings]))),
-    ct:log("~b followers, ~b messages, ~b gaps", [
-        length(Logs), length(Meanings), length([Gap || {_, Log} <- Logs, {gap, _, _} = Gap <- Log])
-    ]).
-
-step(N, Config, Nodes, Channels, Followers) ->
-    Node = one_of(Nodes),
-    Channel = one_of(Channels),
-    case rand:uniform(100) of
-        R when R =< 70 ->
-            ok = peer:cast(Node, weir_pubsub, publish, [Channel, integer_to_binary(N)]),
-            Followers;
-        R when R =< 80 ->
-            From = one_of([new, oldest, {last, 1}, {7, 7} | [element(1, peer:call(At, weir_pubsub_follower, log, [F])) || {At, C, F} <- Followers, C =:= Channel]]),
-            case peer:call(Node, weir_pubsub_follower, start, [Channel, From], 20000) of
-                {ok, Follower} -> [{Node, Channel, Follower} | Followers];
-                {error, _} -> Followers
-            end;
-        R when R =< 82 ->
-            ok = cut(Config),
-            Followers;
-        R when R =< 83 ->
-            ok = restart(Config, fun() -> timer:sleep(rand:uniform(150)) end),
-            Followers;
-        R when R =< 84 ->
-            _ = call(Node, delete, [Channel]),
-            Followers;
-        85 ->
-            ok = peer:call(Node, ?MODULE, kill, [peer:call(Node, weir_pubsub_shards, name, [rand:uniform(2)])]),
-            Followers;
-        _ ->
-            ok = connected(Node),
-            Followers
-    end.
-
-one_of(List) -> lists:nth(rand:uniform(length(List)), List).
-
-%% On a node ---------------------------------------------------------------------------
-
-publish_many(Channel, Count) ->
-    _ = [{ok, _} = weir_pubsub:publish(Channel, integer_to_binary(N)) || N <- lists:seq(1, Count)],
-    ok.
-
-listen() ->
-    {ok, _} = weir_http:start_listener(push, #{port => 0, ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{})),
-    weir:get_port(push).
-
-%% A subscriber with a window of one, which takes each message at once.
-pace(Channel) ->
-    spawn(fun() ->
-        {ok, _} = weir_pubsub:subscribe(Channel, #{window => 1}),
-        paced(Channel, [])
-    end).
-
-paced(Channel, Log) ->
-    receive
-        {weir_pubsub, Channel, {message, Id, _, _}} ->
-            ok = weir_pubsub:taken(Channel, 1),
-            paced(Channel, [{message, Id} | Log]);
-        {weir_pubsub, Channel, Other} ->
-            paced(Channel, [Other | Log]);
-        {log, From} ->
-            From ! {self(), lists:reverse(Log)},
-            paced(Channel, Log)
-    end.
-
-paced(Pid) ->
-    Pid ! {log, self()},
-    receive
-        {Pid, Log} -> Log
-    after ?PATIENCE -> error(no_log)
-    end.
-
-kill(Name) ->
-    case whereis(Name) of
-        undefined -> ok;
-        Pid -> exit(Pid, kill), ok
-    end.
-
-%% Helps -------------------------------------------------------------------------------
-
-call(Node, Function, Arguments) -> peer:call(Node, weir_pubsub, Function, Arguments, 20000).
-
-publish(Node, Channel, Data) -> call(Node, publish, [Channel, Data]).
-
-%% As soon as there is a Redis.
-publish_id(Node, Channel, Data) ->
-    case publish(Node, Channel, Data) of
-        {ok, #{id := Id}} -> {ok, Id};
-        {error, unavailable} -> timer:sleep(20), publish_id(Node, Channel, Data)
-    end.
-
-follow(Node, Channel, From) ->
-    {ok, Follower} = peer:call(Node, weir_pubsub_follower, start, [Channel, From]),
-    Follower.
-
-log(Node, Follower) -> element(2, peer:call(Node, weir_pubsub_follower, log, [Follower])).
-
-messages(Node, Follower) -> [Message || {message, _, _} = Message <- log(Node, Follower)].
-
-has_gap(Node, Follower) -> [Gap || {gap, _, _} = Gap <- log(Node, Follower)] =/= [].
-
-%% What it has got when it has got that message.
-log_of(Node, Follower, Id) ->
-    ok = until(fun() -> lists:keymember(Id, 2, messages(Node, Follower)) end),
-    log(Node, Follower).
-
-%% Its subscription has ended, or it has the last message.
-ends(Node, Follower, Id) ->
-    Log = log(Node, Follower),
-    lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
-
-connected(Node) ->
-    until(fun() -> peer:call(Node, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 0} end).
-
-cut(Config) ->
-    Port = proplists:get_value(port, Config),
-    _ = [weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"]) || Type <- ["normal", "pubsub"]],
-    ok.
-
-suspend(Node) -> each_broker(Node, suspend).
-resume(Node) -> each_broker(Node, resume).
-
-each_broker(Node, Function) ->
-    _ = [ok = peer:call(Node, sys, Function, [peer:call(Node, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
-    ok.
-
-until(Is) -> until(Is, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-until(Is, End) ->
-    case Is() of
-        true -> ok;
-        false ->
-            ?assert(erlang:monotonic_time(millisecond) < End, "it did not come to that"),
-            timer:sleep(20),
-            until(Is, End)
-    end.

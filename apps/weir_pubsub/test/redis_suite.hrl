@@ -1,0 +1,13 @@
+%% What the suites of brokers do around their cases: two nodes and a Redis.
+
+init_per_suite(Config) ->
+    case weir_pubsub_test_redis:is_there() of
+        true -> Config;
+        false -> {skip, "neither redis-server nor valkey-server is there: scripts/setup test"}
+    end.
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) -> weir_pubsub_redis_test:init_case(Config).
+
+end_per_testcase(_Case, Config) -> weir_pubsub_redis_test:end_case(Config).

@@ -1,0 +1,188 @@
+%% Two nodes that share a Redis, for suites.
+-module(weir_pubsub_redis_test).
+
+-export([init_case/1]).
+-export([end_case/1]).
+-export([restart/2]).
+-export([nodes_of/1]).
+-export([subscribers/1]).
+-export([publish_many/2]).
+-export([listen/0]).
+-export([pace/1]).
+-export([paced/2]).
+-export([paced/1]).
+-export([kill/1]).
+-export([call/3]).
+-export([publish/3]).
+-export([publish_id/3]).
+-export([follow/3]).
+-export([log/2]).
+-export([messages/2]).
+-export([has_gap/2]).
+-export([log_of/3]).
+-export([ends/3]).
+-export([connected/1]).
+-export([cut/1]).
+-export([suspend/1]).
+-export([resume/1]).
+-export([until/1]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-define(PATIENCE, 15000).
+
+%% What ends with a case ends however it does.
+init_case(Config) ->
+    Parent = self(),
+    Holder = spawn(fun() -> hold(Parent) end),
+    receive
+        {Holder, Things} -> [{holder, Holder} | Things] ++ Config
+    after 60000 -> error(no_nodes)
+    end.
+
+hold(Parent) ->
+    Port = weir_pubsub_test_redis:free_port(),
+    Redis = weir_pubsub_test_redis:start(Port),
+    Broker = #{kind => redis, port => Port},
+    Nodes = [weir_pubsub_test_redis:node(Broker), weir_pubsub_test_redis:node(Broker)],
+    Parent ! {self(), [{port, Port}, {nodes, Nodes}]},
+    hold(Port, Redis, Nodes).
+
+hold(Port, Redis, Nodes) ->
+    receive
+        {restart, From, Ref, Between} ->
+            ok = weir_pubsub_test_redis:kill(Redis),
+            Between(),
+            Next = weir_pubsub_test_redis:start(Port),
+            From ! Ref,
+            hold(Port, Next, Nodes);
+        {stop, From} ->
+            _ = [peer:stop(Node) || Node <- Nodes],
+            ok = weir_pubsub_test_redis:kill(Redis),
+            From ! {self(), stopped}
+    end.
+
+end_case(Config) ->
+    Holder = proplists:get_value(holder, Config),
+    Holder ! {stop, self()},
+    receive
+        {Holder, stopped} -> ok
+    after 30000 -> exit(Holder, kill)
+    end.
+
+%% Redis is killed; when the fun has returned there is another, with nothing in it.
+restart(Config, Between) ->
+    Ref = make_ref(),
+    proplists:get_value(holder, Config) ! {restart, self(), Ref, Between},
+    receive
+        Ref -> ok
+    after 60000 -> error(no_restart)
+    end.
+
+nodes_of(Config) ->
+    [A, B] = proplists:get_value(nodes, Config),
+    ok = connected(A),
+    ok = connected(B),
+    {A, B}.
+
+subscribers(Node) ->
+    {ok, #{subscribers := Count}} = call(Node, usage, [total]),
+    Count.
+
+publish_many(Channel, Count) ->
+    _ = [{ok, _} = weir_pubsub:publish(Channel, integer_to_binary(N)) || N <- lists:seq(1, Count)],
+    ok.
+
+listen() ->
+    {ok, _} = weir_http:start_listener(push, #{port => 0, ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(#{})),
+    weir:get_port(push).
+
+%% A subscriber with a window of one, which takes each message at once.
+pace(Channel) ->
+    spawn(fun() ->
+        {ok, _} = weir_pubsub:subscribe(Channel, #{window => 1}),
+        paced(Channel, [])
+    end).
+
+paced(Channel, Log) ->
+    receive
+        {weir_pubsub, Channel, {message, Id, _, _}} ->
+            ok = weir_pubsub:taken(Channel, 1),
+            paced(Channel, [{message, Id} | Log]);
+        {weir_pubsub, Channel, Other} ->
+            paced(Channel, [Other | Log]);
+        {log, From} ->
+            From ! {self(), lists:reverse(Log)},
+            paced(Channel, Log)
+    end.
+
+paced(Pid) ->
+    Pid ! {log, self()},
+    receive
+        {Pid, Log} -> Log
+    after ?PATIENCE -> error(no_log)
+    end.
+
+kill(Name) ->
+    case whereis(Name) of
+        undefined -> ok;
+        Pid -> exit(Pid, kill), ok
+    end.
+
+call(Node, Function, Arguments) -> peer:call(Node, weir_pubsub, Function, Arguments, 20000).
+
+publish(Node, Channel, Data) -> call(Node, publish, [Channel, Data]).
+
+%% As soon as there is a Redis.
+publish_id(Node, Channel, Data) ->
+    case publish(Node, Channel, Data) of
+        {ok, #{id := Id}} -> {ok, Id};
+        {error, unavailable} -> timer:sleep(20), publish_id(Node, Channel, Data)
+    end.
+
+follow(Node, Channel, From) ->
+    {ok, Follower} = peer:call(Node, weir_pubsub_follower, start, [Channel, From]),
+    Follower.
+
+log(Node, Follower) -> element(2, peer:call(Node, weir_pubsub_follower, log, [Follower])).
+
+messages(Node, Follower) -> [Message || {message, _, _} = Message <- log(Node, Follower)].
+
+has_gap(Node, Follower) -> [Gap || {gap, _, _} = Gap <- log(Node, Follower)] =/= [].
+
+%% What it has got when it has got that message.
+log_of(Node, Follower, Id) ->
+    ok = until(fun() -> lists:keymember(Id, 2, messages(Node, Follower)) end),
+    log(Node, Follower).
+
+%% Its subscription has ended, or it has the last message.
+ends(Node, Follower, Id) ->
+    Log = log(Node, Follower),
+    lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
+
+connected(Node) ->
+    until(fun() -> peer:call(Node, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 0} end).
+
+cut(Config) ->
+    Port = proplists:get_value(port, Config),
+    _ = [weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"]) || Type <- ["normal", "pubsub"]],
+    ok.
+
+suspend(Node) -> each_broker(Node, suspend).
+
+resume(Node) -> each_broker(Node, resume).
+
+each_broker(Node, Function) ->
+    _ = [ok = peer:call(Node, sys, Function, [peer:call(Node, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
+    ok.
+
+until(Is) -> until(Is, erlang:monotonic_time(millisecond) + ?PATIENCE).
+
+until(Is, End) ->
+    case Is() of
+        true -> ok;
+        false ->
+            ?assert(erlang:monotonic_time(millisecond) < End, "it did not come to that"),
+            timer:sleep(20),
+            until(Is, End)
+    end.
