@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 15000).
+-import(weir_pubsub_test, [wait_until/1]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
@@ -16,7 +16,7 @@ init_per_testcase(_Case, Config) ->
     Holder = spawn(fun() ->
         Nodes = [{A, _}, {B, Name}] = [cluster_node(), cluster_node()],
         true = peer:call(A, net_kernel, connect_node, [Name]),
-        ok = until(fun() -> lists:all(fun(Node) -> length(members(Node)) =:= 2 end, [A, B]) end),
+        ok = wait_until(fun() -> lists:all(fun(Node) -> length(members(Node)) =:= 2 end, [A, B]) end),
         Parent ! {self(), Nodes},
         receive
             stop -> [peer:stop(Node) || {Node, _} <- Nodes]
@@ -50,38 +50,27 @@ in_all_nodes(Config) ->
     {ok, There} = peer:call(B, weir_pubsub_follower, start, [<<"news">>, new]),
     Texts = [integer_to_binary(N) || N <- lists:seq(1, 50)],
     _ = [{ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, Text]) || Text <- Texts],
-    ok = until(fun() -> texts(B, There) =:= Texts end),
+    ok = wait_until(fun() -> texts(B, There) =:= Texts end),
     ?assertEqual(Texts, texts(A, Here)),
     {ok, _} = peer:call(B, weir_pubsub, publish, [<<"news">>, <<"back">>]),
-    ok = until(fun() -> lists:last(texts(A, Here)) =:= <<"back">> end),
+    ok = wait_until(fun() -> lists:last(texts(A, Here)) =:= <<"back">> end),
     %% Each has ids of its own.
     ?assertEqual([], [Wrong || {wrong, _, _} = Wrong <- log(A, Here) ++ log(B, There)]),
     {ok, _} = peer:call(A, weir_pubsub, delete, [<<"news">>]),
-    ok = until(fun() -> lists:last(log(B, There)) =:= {closed, deleted} end).
+    ok = wait_until(fun() -> lists:last(log(B, There)) =:= {closed, deleted} end).
 
 %% A node that is not connected gets nothing of that time, neither then nor later.
 at_most_once(Config) ->
     [{A, _}, {B, Name}] = proplists:get_value(nodes, Config),
     {ok, There} = peer:call(B, weir_pubsub_follower, start, [<<"news">>, new]),
     true = peer:call(A, erlang, disconnect_node, [Name]),
-    ok = until(fun() -> length(members(A)) =:= 1 end),
+    ok = wait_until(fun() -> length(members(A)) =:= 1 end),
     {ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, <<"lost">>]),
     true = peer:call(A, net_kernel, connect_node, [Name]),
-    ok = until(fun() -> length(members(A)) =:= 2 end),
+    ok = wait_until(fun() -> length(members(A)) =:= 2 end),
     {ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, <<"here">>]),
-    ok = until(fun() -> texts(B, There) =:= [<<"here">>] end).
+    ok = wait_until(fun() -> texts(B, There) =:= [<<"here">>] end).
 
 log(Node, Follower) -> element(2, peer:call(Node, weir_pubsub_follower, log, [Follower])).
 
 texts(Node, Follower) -> [Text || {message, _, Text} <- log(Node, Follower)].
-
-until(Is) -> until(Is, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-until(Is, End) ->
-    case Is() of
-        true -> ok;
-        false ->
-            ?assert(erlang:monotonic_time(millisecond) < End, "it did not come to that"),
-            timer:sleep(20),
-            until(Is, End)
-    end.

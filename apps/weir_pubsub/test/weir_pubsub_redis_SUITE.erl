@@ -6,9 +6,9 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_redis_test, [
-    restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1,
-    until/1
+    restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1
 ]).
+-import(weir_pubsub_test, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
@@ -65,7 +65,7 @@ one_order_for_both(Config) ->
     Here = follow(A, <<"news">>, new),
     There = follow(B, <<"news">>, new),
     _ = [ok = peer:cast(Node, weir_pubsub_redis_test, publish_many, [<<"news">>, 300]) || Node <- [A, B]],
-    ok = until(fun() -> length(messages(A, Here)) =:= 600 andalso length(messages(B, There)) =:= 600 end),
+    ok = wait_until(fun() -> length(messages(A, Here)) =:= 600 andalso length(messages(B, There)) =:= 600 end),
     ?assertEqual(log(A, Here), log(B, There)),
     ?assertEqual(lists:seq(1, 600), [Number || {message, {_, Number}, _} <- messages(A, Here)]).
 
@@ -74,7 +74,7 @@ deleted_by_another_node(Config) ->
     Here = follow(A, <<"news">>, new),
     {ok, #{id := Id}} = publish(B, <<"news">>, <<"1">>),
     ?assertMatch({ok, #{last_id := Id, messages := 1}}, call(B, delete, [<<"news">>])),
-    ok = until(fun() -> [{message, Id, <<"1">>}, {closed, deleted}] =:= log(A, Here) end),
+    ok = wait_until(fun() -> [{message, Id, <<"1">>}, {closed, deleted}] =:= log(A, Here) end),
     ?assertEqual({error, no_channel}, call(A, delete, [<<"news">>])),
     {ok, #{id := {Epoch, 1}}} = publish(A, <<"news">>, <<"2">>),
     ?assertNotEqual(element(1, Id), Epoch).
@@ -95,8 +95,8 @@ many_at_once(Config) ->
     Names = [<<"room ", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 200)],
     Ids = [publish_id(A, Name, Name) || Name <- Names],
     _ = [?assertMatch({ok, #{messages := [{message, Id, Name, #{}}]}}, call(B, history, [Name, #{}])) || {Name, {_, Id}} <- lists:zip(Names, Ids)],
-    ok = until(fun() -> call(B, channels, [#{}]) =:= {ok, []} end),
-    ok = until(fun() -> weir_pubsub_test_redis:ask(proplists:get_value(port, Config), ["PUBSUB", "CHANNELS"]) =:= [] end),
+    ok = wait_until(fun() -> call(B, channels, [#{}]) =:= {ok, []} end),
+    ok = wait_until(fun() -> weir_pubsub_test_redis:ask(proplists:get_value(port, Config), ["PUBSUB", "CHANNELS"]) =:= [] end),
     ?assertMatch({ok, #{messages := [_]}}, call(B, history, [<<"room 7">>, #{}])).
 
 %% Sockets get messages of the other node, and the gap when Redis has lost what it had.
@@ -108,7 +108,7 @@ a_stream_is_told(Config) ->
     {_, _} = publish_id(B, <<"news">>, <<"before">>),
     One = read_until(Stream, <<"data: before">>, Begin),
     ok = restart(Config, fun() ->
-        ok = until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
+        ok = wait_until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
         Refused = ask(Port, ["POST /pub/news HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"]),
         _ = read_until(Refused, <<"HTTP/1.1 503 ">>, <<>>)
     end),
@@ -129,7 +129,7 @@ a_poll_of_another_node(Config) ->
     {Second, <<"two">>} = poll(There, First),
     {Third, <<"three">>} = poll(Here, Second),
     Waiting = ask(There, ["GET /sub/news HTTP/1.1\r\nHost: a\r\n", Third, "\r\n"]),
-    ok = until(fun() -> subscribers(B) =:= 1 end),
+    ok = wait_until(fun() -> subscribers(B) =:= 1 end),
     {_, _} = publish_id(A, <<"news">>, <<"four">>),
     {_, <<"four">>} = answer(Waiting, <<>>).
 
@@ -137,13 +137,13 @@ a_poll_of_another_node(Config) ->
 paced_is_told(Config) ->
     {A, B} = nodes_of(Config),
     Paced = peer:call(A, weir_pubsub_redis_test, pace, [<<"news">>]),
-    ok = until(fun() -> subscribers(A) =:= 1 end),
+    ok = wait_until(fun() -> subscribers(A) =:= 1 end),
     {_, {Epoch, 1}} = publish_id(B, <<"news">>, <<"1">>),
-    ok = until(fun() -> [{message, {Epoch, 1}}] =:= peer:call(A, weir_pubsub_redis_test, paced, [Paced]) end),
+    ok = wait_until(fun() -> [{message, {Epoch, 1}}] =:= peer:call(A, weir_pubsub_redis_test, paced, [Paced]) end),
     ok = restart(Config, fun() -> ok end),
     {A, B} = nodes_of(Config),
     {_, Next} = publish_id(B, <<"news">>, <<"2">>),
-    ok = until(fun() ->
+    ok = wait_until(fun() ->
         case peer:call(A, weir_pubsub_redis_test, paced, [Paced]) of
             [{message, {Epoch, 1}}, {gap, unknown, _}, {message, Next}] -> true;
             _ -> false

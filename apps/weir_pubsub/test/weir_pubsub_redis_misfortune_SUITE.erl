@@ -8,8 +8,9 @@
 
 -import(weir_pubsub_redis_test, [
     restart/2, nodes_of/1, call/3, publish/3, publish_id/3, follow/3, log/2, has_gap/2, log_of/3, ends/3, connected/1, cut/1,
-    suspend/1, resume/1, until/1
+    suspend/1, resume/1
 ]).
+-import(weir_pubsub_test, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
@@ -67,7 +68,7 @@ away(Config) ->
     {ok, #{id := First}} = publish(A, <<"news">>, <<"1">>),
     [_] = log_of(A, Here, First),
     ok = restart(Config, fun() ->
-        ok = until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
+        ok = wait_until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
         ?assertEqual({error, unavailable}, publish(A, <<"news">>, <<"lost">>)),
         ?assertMatch({ok, #{messages := [{message, First, <<"1">>, #{}}]}}, call(A, history, [<<"news">>, #{}])),
         Meanwhile = follow(A, <<"news">>, oldest),
@@ -87,7 +88,7 @@ a_shard_is_killed(Config) ->
     {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
     [_] = log_of(A, Here, {Epoch, 1}),
     _ = [peer:call(A, weir_pubsub_redis_test, kill, [peer:call(A, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
-    ok = until(fun() -> [Gap || {gap, unknown, {E, 0}} = Gap <- log(A, Here), E =:= Epoch] =/= [] orelse has_gap(A, Here) end),
+    ok = wait_until(fun() -> [Gap || {gap, unknown, {E, 0}} = Gap <- log(A, Here), E =:= Epoch] =/= [] orelse has_gap(A, Here) end),
     ok = connected(A),
     {_, Id} = publish_id(B, <<"news">>, <<"2">>),
     Log = log_of(A, Here, Id),
@@ -114,7 +115,7 @@ before_the_first_connection(Config) ->
         receive stop -> ok end
     end),
     %% It is with its shard: it waits, or has been given a channel.
-    ok = until(fun() -> has_come(Node, <<"news">>) end),
+    ok = wait_until(fun() -> has_come(Node, <<"news">>) end),
     _ = spawn_link(fun() ->
         _ = [through(Gate, proplists:get_value(port, Config)) || _ <- [1, 2]],
         pass(#{})
@@ -155,7 +156,7 @@ random(Config) ->
     Last = maps:from_list([{Channel, element(2, publish_id(A, Channel, <<"last">>))} || Channel <- Channels]),
     Logs = [
         begin
-            ok = until(fun() -> ends(Node, Follower, maps:get(Channel, Last)) end),
+            ok = wait_until(fun() -> ends(Node, Follower, maps:get(Channel, Last)) end),
             {Channel, log(Node, Follower)}
         end
      || {Node, Channel, Follower} <- Followers

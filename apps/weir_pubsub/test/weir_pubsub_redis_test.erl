@@ -25,9 +25,10 @@
 -export([cut/1]).
 -export([suspend/1]).
 -export([resume/1]).
--export([until/1]).
 
 -include_lib("stdlib/include/assert.hrl").
+
+-import(weir_pubsub_test, [wait_until/1]).
 
 -define(PATIENCE, 15000).
 
@@ -152,7 +153,7 @@ has_gap(Node, Follower) -> [Gap || {gap, _, _} = Gap <- log(Node, Follower)] =/=
 
 %% What it has got when it has got that message.
 log_of(Node, Follower, Id) ->
-    ok = until(fun() -> lists:keymember(Id, 2, messages(Node, Follower)) end),
+    ok = wait_until(fun() -> lists:keymember(Id, 2, messages(Node, Follower)) end),
     log(Node, Follower).
 
 %% Its subscription has ended, or it has the last message.
@@ -161,7 +162,7 @@ ends(Node, Follower, Id) ->
     lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
 
 connected(Node) ->
-    until(fun() -> peer:call(Node, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 0} end).
+    wait_until(fun() -> peer:call(Node, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 0} end).
 
 cut(Config) ->
     Port = proplists:get_value(port, Config),
@@ -175,14 +176,3 @@ resume(Node) -> each_broker(Node, resume).
 each_broker(Node, Function) ->
     _ = [ok = peer:call(Node, sys, Function, [peer:call(Node, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
     ok.
-
-until(Is) -> until(Is, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-until(Is, End) ->
-    case Is() of
-        true -> ok;
-        false ->
-            ?assert(erlang:monotonic_time(millisecond) < End, "it did not come to that"),
-            timer:sleep(20),
-            until(Is, End)
-    end.

@@ -14,7 +14,7 @@
 -export([used/2]).
 -export([kill_shard_of/1]).
 
--define(PATIENCE, 10000).
+-define(PATIENCE, 15000).
 
 %% A policy for all channels.
 policy(Policy) -> ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}).

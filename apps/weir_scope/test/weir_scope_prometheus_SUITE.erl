@@ -7,7 +7,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([what_promtool_says/1, what_a_dashboard_shows/1]).
 
--import(weir_scope_served, [start/1, stop/1, ask/2, bearer/1, host/0, until/1]).
+-import(weir_scope_served, [start/1, stop/1, ask/2, bearer/1, host/0]).
+-import(weir_scope_test, [until/1]).
 
 -define(TOKEN, (weir_scope_served:token())).
 

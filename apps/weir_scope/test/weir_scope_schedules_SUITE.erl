@@ -10,6 +10,8 @@
 -export([another_tracer_goes_on/1, an_observer_that_dies/1, one_at_a_time/1, ping_pong/1, bad_options/1]).
 -export([collected/0, turn/2, traced/1, ping/1, pong/0]).
 
+-import(weir_scope_test, [until/1]).
+
 suite() ->
     [{timetrap, {minutes, 1}}].
 
@@ -188,12 +190,12 @@ an_observer_that_dies(Config) ->
         {ok, View} = weir_scope:open(Node, #{}),
         weir_scope:schedules(View, #{over => 60_000})
     end),
-    wait_until(fun() -> peer:call(Peer, weir_nif, schedules_begin, [0]) =:= {error, busy} end),
+    until(fun() -> peer:call(Peer, weir_nif, schedules_begin, [0]) =:= {error, busy} end),
     exit(Observer, kill),
     ok = weir_scope:close(?config(view, Config)),
-    wait_until(fun() -> peer:call(Peer, erlang, trace_info, [Busy, flags]) =:= {flags, []} end),
+    until(fun() -> peer:call(Peer, erlang, trace_info, [Busy, flags]) =:= {flags, []} end),
     ?assert(peer:call(Peer, erlang, is_process_alive, [Busy])),
-    wait_until(fun() -> peer:call(Peer, code, is_loaded, [weir_scope_schedules]) =:= false end).
+    until(fun() -> peer:call(Peer, code, is_loaded, [weir_scope_schedules]) =:= false end).
 
 one_at_a_time(Config) ->
     Peer = ?config(peer, Config),
@@ -217,9 +219,3 @@ bad_options(Config) ->
     ?assertEqual({error, {needs_load, schedules}}, weir_scope:schedules(Afar, #{})),
     ?assertEqual({error, {needs_load, ping_pong}}, weir_scope:ping_pong(Afar, 100)),
     ok = weir_scope:close(Afar).
-
-wait_until(Condition) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(20), wait_until(Condition)
-    end.

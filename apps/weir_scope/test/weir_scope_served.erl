@@ -4,7 +4,7 @@
 -include_lib("common_test/include/ct.hrl").
 
 -export([start/1, start/2, replay/1, stop/1, recording/1]).
--export([ask/2, bearer/1, host/0, token/0, until/1]).
+-export([ask/2, bearer/1, host/0, token/0]).
 
 token() -> <<"of sixteen bytes at least">>.
 
@@ -51,12 +51,3 @@ replay(File) ->
     {ok, Checked} = weir_scope_web:check(#{token => token()}),
     {ok, Pid} = weir_scope_web:start_link({weir_scope_replay, File}, Checked),
     Pid.
-
-until(Condition) -> until(Condition, 300).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
-    end.

@@ -8,6 +8,8 @@
 -export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
 -export([a_node_that_hangs/1, several_at_once/1, a_visit_that_is_ended_twice/1, ended_by_another_process/1, late_answers/1, this_node/1]).
 
+-import(weir_scope_test, [until/1]).
+
 -define(OURS, [list_to_atom(Ours) || {Ours, _, _} <- code:all_available(), lists:prefix("weir_scope", Ours)]).
 
 suite() ->
@@ -163,12 +165,3 @@ nothing_of_ours(Config) ->
 
 loaded(Config) ->
     [Module || Module <- ?OURS, peer:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].
-
-until(Condition) -> until(Condition, 200).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
-    end.

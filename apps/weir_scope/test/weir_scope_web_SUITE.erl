@@ -9,7 +9,8 @@
 -export([the_token_is_in_no_report/1, metrics/1, every_tab_as_json/1, history_as_json/1, what_is_not_there/1, a_stream_has_a_row_a_second/1, streams_are_limited/1]).
 -export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
--import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0, until/1]).
+-import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
+-import(weir_scope_test, [until/1]).
 
 -define(TOKEN, (weir_scope_served:token())).
 
