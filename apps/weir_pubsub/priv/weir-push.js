@@ -1,5 +1,6 @@
 // Channels of a Weir push server, for browsers and Node: over a WebSocket, and where that does not get through over an event stream for
 // each channel, and then by long polls. After a break it goes on behind the last message. No dependencies. Types: weir-push.d.ts.
+// One file on purpose: pages load it by one URL or keep a copy of it, and nothing has to be built.
 //
 //     import { connect } from '/weir-push.js';
 //     const push = connect();

@@ -9,6 +9,8 @@
 
 -import(weir_scope_served, [start/1, replay/1, stop/1, recording/1]).
 
+-include("served_suite.hrl").
+
 -define(TOKEN, (weir_scope_served:token())).
 
 suite() -> [{timetrap, {minutes, 1}}].
@@ -20,24 +22,8 @@ init_per_suite(Config) ->
     case {weir_scope_browser:find(), filelib:is_file(Charts)} of
         {error, _} -> {skip, "no Chromium here"};
         {_, false} -> {skip, "built without npm"};
-        _ -> started(Config)
+        _ -> weir_scope_served:with([weir_http, weir_scope], Config)
     end.
-
-started(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_http),
-    {ok, More} = application:ensure_all_started(weir_scope),
-    [{started, Started ++ More} | Config].
-
-end_per_suite(Config) ->
-    _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
-    ok.
-
-init_per_testcase(_Case, Config) ->
-    _ = process_flag(trap_exit, true),
-    Config.
-
-%% What a case has started is linked to it.
-end_per_testcase(_Case, _Config) -> ok.
 
 browse(Config, Case, Path) ->
     Browser = weir_scope_browser:start(filename:join(?config(priv_dir, Config), atom_to_list(Case))),

@@ -10,6 +10,8 @@
 -import(weir_scope_served, [start/1, stop/1, ask/2, bearer/1, host/0]).
 -import(weir_scope_test, [until/1]).
 
+-include("served_suite.hrl").
+
 -define(TOKEN, (weir_scope_served:token())).
 
 suite() -> [{timetrap, {minutes, 1}}].
@@ -18,26 +20,11 @@ all() -> [what_promtool_says, what_a_dashboard_shows].
 
 init_per_suite(Config) ->
     case [os:find_executable(Name) || Name <- ["promtool", "prometheus"]] of
-        [Tool, Server] when is_list(Tool), is_list(Server) -> started([{promtool, Tool}, {prometheus, Server} | Config]);
+        [Tool, Server] when is_list(Tool), is_list(Server) ->
+            %% weir_http runs with it: the dashboard has panels of both.
+            weir_scope_served:with([weir_pubsub, weir_scope], [{promtool, Tool}, {prometheus, Server} | Config]);
         _ -> {skip, "no promtool and prometheus (scripts/setup test)"}
     end.
-
-started(Config) ->
-    %% weir_http runs with it: the dashboard has panels of both.
-    {ok, Started} = application:ensure_all_started(weir_pubsub),
-    {ok, More} = application:ensure_all_started(weir_scope),
-    [{started, Started ++ More} | Config].
-
-end_per_suite(Config) ->
-    _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
-    ok.
-
-init_per_testcase(_Case, Config) ->
-    _ = process_flag(trap_exit, true),
-    Config.
-
-%% What a case has started is linked to it.
-end_per_testcase(_Case, _Config) -> ok.
 
 %% Prometheus' own parsers take the metrics, with the labels of any name, and the expressions of the dashboard. `check metrics' reads the older
 %% form only; so the metrics are made a block, for which each needs a time.

@@ -4,7 +4,13 @@
 -include_lib("common_test/include/ct.hrl").
 
 -export([start/1, start/2, replay/1, stop/1, recording/1]).
+-export([with/2]).
 -export([ask/2, bearer/1, host/0, token/0]).
+
+%% Starts applications for a suite, which stops them in `served_suite.hrl'.
+with(Applications, Config) ->
+    Started = lists:append([element(2, {ok, _} = application:ensure_all_started(Application)) || Application <- Applications]),
+    [{started, Started} | Config].
 
 token() -> <<"of sixteen bytes at least">>.
 

@@ -12,6 +12,8 @@
 -import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
 -import(weir_scope_test, [until/1]).
 
+-include("served_suite.hrl").
+
 -define(TOKEN, (weir_scope_served:token())).
 
 suite() -> [{timetrap, {minutes, 1}}].
@@ -23,21 +25,7 @@ all() ->
         a_node_that_ends_and_comes_back, a_recording
     ].
 
-init_per_suite(Config) ->
-    {ok, Started} = application:ensure_all_started(weir_http),
-    {ok, More} = application:ensure_all_started(weir_scope),
-    [{started, Started ++ More} | Config].
-
-end_per_suite(Config) ->
-    _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
-    ok.
-
-init_per_testcase(_Case, Config) ->
-    _ = process_flag(trap_exit, true),
-    Config.
-
-%% What a case has started is linked to it.
-end_per_testcase(_Case, _Config) -> ok.
+init_per_suite(Config) -> weir_scope_served:with([weir_http, weir_scope], Config).
 
 data() -> ["/metrics", "/about", "/history/second", "/history/minute", "/look/overview", "/look/processes", "/stream"].
 

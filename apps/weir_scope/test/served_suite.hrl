@@ -1,0 +1,12 @@
+%% What the suites of the page and of what else is served do around their cases.
+
+end_per_suite(Config) ->
+    _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
+    ok.
+
+init_per_testcase(_Case, Config) ->
+    _ = process_flag(trap_exit, true),
+    Config.
+
+%% What a case has started is linked to it.
+end_per_testcase(_Case, _Config) -> ok.
