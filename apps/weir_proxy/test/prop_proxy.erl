@@ -6,7 +6,7 @@
 
 -export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_bounded_load/0, prop_least_connections/0,
     prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0, prop_changed_hello/0]).
--export([hellos/0]).
+-export([hellos/0, records_of/3]).
 
 weights() -> non_empty(list(range(1, 256))).
 
@@ -149,7 +149,7 @@ prop_any_bytes() ->
 %% The same of what clients really say, with some bytes changed, taken out or put in: what is decided stays, records do not matter, and a name
 %% is one of the characters that a name has.
 prop_changed_hello() ->
-    ?FORALL({Hello, Changes, Size}, {oneof(hellos()), resize(6, list(change())), range(1, 300)}, begin
+    ?FORALL({Hello, Changes, Size}, {oneof([Hello || {_, Hello} <- hellos()]), resize(6, list(change())), range(1, 300)}, begin
         <<22, 3, Minor, _:16, Message/binary>> = Hello,
         Changed = lists:foldl(fun change/2, Message, Changes),
         Whole = records_of(byte_size(Changed), Minor, Changed),
@@ -193,7 +193,8 @@ records_of(Size, Minor, Message) when byte_size(Message) > Size ->
 records_of(_Size, Minor, Message) ->
     <<22, 3, Minor, (byte_size(Message)):16, Message/binary>>.
 
-%% What curl, OpenSSL and Chromium (with key shares of ML-KEM) have sent to the name one.example.org.
+%% What clients have sent to the name one.example.org; `record' beside them writes such a file.
 hellos() ->
     Directory = filename:join(filename:dirname(code:which(?MODULE)), "weir_proxy_property_SUITE_data"),
-    [begin {ok, Hello} = file:read_file(filename:join(Directory, Client)), Hello end || Client <- ["curl", "openssl", "chromium"]].
+    Clients = ["curl", "openssl", "chromium", "go", "rustls"],
+    [begin {ok, Hello} = file:read_file(filename:join(Directory, Client)), {Client, Hello} end || Client <- Clients].

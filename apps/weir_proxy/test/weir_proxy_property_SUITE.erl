@@ -1,11 +1,17 @@
 %% The laws of balancers and of the parsers of first bytes, tried with random arguments.
 -module(weir_proxy_property_SUITE).
 
+-include_lib("stdlib/include/assert.hrl").
+
 -compile([export_all, nowarn_export_all]).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [schedule, ring_shares, ring_movement, bounded_load, least_connections, untried, hello_in_pieces, any_bytes, changed_hello].
+all() ->
+    [
+        schedule, ring_shares, ring_movement, bounded_load, least_connections, untried, hello_in_pieces, any_bytes, hellos_of_clients,
+        changed_hello
+    ].
 
 schedule(_Config) -> holds(prop_proxy:prop_schedule(), 100).
 ring_shares(_Config) -> holds(prop_proxy:prop_ring_shares(), 20).
@@ -15,6 +21,23 @@ least_connections(_Config) -> holds(prop_proxy:prop_least_connections(), 100).
 untried(_Config) -> holds(prop_proxy:prop_untried(), 500).
 hello_in_pieces(_Config) -> holds(prop_proxy:prop_hello_in_pieces(), 300).
 any_bytes(_Config) -> holds(prop_proxy:prop_any_bytes(), 500).
+%% Cut at every byte, and in records of every size. Those of three have a key share of X25519MLKEM768, which needs more than one segment.
+hellos_of_clients(_Config) ->
+    Parse = fun weir_proxy_client_hello:parse/1,
+    Expected = {ok, #{sni => <<"one.example.org">>, alpn => [<<"h2">>, <<"http/1.1">>]}},
+    [
+        begin
+            ?assertEqual({Client, Expected}, {Client, Parse(Hello)}),
+            Size = byte_size(Hello),
+            ?assertEqual([more], lists:usort([Parse(binary:part(Hello, 0, Cut)) || Cut <- lists:seq(0, Size - 1)])),
+            <<22, 3, Minor, _:16, Message/binary>> = Hello,
+            ?assertEqual([Expected], lists:usort([Parse(prop_proxy:records_of(Record, Minor, Message)) || Record <- lists:seq(1, Size)]))
+        end
+     || {Client, Hello} <- prop_proxy:hellos()
+    ],
+    Share = <<16#11ec:16, 1216:16>>,
+    ?assertEqual(["chromium", "go", "rustls"], [Client || {Client, Hello} <- prop_proxy:hellos(), binary:match(Hello, Share) =/= nomatch]).
+
 changed_hello(_Config) -> holds(prop_proxy:prop_changed_hello(), 1000).
 
 holds(Property, Times) ->
