@@ -44,6 +44,7 @@
 -export([tell/2]).
 -export([join/2]).
 -export([frame/1]).
+-export([takes_frame/1]).
 
 %% For the reactor.
 -export([new/1]).
@@ -92,9 +93,14 @@ tell({weir_http_held, Socket, _} = Held, Message) ->
 %% has been answered already. `tls': the connection cannot be a member.
 -spec join(weir_group:group(), held()) -> ok | {error, closed | enotconn | tls}.
 join(Group, {weir_http_held, Socket, _} = Held) ->
-    get(?MODULE) =:= Held orelse error(not_held),
+    case get(?MODULE) of
+        {Held, _} -> ok;
+        _ -> error(not_held)
+    end,
     case weir_http_socket:public(Socket) of
-        Socket -> weir_group:join(Group, Socket, #{once => true});
+        Socket ->
+            _ = put(?MODULE, {Held, joined}),
+            weir_group:join(Group, Socket, #{once => true});
         _ -> {error, tls}
     end.
 
@@ -103,17 +109,27 @@ join(Group, {weir_http_held, Socket, _} = Held) ->
 -spec frame({reply, weir_http_direct:status(), weir_http_direct:fields(), Body :: iodata()}) -> binary().
 frame(Reply) -> weir_http_answer:frame(Reply).
 
+%% @doc Whether a frame answers a request as a response would. It does if the client speaks HTTP/1.1 without TLS and keeps the connection
+%% open, and its listener and route neither add fields nor compress. A request that takes none may join a group all the same.
+-spec takes_frame(weir_http_request:request()) -> boolean().
+takes_frame(Request) ->
+    weir_http_request:is_1_1(Request) andalso weir_http_request:is_keep_alive(Request) andalso
+        not weir_http_request:is_tls(Request) andalso weir_http_request:added(Request) =:= [] andalso
+        weir_http_request:gzip(Request) =:= off.
+
 %% @private
 -spec new(weir_http_socket:socket()) -> held().
 new(Socket) -> {weir_http_held, Socket, make_ref()}.
 
 %% @private
-%% @doc Calls a fun in which that request may join groups.
--spec in(held(), fun(() -> Result)) -> Result.
+%% @doc Calls a fun in which that request may join groups, and tells whether it has tried to.
+-spec in(held(), fun(() -> Result)) -> {Result, none | joined}.
 in(Held, Fun) ->
-    _ = put(?MODULE, Held),
+    _ = put(?MODULE, {Held, none}),
     try
-        Fun()
+        Result = Fun(),
+        {Held, Joined} = get(?MODULE),
+        {Result, Joined}
     after
         erase(?MODULE)
     end.

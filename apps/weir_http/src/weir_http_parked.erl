@@ -19,6 +19,8 @@
     held :: weir_http_held:held(),
     request :: weir_http_request:request(),
     wanted :: weir_http_answer:wanted(),
+    %% Whether it has joined groups. Most requests never do, and need not be withdrawn.
+    joined :: none | joined,
     %% Milliseconds of the monotonic time, and what the answer is then.
     until :: integer() | infinity,
     otherwise :: weir_http_held:response(),
@@ -40,25 +42,26 @@ enter({hold, Module, State, Options}, Request, Wanted, Http) ->
 open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
     Socket = weir_http_request:connection(Request),
     Held = weir_http_held:new(Socket),
-    try
-        case weir_http_held:in(Held, fun() -> Module:open(Held, State) end) of
-            {ok, NewState} ->
-                ok = weir_http_counters:add(Http#http.counters, held),
-                Parked = #parked{
-                    handler = Module, state = NewState, held = Held, request = weir_http_request:copy(Request), wanted = Wanted,
-                    until = Until, otherwise = Otherwise
-                },
-                {switched, ?MODULE, <<>>, Parked};
-            Response ->
-                %% What a group has for it comes with the next call of the engine, at the earliest.
-                _ = weir_http_socket:withdraw(Socket),
-                weir_http_answer:respond(Response, Request, Wanted)
-        end
+    try weir_http_held:in(Held, fun() -> Module:open(Held, State) end) of
+        {{ok, NewState}, Joined} ->
+            ok = weir_http_counters:add(Http#http.counters, held),
+            Parked = #parked{
+                handler = Module, state = NewState, held = Held, request = weir_http_request:copy(Request), wanted = Wanted,
+                joined = Joined, until = Until, otherwise = Otherwise
+            },
+            {switched, ?MODULE, <<>>, Parked};
+        {Response, Joined} ->
+            %% What a group has for it comes with the next call of the engine, at the earliest.
+            _ = withdraw(Socket, Joined),
+            weir_http_answer:respond(Response, Request, Wanted)
     catch
         Class:Reason:Stack ->
-            _ = weir_http_socket:withdraw(Socket),
+            _ = withdraw(Socket, joined),
             erlang:raise(Class, Reason, Stack)
     end.
+
+withdraw(_Socket, none) -> ok;
+withdraw(Socket, joined) -> weir_http_socket:withdraw(Socket).
 
 settings(Options) ->
     case weir_checked_options:check(Options, [timeout, otherwise], fun allowed/2) of
@@ -100,11 +103,14 @@ told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = 
     Call = fun() -> weir_http_held:in(Held, fun() -> Handler:info(Message, State) end) end,
     case erlang:function_exported(Handler, info, 2) andalso weir_http_callback:run(Handler, info, Key, Call) of
         false -> {ok, Parked};
-        {ok, State} -> {ok, Parked};
-        {ok, NewState} -> {ok, Parked#parked{state = NewState}};
-        {crashed, _} = Crashed -> answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked, Key);
-        Response -> answered(Socket, Response, answered, Parked, Key)
+        {crashed, _} = Crashed -> answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked#parked{joined = joined}, Key);
+        {Result, none} -> result(Socket, Result, Parked, Key);
+        {Result, joined} -> result(Socket, Result, Parked#parked{joined = joined}, Key)
     end.
+
+result(_Socket, {ok, State}, Parked = #parked{state = State}, _Key) -> {ok, Parked};
+result(_Socket, {ok, State}, Parked, _Key) -> {ok, Parked#parked{state = State}};
+result(Socket, Response, Parked, Key) -> answered(Socket, Response, answered, Parked, Key).
 
 -spec writable(weir_http_socket:socket(), #parked{}, weir_http_switched:key()) -> weir_http_switched:result().
 writable(_Socket, Parked, _Key) -> {ok, Parked}.
@@ -130,8 +136,8 @@ gone(Reason, Parked, Key) ->
 %%% Answers.
 
 %% A group may have been quicker: then its message is the answer, and we are about to hear of it.
-answered(Socket, Response, Reason, Parked = #parked{handler = Handler}, Key) ->
-    case weir_http_socket:withdraw(Socket) of
+answered(Socket, Response, Reason, Parked = #parked{handler = Handler, joined = Joined}, Key) ->
+    case withdraw(Socket, Joined) of
         ok ->
             ok = closed(Reason, Parked, Key),
             Run = fun() -> weir_http_answer:respond(Response, Parked#parked.request, wanted(Parked, Key)) end,

@@ -29,6 +29,8 @@ groups() ->
             a_group_or_a_process,
             clients_of_all_kinds,
             joined_by_nobody_else,
+            only_members_are_withdrawn,
+            who_takes_a_frame,
             nothing_is_missed
         ]},
         {misfortune, [], [
@@ -173,6 +175,47 @@ joined_by_nobody_else(_Config) ->
     ok = weir_http_held:tell(Held, {join, Held}),
     ok = weir_http_held:tell(Held, join),
     receive {size, NewSize} -> ?assertEqual(1, NewSize) end.
+
+%% That is a call of the engine for each answer, and most requests join no group.
+only_members_are_withdrawn(_Config) ->
+    {ok, Group} = weir_group:new(#{}),
+    Client = connect(start(#{info => fun({join, Held}, State) -> ok = weir_http_held:join(Group, Held), {ok, State} end})),
+    Withdraw = {weir_group, withdraw, 1},
+    1 = erlang:trace_pattern(Withdraw, true, [call_count]),
+    try
+        Alone = hold(Client),
+        ok = weir_http_held:reply(Alone, reply("alone")),
+        {200, _, <<"alone">>} = response(Client),
+        ?assertEqual({call_count, 0}, erlang:trace_info(Withdraw, call_count)),
+        Member = hold(Client),
+        ok = weir_http_held:tell(Member, {join, Member}),
+        ok = weir_http_held:reply(Member, reply("member")),
+        {200, _, <<"member">>} = response(Client),
+        ?assertEqual({call_count, 1}, erlang:trace_info(Withdraw, call_count)),
+        ?assertEqual(0, weir_group:size(Group))
+    after
+        erlang:trace_pattern(Withdraw, false, [call_count])
+    end.
+
+who_takes_a_frame(_Config) ->
+    Tell = #{handle => fun(Request, _State) -> {reply, 200, [], atom_to_binary(weir_http_held:takes_frame(Request))} end},
+    Takes = fun(Port, Version, Fields) ->
+        Client = connect(Port),
+        ok = send(Client, ["GET /go HTTP/", Version, "\r\nHost: x\r\n", Fields, "\r\n"]),
+        {200, _, Says} = response(Client),
+        ok = close(Client),
+        Says
+    end,
+    Port = start(Tell),
+    ?assertEqual(<<"true">>, Takes(Port, "1.1", [])),
+    ?assertEqual(<<"false">>, Takes(Port, "1.1", "Connection: close\r\n")),
+    ?assertEqual(<<"false">>, Takes(Port, "1.0", "Connection: keep-alive\r\n")),
+    ok = weir_http:stop_listener(?LISTENER),
+    Compressing = start(Tell, #{gzip => #{}}),
+    ?assertEqual(<<"false">>, Takes(Compressing, "1.1", [])),
+    ok = weir_http:stop_listener(?LISTENER),
+    Naming = start(Tell, #{request_ids => make}),
+    ?assertEqual(<<"false">>, Takes(Naming, "1.1", [])).
 
 %% The handler keeps what is published: join first, then look. Clients ask for what comes after the last they have.
 nothing_is_missed(_Config) ->
