@@ -20,6 +20,8 @@
     sockets = 0 :: non_neg_integer() | '_',
     %% Groups of sockets, one for each framing.
     audiences = [] :: [weir_pubsub_audience:audience()] | '_',
+    %% Groups of polls that wait for one message. Those polls are among the processes.
+    crowds = [] :: [weir_pubsub_crowd:crowd()] | '_',
     %% When the sweep looks at it, in milliseconds of the monotonic clock.
     due = infinity :: integer() | infinity | '_',
     %% When it was made, last used, and last subscribed to.

@@ -67,7 +67,7 @@ rows() ->
     [
         {published, "messages published"},
         {refused, "messages and subscriptions refused: a limit, or too large"},
-        {delivered, "messages sent to processes"},
+        {delivered, "messages sent to processes and long polls"},
         {broadcast, "messages given to sockets: each message once for each socket that was subscribed"},
         {gaps, "gaps that subscribers were told of"},
         {slow, "subscriptions that ended because the process, or the client of a stream or WebSocket, lagged behind"},

@@ -17,7 +17,8 @@
 -spec deliver(#channel{}, weir_pubsub:message(), #shard{}) -> {#channel{}, Lagging :: [weir_pubsub_subscribers:subscriber()]}.
 deliver(#channel{processes = 0, sockets = 0} = Channel, _Message, _Shard) ->
     {Channel, []};
-deliver(Channel, Message, Shard) ->
+deliver(Before, Message, Shard) ->
+    Channel = weir_pubsub_crowd:give(Before, Message, Shard),
     #channel{name = Name, epoch = Epoch, processes = Processes, sockets = Sockets, audiences = Audiences} = Channel,
     Lagging =
         case Processes of
@@ -25,8 +26,8 @@ deliver(Channel, Message, Shard) ->
                 [];
             _ ->
                 ok = weir_pubsub_subscribers:tell(Shard#shard.subscribers, Epoch, Name, Message),
-                ok = weir_pubsub_counters:add(delivered, Processes),
                 Paced = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, paced),
+                ok = weir_pubsub_counters:add(delivered, Processes - length(Paced)),
                 [Subscriber || Subscriber <- Paced, not advance(Subscriber, Channel, Shard)]
         end,
     ok = weir_pubsub_counters:add(broadcast, Sockets),

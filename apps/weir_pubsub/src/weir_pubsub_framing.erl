@@ -25,6 +25,9 @@
 ) -> iodata().
 %% The bytes that tell of a gap. What comes next is behind that position.
 
+%% Polls that have missed something do not wait with others.
+-optional_callbacks([gap/4]).
+
 %% @private
 -spec message(framing(), weir_pubsub:channel(), message()) -> binary().
 message({Module, Argument}, Channel, Message) ->

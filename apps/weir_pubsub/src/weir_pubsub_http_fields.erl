@@ -5,7 +5,9 @@
 -export([options/2]).
 -export([origin/1]).
 -export([poll/1]).
+-export([poll_from/1]).
 -export([no_message/1]).
+-export([no_message_from/2]).
 -export([message/2]).
 -export([id/2]).
 -export([date_and_tag/1]).
@@ -45,13 +47,20 @@ origin(Request) ->
 
 %% @doc Of every answer to a long poll.
 -spec poll(weir_http_request:request()) -> weir_http_direct:fields().
-poll(Request) ->
-    [{<<"vary">>, <<"If-None-Match, If-Modified-Since">>} | origin(Request)].
+poll(Request) -> poll_from(origin(Request)).
+
+%% @doc The same, by what {@link origin/1} says of its request.
+-spec poll_from(Origin :: weir_http_direct:fields()) -> weir_http_direct:fields().
+poll_from(Origin) -> [{<<"vary">>, <<"If-None-Match, If-Modified-Since">>} | Origin].
 
 %% @doc Of a long poll that ends without a message: the tag that the request came with stands in it again.
 -spec no_message(weir_http_request:request()) -> weir_http_direct:fields().
-no_message(Request) ->
-    Fields = exposed(poll(Request)),
+no_message(Request) -> no_message_from(origin(Request), Request).
+
+%% @doc The same, by what {@link origin/1} says of it.
+-spec no_message_from(Origin :: weir_http_direct:fields(), weir_http_request:request()) -> weir_http_direct:fields().
+no_message_from(Origin, Request) ->
+    Fields = exposed(poll_from(Origin)),
     case weir_http_request:field(<<"if-none-match">>, Request) of
         undefined -> Fields;
         Tag -> [{<<"etag">>, binary:copy(Tag)} | Fields]

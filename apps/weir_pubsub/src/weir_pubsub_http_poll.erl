@@ -1,8 +1,9 @@
 %% @private
 %% @doc Long polls: a request is held until there is a message behind the one that the client has. Mostly, where much is said, there is
-%% one already: then nothing is held.
+%% one already: then nothing is held. Polls that wait for the same message of a channel wait together, as far as their responses are the same.
 -module(weir_pubsub_http_poll).
 -behaviour(weir_http_held).
+-behaviour(weir_pubsub_framing).
 
 -export([new/4]).
 -export([later/4]).
@@ -11,12 +12,18 @@
 -export([info/2]).
 -export([closed/2]).
 
+-export([message/3]).
+
 -record(poll, {
     channels :: [weir_pubsub:channel()],
     froms :: [weir_pubsub:from()],
     http :: weir_http_request:request(),
     reference :: reference(),
     missed = none :: none | weir_pubsub:missed(),
+    %% What makes the response, if that is the same for others.
+    framing = none :: none | weir_pubsub_framing:framing(),
+    others_wait = false :: boolean(),
+    waiting = no :: no | weir_pubsub_socket:waiting(),
     %% What the shards still know: a subscription to a channel, or to several.
     subscribed = no :: no | one | weir_pubsub_several:several()
 }).
@@ -27,21 +34,28 @@ new(Channels, Froms, Timeout, Http) ->
     case not weir_http_request:is_tls(Http) andalso at_once(Channels, Froms) of
         {ok, Message, Missed} ->
             reply(Message, Missed, Http);
-        _ ->
-            later(Channels, Froms, Timeout, Http)
+        Others ->
+            hold(Channels, Froms, Timeout, Others =:= others_wait, Http)
     end.
 
 %% @doc The same without a look at what is there already, for a process that is no reactor.
 -spec later([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
-later(Channels, Froms, Timeout, Http) ->
+later(Channels, Froms, Timeout, Http) -> hold(Channels, Froms, Timeout, false, Http).
+
+hold(Channels, Froms, Timeout, OthersWait, Http) ->
     %% Channels stay longer than the request of which they were parts.
     Copies = [binary:copy(Channel) || Channel <- Channels],
-    Poll = #poll{channels = Copies, froms = Froms, http = Http, reference = make_ref()},
-    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:no_message(Http), <<>>}}}.
+    Origin = weir_pubsub_http_fields:origin(Http),
+    Framing = case weir_http_held:takes_frame(Http) of true -> {?MODULE, Origin}; false -> none end,
+    Poll = #poll{
+        channels = Copies, froms = Froms, http = Http, reference = make_ref(), framing = Framing, others_wait = OthersWait
+    },
+    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:no_message_from(Origin, Http), <<>>}}}.
 
 at_once([Channel], [From]) ->
     case weir_pubsub_socket:next_at_once(Channel, From) of
         {ok, Message, Missed} -> {ok, Message, Missed};
+        others_wait -> others_wait;
         _ -> none
     end;
 at_once(Channels, Froms) ->
@@ -92,8 +106,14 @@ next_of_now(Channel, From) ->
     end.
 
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
-open(_Held, #poll{channels = [Channel], froms = [From], http = Http} = Poll) ->
-    case weir_pubsub_socket:next(Channel, From, tag(Poll)) of
+open(Held, #poll{channels = [Channel], froms = [From], framing = Framing, others_wait = true} = Poll) when Framing =/= none ->
+    Join = fun(Group) -> weir_http_held:join(Group, Held) end,
+    case weir_pubsub_socket:wait(Channel, From, Framing, tag(Poll), Join) of
+        {ok, Waiting} -> {ok, Poll#poll{subscribed = one, waiting = Waiting}};
+        _ -> open(Held, Poll#poll{others_wait = false})
+    end;
+open(_Held, #poll{channels = [Channel], froms = [From], framing = Framing, http = Http} = Poll) ->
+    case weir_pubsub_socket:next(Channel, From, Framing, tag(Poll)) of
         ok -> {ok, Poll#poll{subscribed = one}};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end;
@@ -141,5 +161,15 @@ gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields]
 
 -spec closed(weir_http_held:reason(), #poll{}) -> term().
 closed(_Reason, #poll{subscribed = no}) -> ok;
-closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(_Reason, #poll{subscribed = one, waiting = no, channels = [Channel]} = Poll) ->
+    weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(answered, #poll{subscribed = one, waiting = Waiting}) -> weir_pubsub_socket:stop_waiting(answered, Waiting);
+closed(_Reason, #poll{subscribed = one, waiting = Waiting}) -> weir_pubsub_socket:stop_waiting(unanswered, Waiting);
 closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(Several).
+
+%% Framing -----------------------------------------------------------------------------
+
+%% @doc The response to all who wait for a message, and whose pages are of the same site.
+-spec message(Origin :: weir_http_direct:fields(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
+message(Origin, _Channel, {message, _, Data, _} = Message) ->
+    weir_http_held:frame({reply, 200, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin)), Data}).

@@ -125,18 +125,21 @@ missed(_From, Missed, _Gone) -> Missed.
     {ok, [weir_pubsub:present()]} | {error, no_presence | no_channel | weir_pubsub:unavailable()}.
 presence(Name) ->
     case lookup(Name) of
-        {ok, #channel{epoch = Epoch, policy = Number}, {_, _, Subscribers}} ->
+        {ok, #channel{policy = Number} = Channel, {_, _, Subscribers}} ->
             case weir_pubsub_policies:policy(Number) of
-                #policy{presence = true} -> {ok, present(Subscribers, Epoch, erlang:monotonic_time(millisecond))};
+                #policy{presence = true} -> {ok, present(Subscribers, Channel, erlang:monotonic_time(millisecond))};
                 #policy{} -> {error, no_presence}
             end;
         {error, _} = Error ->
             Error
     end.
 
-present(Subscribers, Epoch, Now) ->
+present(Subscribers, #channel{epoch = Epoch, last = Last}, Now) ->
     [
         #{pid => Pid, info => Info, age => Now - Since}
-     || Kind <- [process, paced, socket],
-        #subscriber{pid = Pid, info = Info, since = Since} <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)
+     || Kind <- [process, paced, poll, socket],
+        #subscriber{pid = Pid, info = Info, since = Since, position = Position} <-
+            weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind),
+        %% The answer to a poll may be on its way.
+        Kind =/= poll orelse Position =:= Last
     ].

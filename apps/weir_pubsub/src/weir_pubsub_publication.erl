@@ -52,9 +52,10 @@ refused(Reason) ->
 %% @doc Gives the latest message of a channel to its subscribers.
 -spec give(#channel{}, #policy{}, binary(), weir_pubsub:meta(), #shard{}) -> {ok, published(), [news()]}.
 give(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Meta, Shard) ->
+    #channel{processes = Processes, sockets = Sockets} = Channel,
     {Delivered, Lagging} = weir_pubsub_delivery:deliver(Channel, {message, {Epoch, Last}, Data, Meta}, Shard),
     Saved = weir_pubsub_registry:save(Delivered, Policy, Shard),
-    #channel{first = First, processes = Processes, sockets = Sockets, audiences = Audiences} = Saved,
+    #channel{first = First, audiences = Audiences} = Saved,
     News =
         [due || Saved#channel.due =/= Due] ++
             [behind || lists:any(fun weir_pubsub_audience:is_behind/1, Audiences)] ++
@@ -82,6 +83,8 @@ in_reactor(Name, Data, Meta) ->
 
 is_small(Name, Channels) ->
     case ets:member(Channels, Name) of
-        true -> ets:lookup_element(Channels, Name, #channel.processes) =< ?FEW;
+        true ->
+            Crowds = ets:lookup_element(Channels, Name, #channel.crowds),
+            ets:lookup_element(Channels, Name, #channel.processes) - weir_pubsub_crowd:waiting(Crowds) =< ?FEW;
         false -> true
     end.

@@ -22,13 +22,17 @@ delete(Name, Shard) ->
         {ok, Channel, Policy} ->
             Info = weir_pubsub_inspection:describe(Channel, erlang:monotonic_time(millisecond)),
             {Sockets, Told} = weir_pubsub_subscription:end_all(Channel, deleted, Shard),
-            ok = weir_pubsub_registry:remove(Channel, Told),
+            ok = remove(Channel, Told),
             ok = weir_pubsub_counters:add(deleted, 1),
             ok = weir_pubsub_events:deleted(Policy, Channel),
             {{ok, Info}, lists:foldl(fun(Audience, S) -> finish(Audience, Sockets, S) end, Told, Channel#channel.audiences)};
         none ->
             {{error, no_channel}, Shard}
     end.
+
+remove(Channel, Shard) ->
+    ok = weir_pubsub_crowd:disband(Channel, Shard),
+    weir_pubsub_registry:remove(Channel, Shard).
 
 finish(Audience, Sockets, #shard{ending = Ending} = Shard) ->
     Framing = weir_pubsub_audience:framing(Audience),
@@ -70,7 +74,7 @@ sweep(Left, Now, #shard{due = Table, channels = Channels, opening = Opening} = S
             case weir_pubsub_registry:due(Channel, Policy, Shard) of
                 %% What is on its way to a channel has to find it.
                 Over when Over =< Now, not is_map_key(Name, Opening) ->
-                    ok = weir_pubsub_registry:remove(Channel, Shard),
+                    ok = remove(Channel, Shard),
                     ok = weir_pubsub_counters:add(reaped, 1);
                 _ ->
                     _ = weir_pubsub_registry:save(Channel, Policy, Shard),

@@ -10,6 +10,8 @@
     subscribers :: weir_pubsub_subscribers:subscribers(),
     %% Processes that subscribe, and how many subscriptions each has.
     monitors = #{} :: #{pid() => {reference(), pos_integer()}},
+    %% Reactors whose polls wait in crowds.
+    reactors = #{} :: #{pid() => reference()},
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
     due :: ets:tab(),
     timer = none :: none | reference(),

@@ -10,7 +10,9 @@
 -include("weir_pubsub_subscriber.hrl").
 
 -export([subscribe/4]).
--export([next/3]).
+-export([next/4]).
+-export([wait/5]).
+-export([stop_waiting/2]).
 -export([pace/3]).
 -export([taken/3]).
 -export([next_at_once/2]).
@@ -27,7 +29,12 @@
 
 -type left() :: {weir_group:group(), Mark :: non_neg_integer()}.
 
--export_type([options/0, tag/0, left/0]).
+-record(waiting, {shard :: pid(), row :: weir_pubsub_subscribers:subscriber()}).
+
+-opaque waiting() :: #waiting{}.
+%% A poll that waits with others.
+
+-export_type([options/0, tag/0, left/0, waiting/0]).
 
 %% @doc Subscribes a socket, from the process that serves it: when that ends the subscription does. Does not wait. The caller gets
 %% <ul>
@@ -56,28 +63,98 @@ subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) 
 
 %% @doc Has the calling process sent the next message behind a position, and no more until it ends the subscription: what a long poll
 %% waits for. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the answer, which comes only if it is an
-%% error, as of {@link subscribe/4}.
--spec next(weir_pubsub:channel(), weir_pubsub:from(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
-next(Channel, From, Tag) ->
-    weir_pubsub_shards:send_unless_ok(Channel, paced(Channel, Tag, #{from => From, window => 1}), Tag).
+%% error, as of {@link subscribe/4}. With a framing, those who come later can wait together (`wait/5').
+-spec next(weir_pubsub:channel(), weir_pubsub:from(), weir_pubsub_framing:framing() | none, Tag :: term()) ->
+    ok | {error, weir_pubsub:unavailable()}.
+next(Channel, From, Framing, Tag) ->
+    weir_pubsub_shards:send_unless_ok(Channel, paced(Channel, Tag, Framing, #{from => From, window => 1}), Tag).
+
+%% @private
+%% @doc Has the next message behind a position written to a connection with others that wait for it, as that framing has it. `Join' makes
+%% it a member for one message of a group. `none': {@link next/4} is for it, because it would wait alone, or begins elsewhere,
+%% or somebody is at work in the shard. When its request is over, {@link stop_waiting/2} is to be called. What else it is told are messages
+%% as of {@link next/4}, and a message among them is the answer to its request. Only for reactors.
+-spec wait(weir_pubsub:channel(), weir_pubsub:from(), weir_pubsub_framing:framing(), Tag :: term(), Join) ->
+    {ok, waiting()} | none | {error, weir_pubsub:unavailable()}
+when
+    Join :: fun((weir_group:group()) -> ok | {error, term()}).
+wait(Name, From, Framing, Tag, Join) ->
+    Wait = fun(Shard) ->
+        case {weir_pubsub_registry:find(Name, Shard), whereis(weir_pubsub_shards:name(Shard#shard.index))} of
+            {{ok, Channel, #policy{events = none} = Policy}, Pid} when is_pid(Pid) ->
+                ok = watched(Pid, Name, Shard),
+                case weir_pubsub_subscription:wait(subscriber(Name, Tag, Framing, 1), From, Join, {Channel, Policy}, Shard) of
+                    {ok, Row} -> {ok, #waiting{shard = Pid, row = Row}};
+                    none -> none
+                end;
+            _ ->
+                none
+        end
+    end,
+    case weir_pubsub_shards:claimed(Name, Wait) of
+        busy -> none;
+        Result -> Result
+    end.
+
+%% The shard takes out what a reactor that is killed leaves behind.
+watched(Pid, Name, #shard{index = Index}) ->
+    case get({?MODULE, Index}) of
+        Pid ->
+            ok;
+        _ ->
+            _ = put({?MODULE, Index}, Pid),
+            _ = weir_pubsub_shards:cast(Name, {watch, self()}),
+            ok
+    end.
+
+%% @private
+%% @doc The request is over. `answered': by the message that it has waited for, or because its channel is gone.
+-spec stop_waiting(answered | unanswered, waiting()) -> ok.
+stop_waiting(How, #waiting{shard = Pid, row = #subscriber{name = Name, tag = Tag} = Row}) ->
+    case weir_pubsub_shards:of_channel(Name) of
+        {ok, #shard{index = Index, subscribers = Subscribers}} ->
+            try
+                weir_pubsub_subscribers:forget(Subscribers, Row)
+            catch
+                %% The application has stopped.
+                error:badarg -> ok
+            end,
+            %% The next shard has taken over what it has found: as a subscription.
+            case whereis(weir_pubsub_shards:name(Index)) of
+                Pid when How =:= answered -> ok;
+                Pid -> not_answered(Row);
+                _ -> _ = unsubscribe(Name, Tag), ok
+            end;
+        {error, _} ->
+            ok
+    end.
+
+not_answered(#subscriber{name = Name} = Row) ->
+    case weir_pubsub_shards:claimed(Name, fun(Shard) -> weir_pubsub_subscription:stop_waiting(Row, Shard) end) of
+        busy -> _ = weir_pubsub_shards:cast(Name, {stop_waiting, Name, Row}), ok;
+        _ -> ok
+    end.
 
 %% @doc Has the calling process sent the messages behind a position, so many at a time: what a connection does that writes by itself. More
 %% come when it says that it has {@link taken/3} them. Does not wait. The messages are those of {@link weir_pubsub:subscribe/2}, and the
 %% answer as of {@link subscribe/4}.
 -spec pace(weir_pubsub:channel(), Tag :: term(), Options) -> ok | {error, weir_pubsub:unavailable()} when
     Options :: #{from := weir_pubsub:from(), window := pos_integer(), info => term()}.
-pace(Channel, Tag, Options) -> weir_pubsub_shards:send(Channel, paced(Channel, Tag, Options), Tag).
+pace(Channel, Tag, Options) -> weir_pubsub_shards:send(Channel, paced(Channel, Tag, none, Options), Tag).
 
-paced(Channel, Tag, #{from := From, window := Window} = Options) ->
-    Subscriber = #subscriber{
+paced(Channel, Tag, Framing, #{from := From, window := Window} = Options) ->
+    Subscriber = subscriber(Channel, Tag, Framing, Window),
+    {subscribe, Channel, paced, Subscriber#subscriber{info = maps:get(info, Options, undefined)}, {From, []}}.
+
+subscriber(Channel, Tag, Framing, Window) ->
+    #subscriber{
         name = Channel,
         pid = self(),
         tag = Tag,
         window = Window,
-        info = maps:get(info, Options, undefined),
+        framing = Framing,
         since = erlang:monotonic_time(millisecond)
-    },
-    {subscribe, Channel, paced, Subscriber, {From, []}}.
+    }.
 
 %% @doc So many messages have been dealt with. Does not wait.
 -spec taken(weir_pubsub:channel(), Tag :: term(), pos_integer()) -> ok | {error, weir_pubsub:unavailable()}.
@@ -85,25 +162,27 @@ taken(Channel, Tag, Count) -> weir_pubsub_shards:cast(Channel, {taken, Channel, 
 
 %% @private
 %% @doc The next message behind a position, if there is one already and nobody is at work in the shard of the channel; then nobody
-%% subscribes. Where subscriptions are told to another channel, it is a subscription nevertheless. Only for reactors.
+%% subscribes. Where subscriptions are told to another channel, it is a subscription nevertheless. `others_wait': there is none, and maybe
+%% it can {@link wait/5}. Only for reactors.
 -spec next_at_once(weir_pubsub:channel(), weir_pubsub:from()) ->
-    {ok, weir_pubsub:message(), none | weir_pubsub:missed()} | none | {error, weir_pubsub:unavailable()}.
+    {ok, weir_pubsub:message(), none | weir_pubsub:missed()} | others_wait | none | {error, weir_pubsub:unavailable()}.
 next_at_once(Name, From) ->
     Next = fun(Shard) ->
         case weir_pubsub_registry:find(Name, Shard) of
-            {ok, Channel, #policy{events = none} = Policy} -> next(From, Channel, Policy, Shard);
+            {ok, Channel, #policy{events = none} = Policy} -> read_next(From, Channel, Policy, Shard);
             _ -> none
         end
     end,
     case weir_pubsub_shards:claimed(Name, Next) of
-        busy -> none;
+        %% A moment later that is over.
+        busy -> others_wait;
         Result -> Result
     end.
 
 %% The broker knows whether that is an earlier life of the channel or a later one.
-next({Other, _}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
+read_next({Other, _}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
     none;
-next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
+read_next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
     {Position, Missed} = weir_pubsub_history:position(From, Channel),
     case weir_pubsub_history:read(Messages, Channel, Position, {1, none}) of
         {Position, [Message]} ->
@@ -117,6 +196,8 @@ next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
                 false ->
                     none
             end;
+        _ when Channel#channel.crowds =/= [] ->
+            others_wait;
         _ ->
             none
     end.

@@ -5,7 +5,7 @@
     pid :: pid() | '_',
     %% What its messages begin with; of sockets, what the messages about them begin with.
     tag :: term(),
-    %% Of a paced one: the number of the last message that it got, and how many more it takes now.
+    %% Of a paced one and of a poll: the number of the last message that it got. Of a paced one: how many more it takes now.
     position = 0 :: non_neg_integer() | '_',
     credit = 0 :: non_neg_integer() | '_',
     window = infinity :: pos_integer() | infinity | '_',

@@ -1,20 +1,23 @@
 %% @private
 %% @doc The subscribers of a shard's channels, as rows of two tables: by channel, which outlives the shard, and by process.
 %%
-%% A subscriber is known by its process and a tag, and is of one of three kinds. A `process' gets every message at once. A `paced' process
+%% A subscriber is known by its process and a tag, and is of one of four kinds. A `process' gets every message at once. A `paced' process
 %% gets as many as it has said, and the others when it has taken those: what waits for it is the history of the channel and a position in
-%% it. A `socket' gets nothing from here: its audience writes to it, and its process is told of the end.
+%% it. A `socket' gets nothing from here: its audience writes to it, and its process is told of the end. A `poll' waits in a crowd for one
+%% message; it is in the first table only, which its reactor may change.
 -module(weir_pubsub_subscribers).
 
 -export([new/1]).
 -export([open/1]).
 -export([add/4]).
+-export([wait/3]).
 -export([find/4]).
 -export([update/4]).
 -export([move/3]).
 -export([remove/4]).
 -export([of_channel/3]).
 -export([of_process/2]).
+-export([polls_of/2]).
 -export([tell/4]).
 -export([message/3]).
 -export([all/1]).
@@ -24,7 +27,7 @@
 
 -include("weir_pubsub_subscriber.hrl").
 
--type kind() :: process | paced | socket.
+-type kind() :: process | paced | poll | socket.
 
 -type subscriber() :: #subscriber{}.
 
@@ -50,7 +53,14 @@ add({ByChannel, ByProcess}, Epoch, Kind, #subscriber{pid = Pid, tag = Tag} = Sub
     true = ets:insert(ByProcess, {{Pid, Epoch, Kind, Tag}, Subscriber#subscriber.name}),
     ok.
 
-%% @doc A subscriber of any kind.
+%% @doc Adds a poll, also from its reactor.
+-spec wait(subscribers(), pos_integer(), subscriber()) -> subscriber().
+wait({ByChannel, _}, Epoch, #subscriber{pid = Pid, tag = Tag} = Subscriber) ->
+    Row = Subscriber#subscriber{key = ?KEY(Epoch, poll, Pid, Tag)},
+    true = ets:insert(ByChannel, Row),
+    Row.
+
+%% @doc A subscriber of any kind but a poll.
 -spec find(subscribers(), pos_integer(), pid(), Tag :: term()) -> {kind(), subscriber()} | none.
 find({ByChannel, _}, Epoch, Pid, Tag) ->
     find(ByChannel, Epoch, Pid, Tag, [process, paced, socket]).
@@ -113,6 +123,11 @@ select(ByChannel, Epoch, Kind) ->
 of_process({_, ByProcess}, Pid) ->
     ets:select(ByProcess, [{{{Pid, '$1', '$2', '$3'}, '$4'}, [], [{{'$1', '$2', '$3', '$4'}}]}]).
 
+%% @doc The polls of a reactor. Goes through the whole table.
+-spec polls_of(subscribers(), pid()) -> [subscriber()].
+polls_of({ByChannel, _}, Pid) ->
+    ets:select(ByChannel, [{#subscriber{key = ?KEY('_', poll, Pid, '_'), _ = '_'}, [], ['$_']}]).
+
 %% @doc Sends something to all of kind `process' of a channel. A walk over keys alone copies less than a selection.
 -spec tell(subscribers(), pos_integer(), weir_pubsub:channel(), term()) -> ok.
 tell({ByChannel, _}, Epoch, Name, What) ->
@@ -135,7 +150,7 @@ message(Tag, Name, What) -> {Tag, Name, What}.
 all({ByChannel, _}) ->
     [{Kind, Row} || #subscriber{key = ?KEY(_, Kind, _, _)} = Row <- ets:tab2list(ByChannel)].
 
-%% @doc Takes out one that was found in the table of an earlier shard.
+%% @doc Takes out a poll, or one that was found in the table of an earlier shard.
 -spec forget(subscribers(), subscriber()) -> ok.
 forget({ByChannel, _}, #subscriber{key = Key}) ->
     true = ets:delete(ByChannel, Key),

@@ -8,6 +8,8 @@
 
 -export([subscribe/5]).
 -export([admits/3]).
+-export([wait/5]).
+-export([stop_waiting/2]).
 -export([unsubscribe/3]).
 -export([taken/4]).
 -export([rejoin/4]).
@@ -58,6 +60,43 @@ admits(#channel{group = Group} = Channel, Policy, #shard{index = Index} = Shard)
             false
     end.
 
+%% @doc Has a poll wait with others for the next message, in its reactor, which has the claim. `none': it has to subscribe.
+-spec wait(weir_pubsub_subscribers:subscriber(), weir_pubsub:from(), Join, {#channel{}, #policy{}}, #shard{}) -> {ok, Row} | none when
+    Join :: fun((weir_group:group()) -> ok | {error, term()}), Row :: weir_pubsub_subscribers:subscriber().
+wait(#subscriber{framing = Framing} = Subscriber, From, Join, {Channel, Policy}, #shard{index = Index, subscribers = Subscribers} = Shard) ->
+    #channel{name = Name, epoch = Epoch, group = Group, last = Last} = Channel,
+    case weir_pubsub_history:position(From, Channel) =:= {Last, none} andalso admit(Channel, Policy, Shard) of
+        ok ->
+            case weir_pubsub_crowd:join(Framing, Join, Channel) of
+                {ok, Joined} ->
+                    Now = erlang:monotonic_time(millisecond),
+                    _ = weir_pubsub_registry:save(Joined#channel{used = Now, requested = Now}, Policy, Shard),
+                    ok = weir_pubsub_counters:add(subscribed, 1),
+                    %% The last thing: if the shard is dead, and its tables with it, there is no row for the next one.
+                    {ok, weir_pubsub_subscribers:wait(Subscribers, Epoch, Subscriber#subscriber{name = Name, position = Last})};
+                none ->
+                    ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
+                    none
+            end;
+        _ ->
+            none
+    end.
+
+%% @doc A poll is over that waited with others, and its row is gone. If it has not had its message, it is counted.
+-spec stop_waiting(weir_pubsub_subscribers:subscriber(), #shard{}) -> ok.
+stop_waiting(#subscriber{key = Key, name = Name, framing = Framing, position = Position}, #shard{index = Index} = Shard) ->
+    Epoch = element(1, Key),
+    case weir_pubsub_registry:find(Name, Shard) of
+        {ok, #channel{epoch = Epoch, last = Position, group = Group} = Channel, Policy} ->
+            ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
+            ok = weir_pubsub_counters:add(unsubscribed, 1),
+            Left = weir_pubsub_crowd:leave(Framing, Channel),
+            _ = weir_pubsub_registry:save(Left#channel{used = erlang:monotonic_time(millisecond)}, Policy, Shard),
+            ok;
+        _ ->
+            ok
+    end.
+
 begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
     #channel{epoch = Epoch, group = Group} = Channel,
     {Position, Missed} = weir_pubsub_history:position(From, Channel),
@@ -90,12 +129,12 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
         {error, _} = Error ->
             Error
     end;
-enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, _Policy}, #shard{subscribers = Subscribers} = Shard) ->
+enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, Policy}, #shard{subscribers = Subscribers} = Shard) ->
     #channel{epoch = Epoch, processes = Processes} = Channel,
     Missed =:= none orelse weir_pubsub_delivery:gap(Subscriber, Missed, {Epoch, Position}),
     Added = Subscriber#subscriber{position = Position, credit = credit(Subscriber)},
     ok = weir_pubsub_subscribers:add(Subscribers, Epoch, Kind, Added),
-    Joined = Channel#channel{processes = Processes + 1},
+    Joined = gather(Subscriber, Policy, Channel#channel{processes = Processes + 1}, Shard),
     case Kind of
         paced ->
             {paced, Row} = weir_pubsub_subscribers:find(Subscribers, Epoch, Subscriber#subscriber.pid, Subscriber#subscriber.tag),
@@ -107,6 +146,12 @@ enter(Kind, Subscriber, {Position, Missed, _Head}, {Channel, _Policy}, #shard{su
             lists:foreach(fun(Message) -> weir_pubsub_delivery:tell(Added, Message) end, Messages)
     end,
     {ok, Position, Joined}.
+
+%% Who comes after these can wait with others.
+gather(#subscriber{framing = Framing}, #policy{events = none}, Channel, #shard{broker = memory}) when Framing =/= none ->
+    weir_pubsub_crowd:gather(Framing, Channel);
+gather(_Subscriber, _Policy, Channel, _Shard) ->
+    Channel.
 
 credit(#subscriber{window = infinity}) -> 0;
 credit(#subscriber{window = Window}) -> Window.
@@ -219,7 +264,15 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
 
 %% @doc A process is dead.
 -spec left(pid(), #shard{}) -> #shard{}.
-left(Pid, #shard{subscribers = Subscribers, monitors = Monitors} = Shard) ->
+left(Pid, #shard{subscribers = Subscribers, monitors = Monitors, reactors = Reactors} = Shard) ->
+    _ = is_map_key(Pid, Reactors) andalso
+        [
+            begin
+                ok = weir_pubsub_subscribers:forget(Subscribers, Row),
+                stop_waiting(Row, Shard)
+            end
+         || Row <- weir_pubsub_subscribers:polls_of(Subscribers, Pid)
+        ],
     lists:foreach(
         fun({Epoch, Kind, Tag, _Name}) ->
             {Kind, Subscriber} = weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag),
@@ -227,18 +280,19 @@ left(Pid, #shard{subscribers = Subscribers, monitors = Monitors} = Shard) ->
         end,
         weir_pubsub_subscribers:of_process(Subscribers, Pid)
     ),
-    Shard#shard{monitors = maps:remove(Pid, Monitors)}.
+    Shard#shard{monitors = maps:remove(Pid, Monitors), reactors = maps:remove(Pid, Reactors)}.
 
 %% @doc Ends subscriptions of a channel that is about to be removed, without a change to it. Their processes are told, those of sockets
-%% later.
+%% and of crowds later.
 -spec end_all(#channel{}, Reason :: atom(), #shard{}) -> {Sockets :: [weir_pubsub_subscribers:subscriber()], #shard{}}.
-end_all(#channel{epoch = Epoch, group = Group}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
+end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{index = Index, subscribers = Subscribers} = Shard) ->
     All = [
         {Kind, Subscriber}
      || Kind <- [process, paced, socket], Subscriber <- weir_pubsub_subscribers:of_channel(Subscribers, Epoch, Kind)
     ],
-    ok = weir_pubsub_limits:give_back(Index, Group, subscribers, length(All)),
-    ok = weir_pubsub_counters:add(unsubscribed, length(All)),
+    Count = length(All) + weir_pubsub_crowd:waiting(Crowds),
+    ok = weir_pubsub_limits:give_back(Index, Group, subscribers, Count),
+    ok = weir_pubsub_counters:add(unsubscribed, Count),
     Next = lists:foldl(
         fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
             ok = weir_pubsub_subscribers:remove(Subscribers, Epoch, Kind, {Pid, Tag}),
@@ -269,6 +323,8 @@ take_over(#shard{subscribers = Subscribers} = Shard) ->
 take_over(socket, Subscriber, Shard) ->
     ok = weir_pubsub_delivery:tell(Subscriber, {closed, unavailable}),
     Shard;
+take_over(poll, Subscriber, Shard) ->
+    take_over(paced, Subscriber, Shard);
 take_over(Kind, #subscriber{name = Name} = Subscriber, Shard) ->
     %% No channel of today has that epoch.
     case subscribe(Name, Kind, Subscriber, {{1, 0}, []}, Shard) of
