@@ -127,7 +127,7 @@ answer(Socket, Data, End, Out, Found, Request, Idle, Http) ->
         {close, Response} -> close_later(Socket, weir_http_batch:add(Response, Out), Idle);
         {process, Serving} -> weir_http_batch:result(Out, weir_http_busy:start(Serving, Request, whole, rest(Data, End), {Wanted, Idle}, Http));
         {switched, Module, Bytes, State} ->
-            Seen = weir_http_observation:add(Bytes, weir_http_observation:new(weir_http_request:copy(Request))),
+            Seen = weir_http_observation:add(Bytes, weir_http_observation:lasting(Request)),
             switch(Socket, rest(Data, End), weir_http_batch:add(Bytes, Out), #switched{idle = Idle, module = Module, state = State, seen = Seen})
     end.
 

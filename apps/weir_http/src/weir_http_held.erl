@@ -48,11 +48,19 @@
 
 %% For the reactor.
 -export([new/1]).
--export([in/2]).
+-export([in/4]).
 
 -export_type([held/0, response/0, result/1, result/0, reason/0, options/0]).
 
 -opaque held() :: {weir_http_held, weir_http_socket:socket(), reference()}.
+
+%% Whose callback runs.
+-record(current, {
+    held :: held(),
+    request :: weir_http_request:request(),
+    wanted :: weir_http_answer:wanted(),
+    joined = none :: none | joined
+}).
 
 -type response() :: weir_http_direct:response().
 
@@ -93,15 +101,18 @@ tell({weir_http_held, Socket, _} = Held, Message) ->
 %% has been answered already. `tls': the connection cannot be a member.
 -spec join(weir_group:group(), held()) -> ok | {error, closed | enotconn | tls}.
 join(Group, {weir_http_held, Socket, _} = Held) ->
-    case get(?MODULE) of
-        {Held, _} -> ok;
-        _ -> error(not_held)
-    end,
+    Current = current(Held),
     case weir_http_socket:public(Socket) of
         Socket ->
-            _ = put(?MODULE, {Held, joined}),
+            _ = put(?MODULE, Current#current{joined = joined}),
             weir_group:join(Group, Socket, #{once => true});
         _ -> {error, tls}
+    end.
+
+current(Held) ->
+    case get(?MODULE) of
+        #current{held = Held} = Current -> Current;
+        _ -> error(not_held)
     end.
 
 %% @doc The bytes of a response, made once, to answer all requests that have joined a group. Fails as a handler would that
@@ -109,13 +120,14 @@ join(Group, {weir_http_held, Socket, _} = Held) ->
 -spec frame({reply, weir_http_direct:status(), weir_http_direct:fields(), Body :: iodata()}) -> binary().
 frame(Reply) -> weir_http_answer:frame(Reply).
 
-%% @doc Whether a frame answers a request as a response would. It does if the client speaks HTTP/1.1 without TLS and keeps the connection
-%% open, and its listener and route neither add fields nor compress. A request that takes none may join a group all the same.
--spec takes_frame(weir_http_request:request()) -> boolean().
-takes_frame(Request) ->
-    weir_http_request:is_1_1(Request) andalso weir_http_request:is_keep_alive(Request) andalso
-        not weir_http_request:is_tls(Request) andalso weir_http_request:added(Request) =:= [] andalso
-        weir_http_request:gzip(Request) =:= off.
+%% @doc Whether a frame answers a held request as a response would. It does if the client speaks HTTP/1.1 without TLS, if the connection
+%% stays open, and if its listener and route neither add fields nor compress. A request that takes none may join a group all the same.
+%% Only in the callbacks of that request, as {@link join/2}.
+-spec takes_frame(held()) -> boolean().
+takes_frame(Held) ->
+    #current{request = Request, wanted = Wanted} = current(Held),
+    Wanted =:= keep andalso weir_http_request:is_1_1(Request) andalso not weir_http_request:is_tls(Request) andalso
+        weir_http_request:added(Request) =:= [] andalso weir_http_request:gzip(Request) =:= off.
 
 %% @private
 -spec new(weir_http_socket:socket()) -> held().
@@ -123,12 +135,12 @@ new(Socket) -> {weir_http_held, Socket, make_ref()}.
 
 %% @private
 %% @doc Calls a fun in which that request may join groups, and tells whether it has tried to.
--spec in(held(), fun(() -> Result)) -> {Result, none | joined}.
-in(Held, Fun) ->
-    _ = put(?MODULE, {Held, none}),
+-spec in(held(), weir_http_request:request(), weir_http_answer:wanted(), fun(() -> Result)) -> {Result, none | joined}.
+in(Held, Request, Wanted, Fun) ->
+    _ = put(?MODULE, #current{held = Held, request = Request, wanted = Wanted}),
     try
         Result = Fun(),
-        {Held, Joined} = get(?MODULE),
+        #current{joined = Joined} = current(Held),
         {Result, Joined}
     after
         erase(?MODULE)

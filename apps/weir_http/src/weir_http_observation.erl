@@ -8,6 +8,7 @@
 -export([listen/0]).
 -export([begun/1]).
 -export([new/1]).
+-export([lasting/1]).
 -export([add/2]).
 -export([answered/3]).
 -export([stop/3]).
@@ -61,6 +62,14 @@ new(Request) ->
     case weir_http_request:begun(Request) of
         undefined -> unseen;
         _ -> #seen{request = weir_http_request:with_body(<<>>, <<>>, Request)}
+    end.
+
+%% @doc The same for one that may last: it keeps nothing of what came with it.
+-spec lasting(weir_http_request:request()) -> seen().
+lasting(Request) ->
+    case weir_http_request:begun(Request) of
+        undefined -> unseen;
+        _ -> new(weir_http_request:copy(Request))
     end.
 
 %% @doc A piece of its response. The first has the head.

@@ -13,6 +13,8 @@
 -define(TIMEOUT_MS, 30000).
 -define(OTHERWISE, {reply, 204, [], <<>>}).
 
+-define(IS_TIMEOUT(Time), (Time =:= infinity orelse (is_integer(Time) andalso Time > 0 andalso Time < 1 bsl 31))).
+
 -record(parked, {
     handler :: module(),
     state :: term(),
@@ -42,7 +44,7 @@ enter({hold, Module, State, Options}, Request, Wanted, Http) ->
 open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
     Socket = weir_http_request:connection(Request),
     Held = weir_http_held:new(Socket),
-    try weir_http_held:in(Held, fun() -> Module:open(Held, State) end) of
+    try weir_http_held:in(Held, Request, Wanted, fun() -> Module:open(Held, State) end) of
         {{ok, NewState}, Joined} ->
             ok = weir_http_counters:add(Http#http.counters, held),
             Parked = #parked{
@@ -63,14 +65,17 @@ open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
 withdraw(_Socket, none) -> ok;
 withdraw(Socket, joined) -> weir_http_socket:withdraw(Socket).
 
+%% Both, as most have them: to check a map takes as long as to answer.
+settings(#{timeout := Timeout, otherwise := Otherwise} = Options) when map_size(Options) =:= 2, ?IS_TIMEOUT(Timeout), is_tuple(Otherwise) ->
+    {Timeout, Otherwise};
 settings(Options) ->
     case weir_checked_options:check(Options, [timeout, otherwise], fun allowed/2) of
         ok -> {maps:get(timeout, Options, ?TIMEOUT_MS), maps:get(otherwise, Options, ?OTHERWISE)};
         {error, Bad} -> error(Bad)
     end.
 
-allowed(timeout, infinity) -> true;
-allowed(timeout, Time) -> (is_integer(Time) andalso Time > 0 andalso Time < 1 bsl 31) orelse "milliseconds from 1 on, or infinity";
+allowed(timeout, Time) when ?IS_TIMEOUT(Time) -> true;
+allowed(timeout, _Time) -> "milliseconds from 1 on, or infinity";
 allowed(otherwise, Response) -> is_tuple(Response) orelse "a response, such as {reply, 204, [], <<>>}".
 
 until(infinity) -> infinity;
@@ -99,8 +104,8 @@ info(Socket, Message, Parked, Key) when element(1, element(1, Message)) =:= weir
 info(_Socket, _Message, Parked, _Key) ->
     {ok, Parked}.
 
-told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = Held}, Key) ->
-    Call = fun() -> weir_http_held:in(Held, fun() -> Handler:info(Message, State) end) end,
+told(Socket, Message, Parked = #parked{handler = Handler, state = State, held = Held, request = Request, wanted = Wanted}, Key) ->
+    Call = fun() -> weir_http_held:in(Held, Request, Wanted, fun() -> Handler:info(Message, State) end) end,
     case erlang:function_exported(Handler, info, 2) andalso weir_http_callback:run(Handler, info, Key, Call) of
         false -> {ok, Parked};
         {crashed, _} = Crashed -> answered(Socket, {reply, 500, [], <<>>}, Crashed, Parked#parked{joined = joined}, Key);

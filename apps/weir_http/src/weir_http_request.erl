@@ -51,6 +51,9 @@
 %% Names and values of a form: a megabyte of them would be fifty of terms.
 -define(MOST_PAIRS, 1000).
 
+%% Bytes that may be kept with a part of a request that stays.
+-define(SPARE, 1024).
+
 -record(request, {
     method :: 1..7 | binary(),
     path :: binary(),
@@ -127,13 +130,26 @@ of_stream(Socket, Is11) ->
     new({1, <<>>, undefined, <<>>, Flags, 0, 0}, Socket, undefined, undefined).
 
 %% @private
-%% @doc The same request, for one that stays until its body has come: it keeps nothing of what came with it.
+%% @doc The same request, for one that stays until its body has come or it is answered: it keeps nothing of what came with it.
 -spec copy(request()) -> request().
-copy(Request = #request{path = Path, query = Query, fields = Fields, body = Body}) ->
-    Request#request{path = binary:copy(Path), query = copied(Query), fields = binary:copy(Fields), body = binary:copy(Body)}.
+copy(Request = #request{path = Path, query = Query, fields = Fields, bindings = Bindings, body = Body}) ->
+    Request#request{path = own(Path), query = own(Query), fields = own(Fields), bindings = own_all(Bindings), body = own(Body)}.
 
-copied(undefined) -> undefined;
-copied(Query) -> binary:copy(Query).
+%% Mostly a request came alone: its parts keep one another, and hardly more.
+own(Part) when is_binary(Part) ->
+    case binary:referenced_byte_size(Part) - byte_size(Part) > ?SPARE of
+        true -> binary:copy(Part);
+        false -> Part
+    end;
+own(Other) ->
+    Other.
+
+%% Of a constraint that is a fun any term.
+own_all(Bindings) when map_size(Bindings) =:= 0 -> Bindings;
+own_all(Bindings) -> maps:map(fun(_Name, Value) -> own_value(Value) end, Bindings).
+
+own_value(Segments) when is_list(Segments) -> [own(Segment) || Segment <- Segments];
+own_value(Value) -> own(Value).
 
 %% @private
 -spec bind(#{atom() => term()}, request()) -> request().

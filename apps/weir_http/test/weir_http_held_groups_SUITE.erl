@@ -198,11 +198,15 @@ only_members_are_withdrawn(_Config) ->
     end.
 
 who_takes_a_frame(_Config) ->
-    Tell = #{handle => fun(Request, _State) -> {reply, 200, [], atom_to_binary(weir_http_held:takes_frame(Request))} end},
+    Tell = #{open => fun(Held, _State) -> {reply, 200, [], atom_to_binary(weir_http_held:takes_frame(Held))} end},
+    Ask = fun(Client, Version, Fields) ->
+        _ = hold(Client, ["GET /go HTTP/", Version, "\r\nHost: x\r\n", Fields, "\r\n"]),
+        {200, _, Says} = response(Client),
+        Says
+    end,
     Takes = fun(Port, Version, Fields) ->
         Client = connect(Port),
-        ok = send(Client, ["GET /go HTTP/", Version, "\r\nHost: x\r\n", Fields, "\r\n"]),
-        {200, _, Says} = response(Client),
+        Says = Ask(Client, Version, Fields),
         ok = close(Client),
         Says
     end,
@@ -215,7 +219,12 @@ who_takes_a_frame(_Config) ->
     ?assertEqual(<<"false">>, Takes(Compressing, "1.1", [])),
     ok = weir_http:stop_listener(?LISTENER),
     Naming = start(Tell, #{request_ids => make}),
-    ?assertEqual(<<"false">>, Takes(Naming, "1.1", [])).
+    ?assertEqual(<<"false">>, Takes(Naming, "1.1", [])),
+    ok = weir_http:stop_listener(?LISTENER),
+    Client = connect(start(Tell, #{max_requests => 2})),
+    ?assertEqual(<<"true">>, Ask(Client, "1.1", [])),
+    ?assertEqual(<<"false">>, Ask(Client, "1.1", [])),
+    ?assert(is_closed(Client)).
 
 %% The handler keeps what is published: join first, then look. Clients ask for what comes after the last they have.
 nothing_is_missed(_Config) ->

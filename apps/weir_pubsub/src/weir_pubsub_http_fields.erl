@@ -12,6 +12,7 @@
 -export([id/2]).
 -export([date_and_tag/1]).
 -export([refusal/2]).
+-export([refusal_from/2]).
 
 %% Nchan's, and what clients of ours and of tokens send beside them.
 -define(SUBSCRIBER, <<"If-None-Match, If-Modified-Since, Content-Type, Cache-Control, X-EventSource-Event, Authorization, Last-Event-ID">>).
@@ -98,7 +99,11 @@ exposed(Fields) ->
 
 %% @doc The response for an error of a channel.
 -spec refusal(term(), weir_http_request:request()) -> weir_http_direct:response().
-refusal(Reason, Request) -> {reply, status(Reason), origin(Request), <<>>}.
+refusal(Reason, Request) -> refusal_from(Reason, origin(Request)).
+
+%% @doc The same, by what {@link origin/1} says of the request.
+-spec refusal_from(term(), Origin :: weir_http_direct:fields()) -> weir_http_direct:response().
+refusal_from(Reason, Origin) -> {reply, status(Reason), Origin, <<>>}.
 
 status(no_channel) -> 404;
 status({too_large, _}) -> 413;

@@ -14,18 +14,19 @@
 
 -export([message/3]).
 
+%% There are many of these at a time. So it has what it needs of the request, and not the request.
 -record(poll, {
     channels :: [weir_pubsub:channel()],
     froms :: [weir_pubsub:from()],
-    http :: weir_http_request:request(),
+    socket :: weir_tcp:socket() | ssl:sslsocket(),
     reference :: reference(),
+    %% Fields of the response: of any, and of one without a message.
+    origin :: weir_http_direct:fields(),
+    no_message :: weir_http_direct:fields(),
+    others_wait :: boolean(),
     missed = none :: none | weir_pubsub:missed(),
-    %% What makes the response, if that is the same for others.
-    framing = none :: none | weir_pubsub_framing:framing(),
-    others_wait = false :: boolean(),
-    waiting = no :: no | weir_pubsub_socket:waiting(),
-    %% What the shards still know: a subscription to a channel, or to several.
-    subscribed = no :: no | one | weir_pubsub_several:several()
+    %% What the shards still know: a subscription to a channel, or to several, or one that waits with others.
+    subscribed = no :: no | one | weir_pubsub_several:several() | {waiting, weir_pubsub_socket:waiting()}
 }).
 
 %% @doc The result for the listener.
@@ -33,7 +34,7 @@
 new(Channels, Froms, Timeout, Http) ->
     case not weir_http_request:is_tls(Http) andalso at_once(Channels, Froms) of
         {ok, Message, Missed} ->
-            reply(Message, Missed, Http);
+            reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
         Others ->
             hold(Channels, Froms, Timeout, Others =:= others_wait, Http)
     end.
@@ -43,14 +44,19 @@ new(Channels, Froms, Timeout, Http) ->
 later(Channels, Froms, Timeout, Http) -> hold(Channels, Froms, Timeout, false, Http).
 
 hold(Channels, Froms, Timeout, OthersWait, Http) ->
-    %% Channels stay longer than the request of which they were parts.
-    Copies = [binary:copy(Channel) || Channel <- Channels],
     Origin = weir_pubsub_http_fields:origin(Http),
-    Framing = case weir_http_held:takes_frame(Http) of true -> {?MODULE, Origin}; false -> none end,
+    NoMessage = weir_pubsub_http_fields:no_message_from(Origin, Http),
     Poll = #poll{
-        channels = Copies, froms = Froms, http = Http, reference = make_ref(), framing = Framing, others_wait = OthersWait
+        %% They are parts of the request.
+        channels = [binary:copy(Channel) || Channel <- Channels],
+        froms = Froms,
+        socket = weir_http_request:socket(Http),
+        reference = make_ref(),
+        origin = Origin,
+        no_message = NoMessage,
+        others_wait = OthersWait
     },
-    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, weir_pubsub_http_fields:no_message_from(Origin, Http), <<>>}}}.
+    {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, NoMessage, <<>>}}}.
 
 at_once([Channel], [From]) ->
     case weir_pubsub_socket:next_at_once(Channel, From) of
@@ -87,14 +93,14 @@ known(Froms) -> [case From of {Epoch, _} when is_integer(Epoch) -> From; _ -> no
 -spec now([weir_pubsub:channel()], [weir_pubsub:from()], weir_http_request:request()) -> weir_http_direct:response().
 now([Channel], [From], Http) ->
     case next_of_now(Channel, From) of
-        {ok, Message, Missed} -> reply(Message, Missed, Http);
+        {ok, Message, Missed} -> reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
         none -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
         {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end;
 now(Channels, Froms, Http) ->
     case one_of_several(fun next_of_now/2, Channels, Froms) of
-        {ok, Message, Missed} -> reply(Message, Missed, Http);
+        {ok, Message, Missed} -> reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
         none -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>}
     end.
 
@@ -106,53 +112,64 @@ next_of_now(Channel, From) ->
     end.
 
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
-open(Held, #poll{channels = [Channel], froms = [From], framing = Framing, others_wait = true} = Poll) when Framing =/= none ->
+open(Held, #poll{channels = [Channel], froms = [From], others_wait = true} = Poll) ->
     Join = fun(Group) -> weir_http_held:join(Group, Held) end,
-    case weir_pubsub_socket:wait(Channel, From, Framing, tag(Poll), Join) of
-        {ok, Waiting} -> {ok, Poll#poll{subscribed = one, waiting = Waiting}};
+    Framing = framing(Held, Poll),
+    case Framing =/= none andalso weir_pubsub_socket:wait(Channel, From, Framing, tag(Poll), Join) of
+        {ok, Waiting} -> {ok, Poll#poll{subscribed = {waiting, Waiting}}};
         _ -> open(Held, Poll#poll{others_wait = false})
     end;
-open(_Held, #poll{channels = [Channel], froms = [From], framing = Framing, http = Http} = Poll) ->
-    case weir_pubsub_socket:next(Channel, From, Framing, tag(Poll)) of
+open(Held, #poll{channels = [Channel], froms = [From], origin = Origin} = Poll) ->
+    case weir_pubsub_socket:next(Channel, From, framing(Held, Poll), tag(Poll)) of
         ok -> {ok, Poll#poll{subscribed = one}};
-        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+        {error, Reason} -> weir_pubsub_http_fields:refusal_from(Reason, Origin)
     end;
-open(_Held, #poll{channels = Channels, froms = Froms, http = Http} = Poll) ->
-    Several = weir_pubsub_several:new(Channels, Froms, 1, weir_http_request:socket(Http)),
+open(_Held, #poll{channels = Channels, froms = Froms, socket = Socket, origin = Origin} = Poll) ->
+    Several = weir_pubsub_several:new(Channels, Froms, 1, Socket),
     case weir_pubsub_several:subscribe(Several) of
         ok -> {ok, Poll#poll{subscribed = Several}};
-        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
+        {error, Reason} -> weir_pubsub_http_fields:refusal_from(Reason, Origin)
     end.
 
-tag(#poll{http = Http, reference = Reference}) -> {weir_reactor, weir_http_request:socket(Http), Reference}.
+%% What makes the response, if that is the same for others.
+framing(Held, #poll{origin = Origin}) ->
+    case weir_http_held:takes_frame(Held) of
+        true -> {?MODULE, Origin};
+        false -> none
+    end.
+
+tag(#poll{socket = Socket, reference = Reference}) -> {weir_reactor, Socket, Reference}.
 
 -spec info(term(), #poll{}) -> weir_http_held:result().
-info({_, Reference, _Channel, What}, #poll{reference = Reference, subscribed = one} = Poll) -> heard(What, Poll);
-info(_Earlier, #poll{subscribed = one} = Poll) -> {ok, Poll};
-info(Message, #poll{subscribed = Several} = Poll) -> heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
+info({_, Reference, _Channel, What}, #poll{channels = [_], reference = Reference} = Poll) ->
+    heard(What, Poll);
+info({_, Earlier, Channel, {message, _, _, _}}, #poll{channels = [_], socket = Socket} = Poll) ->
+    %% A shard that was killed has not heard that an earlier poll was over, and the next one has subscribed it again.
+    _ = weir_pubsub_socket:unsubscribe(Channel, {weir_reactor, Socket, Earlier}),
+    {ok, Poll};
+info(_Earlier, #poll{channels = [_]} = Poll) ->
+    {ok, Poll};
+info(Message, #poll{subscribed = Several} = Poll) ->
+    heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
 
 %% The others come with the next poll: the id of the first says nothing of them.
 heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
-heard_of_several({over, deleted}, #poll{http = Http}) -> {reply, 410, weir_pubsub_http_fields:no_message(Http), <<>>};
-heard_of_several({over, Reason}, #poll{http = Http}) -> weir_pubsub_http_fields:refusal(Reason, Http).
+heard_of_several({over, Reason}, Poll) -> over(Reason, Poll).
 
 each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = weir_pubsub_history:missed(Before, Missed)});
-each([{message, _, _, _} = Message | _], #poll{http = Http, missed = Missed}) -> reply(Message, Missed, Http);
+each([{message, _, _, _} = Message | _], #poll{origin = Origin, missed = Missed}) -> reply(Message, Missed, Origin);
 each([], Poll) -> {ok, Poll}.
 
-heard({message, _, _, _} = Message, #poll{http = Http, missed = Missed}) ->
-    reply(Message, Missed, Http);
-heard({gap, Missed, _Position}, Poll) ->
-    {ok, Poll#poll{missed = Missed}};
-heard({answer, {error, Reason}}, #poll{http = Http}) ->
-    weir_pubsub_http_fields:refusal(Reason, Http);
-heard({closed, deleted}, #poll{http = Http}) ->
-    {reply, 410, weir_pubsub_http_fields:no_message(Http), <<>>};
-heard({closed, _Unavailable}, #poll{http = Http}) ->
-    weir_pubsub_http_fields:refusal(unavailable, Http).
+heard({message, _, _, _} = Message, #poll{origin = Origin, missed = Missed}) -> reply(Message, Missed, Origin);
+heard({gap, Missed, _Position}, Poll) -> {ok, Poll#poll{missed = Missed}};
+heard({answer, {error, Reason}}, Poll) -> over(Reason, Poll);
+heard({closed, Reason}, Poll) -> over(Reason, Poll).
 
-reply({message, _, Data, _} = Message, Missed, Http) ->
-    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll(Http))), Data}.
+over(deleted, #poll{no_message = Fields}) -> {reply, 410, Fields, <<>>};
+over(Reason, #poll{origin = Origin}) -> weir_pubsub_http_fields:refusal_from(Reason, Origin).
+
+reply({message, _, Data, _} = Message, Missed, Origin) ->
+    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
 
 %% How many messages are missing before this one.
 gap(none, Fields) -> Fields;
@@ -160,16 +177,13 @@ gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
 gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].
 
 -spec closed(weir_http_held:reason(), #poll{}) -> term().
-closed(_Reason, #poll{subscribed = no}) -> ok;
-closed(_Reason, #poll{subscribed = one, waiting = no, channels = [Channel]} = Poll) ->
-    weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
-closed(answered, #poll{subscribed = one, waiting = Waiting}) -> weir_pubsub_socket:stop_waiting(answered, Waiting);
-closed(_Reason, #poll{subscribed = one, waiting = Waiting}) -> weir_pubsub_socket:stop_waiting(unanswered, Waiting);
+closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
+closed(answered, #poll{subscribed = {waiting, Waiting}}) -> weir_pubsub_socket:stop_waiting(answered, Waiting);
+closed(_Reason, #poll{subscribed = {waiting, Waiting}}) -> weir_pubsub_socket:stop_waiting(unanswered, Waiting);
 closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(Several).
 
 %% Framing -----------------------------------------------------------------------------
 
 %% @doc The response to all who wait for a message, and whose pages are of the same site.
 -spec message(Origin :: weir_http_direct:fields(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
-message(Origin, _Channel, {message, _, Data, _} = Message) ->
-    weir_http_held:frame({reply, 200, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin)), Data}).
+message(Origin, _Channel, Message) -> weir_http_held:frame(reply(Message, none, Origin)).
