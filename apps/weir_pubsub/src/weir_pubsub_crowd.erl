@@ -58,8 +58,7 @@ gather(Framing, #channel{crowds = Crowds} = Channel) ->
 room(Crowds) when length(Crowds) < ?MOST_FRAMINGS ->
     {ok, Crowds};
 room(Crowds) ->
-    %% Nobody is in it, nor is anything on its way to somebody who was.
-    case [Crowd || #crowd{group = Group, waiting = 0} = Crowd <- Crowds, weir_group:size(Group) =:= 0] of
+    case [Crowd || Crowd <- Crowds, is_idle(Crowd)] of
         [#crowd{group = Group} = Idle | _] ->
             ok = weir_group:delete(Group),
             {ok, lists:delete(Idle, Crowds)};
@@ -80,11 +79,22 @@ join(Framing, Join, #channel{processes = Processes, crowds = Crowds} = Channel) 
             none
     end.
 
-%% @doc One that was counted has gone.
+%% @doc One that was counted has gone. With the last one the group goes: there are as many channels in which nobody waits as there
+%% have been, and a bounded number of groups.
 -spec leave(weir_pubsub_framing:framing(), #channel{}) -> #channel{}.
 leave(Framing, #channel{processes = Processes, crowds = Crowds} = Channel) ->
     {value, #crowd{waiting = Waiting} = Crowd, Others} = lists:keytake(Framing, #crowd.framing, Crowds),
-    Channel#channel{processes = Processes - 1, crowds = [Crowd#crowd{waiting = Waiting - 1} | Others]}.
+    Left = Crowd#crowd{waiting = Waiting - 1},
+    case is_idle(Left) of
+        true ->
+            ok = weir_group:delete(Left#crowd.group),
+            Channel#channel{processes = Processes - 1, crowds = Others};
+        false ->
+            Channel#channel{processes = Processes - 1, crowds = [Left | Others]}
+    end.
+
+%% Nobody is in it, nor is anything on its way to somebody who was.
+is_idle(#crowd{group = Group, waiting = Waiting}) -> Waiting =:= 0 andalso weir_group:size(Group) =:= 0.
 
 %% @doc How many are counted.
 -spec waiting([crowd()]) -> non_neg_integer().

@@ -3,6 +3,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/weir_pubsub.hrl").
+-include("../src/weir_pubsub_subscriber.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -26,11 +27,15 @@ all() ->
         deleted_while_they_wait,
         deleted_behind_a_message,
         clients_that_go_away,
+        all_clients_go_away,
+        the_last_poll_of_a_connection,
+        a_poll_keeps_nothing_of_what_came_with_it,
         a_message_that_is_too_large_for_a_group,
         compressed_for_each,
         who_is_there,
         limits,
         a_shard_is_killed,
+        a_shard_is_killed_before_it_hears_that_a_poll_is_over,
         a_reactor_is_killed,
         shards_are_killed_again_and_again
     ].
@@ -68,8 +73,10 @@ connect() ->
     Client.
 
 poll(Client) -> poll(Client, []).
-poll(Client, Fields) ->
-    ok = gen_tcp:send(Client, ["GET /sub/a HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]).
+poll(Client, Fields) -> ok = gen_tcp:send(Client, bytes(<<"GET">>, Fields)).
+
+bytes(Method, Fields) ->
+    [Method, " /sub/a HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"].
 
 answer(Client) -> answer(Client, <<>>).
 answer(Client, Bytes) ->
@@ -154,9 +161,12 @@ nobody() ->
     ok = until(fun() -> rows() =:= [] end),
     ok = until(fun() -> {ok, #{subscribers := Count}} = weir_pubsub_limits:usage(total), Count =:= 0 end).
 
-kill_shard() ->
+shard() ->
     {ok, {Channels, _, _}} = weir_pubsub_shards:tables_of(<<"a">>),
-    Pid = ets:info(Channels, owner),
+    ets:info(Channels, owner).
+
+kill_shard() ->
+    Pid = shard(),
     Monitor = monitor(process, Pid),
     true = exit(Pid, kill),
     receive {'DOWN', Monitor, process, _, _} -> ok end.
@@ -308,6 +318,66 @@ clients_that_go_away(_Config) ->
     [?assertMatch({200, _, <<"hello">>}, answer(Client)) || Client <- Stay],
     ok = nobody().
 
+%% The engine has a bounded number of groups.
+all_clients_go_away(_Config) ->
+    Clients = wait(?MANY),
+    ?assertMatch([_], crowds()),
+    [ok = gen_tcp:close(Client) || Client <- Clients],
+    ok = nobody(),
+    ?assertEqual([], crowds()),
+    %% It begins anew.
+    {202, _} = publish(<<"hello">>),
+    {200, _, <<"hello">>} = First = request(port(), <<"GET">>, "/sub/a", []),
+    _ = wait(?MANY, fun(_) -> resume(First) end),
+    ?assertMatch([_], crowds()).
+
+%% What a group sends does not say that the connection is closed.
+the_last_poll_of_a_connection(_Config) ->
+    restart(#{max_requests => 2}, #{}),
+    Clients = wait(?MANY),
+    {201, _} = publish(<<"first">>),
+    Answers = [{200, _, <<"first">>} = answer(Client) || Client <- Clients],
+    [?assertEqual(undefined, proplists:get_value(<<"connection">>, Fields)) || {200, Fields, _} <- Answers],
+    again(lists:zip(lists:seq(1, ?MANY), Clients), fun(_) -> resume(hd(Answers)) end),
+    {201, _} = publish(<<"second">>),
+    [
+        begin
+            {200, Fields, <<"second">>} = answer(Client),
+            ?assertEqual(<<"close">>, proplists:get_value(<<"connection">>, Fields)),
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE))
+        end
+     || Client <- Clients
+    ].
+
+%% Such as the requests before it.
+a_poll_keeps_nothing_of_what_came_with_it(_Config) ->
+    Clients = wait(?MANY),
+    {201, _} = publish(<<"first">>),
+    Answer = lists:last([answer(Client) || Client <- Clients]),
+    ok = nobody(),
+    Refused = lists:duplicate(300, bytes(<<"PATCH">>, [{"X-Filler", lists:duplicate(50, $f)}])),
+    lists:foldl(
+        fun(Client, There) ->
+            ok = gen_tcp:send(Client, [Refused, bytes(<<"GET">>, resume(Answer))]),
+            ok = until_subscribers(There),
+            There + 1
+        end,
+        1,
+        Clients
+    ),
+    Reactors = lists:usort([Pid || #subscriber{pid = Pid} <- rows()]),
+    Kept = fun() ->
+        lists:sum([
+            begin
+                true = erlang:garbage_collect(Reactor),
+                {binary, Binaries} = process_info(Reactor, binary),
+                lists:sum([Size || {_, Size, _} <- lists:usort(Binaries)])
+            end
+         || Reactor <- Reactors
+        ])
+    end,
+    ok = until(fun() -> Kept() < ?MANY * 2048 end).
+
 a_message_that_is_too_large_for_a_group(_Config) ->
     Data = binary:copy(<<"0123456789">>, 100000),
     Clients = wait(?MANY),
@@ -364,6 +434,23 @@ a_shard_is_killed(_Config) ->
         end
      || Client <- Clients
     ],
+    ok = nobody().
+
+%% The next one has that poll wait again, until a message comes: its connection then says that it is over.
+a_shard_is_killed_before_it_hears_that_a_poll_is_over(_Config) ->
+    Client = connect(),
+    ok = poll(Client),
+    ok = until_subscribers(1),
+    true = erlang:suspend_process(shard()),
+    {201, _} = publish(<<"first">>),
+    {200, _, <<"first">>} = First = answer(Client),
+    ok = kill_shard(),
+    ok = until_subscribers(1),
+    ok = poll(Client, resume(First)),
+    ok = until_subscribers(2),
+    {201, _} = publish(<<"second">>),
+    {200, _, <<"second">>} = answer(Client),
+    silent(Client),
     ok = nobody().
 
 %% Its connections are closed, and its polls are counted no more.
