@@ -144,6 +144,9 @@ join(Group, Socket) ->
     ok | {error, closed | enotconn | emsgsize | weir_checked_options:bad_option() | {bad_socket, term(), Needed :: string()}}.
 join({weir_group, Group}, ?SOCKET(Handle), Options) when Options =:= #{} ->
     weir_nif:group_join(Group, Handle, false, <<>>);
+%% As thousands do it again and again.
+join({weir_group, Group}, ?SOCKET(Handle), #{once := true} = Options) when map_size(Options) =:= 1 ->
+    weir_nif:group_join(Group, Handle, true, <<>>);
 join({weir_group, Group}, ?SOCKET(Handle), Options) ->
     case weir_checked_options:check(Options, [once, first], fun allowed_in_join/2) of
         ok -> weir_nif:group_join(Group, Handle, maps:get(once, Options, false), flat(maps:get(first, Options, <<>>)));

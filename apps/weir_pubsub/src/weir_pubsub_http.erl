@@ -202,19 +202,20 @@ subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout}}) -
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().
 transport(Request) ->
+    [Upgrade, Accept, Te] = [words(weir_http_request:field(Field, Request)) || Field <- [<<"upgrade">>, <<"accept">>, <<"te">>]],
     Asks = [
-        {websocket, <<"upgrade">>, <<"websocket">>},
-        {stream, <<"accept">>, <<"text/event-stream">>},
-        {chunked, <<"te">>, <<"chunked">>},
-        {multipart, <<"accept">>, <<"multipart/mixed">>}
+        {websocket, Upgrade, <<"websocket">>},
+        {stream, Accept, <<"text/event-stream">>},
+        {chunked, Te, <<"chunked">>},
+        {multipart, Accept, <<"multipart/mixed">>}
     ],
-    case [Transport || {Transport, Field, Word} <- Asks, says(weir_http_request:field(Field, Request), Word)] of
+    case [Transport || {Transport, Words, Word} <- Asks, Words =/= undefined, binary:match(Words, Word) =/= nomatch] of
         [Transport | _] -> Transport;
         [] -> poll
     end.
 
-says(undefined, _Word) -> false;
-says(Value, Word) -> binary:match(string:lowercase(Value), Word) =/= nomatch.
+words(undefined) -> undefined;
+words(Value) -> string:lowercase(Value).
 
 %% @doc All ways to subscribe.
 -spec transports() -> [transport(), ...].

@@ -11,7 +11,11 @@ positions(Count, Request) ->
     Tag = unquoted(weir_http_request:field(<<"if-none-match">>, Request, <<>>)),
     case date(weir_http_request:field(<<"if-modified-since">>, Request)) of
         Epoch when is_integer(Epoch), Tag =:= <<>> -> {error, no_tag};
-        Epoch when is_integer(Epoch), Count =:= 1 -> first([<<(integer_to_binary(Epoch))/binary, $:, Tag/binary>>], Count, Request);
+        Epoch when is_integer(Epoch), Count =:= 1 ->
+            case weir_pubsub_id:from_tag(Epoch, Tag) of
+                {ok, Id} -> {ok, [Id]};
+                error -> first([], Count, Request)
+            end;
         Epoch when is_integer(Epoch) -> first([Tag], Count, Request);
         undefined ->
             %% The client of Nchan says a whole id in a field Etag, when it begins a long poll with one.
@@ -60,6 +64,11 @@ default(Request) ->
         _ -> oldest
     end.
 
-%% A proxy may have added quotes, and a W/ in front.
+%% A proxy may have added quotes, and a W/ in front. Mostly there is nothing to do, which costs ten times as much by string:trim/3.
 unquoted(<<"W/", Tag/binary>>) -> unquoted(Tag);
+unquoted(<<First, _/binary>> = Tag) when First =/= $", First =/= $\s ->
+    case binary:last(Tag) of
+        Last when Last =:= $"; Last =:= $\s -> string:trim(Tag, trailing, "\" ");
+        _ -> Tag
+    end;
 unquoted(Tag) -> string:trim(Tag, both, "\" ").

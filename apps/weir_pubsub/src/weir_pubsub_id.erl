@@ -14,6 +14,7 @@
 -export([to_text/1]).
 -export([to_tag/1]).
 -export([from_text/1]).
+-export([from_tag/2]).
 -export([several_from_text/2]).
 
 -export_type([id/0, several/0]).
@@ -74,6 +75,16 @@ from_text(Text) ->
         error -> error
     end.
 
+%% @doc The id that an epoch and a tag mean, as {@link from_text/1} has them with a colon between.
+-spec from_tag(Epoch :: integer(), binary()) -> {ok, id()} | error.
+from_tag(Epoch, Tag) when Epoch > 0 ->
+    case number(Tag) of
+        error -> error;
+        Number -> {ok, {Epoch, Number}}
+    end;
+from_tag(_Epoch, _Tag) ->
+    error.
+
 numbers(Text, Between) ->
     case binary:split(Text, Between) of
         [Epoch, Number] ->
@@ -114,10 +125,9 @@ place_from_text(Place) ->
         _ -> numbers(Place, <<".">>)
     end.
 
-number(Digits) when byte_size(Digits) > 0, byte_size(Digits) =< ?DIGITS ->
-    case << <<D>> || <<D>> <= Digits, D >= $0, D =< $9 >> of
-        Digits -> binary_to_integer(Digits);
-        _ -> error
-    end;
-number(_Digits) ->
-    error.
+number(Digits) when byte_size(Digits) > 0, byte_size(Digits) =< ?DIGITS -> number(Digits, 0);
+number(_Digits) -> error.
+
+number(<<Digit, Digits/binary>>, Number) when Digit >= $0, Digit =< $9 -> number(Digits, Number * 10 + Digit - $0);
+number(<<>>, Number) -> Number;
+number(_Digits, _Number) -> error.

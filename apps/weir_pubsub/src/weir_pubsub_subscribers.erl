@@ -53,10 +53,11 @@ add({ByChannel, ByProcess}, Epoch, Kind, #subscriber{pid = Pid, tag = Tag} = Sub
     true = ets:insert(ByProcess, {{Pid, Epoch, Kind, Tag}, Subscriber#subscriber.name}),
     ok.
 
-%% @doc Adds a poll, also from its reactor.
+%% @doc Adds a poll, also from its reactor. It is found by its row alone, so a number does for its tag: thousands are compared in the
+%% table each time that one comes or goes, and those that come later are beside each other.
 -spec wait(subscribers(), pos_integer(), subscriber()) -> subscriber().
-wait({ByChannel, _}, Epoch, #subscriber{pid = Pid, tag = Tag} = Subscriber) ->
-    Row = Subscriber#subscriber{key = ?KEY(Epoch, poll, Pid, Tag)},
+wait({ByChannel, _}, Epoch, #subscriber{pid = Pid} = Subscriber) ->
+    Row = Subscriber#subscriber{key = ?KEY(Epoch, poll, Pid, erlang:unique_integer())},
     true = ets:insert(ByChannel, Row),
     Row.
 
