@@ -28,7 +28,8 @@ groups() ->
             connect_from_an_address,
             connect_from_a_callback,
             connect_errors_that_show_at_once,
-            adopt_takes_what_is_unread
+            adopt_takes_what_is_unread,
+            what_comes_during_an_adoption_is_sent_back
         ]},
         {process, [], [
             shutdown_terminates_each_connection,
@@ -108,6 +109,29 @@ adopt_takes_what_is_unread(Config) ->
     exchange(Peer, "more"),
     stop(Reactor),
     ?assertEqual(<<>>, recv_all(Peer)).
+
+%% The poller of a scheduler may have the event of a socket in hand just when a reactor takes that socket.
+what_comes_during_an_adoption_is_sent_back(Config) ->
+    Reactors = [
+        element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe, scheduler => Scheduler, affinity => bound}))
+     || Scheduler <- lists:seq(1, erlang:system_info(schedulers_online))
+    ],
+    [adopt_meanwhile(Reactor, Config) || _ <- lists:seq(1, 10), Reactor <- Reactors],
+    [stop(Reactor) || Reactor <- Reactors].
+
+adopt_meanwhile(Reactor, Config) ->
+    Pairs = [socket_pair(Config, [binary, {active, false}]) || _ <- lists:seq(1, 100)],
+    %% From now on its pollset hears of each.
+    [{error, timeout} = gen_tcp:recv(Socket, 0, 0) || {Socket, _} <- Pairs],
+    Numbers = lists:seq(1, 30),
+    Sender = async(fun() -> [ok = gen_tcp:send(Peer, <<N:32>>) || N <- Numbers, {_, Peer} <- Pairs] end),
+    [{ok, Socket} = weir_reactor:adopt(Reactor, Socket, #{tell => self()}) || {Socket, _} <- Pairs],
+    _ = await(Sender),
+    Sent = <<<<N:32>> || N <- Numbers>>,
+    [?assertEqual(Sent, recv_exactly(Peer, byte_size(Sent))) || {_, Peer} <- Pairs],
+    [ok = gen_tcp:close(Peer) || {_, Peer} <- Pairs],
+    [_ = told(closed, Socket) || {Socket, _} <- Pairs],
+    ok.
 
 %%% The process.
 

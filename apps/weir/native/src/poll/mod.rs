@@ -156,7 +156,11 @@ fn serve<'a>(
         count += usize::from(target.is_some());
         match target {
             Some(Target::Socket(handle)) => {
-                if let Some(mut socket) = table::find(handle) {
+                // One that has gone to another pollset meanwhile is named there anew. A visit here would take what comes
+                // for a reactor, which never hears of this batch.
+                if let Some(mut socket) = table::find(handle)
+                    && socket.pollset == index
+                {
                     note(&mut socket, event.flags);
                     visit(env, &mut socket, work, batch);
                 }
