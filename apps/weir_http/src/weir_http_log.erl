@@ -22,6 +22,7 @@
 
 -export([start_link/1]).
 -export([init/1]).
+-export([handle_continue/2]).
 -export([handle_call/3]).
 -export([handle_cast/2]).
 -export([handle_info/2]).
@@ -57,7 +58,7 @@
 -define(LINES, 2).
 -define(TOLD, 3).
 
--record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref()}).
+-record(writer, {log :: #log{}, device :: file:io_device() | logger | {error, term()}, queue :: atomics:atomics_ref() | none}).
 
 %% @doc Makes the table of writers, which is the caller's.
 -spec new_table() -> ok.
@@ -98,11 +99,15 @@ open(Name, Options, Counters) ->
         to = maps:get(to, Options, logger),
         counters = Counters
     },
-    try supervisor:start_child(weir_http_log_sup, [Log]) of
-        {ok, _} -> {ok, Log};
-        {error, {shutdown, {file, Path, Reason}}} -> {error, bad_file(Path, Reason)}
+    try ets:insert(?MODULE, {Log#log.key, none, none}) andalso supervisor:start_child(weir_http_log_sup, [Log]) of
+        {ok, _} ->
+            {ok, Log};
+        {error, {shutdown, {file, Path, Reason}}} ->
+            _ = taken(Log),
+            {error, bad_file(Path, Reason)}
     catch
-        exit:{noproc, _} -> {error, {not_started, weir_http}}
+        exit:{noproc, _} -> {error, {not_started, weir_http}};
+        error:badarg -> {error, {not_started, weir_http}}
     end.
 
 bad_file(Path, Reason) ->
@@ -111,7 +116,8 @@ bad_file(Path, Reason) ->
 %% @doc Ends the writer when it has written what it was given.
 -spec close(log()) -> ok.
 close(Log) ->
-    case writer(Log) of
+    %% The successor of one that was killed finds nothing there, and ends as well.
+    case taken(Log) of
         [{_, Writer, _}] ->
             try
                 gen_server:call(Writer, close, infinity)
@@ -120,6 +126,15 @@ close(Log) ->
             end;
         [] ->
             ok
+    end.
+
+taken(#log{key = Key}) ->
+    try
+        _ = ets:delete(?MODULE, {listener, Key}),
+        ets:take(?MODULE, Key)
+    catch
+        %% There is no table without the application.
+        error:badarg -> []
     end.
 
 %% @doc Has the writer end some time after that process, which is the listener: one that its user's supervisor has stopped is not
@@ -202,30 +217,41 @@ tell(#log{name = Name}) ->
 -spec start_link(log()) -> {ok, pid()} | {error, term()}.
 start_link(Log) -> gen_server:start_link(?MODULE, Log, []).
 
--spec init(supervisor | log()) -> {ok, term()} | {stop, term()}.
+-spec init(supervisor | log()) -> {ok, term()} | {ok, #writer{}, {continue, close}} | {stop, term()}.
 init(supervisor) ->
     Writer = #{id => writer, start => {?MODULE, start_link, []}, restart => transient},
     {ok, {#{strategy => simple_one_for_one, intensity => 10, period => 10}, [Writer]}};
 init(Log = #log{key = Key}) ->
-    case {device(Log), ets:lookup(?MODULE, Key)} of
-        {{ok, Device}, []} ->
-            {ok, begun(Log, Device)};
-        {{error, Reason}, []} ->
-            %% The error goes to the caller that starts the listener: a crash report would say no more.
-            {stop, {shutdown, Reason}};
+    case ets:lookup(?MODULE, Key) of
+        [{_, none, none}] ->
+            case device(Log) of
+                {ok, Device} -> begun(Log, Device);
+                %% The error goes to the caller that starts the listener: a crash report would say no more.
+                {error, Reason} -> {stop, {shutdown, Reason}}
+            end;
         %% One before was killed. What it had is lost.
-        {Opened, [{_, _, Queue}]} ->
+        [{_, _, Queue}] ->
             ok = dropped(atomics:get(Queue, ?LINES), Log),
-            {ok, begun(Log, Opened)}
+            case device(Log) of
+                {ok, Device} -> begun(Log, Device);
+                {error, _} = Error -> begun(Log, Error)
+            end;
+        [] ->
+            closed(Log)
     end.
 
-begun(Log, {ok, Device}) ->
-    begun(Log, Device);
 begun(Log = #log{key = Key}, Device) ->
-    _ = [monitor(process, Listener) || {_, Listener} <- ets:lookup(?MODULE, {listener, Key})],
     Queue = atomics:new(3, []),
-    true = ets:insert(?MODULE, {Key, self(), Queue}),
-    #writer{log = Log, device = Device, queue = Queue}.
+    case ets:update_element(?MODULE, Key, [{2, self()}, {3, Queue}]) of
+        true ->
+            _ = [monitor(process, Listener) || {_, Listener} <- ets:lookup(?MODULE, {listener, Key})],
+            {ok, #writer{log = Log, device = Device, queue = Queue}};
+        false ->
+            closed(Log)
+    end.
+
+%% The log was closed when the writer before had been killed.
+closed(Log) -> {ok, #writer{log = Log, device = logger, queue = none}, {continue, close}}.
 
 device(#log{to = logger}) ->
     {ok, logger};
@@ -235,10 +261,12 @@ device(#log{to = {file, Path}}) ->
         {error, Reason} -> {error, {file, Path, Reason}}
     end.
 
+-spec handle_continue(close, #writer{}) -> {stop, normal, #writer{}}.
+handle_continue(close, Writer) -> {stop, normal, Writer}.
+
 -spec handle_call(close | reopen, gen_server:from(), #writer{}) ->
     {reply, ok | {error, term()}, #writer{}} | {stop, normal, ok, #writer{}}.
 handle_call(close, _From, Writer) ->
-    ok = forgotten(Writer),
     {stop, normal, ok, Writer};
 handle_call(reopen, _From, Writer = #writer{log = Log, device = Old}) ->
     case device(Log) of
@@ -268,16 +296,11 @@ handle_info({lines, Lines, Count}, Writer = #writer{log = Log, queue = Queue}) -
 handle_info({'DOWN', _Monitor, process, _Listener, _Reason}, Writer) ->
     _ = erlang:send_after(?LISTENER_MS, self(), close),
     {noreply, Writer};
-handle_info(close, Writer) ->
-    ok = forgotten(Writer),
+handle_info(close, Writer = #writer{log = Log}) ->
+    _ = taken(Log),
     {stop, normal, Writer};
 handle_info(_Message, Writer) ->
     {noreply, Writer}.
-
-forgotten(#writer{log = #log{key = Key}}) ->
-    true = ets:delete(?MODULE, Key),
-    true = ets:delete(?MODULE, {listener, Key}),
-    ok.
 
 more(0, Before, Count) ->
     {lists:reverse(Before), Count};

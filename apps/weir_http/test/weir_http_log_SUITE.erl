@@ -30,6 +30,7 @@ all() ->
         to_the_logger,
         a_rotation,
         a_writer_that_is_killed,
+        a_writer_that_is_killed_when_its_listener_stops,
         a_writer_that_does_not_keep_up,
         a_drained_listener_has_written_all,
         wrong_options
@@ -259,6 +260,18 @@ a_writer_that_is_killed(Config) ->
     {200, _, _} = request(Port, get("/?after")),
     [_, After] = lines(Config, 2),
     ?assertMatch({match, _}, re:run(After, "/\\?after")).
+
+%% Its supervisor starts another, which nobody would close any more.
+a_writer_that_is_killed_when_its_listener_stops(Config) ->
+    _ = start(Config, combined),
+    Writer = writer(),
+    Monitor = monitor(process, Writer),
+    ok = sys:suspend(weir_http_log_sup),
+    true = exit(Writer, kill),
+    receive {'DOWN', Monitor, process, Writer, _} -> ok end,
+    ok = weir_http:stop_listener(?LISTENER),
+    ok = sys:resume(weir_http_log_sup),
+    ok = until(fun() -> supervisor:which_children(weir_http_log_sup) =:= [] end).
 
 %% Reactors answer as before, and what is lost is counted.
 a_writer_that_does_not_keep_up(Config) ->
