@@ -44,11 +44,15 @@ watched() ->
 told_down(Monitor) ->
     receive {'DOWN', Monitor, process, _, _} -> ok after 10000 -> error(lives) end.
 
-until(Condition) ->
+%% Says which condition it was, where a timetrap would not.
+until(Condition) -> until(Condition, erlang:monotonic_time(millisecond) + 30000).
+
+until(Condition, End) ->
     case Condition() of
         true ->
             ok;
         false ->
+            erlang:monotonic_time(millisecond) < End orelse error({never, Condition}),
             timer:sleep(10),
-            until(Condition)
+            until(Condition, End)
     end.
