@@ -324,7 +324,7 @@ a_client_that_takes_nothing_is_closed(_Config) ->
     ok = close(Socket).
 
 a_client_that_takes_little_is_not(_Config) ->
-    {_, Port} = start(#{idle_timeout => 400}),
+    {_, Port} = start(#{idle_timeout => 1000}),
     Socket = connect(Port, [{recbuf, 4096}, {buffer, 4096}]),
     ok = send(Socket, get("/large", "Connection: close\r\n")),
     ?assert(sip(Socket, 0) > 1000000).
