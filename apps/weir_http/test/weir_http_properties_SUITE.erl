@@ -18,7 +18,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-holds(Property, Tests) -> ?assertEqual(true, proper:quickcheck(Property, [{numtests, Tests}, long_result, quiet])).
+holds(Property, Tests) -> ?assertEqual(true, proper:quickcheck(Property, [{numtests, Tests}, long_result, quiet, noshrink])).
 
 %%% WebSockets.
 
