@@ -190,10 +190,8 @@ anything_dies_at_any_moment(_Config) ->
     Port = weir:get_port(?MODULE),
     Stop = atomics:new(1, []),
     Clients = [async(fun() -> come_again(Port, Stop, 0) end) || _ <- lists:seq(1, 6)],
-    lists:foreach(fun(Round) ->
-        timer:sleep(rand:uniform(30)),
-        kill_one(Round)
-    end, lists:seq(1, 60)),
+    Reactors = [Round || Round <- lists:seq(1, 60), timer:sleep(rand:uniform(30)) =:= ok, kill_one(Round) =:= reactor],
+    ?assert(length(Reactors) > 10),
     atomics:put(Stop, 1, 1),
     ?assert(lists:sum([await(Client) || Client <- Clients]) > 0),
     wait_until(fun() ->
@@ -207,14 +205,21 @@ anything_dies_at_any_moment(_Config) ->
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 %% A supervisor bears so many ends of its children: most are of what the listener looks after itself.
-kill_one(Round) when Round =:= 20; Round =:= 40 -> exit(whereis(weir_reaper), kill);
-kill_one(Round) when Round =:= 30; Round =:= 50 -> kill_named(weir_listener_names:whereis_name(?MODULE));
+kill_one(Round) when Round =:= 20; Round =:= 40 ->
+    exit(whereis(weir_reaper), kill);
+kill_one(Round) when Round =:= 30; Round =:= 50 ->
+    kill_named(weir_listener_names:whereis_name(?MODULE));
 kill_one(Round) when Round rem 5 =:= 0 ->
     {Poller, _} = lists:nth(1, maps:values(weir_pollsets:pollers())),
     exit(Poller, kill);
 kill_one(_Round) ->
-    Reactors = reactors(weir_listener_names:whereis_name(?MODULE)),
-    [exit(lists:nth(rand:uniform(length(Reactors)), Reactors), kill) || Reactors =/= []].
+    case reactors(weir_listener_names:whereis_name(?MODULE)) of
+        [] ->
+            nobody;
+        Reactors ->
+            true = exit(lists:nth(rand:uniform(length(Reactors)), Reactors), kill),
+            reactor
+    end.
 
 kill_named(undefined) -> ok;
 kill_named(Pid) -> exit(Pid, kill).
@@ -229,7 +234,7 @@ reactors(Listener) ->
     end.
 
 is_reactor(Pid) ->
-    proc_lib:translate_initial_call(Pid) =:= {weir_reactor_process, init, 3}.
+    proc_lib:translate_initial_call(Pid) =:= {weir_reactor_process, init, 4}.
 
 come_again(Port, Stop, Served) ->
     case atomics:get(Stop, 1) of

@@ -139,7 +139,7 @@ every_connection_has_its_own(_Config) ->
     stop(Reactor).
 
 who_says_nothing_is_closed(_Config) ->
-    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 100}),
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 500}),
     Silent = connect_raw(Port),
     Slow = connect_raw(Port),
     ok = gen_tcp:send(Slow, binary:part(header(), 0, 20)),
@@ -148,7 +148,7 @@ who_says_nothing_is_closed(_Config) ->
     ?assertEqual(<<1:16>>, recv_exactly(Good, 2)),
     [?assertEqual(<<>>, recv_all(Peer)) || Peer <- [Silent, Slow]],
     %% The time is for the header alone.
-    timer:sleep(150),
+    timer:sleep(600),
     ok = gen_tcp:send(Good, "still there"),
     ?assertEqual(<<"still there">>, recv_exactly(Good, 11)),
     ?assertEqual(1, map_size(sys:get_state(Reactor))),
