@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, async/1, kill/1, socket_pair/2, reset/1]).
+-import(weir_test_peer, [connect_raw/1, async/1, await/1, kill/1, socket_pair/2, reset/1]).
 -import(weir_test_wait, [recv_exactly/2]).
 -import(reactor_probe, [start/1, listen/1, client/1, stop/1, told/1, told/2, told_of/2, recv_all/1, exchange/2]).
 
