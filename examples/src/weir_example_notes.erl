@@ -60,13 +60,12 @@ one(<<"PUT">>, proceed, {Id, _, Version, _} = Before, Request, Notes) ->
 one(<<"DELETE">>, proceed, Note, _Request, Notes) ->
     true = ets:delete_object(Notes, Note),
     {reply, 204, [], <<>>};
-one(Method, Condition, {Id, Text, Version, _}, _Request, _Notes) ->
-    Tag = {<<"etag">>, tag(Version)},
-    case {Condition, Method} of
-        {proceed, _} -> json(200, [Tag], #{<<"id">> => Id, <<"text">> => Text});
-        {not_modified, Method} when Method =:= <<"GET">>; Method =:= <<"HEAD">> -> {reply, 304, [Tag], <<>>};
-        _ -> {reply, 412, [], <<>>}
-    end.
+one(_Method, proceed, {Id, Text, Version, _}, _Request, _Notes) ->
+    json(200, [{<<"etag">>, tag(Version)}], #{<<"id">> => Id, <<"text">> => Text});
+one(_Method, not_modified, {_, _, Version, _}, _Request, _Notes) ->
+    {reply, 304, [{<<"etag">>, tag(Version)}], <<>>};
+one(_Method, failed, _Note, _Request, _Notes) ->
+    {reply, 412, [], <<>>}.
 
 with_note(Request, Fun) ->
     case {weir_http_request:field(<<"content-type">>, Request, <<>>), weir_example_json:decode(weir_http_request:body(Request))} of

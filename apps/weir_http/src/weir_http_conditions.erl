@@ -9,8 +9,8 @@
 %% Seconds since 1970.
 
 %% @doc What the conditions of a request come to, for something with that entity tag (with its quotes: `<<"\"5\"">>'), last changed
-%% then. `not_modified': 304 for GET and HEAD, and 412 for others, whose If-None-Match holds. `failed': 412. In the order of RFC
-%% 9110, 13.2.2: a tag counts more than a time.
+%% then. `not_modified': 304, for GET and HEAD only. `failed': 412, also for other methods whose If-None-Match names the tag. In
+%% the order of RFC 9110, 13.2.2: a tag counts more than a time. If-Modified-Since counts for GET and HEAD only.
 -spec check(weir_http_request:request(), Tag :: binary(), time()) -> proceed | not_modified | failed.
 check(Request, Tag, Modified) ->
     Holds =
@@ -24,13 +24,15 @@ check(Request, Tag, Modified) ->
     end.
 
 is_new(Request, Tag, Modified) ->
+    IsRead = lists:member(weir_http_request:method(Request), [<<"GET">>, <<"HEAD">>]),
     Has =
         case field(<<"if-none-match">>, Request) of
-            undefined -> not_after(Modified, field(<<"if-modified-since">>, Request), false);
+            undefined -> IsRead andalso not_after(Modified, field(<<"if-modified-since">>, Request), false);
             Tags -> is_among(Tag, Tags, weak)
         end,
     case Has of
-        true -> not_modified;
+        true when IsRead -> not_modified;
+        true -> failed;
         false -> proceed
     end.
 

@@ -22,6 +22,7 @@ all() ->
         conditions_on_tags,
         conditions_on_times,
         a_tag_counts_more_than_a_time,
+        conditions_of_other_methods,
         one_part,
         several_parts,
         parts_that_make_no_sense,
@@ -68,6 +69,28 @@ a_tag_counts_more_than_a_time(Config) ->
     Status = fun(Fields) -> element(1, request(Port, get("/file", Fields))) end,
     ?assertEqual(200, Status("If-None-Match: \"other\"\r\nIf-Modified-Since: " ?DATE "\r\n")),
     ?assertEqual(200, Status("If-Match: *\r\nIf-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n")).
+
+%% RFC 9110, 13.1.2 and 13.1.3: what is not read is never "not modified", and has no If-Modified-Since.
+conditions_of_other_methods(Config) ->
+    Path = write(Config, "file", <<"hello">>),
+    Port = weir_http_site:start(?LISTENER, [{"/file", weir_http_echo, {file, Path}}]),
+    {200, #{<<"etag">> := Tag}, _} = request(Port, get("/file")),
+    Status = fun(Method, Fields) ->
+        Head = [Method, " /file HTTP/1.1\r\nHost: a\r\n", Fields, "\r\n\r\n"],
+        element(1, request(Port, Head, #{is_head => Method =:= "HEAD"}))
+    end,
+    [
+        ?assertEqual({Fields, [Read, Read, Other, Other]}, {Fields, [Status(Method, Fields) || Method <- ["GET", "HEAD", "POST", "PUT"]]})
+     || {Fields, Read, Other} <- [
+            {["If-None-Match: ", Tag], 304, 412},
+            {"If-None-Match: *", 304, 412},
+            {"If-None-Match: \"other\"", 200, 200},
+            {"If-Modified-Since: " ?DATE, 304, 200},
+            {["If-Modified-Since: " ?DATE "\r\nIf-None-Match: \"other\""], 200, 200},
+            {"If-Match: \"other\"", 412, 412},
+            {"If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT", 412, 412}
+        ]
+    ].
 
 %%% Parts.
 
