@@ -12,6 +12,7 @@
     what_is_wrong_has_a_status/1,
     limits/1,
     a_form_ends_before_its_body/1,
+    pairs_of_a_form/1,
     curl_sends_a_form/1
 ]).
 
@@ -30,6 +31,7 @@ all() ->
         what_is_wrong_has_a_status,
         limits,
         a_form_ends_before_its_body,
+        pairs_of_a_form,
         curl_sends_a_form
     ].
 
@@ -38,6 +40,7 @@ init_per_suite(Config) ->
     Stream = #{body => stream, max_body => 100000000},
     {ok, _} = weir_http:start_listener(?LISTENER, #{ip => {127, 0, 0, 1}}, [
         {"/whole", weir_http_echo, {call, fun whole/1}},
+        {"/pairs", weir_http_echo, {call, fun pairs/1}},
         {"/stream", weir_http_serving, fun(Request) -> stream(Request, #{max_parts => 3, max_part => 1000000}) end, Stream},
         {"/sizes", weir_http_serving, fun(Request) -> sizes(Request) end, Stream},
         {"/names", weir_http_serving, fun(Request) -> names(Request) end, Stream}
@@ -49,6 +52,12 @@ end_per_suite(_Config) -> weir_http:stop_listener(?LISTENER).
 %%% Handlers.
 
 whole(Request) -> answered(weir_http_multipart:parts(Request, #{})).
+
+pairs(Request) ->
+    case weir_http_request:form(Request) of
+        {ok, Pairs} -> {reply, 200, [], integer_to_binary(length(Pairs))};
+        error -> {reply, 400, [], <<>>}
+    end.
 
 answered({ok, Parts}) -> {reply, 200, [], term_to_binary(Parts)};
 answered({error, Reason}) -> {reply, weir_http_multipart:status(Reason), [], io_lib:format("~p", [Reason])}.
@@ -175,6 +184,11 @@ a_form_ends_before_its_body(Config) ->
     ok = send(Socket, ["POST /stream HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=a\r\nContent-Length: 1000\r\n\r\n--a--"]),
     {200, #{<<"connection">> := <<"close">>}, Body} = response(Socket),
     ?assertEqual([], binary_to_term(Body)).
+
+pairs_of_a_form(Config) ->
+    Pairs = fun(N) -> post("/pairs", "application/x-www-form-urlencoded", lists:join($&, lists:duplicate(N, "a=b"))) end,
+    {200, _, <<"1000">>} = request(port(Config), Pairs(1000)),
+    {400, _, _} = request(port(Config), Pairs(1001)).
 
 curl_sends_a_form(Config) ->
     case os:find_executable("curl") of

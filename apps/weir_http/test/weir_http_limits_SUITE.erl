@@ -20,6 +20,7 @@ all() ->
     [
         idle_connections_cost_no_ticks,
         {group, sizes},
+        {group, numbers},
         {group, times},
         {group, readers}
     ].
@@ -36,6 +37,13 @@ groups() ->
             trailers,
             requests_of_a_connection,
             connections
+        ]},
+        {numbers, [parallel], [
+            connections_beyond_the_limit_are_reset,
+            connections_in_a_second,
+            connections_of_an_address,
+            addresses_that_are_denied,
+            a_proxy_header_that_does_not_come
         ]},
         {times, [parallel], [
             a_client_that_says_nothing,
@@ -209,6 +217,47 @@ connections(_Config) ->
     ok = close(First),
     {200, _, _} = response(Third),
     ?assertMatch(#{connections := 2}, weir_http:info(Name)).
+
+%%% Numbers. They are those of `weir:start_listener/4', and reactors of HTTP keep to them.
+
+served(Socket) ->
+    ok = send(Socket, get("/")),
+    {200, _, <<"hello">>} = response(Socket),
+    Socket.
+
+connections_beyond_the_limit_are_reset(_Config) ->
+    {Name, Port} = start(#{max_connections => 1, overload => reset}),
+    _ = served(connect(Port)),
+    ?assert(is_closed(connect(Port))),
+    ?assertMatch(#{overload := 1, connections := 1}, weir_http:info(Name)).
+
+connections_in_a_second(_Config) ->
+    {Name, Port} = start(#{max_rate => 5}),
+    _ = [served(Socket) || Socket <- [connect(Port) || _ <- lists:seq(1, 8)]],
+    ?assertMatch(#{requests := 8, rate_pauses := Pauses} when Pauses > 0, weir_http:info(Name)).
+
+connections_of_an_address(_Config) ->
+    {Name, Port} = start(#{per_address => 2}),
+    [First, _] = [served(connect(Port)) || _ <- [1, 2]],
+    ?assert(is_closed(connect(Port))),
+    _ = served(connect(Port, [{ip, {127, 0, 0, 2}}])),
+    ?assertMatch(#{crowded := 1, connections := 3}, weir_http:info(Name)),
+    ok = close(First),
+    ok = until(fun() -> map_get(connections, weir_http:info(Name)) =:= 2 end),
+    _ = served(connect(Port)).
+
+addresses_that_are_denied(_Config) ->
+    {Name, Port} = start(#{deny => ["127.0.0.0/8"], allow => ["127.0.0.2"]}),
+    ?assert(is_closed(connect(Port))),
+    _ = served(connect(Port, [{ip, {127, 0, 0, 2}}])),
+    ?assertMatch(#{denied := 1, requests := 1}, weir_http:info(Name)).
+
+a_proxy_header_that_does_not_come(_Config) ->
+    {Name, Port} = start(#{proxy_protocol => true, handshake_timeout => 300}),
+    Socket = connect(Port),
+    ok = send(Socket, "PROXY TCP4 10.1.2.3 "),
+    ?assert(is_closed(Socket)),
+    ok = until(fun() -> map_get(failed_handshakes, weir_http:info(Name)) =:= 1 end).
 
 %%% Times.
 
