@@ -46,7 +46,8 @@ attacks(Config) ->
             end},
             {"20,000 resets", fun() -> weir_http_attack:resets(Port, 20000) end},
             {"200 MB of random bytes", fun() -> weir_http_attack:floods(Port, 200, fun rand:bytes/1) end},
-            {"200 MB of zeros", fun() -> weir_http_attack:floods(Port, 200, fun(Size) -> <<0:Size/unit:8>> end) end}
+            {"200 MB of zeros", fun() -> weir_http_attack:floods(Port, 200, fun(Size) -> <<0:Size/unit:8>> end) end},
+            {"2,000 compressed bombs of 20 MB", fun() -> weir_http_attack:bombs(Port, 2000) end}
         ]
     ],
     Table = unicode:characters_to_binary([

@@ -3,7 +3,7 @@
 
 -export([start/2, stop/1, port/1]).
 -export([left/1, at_rest/2]).
--export([resets/2, floods/3, idle/2]).
+-export([resets/2, floods/3, bombs/2, idle/2]).
 -export([honest/2, percentile/2]).
 
 -define(PATIENCE, 60000).
@@ -19,7 +19,8 @@ start(Options, Arguments) ->
         [
             {"/", weir_http_echo, {reply, 200, [{<<"content-type">>, <<"text/plain">>}], <<"hello">>}},
             {"/large", weir_http_echo, {reply, 200, [], binary:copy(<<"x">>, 300000)}},
-            {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}}
+            {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
+            {"/websocket", weir_http_websocket_handler, #{options => #{deflate => true}}}
         ]
     ], ?PATIENCE),
     {Peer, peer:call(Peer, weir, get_port, [attacked])}.
@@ -72,6 +73,27 @@ floods(Port, Pieces, Make, {ok, Socket}) ->
             ok = gen_tcp:close(Socket),
             floods(Port, Pieces - 1, Make, connect(Port))
     end.
+
+%% Messages of WebSockets, each on a connection of its own, that are 20 KB and would be 20 MB.
+bombs(Port, Count) ->
+    Bomb = weir_http_websocket_client:frame(16#c2, compressed(<<0:20000000/unit:8>>)),
+    lists:foreach(
+        fun(_) ->
+            Socket = weir_http_websocket_client:open(Port, "Sec-WebSocket-Extensions: permessage-deflate\r\n"),
+            ok = weir_http_websocket_client:send(Socket, Bomb),
+            1009 = weir_http_websocket_client:closes(Socket),
+            ok = weir_http_websocket_client:close(Socket)
+        end,
+        lists:seq(1, Count)
+    ).
+
+%% As RFC 7692 has it: without the four bytes that end a flush.
+compressed(Plain) ->
+    Stream = zlib:open(),
+    ok = zlib:deflateInit(Stream, default, deflated, -15, 8, default),
+    Bytes = iolist_to_binary(zlib:deflate(Stream, Plain, sync)),
+    ok = zlib:close(Stream),
+    binary:part(Bytes, 0, byte_size(Bytes) - 4).
 
 idle(Port, Count) -> [element(2, {ok, _} = connect(Port)) || _ <- lists:seq(1, Count)].
 

@@ -1,4 +1,4 @@
-%% Floods of what is no HTTP, resets and idle connections: an honest client is answered meanwhile, and afterwards connections,
+%% Floods of what is no HTTP, resets, compressed bombs and idle connections: an honest client is answered meanwhile, and afterwards connections,
 %% descriptors and memory are what they were. `make soak' has the same with thousands of connections, and slowhttptest.
 -module(weir_http_attack_SUITE).
 
@@ -6,11 +6,11 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([resets/1, random_bytes/1, zeros/1, idle_connections/1]).
+-export([resets/1, random_bytes/1, zeros/1, compressed_bombs/1, idle_connections/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [resets, random_bytes, zeros, idle_connections].
+all() -> [resets, random_bytes, zeros, compressed_bombs, idle_connections].
 
 init_per_suite(Config) ->
     Server = weir_http_attack:start(#{header_timeout => 2000, idle_timeout => 2000}, []),
@@ -25,6 +25,8 @@ resets(Config) -> beside(Config, fun(Port) -> weir_http_attack:resets(Port, 1000
 random_bytes(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fun rand:bytes/1) end).
 
 zeros(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fun(Size) -> <<0:Size/unit:8>> end) end).
+
+compressed_bombs(Config) -> beside(Config, fun(Port) -> weir_http_attack:bombs(Port, 50) end).
 
 idle_connections(Config) ->
     beside(Config, fun(Port) ->
