@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_operating/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_operating/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
 -export([readme/1, readme_of_weir_http/1, readme_of_weir_proxy/1, readme_of_weir_pubsub/1, readme_of_weir_load/1, readme_of_weir_scope/1, readme_of_weir_toml/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
@@ -18,7 +18,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_operating, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_operating, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
 
 readmes() ->
     [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
@@ -38,6 +38,7 @@ ssl(Config) -> run("ssl", Config).
 whole_vm(Config) -> run("whole_vm", Config).
 reactors(Config) -> run("reactors", Config).
 http(Config) -> run("http", Config).
+http_process(Config) -> run("http_process", Config).
 http_limits(Config) -> run("http_limits", Config).
 http_operating(Config) -> run("http_operating", Config).
 static_files(Config) -> run("static_files", Config).

@@ -19,8 +19,12 @@ pub const UPGRADE: u32 = 16;
 const OURS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"keep-alive"];
 
 /// Fields that say how a message is to be read, whose it is, or who may read it: behind it they come too late (RFC 9110, 6.5.1).
-const IN_HEADS: [&[u8]; 11] = [
+const IN_HEADS: [&[u8]; 15] = [
+    b"age",
     b"connection",
+    b"date",
+    b"expires",
+    b"retry-after",
     b"trailer",
     b"host",
     b"content-encoding",
@@ -279,7 +283,7 @@ mod tests {
         assert_eq!(trailer(&mut out, b"x-sum", b"5"), Ok(()));
         assert_eq!(trailer(&mut out, b"Server-Timing", b"db;dur=53"), Ok(()));
         for (name, value) in
-            [("a", "b\r\nc: d"), ("a:", "b"), ("Content-Length", "5"), ("content-type", "text/plain"), ("Trailer", "a")]
+            [("a", "b\r\nc: d"), ("a:", "b"), ("Content-Length", "5"), ("content-type", "text/plain"), ("Trailer", "a"), ("Date", "")]
         {
             assert_eq!(trailer(&mut out, name.as_bytes(), value.as_bytes()), Err(Forbidden), "{name:?} {value:?}");
         }
