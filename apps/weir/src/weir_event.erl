@@ -57,6 +57,7 @@
 -export([list_handlers/1]).
 -export([execute/3]).
 -export([is_attached/1]).
+-export([is_any_attached/1]).
 -export([library/0]).
 
 -export_type([name/0, handler/0, handler_id/0]).
@@ -143,6 +144,14 @@ call({Id, Function, Config}, Event, Measurements, Metadata) ->
 -spec is_attached(name()) -> boolean().
 is_attached(Event) ->
     has_telemetry() orelse is_map_key(Event, handlers()).
+
+%% @doc Whether one of these events has a handler. It costs as much as for one of them, where nothing is attached at all.
+-spec is_any_attached([name()]) -> boolean().
+is_any_attached(Events) ->
+    has_telemetry() orelse is_any_key(Events, handlers()).
+
+is_any_key(_Events, Handlers) when map_size(Handlers) =:= 0 -> false;
+is_any_key(Events, Handlers) -> lists:any(fun(Event) -> is_map_key(Event, Handlers) end, Events).
 
 %% Its supervisor is there as long as the application is: a module that is loaded and not started only warns.
 has_telemetry() -> whereis(telemetry_sup) =/= undefined.

@@ -9,10 +9,10 @@
 -export([handle_data/1]).
 -export([long/1]).
 -export([batch/3]).
--export([init/3]).
+-export([init/4]).
 -export([optional/5]).
 -export([begin_tick/2]).
--export([handle_close/4]).
+-export([handle_close/5]).
 -export([terminate/3]).
 -export([terminate_all/4]).
 -export([report/5]).
@@ -58,10 +58,11 @@ long(#callbacks{timing = Timing}) -> weir_reactor_timing:long(Timing).
 batch(Took, Events, Callbacks = #callbacks{timing = Timing}) ->
     Callbacks#callbacks{timing = weir_reactor_timing:batch(Took, Events, Timing)}.
 
-%% @doc Begins a connection. What the result means is the caller's matter.
--spec init(weir_nif:handle(), term(), callbacks()) -> {ok, term()} | {failed, error()}.
-init(Handle, Args, #callbacks{module = Module, timing = Timing}) ->
-    Begin = erlang:monotonic_time(),
+%% @doc Begins a connection, in a batch or alone (see {@link weir_reactor_timing:began/2}). What the result means is the
+%% caller's matter.
+-spec init(batch | alone, weir_nif:handle(), term(), callbacks()) -> {ok, term()} | {failed, error()}.
+init(Where, Handle, Args, #callbacks{module = Module, timing = Timing}) ->
+    Begin = weir_reactor_timing:began(Where, Timing),
     try Module:init(?SOCKET(Handle), Args) of
         Result ->
             ok = weir_reactor_timing:callback(init, ?SOCKET(Handle), Begin, Timing),
@@ -99,10 +100,10 @@ all_after(Error, Callbacks) ->
     ok = report(Error, begin_tick, none, none, Callbacks),
     all.
 
-%% @doc Tells that a connection is closed. A failure is reported.
--spec handle_close(weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
-handle_close(Handle, Reason, State, Callbacks = #callbacks{module = Module, timing = Timing}) ->
-    Begin = erlang:monotonic_time(),
+%% @doc Tells that a connection is closed, in a batch or alone. A failure is reported.
+-spec handle_close(batch | alone, weir_nif:handle(), Reason :: term(), State, callbacks()) -> {ok, State} | {failed, error()}.
+handle_close(Where, Handle, Reason, State, Callbacks = #callbacks{module = Module, timing = Timing}) ->
+    Begin = weir_reactor_timing:began(Where, Timing),
     try Module:handle_close(?SOCKET(Handle), Reason, State) of
         Result ->
             ok = weir_reactor_timing:callback(handle_close, ?SOCKET(Handle), Begin, Timing),

@@ -133,22 +133,22 @@ data(Handle, Data, State, Events, Writes, Connections = #connections{data = Hand
     end.
 
 event({accepted, Handle}, Events, Writes, Connections = #connections{header = none, args = Args}) ->
-    begin_connection(Handle, Args, Events, Writes, Connections);
+    begin_connection(batch, Handle, Args, Events, Writes, Connections);
 event({accepted, Handle}, Events, Writes, Connections = #connections{header = Timeout, handshakes = Handshakes}) ->
     _ = put(Handle, #pending{what = {header, weir_reactor_header:begin_with(Handle, Timeout, Handshakes)}}),
     {Events, Writes, Connections};
 event({connected, Handle}, Events, Writes, Connections) ->
     #pending{what = {connecting, Args}} = erase(Handle),
-    begin_connection(Handle, Args, Events, Writes, Connections);
+    begin_connection(batch, Handle, Args, Events, Writes, Connections);
 event({refused, Handle, Reason}, Events, Writes, Connections) ->
     #pending{what = {connecting, Args}} = erase(Handle),
-    {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
+    {Events, Writes, told_not_connected(batch, Handle, Reason, Args, Connections)};
 event({closed, Handle, Reason}, Events, Writes, Connections) ->
     case take(Handle) of
         {state, State} ->
             {Events, Writes, closed(Handle, Reason, State, Connections)};
         {pending, {connecting, Args}} ->
-            {Events, Writes, told_not_connected(Handle, Reason, Args, Connections)};
+            {Events, Writes, told_not_connected(batch, Handle, Reason, Args, Connections)};
         {pending, {header, Header}} ->
             {error, _} = weir_reactor_header:ended({error, Reason}, Header),
             {Events, Writes, Connections};
@@ -189,7 +189,7 @@ header(Handle, Data, Header, Events, Writes, Connections = #connections{args = A
         case weir_reactor_header:data(Data, Header) of
             {ok, Value} ->
                 weir_connection:with_proxy_header(Value, fun() ->
-                    begin_connection(Handle, Args, Events, Writes, Connections)
+                    begin_connection(batch, Handle, Args, Events, Writes, Connections)
                 end);
             {more, More} ->
                 _ = put(Handle, #pending{what = {header, More}}),
@@ -212,10 +212,10 @@ header_timeout(Handle, Writes, Connections) ->
             {Writes, Connections}
     end.
 
-begin_connection(Handle, Args, Events, Writes, Before = #connections{callbacks = Callbacks, count = Count}) ->
+begin_connection(Where, Handle, Args, Events, Writes, Before = #connections{callbacks = Callbacks, count = Count}) ->
     Connections = Before#connections{count = Count + 1},
     ok = weir_reactor_ticks:soon(Handle),
-    case weir_reactor_callbacks:init(Handle, Args, Callbacks) of
+    case weir_reactor_callbacks:init(Where, Handle, Args, Callbacks) of
         {ok, Result} -> result(init, Result, Handle, [], none, Events, Writes, Connections);
         {failed, Error} -> failed(Error, init, Handle, none, Events, Writes, Connections)
     end.
@@ -306,14 +306,14 @@ report(Error, Callback, Handle, State, #connections{callbacks = Callbacks}) ->
     weir_reactor_callbacks:report(Error, Callback, Handle, State, Callbacks).
 
 closed(Handle, Reason, State, Connections = #connections{callbacks = Callbacks}) ->
-    case weir_reactor_callbacks:handle_close(Handle, Reason, State, Callbacks) of
+    case weir_reactor_callbacks:handle_close(batch, Handle, Reason, State, Callbacks) of
         {ok, NewState} -> terminated(Reason, NewState, Connections);
         {failed, Error} -> terminated({error, Error}, State, Connections)
     end.
 
 %% There is no state that had to be terminated.
-told_not_connected(Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
-    _ = weir_reactor_callbacks:handle_close(Handle, {connect, Reason}, Args, Callbacks),
+told_not_connected(Where, Handle, Reason, Args, Connections = #connections{callbacks = Callbacks}) ->
+    _ = weir_reactor_callbacks:handle_close(Where, Handle, {connect, Reason}, Args, Callbacks),
     Connections.
 
 %% The reactor forgets a connection.
@@ -332,12 +332,12 @@ connecting(Handle, Args, Connections) ->
 %% @doc A connection could not even be begun.
 -spec not_connected(weir_nif:handle(), term(), args(), connections()) -> connections().
 not_connected(Handle, Reason, Args, Connections) ->
-    told_not_connected(Handle, Reason, args(Args, Connections), Connections).
+    told_not_connected(alone, Handle, Reason, args(Args, Connections), Connections).
 
 %% @doc A connection was given to the reactor.
 -spec joined(weir_nif:handle(), args(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 joined(Handle, Args, Writes, Connections) ->
-    {[], NewWrites, NewConnections} = begin_connection(Handle, args(Args, Connections), [], Writes, Connections),
+    {[], NewWrites, NewConnections} = begin_connection(alone, Handle, args(Args, Connections), [], Writes, Connections),
     {NewWrites, NewConnections}.
 
 args({args, Args}, _Connections) -> Args;

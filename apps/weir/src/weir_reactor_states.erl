@@ -8,6 +8,7 @@
 -include("weir_reactor_state.hrl").
 
 -export([state/1]).
+-export([is_there/1]).
 -export([take/1]).
 -export([keep/2]).
 -export([handles/0]).
@@ -18,20 +19,20 @@
 
 %% @doc The state of a connection.
 -spec state(weir_nif:handle()) -> state().
-state(Handle) ->
-    case get(Handle) of
-        undefined -> none;
-        ?UNDEFINED -> {state, undefined};
-        #pending{what = What} -> {pending, What};
-        State -> {state, State}
-    end.
+state(Handle) -> said(get(Handle)).
+
+said(undefined) -> none;
+said(?UNDEFINED) -> {state, undefined};
+said(#pending{what = What}) -> {pending, What};
+said(State) -> {state, State}.
+
+%% @doc Whether the reactor has a connection, or is about to.
+-spec is_there(weir_nif:handle()) -> boolean().
+is_there(Handle) -> get(Handle) =/= undefined.
 
 %% @doc The state of a connection that the reactor forgets.
 -spec take(weir_nif:handle()) -> state().
-take(Handle) ->
-    State = state(Handle),
-    _ = erase(Handle),
-    State.
+take(Handle) -> said(erase(Handle)).
 
 %% @doc Gives a connection a state.
 -spec keep(weir_nif:handle(), State :: term()) -> term().

@@ -87,7 +87,8 @@ begin_tick(_Which, Ticks) ->
     wait(Ticks).
 
 merged([], [], Awake) -> Awake;
-merged(Due, Soon, Awake) -> lists:usort(Due ++ Soon ++ Awake).
+%% Most of those that have begun since the last one may be gone: there can be many thousands in a second.
+merged(Due, Soon, Awake) -> lists:usort(Due ++ lists:filter(fun weir_reactor_states:is_there/1, Soon) ++ Awake).
 
 %% @doc The next connection of the current tick.
 -spec next(ticks()) -> {weir_nif:handle(), ticks()} | none.

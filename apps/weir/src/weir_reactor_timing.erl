@@ -2,13 +2,14 @@
 %% @doc Which callbacks take too long, so that all connections of their reactor wait: a value, and warnings.
 %%
 %% Looking at the clock for every event would cost a percent. So a batch of events is timed as a whole, and if it took too
-%% long, each `handle_data/3' of the next batches is.
+%% long, each `handle_data/3', `init/2' and `handle_close/3' of the next batches is.
 -module(weir_reactor_timing).
 
 -export([new/2]).
 -export([long/1]).
 -export([handle_data/1]).
 -export([batch/3]).
+-export([began/2]).
 -export([callback/4]).
 
 -export_type([timing/0]).
@@ -60,8 +61,16 @@ batch(Took, Events, Timing = #timing{long = Long, left = Left}) when Took >= Lon
 batch(_Took, _Events, Timing = #timing{left = Left}) ->
     Timing#timing{left = Left - 1}.
 
+%% @doc When a callback begins, in native units. `batch': its batch is timed as a whole, so unless one was too long there is
+%% nothing to know.
+-spec began(batch | alone, timing()) -> integer() | untimed.
+began(batch, #timing{left = 0}) -> untimed;
+began(_Where, #timing{}) -> erlang:monotonic_time().
+
 %% @doc A callback has returned that had begun at that time.
--spec callback(atom(), weir_tcp:socket(), integer(), timing()) -> ok.
+-spec callback(atom(), weir_tcp:socket(), integer() | untimed, timing()) -> ok.
+callback(_Callback, _Socket, untimed, _Timing) ->
+    ok;
 callback(Callback, Socket, Begin, Timing = #timing{long = Long}) ->
     case erlang:monotonic_time() - Begin of
         Took when Took < Long -> ok;

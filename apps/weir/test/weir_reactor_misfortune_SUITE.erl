@@ -28,7 +28,8 @@ groups() ->
             a_bad_result_names_its_callback,
             what_cannot_be_sent_closes_on_the_way_out,
             nobody_to_hand_off_to,
-            a_long_message_or_tick_is_named
+            a_long_message_or_tick_is_named,
+            a_long_beginning_or_end_is_named
         ]},
         {peers, [], [
             storm_of_resets,
@@ -206,6 +207,23 @@ a_long_message_or_tick_is_named(_Config) ->
         Name = "handle_" ++ atom_to_list(Callback),
         ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, Name) =/= nomatch])
     end, [info, tick]).
+
+%% Their batch is timed as a whole, and when it took long they are, too.
+a_long_beginning_or_end_is_named(_Config) ->
+    Slow = fun(_, State) -> timer:sleep(50), {ok, State} end,
+    lists:foreach(fun({Callback, Name}) ->
+        Reports = reports(fun() ->
+            {Reactor, Port} = start(#{Callback => Slow}, [], #{long_callback_ms => 10}),
+            lists:foreach(fun(_) ->
+                Peer = connect_raw(Port),
+                exchange(Peer, "served"),
+                ok = gen_tcp:close(Peer),
+                told(terminated)
+            end, [1, 2]),
+            stop(Reactor)
+        end),
+        ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, Name ++ " for ") =/= nomatch])
+    end, [{init, "init"}, {close, "handle_close"}]).
 
 told_of_info(Socket) -> told(info, Socket).
 

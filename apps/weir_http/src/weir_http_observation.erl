@@ -201,10 +201,11 @@ connected(Socket, Http) ->
     end.
 
 connected(Socket, Client, #http{name = Name, log = Log}) ->
-    ok = listen(),
+    %% A connection may be there for one request only: one look for all, where nobody hears of anything.
+    IsAny = weir_event:is_any_attached([?STOP, ?CONNECTED, ?DISCONNECTED]),
+    _ = put(?MODULE, IsAny andalso weir_event:is_attached(?STOP)),
     %% Of TLS the listener tells itself.
-    IsHeard = not weir_http_socket:is_tls(Socket) andalso (weir_event:is_attached(?CONNECTED) orelse weir_event:is_attached(?DISCONNECTED)),
-    case IsHeard of
+    case IsAny andalso not weir_http_socket:is_tls(Socket) andalso weir_event:is_any_attached([?CONNECTED, ?DISCONNECTED]) of
         true ->
             Now = erlang:monotonic_time(),
             Metadata = #{peer := Peer} = about(Socket, Client, Name),
@@ -218,13 +219,15 @@ connected(Socket, Client, #http{name = Name, log = Log}) ->
 
 %% @doc It has ended. Lines of its requests are handed over: there may be no other that would do it.
 -spec disconnected(term(), #idle{}) -> ok.
-disconnected(Reason, #idle{since = Since, client = Client, key = Key}) ->
+disconnected(_Reason, #idle{since = undefined}) ->
+    weir_http_log:flush();
+disconnected(Reason, #idle{since = {Start, Socket}, client = Client, key = Key}) ->
     ok = weir_http_log:flush(),
-    case {Since, persistent_term:get(Key, forgotten)} of
-        {{Start, Socket}, #http{name = Name}} ->
+    case persistent_term:get(Key, forgotten) of
+        #http{name = Name} ->
             Now = erlang:monotonic_time(),
             Measurements = #{monotonic_time => Now, duration => Now - Start},
             weir_event:execute(?DISCONNECTED, Measurements, (about(Socket, Client, Name))#{reason => Reason});
-        _ ->
+        forgotten ->
             ok
     end.
