@@ -31,7 +31,8 @@ groups() ->
             every_form_of_iodata_is_sent,
             states_are_kept_for_each_connection,
             undefined_is_a_state,
-            passive_connections_are_not_read
+            passive_connections_are_not_read,
+            a_connection_for_one_request_is_in_no_epoll
         ]},
         {flow, [], [
             a_slow_reader_is_not_read,
@@ -63,6 +64,43 @@ many_connections(_Config) ->
     end,
     lists:foreach(Send, lists:seq(1, 5)),
     stop(Reactor).
+
+%% Its request is there when it is accepted, so nobody has to wait for it. One that stays is registered behind its first reply.
+a_connection_for_one_request_is_in_no_epoll(_Config) ->
+    Self = self(),
+    {Reactor, Port} = start(#{data => fun(Socket, Data, State) ->
+        Self ! {is_registered, is_registered(Socket)},
+        case Data of
+            <<"last">> -> {close, Data, State};
+            _ -> {send, Data, State}
+        end
+    end}),
+    Ask = fun(Bytes) ->
+        ok = sys:suspend(Reactor),
+        Peer = connect_raw(Port),
+        ok = gen_tcp:send(Peer, Bytes),
+        ok = sys:resume(Reactor),
+        Peer
+    end,
+    ?assertEqual(<<"last">>, recv_all(Ask("last"))),
+    ?assertEqual({is_registered, false}, told(is_registered)),
+    Stays = Ask("first"),
+    ?assertEqual(<<"first">>, recv_exactly(Stays, 5)),
+    ?assertEqual({is_registered, false}, told(is_registered)),
+    exchange(Stays, "second"),
+    ?assertEqual({is_registered, true}, told(is_registered)),
+    stop(Reactor).
+
+%% Linux lists the entries of an epoll, with the number that each was given.
+is_registered({'$inet', _, Handle}) ->
+    Entry = lists:flatten(io_lib:format("data: ~16.16b ", [Handle])),
+    {ok, Descriptors} = file:list_dir("/proc/self/fdinfo"),
+    lists:any(fun(Descriptor) ->
+        case file:read_file(filename:join("/proc/self/fdinfo", Descriptor)) of
+            {ok, Text} -> string:find(Text, Entry) =/= nomatch;
+            {error, _} -> false
+        end
+    end, Descriptors).
 
 %% Connections that say nothing cost no room for what they might say; those that have been silent for a second, none any more.
 room_for_events_is_given_back(_Config) ->
