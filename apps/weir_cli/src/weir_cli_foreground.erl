@@ -6,9 +6,9 @@
 %% What connections have to finish their requests once it is to stop, in milliseconds.
 -define(DRAIN_MS, 5000).
 
-%% @doc Listens, prints `ready PORT' and `pid PID', the emulator's, and drains the listener at the signal.
+%% @doc Listens with options of {@link weir_http:start_listener/3}, prints `ready PORT' and `pid PID', the emulator's, and drains the listener at the signal.
 -spec serve(Name :: atom(), Options, [weir_http_routes:route()]) -> weir_cli:outcome() when
-    Options :: #{ip := inet:ip_address(), port := inet:port_number(), max_connections => pos_integer()}.
+    Options :: #{ip := inet:ip_address(), port := inet:port_number(), _ => _}.
 serve(Name, #{ip := Ip, port := Port} = Options, Routes) ->
     weir_cli_signal:report_to(self()),
     {ok, _} = application:ensure_all_started(weir_http),

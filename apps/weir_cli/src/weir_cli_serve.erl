@@ -22,8 +22,20 @@ check(Directory, Values) ->
         false -> {failed, ["no directory ", Directory]}
     end.
 
-serve(Directory, #{ip := Ip, port := Port}) ->
-    weir_cli_foreground:serve(?MODULE, #{ip => Ip, port => Port}, [weir_http_directory:route("/", Directory, #{})]).
+serve(Directory, #{ip := Ip, port := Port} = Values) ->
+    Links =
+        case Values of
+            #{'follow-links' := true} -> follow;
+            #{} -> refuse
+        end,
+    Log =
+        case Values of
+            #{'access-log' := File} -> #{to => {file, File}};
+            #{} -> off
+        end,
+    weir_cli_foreground:serve(?MODULE, #{ip => Ip, port => Port, access_log => Log}, [
+        weir_http_directory:route("/", Directory, #{symbolic_links => Links})
+    ]).
 
 options() ->
     [
@@ -31,6 +43,10 @@ options() ->
             help => "port to listen on, 0 takes a free one (0)"},
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
             help => "IPv4 address to listen on, 0.0.0.0 is all (127.0.0.1)"},
+        #{name => 'follow-links', type => flag,
+            help => "symbolic links stand for what they point to, which may be outside of DIR"},
+        #{name => 'access-log', type => {text, fun weir_cli_options:output_file/1}, value => "FILE",
+            help => "a line for each request, in the format of Apache and nginx (none)"},
         #{name => help, type => flag,
             help => "this text"}
     ].
@@ -42,8 +58,8 @@ help() ->
         "usage: weir serve DIR [OPTION...]\n"
         "\n"
         "The first line of output is `ready P`, with the port, once it listens. A path that ends in a slash is index.html there.\n"
-        "Names that begin with a dot and symbolic links are not served. FILE.br or FILE.gz is sent for FILE to clients that\n"
-        "take it.\n"
+        "Names that begin with a dot are not served, nor are symbolic links unless asked. FILE.br or FILE.gz is sent for FILE\n"
+        "to clients that take it.\n"
         "\n",
         weir_cli_options:help(options())
     ].

@@ -11,6 +11,7 @@
     a_directory_that_is_not_there_is_one_line_and_exit_code_1/1,
     a_port_in_use_is_one_line_and_exit_code_1/1,
     it_serves_files_until_a_signal/1,
+    links_are_followed_and_requests_logged_if_asked/1,
     a_download_that_has_begun_is_finished/1
 ]).
 
@@ -27,6 +28,7 @@ all() ->
         a_directory_that_is_not_there_is_one_line_and_exit_code_1,
         a_port_in_use_is_one_line_and_exit_code_1,
         it_serves_files_until_a_signal,
+        links_are_followed_and_requests_logged_if_asked,
         a_download_that_has_begun_is_finished
     ].
 
@@ -36,7 +38,7 @@ end_per_suite(_Config) -> ok.
 
 help_says_how(Config) ->
     {0, Lines} = run(Config, ["serve", "--help"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["weir serve DIR", "--port", "--ip", "index.html"]].
+    [?assert(mentions(Word, Lines)) || Word <- ["weir serve DIR", "--port", "--ip", "--follow-links", "--access-log", "index.html"]].
 
 a_wrong_argument_is_one_line(Config) ->
     [
@@ -45,7 +47,9 @@ a_wrong_argument_is_one_line(Config) ->
             ?assertMatch({Arguments, 2, [<<"weir: ", _/binary>>]}, {Arguments, Status, Lines}),
             ?assert(mentions(Wrong, Lines))
         end
-     || {Arguments, Wrong} <- [{[], "directory"}, {[".", "more"], "more"}, {[".", "--port", "65536"], "65536"}, {[".", "--ip", "localhost"], "localhost"}]
+     || {Arguments, Wrong} <- [{[], "directory"}, {[".", "more"], "more"}, {[".", "--port", "65536"], "65536"}, {[".", "--ip", "localhost"], "localhost"},
+            {[".", "--access-log", "/nowhere/log"], "/nowhere/log"}
+        ]
     ].
 
 a_directory_that_is_not_there_is_one_line_and_exit_code_1(Config) ->
@@ -62,19 +66,31 @@ a_port_in_use_is_one_line_and_exit_code_1(Config) ->
 it_serves_files_until_a_signal(Config) ->
     Directory = directory(Config, "site"),
     ok = file:write_file(filename:join(Directory, "index.html"), "<p>Hello"),
-    {Program, Port} = serve(Config, Directory),
-    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]),
-    ok = gen_tcp:send(Socket, "GET / HTTP/1.0\r\n\r\n"),
-    Text = until_closed(Socket),
+    {Program, Port} = serve(Config, Directory, []),
+    Text = asked(Port, "GET / HTTP/1.0\r\n\r\n"),
     ?assertMatch({match, _}, re:run(Text, "^HTTP/1.1 200 OK\r\n.*\r\n\r\n<p>Hello$", [dotall])),
     ?assertEqual(0, stop(Program)).
+
+links_are_followed_and_requests_logged_if_asked(Config) ->
+    Directory = directory(Config, "links"),
+    Log = filename:join(?config(priv_dir, Config), "access.log"),
+    ok = file:write_file(filename:join(?config(priv_dir, Config), "outside"), "from outside"),
+    ok = file:make_symlink("../outside", filename:join(Directory, "link")),
+    {Strict, StrictPort} = serve(Config, Directory, []),
+    ?assertMatch(<<"HTTP/1.1 404 ", _/binary>>, asked(StrictPort, "GET /link HTTP/1.0\r\n\r\n")),
+    ?assertEqual(0, stop(Strict)),
+    {Program, Port} = serve(Config, Directory, ["--follow-links", "--access-log", Log]),
+    ?assertMatch({match, _}, re:run(asked(Port, "GET /link HTTP/1.0\r\n\r\n"), "from outside$")),
+    ?assertEqual(0, stop(Program)),
+    {ok, Lines} = file:read_file(Log),
+    ?assertMatch({match, _}, re:run(Lines, "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /link HTTP/1\\.0\" 200 12 \"-\" \"-\"\n$")).
 
 %% The client takes the rest when the server was told to stop.
 a_download_that_has_begun_is_finished(Config) ->
     Directory = directory(Config, "large"),
     Large = binary:copy(<<"0123456789">>, 1000000),
     ok = file:write_file(filename:join(Directory, "large"), Large),
-    {Program, Port} = serve(Config, Directory),
+    {Program, Port} = serve(Config, Directory, []),
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {recbuf, 4096}]),
     ok = gen_tcp:send(Socket, "GET /large HTTP/1.0\r\n\r\n"),
     {ok, Begin} = gen_tcp:recv(Socket, 0),
@@ -89,11 +105,16 @@ directory(Config, Name) ->
     ok = file:make_dir(Directory),
     Directory.
 
-serve(Config, Directory) ->
-    Program = start(Config, ["serve", Directory]),
+serve(Config, Directory, Options) ->
+    Program = start(Config, ["serve", Directory | Options]),
     <<"ready ", Port/binary>> = line(Program),
     <<"pid ", _/binary>> = line(Program),
     {Program, binary_to_integer(Port)}.
+
+asked(Port, Request) ->
+    {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, Request),
+    iolist_to_binary(until_closed(Socket)).
 
 until_closed(Socket) ->
     case gen_tcp:recv(Socket, 0, 10000) of
