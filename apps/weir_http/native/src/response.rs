@@ -282,9 +282,14 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(trailer(&mut out, b"x-sum", b"5"), Ok(()));
         assert_eq!(trailer(&mut out, b"Server-Timing", b"db;dur=53"), Ok(()));
-        for (name, value) in
-            [("a", "b\r\nc: d"), ("a:", "b"), ("Content-Length", "5"), ("content-type", "text/plain"), ("Trailer", "a"), ("Date", "")]
-        {
+        for (name, value) in [
+            ("a", "b\r\nc: d"),
+            ("a:", "b"),
+            ("Content-Length", "5"),
+            ("content-type", "text/plain"),
+            ("Trailer", "a"),
+            ("Date", ""),
+        ] {
             assert_eq!(trailer(&mut out, name.as_bytes(), value.as_bytes()), Err(Forbidden), "{name:?} {value:?}");
         }
         assert_eq!(out, b"x-sum: 5\r\nServer-Timing: db;dur=53\r\n");
