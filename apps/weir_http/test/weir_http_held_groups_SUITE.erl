@@ -118,6 +118,8 @@ one_of_several_groups(_Config) ->
             _ = hold(Client),
             {ok, 1} = weir_group:broadcast(Group, weir_http_held:frame(reply("news"))),
             {200, _, <<"news">>} = response(Client),
+            %% It leaves the groups a moment after the write.
+            ?assertEqual(answered, closed()),
             ?assertEqual([0, 0, 0], [weir_group:size(Each) || Each <- Groups])
         end
      || Group <- Groups
