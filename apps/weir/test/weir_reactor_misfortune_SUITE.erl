@@ -321,7 +321,7 @@ no_descriptors_left(_Config) ->
     Node = weir_test_node:start_node("ulimit -n 200;", []),
     try
         ok = peer:call(Node, reactor_probe, prepare, []),
-        ok = peer:call(Node, weir_test_peer, run_case, [?MODULE, exhaust_descriptors], 60000)
+        ok = peer:call(Node, weir_test_node, run_case, [?MODULE, exhaust_descriptors], 60000)
     after
         peer:stop(Node)
     end.

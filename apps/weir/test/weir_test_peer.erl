@@ -46,8 +46,6 @@
 -define(PATIENCE, 10000).
 %% How long silence must last to be taken for silence.
 -define(QUIET, 40).
-%% What is released behind the owner's back may take this long.
--define(RELEASE, 2000).
 
 -type config() :: [{atom(), term()}].
 -type async() :: {pid(), reference(), reference()}.
@@ -120,7 +118,7 @@ end_case(Config) ->
             weir_sockets(Config) =< proplists:get_value(sockets, Config) andalso
             counted_sockets(Config) =:= weir_sockets(Config)
     end,
-    case weir_test_wait:becomes_true(Released, ?RELEASE) of
+    case weir_test_wait:becomes_true(Released, ?PATIENCE) of
         true ->
             ok;
         false ->
@@ -227,12 +225,19 @@ listener_with_full_backlog() ->
 fill_backlog(_Port, 0) ->
     ct:fail(backlog_is_never_full);
 fill_backlog(Port, Attempts) ->
-    case gen_tcp:connect(?LOOPBACK, Port, raw_options(), 60) of
+    case fits(Port, 60) orelse fits(Port, 300) of
+        true -> fill_backlog(Port, Attempts - 1);
+        %% Twice in a row it was not the machine that was slow.
+        false -> ok
+    end.
+
+fits(Port, Time) ->
+    case gen_tcp:connect(?LOOPBACK, Port, raw_options(), Time) of
         {ok, Peer} ->
             _ = keep_peer(Peer),
-            fill_backlog(Port, Attempts - 1);
+            true;
         {error, timeout} ->
-            ok
+            false
     end.
 
 %% A port on which nobody listens.
