@@ -28,10 +28,21 @@ deliver(Before, Message, Shard) ->
                 ok = weir_pubsub_subscribers:tell(Shard#shard.subscribers, Epoch, Name, Message),
                 Paced = weir_pubsub_subscribers:of_channel(Shard#shard.subscribers, Epoch, paced),
                 ok = weir_pubsub_counters:add(delivered, Processes - length(Paced)),
-                [Subscriber || Subscriber <- Paced, not advance(Subscriber, Channel, Shard)]
+                [Subscriber || Subscriber <- Paced, not next(Subscriber, Message, Channel, Shard)]
         end,
     ok = weir_pubsub_counters:add(broadcast, Sockets),
     {Channel#channel{audiences = [weir_pubsub_audience:send(Audience, Channel, Message) || Audience <- Audiences]}, Lagging}.
+
+%% Who has all before it gets it, also where no history has it.
+next(#subscriber{credit = Credit, position = Position} = Subscriber, {message, {_, Number}, _, _} = Message, _Channel, Shard) when
+    Credit > 0, Position =:= Number - 1
+->
+    tell(Subscriber, Message),
+    ok = weir_pubsub_counters:add(delivered, 1),
+    ok = weir_pubsub_subscribers:update(Shard#shard.subscribers, Subscriber, Number, Credit - 1),
+    true;
+next(Subscriber, _Message, Channel, Shard) ->
+    advance(Subscriber, Channel, Shard).
 
 %% @doc The same for audiences that were behind.
 -spec catch_up(#channel{}, #shard{}) -> #channel{}.

@@ -85,15 +85,19 @@ sweep(Left, Now, #shard{due = Table, channels = Channels, opening = Opening} = S
             ok
     end.
 
-%% @doc Sets the timer of the next sweep, if one is needed and none is set.
+%% @doc Sets the timer of the next sweep, if one is needed, and none is set or one that would be too late.
 -spec arm(#shard{}) -> #shard{}.
-arm(#shard{timer = none} = Shard) ->
-    case weir_pubsub_registry:next_due(Shard) of
-        none ->
-            Shard;
-        {Due, _} ->
-            Wait = max(?SWEEP_MS, Due - erlang:monotonic_time(millisecond)),
-            Shard#shard{timer = erlang:send_after(Wait, self(), sweep)}
-    end;
-arm(Shard) ->
-    Shard.
+arm(#shard{timer = Timer} = Shard) ->
+    case {weir_pubsub_registry:next_due(Shard), Timer} of
+        {none, _} -> Shard;
+        {{Due, _}, none} -> arm(Due, Shard);
+        {{Due, _}, {Reference, At}} when Due < At - ?SWEEP_MS ->
+            _ = erlang:cancel_timer(Reference),
+            arm(Due, Shard);
+        {_, _} -> Shard
+    end.
+
+arm(Due, Shard) ->
+    Now = erlang:monotonic_time(millisecond),
+    At = max(Now + ?SWEEP_MS, Due),
+    Shard#shard{timer = {erlang:start_timer(At - Now, self(), sweep), At}}.

@@ -146,7 +146,7 @@ heard({'DOWN', _, process, Pid, _}, Shard) ->
     weir_pubsub_subscription:left(Pid, Shard);
 heard({weir_group, _, Reference, _}, Shard) ->
     weir_pubsub_removal:ended(Reference, Shard);
-heard(sweep, Shard) ->
+heard({timeout, Timer, sweep}, #shard{timer = {Timer, _}} = Shard) ->
     weir_pubsub_removal:sweep(erlang:monotonic_time(millisecond), Shard#shard{timer = none});
 heard(behind, #shard{behind = Behind} = Shard) ->
     maps:fold(fun(Name, [], Next) -> catch_up(Name, Next) end, Shard#shard{behind = #{}}, Behind);

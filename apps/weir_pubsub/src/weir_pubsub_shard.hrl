@@ -14,7 +14,7 @@
     reactors = #{} :: #{pid() => reference()},
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
     due :: ets:tab(),
-    timer = none :: none | reference(),
+    timer = none :: none | {reference(), At :: integer()},
     %% Channels whose snapshot is on its way, and requests that wait for it, the last one first.
     opening = #{} :: #{weir_pubsub:channel() => [{Request :: term(), weir_pubsub_shared:asker()}]},
     %% What the broker was asked.

@@ -25,6 +25,7 @@ groups() ->
             kept_by_count,
             kept_by_bytes,
             kept_by_age,
+            kept_by_age_beside_others,
             nothing_is_kept,
             from_everywhere,
             a_gap_is_told,
@@ -82,6 +83,19 @@ kept_by_age(_Config) ->
     {ok, #{messages := 0, bytes := 0, last_id := Id}} = weir_pubsub:info(<<"a">>),
     {Epoch, 1} = Id,
     ?assertEqual({Epoch, 2}, publish(<<"a">>, "new")).
+
+%% The timer of a shard is for the channel that is due first, also if another was before.
+kept_by_age_beside_others(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"long">>, #{max_age => 3600000}}, {<<"short/*">>, #{max_age => 100}}]}),
+    Shard = fun(Channel) -> element(1, element(2, weir_pubsub_shards:tables_of(Channel))) end,
+    [Short | _] = [
+        Name
+     || Number <- lists:seq(1, 1000), Name <- [<<"short/", (integer_to_binary(Number))/binary>>], Shard(Name) =:= Shard(<<"long">>)
+    ],
+    _ = publish(<<"long">>, "x"),
+    _ = publish(Short, "x"),
+    wait_until(fun() -> used(<<>>, messages) =:= 1 end),
+    ?assertMatch({ok, #{messages := 0}}, weir_pubsub:info(Short)).
 
 nothing_is_kept(_Config) ->
     policy(#{max_messages => 0}),

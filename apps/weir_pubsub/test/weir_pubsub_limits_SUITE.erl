@@ -29,7 +29,7 @@ groups() ->
             configurations_that_are_wrong,
             arguments_that_are_wrong
         ]},
-        {slow, [], [a_window, a_window_that_loses, a_window_that_ends]}
+        {slow, [], [a_window, a_window_where_nothing_is_kept, a_window_that_loses, a_window_that_ends]}
     ].
 
 %% Limits ------------------------------------------------------------------------------
@@ -157,6 +157,17 @@ a_window(_Config) ->
     {weir_pubsub, <<"a">>, {message, {Epoch, 5}, _, _}} = next(),
     _ = publish(<<"a">>, "6"),
     ?assertEqual([], got(<<"a">>)).
+
+%% Who waits for the next message gets it; who does not misses it.
+a_window_where_nothing_is_kept(_Config) ->
+    policy(#{max_messages => 0}),
+    {Epoch, 0} = subscribe(<<"a">>, #{window => 1}),
+    _ = publish_numbered(<<"a">>, [1, 2]),
+    ?assertEqual([<<"1">>], data(got(<<"a">>))),
+    ok = weir_pubsub:taken(<<"a">>, 1),
+    {weir_pubsub, <<"a">>, {gap, 1, {Epoch, 2}}} = next(),
+    _ = publish(<<"a">>, "3"),
+    {weir_pubsub, <<"a">>, {message, {Epoch, 3}, <<"3">>, _}} = next().
 
 a_window_that_loses(_Config) ->
     policy(#{max_messages => 2}),
