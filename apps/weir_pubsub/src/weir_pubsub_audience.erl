@@ -11,7 +11,7 @@
 -export([join/4]).
 -export([come_back/4]).
 -export([leave/2]).
--export([is_group/2]).
+-export([group/1]).
 -export([left_at/2]).
 -export([send/3]).
 -export([catch_up/3]).
@@ -125,9 +125,9 @@ leave(#audience{group = Group, members = Members} = Audience, Socket) ->
     _ = weir_group:leave(Group, Socket),
     {ok, Audience#audience{members = Members - 1}}.
 
-%% @doc Whether that is its group: who has left it says which one.
--spec is_group(audience(), weir_group:group()) -> boolean().
-is_group(#audience{group = Group}, Of) -> Group =:= Of.
+%% @doc Its group: who has left it says which one.
+-spec group(audience()) -> weir_group:group().
+group(#audience{group = Group}) -> Group.
 
 %% @doc Where somebody was who has left, by the mark of what he did not get.
 -spec left_at(Mark :: non_neg_integer(), #channel{}) -> {non_neg_integer(), none | weir_pubsub:missed()}.

@@ -11,6 +11,7 @@
 -export([history/3]).
 -export([presence/1]).
 -export([latest_at/1]).
+-export([groups/2]).
 
 %% @doc A channel for people.
 -spec describe(#channel{}, Now :: integer()) -> weir_pubsub:info().
@@ -84,6 +85,17 @@ latest_at(Name) ->
         {error, _} ->
             none
     end.
+
+%% @doc The groups whose members get the messages of these channels in a framing, each with its channel.
+-spec groups([weir_pubsub:channel()], weir_pubsub_framing:framing()) -> #{weir_group:group() => weir_pubsub:channel()}.
+groups(Names, Framing) ->
+    maps:from_list([
+        {weir_pubsub_audience:group(Audience), Name}
+     || Name <- Names,
+        {ok, #channel{audiences = Audiences}, _} <- [lookup(Name)],
+        Audience <- Audiences,
+        weir_pubsub_audience:framing(Audience) =:= Framing
+    ]).
 
 %% @doc What is kept of a channel from there on.
 -spec history(weir_pubsub:channel(), weir_pubsub:from(), Limit :: pos_integer()) ->

@@ -247,7 +247,7 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, #channel{epoch = Epoch, audiences = Audiences} = Channel, Policy} ->
             Saved = weir_pubsub_registry:save(Channel, Policy, Shard),
-            Audience = [A || A <- Audiences, weir_pubsub_audience:is_group(A, Group)],
+            Audience = [A || A <- Audiences, weir_pubsub_audience:group(A) =:= Group],
             case {Audience, weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag)} of
                 {[One], {socket, #subscriber{socket = Socket}}} ->
                     {Position, Missed} = weir_pubsub_audience:left_at(Mark, Saved),

@@ -50,6 +50,8 @@
     left = [] :: [weir_pubsub_socket:left()]
 }).
 
+-define(FRAMING, {weir_pubsub_ws_frames, []}).
+
 %% Messages of a channel that are on their way to a connection of TLS.
 -define(WINDOW, 16).
 
@@ -172,7 +174,7 @@ subscribe(Channel, {From, Info, Head}, Tag, #ws{socket = Socket, request = Http}
     case weir_http_request:is_tls(Http) of
         false ->
             Options = #{from => From, info => Info, tag => Tag, head => Head},
-            case weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_ws_frames, []}, Options) of
+            case weir_pubsub_socket:subscribe(Channel, Socket, ?FRAMING, Options) of
                 ok -> {ok, <<>>};
                 {error, _} = Error -> Error
             end;
@@ -183,9 +185,7 @@ subscribe(Channel, {From, Info, Head}, Tag, #ws{socket = Socket, request = Http}
             end
     end.
 
-%% What a process of this node says about itself is no JSON.
-present(#{info := Info, age := Age}) ->
-    #{info => case is_map(Info) orelse is_binary(Info) orelse is_number(Info) of true -> Info; false -> null end, age => Age}.
+present(#{info := Info, age := Age}) -> #{info => weir_pubsub_ws_frames:info(Info), age => Age}.
 
 tag(Reference, #ws{socket = Socket}) -> {weir_reactor, Socket, Reference}.
 
@@ -268,12 +268,17 @@ answer(Ref, Answer, State) -> {send, weir_pubsub_ws_frames:answer(Ref, Answer), 
 fail(Ref, Code, Text, State) -> {send, weir_pubsub_ws_frames:failed(Ref, Code, Text), State}.
 
 %% @private
-%% It was slow, and has taken what waited. Which channel that was in, only the shards know.
+%% It was slow, and has taken what waited. One that is slow is mostly so in all its channels: each is asked once, and no other for it.
 -spec written(weir_http_websocket:websocket(), #ws{}) -> weir_http_websocket:result().
 written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
-    maps:foreach(
-        fun(Channel, Reference) -> [weir_pubsub_socket:rejoin(Channel, tag(Reference, State), One) || One <- Left] end,
-        Subscriptions
+    ByGroup = weir_pubsub_inspection:groups(maps:keys(Subscriptions), ?FRAMING),
+    lists:foreach(
+        fun({Group, _Mark} = One) ->
+            %% A channel that is made just now may not be in its table yet.
+            Asked = case ByGroup of #{Group := Channel} -> [Channel]; #{} -> maps:keys(Subscriptions) -- maps:values(ByGroup) end,
+            [weir_pubsub_socket:rejoin(Channel, tag(map_get(Channel, Subscriptions), State), One) || Channel <- Asked]
+        end,
+        Left
     ),
     {ok, State#ws{left = []}}.
 

@@ -12,6 +12,7 @@
 -export([closed/2]).
 -export([messages/1]).
 -export([missed/1]).
+-export([info/1]).
 
 -export([message/3]).
 -export([gap/4]).
@@ -172,6 +173,22 @@ text(Bytes) ->
 missed(unknown) -> null;
 missed(none) -> 0;
 missed(Missed) -> Missed.
+
+%% @doc What a subscriber says about itself, for JSON: `null' if it says nothing, or if it is a process and says what is no JSON.
+-spec info(term()) -> weir_json:value() | atom() | #{atom() => term()}.
+info(undefined) -> null;
+info(Info) ->
+    case is_json(Info) of
+        true -> Info;
+        false -> null
+    end.
+
+%% Keys and values may be atoms.
+is_json(Text) when is_binary(Text) -> unicode:characters_to_binary(Text) =:= Text;
+is_json([First | Rest]) when is_list(Rest) -> is_json(First) andalso is_json(Rest);
+is_json(#{} = Object) ->
+    lists:all(fun({Key, Value}) -> (is_atom(Key) orelse is_binary(Key)) andalso is_json(Key) andalso is_json(Value) end, maps:to_list(Object));
+is_json(Value) -> is_atom(Value) orelse is_number(Value) orelse Value =:= [].
 
 %% Framing -----------------------------------------------------------------------------
 

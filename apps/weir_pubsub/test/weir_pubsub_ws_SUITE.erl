@@ -12,7 +12,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
-        meta, presence, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
+        meta, presence, what_processes_say_of_themselves, slow_in_many_channels, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
         who_may_is_said_later, gone_when_closed, a_drain, other_sites, options_that_are_wrong
     ].
 
@@ -171,6 +171,57 @@ presence(_Config) ->
     subscribe(A, <<"a">>, new),
     ?ERROR(<<"no_presence">>) = ask(A, #{type => presence, channel => <<"a">>}),
     ?ERROR(<<"bad_request">>) = ask(A, #{type => subscribe, channel => <<"b">>, info => binary:copy(<<"x">>, 1025)}).
+
+%% Any term, of which JSON is told. A client may say any JSON.
+what_processes_say_of_themselves(_Config) ->
+    Client = connect(),
+    _ = ask(Client, #{type => subscribe, channel => <<"room">>, info => [1, #{a => true}]}),
+    #{<<"type">> := <<"position">>} = hear_all(Client),
+    Test = self(),
+    NoJson = [undefined, #{pid => Test}, {name, ann}, <<255>>, [1, {2}], [a | b], #{1 => 2}, #{<<255>> => 1}],
+    Json = [#{name => ann, list => [1, true, null]}, [], true, 1.5],
+    Processes = [
+        spawn_link(fun() ->
+            {ok, _} = weir_pubsub:subscribe(<<"room">>, #{info => Info}),
+            Test ! subscribed,
+            receive stop -> ok end
+        end)
+     || Info <- NoJson ++ Json
+    ],
+    [receive subscribed -> ok after ?PATIENCE -> ct:fail(not_subscribed) end || _ <- Processes],
+    #{<<"present">> := Present} = ask(Client, #{type => presence, channel => <<"room">>}),
+    Told = [#{<<"name">> => <<"ann">>, <<"list">> => [1, true, null]}, [], true, 1.5, [1, #{<<"a">> => true}] | [null || _ <- NoJson]],
+    ?assertEqual(lists:sort(Told), lists:sort([Info || #{<<"info">> := Info} <- Present])),
+    [Process ! stop || Process <- Processes].
+
+%% It leaves each group for a while, and each channel is asked once for that, not each for each.
+slow_in_many_channels(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 10, max_bytes => 10000000}}]}),
+    Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 20)],
+    Socket = connect(),
+    [subscribe(Socket, Channel, new) || Channel <- Channels],
+    #{lagged := Before} = weir_pubsub:counters(),
+    Data = binary:copy(<<"x">>, 100000),
+    _ = erlang:trace(all, true, [call]),
+    1 = erlang:trace_pattern({weir_pubsub_socket, rejoin, 3}, true, []),
+    Numbers = [integer_to_binary(Number) || Number <- lists:seq(1, 8)],
+    [publish(Channel, <<Number/binary, $:, Data/binary>>) || Number <- Numbers, Channel <- Channels],
+    Got = [
+        {Channel, hd(binary:split(Text, <<":">>))}
+     || _ <- lists:seq(1, length(Numbers) * length(Channels)), ?MESSAGE(Channel, Text) <- [hear(Socket)]
+    ],
+    _ = erlang:trace_pattern({weir_pubsub_socket, rejoin, 3}, false, []),
+    _ = erlang:trace(all, false, [call]),
+    [?assertEqual({Channel, Numbers}, {Channel, [Number || {Of, Number} <- Got, Of =:= Channel]}) || Channel <- Channels],
+    #{lagged := After} = weir_pubsub:counters(),
+    ?assert(After - Before > 1),
+    ?assertEqual(After - Before, asked_to_rejoin(0)).
+
+asked_to_rejoin(Count) ->
+    receive
+        {trace, _, call, {weir_pubsub_socket, rejoin, _}} -> asked_to_rejoin(Count + 1)
+    after 0 -> Count
+    end.
 
 history(_Config) ->
     Socket = connect(),
