@@ -18,11 +18,13 @@
     host := string(),
     port := inet:port_number(),
     target := binary(),
+    cacerts => none | system | [public_key:der_encoded()],
     timeout := pos_integer(),
     cache := non_neg_integer(),
     max_concurrent := pos_integer()
 }.
-%% `timeout', and `cache', how long an answer counts, are milliseconds.
+%% `cacerts' (`none'): plain HTTP; or HTTPS, and whose certificates the server must have one of: those that the operating system trusts, or
+%% these. `timeout', and `cache', how long an answer counts, are milliseconds.
 
 -type question() :: binary().
 
@@ -43,7 +45,9 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
 %% @doc Whom to ask from now on. What was answered before is forgotten.
 -spec configure(server() | none) -> ok.
-configure(Server) -> gen_server:call(?MODULE, {configure, Server}).
+configure(Server) ->
+    _ = is_map(Server) andalso maps:get(cacerts, Server, none) =/= none andalso ({ok, _} = application:ensure_all_started(ssl)),
+    gen_server:call(?MODULE, {configure, Server}).
 
 %% @doc The question whether the client of a request has a right in a channel: the right, the channel, the client's address, and the
 %% fields that say who it is. A token in the query is asked as one in the field.

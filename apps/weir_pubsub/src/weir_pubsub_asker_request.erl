@@ -3,30 +3,67 @@
 -module(weir_pubsub_asker_request).
 
 -export([run/2]).
+-export([system_certificates/0]).
 
 %% @doc The life of a process: it ends with `{answer, Answer}'.
 -spec run(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> no_return().
 run(Server, Question) -> exit({answer, ask(Server, Question)}).
 
+%% @doc The certificates that the operating system trusts, in the form that ssl takes.
+-spec system_certificates() -> {ok, [public_key:combined_cert(), ...]} | {error, Text :: string()}.
+system_certificates() ->
+    try public_key:cacerts_get() of
+        [_ | _] = Certificates -> {ok, Certificates};
+        [] -> {error, "this system trusts nobody's certificates"}
+    catch
+        error:_ -> {error, "the certificates that this system trusts cannot be read"}
+    end.
+
 %% 2xx is yes and 4xx is no; everything else is no answer.
 -spec ask(weir_pubsub_asker:server(), weir_pubsub_asker:question()) -> {ok, boolean()} | {error, term()}.
-ask(#{host := Host, port := Port, target := Target, timeout := Timeout}, Question) ->
+ask(#{host := Host, port := Port, target := Target, timeout := Timeout} = Server, Question) ->
     Until = erlang:monotonic_time(millisecond) + Timeout,
     {Family, Name} = case lists:member($:, Host) of true -> {inet6, [$[, Host, $]]}; false -> {inet, Host} end,
     Options = [Family, binary, {active, false}, {packet, http_bin}, {send_timeout, Timeout}, {nodelay, true}],
-    case gen_tcp:connect(Host, Port, Options, Timeout) of
-        {ok, Socket} ->
+    case connect(Server, Options) of
+        {ok, Transport, Socket} ->
             Head = ["GET ", Target, " HTTP/1.1\r\nhost: ", Name, $:, integer_to_list(Port), "\r\nconnection: close\r\n", Question, "\r\n"],
             Answer =
-                case gen_tcp:send(Socket, Head) of
-                    ok -> answer(gen_tcp:recv(Socket, 0, max(0, Until - erlang:monotonic_time(millisecond))));
+                case Transport:send(Socket, Head) of
+                    ok -> answer(Transport:recv(Socket, 0, max(0, Until - erlang:monotonic_time(millisecond))));
                     {error, _} = Error -> Error
                 end,
-            ok = gen_tcp:close(Socket),
+            _ = Transport:close(Socket),
             Answer;
         {error, _} = Error ->
             Error
     end.
+
+connect(#{host := Host, port := Port, timeout := Timeout} = Server, Options) ->
+    case maps:get(cacerts, Server, none) of
+        none -> connected(gen_tcp, gen_tcp:connect(Host, Port, Options, Timeout));
+        system ->
+            case system_certificates() of
+                {ok, Certificates} -> connect_tls(Certificates, Server, Options);
+                {error, _} = Error -> Error
+            end;
+        Certificates -> connect_tls(Certificates, Server, Options)
+    end.
+
+%% It must be the server that the URL names, also where that is an address.
+connect_tls(Certificates, #{host := Host, port := Port, timeout := Timeout}, Options) ->
+    Named = case inet:parse_address(Host) of {ok, Ip} -> Ip; {error, einval} -> Host end,
+    Verify = [
+        {verify, verify_peer},
+        {cacerts, Certificates},
+        %% Who is refused is told why by the asker, seldom enough.
+        {log_level, none},
+        {customize_hostname_check, [{match_fun, public_key:pkix_verify_hostname_match_fun(https)}]}
+    ],
+    connected(ssl, ssl:connect(Named, Port, Verify ++ Options, Timeout)).
+
+connected(Transport, {ok, Socket}) -> {ok, Transport, Socket};
+connected(_Transport, {error, _} = Error) -> Error.
 
 answer({ok, {http_response, _Version, Status, _Text}}) when Status >= 200, Status < 300 -> {ok, true};
 answer({ok, {http_response, _Version, Status, _Text}}) when Status >= 400, Status < 500 -> {ok, false};

@@ -8,8 +8,9 @@
 
 -import(weir_pubsub_file_value, [
     integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, url/0, host/0, prefix/0, file_in/1,
-    secret_in/1, sources/2
+    secret_in/1, sources/2, certificates_in/1
 ]).
+-import(weir_pubsub_file_table, [section/3, several/3, table/3, unknown/1]).
 
 -export_type([settings/0, listener/0, fault/0]).
 
@@ -44,11 +45,9 @@
 }.
 %% Times are milliseconds.
 
--type mercure() :: #{anonymous => boolean(), cookie => binary(), policy := weir_pubsub_policies:policy()}.
+-type mercure() :: #{anonymous => boolean(), cookie => binary(), subscriptions => boolean(), policy := weir_pubsub_policies:policy()}.
 
 -type fault() :: {Line :: pos_integer() | none, Text :: iodata()}.
-
--type key() :: {Name :: atom(), Check :: fun((weir_toml:value()) -> {ok, term()} | {error, Allowed :: iodata()})}.
 
 %% @doc Reads a file. Names of files in it are relative to its directory. Keys are loaded once, to see whether they can be.
 -spec read(file:filename_all()) -> {ok, settings()} | {error, [fault(), ...]}.
@@ -93,16 +92,16 @@ settings(Table, Directory) ->
     {Drain, DrainFaults} = table(maps:with([<<"drain">>, <<"spread">>, <<"control">>], Table), [], #{
         <<"drain">> => {drain, milliseconds(1)}, <<"spread">> => {spread, milliseconds(0)}, <<"control">> => {control, file_in(Directory)}
     }),
-    {Listeners, ListenerFaults} = tables(<<"listeners">>, Table, listener_keys(Directory)),
+    {Listeners, ListenerFaults} = several(<<"listeners">>, Table, listener_keys(Directory)),
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
     {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
     {Broker, BrokerFaults} = section(<<"broker">>, Table, broker_keys(Directory)),
     {Mercure, MercureFaults} = mercure(Table),
-    {Ask, AskFaults} = ask(Table),
+    {Ask, AskFaults} = ask(Table, Directory),
     {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
     {Groups, GroupFaults} = groups(maps:get(<<"groups">>, Table, #{})),
-    {Channels, ChannelFaults} = tables(<<"channels">>, Table, channel_keys()),
+    {Channels, ChannelFaults} = several(<<"channels">>, Table, channel_keys()),
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
         Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, MercureFaults, AskFaults, TotalFaults,
@@ -242,25 +241,41 @@ groups(Groups) when is_map(Groups) ->
 groups(_) ->
     {#{}, [{[<<"groups">>], "a table for each group: [groups.NAME]"}]}.
 
-ask(#{<<"ask">> := Table}) ->
+ask(#{<<"ask">> := Table}, Directory) ->
     Keys = #{
         <<"url">> => {url, url()},
+        <<"ca">> => {cacerts, certificates_in(Directory)},
         <<"timeout">> => {timeout, milliseconds(1)},
         <<"cache">> => {cache, milliseconds(0)},
         <<"max_concurrent">> => {max_concurrent, integer(1, 10000)}
     },
     {Values, Faults} = table(Table, [<<"ask">>], Keys),
-    Missing = [{[<<"ask">>], "url is missing"} || Faults =:= [], not is_map_key(url, Values)],
-    Defaults = #{timeout => 2000, cache => 10000, max_concurrent => 100},
-    {maps:merge(maps:merge(Defaults, maps:get(url, Values, #{})), maps:remove(url, Values)), Faults ++ Missing};
-ask(_Table) ->
+    Asked = maps:merge(#{timeout => 2000, cache => 10000, max_concurrent => 100}, maps:remove(url, Values)),
+    case {Faults, Values} of
+        {[], #{url := {Scheme, Url}}} -> trusting(Scheme, maps:merge(Url, Asked));
+        {[], #{}} -> {Asked, [{[<<"ask">>], "url is missing"}]};
+        _ -> {Asked, Faults}
+    end;
+ask(_Table, _Directory) ->
     {none, []}.
+
+%% Whether there is anything to check the server with is seen now and not at the first question.
+trusting(http, #{cacerts := _} = Asked) -> {Asked, [{[<<"ask">>, <<"ca">>], "only for a url with https"}]};
+trusting(http, Asked) -> {Asked, []};
+trusting(https, #{cacerts := _} = Asked) -> {Asked, []};
+trusting(https, Asked) ->
+    case weir_pubsub_asker_request:system_certificates() of
+        {ok, _} -> {Asked#{cacerts => system}, []};
+        {error, Text} -> {Asked, [{[<<"ask">>, <<"url">>], [Text, ": ca is needed, a file with the certificate of who signs the server's"]}]}
+    end.
 
 %% What is kept of updates is as in a policy of a channel.
 mercure(#{<<"mercure">> := Table}) ->
     Kept = [max_messages, max_bytes, max_age, max_message, max_subscribers],
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- Kept]),
-    Keys = Policy#{<<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, text()}},
+    Keys = Policy#{
+        <<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, text()}, <<"subscriptions">> => {subscriptions, boolean()}
+    },
     {Values, Faults} = table(Table, [<<"mercure">>], Keys),
     {(maps:without(Kept, Values))#{policy => maps:with(Kept, Values)}, Faults};
 mercure(_Table) ->
@@ -275,48 +290,7 @@ mercure_policy(#{policy := Policy}) ->
             [{[<<"mercure">> | [atom_to_binary(Key) || Key <- Place]], Allowed}]
     end.
 
-%% Tables --------------------------------------------------------------------------------
-
-section(Name, Table, Keys) -> table(maps:get(Name, Table, #{}), [Name], Keys).
-
-tables(Name, Table, Keys) ->
-    case maps:get(Name, Table, []) of
-        List when is_list(List) ->
-            {Values, Faults} = lists:unzip([
-                table(Entry, [Name, Index], Keys)
-             || {Index, Entry} <- lists:zip(lists:seq(1, length(List)), List)
-            ]),
-            {Values, lists:append(Faults)};
-        _ ->
-            {[], [{[Name], ["tables: [[", Name, "]]"]}]}
-    end.
-
--spec table(term(), weir_toml:path(), #{binary() => key()}) -> {#{atom() => term()}, [{weir_toml:path(), iodata()}]}.
-table(Table, Path, Keys) when is_map(Table) ->
-    Missing = [
-        {Path, [Key, " is missing"]}
-     || {Key, {Name, _}} <- maps:to_list(Keys), Name =:= pattern, not is_map_key(Key, Table)
-    ],
-    maps:fold(
-        fun(Key, Value, {Values, Faults}) ->
-            case Keys of
-                #{Key := {Name, Check}} ->
-                    case Check(Value) of
-                        {ok, Checked} -> {Values#{Name => Checked}, Faults};
-                        {error, Allowed} -> {Values, [{Path ++ [Key], Allowed} | Faults]};
-                        {faults, Inner} -> {Values, [{Path ++ [Key | Rest], What} || {Rest, What} <- Inner] ++ Faults}
-                    end;
-                #{} ->
-                    {Values, [{Path ++ [Key], unknown(lists:sort(maps:keys(Keys)))} | Faults]}
-            end
-        end,
-        {#{}, Missing},
-        Table
-    );
-table(_Other, Path, _Keys) ->
-    {#{}, [{Path, "a table"}]}.
-
-unknown(Keys) -> ["unknown key; valid: ", lists:join(", ", Keys)].
+%% Keys -----------------------------------------------------------------------------------
 
 listener_keys(Directory) ->
     #{

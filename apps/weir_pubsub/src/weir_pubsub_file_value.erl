@@ -17,6 +17,7 @@
 -export([file_in/1]).
 -export([secret_in/1]).
 -export([sources/2]).
+-export([certificates_in/1]).
 
 -export_type([check/1, result/1]).
 
@@ -117,22 +118,34 @@ origins(_) -> {error, "\"any\", or an array of origins as browsers say them: \"h
 is_origin(Origin) ->
     is_binary(Origin) andalso re:run(Origin, "^https?://[a-z0-9.:\\[\\]-]+$", [{capture, none}]) =:= match.
 
-%% @doc Where a server is asked by HTTP.
--spec url() -> check(#{host := string(), port := inet:port_number(), target := binary()}).
+%% @doc Where a server is asked by HTTP, in plain or through TLS.
+-spec url() -> check({http | https, #{host := string(), port := inet:port_number(), target := binary()}}).
 url() -> fun url/1.
 
 url(Text) when is_binary(Text) ->
     case uri_string:parse(Text) of
-        #{scheme := <<"http">>, host := Host} = Uri when Host =/= <<>>, not is_map_key(userinfo, Uri), not is_map_key(fragment, Uri) ->
-            Path = case Uri of #{path := <<>>} -> <<"/">>; #{path := Some} -> Some end,
-            Query = case Uri of #{query := Asked} -> [$?, Asked]; #{} -> [] end,
-            Port = case Uri of #{port := Number} when is_integer(Number) -> Number; #{} -> 80 end,
-            {ok, #{host => binary_to_list(Host), port => Port, target => iolist_to_binary([Path, Query])}};
-        _ ->
-            url(none)
+        #{userinfo := _} -> {error, "a url without a user: who asks is the client, by its own fields"};
+        #{fragment := _} -> {error, "a url without #, which no server is told"};
+        #{scheme := Scheme, host := Host} = Uri when Host =/= <<>> -> url(string:lowercase(Scheme), Host, Uri);
+        _ -> url(none)
     end;
 url(_) ->
-    {error, "a URL such as \"http://127.0.0.1:9000/may\""}.
+    {error, "a url such as \"http://127.0.0.1:9000/may\" or \"https://may.example.org/\""}.
+
+url(<<"http">>, Host, Uri) -> url(http, 80, Host, Uri);
+url(<<"https">>, Host, Uri) -> url(https, 443, Host, Uri);
+url(_Scheme, _Host, _Uri) -> {error, "a url that begins with http:// or https://"}.
+
+url(Scheme, Default, Host, Uri) ->
+    case maps:get(port, Uri, Default) of
+        Given when Given =:= undefined; is_integer(Given), Given > 0, Given < 65536 ->
+            Path = case Uri of #{path := <<>>} -> <<"/">>; #{path := Some} -> Some end,
+            Query = case Uri of #{query := Asked} -> [$?, Asked]; #{} -> [] end,
+            Port = case Given of undefined -> Default; _ -> Given end,
+            {ok, {Scheme, #{host => binary_to_list(Host), port => Port, target => iolist_to_binary([Path, Query])}}};
+        _ ->
+            {error, "a url with a port from 1 to 65535"}
+    end.
 
 %% @doc The name of a machine.
 -spec host() -> check(string()).
@@ -189,5 +202,21 @@ sources(Kind, Directory) ->
         case lists:all(fun(File) -> is_tuple(File) andalso element(1, File) =:= ok end, Files) of
             true -> {ok, [{Kind, File} || {ok, File} <- Files]};
             false -> {error, "an array of names of files"}
+        end
+    end.
+
+%% @doc The certificates in a file.
+-spec certificates_in(file:filename_all()) -> check([public_key:der_encoded(), ...]).
+certificates_in(Directory) ->
+    Text = secret_in(Directory),
+    fun(Value) ->
+        case Text(Value) of
+            {ok, Pem} ->
+                case [Der || {'Certificate', Der, not_encrypted} <- public_key:pem_decode(Pem)] of
+                    [] -> {error, [Value, ": there is no certificate in it (PEM)"]};
+                    Certificates -> {ok, Certificates}
+                end;
+            {error, _} = Error ->
+                Error
         end
     end.

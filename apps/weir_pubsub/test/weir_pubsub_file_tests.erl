@@ -99,7 +99,15 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {2, "may.publish: tokens need a key", "[may]\npublish = 'token'\n"},
             {3, "channels.1.may.subscribe: tokens need", "[[channels]]\npattern = 'a'\nmay = {subscribe = 'token'}\n"},
             {2, "may.publish: whom to ask", "[may]\npublish = 'ask'\n"},
-            {2, "ask.url: a URL such as", "[ask]\nurl = 'https://a.example/may'\n"},
+            {2, "ask.url: a url such as", "[ask]\nurl = 'a.example'\n"},
+            {2, "ask.url: a url such as", "[ask]\nurl = 'http:///may'\n"},
+            {2, "ask.url: a url that begins with http:// or https://", "[ask]\nurl = 'ftp://a.example/may'\n"},
+            {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:0/may'\n"},
+            {2, "ask.url: a url with a port from 1 to 65535", "[ask]\nurl = 'http://a.example:65536/may'\n"},
+            {2, "ask.url: a url without a user", "[ask]\nurl = 'http://ann:secret@a.example/may'\n"},
+            {2, "ask.url: a url without #", "[ask]\nurl = 'http://a.example/may#here'\n"},
+            {3, "a.pem: cannot be read: no such file", "[ask]\nurl = 'https://a.example/may'\nca = 'a.pem'\n"},
+            {2, "mercure.subscriptions: true or false", "[mercure]\nsubscriptions = 1\n"},
             {1, "ask: url is missing", "[ask]\ntimeout = 1\n"},
             {1, "mercure: Mercure needs a key", "[mercure]\n"},
             {2, "mercure.anonymous: true or false", "[mercure]\nanonymous = 1\n"},
@@ -119,6 +127,25 @@ faults_have_line_key_and_what_is_allowed_test() ->
 
 all_faults_are_told_test() ->
     ?assertMatch({error, [{1, _}, {3, _}, {4, _}]}, read("drain = 0\n[[listeners]]\nport = -1\nip = 1\n")).
+
+whom_to_ask_test() ->
+    Certificate = public_key:pem_encode([{'Certificate', <<"a certificate">>, not_encrypted}]),
+    Ask = fun(Text) -> read(["[ask]\n", Text], [{"ca.pem", Certificate}, {"no.pem", "nothing"}]) end,
+    {ok, #{ask := Plain}} = Ask("url = 'http://[::1]:9000/may?a=b'\n"),
+    ?assertEqual(
+        #{host => "::1", port => 9000, target => <<"/may?a=b">>, timeout => 2000, cache => 10000, max_concurrent => 100}, Plain
+    ),
+    {ok, #{ask := Asked}} = Ask("url = 'HTTPS://a.example'\nca = 'ca.pem'\n"),
+    ?assertMatch(#{host := "a.example", port := 443, target := <<"/">>, cacerts := [<<"a certificate">>]}, Asked),
+    ?assertEqual({error, [{3, <<"ask.ca: only for a url with https">>}]}, Ask("url = 'http://a.example'\nca = 'ca.pem'\n")),
+    ?assertEqual({error, [{3, <<"ask.ca: no.pem: there is no certificate in it (PEM)">>}]}, Ask("url = 'https://a.example'\nca = 'no.pem'\n")).
+
+%% What this system trusts, or why it is not enough.
+whom_this_system_trusts_test() ->
+    case {weir_pubsub_asker_request:system_certificates(), read("[ask]\nurl = 'https://a.example'\n")} of
+        {{ok, [_ | _]}, Read} -> ?assertMatch({ok, #{ask := #{cacerts := system}}}, Read);
+        {{error, Text}, Read} -> ?assertEqual({error, [{2, iolist_to_binary(["ask.url: ", Text, ": ca is needed, a file with the certificate of who signs the server's"])}]}, Read)
+    end.
 
 a_short_secret_is_told_test() ->
     {error, [{2, Text}]} = read("[tokens]\nsecrets = ['short']\n", [{"short", "x"}]),

@@ -2,6 +2,7 @@
 -module(weir_pubsub_server_SUITE).
 -behaviour(weir_http_direct).
 
+-include_lib("public_key/include/public_key.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
@@ -15,7 +16,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off,
-        behind_a_proxy, tokens, asked, an_answer_of_an_earlier_server, nobody_answers, changed_under_load,
+        behind_a_proxy, tokens, asked, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, changed_under_load,
         a_wrong_change_changes_nothing, listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
     ].
 
@@ -139,6 +140,74 @@ asked(Config) ->
     ?assertEqual(202, publish(Port, "b%2Fc", Good)),
     ?assertEqual({<<"publish">>, <<"b%2Fc">>, <<"Bearer good">>}, question()),
     receive {question, More} -> ct:fail({asked_again, More}) after 0 -> ok end.
+
+%% The server that is asked has to show a certificate for its name, of somebody who is trusted.
+asked_through_tls(Config) ->
+    Here = {127, 0, 0, 1},
+    #{server_config := Server} = certificates([{dNSName, "localhost"}, {iPAddress, <<127, 0, 0, 1>>}]),
+    ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, Server)),
+    ok = file:write_file(file(Config, "other.pem"), pem(cacerts, maps:get(server_config, certificates([])))),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [{"/may", ?MODULE, self()}]),
+    Asking = fun(Host, Ca) ->
+        io_lib:format(
+            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\n", [Host, weir:get_port(?MODULE), Ca]
+        )
+    end,
+    Good = [{"Authorization", "Bearer good"}],
+    Started = start(Config, Asking("127.0.0.1", "ca.pem")),
+    Port = port(Started),
+    ?assertEqual(202, publish(Port, "a", Good)),
+    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
+    ?assertEqual(403, publish(Port, "a", [])),
+    ?assertEqual({<<"publish">>, <<"a">>, undefined}, question()),
+    Changed = fun(Text) -> {ok, Now} = weir_pubsub_server:change(settings(Config, Text), Started), Now end,
+    _ = Changed(Asking("localhost", "ca.pem")),
+    ?assertEqual(202, publish(Port, "a", Good)),
+    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
+    %% Another has signed it; what it says does not count.
+    #{ask_failures := Failures} = weir_pubsub:counters(),
+    _ = Changed(Asking("localhost", "other.pem")),
+    ?assertEqual(403, publish(Port, "a", Good)),
+    %% It is for another name.
+    #{server_config := OfAnother} = certificates([{dNSName, "other.example"}]),
+    ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, OfAnother)),
+    ok = weir_http:stop_listener(?MODULE),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "another", OfAnother)}, [{"/may", ?MODULE, self()}]),
+    [
+        begin
+            _ = Changed(Asking(Host, "ca.pem")),
+            ?assertEqual({Host, 403}, {Host, publish(Port, "a", Good)})
+        end
+     || Host <- ["localhost", "127.0.0.1"]
+    ],
+    #{ask_failures := FailuresNow} = weir_pubsub:counters(),
+    ?assertEqual(3, FailuresNow - Failures),
+    receive {question, More} -> ct:fail({asked, More}) after 0 -> ok end.
+
+%% For a server with these names, signed by an authority of its own.
+certificates(Names) ->
+    Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
+    Extension = #'Extension'{extnID = ?'id-ce-subjectAltName', extnValue = Names, critical = false},
+    Peer = [{extensions, [Extension || Names =/= []]} | Key],
+    public_key:pkix_test_data(#{
+        server_chain => #{root => Key, intermediates => [], peer => Peer}, client_chain => #{root => Key, intermediates => [], peer => Key}
+    }).
+
+pem(cert, Options) -> public_key:pem_encode([{'Certificate', proplists:get_value(cert, Options), not_encrypted}]);
+pem(cacerts, Options) -> public_key:pem_encode([{'Certificate', Der, not_encrypted} || Der <- proplists:get_value(cacerts, Options)]);
+pem(key, Options) ->
+    {Type, Key} = proplists:get_value(key, Options),
+    public_key:pem_encode([{Type, Key, not_encrypted}]).
+
+tls(Config, Name, Options) ->
+    [
+        begin
+            File = file(Config, Name ++ "-" ++ atom_to_list(What) ++ ".pem"),
+            ok = file:write_file(File, pem(What, Options)),
+            {Key, File}
+        end
+     || {Key, What} <- [{certfile, cert}, {keyfile, key}]
+    ].
 
 question() -> receive {question, Question} -> Question after ?PATIENCE -> ct:fail(not_asked) end.
 
