@@ -8,9 +8,14 @@
 %% GET subscribes to `topic' (several), POST publishes a form with `topic' (several), `data', `private', `type' and `retry'. Tokens have the
 %% claim `mercure' with `publish' and `subscribe'. The updates of a node are in one channel, with one order. Differences to the hub of the
 %% Mercure project are in the guide.
+%%
+%% With the option `subscriptions' the active subscriptions are told: an update when one begins or ends, and what there is at
+%% `/.well-known/mercure/subscriptions', `.../TOPIC' and `.../TOPIC/SUBSCRIBER'.
 -module(weir_pubsub_mercure).
 -behaviour(weir_http_direct).
 -behaviour(weir_http_held).
+
+-include("weir_pubsub_mercure.hrl").
 
 -export([routes/1]).
 -export([channel/0]).
@@ -27,6 +32,7 @@
     anonymous => boolean(),
     origins => any | [binary()],
     cookie => binary(),
+    subscriptions => boolean(),
     max_body => pos_integer()
 }.
 %% <dl>
@@ -35,15 +41,20 @@
 %% <dt>`anonymous' (`true')</dt><dd>whether clients without a token may subscribe; they get no private updates</dd>
 %% <dt>`origins' (`any')</dt><dd>of which sites pages may come. Only with a list may pages publish by a cookie</dd>
 %% <dt>`cookie' (`<<"mercureAuthorization">>')</dt><dd>the name of the cookie with a token</dd>
+%% <dt>`subscriptions' (`false')</dt><dd>whether active subscriptions are told, to those whose token lets them `subscribe' to the path of what
+%%   is told, such as `/.well-known/mercure/subscriptions{/topic}{/subscriber}'. Each selector of each subscriber is an update when it comes and when
+%%   it goes</dd>
 %% <dt>`max_body' (1000000)</dt><dd>bytes of a request to publish</dd>
 %% </dl>
 
--define(DEFAULTS, #{tokens => #{}, anonymous => true, origins => any, cookie => <<"mercureAuthorization">>, max_body => 1000000}).
-
--define(PATH, "/.well-known/mercure").
-
-%% No client can name it: see weir_pubsub_shards:is_channel/1.
--define(CHANNEL, <<0, "mercure">>).
+-define(DEFAULTS, #{
+    tokens => #{},
+    anonymous => true,
+    origins => any,
+    cookie => <<"mercureAuthorization">>,
+    subscriptions => false,
+    max_body => 1000000
+}).
 
 %% Topics of an update, and selectors of a subscriber.
 -define(MOST_TOPICS, 100).
@@ -62,51 +73,82 @@ routes(Options) ->
         {error, Bad} -> error(Bad)
     end,
     is_map_key(keys, Options) orelse error({bad_option, keys, none, "the name of keys that are loaded"}),
-    #{max_body := MaxBody} = Set = maps:merge(?DEFAULTS, Options),
-    [{?PATH, ?MODULE, Set, #{methods => [<<"GET">>, <<"POST">>, <<"OPTIONS">>], max_body => MaxBody}}].
+    #{max_body := MaxBody, subscriptions := IsTold} = Set = maps:merge(?DEFAULTS, Options),
+    Told = [{Path, ?MODULE, {subscriptions, Set}, #{methods => [<<"GET">>, <<"OPTIONS">>]}} || IsTold, Path <- weir_pubsub_mercure_api:paths()],
+    [{?HUB_PATH, ?MODULE, {hub, Set}, #{methods => [<<"GET">>, <<"POST">>, <<"OPTIONS">>], max_body => MaxBody}} | Told].
 
 allowed(keys, _Name) -> true;
 allowed(tokens, Tokens) -> is_map(Tokens) orelse "a map of options of tokens";
 allowed(anonymous, IsAnonymous) -> is_boolean(IsAnonymous) orelse "true or false";
 allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
+allowed(subscriptions, IsTold) -> is_boolean(IsTold) orelse "true or false";
 allowed(cookie, Name) -> (is_binary(Name) andalso Name =/= <<>>) orelse "the name of a cookie";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @doc The channel that has the updates: how many are kept is said by its policy.
 -spec channel() -> weir_pubsub:channel().
-channel() -> ?CHANNEL.
+channel() -> ?HUB_CHANNEL.
 
 %% @private
--spec handle(weir_http_request:request(), options()) -> weir_http_direct:result().
-handle(Request, #{origins := Origins} = Options) ->
+-spec handle(weir_http_request:request(), {hub | subscriptions, options()}) -> weir_http_direct:result().
+handle(Request, {What, #{origins := Origins} = Options}) ->
     case weir_pubsub_access:is_origin(Request, Origins) of
-        true -> asked(weir_http_request:method(Request), Request, Options);
+        true -> asked(weir_http_request:method(Request), What, Request, Options);
         false -> {reply, 403, [], <<>>}
     end.
 
-asked(<<"OPTIONS">>, Request, _Options) ->
+asked(<<"OPTIONS">>, What, Request, _Options) ->
+    Methods = case What of hub -> <<"GET, POST">>; subscriptions -> <<"GET">> end,
     Cors =
         case weir_pubsub_http_fields:origin(Request) of
             [] ->
                 [];
             Fields ->
                 [
-                    {<<"access-control-allow-methods">>, <<"GET, POST">>},
+                    {<<"access-control-allow-methods">>, Methods},
                     {<<"access-control-allow-headers">>, <<"Authorization, Cache-Control, Content-Type, Last-Event-ID">>}
                     | Fields
                 ]
         end,
-    {reply, 200, [{<<"allow">>, <<"GET, POST, OPTIONS">>} | Cors], <<>>};
-asked(<<"GET">>, Request, #{anonymous := IsAnonymous} = Options) ->
-    case weir_pubsub_mercure_access:claims(Request, Options) of
-        {ok, Claims} -> subscribe(Request, Claims);
-        none when IsAnonymous -> subscribe(Request, #{});
-        _ -> refused(401, <<"Unauthorized">>, Request)
-    end;
-asked(<<"POST">>, Request, Options) ->
+    {reply, 200, [{<<"allow">>, <<Methods/binary, ", OPTIONS">>} | Cors], <<>>};
+asked(<<"POST">>, hub, Request, Options) ->
     case weir_pubsub_mercure_access:claims(Request, Options) of
         {ok, Claims} -> publish(Request, Claims);
         _ -> refused(401, <<"Unauthorized">>, Request)
+    end;
+asked(_GetOrHead, hub, Request, #{anonymous := IsAnonymous} = Options) ->
+    case weir_pubsub_mercure_access:claims(Request, Options) of
+        {ok, Claims} -> subscribe(Request, Claims, Options);
+        none when IsAnonymous -> subscribe(Request, #{}, Options);
+        _ -> refused(401, <<"Unauthorized">>, Request)
+    end;
+asked(_GetOrHead, subscriptions, Request, Options) ->
+    case weir_pubsub_mercure_access:claims(Request, Options) of
+        {ok, Claims} ->
+            case weir_pubsub_mercure_access:may_receive(weir_pubsub_mercure_api:id(Request), Claims) of
+                %% There may be many: no reactor waits for all of them.
+                true -> {process, fun tell/1};
+                false -> refused(403, <<"Forbidden">>, Request)
+            end;
+        _ ->
+            refused(401, <<"Unauthorized">>, Request)
+    end.
+
+tell(Request) ->
+    Latest = weir_pubsub_mercure_api:latest(),
+    Tag = <<$", Latest/binary, $">>,
+    Fields = [
+        {<<"etag">>, Tag}, {<<"cache-control">>, <<"private, no-cache">>}, {<<"link">>, <<"<" ?HUB_PATH ">; rel=\"mercure\"">>}
+        | weir_pubsub_http_fields:origin(Request)
+    ],
+    %% The protocol has it without quotes.
+    case lists:member(weir_http_request:field(<<"if-none-match">>, Request), [Tag, Latest]) of
+        true -> {reply, 304, Fields, <<>>};
+        false ->
+            case weir_pubsub_mercure_api:document(Request, Latest) of
+                {ok, Document} -> {reply, 200, [{<<"content-type">>, <<"application/ld+json">>} | Fields], Document};
+                none -> refused(404, <<"Not Found">>, Request)
+            end
     end.
 
 refused(Status, Text, Request) ->
@@ -117,14 +159,17 @@ text(Request) -> [{<<"content-type">>, <<"text/plain; charset=utf-8">>} | weir_p
 
 %% Subscribing ---------------------------------------------------------------------------
 
-subscribe(Request, Claims) ->
+subscribe(Request, Claims, #{subscriptions := IsTold}) ->
     Pairs = weir_http_request:query_pairs(Request),
     case topics(Pairs) of
         {ok, Topics} ->
-            Wanted = lists:usort([weir_pubsub_mercure_topics:new(binary:copy(Topic)) || Topic <- Topics]),
+            Copies = lists:usort([binary:copy(Topic) || Topic <- Topics]),
+            Wanted = lists:usort([weir_pubsub_mercure_topics:new(Topic) || Topic <- Copies]),
             Granted = weir_pubsub_mercure_access:subscribes(Claims),
-            ExpiresIn = weir_pubsub_mercure_access:expires_in(Claims),
-            weir_pubsub_mercure_stream:new({Wanted, Granted}, {?CHANNEL, from(Request, Pairs)}, ExpiresIn, Request);
+            weir_pubsub_mercure_stream:new({Wanted, Granted}, {?HUB_CHANNEL, from(Request, Pairs)}, Request, #{
+                expires_in => weir_pubsub_mercure_access:expires_in(Claims),
+                tell => case IsTold of true -> {Copies, weir_pubsub_mercure_access:payload(Claims)}; false -> nothing end
+            });
         {error, Text} ->
             refused(400, Text, Request)
     end.
@@ -177,7 +222,7 @@ checked({error, Text}, _Pairs, Request, _Claims) ->
 checked({ok, Topics}, Pairs, Request, Claims) ->
     Type = proplists:get_value(<<"type">>, Pairs, <<>>),
     Retry = retry(proplists:get_value(<<"retry">>, Pairs, <<>>)),
-    IsReserved = lists:any(fun(Topic) -> binary:match(Topic, <<?PATH>>) =/= nomatch end, Topics),
+    IsReserved = lists:any(fun(Topic) -> binary:match(Topic, <<?HUB_PATH>>) =/= nomatch end, Topics),
     MayPublish = weir_pubsub_mercure_access:may_publish(Topics, Claims),
     case {MayPublish, is_line(Type), Retry} of
         {false, _, _} -> refused(403, <<"Forbidden">>, Request);
@@ -203,7 +248,7 @@ retry(_Text) -> error.
 
 %% At once, if nobody is at work in the shard.
 published(Data, Meta, Http) ->
-    case not weir_http_request:is_tls(Http) andalso weir_pubsub_publication:in_reactor(?CHANNEL, Data, Meta) of
+    case not weir_http_request:is_tls(Http) andalso weir_pubsub_publication:in_reactor(?HUB_CHANNEL, Data, Meta) of
         NotAtOnce when NotAtOnce =:= busy; NotAtOnce =:= false ->
             State = #publish{meta = Meta, data = Data, http = Http, reference = make_ref()},
             {hold, ?MODULE, State, #{timeout => ?PATIENCE_MS, otherwise => weir_pubsub_http_fields:refusal(unavailable, Http)}};
@@ -215,7 +260,7 @@ published(Data, Meta, Http) ->
 -spec open(weir_http_held:held(), #publish{}) -> weir_http_held:result().
 open(_Held, #publish{meta = Meta, data = Data, http = Http, reference = Reference} = State) ->
     Tag = {weir_reactor, weir_http_request:socket(Http), Reference},
-    case weir_pubsub_shards:send(?CHANNEL, {publish, ?CHANNEL, Data, Meta}, Tag) of
+    case weir_pubsub_shards:send(?HUB_CHANNEL, {publish, ?HUB_CHANNEL, Data, Meta}, Tag) of
         ok -> {ok, State};
         {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end.

@@ -6,6 +6,8 @@
 -export([claims/2]).
 -export([may_publish/2]).
 -export([subscribes/1]).
+-export([may_receive/2]).
+-export([payload/1]).
 -export([expires_in/1]).
 
 -type options() :: #{
@@ -56,11 +58,25 @@ may_publish(Topics, Claims) ->
 -spec subscribes(weir_pubsub_token:claims()) -> [weir_pubsub_mercure_topics:selector()].
 subscribes(Claims) -> selectors(<<"subscribe">>, Claims).
 
+%% @doc Whether a private update of this topic may be received.
+-spec may_receive(binary(), weir_pubsub_token:claims()) -> boolean().
+may_receive(Topic, Claims) ->
+    lists:any(fun(Selector) -> weir_pubsub_mercure_topics:fits(Topic, Selector) end, subscribes(Claims)).
+
 selectors(Right, Claims) ->
-    Mercure = maps:get(<<"https://mercure.rocks/">>, Claims, maps:get(<<"mercure">>, Claims, none)),
-    case Mercure of
+    case mercure(Claims) of
         #{Right := Texts} when is_list(Texts) -> lists:usort([weir_pubsub_mercure_topics:new(Text) || Text <- Texts, is_binary(Text)]);
         _ -> []
+    end.
+
+mercure(Claims) -> maps:get(<<"https://mercure.rocks/">>, Claims, maps:get(<<"mercure">>, Claims, none)).
+
+%% @doc What a token says about its subscriber, for others.
+-spec payload(weir_pubsub_token:claims()) -> weir_pubsub_mercure_subscriptions:payload().
+payload(Claims) ->
+    case mercure(Claims) of
+        #{<<"payload">> := Payload} when Payload =/= null -> {some, Payload};
+        _ -> none
     end.
 
 %% @doc Milliseconds until a token ends.

@@ -23,23 +23,28 @@
     subscription :: weir_pubsub_http_subscription:subscription(),
     framing :: weir_pubsub_framing:framing(),
     socket :: weir_tcp:socket() | ssl:sslsocket(),
-    expires_in :: timeout()
+    expires_in :: timeout(),
+    %% What others are told of it when it has begun, and then, as whom.
+    tell :: tell() | {told, weir_pubsub_mercure_subscriptions:subscriber()}
 }).
+
+-type tell() :: nothing | {Selectors :: [binary()], weir_pubsub_mercure_subscriptions:payload()}.
 
 %% erlang:send_after/3 takes no longer time.
 -define(LONGEST_MS, 16#FFFFFFFF).
 
 %% @doc The result for the listener: a stream of what `Wanted' selects, without private updates that `Granted' does not.
--spec new({Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, timeout(), Http) ->
+-spec new({Wanted :: selectors(), Granted :: selectors()}, {weir_pubsub:channel(), weir_pubsub:from()}, Http, Options) ->
     weir_http_direct:result()
 when
-    Http :: weir_http_request:request().
-new(Selectors, {Channel, From}, ExpiresIn, Http) ->
+    Http :: weir_http_request:request(), Options :: #{expires_in := timeout(), tell := tell()}.
+new(Selectors, {Channel, From}, Http, #{expires_in := ExpiresIn, tell := Tell}) ->
     Stream = #stream{
         subscription = weir_pubsub_http_subscription:new([Channel], [From], infinity, Http),
         framing = {?MODULE, Selectors},
         socket = weir_http_request:socket(Http),
-        expires_in = ExpiresIn
+        expires_in = ExpiresIn,
+        tell = Tell
     },
     {events, ?MODULE, Stream, #{heartbeat => 40000, fields => fields(Channel, From, Http)}}.
 
@@ -80,6 +85,8 @@ wake(#stream{socket = Socket}, Milliseconds) ->
 -spec info(term(), #stream{}) -> weir_http_events:result().
 info({_, expired}, Stream) ->
     {close, Stream};
+info({_, _Reference, _Channel, {answer, {ok, _}}} = Begun, #stream{tell = {[_ | _] = Selectors, Payload}} = Stream) ->
+    info(Begun, Stream#stream{tell = {told, weir_pubsub_mercure_subscriptions:begun(Selectors, Payload)}});
 info(Message, #stream{subscription = Subscription, framing = Framing} = Stream) ->
     result(weir_pubsub_http_subscription:info(Message, Framing, Subscription), Stream).
 
@@ -92,7 +99,9 @@ written(_Socket, #stream{subscription = Subscription} = Stream) ->
     {ok, Stream#stream{subscription = weir_pubsub_http_subscription:written(Subscription)}}.
 
 -spec closed(weir_http_events:reason(), #stream{}) -> term().
-closed(Reason, #stream{subscription = Subscription}) -> weir_pubsub_http_subscription:closed(Reason, Subscription).
+closed(Reason, #stream{subscription = Subscription, tell = Tell}) ->
+    _ = case Tell of {told, Subscriber} -> weir_pubsub_mercure_subscriptions:ended(Subscriber); _ -> ok end,
+    weir_pubsub_http_subscription:closed(Reason, Subscription).
 
 %% Framing -----------------------------------------------------------------------------
 

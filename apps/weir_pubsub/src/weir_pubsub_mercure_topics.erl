@@ -1,8 +1,8 @@
 %% @private
-%% @doc Selectors of topics, as Mercure 0.x has them: `*' for all, a topic, or a URI template (RFC 6570).
+%% @doc Selectors of topics, as Mercure 0.x has them: `*' for all, a topic, or a URI template (RFC 6570, with all operators and modifiers).
 %%
-%% A template fits a topic that it could have been expanded to. Expressions with the operators `;', `?' and `&' are not known: a
-%% selector with one of them is a topic, and no more.
+%% A template fits a topic that it can be expanded to. What is no template is a topic, and fits only itself. So is a template with more than
+%% 16 variables: strangers choose selectors, and each update is compared with all of them.
 -module(weir_pubsub_mercure_topics).
 
 -export([new/1]).
@@ -12,7 +12,19 @@
 
 -type selector() :: all | {topic, binary()} | {template, Whole :: binary(), [part()]}.
 
--type part() :: {text, binary()} | {some, First :: binary(), Class :: unreserved | reserved, Also :: byte() | none}.
+-type part() ::
+    {text, binary()}
+    %% Characters of values: so many at most, unreserved, encoded, or one of these bytes.
+    | {value, Also :: binary(), Most :: pos_integer() | infinity}
+    | {optional, [part()]}
+    %% Each variable may have no value. In front of the first that has one stands another text than between those.
+    | {expression, First :: binary(), Separator :: binary(), [variable(), ...]}.
+
+-type variable() :: {once | many, [part()]}.
+
+-define(MOST_VARIABLES, 16).
+
+-define(RESERVED, <<":/?#[]@!$&'()*+,;=">>).
 
 %% @doc A selector out of its text.
 -spec new(binary()) -> selector().
@@ -21,7 +33,11 @@ new(<<"*">>) ->
 new(Text) ->
     case parts(Text) of
         {ok, [{text, Text}]} -> {topic, Text};
-        {ok, Parts} -> {template, Text, Parts};
+        {ok, Parts} ->
+            case lists:sum([length(Variables) || {expression, _, _, Variables} <- Parts]) =< ?MOST_VARIABLES of
+                true -> {template, Text, Parts};
+                false -> {topic, Text}
+            end;
         error -> {topic, Text}
     end.
 
@@ -45,24 +61,46 @@ followed(_Literal, _Part, _Parts) -> error.
 literal(<<>>) -> [];
 literal(Literal) -> [{text, Literal}].
 
-expression(<<Operator, Names/binary>>) when Operator =:= $+; Operator =:= $#; Operator =:= $.; Operator =:= $/ ->
-    case is_names(Names) of
-        true -> {ok, some(Operator)};
-        false -> error
-    end;
-expression(Names) ->
-    case is_names(Names) of
-        true -> {ok, {some, <<>>, unreserved, none}};
-        false -> error
+expression(<<$+, Names/binary>>) -> expression(<<>>, <<",">>, fun reserved/3, Names);
+expression(<<$#, Names/binary>>) -> expression(<<"#">>, <<",">>, fun reserved/3, Names);
+expression(<<$., Names/binary>>) -> expression(<<".">>, <<".">>, fun value/3, Names);
+expression(<<$/, Names/binary>>) -> expression(<<"/">>, <<"/">>, fun value/3, Names);
+expression(<<$;, Names/binary>>) -> expression(<<";">>, <<";">>, fun parameter/3, Names);
+expression(<<$?, Names/binary>>) -> expression(<<"?">>, <<"&">>, fun pair/3, Names);
+expression(<<$&, Names/binary>>) -> expression(<<"&">>, <<"&">>, fun pair/3, Names);
+expression(Names) -> expression(<<>>, <<",">>, fun value/3, Names).
+
+expression(First, Separator, Parts, Names) ->
+    Variables = [variable(Name, Parts) || Name <- binary:split(Names, <<",">>, [global])],
+    case lists:member(error, Variables) of
+        true -> error;
+        false -> {ok, {expression, First, Separator, Variables}}
     end.
 
-some($+) -> {some, <<>>, reserved, none};
-some($#) -> {some, <<"#">>, reserved, none};
-some($.) -> {some, <<".">>, unreserved, none};
-some($/) -> {some, <<"/">>, unreserved, $/}.
+%% `name', `name:3', `name*'.
+variable(Text, Parts) ->
+    Character = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+",
+    Pattern = ["^(", Character, "(?:\\.", Character, ")*)(?::([1-9][0-9]{0,3})|(\\*))?$"],
+    case re:run(Text, Pattern, [dollar_endonly, {capture, all_but_first, binary}]) of
+        {match, [Name]} -> {once, Parts(Name, once, infinity)};
+        {match, [Name, Most]} -> {once, Parts(Name, once, binary_to_integer(Most))};
+        {match, [Name, <<>>, <<"*">>]} -> {many, Parts(Name, many, infinity)};
+        nomatch -> error
+    end.
 
-%% `name', `name:3', `name*', with commas between them.
-is_names(Names) -> re:run(Names, "^[A-Za-z0-9_.%]+(:[0-9]{1,4}|\\*)?(,[A-Za-z0-9_.%]+(:[0-9]{1,4}|\\*)?)*$", [{capture, none}]) =:= match.
+%% A list is joined by commas, unless it is exploded: then each of its members is a value, or a name and a value.
+value(_Name, many, Most) -> [{value, <<"=">>, Most}];
+value(_Name, once, infinity) -> [{value, <<",">>, infinity}];
+value(_Name, once, Most) -> [{value, <<>>, Most}].
+
+reserved(_Name, _Times, Most) -> [{value, ?RESERVED, Most}].
+
+%% Where nothing is the value, there is no `=' either.
+parameter(_Name, many, Most) -> [{value, <<"=">>, Most}];
+parameter(Name, once, Most) -> [{text, Name}, {optional, [{text, <<"=">>} | value(Name, once, Most)]}].
+
+pair(_Name, many, _Most) -> [{value, <<>>, infinity}, {text, <<"=">>}, {value, <<>>, infinity}];
+pair(Name, once, Most) -> [{text, <<Name/binary, "=">>} | value(Name, once, Most)].
 
 %% @doc Whether a selector fits a topic. Takes time in proportion to the product of their lengths at most.
 -spec fits(binary(), selector()) -> boolean().
@@ -71,17 +109,35 @@ fits(Topic, {topic, Text}) -> Topic =:= Text;
 fits(Topic, {template, Whole, _Parts}) when Topic =:= Whole -> true;
 fits(Topic, {template, _Whole, Parts}) -> lists:member(byte_size(Topic), ends(Parts, [0], Topic)).
 
-%% Where the parts can end that begin at one of these offsets, which are in order.
-ends([], Offsets, _Topic) ->
-    Offsets;
-ends(_Parts, [], _Topic) ->
-    [];
-ends([{text, Text} | Parts], Offsets, Topic) ->
-    ends(Parts, [Offset + byte_size(Text) || Offset <- Offsets, is_at(Text, Offset, Topic)], Topic);
-ends([{some, First, Class, Also} | Parts], Offsets, Topic) ->
-    Begins = [Offset + byte_size(First) || Offset <- Offsets, is_at(First, Offset, Topic)],
-    %% A name that has no value leaves nothing.
-    ends(Parts, ordsets:union(Offsets, runs(Begins, -1, Class, Also, Topic)), Topic).
+%% Where the parts can end that begin at one of these offsets, which are in order. No offset is gone on from twice, so a template with many
+%% ways to fit takes no longer.
+ends(_Parts, [], _Topic) -> [];
+ends([Part | Parts], Offsets, Topic) -> ends(Parts, part(Part, Offsets, Topic), Topic);
+ends([], Offsets, _Topic) -> Offsets.
+
+part({text, Text}, Offsets, Topic) ->
+    [Offset + byte_size(Text) || Offset <- Offsets, is_at(Text, Offset, Topic)];
+part({value, Also, Most}, Offsets, Topic) ->
+    value_ends([{Offset, Most} || Offset <- Offsets], Also, Topic);
+part({optional, Parts}, Offsets, Topic) ->
+    ordsets:union(Offsets, ends(Parts, Offsets, Topic));
+part({expression, First, Separator, Variables}, Offsets, Topic) ->
+    Some = lists:foldl(
+        fun({Times, Parts}, Before) ->
+            Begins = ordsets:union(part({text, First}, Offsets, Topic), part({text, Separator}, Before, Topic)),
+            Once = ends(Parts, Begins, Topic),
+            ordsets:union(Before, case Times of once -> Once; many -> again([{text, Separator} | Parts], Once, Once, Topic) end)
+        end,
+        [],
+        Variables
+    ),
+    ordsets:union(Offsets, Some).
+
+again(Parts, Latest, All, Topic) ->
+    case ordsets:subtract(ends(Parts, Latest, Topic), All) of
+        [] -> All;
+        New -> again(Parts, New, ordsets:union(All, New), Topic)
+    end.
 
 is_at(Text, Offset, Topic) ->
     Size = byte_size(Text),
@@ -90,26 +146,41 @@ is_at(Text, Offset, Topic) ->
         _ -> false
     end.
 
-%% From each beginning on as far as the class goes; what an earlier one has reached is not gone over again.
-runs([Begin | Begins], Reached, Class, Also, Topic) when Begin =< Reached ->
-    runs(Begins, Reached, Class, Also, Topic);
-runs([Begin | Begins], _Reached, Class, Also, Topic) ->
-    End = run(Begin, Class, Also, Topic),
-    lists:seq(Begin, End) ++ runs(Begins, End, Class, Also, Topic);
-runs([], _Reached, _Class, _Also, _Topic) ->
+%% Each offset has the number of characters that may follow. Of two ways to one offset that counts which leaves more.
+value_ends([{Offset, One}, {Offset, Other} | Offsets], Also, Topic) ->
+    value_ends([{Offset, max(One, Other)} | Offsets], Also, Topic);
+value_ends([{Offset, Left} | Offsets], Also, Topic) ->
+    case character(Offset, Also, Topic) of
+        {Size, Count} when Count =< Left -> [Offset | value_ends(insert(Offset + Size, less(Left, Count), Offsets), Also, Topic)];
+        _ -> [Offset | value_ends(Offsets, Also, Topic)]
+    end;
+value_ends([], _Also, _Topic) ->
     [].
 
-run(Offset, Class, Also, Topic) when Offset < byte_size(Topic) ->
-    Byte = binary:at(Topic, Offset),
-    case Byte =:= Also orelse is_in(Byte, Class) of
-        true -> run(Offset + 1, Class, Also, Topic);
-        false -> Offset
-    end;
-run(Offset, _Class, _Also, _Topic) ->
-    Offset.
+less(infinity, _Count) -> infinity;
+less(Left, Count) -> Left - Count.
 
-%% Commas stand between the values of a list; what else is reserved is written with `%'.
-is_in(Byte, _Class) when Byte >= $a, Byte =< $z; Byte >= $A, Byte =< $Z; Byte >= $0, Byte =< $9 -> true;
-is_in(Byte, _Class) when Byte =:= $-; Byte =:= $.; Byte =:= $_; Byte =:= $~; Byte =:= $%; Byte =:= $, -> true;
-is_in(Byte, reserved) -> binary:match(<<":/?#[]@!$&'()*+;=">>, <<Byte>>) =/= nomatch;
-is_in(_Byte, unreserved) -> false.
+insert(Offset, Left, [{Earlier, _} = First | Offsets]) when Earlier < Offset -> [First | insert(Offset, Left, Offsets)];
+insert(Offset, Left, Offsets) -> [{Offset, Left} | Offsets].
+
+%% The bytes of one, and what it counts: a character of several bytes is encoded as several, of which the first counts.
+character(Offset, Also, Topic) ->
+    case Topic of
+        <<_:Offset/binary, $%, High, Low, _/binary>> ->
+            case is_hexadecimal(High) andalso is_hexadecimal(Low) of
+                true -> {3, case binary_to_integer(<<High, Low>>, 16) band 2#11000000 of 2#10000000 -> 0; _ -> 1 end};
+                false -> none
+            end;
+        <<_:Offset/binary, Byte, _/binary>> ->
+            case is_unreserved(Byte) orelse binary:match(Also, <<Byte>>) =/= nomatch of
+                true -> {1, 1};
+                false -> none
+            end;
+        _ ->
+            none
+    end.
+
+is_hexadecimal(Byte) -> (Byte >= $0 andalso Byte =< $9) orelse (Byte >= $a andalso Byte =< $f) orelse (Byte >= $A andalso Byte =< $F).
+
+is_unreserved(Byte) when Byte >= $a, Byte =< $z; Byte >= $A, Byte =< $Z; Byte >= $0, Byte =< $9 -> true;
+is_unreserved(Byte) -> Byte =:= $- orelse Byte =:= $. orelse Byte =:= $_ orelse Byte =:= $~.

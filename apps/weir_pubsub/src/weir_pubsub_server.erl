@@ -143,7 +143,7 @@ mercure(#{mercure := none}) ->
     [];
 mercure(#{mercure := Mercure, tokens := Tokens, origins := Origins, max_body := MaxBody}) ->
     weir_pubsub_mercure:routes(maps:merge(
-        maps:with([anonymous, cookie], Mercure), #{keys => ?KEYS, tokens => Tokens, origins => Origins, max_body => MaxBody}
+        maps:with([anonymous, cookie, subscriptions], Mercure), #{keys => ?KEYS, tokens => Tokens, origins => Origins, max_body => MaxBody}
     )).
 
 is_told(_Request, any) -> true;

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Supervises the shards and the asker, and owns what outlives each of them: the tables of subscribers.
+%% @doc Supervises the shards, the asker and who knows the subscriptions of Mercure, and owns what outlives each of them: the tables of
+%% subscribers.
 -module(weir_pubsub_sup).
 -behaviour(supervisor).
 
@@ -18,6 +19,7 @@ init(Shards) ->
         fun({_, _, Subscribers}) -> Subscribers = weir_pubsub_subscribers:new(Subscribers) end,
         weir_pubsub_shards:all()
     ),
-    Asker = #{id => weir_pubsub_asker, start => {weir_pubsub_asker, start_link, []}},
-    Children = [Asker | [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)]],
+    _ = weir_pubsub_mercure_subscriptions:new(),
+    Others = [#{id => Module, start => {Module, start_link, []}} || Module <- [weir_pubsub_asker, weir_pubsub_mercure_subscriptions]],
+    Children = Others ++ [#{id => Index, start => {weir_pubsub_shard, start_link, [Index]}} || Index <- lists:seq(1, Shards)],
     {ok, {#{strategy => one_for_one, intensity => 20, period => 1}, Children ++ weir_pubsub_broker:children(Shards)}}.

@@ -43,7 +43,7 @@ settings(Directory) ->
     File = filename:join(Directory, "push.toml"),
     ok = file:write_file(File,
         "[[listeners]]\ntls = {cert = 'server-certificate.pem', key = 'server-key.pem'}\n"
-        "[tokens]\nsecrets = ['secret']\nrequire_exp = false\n[mercure]\n"
+        "[tokens]\nsecrets = ['secret']\nrequire_exp = false\n[mercure]\nsubscriptions = true\n"
         "[[channels]]\npattern = 'small'\nmax_messages = 5\n"
     ),
     {ok, Settings} = weir_pubsub_file:read(File),
@@ -197,7 +197,7 @@ deleted(_Config) ->
 
 an_update_of_mercure(_Config) ->
     Url = fun(Bytes) -> <<<<(case C of $+ -> $-; $/ -> $_; _ -> C end)>> || <<C>> <= base64:encode(Bytes), C =/= $=>> end,
-    Signed = <<(Url(<<"{\"alg\":\"HS256\"}">>))/binary, $., (Url(<<"{\"mercure\":{\"publish\":[\"*\"]}}">>))/binary>>,
+    Signed = <<(Url(<<"{\"alg\":\"HS256\"}">>))/binary, $., (Url(<<"{\"mercure\":{\"publish\":[\"*\"],\"subscribe\":[\"*\"]}}">>))/binary>>,
     Token = [Signed, $., Url(crypto:mac(hmac, sha256, ?SECRET, Signed))],
     Hub = url("/.well-known/mercure"),
     Before = maps:get(subscribed, weir_pubsub:counters()),
@@ -205,7 +205,11 @@ an_update_of_mercure(_Config) ->
     ok = until(fun() -> true = maps:get(subscribed, weir_pubsub:counters()) > Before end),
     _ = said(curl(["-H", ["Authorization: Bearer ", Token], "-d", "topic=a&data=one", Hub])),
     _ = said_until(Stream, <<"data: one">>),
-    closed(Stream).
+    %% Who subscribes is told, and when that ends.
+    Tells = fun() -> said(curl(["-H", ["Authorization: Bearer ", Token], Hub ++ "/subscriptions"])) end,
+    ok = until(fun() -> {_, _} = binary:match(Tells(), <<"\"topic\":\"a\"">>) end),
+    closed(Stream),
+    ok = until(fun() -> {_, _} = binary:match(Tells(), <<"\"subscriptions\":[]">>) end).
 
 %% What does not fit into sockets waits in the history, which moves on; others do not wait.
 a_slow_reader_is_told_of_the_gap(_Config) ->
