@@ -134,12 +134,12 @@ waited(Verdict, Action, Channels, Request, Role, Options) ->
 may_all(Action, Request, Channels, Options) ->
     weir_pubsub_access:all([fun() -> may(Action, Request, Channel, Options) end || Channel <- Channels]).
 
-action(<<"GET">>, pub, Request) ->
-    case transport(Request) of
+action(Get, Role, Request) when Get =:= <<"GET">>; Get =:= <<"HEAD">> ->
+    case Role =:= pub andalso transport(Request) of
+        false -> subscribe;
         websocket -> publish_by_websocket;
         _ -> tell
     end;
-action(<<"GET">>, _Sub, _Request) -> subscribe;
 action(Method, Role, _Request) -> action(Method, Role).
 
 action(<<"OPTIONS">>, _Role) -> options;
@@ -177,7 +177,7 @@ act(subscribe, Channels, Request, Role, Options) ->
     case weir_pubsub_http_from:positions(length(Channels), Request) of
         {ok, Froms} ->
             subscribe(transport(Request), Channels, Froms, Request, {Role, Options});
-        {error, no_tag} ->
+        {error, tag} ->
             Fields = [{<<"content-type">>, <<"text/plain">>} | weir_pubsub_http_fields:origin(Request)],
             {reply, 400, Fields, <<"Message ID invalid">>};
         {error, count} ->

@@ -1,20 +1,23 @@
 %% @private
 %% @doc Where a subscriber wants to begin, as Nchan lets it be said: a date and a tag, a whole id as a tag, the id of the last event, or one
-%% in the query. Who says nothing begins with the oldest message, unless the query has `from=new', or `from=N' for the latest N. A date without a tag is an error.
+%% in the query. Who says nothing begins with the oldest message, unless the query has `from=new', or `from=N' for the latest N. A date without a tag is an
+%% error, and so is one with the tag of several channels for a single one.
 -module(weir_pubsub_http_from).
 
 -export([positions/2]).
 
-%% @doc The same for so many channels. `no_tag': there is a date without a tag; `count': the id is of another number of channels.
--spec positions(Count :: pos_integer(), weir_http_request:request()) -> {ok, [weir_pubsub:from()]} | {error, no_tag | count}.
+%% @doc The same for so many channels. `tag': there is a date with none, or with one of several channels for a single one; `count': the id of
+%% several channels is of another number of them.
+-spec positions(Count :: pos_integer(), weir_http_request:request()) -> {ok, [weir_pubsub:from()]} | {error, tag | count}.
 positions(Count, Request) ->
     Tag = unquoted(weir_http_request:field(<<"if-none-match">>, Request, <<>>)),
     case date(weir_http_request:field(<<"if-modified-since">>, Request)) of
-        Epoch when is_integer(Epoch), Tag =:= <<>> -> {error, no_tag};
+        Epoch when is_integer(Epoch), Tag =:= <<>> -> {error, tag};
         Epoch when is_integer(Epoch), Count =:= 1 ->
-            case weir_pubsub_id:from_tag(Epoch, Tag) of
-                {ok, Id} -> {ok, [Id]};
-                error -> first([], Count, Request)
+            case {weir_pubsub_id:from_tag(Epoch, Tag), binary:match(Tag, <<",">>)} of
+                {{ok, Id}, _} -> {ok, [Id]};
+                {error, nomatch} -> first([], Count, Request);
+                {error, _} -> {error, tag}
             end;
         Epoch when is_integer(Epoch) -> first([Tag], Count, Request);
         undefined ->

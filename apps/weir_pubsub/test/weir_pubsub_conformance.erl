@@ -9,7 +9,7 @@
 %% The script -------------------------------------------------------------------------------
 
 %% A case is a name and steps. In paths `A', `B' and `C' stand for channels that no other case has.
-cases() -> publishing() ++ telling() ++ polls() ++ streams() ++ websockets() ++ several() ++ refusals() ++ origins().
+cases() -> publishing() ++ telling() ++ polls() ++ buffers() ++ streams() ++ websockets() ++ several() ++ refusals() ++ methods() ++ origins().
 
 read(Path) -> read(Path, []).
 read(Path, Fields) -> {request, <<"GET">>, Path, Fields, <<>>}.
@@ -68,9 +68,53 @@ polls() ->
         {"long poll: a tag alone", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-None-Match", "foo"}])]},
         {"long poll: Last-Event-ID that is none", [post("/pub/A", <<"x">>), read("/sub/A", [{"Last-Event-ID", "foo"}])]},
         {"long poll: last_event_id that is none", [post("/pub/A", <<"x">>), read("/sub/A?last_event_id=foo")]},
+        {"long poll: a tag of three channels", [post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,99,110"}])]},
+        {"long poll: brackets in brackets", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[[[0,13,[9],[11]]]]"}])
+        ]},
+        {"long poll: a bracket too many", [
+            post("/pub/A", <<"x">>), read("/sub/A", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "0,13,[9]]"}])
+        ]},
         {"long poll by /pubsub", [post("/pub/A", <<"x">>), read("/pubsub/A")]},
         {"interval poll: nothing", [read("/poll/A")]},
         {"interval poll, and on", [post("/pub/A", <<"x">>), read("/poll/A"), {resume, "/poll/A", []}]}
+    ].
+
+%% How much is kept and for how long is said by the place where it is published with Nchan, and by a policy here: of channels whose names begin
+%% with `two-', `none-' and `brief-'. One subscriber at most has a channel of the name `single-'.
+buffers() ->
+    Stream = accept("text/event-stream"),
+    [
+        {"two of three are kept", [post("/pub/two-A", Data) || Data <- [<<"1">>, <<"2">>, <<"3">>]] ++ [
+            read("/pub/two-A"), {stream, s, "/sub/two-A", Stream}, {until, s, <<"data: 3\n\n">>}, {cut, s}
+        ]},
+        {"none is kept: told", [post("/pub/none-A", <<"x">>), read("/pub/none-A")]},
+        {"none is kept: long poll", [post("/pub/none-A", <<"x">>), read("/sub/none-A")]},
+        {"none is kept: who waits gets it", [
+            {stream, s, "/sub/none-A", []}, {subscribers, "none-A", 1}, post("/pub/none-A", <<"x">>), {rest, s}
+        ]},
+        {"none is kept: event stream", [
+            post("/pub/none-A", <<"1">>), {stream, s, "/sub/none-A", Stream}, {subscribers, "none-A", 1}, post("/pub/none-A", <<"2">>),
+            post("/pub/none-A", <<"3">>), {until, s, <<"data: 3\n\n">>}, {cut, s}
+        ]},
+        {"none is kept in one of several", [
+            {stream, s, "/sub/A,none-B", Stream}, {subscribers, "A", 1}, {subscribers, "none-B", 1}, post("/pub/A", <<"1">>),
+            post("/pub/none-B", <<"2">>), post("/pub/A", <<"3">>), {until, s, <<"data: 3\n\n">>}, {cut, s}
+        ]},
+        {"too old", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/sub/brief-A")]},
+        {"too old: told", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/pub/brief-A")]},
+        {"too old in one of several", [
+            post("/pub/brief-A", <<"1">>), post("/pub/B", <<"2">>), {pause, 2500}, {stream, s, "/sub/brief-A,B", Stream},
+            {until, s, <<"data: 2\n\n">>}, {cut, s}
+        ]},
+        {"100,000 bytes", [post("/pub/A", binary:copy(<<"x">>, 100000)), read("/sub/A")]},
+        {"one subscriber at most: long poll", [{stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, read("/sub/single-A")]},
+        {"one subscriber at most: event stream", [
+            {stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, {stream, t, "/sub/single-A", Stream}, {rest, t}
+        ]},
+        {"one subscriber at most: the next", [
+            {stream, s, "/sub/single-A", []}, {subscribers, "single-A", 1}, {rest, s}, {subscribers, "single-A", 0}, read("/sub/single-A")
+        ]}
     ].
 
 streams() ->
@@ -171,6 +215,12 @@ refusals() ->
             {"a name with escapes", [post("/pub/A%20%c3%a9", <<"x">>), read("/sub/A%20%c3%a9")]}
         ].
 
+methods() ->
+    [
+        {Method ++ " " ++ Path, [post("/pub/A", <<"x">>), {perhaps, list_to_binary(Method), Path ++ "/A"}]}
+     || Method <- ["HEAD", "PATCH"], Path <- ["/sub", "/pub"]
+    ].
+
 origins() ->
     Origin = [{"Origin", "http://x.y"}],
     [
@@ -201,6 +251,18 @@ run(Server, {Number, {_Name, Steps}}) ->
 
 step({request, Method, Path, Fields, Body}, Run) ->
     answered(request(Method, Path, Fields, Body, Run), Run);
+step({perhaps, Method, Path}, #run{seen = Seen} = Run) ->
+    {Port, There} = place(Path, Run),
+    Socket = weir_pubsub_nchan:begin_request(Port, Method, There, []),
+    Bytes = rest(Socket, <<>>),
+    ok = gen_tcp:close(Socket),
+    case Bytes of
+        <<>> -> Run#run{seen = [[{status, none}] | Seen]};
+        _ -> answered(weir_pubsub_nchan:parsed(Bytes), Run)
+    end;
+step({pause, Milliseconds}, Run) ->
+    ok = timer:sleep(Milliseconds),
+    Run;
 step({resume, Path, Fields}, Run) ->
     answered(request(<<"GET">>, Path, resume(Run) ++ Fields, <<>>, Run), Run);
 step({begin_resume, Key, Path}, Run) ->
@@ -303,6 +365,8 @@ differences(Theirs, Ours) ->
 
 parts([{frame, _} | _] = Theirs, Ours) ->
     [{frame, Their, Our} || {{frame, Their}, {frame, Our}} <- lists:zip(Theirs, Ours), Their =/= Our];
+parts([{status, none}], Ours) ->
+    [{status, none, proplists:get_value(status, Ours)}];
 parts(Theirs, Ours) ->
     Names = lists:usort([Name || {Name, _} <- Theirs ++ Ours]),
     Value = fun(Name, Parts) -> proplists:get_value(Name, Parts, none) end,
@@ -317,6 +381,14 @@ reason(Case, Difference) ->
 
 reasons() ->
     [
+        {fun(Case, _) -> lists:prefix("HEAD", Case) orelse lists:prefix("PATCH", Case) end,
+            "Nchan closes the connection; HEAD is GET without the body, and what is not allowed is 403"},
+        {fun(Case, {Part, _, _}) -> Case =:= "one subscriber at most: event stream" andalso Part =/= <<"transfer-encoding">> end,
+            "an event stream has begun when it is refused: a comment at its end says so"},
+        {fun(Case, {Part, _, _}) -> Case =:= "one subscriber at most: long poll" andalso Part =:= <<"vary">> end,
+            "a refusal does not depend on these fields"},
+        {fun(Case, {Part, _, _}) -> Case =:= "none is kept: who waits gets it" andalso Part =:= body end,
+            "who waits is a subscriber when the message comes, also where none is kept"},
         {fun(_, {Part, _, _}) -> Part =:= <<"transfer-encoding">> end,
             "a body whose end is not known comes in chunks: a client can tell the end from a connection that broke"},
         {fun(_, {Part, _, _}) -> Part =:= <<"cache-control">> end, "no cache on the way keeps an event stream"},

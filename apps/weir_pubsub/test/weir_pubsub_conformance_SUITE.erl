@@ -17,7 +17,10 @@ init_per_suite(Config) ->
     case weir_pubsub_nchan:find() of
         {ok, _} ->
             {ok, _} = application:ensure_all_started(weir_pubsub),
-            ok = weir_pubsub:configure(#{}),
+            ok = weir_pubsub:configure(#{channels => [
+                {<<"two-*">>, #{max_messages => 2}}, {<<"none-*">>, #{max_messages => 0}}, {<<"brief-*">>, #{max_age => 1000}},
+                {<<"single-*">>, #{max_subscribers => 1}}
+            ]}),
             Ports = maps:from_list([{Path, start(Path, Options)} || {Path, Options} <- listeners()]),
             [{ports, Ports} | Config];
         {skip, _} = Skip ->
@@ -107,7 +110,7 @@ table(Results) ->
     ].
 
 last_status(Answers) ->
-    case [Status || Parts <- Answers, {status, Status} <- Parts] of
+    case [Status || Parts <- Answers, {status, Status} <- Parts, is_integer(Status)] of
         [] -> "-";
         Statuses -> integer_to_list(lists:last(Statuses))
     end.

@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_nchan, [request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
+-import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, read_stream/2, normal/1]).
 
 -define(PATIENCE, 10000).
 
@@ -21,20 +21,14 @@ groups() ->
             event_stream_goes_on, chunked, multipart, raw, interval_poll, websocket, websocket_with_ids, websocket_publishes, websocket_for_publishers, streams_time_out, channel_events, methods, options, pages_of_other_sites
         ]},
         {ours, [], [
-            local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket, a_type_that_is_no_text, a_flood_of_messages,
+            head, local_publishers_only, who_may, who_may_is_said_later, tokens, gaps, bytes_for_all_clients, a_gap_between_parts, limits, messages_that_are_too_large, a_client_that_goes_away, a_gap_for_a_websocket, a_type_that_is_no_text, a_flood_of_messages,
             a_frame_compressed_once, two_polls_on_a_connection, a_shard_is_killed,
             a_shard_at_work_answers_later, a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish, options_that_are_wrong
         ]}
     ].
 
-init_per_group(nchan, Config) ->
-    case weir_pubsub_nchan:find() of
-        {ok, _} -> Config;
-        {skip, _} = Skip -> Skip
-    end;
-init_per_group(_Group, Config) ->
-    Config.
+init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
 
 end_per_group(_Group, _Config) -> ok.
 
@@ -42,46 +36,25 @@ init_per_testcase(Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     ok = weir_pubsub:configure(#{}),
     start(#{publishers => any, poll_timeout => 1000}),
-    case lists:member(Case, proplists:get_value(nchan, [{G, Cases} || {G, _, Cases} <- groups()])) of
-        true -> [{nchan, weir_pubsub_nchan:start()} | Config];
-        false -> Config
-    end.
+    weir_pubsub_nchan:init_case(Case, groups(), Config).
 
 end_per_testcase(_Case, Config) ->
     _ = weir_http:stop_listener(?MODULE),
     ok = application:stop(weir_pubsub),
-    case proplists:get_value(nchan, Config) of
-        undefined -> ok;
-        Nchan -> weir_pubsub_nchan:stop(Nchan)
-    end.
+    weir_pubsub_nchan:end_case(Config).
 
 start(Options) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
 
 port() -> weir:get_port(?MODULE).
 
-%% Both answer the same.
-same(Config, Script) ->
-    #{port := Nchan} = proplists:get_value(nchan, Config),
-    Theirs = Script(Nchan),
-    Ours = Script(port()),
-    [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
-    ok.
-
-publish(Port, Channel, Data) -> request(Port, <<"POST">>, ["/pub/", Channel], [], Data).
+same(Config, Script) -> weir_pubsub_nchan:same(Config, port(), Script).
 
 field(Name, {_, Fields, _}) -> proplists:get_value(Name, Fields).
 
 %% What a client that comes back says.
 resume(Answer) ->
     [{"If-Modified-Since", field(<<"last-modified">>, Answer)}, {"If-None-Match", field(<<"etag">>, Answer)}].
-
-wait_for_subscribers(Port, Channel, Count) ->
-    {_, _, Body} = request(Port, <<"GET">>, ["/pub/", Channel], []),
-    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
-        nomatch -> timer:sleep(10), wait_for_subscribers(Port, Channel, Count);
-        _ -> ok
-    end.
 
 %% As Nchan --------------------------------------------------------------------------------
 
@@ -342,6 +315,25 @@ methods(Config) ->
          || Method <- [<<"POST">>, <<"PUT">>, <<"DELETE">>]
         ]
     end).
+
+%% All but the body. Nothing waits: what would be waited for is no message.
+head(_Config) ->
+    _ = publish(port(), "a", <<"x">>),
+    [
+        begin
+            {Status, Expected, _} = request(port(), <<"GET">>, Path, Fields),
+            {200, Told, <<>>} = request(port(), <<"HEAD">>, Path, Fields),
+            ?assertEqual({Path, 200, without_date(Expected)}, {Path, Status, without_date(Told)})
+        end
+     || {Path, Fields} <- [{"/sub/a", []}, {"/pubsub/a", []}, {"/pub/a", [{"Accept", "text/json"}]}]
+    ],
+    ?assertMatch({408, _, <<>>}, request(port(), <<"HEAD">>, "/sub/b", [])),
+    ?assertMatch({404, _, <<>>}, request(port(), <<"HEAD">>, "/pub/c", [])),
+    {200, Stream, <<>>} = request(port(), <<"HEAD">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ?assertMatch(<<"text/event-stream", _/binary>>, proplists:get_value(<<"content-type">>, Stream)),
+    ?assertEqual({error, no_channel}, weir_pubsub:info(<<"b">>)).
+
+without_date(Fields) -> lists:sort(lists:keydelete(<<"date">>, 1, Fields)).
 
 options(Config) ->
     same(Config, fun(Port) ->

@@ -2,8 +2,11 @@
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
+-export([init_group/2, init_case/3, end_case/1, same/3, publish/3, wait_for_subscribers/3]).
 -export([websocket/3, websocket/4, handshake/5, send_frame/3, frames/2]).
 -export([request/4, request/5, begin_request/4, answer/1, parsed/1, read_stream/2, normal/1, field/1]).
+
+-include_lib("stdlib/include/assert.hrl").
 
 -define(PATIENCE, 10000).
 -define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
@@ -25,6 +28,14 @@ start() ->
         "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
         " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
         " server { listen 127.0.0.1:", integer_to_list(Port), "; nchan_channel_id_split_delimiter \",\";\n",
+        "  location ~ /sub/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t;",
+        " nchan_max_channel_subscribers 1; }\n",
+        [
+            ["  location ~ /pub/(", Kind, "-.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; ", Directive, "; }\n"]
+         || {Kind, Directive} <- [
+                {"two", "nchan_message_buffer_length 2"}, {"none", "nchan_store_messages off"}, {"brief", "nchan_message_timeout 1s"}
+            ]
+        ],
         "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
@@ -53,6 +64,44 @@ stop(#{program := Program, pid := Pid, directory := Directory}) ->
     after ?PATIENCE -> error(nginx_does_not_stop)
     end,
     ok = file:del_dir_r(Directory).
+
+%% For suites that have a group of cases which put the same to both.
+init_group(nchan, Config) ->
+    case find() of
+        {ok, _} -> Config;
+        {skip, _} = Skip -> Skip
+    end;
+init_group(_Group, Config) ->
+    Config.
+
+init_case(Case, Groups, Config) ->
+    case lists:member(Case, element(3, lists:keyfind(nchan, 1, Groups))) of
+        true -> [{nchan, start()} | Config];
+        false -> Config
+    end.
+
+end_case(Config) ->
+    case proplists:get_value(nchan, Config) of
+        undefined -> ok;
+        Nchan -> stop(Nchan)
+    end.
+
+%% Both answer the same to a script that is given a port.
+same(Config, Port, Script) ->
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    Theirs = Script(Nchan),
+    Ours = Script(Port),
+    [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
+    ok.
+
+publish(Port, Channels, Data) -> request(Port, <<"POST">>, ["/pub/", Channels], [], Data).
+
+wait_for_subscribers(Port, Channel, Count) ->
+    {_, _, Body} = request(Port, <<"GET">>, ["/pub/", Channel], []),
+    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
+        nomatch -> timer:sleep(10), wait_for_subscribers(Port, Channel, Count);
+        _ -> ok
+    end.
 
 free_port() ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),

@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_nchan, [request/4, request/5, begin_request/4, answer/1, normal/1]).
+-import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, normal/1]).
 
 -define(PATIENCE, 10000).
 
@@ -26,13 +26,7 @@ groups() ->
         ]}
     ].
 
-init_per_group(nchan, Config) ->
-    case weir_pubsub_nchan:find() of
-        {ok, _} -> Config;
-        {skip, _} = Skip -> Skip
-    end;
-init_per_group(_Group, Config) ->
-    Config.
+init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
 
 end_per_group(_Group, _Config) -> ok.
 
@@ -40,38 +34,18 @@ init_per_testcase(Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     ok = weir_pubsub:configure(#{}),
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, routes(#{})),
-    case lists:member(Case, proplists:get_value(nchan, [{G, Cases} || {G, _, Cases} <- groups()])) of
-        true -> [{nchan, weir_pubsub_nchan:start()} | Config];
-        false -> Config
-    end.
+    weir_pubsub_nchan:init_case(Case, groups(), Config).
 
 end_per_testcase(_Case, Config) ->
     _ = weir_http:stop_listener(?MODULE),
     ok = application:stop(weir_pubsub),
-    case proplists:get_value(nchan, Config) of
-        undefined -> ok;
-        Nchan -> weir_pubsub_nchan:stop(Nchan)
-    end.
+    weir_pubsub_nchan:end_case(Config).
 
 routes(Options) -> weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 1000}, Options)).
 
 port() -> weir:get_port(?MODULE).
 
-same(Config, Script) ->
-    #{port := Nchan} = proplists:get_value(nchan, Config),
-    Theirs = Script(Nchan),
-    Ours = Script(port()),
-    [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
-    ok.
-
-publish(Port, Channels, Data) -> request(Port, <<"POST">>, ["/pub/", Channels], [], Data).
-
-wait_for_subscribers(Port, Channel, Count) ->
-    {_, _, Body} = request(Port, <<"GET">>, ["/pub/", Channel], []),
-    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
-        nomatch -> timer:sleep(10), wait_for_subscribers(Port, Channel, Count);
-        _ -> ok
-    end.
+same(Config, Script) -> weir_pubsub_nchan:same(Config, port(), Script).
 
 %% A stream on which something has come.
 read_until(Socket, Text, Bytes) ->
