@@ -189,9 +189,10 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,
+            fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
+            %% From here on clients come in, which would be lost if another step failed.
             fun() -> open(Opening, IsShared, Config, Name) end,
             fun() -> resume(Resuming, Config, Name) end,
-            fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
             fun() -> take_over(How, Control) end,
             fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end
         ])
