@@ -1,0 +1,5 @@
+%% What the suites of long polls do around their cases.
+
+init_per_testcase(_Case, Config) -> weir_pubsub_polls_test:init_case(Config).
+
+end_per_testcase(_Case, _Config) -> weir_pubsub_polls_test:end_case().

@@ -1,0 +1,158 @@
+%% Clients of long polls that keep their connections, and what is known of those that wait together.
+-module(weir_pubsub_polls_test).
+
+-export([init_case/1]).
+-export([end_case/0]).
+-export([restart/2]).
+-export([port/0]).
+-export([publish/1]).
+-export([publish/2]).
+-export([connect/0]).
+-export([poll/1]).
+-export([poll/2]).
+-export([bytes/2]).
+-export([answer/1]).
+-export([silent/1]).
+-export([resume/1]).
+-export([wait/1]).
+-export([wait/2]).
+-export([wait/3]).
+-export([again/2]).
+-export([subscribers/0]).
+-export([until_subscribers/1]).
+-export([together/0]).
+-export([crowds/0]).
+-export([rows/0]).
+-export([nobody/0]).
+-export([shard/0]).
+-export([kill_shard/0]).
+
+-include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub.hrl").
+
+-import(weir_pubsub_nchan, [request/5]).
+-import(weir_pubsub_test, [wait_until/1]).
+
+-define(PATIENCE, 10000).
+
+init_case(Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{}),
+    start(#{}, #{}),
+    Config.
+
+end_case() ->
+    _ = weir_http:stop_listener(?MODULE),
+    ok = application:stop(weir_pubsub).
+
+start(Listener, Options) ->
+    {ok, _} = weir_http:start_listener(
+        ?MODULE, Listener#{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options#{publishers => any})
+    ).
+
+restart(Listener, Options) ->
+    ok = weir_http:stop_listener(?MODULE),
+    start(Listener, Options).
+
+port() -> weir:get_port(?MODULE).
+
+publish(Data) -> publish(Data, []).
+
+publish(Data, Fields) ->
+    {Status, _, Body} = request(port(), <<"POST">>, "/pub/a", Fields, Data),
+    {Status, Body}.
+
+connect() ->
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}, {nodelay, true}]),
+    Client.
+
+poll(Client) -> poll(Client, []).
+
+poll(Client, Fields) -> ok = gen_tcp:send(Client, bytes(<<"GET">>, Fields)).
+
+bytes(Method, Fields) ->
+    [Method, " /sub/a HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"].
+
+answer(Client) -> answer(Client, <<>>).
+
+answer(Client, Bytes) ->
+    case binary:split(Bytes, <<"\r\n\r\n">>) of
+        [Head, Begun] ->
+            [<<"HTTP/1.1 ", Status:3/binary, _/binary>> | Lines] = binary:split(Head, <<"\r\n">>, [global]),
+            Fields = [{string:lowercase(Name), string:trim(Value)} || Line <- Lines, [Name, Value] <- [binary:split(Line, <<":">>)]],
+            Length = binary_to_integer(proplists:get_value(<<"content-length">>, Fields)),
+            {binary_to_integer(Status), Fields, body(Client, Length, Begun)};
+        [_] ->
+            {ok, More} = gen_tcp:recv(Client, 0, ?PATIENCE),
+            answer(Client, <<Bytes/binary, More/binary>>)
+    end.
+
+%% There is nothing behind it: one answer to one request.
+body(_Client, Length, Begun) when Length =:= byte_size(Begun) ->
+    Begun;
+body(Client, Length, Begun) when Length > byte_size(Begun) ->
+    {ok, More} = gen_tcp:recv(Client, Length - byte_size(Begun), ?PATIENCE),
+    <<Begun/binary, More/binary>>.
+
+silent(Client) -> ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 0)).
+
+resume({_, Fields, _}) ->
+    [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}].
+
+%% So many that wait, most of them together. One after the other: who meets another at work in the shard subscribes by itself.
+wait(Count) -> wait(Count, fun(_) -> [] end).
+
+wait(Count, Fields) -> wait(Count, Fields, Count div 2).
+
+wait(Count, Fields, Together) ->
+    Clients = [connect() || _ <- lists:seq(1, Count)],
+    again(lists:zip(lists:seq(1, Count), Clients), Fields),
+    ?assert(together() >= Together),
+    Clients.
+
+again(Clients, Fields) ->
+    Before = subscribers(),
+    lists:foldl(
+        fun({Number, Client}, There) ->
+            ok = poll(Client, Fields(Number)),
+            ok = until_subscribers(There + 1),
+            There + 1
+        end,
+        Before,
+        Clients
+    ).
+
+subscribers() ->
+    case weir_pubsub:info(<<"a">>) of
+        {ok, #{subscribers := Count}} -> Count;
+        {error, _} -> 0
+    end.
+
+until_subscribers(Count) -> wait_until(fun() -> subscribers() =:= Count end).
+
+%% Those that are in groups.
+together() -> weir_pubsub_crowd:waiting(crowds()).
+
+crowds() ->
+    {ok, {Channels, _, _}} = weir_pubsub_shards:tables_of(<<"a">>),
+    ets:lookup_element(Channels, <<"a">>, #channel.crowds).
+
+rows() ->
+    {ok, {_, _, Subscribers}} = weir_pubsub_shards:tables_of(<<"a">>),
+    ets:tab2list(Subscribers).
+
+%% Nobody is left, in no table and in no count.
+nobody() ->
+    ok = until_subscribers(0),
+    ok = wait_until(fun() -> rows() =:= [] end),
+    ok = wait_until(fun() -> {ok, #{subscribers := Count}} = weir_pubsub_limits:usage(total), Count =:= 0 end).
+
+shard() ->
+    {ok, {Channels, _, _}} = weir_pubsub_shards:tables_of(<<"a">>),
+    ets:info(Channels, owner).
+
+kill_shard() ->
+    Pid = shard(),
+    Monitor = monitor(process, Pid),
+    true = exit(Pid, kill),
+    receive {'DOWN', Monitor, process, _, _} -> ok end.
