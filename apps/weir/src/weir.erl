@@ -7,6 +7,7 @@
 -include("weir_socket.hrl").
 
 -export([pollsets/0]).
+-export([reactors/0]).
 -export([sockets/0]).
 -export([is_weir/1]).
 -export([i/0]).
@@ -93,6 +94,11 @@ pollsets() ->
 
 pollset(Number, {Poller, Scheduler}) ->
     (weir_nif:counters(Number))#{pollset => Number, poller => Poller, scheduler => Scheduler}.
+
+%% @doc The reactors, and how long their callbacks take. Cheap: it reads numbers and asks none of them, so it tells of one that is in a
+%% callback just now. See {@link weir_reactor:measure/2}.
+-spec reactors() -> [weir_reactor:summary()].
+reactors() -> weir_reactors:all().
 
 %% @doc All open sockets of Weir, listening ones included. Walks the whole table, so it costs time in proportion to the
 %% most sockets that were ever open at once, in pieces of a thousand that delay no other work.

@@ -76,7 +76,9 @@ rows(pollset) ->
 rows(reactor) ->
     [
         {connections, gauge, none, "connections that are open or being made"},
-        {failed_handshakes, counter, none, "connections whose PROXY header failed; of all reactors of a listener"}
+        {failed_handshakes, counter, none, "connections whose PROXY header failed; of all reactors of a listener"},
+        {callbacks, counter, none, "events of its sockets that it had callbacks for"},
+        {callback_ns, counter, nanoseconds, "time in those callbacks"}
         | rows(pollset)
     ];
 rows(listener) ->

@@ -39,6 +39,7 @@ start_link() ->
 init([]) ->
     ok = weir_reports:let_through(),
     ok = load_all(),
+    ok = weir_reactors:new_table(),
     Children = [
         #{id => Module, start => {Module, start_link, []}, shutdown => infinity}
      || Module <- [weir_reaper, weir_reader, weir_pollsets, weir_relay_timer, weir_relay_observer, weir_ending]

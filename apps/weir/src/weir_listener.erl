@@ -100,7 +100,8 @@
 %% <dt>`placement' (`local')</dt><dd>A connection stays on the scheduler that accepts it, or goes to the one with the fewest
 %% sockets. Not for reactors.</dd>
 %% <dt>`measure' (`false')</dt><dd>Whether the time of replies is measured: {@link weir:latency/1}. It takes two looks at the clock for a
-%% request and its reply, and 110 KiB at most; nothing while it is off.</dd>
+%% request and its reply, and 110 KiB at most; nothing while it is off. Reactors measure their callbacks, too: {@link
+%% weir_reactor:measure/2}.</dd>
 %% <dt>`affinity' (`soft')</dt><dd>`soft': the process of a connection begins on the scheduler of its socket, and the VM may
 %% move it. `bound': it stays there, and does not run while that scheduler is offline.</dd>
 %% <dt>`shutdown' (5000)</dt><dd>How long connections may take to end when the listener is stopped.</dd>

@@ -331,7 +331,7 @@ for_reactor(#{balance := Balance}) when Balance =/= off ->
 for_reactor(#{affinity := bound}) ->
     bad(affinity, bound, "soft; reactors are bound by reactor => #{affinity => bound}");
 for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
-    case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout], Reactor)) of
+    case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)) of
         [] -> ok;
         [Ours | _] -> bad(reactor, Ours, "no such option here: the listener sees to it")
     end,

@@ -98,7 +98,7 @@ start_link(Pollset, Home, Sockets, Workers = #workers{options = #{handler := {re
             anywhere -> Pollset;
             _ -> Home
         end,
-    Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout], Options)),
+    Given = maps:merge(maps:get(reactor, Options), maps:with([proxy_protocol, handshake_timeout, measure], Options)),
     Reactor = Given#{module => Module, args => Args, scheduler => Scheduler, listen => listening(Pollset, Sockets)},
     weir_reactor_process:start_link(Reactor, weir_connection:handshakes(Terms));
 start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, listener = Listener}) ->
@@ -107,12 +107,13 @@ start_link(Pollset, Home, _Sockets, #workers{terms = Terms, options = Options, l
 listening(_Pollset, []) -> none;
 listening(Pollset, Sockets) -> lists:nth(Pollset, Sockets).
 
-%% @doc Has connections to come begin with other options. A reactor goes on with those that it was given.
+%% @doc Has connections to come begin with other options. A reactor goes on with those that it was given, but for `measure'.
 -spec change(weir_listener_options:normal(), workers()) -> workers().
 change(Options, Workers = #workers{terms = Terms, running = Running, retired = Retired}) ->
     Changed = weir_connection:change(Options, Terms),
     case Options of
-        #{handler := {reactor, _}} ->
+        #{handler := {reactor, _}, measure := Measured} ->
+            _ = [weir_reactor:measure(Pid, Measured) || #worker{pid = Pid} <- maps:values(Running)],
             ok;
         #{} ->
             _ = [Pid ! {change, Changed, Options} || #worker{pid = Pid} <- maps:values(Running)],

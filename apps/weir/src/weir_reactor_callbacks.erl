@@ -4,7 +4,8 @@
 %% `handle_data/3' is not called here but as the fun of {@link handle_data/1}, once for every event.
 -module(weir_reactor_callbacks).
 
--export([new/2]).
+-export([new/3]).
+-export([measure/2]).
 -export([has/2]).
 -export([handle_data/1]).
 -export([long/1]).
@@ -32,14 +33,19 @@
 -type error() :: {Class :: error | exit | throw, Reason :: term(), Stacktrace :: list()}.
 
 %% @doc The callbacks of a module, which is loaded, and may take so many milliseconds each.
--spec new(module(), pos_integer() | infinity) -> callbacks().
-new(Module, Long) ->
+-spec new(module(), pos_integer() | infinity, weir_reactor_times:times()) -> callbacks().
+new(Module, Long, Times) ->
     Names = [{handle_writable, 2}, {handle_info, 2}, {begin_tick, 1}, {terminate, 2}],
     #callbacks{
         module = Module,
         optional = maps:from_list([{Name, erlang:function_exported(Module, Name, Arity)} || {Name, Arity} <- Names]),
-        timing = weir_reactor_timing:new(Module, Long)
+        timing = weir_reactor_timing:new(Module, Long, Times)
     }.
+
+%% @doc See {@link weir_reactor_timing:measure/2}.
+-spec measure(boolean(), callbacks()) -> callbacks().
+measure(Measured, Callbacks = #callbacks{timing = Timing}) ->
+    Callbacks#callbacks{timing = weir_reactor_timing:measure(Measured, Timing)}.
 
 %% @doc Whether the module has one of those that it need not have.
 -spec has(atom(), callbacks()) -> boolean().

@@ -5,7 +5,8 @@
 -module(weir_reactor_connections).
 
 -export([counts/1]).
--export([new/3]).
+-export([new/4]).
+-export([measure/2]).
 -export([events/2]).
 -export([connecting/3]).
 -export([not_connected/4]).
@@ -32,6 +33,8 @@
     %% The callback of every event, and from what time of a batch on the others want to know of it.
     data :: fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()),
     long :: non_neg_integer() | infinity,
+    %% Where it is counted what callbacks take.
+    times :: weir_reactor_times:times(),
     args :: term(),
     %% The pollset for those that leave.
     home :: weir_nif:pollset(),
@@ -59,41 +62,46 @@ counts(#connections{count = Count, handshakes = Handshakes}) ->
     #{connections => Count, failed_handshakes => weir_handshake:failed(Handshakes)}.
 
 %% @doc No connections yet.
--spec new(weir_reactor_options:normal(), weir_handshake:handshakes(), Home :: weir_nif:pollset()) -> connections().
-new(Options = #{module := Module, args := Args, long_callback_ms := Long}, Handshakes, Home) ->
-    Callbacks = weir_reactor_callbacks:new(Module, Long),
-    Header =
-        case Options of
-            #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout;
-            #{proxy_protocol := false} -> none
-        end,
+-spec new(weir_reactor_options:normal(), weir_handshake:handshakes(), Home :: weir_nif:pollset(), weir_reactor_times:times()) -> connections().
+new(Options = #{module := Module, args := Args, long_callback_ms := Long, measure := Measured}, Handshakes, Home, Times) ->
+    Callbacks = weir_reactor_callbacks:measure(Measured, weir_reactor_callbacks:new(Module, Long, Times)),
+    Header = case Options of #{proxy_protocol := true, handshake_timeout := Timeout} -> Timeout; #{} -> none end,
     #connections{
         callbacks = Callbacks,
         data = weir_reactor_callbacks:handle_data(Callbacks),
         long = weir_reactor_callbacks:long(Callbacks),
+        times = Times,
         args = Args,
         home = Home,
         header = Header,
         handshakes = Handshakes
     }.
 
+%% @doc Whether it is measured how long callbacks take.
+-spec measure(boolean(), connections()) -> connections().
+measure(Measured, Connections = #connections{callbacks = Callbacks}) ->
+    timed(weir_reactor_callbacks:measure(Measured, Callbacks), Connections).
+
+%% How the next batch is timed.
+timed(Callbacks, Connections) ->
+    Connections#connections{
+        callbacks = Callbacks,
+        data = weir_reactor_callbacks:handle_data(Callbacks),
+        long = weir_reactor_callbacks:long(Callbacks)
+    }.
+
 %%% Events.
 
 %% @doc Has the callbacks deal with a batch of events. Returns what they have sent, the last of it first.
 -spec events([weir_reactor_process:event()], connections()) -> {[weir_reactor_process:write()], connections()}.
-events(Events, Connections) ->
+events(Events, Connections = #connections{times = Times}) ->
     Begin = erlang:monotonic_time(),
     {Writes, NewConnections} = events(Events, [], fit(Events, Connections)),
-    case erlang:monotonic_time() - Begin of
-        Took when Took < NewConnections#connections.long ->
-            {Writes, NewConnections};
-        Took ->
-            Callbacks = weir_reactor_callbacks:batch(Took, Events, NewConnections#connections.callbacks),
-            {Writes, NewConnections#connections{
-                callbacks = Callbacks,
-                data = weir_reactor_callbacks:handle_data(Callbacks),
-                long = weir_reactor_callbacks:long(Callbacks)
-            }}
+    Took = erlang:monotonic_time() - Begin,
+    ok = weir_reactor_times:batch(length(Events), Took, Times),
+    case NewConnections of
+        #connections{long = Long} when Took < Long -> {Writes, NewConnections};
+        #connections{callbacks = Callbacks} -> {Writes, timed(weir_reactor_callbacks:batch(Took, Events, Callbacks), NewConnections)}
     end.
 
 events([[Handle | Data] | Events], Writes, Connections) ->
@@ -251,21 +259,13 @@ result(_Callback, {close, State}, Handle, _Unread, _Old, Events, Writes, Connect
 result(_Callback, {close, IoData, State}, Handle, _Unread, _Old, Events, Writes, Connections) ->
     _ = erase(Handle),
     {Events, [Handle, [Handle | IoData] | Writes], terminated(normal, State, Connections)};
-result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when
-    is_pid(Pid), Pid =/= self()
-->
+result(_Callback, {handoff, Pid, State}, Handle, Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self() ->
     hand_off(Handle, Pid, Unread, State, Events, Writes, Connections);
-result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
-    is_pid(Pid), Pid =/= self(), is_binary(Unread)
-->
+result(_Callback, {handoff, Pid, Unread, State}, Handle, _Unread, _Old, Events, Writes, Connections) when is_pid(Pid), Pid =/= self(), is_binary(Unread) ->
     hand_off(Handle, Pid, [Unread], State, Events, Writes, Connections);
-result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when
-    is_integer(Other)
-->
+result(_Callback, {relay, ?SOCKET(Other), State}, Handle, Unread, _Old, Events, Writes, Connections) when is_integer(Other) ->
     relay(Handle, Other, {Unread, <<>>}, State, Events, Writes, Connections);
-result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when
-    is_integer(Other), is_binary(Prefix)
-->
+result(_Callback, {relay, ?SOCKET(Other), Prefix, State}, Handle, _Unread, _Old, Events, Writes, Connections) when is_integer(Other), is_binary(Prefix) ->
     relay(Handle, Other, {[], Prefix}, State, Events, Writes, Connections);
 result(Callback, Bad, Handle, _Unread, Old, Events, Writes, Connections) ->
     failed({error, {bad_return_value, Bad}, []}, Callback, Handle, Old, Events, Writes, Connections).

@@ -21,6 +21,7 @@
     max_send_queue := pos_integer(),
     proxy_protocol := boolean(),
     handshake_timeout := timeout(),
+    measure := boolean(),
     name := atom()
 }.
 
@@ -34,6 +35,7 @@
     max_send_queue => 1024 * 1024,
     proxy_protocol => false,
     handshake_timeout => 5000,
+    measure => false,
     name => undefined
 }).
 
@@ -71,6 +73,7 @@ is_option(long_callback_ms, Long) -> is_time(Long);
 is_option(max_send_queue, Bytes) -> is_integer(Bytes) andalso Bytes > 0;
 is_option(proxy_protocol, Proxy) -> is_boolean(Proxy);
 is_option(handshake_timeout, Time) -> Time =:= 0 orelse is_time(Time);
+is_option(measure, Measure) -> is_boolean(Measure);
 is_option(name, Name) -> is_atom(Name);
 is_option(_, _) -> false.
 
@@ -80,7 +83,7 @@ allowed(scheduler) -> "the number of a scheduler";
 allowed(affinity) -> "soft or bound";
 allowed(Time) when Time =:= tick; Time =:= long_callback_ms -> "milliseconds from 1 on, or infinity";
 allowed(max_send_queue) -> "a number of bytes from 1 on";
-allowed(proxy_protocol) -> "true or false";
+allowed(Flag) when Flag =:= proxy_protocol; Flag =:= measure -> "true or false";
 allowed(handshake_timeout) -> "milliseconds or infinity";
 allowed(name) -> "an atom";
 allowed(_) -> "unknown option; valid: module, " ++ lists:append(lists:join(", ", names())).

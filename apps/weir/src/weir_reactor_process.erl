@@ -58,6 +58,7 @@
     started :: integer(),
     debug = [] :: [sys:debug_option()],
     connections :: weir_reactor_connections:connections(),
+    times :: weir_reactor_times:times(),
     ticks :: weir_reactor_ticks:ticks(),
     %% Whether something has come since the last collection of garbage after a silence, and until when the next one lasts.
     silence = kept :: broken | kept | integer(),
@@ -98,6 +99,8 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
     case prepare(Home, Options) of
         {ok, Pollset, Token} ->
             loosen(Affinity),
+            Times = weir_reactor_times:new(),
+            ok = weir_reactors:enter(#{pollset => Pollset, module => Module, scheduler => Home}, Times),
             Started = erlang:monotonic_time(),
             ok = weir_event:execute(
                 [weir, reactor, start],
@@ -110,7 +113,8 @@ init(Parent, Home, Options = #{module := Module, affinity := Affinity, tick := T
                 pollset = Pollset,
                 token = Token,
                 parent = Parent,
-                connections = weir_reactor_connections:new(Options, Handshakes, Home),
+                connections = weir_reactor_connections:new(Options, Handshakes, Home, Times),
+                times = Times,
                 ticks = weir_reactor_ticks:start(Tick, Module)
             },
             proc_lib:init_ack(Parent, {ok, self()}),
@@ -282,10 +286,12 @@ request({adopt, Handle, Args}, Writes, Reactor = #reactor{pollset = Pollset, con
 request({resume, Handle}, Writes, Reactor) ->
     ok = weir_nif:reactor_resume(Handle),
     {Writes, Reactor};
+request({measure, Measured}, Writes, Reactor = #reactor{connections = Connections}) ->
+    {Writes, Reactor#reactor{connections = weir_reactor_connections:measure(Measured, Connections)}};
 request({header_timeout, Handle}, Writes, Reactor = #reactor{connections = Connections}) ->
     went_on(weir_reactor_connections:header_timeout(Handle, Writes, Connections), Reactor);
-request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections}) ->
-    Counters = weir_nif:counters(Pollset),
+request({info, From, Reference}, Writes, Reactor = #reactor{module = Module, pollset = Pollset, connections = Connections, times = Times}) ->
+    Counters = maps:merge(weir_nif:counters(Pollset), weir_reactor_times:totals(Times)),
     Counts = weir_reactor_connections:counts(Connections),
     From ! {Reference, {ok, maps:merge(Counters#{module => Module, pollset => Pollset}, Counts)}},
     {Writes, Reactor};
@@ -334,6 +340,7 @@ terminate(Reason, Writes, Reactor = #reactor{pollset = Pollset, token = Token, c
     Until = erlang:monotonic_time(millisecond) + ?TERMINATE_MS,
     %% What was sent is written or queued; the queues are sent when the sockets are closed.
     _ = weir_nif:react(Pollset, Token, Writes),
+    ok = weir_reactors:leave(Pollset),
     ok = stopped(Reason, Reactor),
     ok = weir_reactor_connections:terminate_all(Reason, Until, Connections),
     exit(Reason).

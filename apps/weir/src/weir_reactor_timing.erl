@@ -2,10 +2,12 @@
 %% @doc Which callbacks take too long, so that all connections of their reactor wait: a value, and warnings.
 %%
 %% Looking at the clock for every event would cost a percent. So a batch of events is timed as a whole, and if it took too
-%% long, each `handle_data/3', `init/2' and `handle_close/3' of the next batches is.
+%% long, each `handle_data/3', `init/2' and `handle_close/3' of the next batches is. Where it is wanted how long callbacks take, each
+%% `handle_data/3' of one batch in sixteen is timed for that.
 -module(weir_reactor_timing).
 
--export([new/2]).
+-export([new/3]).
+-export([measure/2]).
 -export([long/1]).
 -export([handle_data/1]).
 -export([batch/3]).
@@ -17,31 +19,52 @@
 %% Batches whose callbacks are timed one by one, after one that took too long.
 -define(TIMED_BATCHES, 1000).
 
+%% Of so many batches the callbacks of one are measured.
+-define(MEASURED_ONE_IN, 16).
+
 -record(timing, {
     module :: module(),
+    times :: weir_reactor_times:times(),
     %% Native time units.
     long :: pos_integer() | infinity,
     %% Batches that are still to be timed.
-    left = 0 :: non_neg_integer()
+    left = 0 :: non_neg_integer(),
+    %% Batches until the next whose callbacks are measured.
+    measured_in = never :: non_neg_integer() | never
 }).
 
 -opaque timing() :: #timing{}.
 
-%% @doc Callbacks of a module may take so many milliseconds.
--spec new(module(), pos_integer() | infinity) -> timing().
-new(Module, infinity) ->
-    #timing{module = Module, long = infinity};
-new(Module, Milliseconds) ->
-    #timing{module = Module, long = erlang:convert_time_unit(Milliseconds, millisecond, native)}.
+%% @doc Callbacks of a module may take so many milliseconds. Where they are measured, the times tell.
+-spec new(module(), pos_integer() | infinity, weir_reactor_times:times()) -> timing().
+new(Module, infinity, Times) ->
+    #timing{module = Module, times = Times, long = infinity};
+new(Module, Milliseconds, Times) ->
+    #timing{module = Module, times = Times, long = erlang:convert_time_unit(Milliseconds, millisecond, native)}.
+
+%% @doc Whether it is measured how long callbacks take.
+-spec measure(boolean(), timing()) -> timing().
+measure(Measured, Timing = #timing{times = Times}) ->
+    ok = weir_reactor_times:measures(Measured, Times),
+    Timing#timing{measured_in = case Measured of true -> 0; false -> never end}.
 
 %% @doc From what time of a batch on, in native units, {@link batch/3} wants to know of it. None is too short while
 %% callbacks are timed.
 -spec long(timing()) -> non_neg_integer() | infinity.
-long(#timing{left = 0, long = Long}) -> Long;
+long(#timing{left = 0, measured_in = never, long = Long}) -> Long;
 long(#timing{}) -> 0.
 
 %% @doc What to call for data, timed or not.
 -spec handle_data(timing()) -> fun((weir_tcp:socket(), term(), term()) -> weir_reactor:result()).
+handle_data(Timing = #timing{module = Module, measured_in = 0, times = Times}) ->
+    fun(Socket, Data, State) ->
+        Begin = erlang:monotonic_time(),
+        Result = Module:handle_data(Socket, Data, State),
+        Took = erlang:monotonic_time() - Begin,
+        ok = weir_reactor_times:callback(Took, Times),
+        ok = took(handle_data, Socket, Took, Timing),
+        Result
+    end;
 handle_data(#timing{module = Module, left = 0}) ->
     %% As a fun, since a call by the name of a module costs a lookup.
     fun Module:handle_data/3;
@@ -57,9 +80,13 @@ handle_data(Timing = #timing{module = Module}) ->
 -spec batch(integer(), [weir_reactor_process:event()], timing()) -> timing().
 batch(Took, Events, Timing = #timing{long = Long, left = Left}) when Took >= Long ->
     Left =:= 0 andalso warn(io_lib:format("one or some of ~b callbacks", [length(Events)]), Took, Timing),
-    Timing#timing{left = ?TIMED_BATCHES};
+    next(Timing#timing{left = ?TIMED_BATCHES});
 batch(_Took, _Events, Timing = #timing{left = Left}) ->
-    Timing#timing{left = Left - 1}.
+    next(Timing#timing{left = max(0, Left - 1)}).
+
+next(Timing = #timing{measured_in = never}) -> Timing;
+next(Timing = #timing{measured_in = 0}) -> Timing#timing{measured_in = ?MEASURED_ONE_IN - 1};
+next(Timing = #timing{measured_in = Batches}) -> Timing#timing{measured_in = Batches - 1}.
 
 %% @doc When a callback begins, in native units. `batch': its batch is timed as a whole, so unless one was too long there is
 %% nothing to know.
@@ -69,13 +96,11 @@ began(_Where, #timing{}) -> erlang:monotonic_time().
 
 %% @doc A callback has returned that had begun at that time.
 -spec callback(atom(), weir_tcp:socket(), integer() | untimed, timing()) -> ok.
-callback(_Callback, _Socket, untimed, _Timing) ->
-    ok;
-callback(Callback, Socket, Begin, Timing = #timing{long = Long}) ->
-    case erlang:monotonic_time() - Begin of
-        Took when Took < Long -> ok;
-        Took -> warn(io_lib:format("~s for ~0p", [Callback, Socket]), Took, Timing)
-    end.
+callback(_Callback, _Socket, untimed, _Timing) -> ok;
+callback(Callback, Socket, Begin, Timing) -> took(Callback, Socket, erlang:monotonic_time() - Begin, Timing).
+
+took(_Callback, _Socket, Took, #timing{long = Long}) when Took < Long -> ok;
+took(Callback, Socket, Took, Timing) -> warn(io_lib:format("~s for ~0p", [Callback, Socket]), Took, Timing).
 
 warn(What, Took, #timing{module = Module}) ->
     weir_reports:say(fun() ->
