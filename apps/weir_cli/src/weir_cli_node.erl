@@ -55,6 +55,8 @@ explain({no_connection, Node}) ->
     io_lib:format("cannot reach ~s: it does not run, or has another cookie (--cookie)", [Node]);
 explain({timeout, Node}) ->
     io_lib:format("~s does not answer", [Node]);
+explain({not_sampled, Node, Why}) ->
+    io_lib:format("~s cannot be sampled: ~ts", [Node, Why]);
 explain({disturbed, Node}) ->
     io_lib:format("another visit of ~s has ended meanwhile: try again", [Node]);
 explain({cannot_load, Module, Reason}) ->

@@ -88,6 +88,8 @@ lines(0, _Head, _At, _View) ->
     ok;
 lines(Left, Head, Before, View) ->
     case weir_scope:sample(View) of
+        {ok, #{node := Node, failing := Why}} ->
+            {failed, weir_cli_node:explain({not_sampled, Node, Why})};
         {ok, #{at := Before}} ->
             timer:sleep(50),
             lines(Left, Head, Before, View);

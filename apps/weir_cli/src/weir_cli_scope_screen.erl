@@ -86,13 +86,16 @@ key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= down; Key =:= $j ->
 key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= up; Key =:= $k -> Screen#screen{scrolled = max(0, Scrolled - 1)};
 key(Key, #screen{page = Page} = Screen) when Key =:= tab; Key =:= right -> turned(following(Page, weir_scope_page:names()), Screen);
 key(left, #screen{page = Page} = Screen) -> turned(following(Page, lists:reverse(weir_scope_page:names())), Screen);
-key(Key, Screen) when is_integer(Key), Key >= $1, Key =< $9 ->
-    case lists:nthtail(min(Key - $1, length(weir_scope_page:names())), weir_scope_page:names()) of
-        [Page | _] -> turned(Page, Screen);
+key(Key, Screen) when is_integer(Key), Key >= $0, Key =< $9 ->
+    case [Page || {Same, Page} <- keyed(), Same =:= Key] of
+        [Page] -> turned(Page, Screen);
         [] -> Screen
     end;
 key(_Key, Screen) ->
     Screen.
+
+%% The tenth is 0.
+keyed() -> lists:zip(lists:sublist("1234567890", length(weir_scope_page:names())), weir_scope_page:names()).
 
 %% A paused screen goes on where the new page has nothing to show yet.
 turned(Page, Screen) -> Screen#screen{page = Page, scrolled = 0, paused = false}.
@@ -125,14 +128,15 @@ style(dim) -> "\e[2m";
 style(warning) -> "\e[1;31m".
 
 tabs(#screen{page = Page, columns = Columns}) ->
-    Names = lists:zip(lists:seq(1, length(weir_scope_page:names())), weir_scope_page:names()),
-    Whole = [[integer_to_list(Number), $\s, atom_to_list(Name)] || {Number, Name} <- Names],
     %% In 80 columns names are cut to their first letters.
-    Room = case lists:sum([iolist_size(Tab) + 1 || Tab <- Whole]) =< Columns of true -> 20; false -> 5 end,
-    lists:append([
-        [{case Name of Page -> chosen; _ -> plain end, [integer_to_list(Number), $\s, case Name of Page -> atom_to_list(Name); _ -> lists:sublist(atom_to_list(Name), Room) end]}, {plain, " "}]
-     || {Number, Name} <- Names
-    ]).
+    [Texts | _] = [Texts || Room <- lists:seq(20, 1, -1), Texts <- [named(Page, Room)], Room =:= 1 orelse lists:sum([length(Text) + 1 || {_, Text} <- Texts]) =< Columns],
+    lists:append([[{case Name of Page -> chosen; _ -> plain end, Text}, {plain, " "}] || {Name, Text} <- Texts]).
+
+named(Page, Room) ->
+    [
+        {Name, [Key, $\s | case Name of Page -> atom_to_list(Name); _ -> lists:sublist(atom_to_list(Name), Room) end]}
+     || {Key, Name} <- keyed()
+    ].
 
 footer(#screen{typing = true, filter = Filter}) ->
     [{title, ["filter: ", Filter, "_"]}, {dim, "  (Enter: keep, Esc: none)"}];
@@ -163,7 +167,7 @@ page(Page, Data, Past) ->
 help() ->
     [
         "",
-        "Tab, arrows, 1 to 9   another page",
+        "Tab, arrows, 1 to 0   another page",
         "s                     sort by the next column",
         "r                     reverse the order",
         "/                     filter: lines with this text; Esc ends it",
@@ -173,8 +177,8 @@ help() ->
         "q                     quit",
         "",
         "Figures are those of the last second. A page that costs more is only asked for",
-        "while it is shown: processes and sockets (each is looked at twice), threads",
-        "(the VM counts microstates meanwhile)."
+        "while it is shown: processes, sockets and relays (each is looked at twice),",
+        "threads (the VM counts microstates meanwhile)."
     ].
 
 padded(Lines, Height) ->

@@ -209,7 +209,7 @@ every_page(Case, Columns, Rows, Config) ->
         end
      || {Key, Word} <- [
             {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
-            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"Tab", "utilisation"}
+            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run there"}, {"Tab", "utilisation"}
         ]
     ],
     ?assert(length(captured(Case)) =< Rows),

@@ -13,6 +13,8 @@ data() ->
         asleep => 0.5, reads => 1.0, bytes_in => 1.0, writes => 1.0, bytes_out => 1.0, accepts => 1.0
     },
     Listener = #{name => {http, "long name of a listener"}, port => 8080, connections => 5, waiting => 0, accepted => 12.0},
+    Reactor = #{pollset => 1025, scheduler => 1, module => echo_reactor, callbacks => 1000.0, busy => 0.1, mean_us => 100.0, totals => #{callbacks => 5000, callback_ns => 1}},
+    Products = [#{name => <<"weir_http_requests">>, help => <<"of HTTP">>, values => [#{listener => web, total => 12, rate => 1.0}]}],
     Process = fun(Name, Reductions) ->
         #{pid => self(), name => Name, reductions => Reductions, memory => 5000, growth => -100.0, queue => 3, function => {gen_server, loop, 7}, status => waiting}
     end,
@@ -20,7 +22,7 @@ data() ->
     Row = [{count, 39416}, {max, 17873}, {min, 953}, {avg, 1718}, {med, 1519}, {stddev, 724}, {'95_max', 2919}, {'95_avg', 1609}, {'95_std', 340}, {'99_max', 3813}, {'99_avg', 1674}, {'99_std', 462}],
     {Names, Values} = lists:unzip([{<<"latency.", (atom_to_binary(Name))/binary>>, float(Value)} || {Name, Value} <- Row]),
     #{
-        sample => Sample#{weir => #{pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]}},
+        sample => Sample#{weir => #{reactors => [Reactor], counts => #{relays => 2, groups => 3}, products => Products, pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]}},
         history => [#{columns => [<<"listeners.measured">> | Names], rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]}],
         top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
         microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
@@ -30,14 +32,40 @@ shown(Page, Rows, Columns, Keys) ->
     Data =
         case Page of
             sockets -> (data())#{top => [socket(in, 5.0), socket(out, 7.0)]};
+            weir -> (data())#{top => [relay(4000, 7.0), relay(5000, 90_000.0)]};
             _ -> data()
         end,
     Screen = weir_cli_scope_screen:resize(Rows, Columns, weir_cli_scope_screen:new('node@host')),
-    Turned = keyed([$0 + index(Page) | Keys], Screen),
+    Turned = keyed([$0 + index(Page) rem 10 | Keys], Screen),
     lines(weir_cli_scope_screen:draw(weir_cli_scope_screen:data(Page, Data, Turned))).
 
 socket(Which, Rate) ->
     maps:merge(#{socket => s, kind => port, owner => self(), local => {{127, 0, 0, 1}, 80}, peer => {{0, 0, 0, 0, 0, 0, 0, 1}, 4000}, in => 0.0, out => 0.0, queue => 0}, #{Which => Rate}).
+
+relay(Number, Age) ->
+    #{relay => Number, owner => self(), pollset => 1, in => 20_000.0, out => Age, age => Age, idle => 0.5, replies => 12, first_byte_us => 300, p50 => 250, p99 => 900}.
+
+%% What was sampled last is shown, with the reason why nothing is newer.
+a_node_that_cannot_be_sampled_test() ->
+    #{sample := Sample} = Data = data(),
+    Failing = Data#{sample := Sample#{failures => 3, failing => <<"{error,badarg}">>}},
+    Lines = lines(weir_cli_scope_screen:draw(weir_cli_scope_screen:data(overview, Failing, weir_cli_scope_screen:new(node)))),
+    ?assertMatch([_], [Line || Line <- Lines, has("3 samples have failed", Line)]),
+    ?assertMatch([_], [Line || Line <- Lines, has("{error,badarg}", Line)]),
+    ?assertMatch([_ | _], [Line || Line <- Lines, has("utilisation", Line)]).
+
+what_weir_serves_test() ->
+    Lines = shown(weir, 40, 160, []),
+    [?assertMatch([_], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["long name of a listener", "echo_reactor", "weir_http_requests"]],
+    %% The relay with most bytes is the first; `s' sorts by another column.
+    ?assert(place("5000", Lines) < place("4000", Lines)),
+    ?assert(place("25h", Lines) < length(Lines)),
+    ?assert(has("sorted by in", lists:last(shown(weir, 40, 160, [$s])))).
+
+all_pages_have_a_key_in_80_columns_test() ->
+    [Tabs | _] = shown(schedulers, 24, 80, []),
+    [?assert(has([Key, $\s, hd(atom_to_list(Page))], Tabs)) || {Key, Page} <- lists:zip("1234567890", weir_scope_page:names())],
+    ?assert(has("2 schedulers", Tabs)).
 
 index(Page) -> length(lists:takewhile(fun(Other) -> Other =/= Page end, weir_scope_page:names())) + 1.
 
@@ -106,7 +134,8 @@ pause_test() ->
 
 pages_turn_test() ->
     Screen = weir_cli_scope_screen:new(node),
-    ?assertEqual({machine, name}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
+    ?assertEqual({weir, bytes}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
+    ?assertEqual({machine, name}, weir_cli_scope_screen:wanted(keyed([left, left], Screen))),
     ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([left, tab], Screen))),
     ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$1], keyed([tab], Screen)))),
     ?assertEqual(quit, weir_cli_scope_screen:key($q, Screen)),

@@ -21,6 +21,7 @@
 -export([history/3]).
 -export([processes/2]).
 -export([sockets/2]).
+-export([relays/2]).
 -export([microstates/2]).
 -export([clocks/1]).
 -export([tracer/1]).
@@ -36,8 +37,9 @@
 
 -opaque view() :: #view{}.
 
--type reason() :: weir_scope_visit:reason() | {bad_option, Key :: atom(), Value :: term(), Allowed :: term()} | {needs_load, atom()}.
-%% `needs_load': not without modules on the node; see {@link open/2}.
+-type reason() ::
+    weir_scope_visit:reason() | {bad_option, Key :: atom(), Value :: term(), Allowed :: term()} | {needs_load, atom()} | {not_sampled, node(), Why :: binary()}.
+%% `needs_load': not without modules on the node; see {@link open/2}. `not_sampled': the node is there, and every sample has failed.
 
 %% @doc Begins to look at a node, on behalf of the calling process. With `load => false' no module is loaded there: questions take
 %% longer, and clocks/1, schedules/2 and ping_pong/2 are not possible. Errors: see {@link weir_scope_visit:reason()}.
@@ -90,6 +92,10 @@ processes(View, Options) -> top(View, processes, Options).
 %% millisecond.
 -spec sockets(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:socket()]} | {error, reason()}.
 sockets(View, Options) -> top(View, sockets, Options).
+
+%% @doc The relays of Weir that do most: see {@link weir_scope_top:relays/1}. It looks at every relay twice, in slices below a millisecond.
+-spec relays(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:relay()]} | {error, reason()}.
+relays(View, Options) -> top(View, relays, Options).
 
 top(#view{visit = Visit}, What, Options) ->
     case weir_scope_top:check(What, Options) of
@@ -147,6 +153,7 @@ asked(#view{visit = Visit}, Fun) ->
     try
         {ok, Fun()}
     catch
+        exit:{not_sampled, Why} -> {error, {not_sampled, Node, Why}};
         exit:{timeout, _} -> {error, {timeout, Node}};
         exit:{{shutdown, timeout}, _} -> {error, {timeout, Node}};
         exit:_ ->

@@ -4,11 +4,12 @@
 -export([read/1]).
 -export([between/3]).
 
--export_type([reading/0, engine/0, pollset/0, listener/0]).
+-export_type([reading/0, engine/0, pollset/0, listener/0, reactor/0]).
 
 -opaque reading() :: #{
     pollsets := #{pos_integer() => map()},
     listeners := #{term() => map()},
+    reactors := #{{pos_integer(), pid()} => map()},
     counts := #{relays | groups => non_neg_integer()},
     products := weir_scope_products:reading()
 }.
@@ -16,10 +17,11 @@
 -type engine() :: #{
     pollsets := [pollset()],
     listeners := [listener()],
+    reactors => [reactor()],
     counts => #{relays | groups => non_neg_integer()},
     products => [weir_scope_products:counter()]
 }.
-%% `counts': how many relays and groups there are; an older Weir does not say.
+%% `counts': how many relays and groups there are; an older Weir does not say, nor has it `reactors'.
 
 -type pollset() :: #{
     pollset := pos_integer(),
@@ -52,10 +54,24 @@
 %% made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
-%% `name', `port', `status', `connections', `waiting', `backlog', `max_backlog', and a second: `accepted', `overload', `denied', `crowded',
-%% `failed_handshakes'. `totals' has the last five since the listener began, and of the replies that were measured their number and the
+%% `name', `port', `status', `connections', `max_connections', `waiting', `backlog', `max_backlog', and a second: `accepted', `overload',
+%% `denied', `crowded', `full_pauses', `rate_pauses', `failed_handshakes'. `totals' has the last seven since the listener began, and of the replies that were measured their number and the
 %% sum of their times. A listener with the option `measure' has `latency', the figures of the replies of the second ({@link
 %% weir_scope_latency:figures()}), and `times', their histogram: `[[Nanoseconds, Count]]'.
+
+-type reactor() :: #{
+    pollset := pos_integer(),
+    module := module(),
+    scheduler := pos_integer(),
+    callbacks := float(),
+    busy := float(),
+    mean_us := float(),
+    totals := #{callbacks := non_neg_integer(), callback_ns := non_neg_integer()},
+    latency => weir_scope_latency:figures()
+}.
+%% A second: `callbacks' for so many events of its sockets, which took the part `busy' of the time, and `mean_us' microseconds each.
+%% `latency': how long single calls of handle_data/3 took, where it measures that, of those that were measured. See {@link
+%% //weir/weir:reactors/0}.
 
 %% Reactors' pollsets have numbers from this one on.
 -define(FIRST_OF_REACTORS, 1025).
@@ -64,6 +80,11 @@
 -define(PATIENCE, 200).
 
 -define(MOST_LISTENERS, 200).
+
+-define(MOST_REACTORS, 200).
+
+%% What a listener counts.
+-define(COUNTED, [accepted, overload, denied, crowded, full_pauses, rate_pauses, failed_handshakes]).
 
 %% @doc `none' where Weir does not run, or has not started its pollsets.
 -spec read(weir_scope_facts:ask()) -> reading() | none.
@@ -75,6 +96,7 @@ read(Ask) ->
             #{
                 pollsets => maps:from_list(pollsets(Ask)),
                 listeners => maps:from_list(Listeners),
+                reactors => reactors(Ask),
                 counts => counts(Ask),
                 products => weir_scope_products:read(Ask, Listeners)
             }
@@ -91,6 +113,13 @@ pollsets(Ask) ->
 counts(Ask) ->
     try
         #{relays => Ask(weir_nif, relay_count, []), groups => Ask(weir_nif, group_count, [])}
+    catch
+        _:_ -> #{}
+    end.
+
+reactors(Ask) ->
+    try Ask(weir, reactors, []) of
+        All -> maps:from_list([{{Number, Pid}, Reactor} || #{pollset := Number, reactor := Pid} = Reactor <- lists:sublist(All, ?MOST_REACTORS)])
     catch
         _:_ -> #{}
     end.
@@ -136,12 +165,13 @@ with_times(Info, _Name, _Call) ->
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
-    #{pollsets := Before, listeners := Listeners, products := Products},
-    #{pollsets := After, listeners := LaterListeners, counts := Counts, products := LaterProducts},
+    #{pollsets := Before, listeners := Listeners, reactors := Reactors, products := Products},
+    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, products := LaterProducts},
     Ns
 ) ->
     #{
         counts => Counts,
+        reactors => [reactor(maps:get(Key, Reactors), Now, Ns) || {Key, Now} <- lists:sort(maps:to_list(LaterReactors)), is_map_key(Key, Reactors)],
         products => weir_scope_products:between(Products, LaterProducts, Ns),
         pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
         listeners => [listener(Name, maps:get(Name, Listeners), Now, Ns) || {Name, Now} <- lists:sort(maps:to_list(LaterListeners)), is_map_key(Name, Listeners)]
@@ -207,13 +237,28 @@ listener(Name, Before, Now, Ns) ->
     Gauges = maps:with([port, status, connections, waiting, backlog, max_backlog, max_connections], Now),
     Rates = [
         {Key, since(maps:get(Key, Before), maps:get(Key, Now)) * 1_000_000_000 / Ns}
-     || Key <- [accepted, overload, denied, crowded, failed_handshakes], is_map_key(Key, Now), is_map_key(Key, Before)
+     || Key <- ?COUNTED, is_map_key(Key, Now), is_map_key(Key, Before)
     ],
-    Totals = maps:with([accepted, overload, denied, crowded, failed_handshakes, replies, reply_ns], Now),
+    Totals = maps:with([replies, reply_ns | ?COUNTED], Now),
     maps:merge(Gauges#{name => Name, totals => Totals}, maps:merge(maps:from_list(Rates), latency(Before, Now))).
 
 latency(#{times := Before}, #{times := Now}) ->
     Times = weir_scope_latency:between(Before, Now),
     #{latency => weir_scope_latency:figures(Times), times => [[Time, Count] || {Time, Count} <- Times]};
 latency(_Before, _Now) ->
+    #{}.
+
+%% A reactor of that pollset and process only counts up.
+reactor(#{callbacks := Callbacks, callback_ns := Time} = Before, #{callbacks := NowCallbacks, callback_ns := NowTime} = Now, Ns) ->
+    Own = #{
+        callbacks => (NowCallbacks - Callbacks) * 1_000_000_000 / Ns,
+        busy => min(1.0, (NowTime - Time) / Ns),
+        mean_us => (NowTime - Time) / 1000 / max(1, NowCallbacks - Callbacks),
+        totals => #{callbacks => NowCallbacks, callback_ns => NowTime}
+    },
+    maps:merge(maps:merge(maps:with([pollset, module, scheduler], Now), Own), measured(Before, Now)).
+
+measured(#{times := Before}, #{measured := true, times := Now}) ->
+    #{latency => weir_scope_latency:figures(weir_scope_latency:between(Before, Now))};
+measured(_Before, _Now) ->
     #{}.

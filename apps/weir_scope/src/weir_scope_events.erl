@@ -54,7 +54,13 @@ handle_info(tick, Last) ->
     %% Its supervisor is there as long as the application is.
     case whereis(telemetry_sup) of
         undefined -> {noreply, Last};
-        _ -> {noreply, told(weir_scope_sampler:latest(weir_scope_sampler), Last)}
+        _ ->
+            try weir_scope_sampler:latest(weir_scope_sampler) of
+                Sample -> {noreply, told(Sample, Last)}
+            catch
+                %% It begins anew, or waits for a scheduler.
+                exit:_ -> {noreply, Last}
+            end
     end;
 handle_info(_, Last) ->
     {noreply, Last}.

@@ -90,6 +90,7 @@ stream() -> gen_server:call(?MODULE, stream, ?PATIENCE).
 -spec explain(term()) -> iodata().
 explain({no_connection, Node}) -> io_lib:format("cannot reach ~s~n", [Node]);
 explain({timeout, Node}) -> io_lib:format("~s does not answer~n", [Node]);
+explain({not_sampled, Node, Why}) -> io_lib:format("~s cannot be sampled: ~ts~n", [Node, Why]);
 explain({disturbed, Node}) -> io_lib:format("another visit of ~s has ended meanwhile~n", [Node]);
 explain({needs_load, What}) -> io_lib:format("~s cannot be measured without modules on the node~n", [What]);
 explain({not_recorded, Tab}) -> io_lib:format("~ts is not in the recording~n", [Tab]);
@@ -211,6 +212,10 @@ fed(#state{view = View, last = Last, group = Group, past = Past} = State) ->
             lost(Reason, State)
     end.
 
+%% The node is there: its sampler tries again.
+lost({not_sampled, _, _} = Reason, #state{group = Group} = State) ->
+    tell(failure, string:trim(explain(Reason)), Group),
+    State#state{failure = Reason, last = none};
 lost(Reason, #state{view = View} = State) ->
     ok = weir_scope:close(View),
     failed(Reason, State).

@@ -6,6 +6,9 @@
 -export([start/1]).
 -export([stay/1]).
 
+%% Milliseconds.
+-define(NOBODY_COMES, 10_000).
+
 -record(guest, {
     %% Whether this module is here for the visits only.
     brought :: boolean(),
@@ -52,7 +55,13 @@ stay(#guest{visitors = Visitors, modules = Modules} = Guest) ->
             ?MODULE:stay(Guest#guest{sampler = none});
         _ ->
             ?MODULE:stay(Guest)
+    after patience(Visitors) ->
+        left(none, Guest, [])
     end.
+
+%% A visitor that has begun it may be gone before it comes.
+patience([]) -> ?NOBODY_COMES;
+patience(_) -> infinity.
 
 %% Two visitors may bring the same.
 bring(Module, File, Beam) ->

@@ -96,17 +96,7 @@ turn(Who, Kind, Info) ->
 described(Port) when is_port(Port) ->
     #{};
 described(Pid) ->
-    case process_info(Pid, [registered_name, initial_call, dictionary]) of
-        undefined ->
-            #{};
-        [{_, Name}, {_, Call}, {_, Dictionary}] ->
-            Known =
-                case Name of
-                    [] -> #{name => proplists:get_value('$initial_call', Dictionary, Call)};
-                    _ -> #{name => Name}
-                end,
-            case lists:keyfind('$process_label', 1, Dictionary) of
-                {_, Label} -> Known#{label => Label};
-                false -> Known
-            end
+    case weir_scope_process:name(fun erlang:apply/3, Pid) of
+        gone -> #{};
+        Named -> Named
     end.

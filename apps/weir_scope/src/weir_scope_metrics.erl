@@ -15,7 +15,7 @@ text(Sample) ->
     [[family(Family) || {_, _, _, [_ | _]} = Family <- families(Sample)], "# EOF\n"].
 
 -spec families(weir_scope_sample:sample()) -> [family()].
-families(#{schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
+families(#{at := At, schedulers := Schedulers, activity := Activity, memory := Memory, machine := Machine, weir := Weir} = Sample) ->
     #{totals := Totals, counts := Counts} = Activity,
     #{kinds := Kinds, allocators := Allocators} = Memory,
     Machines = maps:get(totals, Machine, #{}),
@@ -53,6 +53,8 @@ families(#{schedulers := Schedulers, activity := Activity, memory := Memory, mac
         {beam_listen_drops, counter, "connections that the kernel dropped for that and other reasons, of all sockets of the machine", One(listen_drops, Machines)},
         {beam_tcp_retransmits, counter, "segments that were sent again, of all sockets of the machine", One(retransmits, Machines)},
         {beam_tcp_memory_pressures, counter, "times that the kernel had too little memory for TCP", One(tcp_memory_pressures, Machines)},
+        {beam_scope_sampled_timestamp_seconds, gauge, "when all of this was sampled, since 1970; it is old where samples fail", [{[], At / 1000}]},
+        {beam_scope_failures, counter, "samples that have failed", [{[], maps:get(failures, Sample, 0)}]},
         {beam_scope_sample_seconds, gauge, "what the sample before took", [{[], Us / 1_000_000} || #{cost := #{us := Us}} <- [Sample]]}
         | engine(Weir)
     ].
@@ -63,6 +65,9 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     Counts = maps:get(counts, Weir, #{}),
     Gauge = fun(Key) -> [{[{listener, Name}], Value} || #{name := Name, Key := Value} <- Listeners, is_integer(Value)] end,
     [
+        {weir_reactor_callback_seconds, summary, "time of callbacks for events of sockets; quantiles of handle_data/3, where that is measured", [
+            Series || Reactor <- maps:get(reactors, Weir, []), Series <- callbacks(Reactor)
+        ]},
         {weir_relays, gauge, "pairs of sockets that are relayed", [{[], Relays} || #{relays := Relays} <- [Counts]]},
         {weir_groups, gauge, "groups of sockets", [{[], Groups} || #{groups := Groups} <- [Counts]]},
         {weir_pollset_sockets, gauge, "sockets that the pollset serves", [{[{pollset, Number}], Sockets} || #{pollset := Number, sockets := Sockets} <- Pollsets]},
@@ -94,6 +99,8 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
                     {overload, "overload", "connections reset because there were max_connections"},
                     {denied, "denied", "connections reset by the lists allow and deny"},
                     {crowded, "crowded", "connections reset because their address had per_address already"},
+                    {full_pauses, "full_pauses", "times that max_connections has stopped accepting"},
+                    {rate_pauses, "rate_pauses", "times that max_rate has stopped accepting"},
                     {failed_handshakes, "failed_handshakes", "connections that failed in their TLS handshake or PROXY header"}
                 ]
             ] ++
@@ -103,13 +110,17 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
             ]
     ].
 
-%% A second without a reply has no quantiles.
-replies(#{name := Name, latency := #{count := Now} = Latency, totals := #{replies := Count, reply_ns := Sum}}) ->
+replies(#{name := Name, latency := Latency, totals := #{replies := Count, reply_ns := Sum}}) -> summary([{listener, Name}], Latency, Count, Sum);
+replies(_) -> [].
+
+callbacks(#{pollset := Number, module := Module, totals := #{callbacks := Count, callback_ns := Sum}} = Reactor) ->
+    summary([{pollset, Number}, {module, Module}], maps:get(latency, Reactor, #{count => 0}), Count, Sum).
+
+%% A second without one has no quantiles.
+summary(Labels, #{count := Now} = Figures, Count, Sum) ->
     Quantiles = [{0.5, med}, {0.9, p90}, {0.95, '95_max'}, {0.99, '99_max'}, {0.999, p999}],
-    [{"", [{listener, Name}, {quantile, Quantile}], maps:get(Key, Latency) / 1_000_000} || {Quantile, Key} <- Quantiles, Now > 0] ++
-        [{"_count", [{listener, Name}], Count}, {"_sum", [{listener, Name}], Sum / 1_000_000_000}];
-replies(_) ->
-    [].
+    [{"", Labels ++ [{quantile, Quantile}], maps:get(Key, Figures) / 1_000_000} || {Quantile, Key} <- Quantiles, Now > 0] ++
+        [{"_count", Labels, Count}, {"_sum", Labels, Sum / 1_000_000_000}].
 
 family({Name, Kind, Help, Series}) ->
     Title = case is_atom(Name) of true -> atom_to_binary(Name); false -> Name end,

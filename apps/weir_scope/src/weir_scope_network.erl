@@ -10,6 +10,10 @@
 %% Less than this makes clients wait a second for their second SYN as soon as the node is busy for a moment.
 -define(SMALL_BACKLOG, 128).
 
+%% Connections dropped a second: fewer than this are a burst that clients do not notice but for a second's wait of some.
+-define(SOME_DROPPED, 10).
+-define(MANY_DROPPED, 100).
+
 %% What the kernel tells of connections that come again and again.
 -define(CLOSE, 0.8).
 
@@ -60,15 +64,39 @@ rules() ->
         },
         #{
             name => listen_overflows,
-            needs => [{over, listen_overflows}],
-            check => fun(#{over := #{listen_overflows := Number}}) when Number > 0 ->
-                    {critical, io_lib:format("~b connections dropped at a full backlog just now, on this machine", [Number])};
-                (_) -> ok
-            end,
+            needs => [{over, listen_overflows}, {over, ns}],
+            check => fun(#{over := #{listen_overflows := Number, ns := Ns}}) -> dropped(Number, Ns, "at a full backlog") end,
             why => "A backlog was full. The count is of the whole network namespace: it may be another program's.",
             advice => "a larger backlog, more processes that accept",
             sure => medium,
             link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
+        },
+        #{
+            name => listen_drops,
+            needs => [{over, listen_drops}, {over, listen_overflows}, {over, ns}],
+            %% Each that is dropped at a full backlog is counted as a drop, too.
+            check => fun(#{over := #{listen_drops := Drops, listen_overflows := Overflows, ns := Ns}}) ->
+                dropped(max(0, Drops - Overflows), Ns, "while their backlog was not full")
+            end,
+            why => "The kernel had no memory for them, or too many handshakes were half done. The count is of the whole network namespace.",
+            advice => "net.ipv4.tcp_max_syn_backlog, net.core.somaxconn and net.ipv4.tcp_mem",
+            sure => low,
+            link => "https://www.kernel.org/doc/html/latest/networking/snmp_counter.html"
+        },
+        #{
+            name => listener_without_weir,
+            needs => [weir, otp, listeners],
+            check => fun
+                (#{weir := Pollsets, otp := [Major | _], listeners := Listeners}) when is_integer(Pollsets), Pollsets > 0, Major < 29 ->
+                    listed(note, [io_lib:format("port ~b is OTP's", [Port]) || #{port := Port, kind := port} <- Listeners]);
+                (_) ->
+                    ok
+            end,
+            why => "Weir runs, and this listener does not use it. Until OTP 29 an `inet' or `inet6' that stands before {tcp_module, _} in the "
+                "options wins, and nothing says so.",
+            advice => "{tcp_module, weir_tcp} as the first option, if that was meant",
+            sure => low,
+            link => "https://github.com/erlang/otp/issues/9822"
         },
         #{
             name => small_buffer_for_bulk,
@@ -135,6 +163,16 @@ rules() ->
             link => "https://www.kernel.org/doc/html/latest/networking/nf_conntrack-sysctl.html"
         }
     ].
+
+dropped(0, _Ns, _Why) ->
+    ok;
+dropped(Number, Ns, Why) ->
+    Rate = Number * 1_000_000_000 / max(1, Ns),
+    {how_bad(Rate), io_lib:format("~b connections dropped in ~b ms ~s, on this machine", [Number, Ns div 1_000_000, Why])}.
+
+how_bad(Rate) when Rate >= ?MANY_DROPPED -> critical;
+how_bad(Rate) when Rate >= ?SOME_DROPPED -> warning;
+how_bad(_Rate) -> note.
 
 listed(_Severity, []) -> ok;
 listed(Severity, Seen) -> {Severity, lists:join("; ", Seen)}.

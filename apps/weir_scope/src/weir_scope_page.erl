@@ -10,14 +10,16 @@
 
 -export_type([name/0, block/0, cell/0, column/0, data/0, sort/0]).
 
--type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine.
+-import(weir_scope_figure, [percent/1, count/1, bytes/1, bar/2, spark/1]).
+
+-type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir.
 -type sort() :: atom().
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
 -type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
 -type data() :: #{sample := weir_scope_sample:sample(), top => list(), history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
 
-%% How many processes and sockets are asked for.
+%% How many processes, sockets and relays are asked for.
 -define(MOST, 100).
 
 %% So many milliseconds are in the table of latency.
@@ -25,7 +27,7 @@
 
 %% @doc All pages, in their order.
 -spec names() -> [name()].
-names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine].
+names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine, weir].
 
 %% @doc By what the main table of a page can be sorted; the first is the default.
 -spec sorts(name()) -> [sort()].
@@ -37,7 +39,8 @@ sorts(sockets) -> [bytes, in, out, queue];
 sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
 sorts(latency) -> [newest, count, max, med, max95, max99];
 sorts(threads) -> [name, busy];
-sorts(machine) -> [name].
+sorts(machine) -> [name];
+sorts(weir) -> [bytes, in, out, age, idle].
 
 %% @doc Asks for what a page shows. Takes up to a second.
 -spec look(name(), sort(), weir_scope:view()) -> {ok, data()} | {error, weir_scope:reason()}.
@@ -51,6 +54,8 @@ more(processes, Sort, View, Data) -> with(top, weir_scope:processes(View, #{by =
 more(sockets, Sort, View, Data) -> with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data);
 more(latency, _Sort, View, #{sample := #{at := At}} = Data) -> with(history, weir_scope:history(View, second, At - ?PAST), Data);
 more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
+more(weir, Sort, View, #{sample := #{weir := #{counts := #{relays := Relays}}}} = Data) when Relays > 0 ->
+    with(top, weir_scope:relays(View, #{by => Sort, most => ?MOST}), Data);
 more(_, _, _, Data) -> {ok, Data}.
 
 with(Key, {ok, Value}, Data) -> {ok, Data#{Key => Value}};
@@ -58,7 +63,15 @@ with(_Key, {error, _} = Error, _Data) -> Error.
 
 %% @doc A page. `Past' are the mean utilisations of the last minute, the oldest first.
 -spec page(name(), data(), Past :: [float()]) -> [block()].
-page(overview, #{sample := Sample}, Past) ->
+page(Name, #{sample := Sample} = Data, Past) -> failing(Sample) ++ shown(Name, Data, Past).
+
+%% What is shown then is old.
+failing(#{failing := Why, failures := Failures, at := At}) ->
+    [{text, [io_lib:format("Not sampled since ~ts UTC: ~b samples have failed, and it is tried again.", [clock(At), Failures]), Why, ""]}];
+failing(_) ->
+    [].
+
+shown(overview, #{sample := Sample}, Past) ->
     #{schedulers := Schedulers, activity := #{rates := Rates, counts := Counts}, memory := Memory} = Sample,
     Normal = [Scheduler || #{kind := normal} = Scheduler <- Schedulers],
     #{kinds := #{total := Total, processes := Processes, binary := Binary, ets := Ets}, carriers := Carriers, blocks := Blocks} = Memory,
@@ -84,7 +97,7 @@ page(overview, #{sample := Sample}, Past) ->
             [{10, "sampler, us/s"}, {0, cost(Sample)}, {0, ""}]
         ]}
     ];
-page(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
+shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
     [
         {text, ["CPU far above busy: looks for work. Waited: throttled, or the processor is shared.", ""]},
         {table,
@@ -100,7 +113,7 @@ page(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
              || {Index, #{kind := Kind, number := Number, utilisation := Busy} = Scheduler} <- numbered(Schedulers)
             ]}
     ];
-page(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}}, _Past) ->
+shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}}, _Past) ->
     [
         {text, [
             io_lib:format("in memory ~ts, swap ~ts, carriers ~ts, blocks ~ts (~ts of carriers)", [
@@ -116,7 +129,7 @@ page(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators,
              || #{name := Name, carriers := Own, blocks := Used, single_carriers := Single} <- Allocators
             ]}
     ];
-page(processes, #{top := Top}, _Past) ->
+shown(processes, #{top := Top}, _Past) ->
     [
         {table,
             [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {function, "in", left}], [
@@ -132,7 +145,7 @@ page(processes, #{top := Top}, _Past) ->
              || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top
             ]}
     ];
-page(sockets, #{top := Top}, _Past) ->
+shown(sockets, #{top := Top}, _Past) ->
     [
         {table,
             [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {bytes, "", left}], [
@@ -149,7 +162,7 @@ page(sockets, #{top := Top}, _Past) ->
              || #{kind := Kind, in := In, out := Out, queue := Queue} = Socket <- Top
             ]}
     ];
-page(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past) ->
+shown(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past) ->
     [
         {text, [
             io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Threads])
@@ -157,9 +170,9 @@ page(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past
         ]}
         | engine(Weir)
     ];
-page(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
+shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
     [{text, measured(Weir)}, {table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], seconds(History)}];
-page(threads, #{microstates := States}, _Past) ->
+shown(threads, #{microstates := States}, _Past) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
         {text, ["Microstates of the last second, in percent of each thread's time.", ""]},
@@ -168,20 +181,22 @@ page(threads, #{microstates := States}, _Past) ->
          || #{type := Type, id := Id, states := Parts} <- States, Busy <- [1 - maps:get(sleep, Parts, 0.0)]
         ]}
     ];
-page(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
+shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
     [
         {text, [io_lib:format("~-22s ~ts", [Name, figure(Name, Value)]) || {Name, Value} <- lists:sort(maps:to_list(maps:remove(totals, Machine)))] ++ [""]},
         {table, [{name, "other threads", left}, {cpu, "CPU", right}, {waited, "waited", right}, {turns, "turns/s", right}], [
             [{Name, Name}, {Cpu, percent(Cpu)}, {Waited, percent(Waited)}, {Turns, count(Turns)}]
          || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads
         ]}
-    ].
+    ];
+shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
+    weir_scope_page_weir:page(Weir, maps:get(top, Data, [])).
 
 engine(none) ->
     [{text, ["", "Weir does not run there."]}];
-engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
+engine(#{pollsets := Pollsets}) ->
     [
-        {text, ["" | [listener(Listener) || Listener <- Listeners]] ++ counts(Weir) ++ products(Weir) ++ [""]},
+        {text, [""]},
         {table,
             [
                 {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
@@ -197,18 +212,6 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
                 #{avg := Avg, timeouts := Timeouts, sleeps := Sleeps, asleep := Asleep} <- [Pollset]
             ]}
     ].
-
-counts(#{counts := #{relays := Relays, groups := Groups}}) -> [io_lib:format("~b relays, ~b groups", [Relays, Groups])];
-counts(_) -> [].
-
-%% Of all listeners together, what they have just counted.
-products(Weir) ->
-    Sums = [{Name, lists:sum([Rate || #{rate := Rate} <- Values])} || #{name := Name, values := Values} <- maps:get(products, Weir, [])],
-    [io_lib:format("~ts ~ts/s", [Name, count(Sum)]) || {Name, Sum} <- Sums, Sum > 0].
-
-listener(#{name := Name} = Listener) ->
-    Numbers = [[atom_to_list(Key), $\s, count(Value)] || Key <- [connections, waiting, backlog, accepted, overload, denied], #{Key := Value} <- [Listener], is_number(Value)],
-    io_lib:format("listener ~0tp on ~0tp: ~ts", [Name, maps:get(port, Listener, none), lists:join(", ", Numbers)]).
 
 %% The columns of tcprstat, with what they are sorted by.
 tcprstat() ->
@@ -293,23 +296,3 @@ figure(Name, Value) ->
         true -> [percent(Value), " of the time"];
         false -> [count(Value), "/s"]
     end.
-
-percent(Part) -> io_lib:format("~.1f%", [Part * 100.0]).
-
-count(Number) when Number < 100_000 -> integer_to_list(round(Number));
-count(Number) when Number < 10_000_000 -> io_lib:format("~.1fk", [Number / 1000]);
-count(Number) -> io_lib:format("~.1fM", [Number / 1_000_000]).
-
-bytes(Bytes) when Bytes < 0 -> [$-, bytes(-Bytes)];
-bytes(Bytes) when Bytes < 10_000 -> [integer_to_list(round(Bytes)), "B"];
-bytes(Bytes) when Bytes < 10_000 * 1024 -> [integer_to_list(round(Bytes / 1024)), "K"];
-bytes(Bytes) when Bytes < 10_000 * 1_048_576 -> [integer_to_list(round(Bytes / 1_048_576)), "M"];
-bytes(Bytes) -> [integer_to_list(round(Bytes / 1_073_741_824)), "G"].
-
-bar(Part, Width) ->
-    Full = max(0, min(Width, round(Part * Width))),
-    [lists:duplicate(Full, $|), lists:duplicate(Width - Full, $.)].
-
-%% One of nine heights each.
-spark(Past) ->
-    [lists:nth(1 + max(0, min(8, round(Part * 8))), [$\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588]) || Part <- Past].

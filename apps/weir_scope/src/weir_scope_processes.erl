@@ -77,8 +77,7 @@ waits({prim_inet, Function, _}) when Function =:= accept0; Function =:= async_ac
 waits(_) -> 0.
 
 name(Ask, Pid) ->
-    case Ask(erlang, process_info, [Pid, [registered_name, initial_call, dictionary]]) of
-        [{_, Name}, _, _] when is_atom(Name) -> Name;
-        [_, {_, Call}, {_, Dictionary}] -> proplists:get_value('$initial_call', Dictionary, Call);
-        undefined -> gone
+    case weir_scope_process:name(Ask, Pid) of
+        #{name := Name} -> Name;
+        gone -> gone
     end.

@@ -44,20 +44,23 @@
 
 %% Records %%%
 
-%% @doc Records a node into a file, which is replaced. Returns how many seconds there are. When the node is gone, what was recorded
-%% stays.
+%% @doc Records a node into a file, which is replaced when the node has told its first second. Returns how many seconds there are. When the
+%% node is gone, what was recorded stays.
 -spec record({node(), weir_scope:view()}, file:name_all(), options()) -> {ok, Seconds :: non_neg_integer()} | {error, reason()}.
-record({Node, View}, Name, Options) ->
+record({_, View} = Whom, Name, Options) ->
+    case weir_scope:sample(View) of
+        {ok, #{at := Began}} -> record(Whom, Began, Name, Options);
+        {error, _} = Error -> Error
+    end.
+
+record({Node, View}, Began, Name, Options) ->
     case file:open(Name, [write, raw | compressed(Name)]) of
         {ok, File} ->
-            try weir_scope:sample(View) of
-                {ok, #{at := Began}} ->
-                    Tabs = [#{name => Tab, sorts => Sorts} || {Tab, Sorts} <- weir_scope_tabs:all()],
-                    ok = line(File, #{format => weir_scope, version => 1, node => Node, began => Began, tabs => Tabs}),
-                    Look = #{node => Node, load => maps:get(load, Options, true), past => []},
-                    seconds(maps:get(seconds, Options, 60), 0, Began, none, {File, View, Look, Options});
-                {error, _} = Error ->
-                    Error
+            try
+                Tabs = [#{name => Tab, sorts => Sorts} || {Tab, Sorts} <- weir_scope_tabs:all()],
+                ok = line(File, #{format => weir_scope, version => 1, node => Node, began => Began, tabs => Tabs}),
+                Look = #{node => Node, load => maps:get(load, Options, true), past => []},
+                seconds(maps:get(seconds, Options, 60), 0, Began, none, {File, View, Look, Options})
             catch
                 throw:{file, _} = Reason -> {error, Reason}
             after

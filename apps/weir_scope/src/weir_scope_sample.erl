@@ -22,10 +22,13 @@
     memory := weir_scope_memory:memory(),
     machine := weir_scope_machine:machine(),
     weir := weir_scope_engine:engine() | none,
-    cost => #{us := non_neg_integer(), reductions := non_neg_integer()}
+    cost => #{us := non_neg_integer(), reductions := non_neg_integer()},
+    failures => pos_integer(),
+    failing => binary()
 }.
 %% `at': milliseconds since 1970, by the node's clock. `over': the seconds that it is about. `cost': what the sample before took of the
-%% node, by the clock and in reductions.
+%% node, by the clock and in reductions. `failures': how many samples have failed since the sampler began, if any. `failing': why the last
+%% has failed; this one is older then.
 
 -type name() :: binary().
 %% As in `scheduler.normal.1.utilisation', `memory.binary', `pollset.3.times'.
@@ -89,6 +92,7 @@ engine(none) ->
 engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     prefixed([weir], maps:get(counts, Weir, #{})) ++
     [{[pollset, Number, Key], Value} || #{pollset := Number} = Pollset <- Pollsets, {Key, Value} <- sorted(maps:without([pollset, scheduler, totals], Pollset))] ++
+        [{[reactor, Number, Key], Value} || #{pollset := Number} = Reactor <- maps:get(reactors, Weir, []), {Key, Value} <- sorted(maps:with([callbacks, busy, mean_us], Reactor))] ++
         [{[listeners, Key], lists:sum([Value || #{Key := Value} <- Listeners, is_number(Value)])} || Key <- [accepted, backlog, connections, denied, overload, waiting]] ++
         [{[listeners, measured], length([measured || #{latency := _} <- Listeners])}] ++
         latency(weir_scope_latency:together([[{Time, Count} || [Time, Count] <- Times] || #{times := Times} <- Listeners])).

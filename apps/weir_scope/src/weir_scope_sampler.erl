@@ -2,6 +2,9 @@
 %%
 %% It reads what the VM and the system count. The time of schedulers is kept for as long as it lives, and the VM puts that back
 %% when it ends. Nobody's tracer or system monitor is touched.
+%%
+%% A sample that fails is counted, reported, and tried again: after a second, two, four and so on, a minute at most. Until then the last
+%% that there was is told, with the reason.
 -module(weir_scope_sampler).
 -behaviour(gen_server).
 
@@ -12,6 +15,7 @@
 -export([history/3]).
 -export([microstates/2]).
 -export([memory/1]).
+-export([pause/1]).
 
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
@@ -22,14 +26,23 @@
 
 -define(INTERVAL, 1000).
 
+%% Between samples that fail, at most.
+-define(LONGEST_PAUSE, 60_000).
+
 %% Microstates are looked at for so long, at most, milliseconds.
 -define(LONGEST_LOOK, 60_000).
 
 -record(state, {
     ask :: weir_scope_facts:ask(),
-    sources :: weir_scope_sample:sources(),
-    last :: weir_scope_sample:reading(),
-    due :: integer(),
+    %% Whether failures are told in the log: in a release, and not on a node that is visited.
+    reports :: boolean(),
+    sources = none :: none | weir_scope_sample:sources(),
+    last = none :: none | weir_scope_sample:reading(),
+    due = 0 :: integer(),
+    %% Samples that have failed, how many of them have no other behind, and why the last did.
+    failures = 0 :: non_neg_integer(),
+    streak = 0 :: non_neg_integer(),
+    why = <<>> :: binary(),
     cost = none :: none | #{us := non_neg_integer(), reductions := non_neg_integer()},
     sample = none :: none | weir_scope_sample:sample(),
     history :: weir_scope_history:history(),
@@ -43,13 +56,13 @@
 %% @doc Starts that of this node, registered by the name of this module: there is one at a time.
 -spec start_link() -> {ok, pid()} | {error, {already_started, pid()}}.
 start_link() ->
-    gen_server:start_link({local, ?MODULE}, ?MODULE, fun erlang:apply/3, []).
+    gen_server:start_link({local, ?MODULE}, ?MODULE, {here, true}, []).
 
 %% @private
 %% @doc Starts one for visits. It has no name: a release may start its own meanwhile.
 -spec start_guest() -> {ok, pid()}.
 start_guest() ->
-    {ok, _} = gen_server:start_link(?MODULE, fun erlang:apply/3, []).
+    {ok, _} = gen_server:start_link(?MODULE, {here, false}, []).
 
 %% @private
 %% @doc Starts one here for a node that takes no module. It ends with the calling process.
@@ -60,9 +73,13 @@ from_afar(Module, Argument) ->
         {error, {shutdown, Reason}} -> error({erpc, Reason})
     end.
 
-%% @doc The last sample. The first takes a second.
--spec latest(gen_server:server_ref()) -> weir_scope_sample:sample().
-latest(Sampler) -> gen_server:call(Sampler, latest).
+%% @doc The last sample. The first takes a second. Where there is none since all have failed, the caller exits with `{not_sampled, Why}'.
+-spec latest(gen_server:server_ref()) -> weir_scope_sample:sample() | no_return().
+latest(Sampler) ->
+    case gen_server:call(Sampler, latest) of
+        {ok, Sample} -> Sample;
+        {error, Why} -> exit({not_sampled, Why})
+    end.
 
 %% @doc What was sampled after a moment (milliseconds since 1970; 0 for all).
 -spec history(gen_server:server_ref(), weir_scope_history:grain(), After :: integer()) -> [weir_scope_history:series()].
@@ -82,29 +99,27 @@ memory(Sampler) -> gen_server:call(Sampler, memory).
 -spec init(term()) -> {ok, #state{}} | {stop, term()}.
 init({afar, Module, Argument, Owner}) ->
     _ = monitor(process, Owner),
-    try
-        look(Module:ask(Argument))
+    try tried(begun(Module:ask(Argument), false)) of
+        State -> {ok, State}
     catch
         error:{erpc, Reason} -> {stop, {shutdown, Reason}}
     end;
-init(Here) ->
+init({here, Reports}) ->
     %% So that terminate/2 puts back what is on.
     _ = process_flag(trap_exit, true),
-    look(Here).
+    {ok, tried(begun(fun erlang:apply/3, Reports))}.
 
-look(Ask) ->
-    Sources = weir_scope_sample:open(Ask),
-    First = weir_scope_sample:read(Ask, Sources),
-    Due = erlang:monotonic_time(millisecond) + ?INTERVAL,
-    _ = erlang:send_after(Due, self(), sample, [{abs, true}]),
-    {ok, #state{ask = Ask, sources = Sources, last = First, due = Due, history = weir_scope_history:new()}}.
+begun(Ask, Reports) ->
+    #state{ask = Ask, reports = Reports, history = weir_scope_history:new()}.
 
 %% @private
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
-handle_call(latest, From, #state{sample = none, waiting = Waiting} = State) ->
+handle_call(latest, From, #state{sample = none, streak = 0, waiting = Waiting} = State) ->
     {noreply, State#state{waiting = [From | Waiting]}};
+handle_call(latest, _From, #state{sample = none, why = Why} = State) ->
+    {reply, {error, Why}, State};
 handle_call(latest, _From, #state{sample = Sample} = State) ->
-    {reply, Sample, State};
+    {reply, {ok, maps:merge(Sample, failures(State))}, State};
 handle_call({history, Grain, After}, _From, #state{history = History} = State) ->
     {reply, weir_scope_history:rows(Grain, After, History), State};
 handle_call(memory, _From, #state{history = History} = State) ->
@@ -125,13 +140,9 @@ handle_cast(_, State) -> {noreply, State}.
 
 %% @private
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
-handle_info(sample, #state{due = Due} = State) ->
-    try sampled(State) of
-        Next ->
-            %% After a pause (the machine slept) one sample is about all of it.
-            Later = max(Due + ?INTERVAL, erlang:monotonic_time(millisecond) + ?INTERVAL div 2),
-            _ = erlang:send_after(Later, self(), sample, [{abs, true}]),
-            {noreply, Next#state{due = Later}}
+handle_info(sample, State) ->
+    try tried(State) of
+        Next -> {noreply, Next}
     catch
         %% The node that is asked from afar is gone, or does not answer.
         error:{erpc, Reason} -> {stop, {shutdown, Reason}, State}
@@ -169,6 +180,48 @@ put_back(#state{previous = Previous, ask = Ask}) ->
     _ = Ask(erlang, system_flag, [microstate_accounting, Previous]),
     ok.
 
+%% Raises only where the node that is asked from afar is gone.
+tried(State) ->
+    try read(State) of
+        Next ->
+            %% After a pause (the machine slept) one sample is about all of it.
+            Now = erlang:monotonic_time(millisecond),
+            later(max(Next#state.due + ?INTERVAL, Now + ?INTERVAL div 2), Next)
+    catch
+        error:{erpc, Reason} -> error({erpc, Reason});
+        Class:Reason:Stack -> failed({Class, Reason, lists:sublist(Stack, 3)}, State)
+    end.
+
+later(Due, State) ->
+    _ = erlang:send_after(Due, self(), sample, [{abs, true}]),
+    State#state{due = Due}.
+
+%% The next begins anew: what was open or read before may be the cause.
+failed(Reason, #state{failures = Failures, streak = Streak, waiting = Waiting, reports = Reports} = State) ->
+    Why = unicode:characters_to_binary(io_lib:format("~0tP", [Reason, 30])),
+    _ = Reports andalso Streak =:= 0 andalso
+        logger:warning(#{what => "a sample of this node has failed, trying again", reason => Why, failures => Failures + 1}, #{domain => [weir, scope]}),
+    lists:foreach(fun(From) -> gen_server:reply(From, {error, Why}) end, Waiting),
+    later(
+        erlang:monotonic_time(millisecond) + pause(Streak),
+        State#state{sources = none, last = none, failures = Failures + 1, streak = Streak + 1, why = Why, waiting = []}
+    ).
+
+%% @private
+%% @doc Milliseconds until the next try, after so many that have failed before the last.
+-spec pause(non_neg_integer()) -> pos_integer().
+pause(Streak) -> min(?LONGEST_PAUSE, ?INTERVAL bsl min(Streak, 10)).
+
+failures(#state{failures = 0}) -> #{};
+failures(#state{failures = Failures, streak = 0}) -> #{failures => Failures};
+failures(#state{failures = Failures, why = Why}) -> #{failures => Failures, failing => Why}.
+
+read(#state{sources = none, ask = Ask} = State) ->
+    Sources = weir_scope_sample:open(Ask),
+    State#state{sources = Sources, last = weir_scope_sample:read(Ask, Sources), due = erlang:monotonic_time(millisecond)};
+read(State) ->
+    sampled(State).
+
 sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history = History, waiting = Waiting} = State) ->
     Begin = erlang:monotonic_time(microsecond),
     {reductions, Reductions} = process_info(self(), reductions),
@@ -181,7 +234,7 @@ sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history =
         end,
     #{at := At} = Sample,
     Later = weir_scope_history:add(At, weir_scope_sample:numbers(Sample#{cost => maps:get(cost, Sample, #{us => 0})}), History),
-    lists:foreach(fun(From) -> gen_server:reply(From, Sample) end, Waiting),
+    lists:foreach(fun(From) -> gen_server:reply(From, {ok, maps:merge(Sample, failures(State#state{streak = 0}))}) end, Waiting),
     {reductions, After} = process_info(self(), reductions),
     Took = #{us => erlang:monotonic_time(microsecond) - Begin, reductions => After - Reductions},
-    State#state{last = Reading, sample = Sample, history = Later, waiting = [], cost = Took}.
+    State#state{last = Reading, sample = Sample, history = Later, waiting = [], cost = Took, streak = 0}.

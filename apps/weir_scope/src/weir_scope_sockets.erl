@@ -1,4 +1,4 @@
-%% @doc The TCP sockets of a node that are ports, and Weir's. Those of OTP's `socket' are not looked at.
+%% @doc The TCP sockets of a node that are ports, and Weir's. Those of OTP's `socket' are only counted.
 -module(weir_scope_sockets).
 
 -export([facts/1]).
@@ -7,14 +7,15 @@
 %% Sockets whose bytes are counted. From another node each takes a message.
 -define(COUNTED, 2000).
 
-%% @doc `listeners': of each a map with `port', `buffer' (bytes that are read at once into its connections) and, where `ss' is
-%% there, `backlog' and `waiting' (connections that nobody has accepted yet). `modes': of each socket that {@link counters/1}
-%% counts, its `active'.
+%% @doc `listeners': of each a map with `port', `kind' (`port', `weir', or `distribution' for that of the node itself), `buffer' (bytes that are
+%% read at once into its connections) and, where `ss' is there, `backlog' and `waiting' (connections that nobody has accepted yet). `modes': of each socket that {@link counters/1}
+%% counts, its `active'. `module_sockets': how many sockets of OTP's module `socket' there are.
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
 facts(Ask) ->
     Sockets = sockets(Ask),
     Queues = queues(Ask),
     #{
+        module_sockets => module_sockets(Ask),
         listeners => [maps:merge(maps:get(Port, Queues, #{}), Listener) || Socket <- Sockets, Listener = #{port := Port} <- listener(Ask, Socket)],
         modes => maps:from_list([{Socket, Mode} || Socket <- lists:sublist(Sockets, ?COUNTED), {ok, [{active, Mode}]} <- [Ask(inet, getopts, [Socket, [active]])]])
     }.
@@ -39,8 +40,24 @@ sockets(Ask) ->
 %% A socket that has a port and no peer.
 listener(Ask, Socket) ->
     case {Ask(inet, peername, [Socket]), Ask(inet, sockname, [Socket]), Ask(inet, getopts, [Socket, [buffer]])} of
-        {{error, enotconn}, {ok, {_, Port}}, {ok, [{buffer, Buffer}]}} when Port > 0 -> [#{port => Port, buffer => Buffer}];
+        {{error, enotconn}, {ok, {_, Port}}, {ok, [{buffer, Buffer}]}} when Port > 0 -> [#{port => Port, buffer => Buffer, kind => kind(Ask, Socket)}];
         _ -> []
+    end.
+
+kind(Ask, Socket) when is_port(Socket) ->
+    Kernel = Ask(erlang, whereis, [net_kernel]),
+    case Ask(erlang, port_info, [Socket, connected]) of
+        {connected, Kernel} -> distribution;
+        _ -> port
+    end;
+kind(_Ask, _Socket) ->
+    weir.
+
+%% Where the module is not loaded, nobody has a socket of it.
+module_sockets(Ask) ->
+    case Ask(code, is_loaded, [socket]) of
+        false -> 0;
+        _ -> Ask(socket, number_of, [])
     end.
 
 %% By port, as ss(8) prints them: `LISTEN WAITING BACKLOG ADDRESS:PORT ...'.

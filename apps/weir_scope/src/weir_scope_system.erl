@@ -35,7 +35,7 @@ facts(Ask) ->
     },
     maps:filter(fun(_, Value) -> Value =/= unknown end, Found).
 
-%% @doc What only grows: `ns' of time; `listen_overflows', `memory_pressures', `pruned' of TCP; `throttled_us' of the control
+%% @doc What only grows: `ns' of time; `listen_overflows', `listen_drops', `memory_pressures', `pruned' of TCP; `throttled_us' of the control
 %% group; `scheduler_cpu_ns' of all schedulers' threads and `scheduler_busy_ns', in which they ran something; `poller_cpu_ns' of each of the
 %% VM's threads that poll, by name.
 -spec counters(weir_scope_facts:ask()) -> #{atom() => integer() | #{binary() => integer()}}.
@@ -46,6 +46,7 @@ counters(Ask) ->
     Found = #{
         ns => Ask(erlang, monotonic_time, [nanosecond]),
         listen_overflows => maps:get(<<"ListenOverflows">>, Tcp, unknown),
+        listen_drops => maps:get(<<"ListenDrops">>, Tcp, unknown),
         memory_pressures => maps:get(<<"TCPMemoryPressures">>, Tcp, unknown),
         pruned => maps:get(<<"PruneCalled">>, Tcp, unknown),
         throttled_us => weir_scope_files:number(maps:get(<<"throttled_usec">>, Stat, unknown)),

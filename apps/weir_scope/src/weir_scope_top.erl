@@ -1,4 +1,4 @@
-%% @doc The processes and the sockets of a node that do or hold most. They are looked at twice, in slices of a hundred at low
+%% @doc The processes, the sockets and the relays of a node that do or hold most. They are looked at twice, in slices of a hundred at low
 %% priority, so that nobody waits; what is kept between the two stands in a table that no collection has to copy.
 -module(weir_scope_top).
 
@@ -7,15 +7,18 @@
 -export([processes/2]).
 -export([sockets/1]).
 -export([sockets/2]).
+-export([relays/1]).
+-export([relays/2]).
 
--export_type([options/0, process/0, socket/0]).
+-export_type([options/0, process/0, socket/0, relay/0]).
 
--type options() :: #{by => process_key() | socket_key(), most => 1..1000, over => 10..60_000}.
+-type options() :: #{by => process_key() | socket_key() | relay_key(), most => 1..1000, over => 10..60_000}.
 %% `by' is what is sorted by, the largest first; `most' (20) is how many are wanted; `over' (1000) the milliseconds between both
 %% looks.
 
 -type process_key() :: reductions | memory | growth | queue.
 -type socket_key() :: bytes | in | out | queue.
+-type relay_key() :: bytes | in | out | age | idle.
 
 -type process() :: #{
     pid := pid(),
@@ -43,6 +46,22 @@
 }.
 %% `in', `out': bytes a second. `queue': bytes that wait to be sent. `kind': of Weir, a port (gen_tcp's default), or OTP's `socket'.
 
+-type relay() :: #{
+    relay := pos_integer(),
+    owner := pid(),
+    pollset := pos_integer(),
+    in := float(),
+    out := float(),
+    age := float(),
+    idle := float(),
+    replies := non_neg_integer(),
+    first_byte_us => non_neg_integer(),
+    p50 => non_neg_integer(),
+    p99 => non_neg_integer()
+}.
+%% `in', `out': bytes a second from the client and from the server. `age': seconds since it began, `idle': since bytes last moved. `replies' of
+%% the server, and of the time that these took the median and the 99th percentile, microseconds. `first_byte_us': until the first of them.
+
 -define(SLICE, 100).
 
 %% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth' or `queue'.
@@ -65,12 +84,23 @@ sockets(Ask, Options) ->
     Index = maps:get(maps:get(by, Options, bytes), keys(sockets)),
     apart(fun() -> top_sockets(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% The place of a key in the values of a process or socket.
-keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4};
-keys(sockets) -> #{in => 1, out => 2, queue => 3, bytes => 4}.
+%% @doc The top of the relays of Weir: `by' is `bytes' (the default: in and out together), `in', `out', `age' or `idle'.
+-spec relays(options()) -> [relay()].
+relays(Options) -> relays(fun erlang:apply/3, Options).
 
 %% @private
--spec check(processes | sockets, options()) -> ok | {error, {bad_option, atom(), term(), term()}}.
+-spec relays(weir_scope_facts:ask(), options()) -> [relay()].
+relays(Ask, Options) ->
+    Index = maps:get(maps:get(by, Options, bytes), keys(relays)),
+    apart(fun() -> top_relays(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
+
+%% The place of a key in the values of a process, socket or relay.
+keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4};
+keys(sockets) -> #{in => 1, out => 2, queue => 3, bytes => 4};
+keys(relays) -> #{in => 1, out => 2, bytes => 3, age => 4, idle => 5}.
+
+%% @private
+-spec check(processes | sockets | relays, options()) -> ok | {error, {bad_option, atom(), term(), term()}}.
 check(What, Options) ->
     Checks = #{
         by => fun(By) -> is_map_key(By, keys(What)) orelse {one_of, lists:sort(maps:keys(keys(What)))} end,
@@ -147,28 +177,12 @@ rate(Difference, At) -> Difference * 1_000_000 / max(1, now_us() - At).
 now_us() -> erlang:monotonic_time(microsecond).
 
 process(Ask, Pid, {Reductions, Memory, Growth, Queue}) ->
-    case Ask(erlang, process_info, [Pid, [registered_name, initial_call, dictionary, current_function, status]]) of
-        undefined ->
-            [];
-        [{_, Registered}, {_, Initial}, {_, Dictionary}, {_, Function}, {_, Status}] ->
-            Process = #{
-                pid => Pid,
-                name => name(Registered, proplists:get_value('$initial_call', Dictionary, Initial)),
-                reductions => Reductions,
-                memory => Memory,
-                growth => Growth,
-                queue => Queue,
-                function => Function,
-                status => Status
-            },
-            case lists:keyfind('$process_label', 1, Dictionary) of
-                {_, Label} -> [Process#{label => Label}];
-                false -> [Process]
-            end
+    case {weir_scope_process:name(Ask, Pid), Ask(erlang, process_info, [Pid, [current_function, status]])} of
+        {#{} = Named, [{_, Function}, {_, Status}]} ->
+            [Named#{pid => Pid, reductions => Reductions, memory => Memory, growth => Growth, queue => Queue, function => Function, status => Status}];
+        _ ->
+            []
     end.
-
-name(Registered, _Initial) when is_atom(Registered) -> Registered;
-name(_, Initial) -> Initial.
 
 top_sockets(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
@@ -273,6 +287,43 @@ address(Ask, _, Which, Socket) ->
         {ok, Address} -> Address;
         {error, _} -> unknown
     end.
+
+top_relays(Ask, Index, Most, Over) ->
+    Table = ets:new(?MODULE, [set, private]),
+    First = fun(Relay, {In, Out, _}, none) ->
+        _ = ets:insert(Table, {Relay, now_us(), In, Out}),
+        none
+    end,
+    none = each_relay(Ask, First, none, 0),
+    ok = timer:sleep(Over),
+    Second = fun(Relay, {In, Out, Info}, Top) ->
+        {_, _, #{duration_us := Age, idle_us := Idle}} = Info,
+        case ets:lookup(Table, Relay) of
+            [{_, At, In0, Out0}] ->
+                {InRate, OutRate} = {rate(In - In0, At), rate(Out - Out0, At)},
+                add(Index, {InRate, OutRate, InRate + OutRate, Age / 1_000_000, Idle / 1_000_000}, {Relay, Info}, Most, Top);
+            [] ->
+                Top
+        end
+    end,
+    [relay(Relay, Info, Values) || {_, {Relay, Info}, Values} <- largest(each_relay(Ask, Second, {0, gb_sets:new()}, 0))].
+
+each_relay(Ask, Fun, State, Piece) ->
+    case Ask(erlang, whereis, [weir_pollsets]) =/= undefined andalso Ask(weir_nif, relays, [Piece]) of
+        {ok, Relays} ->
+            Told = fun
+                ({Relay, {ok, {_, _, #{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}} = Info}}, Then) -> Fun(Relay, {In, Out, Info}, Then);
+                ({_, {error, closed}}, Then) -> Then
+            end,
+            Slice = fun(Some, Then) -> lists:foldl(Told, Then, lists:zip(Some, Ask(lists, map, [fun weir_nif:relay_info/1, Some]))) end,
+            each_relay(Ask, Fun, sliced(Slice, State, Relays), Piece + 1);
+        _ ->
+            State
+    end.
+
+relay(Relay, {Owner, Pollset, #{reply_us := Times, first_byte_us := First}}, {In, Out, _, Age, Idle}) ->
+    Own = #{relay => Relay, owner => Owner, pollset => Pollset, in => In, out => Out, age => Age, idle => Idle, replies => maps:get(count, Times)},
+    maps:merge(maps:merge(Own, maps:with([p50, p99], Times)), maps:from_list([{first_byte_us, First} || is_integer(First)])).
 
 %% Keeps the largest, and nothing that is zero.
 add(Index, Values, What, Most, {Count, Set} = Top) ->

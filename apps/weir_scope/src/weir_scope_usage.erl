@@ -20,6 +20,11 @@
 
 -define(MANY_RECEIVERS, 50).
 
+-define(MANY_MODULE_SOCKETS, 100).
+
+%% Milliseconds that both clocks may differ.
+-define(CLOCKS_DIFFER, 1000).
+
 -spec rules() -> [weir_scope_rule:rule()].
 rules() ->
     [
@@ -139,6 +144,31 @@ rules() ->
             link => "https://www.erlang.org/doc/apps/erts/time_correction.html"
         },
         #{
+            name => time_warp,
+            needs => [time_warp_mode, time_offset, clock_difference],
+            check => fun time_warp/1,
+            why => "Timestamps of this node are not those of the system. Without time warp the VM's clock goes one percent faster or slower until they "
+                "are, and every timer with it.",
+            advice => "let the system have its time before the VM starts (chrony waitsync); with +C single_time_warp call "
+                "erlang:system_flag(time_offset, finalize) then; or +C multi_time_warp, if all code bears it",
+            sure => medium,
+            link => "https://www.erlang.org/doc/apps/erts/time_correction.html"
+        },
+        #{
+            name => rearmed_sockets,
+            needs => [otp, scheduler_poll, module_sockets],
+            check => fun
+                (#{otp := [Major | _], scheduler_poll := true, module_sockets := Number}) when Major >= 28, Number >= ?MANY_MODULE_SOCKETS ->
+                    {note, io_lib:format("~b sockets of the module `socket'", [Number])};
+                (_) -> ok
+            end,
+            why => "From OTP 28 on busy sockets of that module are polled by schedulers, and each time that they are waited for again costs an "
+                "epoll_ctl(2) that changes nothing.",
+            advice => "the default backend `inet', or {tcp_module, weir_tcp}; later releases may have the fix",
+            sure => low,
+            link => "https://github.com/erlang/otp/pull/11525"
+        },
+        #{
             name => swapped,
             needs => [swap],
             check => fun(#{swap := Swap}) when Swap > 10 * ?MIB -> {critical, [mib(Swap), " of the VM are in swap"]}; (_) -> ok end,
@@ -213,6 +243,15 @@ long(Kind, From, Turns) ->
         [] -> ok;
         Long -> {warning, lists:join("; ", [io_lib:format("~p (~0tp): ~b ms", [Who, maps:get(name, Turn, gone), Milliseconds]) || #{who := Who, milliseconds := Milliseconds} = Turn <- lists:sublist(Long, 5)])}
     end.
+
+time_warp(#{time_offset := preliminary}) ->
+    {note, "+C single_time_warp, and the offset is not final: timestamps may still jump"};
+time_warp(#{clock_difference := Milliseconds, time_warp_mode := Mode}) when abs(Milliseconds) > ?CLOCKS_DIFFER ->
+    {warning, io_lib:format("the VM's clock is ~.1f s ~s that of the system (~s)", [
+        abs(Milliseconds) / 1000, case Milliseconds > 0 of true -> "before"; false -> "behind" end, Mode
+    ])};
+time_warp(_) ->
+    ok.
 
 %% Time on a processor in which nothing was run.
 busy_waiting(#{over := #{scheduler_cpu_ns := Cpu, scheduler_busy_ns := Busy, ns := Ns}} = Facts) ->

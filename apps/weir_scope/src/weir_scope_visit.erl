@@ -30,7 +30,7 @@
 -define(MODULES, [
     weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_processes, weir_scope_files, weir_scope_memory,
     weir_scope_schedulers, weir_scope_activity, weir_scope_machine, weir_scope_engine, weir_scope_products, weir_scope_latency, weir_scope_sample, weir_scope_history,
-    weir_scope_microstates, weir_scope_sampler, weir_scope_top, weir_scope_clocks, weir_scope_long, weir_scope_schedules
+    weir_scope_microstates, weir_scope_sampler, weir_scope_process, weir_scope_top, weir_scope_clocks, weir_scope_long, weir_scope_schedules
 ]).
 
 -define(GUEST, weir_scope_guest).
@@ -95,8 +95,14 @@ guest(Node, Patience, Tries) ->
     Modules = [Module || Module <- ?MODULES, Node =/= node()],
     case told({?GUEST, Node}, fun(Reference) -> {join, self(), Reference, Modules} end, Patience) of
         {Guest, Joined, Missing} ->
-            lists:foreach(fun(Module) -> bring(Node, Guest, Module, Patience) end, Missing),
-            {Guest, Joined};
+            try lists:foreach(fun(Module) -> bring(Node, Guest, Module, Patience) end, Missing) of
+                ok -> {Guest, Joined}
+            catch
+                Class:Reason ->
+                    %% This process may live for long. Nobody waits for a guest that may hang.
+                    Guest ! {leave, Joined, make_ref()},
+                    erlang:Class(Reason)
+            end;
         gone ->
             start(Node, Patience),
             guest(Node, Patience, Tries - 1)

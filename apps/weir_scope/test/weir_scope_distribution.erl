@@ -1,7 +1,9 @@
-%% Erlang's distribution for a suite, where the node of the tests has none.
+%% Erlang's distribution for a suite, where the node of the tests has none, and nodes to be looked at.
 -module(weir_scope_distribution).
 
--export([start/1, stop/1]).
+-compile({no_auto_import, [node/1]}).
+
+-export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, next/1, until/1]).
 
 %% Whether it was started now. The daemon may not listen yet when the command that starts it ends.
 start(Name) ->
@@ -21,4 +23,52 @@ listens(Times) ->
     case erl_epmd:names({127, 0, 0, 1}) of
         {ok, _} -> ok;
         {error, _} -> timer:sleep(50), listens(Times - 1)
+    end.
+
+%% A node as somebody starts it, with these arguments.
+node(Arguments) -> node(Arguments, #{}).
+
+node(Arguments, Options) ->
+    {ok, Peer, Node} = peer:start(maps:merge(
+        #{
+            name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
+            args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
+        },
+        Options
+    )),
+    {Peer, Node}.
+
+%% A module of the tests there.
+bring(Peer, Module) ->
+    {Module, Beam, File} = code:get_object_code(Module),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, File, Beam]).
+
+%% The application there, started.
+application(Peer, Application) ->
+    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(Application))]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [Application]).
+
+%% A process there of weir_scope_load that says when it is ready.
+load(Node, Function, Arguments) ->
+    Pid = erlang:spawn(Node, weir_scope_load, Function, [self() | Arguments]),
+    receive {Pid, ready} -> Pid after 30_000 -> ct:fail({not_ready, Function}) end.
+
+%% The sample after the present one.
+next(View) ->
+    {ok, #{at := At}} = weir_scope:sample(View),
+    next(View, At).
+
+next(View, At) ->
+    case weir_scope:sample(View) of
+        {ok, #{at := At}} -> timer:sleep(20), next(View, At);
+        {ok, Sample} -> Sample
+    end.
+
+until(Condition) -> until(Condition, 400).
+
+until(Condition, 0) -> ct:fail({never_true, Condition});
+until(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(50), until(Condition, Times - 1)
     end.

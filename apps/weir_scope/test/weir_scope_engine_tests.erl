@@ -3,7 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, counts => #{}, products => []}.
+reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, reactors => #{}, counts => #{}, products => []}.
 
 pollset(Number) ->
     Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, reads, read_bytes, writes, written_bytes, accepts],
@@ -19,3 +19,24 @@ a_second_test() ->
 %% Its counters are less than they were: it has begun anew, and what it has counted since is what has happened.
 begun_anew_test() ->
     #{pollsets := [#{times := 4.0, bytes_in := 4.0, max := 1}], listeners := [#{accepted := 4.0, denied := 4.0}]} = between(1000, 4).
+
+reactors(Callbacks, Ns, Times) ->
+    Reactor = #{pollset => 1025, module => echo, scheduler => 2, reactor => self(), callbacks => Callbacks, callback_ns => Ns, measured => Times =/= [], times => Times},
+    (reading(pollset(0), listener(0)))#{reactors => #{{1025, self()} => Reactor}}.
+
+%% Ten callbacks of 10 ms each in half a second.
+callbacks_of_a_reactor_test() ->
+    #{reactors := [Reactor]} = weir_scope_engine:between(reactors(5, 1_000_000, []), reactors(15, 101_000_000, []), 500_000_000),
+    ?assertEqual(
+        #{pollset => 1025, module => echo, scheduler => 2, callbacks => 20.0, busy => 0.2, mean_us => 10_000.0, totals => #{callbacks => 15, callback_ns => 101_000_000}}, Reactor
+    ).
+
+%% Figures are those of the second.
+measured_callbacks_test() ->
+    #{reactors := [#{latency := #{count := 3, med := 2.0, max := 4.0}}]} =
+        weir_scope_engine:between(reactors(5, 0, [{1000, 7}, {2000, 1}]), reactors(15, 0, [{1000, 7}, {2000, 3}, {4000, 1}]), 1_000_000_000).
+
+%% A reactor that is new has no second yet, and another process with the same pollset is another.
+a_new_reactor_test() ->
+    Before = (reading(pollset(0), listener(0)))#{reactors => #{{1025, list_to_pid("<0.0.0>")} => #{callbacks => 9, callback_ns => 9}}},
+    #{reactors := []} = weir_scope_engine:between(Before, reactors(1, 1, []), 1_000_000_000).

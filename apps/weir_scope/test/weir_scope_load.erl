@@ -1,7 +1,10 @@
 %% Loads of known size, for nodes that are looked at. It needs nothing but OTP, and `weir' for the listener.
 -module(weir_scope_load).
 
--export([busy/1, busy_for/3, transfer/1, chatter/2, hold/2, crowd/2, listen/0, requests/3]).
+%% The callbacks of a reactor.
+-export([init/2, handle_data/3, handle_close/3]).
+
+-export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
 
 %% Busy for that part of each tenth of a second, by the clock.
 busy(Share) ->
@@ -59,6 +62,46 @@ talk(Pairs) ->
     timer:sleep(1),
     talk(Pairs).
 
+%% So many connections to itself, and a process that has them.
+sockets(Whom, Number) ->
+    {ok, Listen} = gen_tcp:listen(0, [{active, false}, {ip, {127, 0, 0, 1}}, {backlog, 1024}]),
+    {ok, Port} = inet:port(Listen),
+    Pairs = [
+        begin
+            {ok, From} = gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}]),
+            {ok, To} = gen_tcp:accept(Listen),
+            {From, To}
+        end
+     || _ <- lists:seq(1, Number)
+    ],
+    Whom ! {self(), ready},
+    timer:sleep(infinity),
+    Pairs.
+
+%% So many garbage collections.
+collect(Number) ->
+    _ = [true = erlang:garbage_collect() || _ <- lists:seq(1, Number)],
+    ok.
+
+%% A process that does nothing while this one lives.
+suspend(Whom, Name) ->
+    true = erlang:suspend_process(whereis(Name)),
+    Whom ! {self(), ready},
+    receive enough -> ok end.
+
+%% As a reactor with so many connections.
+dictionary(Whom, Entries) ->
+    _ = [put({connection, Number}, Number) || Number <- lists:seq(1, Entries)],
+    Whom ! {self(), ready},
+    timer:sleep(infinity).
+
+%% As proc_lib:set_label/1 and proc_lib:spawn/3 do it.
+small(Whom) ->
+    _ = put('$initial_call', {?MODULE, small, 1}),
+    _ = put('$process_label', somebody),
+    Whom ! {self(), ready},
+    timer:sleep(infinity).
+
 hold(Whom, Length) ->
     List = lists:seq(1, Length),
     Whom ! {self(), ready},
@@ -74,6 +117,51 @@ crowd(Whom, Number) ->
 listen() ->
     {ok, _} = weir:start_listener(scope_test, #{port => 0, ip => loopback}, fun(Socket, _) -> echo(Socket) end, none),
     {ok, weir:get_port(scope_test)}.
+
+%% An echo server of reactors, each callback of which takes so many milliseconds.
+listen_slowly(Milliseconds) ->
+    {ok, _} = weir:start_listener(scope_slow, #{port => 0, ip => loopback, measure => true}, {reactor, ?MODULE}, Milliseconds),
+    {ok, weir:get_port(scope_slow)}.
+
+init(_Socket, Milliseconds) -> {ok, Milliseconds}.
+
+handle_data(_Socket, Data, Milliseconds) ->
+    timer:sleep(Milliseconds),
+    {send, Data, Milliseconds}.
+
+handle_close(_Socket, _Reason, Milliseconds) -> {ok, Milliseconds}.
+
+%% A relay between two connections, of a process that stays, and the sockets at both its ends.
+relay(Whom) ->
+    {Client, A} = relayed_pair(),
+    {Server, B} = relayed_pair(),
+    {ok, _} = weir:relay(A, B),
+    Whom ! {self(), ready},
+    relayed(Client, Server).
+
+%% The client asks so many times with so many bytes, and the server answers each time with twice as many.
+relayed(Client, Server) ->
+    receive
+        {From, Times, Bytes} ->
+            _ = [
+                begin
+                    ok = gen_tcp:send(Client, binary:copy(<<0>>, Bytes)),
+                    {ok, _} = gen_tcp:recv(Server, Bytes),
+                    ok = gen_tcp:send(Server, binary:copy(<<0>>, 2 * Bytes)),
+                    {ok, _} = gen_tcp:recv(Client, 2 * Bytes)
+                end
+             || _ <- lists:seq(1, Times)
+            ],
+            From ! {self(), {Times * Bytes, 2 * Times * Bytes}},
+            relayed(Client, Server)
+    end.
+
+relayed_pair() ->
+    {ok, Listen} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listen),
+    {ok, From} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, To} = gen_tcp:accept(Listen),
+    {From, To}.
 
 echo(Socket) ->
     case gen_tcp:recv(Socket, 0) of

@@ -10,7 +10,7 @@ lines() ->
     Sources = weir_scope_sample:open(Ask),
     Sample = weir_scope_sample:between(weir_scope_sample:read(Ask, Sources), weir_scope_sample:read(Ask, Sources)),
     Pollset = #{pollset => 1, sockets => 3, totals => #{polls => 10, empty_polls => 1, events => 20, sleeps => 1, reads => 5, read_bytes => 50, writes => 1, written_bytes => 2}},
-    Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, backlog => 1, max_backlog => 1024, totals => #{accepted => 9, overload => 0, denied => 0, replies => 3, reply_ns => 4_500_000},
+    Listener = #{name => {http, "a \"b\" \\ c\nd"}, connections => 7, backlog => 1, max_backlog => 1024, totals => #{accepted => 9, overload => 0, denied => 0, full_pauses => 8, replies => 3, reply_ns => 4_500_000},
         latency => weir_scope_latency:figures([{500_000, 2}, {3_500_000, 1}])},
     %% Not every machine has these.
     Machine = #{
@@ -22,8 +22,10 @@ lines() ->
         #{name => Name, help => <<"of channels">>, values => [#{total => 13, rate => 1.0}]}
      || Name <- [<<"weir_pubsub_published">>, <<"weir_pubsub_delivered">>, <<"weir_pubsub_broadcast">>]
     ],
-    Weir = #{pollsets => [Pollset], listeners => [Listener], counts => #{relays => 2, groups => 3}, products => Http ++ Push},
-    Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{machine => Machine, weir => Weir, cost => #{us => 1500, reductions => 1}})),
+    Reactor = #{pollset => 1025, module => echo, totals => #{callbacks => 6, callback_ns => 3_000_000}, latency => weir_scope_latency:figures([{400_000, 2}])},
+    Unmeasured = #{pollset => 1026, module => echo, totals => #{callbacks => 7, callback_ns => 4_000_000}},
+    Weir = #{pollsets => [Pollset], reactors => [Reactor, Unmeasured], listeners => [Listener], counts => #{relays => 2, groups => 3}, products => Http ++ Push},
+    Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{machine => Machine, weir => Weir, cost => #{us => 1500, reductions => 1}, failures => 2})),
     binary:split(Text, <<"\n">>, [global]).
 
 every_line_has_the_form_test() ->
@@ -64,6 +66,9 @@ values_test() ->
     [?assert(lists:member(Line, Lines)) || Line <- [
         <<"weir_listener_reply_seconds", Named/binary, ",quantile=\"0.5\"} 0.0005">>, <<"weir_listener_reply_seconds", Named/binary, ",quantile=\"0.99\"} 0.0035">>,
         <<"weir_listener_reply_seconds_count", Named/binary, "} 3">>, <<"weir_listener_reply_seconds_sum", Named/binary, "} 0.0045">>,
+        <<"weir_reactor_callback_seconds{pollset=\"1025\",module=\"echo\",quantile=\"0.5\"} 0.0004">>,
+        <<"weir_reactor_callback_seconds_count{pollset=\"1025\",module=\"echo\"} 6">>, <<"weir_reactor_callback_seconds_sum{pollset=\"1026\",module=\"echo\"} 0.004">>,
+        <<"beam_scope_failures_total 2">>, <<"weir_listener_full_pauses_total", Named/binary, "} 8">>,
         <<"beam_listen_overflows_total 4">>, <<"beam_tcp_retransmits_total 6">>, <<"weir_relays 2">>, <<"weir_groups 3">>,
         <<"weir_http_requests_total{listener=\"web\"} 12">>, <<"weir_pubsub_published_total 13">>, <<"weir_listener_backlog_limit", Named/binary, "} 1024">>,
         <<"weir_pollset_events_total{pollset=\"1\"} 20">>, <<"beam_scope_sample_seconds 0.0015">>,

@@ -64,7 +64,7 @@ every_tab_draws(Config) ->
     Browser = browse(Config, ?FUNCTION_NAME, "/"),
     weir_scope_browser:until(Browser, "document.querySelectorAll('#tabs a').length > 7"),
     ?assertEqual(<<>>, weir_scope_browser:evaluate(Browser, "location.hash")),
-    Charts = [<<"overview">>, <<"schedulers">>, <<"memory">>, <<"processes">>, <<"sockets">>, <<"polls">>, <<"latency">>, <<"threads">>],
+    Charts = [<<"overview">>, <<"schedulers">>, <<"memory">>, <<"processes">>, <<"sockets">>, <<"polls">>, <<"latency">>, <<"threads">>, <<"weir">>],
     [
         begin
             weir_scope_browser:evaluate(Browser, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),

@@ -18,7 +18,8 @@ healthy() ->
         processors => 4,
         cpus => 4.0,
         memory_limit => {100 * ?MIB, 1000 * ?MIB},
-        listeners => [#{port => 80, backlog => 1024, waiting => 0, buffer => 65536}],
+        listeners => [#{port => 80, kind => weir, backlog => 1024, waiting => 0, buffer => 65536}, #{port => 4000, kind => distribution, buffer => 65536}],
+        module_sockets => 5,
         acceptors => 10,
         modes => #{a => 100},
         tcp_memory => {?MIB, 100 * ?MIB, 200 * ?MIB},
@@ -26,6 +27,9 @@ healthy() ->
         cpu_pressure => 0.5,
         clock_source => <<"tsc">>,
         time_correction => true,
+        time_warp_mode => no_time_warp,
+        time_offset => final,
+        clock_difference => -20,
         swap => 0,
         rss => 300 * ?MIB,
         carriers => 250 * ?MIB,
@@ -41,6 +45,7 @@ healthy() ->
             ns => 1_000_000_000,
             throttled_us => 0,
             listen_overflows => 0,
+            listen_drops => 0,
             memory_pressures => 0,
             pruned => 0,
             scheduler_cpu_ns => 110_000_000,
@@ -50,9 +55,11 @@ healthy() ->
         }
     }.
 
-over(Key, Value) ->
+over(Keys, Value) when is_list(Keys) ->
     #{over := Over} = healthy(),
-    #{over => Over#{Key => Value}}.
+    #{over => maps:merge(Over, maps:from_keys(Keys, Value))};
+over(Key, Value) ->
+    over([Key], Value).
 
 %% What is changed, and what is found then.
 sick() ->
@@ -70,7 +77,16 @@ sick() ->
         {small_backlog, note, #{listeners => [#{port => 80, backlog => 5, waiting => 0, buffer => 65536}]}},
         {backlog_full, critical, #{listeners => [#{port => 80, backlog => 1024, waiting => 1025, buffer => 65536}]}},
         {few_acceptors, warning, #{acceptors => 1, listeners => [#{port => 80, backlog => 1024, waiting => 3, buffer => 65536}]}},
-        {listen_overflows, critical, over(listen_overflows, 1)},
+        {listen_overflows, note, over([listen_overflows, listen_drops], 1)},
+        {listen_overflows, warning, over([listen_overflows, listen_drops], 10)},
+        {listen_overflows, critical, over([listen_overflows, listen_drops], 100)},
+        {listen_drops, note, over(listen_drops, 3)},
+        {listen_drops, warning, over(listen_drops, 30)},
+        {listener_without_weir, note, #{listeners => [#{port => 80, kind => port, buffer => 65536}]}},
+        {time_warp, note, #{time_warp_mode => single_time_warp, time_offset => preliminary}},
+        {time_warp, warning, #{clock_difference => -3000}},
+        {time_warp, warning, #{clock_difference => 3000}},
+        {rearmed_sockets, note, #{otp => [28, 5], module_sockets => 200}},
         {small_buffer_for_bulk, warning, #{listeners => [#{port => 80, backlog => 1024, waiting => 0, buffer => 1460}]}},
         {bulk_by_once, warning, #{modes => #{a => once}}},
         {tcp_memory_pressure, warning, over(pruned, 3)},
@@ -114,7 +130,21 @@ slow_connections_may_be_read_by_once_test() ->
 what_is_not_known_is_said_test() ->
     #{findings := [], unknown := Unknown} = weir_scope_doctor:judge(maps:without([swap, over], healthy())),
     ?assertEqual([swap], proplists:get_value(swapped, Unknown)),
-    ?assertEqual([{over, listen_overflows}], proplists:get_value(listen_overflows, Unknown)).
+    ?assertEqual([{over, listen_overflows}, {over, ns}], proplists:get_value(listen_overflows, Unknown)).
+
+%% Twenty in ten seconds are few.
+drops_are_judged_by_their_rate_test() ->
+    #{over := Over} = maps:merge(healthy(), over([listen_overflows, listen_drops], 20)),
+    ?assertEqual([{listen_overflows, note}], found((healthy())#{over := Over#{ns := 10_000_000_000, received := #{}, poller_cpu_ns := #{}}})).
+
+%% From OTP 29 on the order of options does not matter; and where Weir does not run, nobody meant it.
+a_listener_of_otp_may_be_meant_test() ->
+    Listeners = [#{port => 80, kind => port, buffer => 65536}],
+    [?assertEqual([], found(maps:merge(healthy(), Changed#{listeners => Listeners}))) || Changed <- [#{otp => [29]}, #{weir => none}]].
+
+a_few_sockets_of_the_module_or_an_older_otp_test() ->
+    [?assertEqual([], found(maps:merge(healthy(), Changed))) || Changed <- [#{otp => [28, 5]}, #{module_sockets => 200}]],
+    ?assertEqual([{scheduler_poll_off, note}], found(maps:merge(healthy(), #{otp => [28, 5], module_sockets => 200, scheduler_poll => false}))).
 
 a_broadcaster_has_the_processors_for_itself_test() ->
     ?assertEqual([], found((healthy())#{broadcasters => [{rooms, 5000, normal}], run_queue => 3})).

@@ -73,6 +73,8 @@ const polls = (title, unit, key) =>
 
 const micro = (us) => (us === null ? "" : us < 1e3 ? `${+us.toPrecision(3)} µs` : us < 1e6 ? `${+(us / 1e3).toPrecision(3)} ms` : `${+(us / 1e6).toPrecision(3)} s`);
 
+const reactors = (title, unit, key) => each(title, unit, new RegExp(`^reactor\\.(\\d+)\\.${key}$`), (found) => `reactor ${found - 1024}`);
+
 // Steps of time, powers of two, each with how many replies took so long: a map of heat.
 const heat = (title, pattern) => ({
   title,
@@ -159,6 +161,13 @@ const charts = {
     microstates("Schedulers, while this page looks", "scheduler"), microstates("Dirty CPU schedulers", "dirty_cpu_scheduler"),
     microstates("Dirty I/O schedulers", "dirty_io_scheduler"), microstates("Poll threads", "poll"), utilisation,
   ],
+  weir: [
+    connections,
+    some("Accepted and refused by listeners, per second", count,
+      [["listeners.accepted", "accepted"], ["listeners.overload", "too many"], ["listeners.denied", "denied"]]),
+    reactors("Reactors in callbacks, of the time", share, "busy"), reactors("Callbacks, per second", count, "callbacks"),
+    reactors("A callback takes, in the mean", micro, "mean_us"), some("Relays and groups", count, [["weir.relays", "relays"], ["weir.groups", "groups"]]),
+  ],
   machine: [pressure, some("Retransmits and overflows, per second", count,
     [["machine.retransmits", "retransmits"], ["machine.listen_overflows", "overflows"]])],
 };
@@ -166,5 +175,5 @@ const charts = {
 export const chartsOf = (tab) => charts[tab] ?? [];
 
 // What costs more than a sample is asked for less often, and what measures something only once: null.
-const pauses = { processes: 3000, sockets: 3000, threads: 2000, clocks: null, doctor: null };
+const pauses = { processes: 3000, sockets: 3000, weir: 2000, threads: 2000, clocks: null, doctor: null };
 export const pauseOf = (tab) => (tab in pauses ? pauses[tab] : 1000);

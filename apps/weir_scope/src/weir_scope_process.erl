@@ -1,0 +1,42 @@
+%% @private
+%% @doc What a process is called. Its dictionary tells, which may be large, as that of a reactor with all its connections: the process would
+%% have to copy all of it. So single keys are asked for where the VM can tell them (from OTP 26.2 on), and elsewhere only small processes.
+-module(weir_scope_process).
+
+-export([name/2]).
+
+-type name() :: #{name := atom() | mfa(), label => term()}.
+
+%% Bytes of a process whose dictionary is small, whatever it is.
+-define(SMALL, 200_000).
+
+%% @doc The registered name, or the function that it began with, and its label, where it has one; `gone' if it has ended.
+-spec name(weir_scope_facts:ask(), pid()) -> name() | gone.
+name(Ask, Pid) ->
+    case Ask(erlang, process_info, [Pid, [registered_name, initial_call, memory]]) of
+        undefined -> gone;
+        [{_, Name}, {_, Call}, {_, Memory}] -> named(Name, Call, said(Ask, Pid, Memory))
+    end.
+
+named(Name, Call, Said) ->
+    Own = #{name => case Name of [] -> maps:get('$initial_call', Said, Call); _ -> Name end},
+    case Said of
+        #{'$process_label' := Label} -> Own#{label => Label};
+        _ -> Own
+    end.
+
+said(Ask, Pid, Memory) ->
+    try Ask(erlang, process_info, [Pid, [{dictionary, Key} || Key <- ['$initial_call', '$process_label']]]) of
+        undefined -> #{};
+        Keys -> maps:from_list([{Key, Value} || {{dictionary, Key}, Value} <- Keys, Value =/= undefined])
+    catch
+        error:badarg -> dictionary(Ask, Pid, Memory)
+    end.
+
+dictionary(Ask, Pid, Memory) when Memory =< ?SMALL ->
+    case Ask(erlang, process_info, [Pid, dictionary]) of
+        {dictionary, Dictionary} -> maps:with(['$initial_call', '$process_label'], maps:from_list(Dictionary));
+        undefined -> #{}
+    end;
+dictionary(_Ask, _Pid, _Memory) ->
+    #{}.

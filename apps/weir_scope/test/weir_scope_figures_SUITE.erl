@@ -1,0 +1,164 @@
+%% Figures beside what is known of them from elsewhere: the kernel's, or a load of known size.
+-module(weir_scope_figures_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1]).
+
+-import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
+
+all() ->
+    [{group, all}].
+
+groups() ->
+    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length]}].
+
+init_per_suite(Config) ->
+    [{started, weir_scope_distribution:start("weir_scope_figures")} | Config].
+
+end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
+
+init_per_testcase(_Case, Config) ->
+    {Peer, Node} = weir_scope_distribution:node(["+S", "2"]),
+    _ = bring(Peer, weir_scope_load),
+    [{peer, Peer}, {node, Node} | Config].
+
+end_per_testcase(_Case, Config) ->
+    catch peer:stop(?config(peer, Config)),
+    ok.
+
+view(Config) -> view(Config, true).
+
+view(Config, Load) ->
+    {ok, View} = weir_scope:open(?config(node, Config), #{load => Load}),
+    View.
+
+%% Of all threads together, beside what the kernel counts of the process. It counts in hundredths of a second, and is asked some
+%% milliseconds after the sampler has.
+cpu_by_the_kernel(Config) ->
+    View = view(Config),
+    _ = erlang:spawn(?config(node, Config), weir_scope_load, busy, [0.9]),
+    _ = next(View),
+    Begin = cpu(Config),
+    Samples = [next(View), next(View), next(View)],
+    Used = cpu(Config) - Begin,
+    Seen = lists:sum([Over * Cpu || #{over := Over, schedulers := Schedulers, threads := Threads} <- Samples, #{cpu := Cpu} <- Schedulers ++ Threads]),
+    ct:log("~p of ~p seconds", [Seen, Used]),
+    ?assert(Used > 0.5),
+    ?assert(abs(Seen - Used) < 0.15 + 0.1 * Used, {Seen, Used}),
+    ok = weir_scope:close(View).
+
+cpu(Config) ->
+    {ok, Stat} = file:read_file("/proc/" ++ peer:call(?config(peer, Config), os, getpid, []) ++ "/stat"),
+    %% The name before may have spaces. User and system time are the 14th and 15th.
+    [_, Rest] = string:split(Stat, ")", trailing),
+    [User, System] = [binary_to_integer(Field) || Field <- lists:sublist(string:lexemes(Rest, " "), 12, 2)],
+    (User + System) / 100.
+
+%% So many that were asked for, and those of the node's own processes.
+collections(Config) ->
+    View = view(Config),
+    {ok, #{activity := #{totals := #{collections := Before}}}} = weir_scope:sample(View),
+    ok = erpc:call(?config(node, Config), weir_scope_load, collect, [5000]),
+    _ = next(View),
+    #{activity := #{totals := #{collections := After}}} = next(View),
+    ct:log("~p", [After - Before]),
+    ?assert(After - Before >= 5000),
+    ?assert(After - Before < 6000),
+    ok = weir_scope:close(View).
+
+%% Twenty that never wait, on one scheduler: one of them runs. The VM may take some to the other scheduler, and there is who asks.
+ready_to_run(Config) ->
+    View = view(Config),
+    _ = [erlang:spawn_opt(?config(node, Config), weir_scope_load, busy, [1.0], [{scheduler, 1}]) || _ <- lists:seq(1, 20)],
+    _ = next(View),
+    Samples = [next(View) || _ <- [1, 2, 3]],
+    Queues = [Queue || #{schedulers := Schedulers} <- Samples, #{kind := normal, number := 1, run_queue := Queue} <- Schedulers],
+    All = [Ready || #{activity := #{counts := #{run_queue := Ready}}} <- Samples],
+    ct:log("~p ~p", [Queues, All]),
+    [?assert(lists:max(Seen) >= 15 andalso lists:max(Seen) =< 25, Seen) || Seen <- [Queues, All]],
+    ok = weir_scope:close(View).
+
+%% All is sent between both looks: the rate is that by the time between them, which is at least what was asked for, and at most what it took.
+between_looks(Look, Send) ->
+    Self = self(),
+    Begin = erlang:monotonic_time(millisecond),
+    Asker = spawn_link(fun() -> Self ! {self(), Look(#{over => 2000, most => 100})} end),
+    timer:sleep(700),
+    Sent = Send(),
+    receive {Asker, {ok, Top}} -> {Top, Sent, 2.0, (erlang:monotonic_time(millisecond) - Begin) / 1000 + 0.01} end.
+
+is_between(Rate, Sent, Least, Most) -> Rate =< Sent / Least andalso Rate >= Sent / Most.
+
+sockets_by_what_was_sent(Config) ->
+    application(?config(peer, Config), weir),
+    Pid = load(?config(node, Config), relay, []),
+    View = view(Config),
+    {Top, {Asked, Answered}, Least, Most} = between_looks(fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
+    ct:log("~p", [Top]),
+    %% OTP's sockets at both ends; those in between are a relay.
+    ?assertMatch([_, _], Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0]),
+    [#{in := ServerIn, out := ServerOut}] = [Socket || #{in := In, out := Out} = Socket <- Ends, Out > In],
+    [#{in := ClientIn, out := ClientOut}] = [Socket || #{in := In, out := Out} = Socket <- Ends, Out < In],
+    [?assert(is_between(Rate, Bytes, Least, Most), {Rate, Bytes, Least, Most}) || {Rate, Bytes} <- [{ServerIn, Asked}, {ServerOut, Answered}, {ClientIn, Answered}, {ClientOut, Asked}]],
+    ok = weir_scope:close(View).
+
+sent(Pid) ->
+    Pid ! {self(), 100, 10_000},
+    receive {Pid, Bytes} -> Bytes end.
+
+relays_by_what_was_sent(Config) ->
+    application(?config(peer, Config), weir),
+    Pid = load(?config(node, Config), relay, []),
+    [
+        begin
+            View = view(Config, Load),
+            {Top, {Asked, Answered}, Least, Most} = between_looks(fun(Options) -> weir_scope:relays(View, Options) end, fun() -> sent(Pid) end),
+            ct:log("~p", [Top]),
+            [#{owner := Pid, in := In, out := Out, age := Age, idle := Idle, replies := Replies, first_byte_us := _, p50 := Median, p99 := P99}] = Top,
+            [?assert(is_between(Rate, Bytes, Least, Most), {Rate, Bytes, Least, Most}) || {Rate, Bytes} <- [{In, Asked}, {Out, Answered}]],
+            ?assertEqual(100 * Time, Replies),
+            ?assert(Median =< P99),
+            ?assert(Idle < Age),
+            ?assertEqual({error, {bad_option, by, queue, {one_of, [age, bytes, idle, in, out]}}}, weir_scope:relays(View, #{by => queue})),
+            {ok, #{top := [_]} = Data} = weir_scope_page:look(weir, age, View),
+            ?assertMatch([{text, [_ | _]} | _], weir_scope_page:page(weir, Data, [])),
+            ok = weir_scope:close(View)
+        end
+     || {Time, Load} <- [{1, true}, {2, false}]
+    ].
+
+%% Forty callbacks of five milliseconds each: none takes less, and all together no longer than the requests.
+callbacks_of_known_length(Config) ->
+    application(?config(peer, Config), weir),
+    {ok, Port} = peer:call(?config(peer, Config), weir_scope_load, listen_slowly, [5]),
+    [
+        begin
+            View = view(Config, Load),
+            _ = next(View),
+            {ok, #{weir := #{reactors := Before}}} = weir_scope:sample(View),
+            Begin = erlang:monotonic_time(nanosecond),
+            ok = weir_scope_load:requests(Port, 1, 40),
+            Took = erlang:monotonic_time(nanosecond) - Begin,
+            Samples = [next(View), next(View)],
+            #{weir := #{reactors := After}} = lists:last(Samples),
+            Sum = fun(Key, Reactors) -> lists:sum([maps:get(Key, Totals) || #{module := weir_scope_load, totals := Totals} <- Reactors]) end,
+            Callbacks = Sum(callbacks, After) - Sum(callbacks, Before),
+            Ns = Sum(callback_ns, After) - Sum(callback_ns, Before),
+            %% The connection comes and ends, too.
+            ?assert(Callbacks >= 41 andalso Callbacks =< 42, Callbacks),
+            ?assert(Ns >= 200_000_000 andalso Ns =< Took + 20_000_000, {Ns, Took}),
+            Busy = lists:sum([Over * Part || #{over := Over, weir := #{reactors := Reactors}} <- Samples, #{module := weir_scope_load, busy := Part} <- Reactors]),
+            ?assert(abs(Busy - Ns / 1.0e9) < 0.02, {Busy, Ns}),
+            Measured = [Figures || #{weir := #{reactors := Reactors}} <- Samples, #{latency := #{count := Count} = Figures} <- Reactors, Count > 0],
+            ?assertMatch([_ | _], Measured),
+            [?assert(Median >= 4600 andalso Most * 1000 =< Took, {Median, Most}) || #{med := Median, max := Most} <- Measured],
+            ok = weir_scope:close(View)
+        end
+     || Load <- [true, false]
+    ].

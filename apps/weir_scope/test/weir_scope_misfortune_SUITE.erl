@@ -1,0 +1,213 @@
+%% What goes wrong on purpose: samples that fail, nodes that hang, and nodes that are large.
+-module(weir_scope_misfortune_SUITE).
+
+-include_lib("common_test/include/ct.hrl").
+-include_lib("stdlib/include/assert.hrl").
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([samples_that_fail/1, no_sample_ever/1, no_sample_from_afar/1, a_recording_is_kept/1, a_node_that_loads_nothing/1, a_visitor_that_never_comes/1]).
+-export([a_large_dictionary/1, a_large_node/1]).
+-export([ask/1]).
+
+-import(weir_scope_distribution, [bring/2, application/2, load/3, until/1]).
+
+suite() ->
+    [{timetrap, {minutes, 2}}].
+
+all() ->
+    [
+        samples_that_fail, no_sample_ever, no_sample_from_afar, a_recording_is_kept, a_node_that_loads_nothing, a_visitor_that_never_comes,
+        a_large_dictionary, a_large_node
+    ].
+
+init_per_suite(Config) ->
+    [{started, weir_scope_distribution:start("weir_scope_misfortune")} | Config].
+
+end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
+
+%% With as many descriptors as there may be.
+init_per_testcase(_Case, Config) ->
+    Shell = "ulimit -n 32768 2>/dev/null || ulimit -n $(ulimit -Hn); exec \"$@\"",
+    {Peer, Node} = weir_scope_distribution:node(["+S", "2", "+P", "300000", "+Q", "65536"], #{exec => {"/bin/sh", ["-c", Shell, "sh", os:find_executable("erl")]}}),
+    _ = bring(Peer, weir_scope_load),
+    [{peer, Peer}, {node, Node} | Config].
+
+end_per_testcase(_Case, Config) ->
+    catch peer:stop(?config(peer, Config)),
+    ok.
+
+%% A module of the application, made so that it fails.
+broken() ->
+    Forms = [
+        begin
+            {ok, Tokens, _} = erl_scan:string(Text),
+            {ok, Form} = erl_parse:parse_form(Tokens),
+            Form
+        end
+     || Text <- [
+            "-module(weir_scope_machine).", "-export([open/1, read/2, between/3]).", "open(_) -> none.", "read(_, _) -> error(on_purpose).",
+            "between(_, _, _) -> #{}."
+        ]
+    ],
+    {ok, Module, Beam} = compile:forms(Forms),
+    {Module, Beam}.
+
+break(Peer) ->
+    {Module, Beam} = broken(),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, "broken", Beam]).
+
+%% A release goes on, tells why, tries again later and later, and samples as soon as it can.
+samples_that_fail(Config) ->
+    Peer = ?config(peer, Config),
+    _ = application(Peer, weir_scope),
+    Sampler = peer:call(Peer, erlang, whereis, [weir_scope_sampler]),
+    Latest = fun() -> peer:call(Peer, weir_scope_sampler, latest, [weir_scope_sampler]) end,
+    #{at := Before} = Latest(),
+    ?assertEqual(error, maps:find(failures, Latest())),
+    _ = break(Peer),
+    until(fun() -> is_map_key(failing, Latest()) end),
+    #{failing := Why, failures := First, at := At} = Sample = Latest(),
+    ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
+    ?assert(At >= Before),
+    Metrics = unicode:characters_to_binary(weir_scope_metrics:text(Sample)),
+    ?assertNotEqual(nomatch, string:find(Metrics, ["beam_scope_failures_total ", integer_to_list(First), "\n"])),
+    [{text, [Told, Why, ""]} | _] = weir_scope_page:page(overview, #{sample => Sample}, []),
+    ?assertNotEqual(nomatch, string:find(Told, "samples have failed")),
+    until(fun() -> maps:get(failures, Latest()) > First end),
+    ?assertMatch(#{at := At}, Latest()),
+    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    true = peer:call(Peer, code, delete, [weir_scope_machine]),
+    _ = peer:call(Peer, code, purge, [weir_scope_machine]),
+    {module, _} = peer:call(Peer, code, load_file, [weir_scope_machine]),
+    until(fun() -> not is_map_key(failing, Latest()) end),
+    #{failures := Failures, at := Again} = Latest(),
+    ?assert(Failures > First andalso Again > At),
+    ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
+    ?assertEqual([1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000], [weir_scope_sampler:pause(Streak) || Streak <- [0, 1, 2, 3, 4, 5, 6, 1000]]).
+
+%% The node starts all the same, and who looks is told.
+no_sample_ever(Config) ->
+    {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
+    _ = break(Peer),
+    _ = application(Peer, weir_scope),
+    {ok, View} = weir_scope:open(Node, #{}),
+    until(fun() -> element(1, weir_scope:sample(View)) =:= error end),
+    {error, {not_sampled, Node, Why} = Reason} = weir_scope:sample(View),
+    ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
+    ?assertNotEqual(nomatch, string:find(weir_scope_feed:explain(Reason), "cannot be sampled")),
+    ?assertEqual({ok, []}, weir_scope:history(View, second, 0)),
+    ok = weir_scope:close(View).
+
+%% What asks this node as if it were another, and gets no answer of one kind.
+ask(Broken) ->
+    fun
+        (erlang, statistics, [Item]) when Item =:= Broken -> error(badarg);
+        (Module, Function, Arguments) -> apply(Module, Function, Arguments)
+    end.
+
+no_sample_from_afar(_Config) ->
+    Sampler = weir_scope_sampler:from_afar(?MODULE, context_switches),
+    ?assertExit({not_sampled, _}, weir_scope_sampler:latest(Sampler)),
+    ?assert(is_process_alive(Sampler)),
+    ok = gen_server:stop(Sampler).
+
+%% The node is gone before it has told a second.
+a_recording_is_kept(Config) ->
+    File = filename:join(?config(priv_dir, Config), "before.jsonl"),
+    ok = file:write_file(File, "what was recorded before\n"),
+    {ok, View} = weir_scope:open(?config(node, Config), #{load => false}),
+    ok = peer:stop(?config(peer, Config)),
+    ?assertMatch({error, {no_connection, _}}, weir_scope_recording:record({?config(node, Config), View}, File, #{seconds => 1})),
+    ?assertEqual({ok, <<"what was recorded before\n">>}, file:read_file(File)),
+    ok = weir_scope:close(View).
+
+%% Its code server hangs, as on a slow disk. Nothing stays of a visit that has been given up.
+a_node_that_loads_nothing(Config) ->
+    Node = ?config(node, Config),
+    Hangs = code_server_hangs(Node),
+    ?assertEqual({error, {timeout, Node}}, weir_scope:open(Node, #{patience => 500})),
+    {ok, View} = weir_scope:open(Node, #{load => false}),
+    ?assertMatch({ok, #{node := Node}}, weir_scope:sample(View)),
+    ok = weir_scope:close(View),
+    Hangs ! enough,
+    nothing_stays(Config),
+    {ok, Next} = weir_scope:open(Node, #{}),
+    ok = weir_scope:close(Next),
+    nothing_stays(Config).
+
+%% What OTP needs for a visit is loaded before.
+code_server_hangs(Node) ->
+    [
+        begin
+            {ok, View} = weir_scope:open(Node, #{load => Load}),
+            {ok, _} = weir_scope:sample(View),
+            ok = weir_scope:close(View)
+        end
+     || Load <- [true, false]
+    ],
+    load(Node, suspend, [code_server]).
+
+nothing_stays(Config) ->
+    Call = fun(Module, Function, Arguments) -> peer:call(?config(peer, Config), Module, Function, Arguments) end,
+    until(fun() ->
+        Call(erlang, whereis, [weir_scope_guest]) =:= undefined andalso
+            [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module)), Module =/= weir_scope_load] =:= []
+    end).
+
+%% Somebody has begun the guest, and is gone before it is there.
+a_visitor_that_never_comes(Config) ->
+    {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
+    Hangs = code_server_hangs(Node),
+    Visitor = spawn(fun() -> weir_scope:open(Node, #{}) end),
+    until(fun() -> is_pid(peer:call(Peer, erlang, whereis, [weir_scope_guest])) end),
+    exit(Visitor, kill),
+    Hangs ! enough,
+    nothing_stays(Config).
+
+%% A process is not made to copy all that it has for the sake of its name.
+a_large_dictionary(Config) ->
+    Node = ?config(node, Config),
+    Self = self(),
+    Ask = fun
+        (erlang, process_info, [Pid, dictionary] = Arguments) ->
+            Self ! {copied, Pid},
+            erpc:call(Node, erlang, process_info, Arguments);
+        (Module, Function, Arguments) ->
+            try erpc:call(Node, Module, Function, Arguments)
+            catch error:{exception, Reason, _} -> error(Reason)
+            end
+    end,
+    Large = load(Node, dictionary, [100_000]),
+    ?assertMatch(#{name := _}, weir_scope_process:name(Ask, Large)),
+    receive {copied, Large} -> ct:fail(copied) after 0 -> ok end,
+    %% One that OTP's proc_lib has begun is named by what it began with.
+    Supervisor = erpc:call(Node, erlang, whereis, [logger_std_h_default]),
+    ?assertMatch(#{name := _}, weir_scope_process:name(Ask, Supervisor)),
+    Small = load(Node, small, []),
+    ?assertMatch(#{name := {weir_scope_load, small, 1}, label := somebody}, weir_scope_process:name(Ask, Small)),
+    exit(Small, kill),
+    until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
+
+%% 200,000 processes, 20,000 sockets or as many as there may be, and a queue of 300,000 messages.
+a_large_node(Config) ->
+    {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
+    Limit = list_to_integer(string:trim(peer:call(Peer, os, cmd, ["ulimit -n"]))),
+    Connections = min(10_000, (Limit - 500) div 2),
+    _ = load(Node, sockets, [Connections]),
+    _ = load(Node, crowd, [200_000]),
+    Full = erlang:spawn(Node, timer, sleep, [infinity]),
+    _ = [Full ! message || _ <- lists:seq(1, 300_000)],
+    Talks = load(Node, chatter, [[inet]]),
+    {ok, View} = weir_scope:open(Node, #{}),
+    {ok, #{activity := #{counts := #{processes := Processes, ports := Ports}}}} = weir_scope:sample(View),
+    ?assert(Processes > 200_000),
+    ?assert(Ports > 2 * Connections),
+    ct:log("~p processes, ~p ports, ~p", [Processes, Ports, maps:get(cost, weir_scope_distribution:next(View), none)]),
+    {ok, [#{pid := Full, queue := 300_000}]} = weir_scope:processes(View, #{by => queue, most => 1, over => 10}),
+    {ok, [#{owner := Talks} | _]} = weir_scope:sockets(View, #{most => 3, over => 100}),
+    {ok, #{findings := Findings}} = weir_scope_doctor:examine(Node, #{over => 100}),
+    ?assertMatch([#{severity := critical}], [Finding || #{rule := long_queue} = Finding <- Findings]),
+    ok = weir_scope:close(View),
+    %% Without modules there, it is said what cannot be told.
+    {ok, #{unknown := Unknown}} = weir_scope_doctor:examine(Node, #{over => 100, load => false}),
+    ?assertMatch({_, [queues]}, lists:keyfind(long_queue, 1, Unknown)).
