@@ -71,7 +71,8 @@ rows(pollset) ->
         {files_cut, counter, none, "connections closed because a file became shorter while it was sent"},
         {accepts, counter, none, "connections accepted"},
         {moved_in, counter, none, "sockets that came from another pollset"},
-        {moved_out, counter, none, "sockets that went to another pollset"}
+        {moved_out, counter, none, "sockets that went to another pollset"},
+        {contended, counter, none, "times that somebody had to wait for the lock of its list of ready sockets"}
     ];
 rows(reactor) ->
     [

@@ -14,7 +14,7 @@
 
 -on_load(load/0).
 
--export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1]).
+-export([available/0, loaded/0, renew/1, make/1, pollers/0, claim/1, acquire/0, poll/2, sleep/3, counters/1, contention/0]).
 
 %% Sockets.
 -export([
@@ -115,6 +115,9 @@ sleep(_Pollset, _Token, _Bulk) -> ?NOT_LOADED.
 %% @doc The counters of a pollset since it was made; see {@link weir:pollsets/0}.
 -spec counters(pollset()) -> #{atom() => non_neg_integer() | [non_neg_integer()]}.
 counters(_Pollset) -> ?NOT_LOADED.
+%% @doc How often somebody has waited for a lock of each table. Those of pollsets are in {@link counters/1}.
+-spec contention() -> #{sockets | relays | groups => non_neg_integer()}.
+contention() -> ?NOT_LOADED.
 
 %%% Sockets
 

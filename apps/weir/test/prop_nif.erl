@@ -319,7 +319,7 @@ is_documented(Count, Result) when Count =:= listener_set_acceptor; Count =:= lis
     is_integer(Result);
 is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= listener_accept_for -> is_integer(Handle);
 is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
-is_documented(listener_info, Result) -> is_map(Result);
+is_documented(Map, Result) when Map =:= listener_info; Map =:= contention -> is_map(Result);
 is_documented(Count, Result) when Count =:= relay_count; Count =:= group_count -> is_integer(Result);
 is_documented(listener_latency, {Sum, Times}) -> is_integer(Sum) andalso is_list(Times);
 is_documented(schedules_begin, {ok, Session}) -> is_integer(Session);

@@ -11,6 +11,7 @@
     listeners := #{term() => map()},
     reactors := #{{pos_integer(), pid()} => map()},
     counts := #{relays | groups => non_neg_integer()},
+    contention := #{atom() => non_neg_integer()},
     products := weir_scope_products:reading()
 }.
 
@@ -19,9 +20,11 @@
     listeners := [listener()],
     reactors => [reactor()],
     counts => #{relays | groups => non_neg_integer()},
+    locks => [#{table := atom(), total := non_neg_integer(), rate := float()}],
     products => [weir_scope_products:counter()]
 }.
-%% `counts': how many relays and groups there are; an older Weir does not say, nor has it `reactors'.
+%% `counts': how many relays and groups there are; an older Weir does not say, nor has it `reactors'. `locks': of its tables, how often
+%% somebody had to wait for the lock of an entry.
 
 -type pollset() :: #{
     pollset := pos_integer(),
@@ -44,13 +47,15 @@
     writes := float(),
     bytes_out := float(),
     accepts := float(),
+    contended => float(),
     totals := #{atom() => non_neg_integer()}
 }.
 %% A second: `times' polls were made, they found `revents' ready sockets, `timeouts' of them found none. The kernel is asked once for each
 %% poll, and once more before each of the `sleeps'. `min' and `max' are those of a poll, to the next power of two: `min' is at most, `max'
 %% at least as many as there were. `avg' is `revents' by `times'. `asleep' and `polling' are parts of the time. `age_us': how many
 %% microseconds an event waited at most, in the mean of the polls that found one. `woken_by_thread' and `woken_by_process': how often the poller
-%% was woken by an event of the kernel, and by a process. An older Weir has not the last four. `totals' are since the pollset was
+%% was woken by an event of the kernel, and by a process. `contended': how often somebody had to wait for the lock of its list. An older Weir
+%% has not the last five. `totals' are since the pollset was
 %% made. Those from 1,025 on belong to reactors.
 
 -type listener() :: #{name := term(), atom() => term()}.
@@ -98,6 +103,7 @@ read(Ask) ->
                 listeners => maps:from_list(Listeners),
                 reactors => reactors(Ask),
                 counts => counts(Ask),
+                contention => contention(Ask),
                 products => weir_scope_products:read(Ask, Listeners)
             }
     end.
@@ -113,6 +119,13 @@ pollsets(Ask) ->
 counts(Ask) ->
     try
         #{relays => Ask(weir_nif, relay_count, []), groups => Ask(weir_nif, group_count, [])}
+    catch
+        _:_ -> #{}
+    end.
+
+contention(Ask) ->
+    try
+        Ask(weir_nif, contention, [])
     catch
         _:_ -> #{}
     end.
@@ -165,12 +178,16 @@ with_times(Info, _Name, _Call) ->
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
-    #{pollsets := Before, listeners := Listeners, reactors := Reactors, products := Products},
-    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, products := LaterProducts},
+    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products},
+    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, contention := LaterContention, products := LaterProducts},
     Ns
 ) ->
     #{
         counts => Counts,
+        locks => [
+            #{table => Table, total => Total, rate => since(Earlier, Total) * 1_000_000_000 / Ns}
+         || {Table, Total} <- lists:sort(maps:to_list(LaterContention)), #{Table := Earlier} <- [Contention]
+        ],
         reactors => [reactor(maps:get(Key, Reactors), Now, Ns) || {Key, Now} <- lists:sort(maps:to_list(LaterReactors)), is_map_key(Key, Reactors)],
         products => weir_scope_products:between(Products, LaterProducts, Ns),
         pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
@@ -202,16 +219,17 @@ pollset(Number, Before, #{sockets := Sockets} = Now, Ns) ->
         bytes_out => Rate(written_bytes),
         accepts => Rate(accepts),
         totals => maps:with(
-            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process], Now
+            [polls, empty_polls, events, sleeps, reads, read_bytes, writes, written_bytes, accepts, wakes_by_thread, wakes_by_process, contended], Now
         )
     },
     case Now of
-        #{polling_ns := _} ->
+        #{contended := _} ->
             Own#{
                 polling => min(1.0, Since(polling_ns) / Ns),
                 age_us => Since(between_ns) / 1000 / max(1, Since(polls) - Since(empty_polls)),
                 woken_by_thread => Rate(wakes_by_thread),
-                woken_by_process => Rate(wakes_by_process)
+                woken_by_process => Rate(wakes_by_process),
+                contended => Rate(contended)
             };
         _ ->
             Own

@@ -68,6 +68,9 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
         {weir_reactor_callback_seconds, summary, "time of callbacks for events of sockets; quantiles of handle_data/3, where that is measured", [
             Series || Reactor <- maps:get(reactors, Weir, []), Series <- callbacks(Reactor)
         ]},
+        {weir_lock_waits, counter, "times that somebody had to wait for the lock of an entry", [
+            {[{table, Table}], Total} || #{table := Table, total := Total} <- maps:get(locks, Weir, [])
+        ]},
         {weir_relays, gauge, "pairs of sockets that are relayed", [{[], Relays} || #{relays := Relays} <- [Counts]]},
         {weir_groups, gauge, "groups of sockets", [{[], Groups} || #{groups := Groups} <- [Counts]]},
         {weir_pollset_sockets, gauge, "sockets that the pollset serves", [{[{pollset, Number}], Sockets} || #{pollset := Number, sockets := Sockets} <- Pollsets]},
@@ -89,7 +92,8 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
                 {written_bytes, "written_bytes", "bytes written"},
                 {accepts, "accepts", "connections accepted"},
                 {wakes_by_thread, "wakes_by_thread", "times that the poller was woken by an event of the kernel"},
-                {wakes_by_process, "wakes_by_process", "times that the poller was woken by a process"}
+                {wakes_by_process, "wakes_by_process", "times that the poller was woken by a process"},
+                {contended, "contended", "times that somebody had to wait for the lock of its list of ready sockets"}
             ]
         ] ++
             [

@@ -34,7 +34,7 @@ names() -> [overview, schedulers, memory, processes, sockets, polls, latency, th
 sorts(overview) -> [number];
 sorts(schedulers) -> [number, busy, cpu, waited, queue];
 sorts(memory) -> [carriers, blocks, unused, name];
-sorts(processes) -> [reductions, memory, growth, queue];
+sorts(processes) -> [reductions, memory, growth, queue, binaries];
 sorts(sockets) -> [bytes, in, out, queue];
 sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
 sorts(latency) -> [newest, count, max, med, max95, max99];
@@ -132,7 +132,7 @@ shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators
 shown(processes, #{top := Top}, _Past) ->
     [
         {table,
-            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {function, "in", left}], [
+            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {binaries, "binaries", right}, {function, "in", left}], [
                 [
                     {Pid, pid_to_list(Pid)},
                     {0, limited(named(Process), 24)},
@@ -140,15 +140,17 @@ shown(processes, #{top := Top}, _Past) ->
                     {Memory, bytes(Memory)},
                     {Growth, bytes(Growth)},
                     {Queue, integer_to_list(Queue)},
+                    {Binaries, bytes(Binaries)},
                     {0, io_lib:format("~0tp", [Function])}
                 ]
-             || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top
+             || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top, Binaries <- [maps:get(binaries, Process, 0)]
             ]}
     ];
 shown(sockets, #{top := Top}, _Past) ->
     [
+        {text, ways(Top)},
         {table,
-            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {bytes, "", left}], [
+            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {rtt, "rtt us", right}, {resent, "resent", right}, {bytes, "", left}], [
                 [
                     {Kind, atom_to_list(Kind)},
                     {In, bytes(In)},
@@ -157,6 +159,8 @@ shown(sockets, #{top := Top}, _Past) ->
                     {0, io_lib:format("~0p", [maps:get(owner, Socket, '-')])},
                     {0, address(maps:get(local, Socket, none))},
                     {0, address(maps:get(peer, Socket, none))},
+                    counted(rtt_us, Socket),
+                    counted(resent, Socket),
                     {In + Out, ""}
                 ]
              || #{kind := Kind, in := In, out := Out, queue := Queue} = Socket <- Top
@@ -192,6 +196,16 @@ shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
 shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
     weir_scope_page_weir:page(Weir, maps:get(top, Data, [])).
 
+%% To the peers and back, of the sockets that are shown.
+ways(Top) ->
+    case lists:sort([Rtt || #{rtt_us := Rtt} <- Top]) of
+        [] -> [];
+        Ways ->
+            Part = fun(Hundredths) -> count(lists:nth((length(Ways) * Hundredths + 99) div 100, Ways)) end,
+            Resent = lists:sum([Number || #{resent := Number} <- Top]),
+            [io_lib:format("round trip of these ~b: p50 ~ts us, p99 ~ts us; ~ts segments sent again", [length(Ways), Part(50), Part(99), count(Resent)]), ""]
+    end.
+
 engine(none) ->
     [{text, ["", "Weir does not run there."]}];
 engine(#{pollsets := Pollsets}) ->
@@ -201,12 +215,12 @@ engine(#{pollsets := Pollsets}) ->
             [
                 {number, "pollset", right}, {sockets, "sockets", right}, {times, "times", right}, {revents, "revents", right}, {min, "min", right}, {max, "max", right},
                 {avg, "avg", right}, {timeouts, "timeouts", right}, {sleeps, "sleeps", right}, {asleep, "asleep", right},
-                {polling, "polling", right}, {age, "age us", right}, {thread, "by thread", right}, {process, "by process", right}
+                {polling, "polling", right}, {age, "age us", right}, {thread, "by thread", right}, {process, "by process", right}, {contended, "contended", right}
             ], [
                 [
                     {Number, integer_to_list(Number)}, {Sockets, count(Sockets)}, {Times, count(Times)}, {Events, count(Events)}, {Min, count(Min)}, {Max, count(Max)},
                     {Avg, io_lib:format("~.1f", [Avg])}, {Timeouts, count(Timeouts)}, {Sleeps, count(Sleeps)}, {Asleep, percent(Asleep)},
-                    part(polling, Pollset), counted(age_us, Pollset), counted(woken_by_thread, Pollset), counted(woken_by_process, Pollset)
+                    part(polling, Pollset), counted(age_us, Pollset), counted(woken_by_thread, Pollset), counted(woken_by_process, Pollset), counted(contended, Pollset)
                 ]
              || #{pollset := Number, sockets := Sockets, times := Times, revents := Events, min := Min, max := Max} = Pollset <- Pollsets,
                 #{avg := Avg, timeouts := Timeouts, sleeps := Sleeps, asleep := Asleep} <- [Pollset]

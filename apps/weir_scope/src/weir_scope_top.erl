@@ -16,7 +16,7 @@
 %% `by' is what is sorted by, the largest first; `most' (20) is how many are wanted; `over' (1000) the milliseconds between both
 %% looks.
 
--type process_key() :: reductions | memory | growth | queue.
+-type process_key() :: reductions | memory | growth | queue | binaries.
 -type socket_key() :: bytes | in | out | queue.
 -type relay_key() :: bytes | in | out | age | idle.
 
@@ -28,10 +28,12 @@
     memory := non_neg_integer(),
     growth := float(),
     queue := non_neg_integer(),
+    binaries := non_neg_integer(),
     function := mfa() | undefined,
     status := atom()
 }.
-%% `reductions' and `growth' (of memory, bytes) are a second. `name' is the registered name, or the function that the process began
+%% `reductions' and `growth' (of memory, bytes) are a second. `binaries': bytes of those that it holds and that are kept outside of its heap, as
+%% the VM counts them for its collections. `name' is the registered name, or the function that the process began
 %% with. `label' from OTP 27 on, where the process has set one.
 
 -type socket() :: #{
@@ -42,9 +44,12 @@
     peer => term(),
     in := float(),
     out := float(),
-    queue := non_neg_integer()
+    queue := non_neg_integer(),
+    rtt_us => non_neg_integer(),
+    resent => non_neg_integer()
 }.
-%% `in', `out': bytes a second. `queue': bytes that wait to be sent. `kind': of Weir, a port (gen_tcp's default), or OTP's `socket'.
+%% `in', `out': bytes a second. `queue': bytes that wait to be sent. `rtt_us': the way to the peer and back, microseconds, and `resent' the segments
+%% that were sent again, since the connection began: what Linux says of it (tcp_info). `kind': of Weir, a port (gen_tcp's default), or OTP's `socket'.
 
 -type relay() :: #{
     relay := pos_integer(),
@@ -64,7 +69,7 @@
 
 -define(SLICE, 100).
 
-%% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth' or `queue'.
+%% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth', `queue' or `binaries'.
 -spec processes(options()) -> [process()].
 processes(Options) -> processes(fun erlang:apply/3, Options).
 
@@ -95,7 +100,7 @@ relays(Ask, Options) ->
     apart(fun() -> top_relays(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
 %% The place of a key in the values of a process, socket or relay.
-keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4};
+keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4, binaries => 5};
 keys(sockets) -> #{in => 1, out => 2, queue => 3, bytes => 4};
 keys(relays) -> #{in => 1, out => 2, bytes => 3, age => 4, idle => 5}.
 
@@ -150,15 +155,18 @@ top_processes(Ask, Index, Most, Over) ->
     end,
     none = each_process(Ask, [reductions, memory], First, none),
     ok = timer:sleep(Over),
-    Second = fun(Pid, [{_, Reductions}, {_, Memory}, {_, Queue}], Top) ->
+    Second = fun(Pid, [{_, Reductions}, {_, Memory}, {_, Queue} | Rest], Top) ->
         case ets:lookup(Table, Pid) of
             [{_, At, Reductions0, Memory0}] when Pid =/= self() ->
-                add(Index, {rate(Reductions - Reductions0, At), Memory, rate(Memory - Memory0, At), Queue}, Pid, Most, Top);
+                Binaries = lists:sum([binaries(Info) || {_, Info} <- Rest]),
+                add(Index, {rate(Reductions - Reductions0, At), Memory, rate(Memory - Memory0, At), Queue, Binaries}, Pid, Most, Top);
             _ ->
                 Top
         end
     end,
-    Top = each_process(Ask, [reductions, memory, message_queue_len], Second, {0, gb_sets:new()}),
+    %% What costs more is asked of all only where they are sorted by it.
+    Items = [reductions, memory, message_queue_len] ++ [garbage_collection_info || Index =:= maps:get(binaries, keys(processes))],
+    Top = each_process(Ask, Items, Second, {0, gb_sets:new()}),
     [Process || {_, Pid, Values} <- largest(Top), Process <- process(Ask, Pid, Values)].
 
 %% Those that have ended meanwhile are left out.
@@ -176,13 +184,18 @@ rate(Difference, At) -> Difference * 1_000_000 / max(1, now_us() - At).
 
 now_us() -> erlang:monotonic_time(microsecond).
 
-process(Ask, Pid, {Reductions, Memory, Growth, Queue}) ->
-    case {weir_scope_process:name(Ask, Pid), Ask(erlang, process_info, [Pid, [current_function, status]])} of
-        {#{} = Named, [{_, Function}, {_, Status}]} ->
-            [Named#{pid => Pid, reductions => Reductions, memory => Memory, growth => Growth, queue => Queue, function => Function, status => Status}];
+process(Ask, Pid, {Reductions, Memory, Growth, Queue, _}) ->
+    case {weir_scope_process:name(Ask, Pid), Ask(erlang, process_info, [Pid, [current_function, status, garbage_collection_info]])} of
+        {#{} = Named, [{_, Function}, {_, Status}, {_, Collection}]} ->
+            Process = #{pid => Pid, reductions => Reductions, memory => Memory, growth => Growth, queue => Queue, function => Function, status => Status},
+            [maps:merge(Named, Process#{binaries => binaries(Collection)})];
         _ ->
             []
     end.
+
+%% The VM counts them in words.
+binaries(Collection) ->
+    8 * lists:sum([Words || {Generation, Words} <- Collection, Generation =:= bin_vheap_size orelse Generation =:= bin_old_vheap_size]).
 
 top_sockets(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
@@ -257,7 +270,27 @@ socket(Ask, Kind, Socket, {In, Out, Queue, _}) ->
         out => Out,
         queue => Queue
     },
-    maps:filter(fun(_, Value) -> Value =/= unknown end, Known).
+    maps:merge(maps:filter(fun(_, Value) -> Value =/= unknown end, Known), tcp_info(Ask, Kind, Socket)).
+
+%% Of struct tcp_info of Linux so much as to have both numbers. Elsewhere the option is another.
+-define(TCP_INFO, 104).
+
+tcp_info(Ask, Kind, Socket) ->
+    case raw(Ask, Kind, Socket) of
+        <<_:68/binary, Rtt:32/native, _:28/binary, Resent:32/native>> -> #{rtt_us => Rtt, resent => Resent};
+        _ -> #{}
+    end.
+
+raw(Ask, socket, Socket) ->
+    case Ask(socket, getopt_native, [Socket, {6, 11}, ?TCP_INFO]) of
+        {ok, Value} -> Value;
+        {error, _} -> unknown
+    end;
+raw(Ask, _, Socket) ->
+    case Ask(inet, getopts, [Socket, [{raw, 6, 11, ?TCP_INFO}]]) of
+        {ok, [{raw, 6, 11, Value}]} -> Value;
+        _ -> unknown
+    end.
 
 owner(Ask, port, Port) ->
     case Ask(erlang, port_info, [Port, connected]) of

@@ -3,10 +3,10 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, reactors => #{}, counts => #{}, products => []}.
+reading(Pollset, Listener) -> #{pollsets => #{1025 => Pollset}, listeners => #{web => Listener}, reactors => #{}, counts => #{}, contention => #{sockets => 5}, products => []}.
 
 pollset(Number) ->
-    Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, reads, read_bytes, writes, written_bytes, accepts],
+    Counters = [polls, events, empty_polls, sleeps, asleep_ns, polling_ns, between_ns, wakes_by_thread, wakes_by_process, contended, reads, read_bytes, writes, written_bytes, accepts],
     maps:merge(maps:from_list([{Counter, Number} || Counter <- Counters]), #{sockets => 1, scheduler => undefined, events_log2 => [Number, 0]}).
 
 listener(Number) -> #{connections => 2, accepted => Number, overload => Number, denied => Number}.

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1]).
+-export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
 
@@ -16,7 +16,7 @@ all() ->
     [{group, all}].
 
 groups() ->
-    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length]}].
+    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length, binaries_by_holder]}].
 
 init_per_suite(Config) ->
     [{started, weir_scope_distribution:start("weir_scope_figures")} | Config].
@@ -103,6 +103,9 @@ sockets_by_what_was_sent(Config) ->
     ct:log("~p", [Top]),
     %% OTP's sockets at both ends; those in between are a relay.
     ?assertMatch([_, _], Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0]),
+    %% Loopback is no longer away than a second, and loses nothing.
+    [?assert(Rtt > 0 andalso Rtt < 1_000_000, Rtt) || #{rtt_us := Rtt, resent := _} <- Ends],
+    ?assertEqual(2, length([Rtt || #{rtt_us := Rtt} <- Ends])),
     [#{in := ServerIn, out := ServerOut}] = [Socket || #{in := In, out := Out} = Socket <- Ends, Out > In],
     [#{in := ClientIn, out := ClientOut}] = [Socket || #{in := In, out := Out} = Socket <- Ends, Out < In],
     [?assert(is_between(Rate, Bytes, Least, Most), {Rate, Bytes, Least, Most}) || {Rate, Bytes} <- [{ServerIn, Asked}, {ServerOut, Answered}, {ClientIn, Answered}, {ClientOut, Asked}]],
@@ -158,6 +161,21 @@ callbacks_of_known_length(Config) ->
             Measured = [Figures || #{weir := #{reactors := Reactors}} <- Samples, #{latency := #{count := Count} = Figures} <- Reactors, Count > 0],
             ?assertMatch([_ | _], Measured),
             [?assert(Median >= 4600 andalso Most * 1000 =< Took, {Median, Most}) || #{med := Median, max := Most} <- Measured],
+            ok = weir_scope:close(View)
+        end
+     || Load <- [true, false]
+    ].
+
+%% Ten megabytes of ten binaries, in a process that does nothing else.
+binaries_by_holder(Config) ->
+    Pid = load(?config(node, Config), hold_binaries, [10, 1_000_000]),
+    [
+        begin
+            View = view(Config, Load),
+            {ok, [#{pid := Pid, binaries := Bytes, memory := Memory} | _]} = weir_scope:processes(View, #{by => binaries, over => 10}),
+            ct:log("~p", [Bytes]),
+            ?assert(abs(Bytes - 10_000_000) < 100_000, Bytes),
+            ?assert(Memory < 1_000_000),
             ok = weir_scope:close(View)
         end
      || Load <- [true, false]

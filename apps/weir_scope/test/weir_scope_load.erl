@@ -4,7 +4,7 @@
 %% The callbacks of a reactor.
 -export([init/2, handle_data/3, handle_close/3]).
 
--export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
+-export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
 
 %% Busy for that part of each tenth of a second, by the clock.
 busy(Share) ->
@@ -101,6 +101,14 @@ small(Whom) ->
     _ = put('$process_label', somebody),
     Whom ! {self(), ready},
     timer:sleep(infinity).
+
+%% So many binaries of so many bytes, and no garbage.
+hold_binaries(Whom, Number, Bytes) ->
+    Binaries = [binary:copy(<<Index>>, Bytes) || Index <- lists:seq(1, Number)],
+    true = erlang:garbage_collect(),
+    Whom ! {self(), ready},
+    timer:sleep(infinity),
+    Binaries.
 
 hold(Whom, Length) ->
     List = lists:seq(1, Length),

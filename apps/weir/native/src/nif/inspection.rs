@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustler::{Atom, Encoder, Env, NifResult, Term};
 
 use super::{done, failed, find, open, plain, proper_list};
+use crate::relay;
 use crate::socket::State;
 use crate::socket::table;
 use crate::term::address;
@@ -13,9 +14,20 @@ use crate::term::atoms;
 use crate::value::handle::Handle;
 use crate::value::work::Work;
 use crate::verb::accept;
+use crate::verb::group;
 use crate::verb::input;
 use crate::verb::options;
 use crate::verb::options::{News, Setting};
+
+#[rustler::nif]
+fn contention<'a>(env: Env<'a>) -> NifResult<Term<'a>> {
+    let tables = [
+        (atoms::sockets(), table::SOCKETS.contended()),
+        (atoms::relays(), relay::RELAYS.contended()),
+        (atoms::groups(), group::ALL.contended()),
+    ];
+    Term::map_from_pairs(env, &tables)
+}
 
 #[rustler::nif]
 fn setopts<'a>(env: Env<'a>, handle: Handle, settings: Term<'a>) -> NifResult<Term<'a>> {

@@ -85,6 +85,7 @@ fn counters<'a>(env: Env<'a>, index: PollsetIndex) -> NifResult<Term<'a>> {
         numbers.iter().map(|(name, counter)| (name.encode(env), counter.load(Relaxed).encode(env))).collect();
     pairs.push((atoms::events_min().encode(env), counters.events_min().encode(env)));
     pairs.push((atoms::events_log2().encode(env), histogram.encode(env)));
+    pairs.push((atoms::contended().encode(env), pollset::get(index.0).ready.contended().encode(env)));
     pairs.push((atoms::sockets().encode(env), counters.sockets.load(Relaxed).encode(env)));
     Term::map_from_pairs(env, &pairs)
 }

@@ -43,4 +43,5 @@ rustler::atoms! {
     polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers,
     wakes_by_thread, wakes_by_process, polling_ns, between_ns, reads, read_bytes, writes,
     written_bytes, short_writes, file_waits, files_cut, accepts, sockets, moved_in, moved_out,
+    contended, groups,
 }

@@ -1,11 +1,11 @@
 //! What a pollset visits without an event of the kernel, who serves it, and who has to be woken for that.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::handle::Target;
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{self, Mutex, MutexGuard};
 
 /// A poller that has not polled for so long although it is awake, or was woken, is not running: its scheduler is offline or
 /// has much else to do, or it was killed. The thread serves until it is back.
@@ -25,7 +25,11 @@ const GATHER: Duration = Duration::from_micros(50);
 /// the poller asleep and wakes it, or the thread that serves meanwhile. One lock over the list and the sleep sees to that.
 ///
 /// `P` is how a poller is reached: a process of the VM in the engine, a channel in the models.
-pub struct Ready<P>(Mutex<State<P>>);
+pub struct Ready<P> {
+    state: Mutex<State<P>>,
+    /// How often somebody else had the lock that was wanted.
+    contended: AtomicU64,
+}
 
 struct State<P> {
     list: VecDeque<Target>,
@@ -96,7 +100,7 @@ pub enum Duty<P> {
 impl<P: Copy> Ready<P> {
     /// An empty list that nobody polls.
     pub fn new() -> Ready<P> {
-        Ready(Mutex::new(State {
+        let state = Mutex::new(State {
             list: VecDeque::new(),
             kept: VecDeque::new(),
             poller: None,
@@ -107,11 +111,19 @@ impl<P: Copy> Ready<P> {
             woken: false,
             polled: Instant::now(),
             streams: false,
-        }))
+        });
+        Ready { state, contended: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<P>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state, || {
+            self.contended.fetch_add(1, Relaxed);
+        })
+    }
+
+    /// How often somebody has waited for the lock.
+    pub fn contended(&self) -> u64 {
+        self.contended.load(Relaxed)
     }
 
     /// Makes `poller` the one that polls, and returns its token. The one before it polls no longer.

@@ -1,10 +1,11 @@
 //! A table whose entries have names that are never given twice: a slot, and the generation of what lives in it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::handle::Handle;
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{self, Mutex, MutexGuard};
 
 /// What can live in a slot.
 pub trait Occupant {
@@ -26,6 +27,8 @@ pub struct Slots<T, const CHUNKS: usize, const CHUNK: usize> {
     /// The generation of the first occupant of a slot. It is a random number, so that the handle of another VM, or of an
     /// earlier one, does not name what is here.
     origin: OnceLock<u32>,
+    /// How often somebody else had the lock that was wanted.
+    contended: AtomicU64,
 }
 
 /// Slots without an occupant, and the first that never had one. Touched when one comes or goes, not in between.
@@ -51,18 +54,23 @@ pub enum Lookup<'a, T> {
     Never,
 }
 
-/// Takes the lock. A panic while it was held has been reported to its caller as an exception; the occupant is whole
-/// enough to be closed, which is all that anybody can do with it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUNK> {
     const SLOTS: u32 = (CHUNKS * CHUNK) as u32;
 
     /// An empty table. It is given its lock, because not every lock can be made in a constant.
     pub const fn new(vacant: Mutex<Vacant>) -> Self {
-        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant, origin: OnceLock::new() }
+        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant, origin: OnceLock::new(), contended: AtomicU64::new(0) }
+    }
+
+    fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
+        sync::lock(mutex, || {
+            self.contended.fetch_add(1, Relaxed);
+        })
+    }
+
+    /// How often somebody has waited for a lock of this table.
+    pub fn contended(&self) -> u64 {
+        self.contended.load(Relaxed)
     }
 
     fn origin(&self) -> u32 {
@@ -82,7 +90,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let Some(chunk) = self.chunks.get(slot / CHUNK).and_then(|chunk| chunk.get()) else {
             return Lookup::Never;
         };
-        let occupant = lock(&chunk[slot % CHUNK]);
+        let occupant = self.lock(&chunk[slot % CHUNK]);
         let current = occupant.handle();
         if current == handle && occupant.is_open() {
             Lookup::Open(occupant)
@@ -134,7 +142,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     /// there is open.
     pub fn allocate(&self) -> Option<MutexGuard<'_, T>> {
         let slot = {
-            let mut vacant = lock(&self.vacant);
+            let mut vacant = self.lock(&self.vacant);
             match vacant.slots.pop() {
                 Some(slot) => slot,
                 None if vacant.fresh == Self::SLOTS => return None,
@@ -149,7 +157,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
         let chunk = self.chunks[number].get_or_init(|| {
             (first..first + CHUNK as u32).map(|slot| Mutex::new(T::vacant(slot, self.origin()))).collect()
         });
-        Some(lock(&chunk[within]))
+        Some(self.lock(&chunk[within]))
     }
 
     /// Empties the slot of `occupant`, which the caller has locked, and gives it back. From now on the handle names
@@ -157,12 +165,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn vacate(&self, occupant: &mut T) {
         let handle = occupant.handle();
         *occupant = T::vacant(handle.slot(), handle.generation().wrapping_add(1));
-        lock(&self.vacant).slots.push(handle.slot());
+        self.lock(&self.vacant).slots.push(handle.slot());
     }
 
     /// How many slots have an occupant.
     pub fn occupied(&self) -> usize {
-        let vacant = lock(&self.vacant);
+        let vacant = self.lock(&self.vacant);
         vacant.fresh as usize - vacant.slots.len()
     }
 
@@ -176,7 +184,7 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
     pub fn select<R>(&self, chunk: usize, mut choose: impl FnMut(&mut T) -> Option<R>) -> Option<Vec<R>> {
         let chunk = self.chunks.get(chunk)?.get()?;
         let chosen = chunk.iter().filter_map(|occupant| {
-            let mut occupant = lock(occupant);
+            let mut occupant = self.lock(occupant);
             if occupant.is_open() { choose(&mut occupant) } else { None }
         });
         Some(chosen.collect())
