@@ -22,6 +22,7 @@
 -export([processes/2]).
 -export([sockets/2]).
 -export([relays/2]).
+-export([listeners/1]).
 -export([microstates/2]).
 -export([clocks/1]).
 -export([tracer/1]).
@@ -96,6 +97,14 @@ sockets(View, Options) -> top(View, sockets, Options).
 %% @doc The relays of Weir that do most: see {@link weir_scope_top:relays/1}. It looks at every relay twice, in slices below a millisecond.
 -spec relays(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:relay()]} | {error, reason()}.
 relays(View, Options) -> top(View, relays, Options).
+
+%% @doc Who listens there, what waits, and what the kernel has dropped: see {@link weir_scope_listeners:all/1}. It looks at every socket once.
+-spec listeners(view()) -> {ok, [weir_scope_listeners:listener()]} | {error, reason()}.
+listeners(#view{visit = Visit}) ->
+    case weir_scope_visit:is_there(Visit) of
+        true -> weir_scope_visit:call(Visit, weir_scope_listeners, all, [fun erlang:apply/3], 1000);
+        false -> weir_scope_visit:afar(Visit, fun weir_scope_listeners:all/1)
+    end.
 
 top(#view{visit = Visit}, What, Options) ->
     case weir_scope_top:check(What, Options) of

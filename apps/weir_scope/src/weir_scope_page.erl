@@ -17,10 +17,13 @@
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
 -type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
--type data() :: #{sample := weir_scope_sample:sample(), top => list(), history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
+-type data() :: #{sample := weir_scope_sample:sample(), top => list(), listeners => [weir_scope_listeners:listener()], history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
 
 %% How many processes, sockets and relays are asked for.
 -define(MOST, 100).
+
+%% More are not shown.
+-define(LISTENERS, 10).
 
 %% So many milliseconds are in the table of latency.
 -define(PAST, 120_000).
@@ -51,7 +54,11 @@ look(Page, Sort, View) ->
     end.
 
 more(processes, Sort, View, Data) -> with(top, weir_scope:processes(View, #{by => Sort, most => ?MOST}), Data);
-more(sockets, Sort, View, Data) -> with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data);
+more(sockets, Sort, View, Data) ->
+    case with(top, weir_scope:sockets(View, #{by => Sort, most => ?MOST}), Data) of
+        {ok, Top} -> with(listeners, weir_scope:listeners(View), Top);
+        {error, _} = Error -> Error
+    end;
 more(latency, _Sort, View, #{sample := #{at := At}} = Data) -> with(history, weir_scope:history(View, second, At - ?PAST), Data);
 more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
 more(weir, Sort, View, #{sample := #{weir := #{counts := #{relays := Relays}}}} = Data) when Relays > 0 ->
@@ -146,9 +153,16 @@ shown(processes, #{top := Top}, _Past) ->
              || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top, Binaries <- [maps:get(binaries, Process, 0)]
             ]}
     ];
-shown(sockets, #{top := Top}, _Past) ->
+shown(sockets, #{top := Top} = Data, _Past) ->
     [
-        {text, ways(Top)},
+        {table, [{listens, "listens on", left}, {kind, "kind", left}, {waiting, "waiting", right}, {backlog, "backlog", right}, {dropped, "dropped", right}, {owner, "owner", left}], [
+            [
+                {Port, address({Ip, Port})}, {Kind, atom_to_list(Kind)}, counted(waiting, Listener), counted(backlog, Listener), counted(dropped, Listener),
+                {0, io_lib:format("~0p", [maps:get(owner, Listener, '-')])}
+            ]
+         || #{ip := Ip, port := Port, kind := Kind} = Listener <- lists:sublist(maps:get(listeners, Data, []), ?LISTENERS)
+        ]},
+        {text, ["" | ways(Top)]},
         {table,
             [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {rtt, "rtt us", right}, {resent, "resent", right}, {bytes, "", left}], [
                 [

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1]).
+-export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1, who_listens_by_what_came/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
 
@@ -16,7 +16,7 @@ all() ->
     [{group, all}].
 
 groups() ->
-    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length, binaries_by_holder]}].
+    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length, binaries_by_holder, who_listens_by_what_came]}].
 
 init_per_suite(Config) ->
     [{started, weir_scope_distribution:start("weir_scope_figures")} | Config].
@@ -180,3 +180,26 @@ binaries_by_holder(Config) ->
         end
      || Load <- [true, false]
     ].
+
+%% Nobody accepts: the kernel keeps as many as wait, and drops the others, whose clients give up.
+who_listens_by_what_came(Config) ->
+    Pid = load(?config(node, Config), listen_only, [3]),
+    Pid ! {port, self()},
+    Port = receive {Pid, Number} -> Number end,
+    Tried = [gen_tcp:connect({127, 0, 0, 1}, Port, [], 300) || _ <- lists:seq(1, 8)],
+    Came = length([ok || {ok, _} <- Tried]),
+    ct:log("~p of 8", [Came]),
+    ?assert(Came < 8),
+    [
+        begin
+            View = view(Config, Load),
+            {ok, Listeners} = weir_scope:listeners(View),
+            ct:log("~p", [Listeners]),
+            [#{kind := port, owner := Pid, ip := {127, 0, 0, 1}, waiting := Came, backlog := 3, dropped := Dropped}] = [Listener || #{port := Same} = Listener <- Listeners, Same =:= Port],
+            ?assert(Dropped >= 8 - Came),
+            ?assertMatch([_ | _], [Listener || #{kind := distribution, dropped := 0} = Listener <- Listeners]),
+            ok = weir_scope:close(View)
+        end
+     || Load <- [true, false]
+    ],
+    [ok = gen_tcp:close(Socket) || {ok, Socket} <- Tried].

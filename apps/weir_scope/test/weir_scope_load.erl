@@ -4,7 +4,7 @@
 %% The callbacks of a reactor.
 -export([init/2, handle_data/3, handle_close/3]).
 
--export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
+-export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, listen_only/2, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
 
 %% Busy for that part of each tenth of a second, by the clock.
 busy(Share) ->
@@ -109,6 +109,14 @@ hold_binaries(Whom, Number, Bytes) ->
     Whom ! {self(), ready},
     timer:sleep(infinity),
     Binaries.
+
+%% Listens, and accepts nobody.
+listen_only(Whom, Backlog) ->
+    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {backlog, Backlog}]),
+    {ok, Port} = inet:port(Listen),
+    Whom ! {self(), ready},
+    receive {port, From} -> From ! {self(), Port} end,
+    timer:sleep(infinity).
 
 hold(Whom, Length) ->
     List = lists:seq(1, Length),
