@@ -23,6 +23,7 @@
 -export([sockets/2]).
 -export([relays/2]).
 -export([listeners/1]).
+-export([mappings/1]).
 -export([microstates/2]).
 -export([clocks/1]).
 -export([tracer/1]).
@@ -100,10 +101,16 @@ relays(View, Options) -> top(View, relays, Options).
 
 %% @doc Who listens there, what waits, and what the kernel has dropped: see {@link weir_scope_listeners:all/1}. It looks at every socket once.
 -spec listeners(view()) -> {ok, [weir_scope_listeners:listener()]} | {error, reason()}.
-listeners(#view{visit = Visit}) ->
+listeners(View) -> asks(View, weir_scope_listeners, all).
+
+%% @doc How often memory was taken from the system and given back: see {@link weir_scope_memory:mappings/1}.
+-spec mappings(view()) -> {ok, weir_scope_memory:mappings()} | {error, reason()}.
+mappings(View) -> asks(View, weir_scope_memory, mappings).
+
+asks(#view{visit = Visit}, Module, Function) ->
     case weir_scope_visit:is_there(Visit) of
-        true -> weir_scope_visit:call(Visit, weir_scope_listeners, all, [fun erlang:apply/3], 1000);
-        false -> weir_scope_visit:afar(Visit, fun weir_scope_listeners:all/1)
+        true -> weir_scope_visit:call(Visit, Module, Function, [fun erlang:apply/3], 1000);
+        false -> weir_scope_visit:afar(Visit, fun(Ask) -> Module:Function(Ask) end)
     end.
 
 top(#view{visit = Visit}, What, Options) ->

@@ -9,8 +9,9 @@
 -export([open/1]).
 -export([read/2]).
 -export([allocators/1]).
+-export([mappings/1]).
 
--export_type([sources/0, memory/0, allocator/0]).
+-export_type([sources/0, memory/0, allocator/0, mappings/0]).
 
 -opaque sources() :: weir_scope_files:source().
 
@@ -35,6 +36,9 @@
 }.
 %% Bytes of carriers of all instances, and of the blocks that are used in them. `single_carriers' are those that hold one large
 %% block each; `pooled' those that an instance has given up and any other may take.
+
+-type mappings() :: #{mapped := non_neg_integer(), unmapped := non_neg_integer(), cached := non_neg_integer()}.
+%% Since the node began: how often carriers were made by mmap(2), and given back by munmap(2), and how often one was at hand instead.
 
 -spec open(weir_scope_facts:ask()) -> sources().
 open(Ask) ->
@@ -98,3 +102,16 @@ super_carrier(Areas) ->
         none -> unknown;
         Sizes -> #{total => proplists:get_value(total, Sizes), used => proplists:get_value(used, Sizes)}
     end.
+
+%% @doc What it has cost to get memory from the system. It is not part of a sample, since it asks every scheduler.
+-spec mappings(weir_scope_facts:ask()) -> mappings().
+mappings(Ask) ->
+    Instances = case Ask(erlang, system_info, [{allocator, mseg_alloc}]) of All when is_list(All) -> All; _ -> [] end,
+    Kinds = [Kind || {instance, _, Properties} <- Instances, {memkind, Kind} <- Properties],
+    Calls = [Call || Kind <- Kinds, {calls, Calls} <- Kind, Call <- Calls],
+    Sum = fun(Names) -> lists:sum([Giga * 1_000_000_000 + Ones || {Name, Giga, Ones} <- Calls, lists:member(Name, Names)]) end,
+    #{
+        mapped => Sum([mseg_create, mseg_create_resize]),
+        unmapped => Sum([mseg_destroy]),
+        cached => lists:sum([element(2, Status) || Kind <- Kinds, {status, All} <- Kind, Status <- All, element(1, Status) =:= cache_hits])
+    }.

@@ -17,7 +17,7 @@
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
 -type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
--type data() :: #{sample := weir_scope_sample:sample(), top => list(), listeners => [weir_scope_listeners:listener()], history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
+-type data() :: #{sample := weir_scope_sample:sample(), top => list(), listeners => [weir_scope_listeners:listener()], mappings => weir_scope_memory:mappings(), history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
 
 %% How many processes, sockets and relays are asked for.
 -define(MOST, 100).
@@ -60,6 +60,7 @@ more(sockets, Sort, View, Data) ->
         {error, _} = Error -> Error
     end;
 more(latency, _Sort, View, #{sample := #{at := At}} = Data) -> with(history, weir_scope:history(View, second, At - ?PAST), Data);
+more(memory, _Sort, View, Data) -> with(mappings, weir_scope:mappings(View), Data);
 more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
 more(weir, Sort, View, #{sample := #{weir := #{counts := #{relays := Relays}}}} = Data) when Relays > 0 ->
     with(top, weir_scope:relays(View, #{by => Sort, most => ?MOST}), Data);
@@ -120,14 +121,17 @@ shown(schedulers, #{sample := #{schedulers := Schedulers}}, _Past) ->
              || {Index, #{kind := Kind, number := Number, utilisation := Busy} = Scheduler} <- numbered(Schedulers)
             ]}
     ];
-shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}}, _Past) ->
+shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators, carriers := Carriers, blocks := Blocks} = Memory}} = Data, _Past) ->
     [
         {text, [
             io_lib:format("in memory ~ts, swap ~ts, carriers ~ts, blocks ~ts (~ts of carriers)", [
                 bytes(maps:get(rss, Memory, 0)), bytes(maps:get(swap, Memory, 0)), bytes(Carriers), bytes(Blocks), percent(Blocks / max(1, Carriers))
             ]),
             lists:join("  ", [[atom_to_list(Kind), $\s, bytes(maps:get(Kind, Kinds))] || Kind <- [processes, binary, ets, code, atom, system]]),
-            super_carrier(Memory),
+            super_carrier(Memory)
+            | mapped(Data)
+        ]},
+        {text, [
             ""
         ]},
         {table,
@@ -278,7 +282,12 @@ clock(At) ->
     io_lib:format("~2..0b:~2..0b:~2..0b", [Hour, Minute, Second]).
 
 super_carrier(#{super_carrier := #{total := Total, used := Used}}) -> ["super carrier ", bytes(Used), " of ", bytes(Total)];
-super_carrier(_) -> "no super carrier".
+super_carrier(#{carriers := Carriers}) -> io_lib:format("no super carrier (+MMscs ~b would hold the carriers of now)", [(Carriers + 1_048_575) div 1_048_576]).
+
+mapped(#{mappings := #{mapped := Mapped, unmapped := Unmapped, cached := Cached}}) ->
+    [io_lib:format("carriers mapped ~ts times, unmapped ~ts times, taken from those kept ~ts times", [count(Mapped), count(Unmapped), count(Cached)])];
+mapped(_) ->
+    [].
 
 named(#{label := Label}) -> io_lib:format("~0tp", [Label]);
 named(#{name := {Module, Function, Arity}}) -> io_lib:format("~ts:~ts/~b", [Module, Function, Arity]);
