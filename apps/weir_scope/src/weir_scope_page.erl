@@ -129,10 +129,7 @@ shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators
             ]),
             lists:join("  ", [[atom_to_list(Kind), $\s, bytes(maps:get(Kind, Kinds))] || Kind <- [processes, binary, ets, code, atom, system]]),
             super_carrier(Memory)
-            | mapped(Data)
-        ]},
-        {text, [
-            ""
+            | mapped(Data) ++ [""]
         ]},
         {table,
             [{name, "allocator", left}, {carriers, "carriers", right}, {blocks, "blocks", right}, {unused, "unused", right}, {use, "use", right}, {single, "single", right}], [
