@@ -112,7 +112,7 @@ order_test() ->
     Reversed = shown(processes, 24, 80, [$r]),
     ?assert(place("rather_busy", Reversed) > place("a_module", Reversed)),
     ?assert(has("sorted by memory", lists:last(shown(processes, 24, 80, [$s])))),
-    ?assert(has("sorted by reductions", lists:last(shown(processes, 24, 80, [$s, $s, $s, $s])))).
+    ?assert(has("sorted by reductions", lists:last(shown(processes, 24, 80, [$s, $s, $s, $s, $s])))).
 
 filter_test() ->
     Typed = shown(processes, 24, 80, [$/ | "busyx"] ++ [backspace]),

@@ -102,7 +102,7 @@ sockets_by_what_was_sent(Config) ->
     {Top, {Asked, Answered}, Least, Most} = between_looks(fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
     ct:log("~p", [Top]),
     %% OTP's sockets at both ends; those in between are a relay.
-    ?assertMatch([_, _], Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0]),
+    [_, _] = Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0],
     %% Loopback is no longer away than a second, and loses nothing.
     [?assert(Rtt > 0 andalso Rtt < 1_000_000, Rtt) || #{rtt_us := Rtt, resent := _} <- Ends],
     ?assertEqual(2, length([Rtt || #{rtt_us := Rtt} <- Ends])),

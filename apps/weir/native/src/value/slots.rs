@@ -59,7 +59,12 @@ impl<T: Occupant, const CHUNKS: usize, const CHUNK: usize> Slots<T, CHUNKS, CHUN
 
     /// An empty table. It is given its lock, because not every lock can be made in a constant.
     pub const fn new(vacant: Mutex<Vacant>) -> Self {
-        Slots { chunks: [const { OnceLock::new() }; CHUNKS], vacant, origin: OnceLock::new(), contended: AtomicU64::new(0) }
+        Slots {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            vacant,
+            origin: OnceLock::new(),
+            contended: AtomicU64::new(0),
+        }
     }
 
     fn lock<'a, L>(&self, mutex: &'a Mutex<L>) -> MutexGuard<'a, L> {
