@@ -55,7 +55,7 @@ nothing_is_measured_unasked(_Config) ->
 
 %% What was measured stays.
 on_and_off_with_its_listener(_Config) ->
-    {ok, _} = weir:start_listener(?MODULE, #{ip => loopback}, {reactor, weir_listener_reactor}, args),
+    {ok, _} = weir:start_listener(?MODULE, #{ip => loopback}, weir_listener_reactor, args),
     Measured = fun() -> [Is || #{module := weir_listener_reactor, measured := Is} <- weir:reactors()] end,
     Seen = fun() -> lists:sum([Count || #{module := weir_listener_reactor, times := Times} <- weir:reactors(), {_, Count} <- Times]) end,
     wait_until(fun() -> length(Measured()) =:= erlang:system_info(schedulers) end),
@@ -70,7 +70,7 @@ on_and_off_with_its_listener(_Config) ->
     wait_until(fun() -> lists:usort(Measured()) =:= [false] end),
     [exchange(Peer, "x") || _ <- lists:seq(1, 64)],
     ?assertEqual(Before, Seen()),
-    ?assertMatch({error, {bad_option, reactor, {measure, true}, _}}, weir:start_listener(other, #{reactor => #{measure => true}}, {reactor, weir_listener_reactor}, args)),
+    ?assertMatch({error, {bad_option, reactor, {measure, true}, _}}, weir:start_listener(other, #{reactor => #{measure => true}}, weir_listener_reactor, args)),
     ok = weir:stop_listener(?MODULE).
 
 %% It is not asked.
@@ -82,7 +82,7 @@ one_that_is_in_a_callback(_Config) ->
     receive in -> ok after ?PATIENCE -> ct:fail(not_called) end,
     ?assertMatch([#{callbacks := 1}], mine(Reactor)),
     Reactor ! go_on,
-    exchange(Peer, ""),
+    ?assertEqual(<<"x">>, weir_test_peer:recv_exactly(Peer, 1)),
     wait_until(fun() -> [#{callbacks := Callbacks}] = mine(Reactor), Callbacks =:= 2 end),
     stop(Reactor).
 

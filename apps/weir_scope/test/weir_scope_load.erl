@@ -136,7 +136,7 @@ listen() ->
 
 %% An echo server of reactors, each callback of which takes so many milliseconds.
 listen_slowly(Milliseconds) ->
-    {ok, _} = weir:start_listener(scope_slow, #{port => 0, ip => loopback, measure => true}, {reactor, ?MODULE}, Milliseconds),
+    {ok, _} = weir:start_listener(scope_slow, #{port => 0, ip => loopback, measure => true}, ?MODULE, Milliseconds),
     {ok, weir:get_port(scope_slow)}.
 
 init(_Socket, Milliseconds) -> {ok, Milliseconds}.
