@@ -52,11 +52,12 @@ answers(Ask, Function, Elements, Argument) ->
 %% It has moved no byte, and has a port and no peer.
 listeners(Ask, Sockets) ->
     Silent = [Socket || {Socket, {ok, [{recv_oct, 0}, {send_oct, 0}]}} <- answers(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct])],
-    lists:append([listener(Ask, Socket) || Socket <- Silent]).
+    Alone = [Socket || {Socket, {error, enotconn}} <- lists:zip(Silent, Ask(lists, map, [fun inet:peername/1, Silent]))],
+    lists:append([listener(Ask, Socket) || Socket <- Alone]).
 
 listener(Ask, Socket) ->
-    case {Ask(inet, peername, [Socket]), Ask(inet, sockname, [Socket]), Ask(inet, getopts, [Socket, [buffer]])} of
-        {{error, enotconn}, {ok, {Ip, Port}}, {ok, [{buffer, Buffer}]}} when is_integer(Port), Port > 0 ->
+    case {Ask(inet, sockname, [Socket]), Ask(inet, getopts, [Socket, [buffer]])} of
+        {{ok, {Ip, Port}}, {ok, [{buffer, Buffer}]}} when is_integer(Port), Port > 0 ->
             Known = maps:merge(owner(Ask, Socket), maps:merge(queue(Ask, Socket), dropped(Ask, Socket))),
             [Known#{ip => Ip, port => Port, buffer => Buffer}];
         _ ->

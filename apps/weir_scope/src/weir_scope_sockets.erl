@@ -4,7 +4,7 @@
 -export([facts/1]).
 -export([counters/1]).
 
-%% Sockets whose bytes are counted. From another node each takes a message.
+%% Sockets whose bytes are counted.
 -define(COUNTED, 2000).
 
 %% @doc `listeners': {@link weir_scope_listeners:all/1}. `modes': of each socket that {@link counters/1}
@@ -15,18 +15,20 @@ facts(Ask) ->
     #{
         module_sockets => module_sockets(Ask),
         listeners => weir_scope_listeners:all(Ask),
-        modes => maps:from_list([{Socket, Mode} || Socket <- lists:sublist(Sockets, ?COUNTED), {ok, [{active, Mode}]} <- [Ask(inet, getopts, [Socket, [active]])]])
+        modes => maps:from_list([{Socket, Mode} || {Socket, {ok, [{active, Mode}]}} <- counted(Ask, fun inet:getopts/2, Sockets, [active])])
     }.
 
 %% @doc `received': the bytes that each of the first 2,000 sockets has received.
 -spec counters(weir_scope_facts:ask()) -> #{received := #{term() => non_neg_integer()}}.
 counters(Ask) ->
     #{
-        received => maps:from_list([
-            {Socket, Bytes}
-         || Socket <- lists:sublist(sockets(Ask), ?COUNTED), {ok, [{recv_oct, Bytes}]} <- [Ask(inet, getstat, [Socket, [recv_oct]])]
-        ])
+        received => maps:from_list([{Socket, Bytes} || {Socket, {ok, [{recv_oct, Bytes}]}} <- counted(Ask, fun inet:getstat/2, sockets(Ask), [recv_oct])])
     }.
+
+%% One question.
+counted(Ask, Function, Sockets, Argument) ->
+    Some = lists:sublist(Sockets, ?COUNTED),
+    lists:zip(Some, Ask(lists, zipwith, [Function, Some, lists:duplicate(length(Some), Argument)])).
 
 sockets(Ask) ->
     All = Ask(erlang, ports, []),

@@ -45,13 +45,19 @@ cpu_by_the_kernel(Config) ->
     _ = erlang:spawn(?config(node, Config), weir_scope_load, busy, [0.9]),
     _ = next(View),
     Begin = cpu(Config),
-    Samples = [next(View), next(View), next(View)],
-    Used = cpu(Config) - Begin,
+    {Samples, Used} = used(View, Config, Begin, []),
     Seen = lists:sum([Over * Cpu || #{over := Over, schedulers := Schedulers, threads := Threads} <- Samples, #{cpu := Cpu} <- Schedulers ++ Threads]),
     ct:log("~p of ~p seconds", [Seen, Used]),
-    ?assert(Used > 0.5),
     ?assert(abs(Seen - Used) < 0.15 + 0.1 * Used, {Seen, Used}),
     ok = weir_scope:close(View).
+
+%% On a machine that has others to serve it takes longer.
+used(View, Config, Begin, Samples) ->
+    More = [next(View) | Samples],
+    case cpu(Config) - Begin of
+        Used when Used > 1.0, length(More) > 1 -> {More, Used};
+        _ -> used(View, Config, Begin, More)
+    end.
 
 cpu(Config) ->
     {ok, Stat} = file:read_file("/proc/" ++ peer:call(?config(peer, Config), os, getpid, []) ++ "/stat"),
