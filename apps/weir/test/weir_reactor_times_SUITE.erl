@@ -5,7 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [connect_raw/1, wait_until/1]).
+-import(weir_test_peer, [connect_raw/1]).
+-import(weir_test_wait, [wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/3, stop/1, exchange/2]).
 
 -include("reactor_suite.hrl").
@@ -82,7 +83,7 @@ one_that_is_in_a_callback(_Config) ->
     receive in -> ok after ?PATIENCE -> ct:fail(not_called) end,
     ?assertMatch([#{callbacks := 1}], mine(Reactor)),
     Reactor ! go_on,
-    ?assertEqual(<<"x">>, weir_test_peer:recv_exactly(Peer, 1)),
+    ?assertEqual(<<"x">>, recv_exactly(Peer, 1)),
     wait_until(fun() -> [#{callbacks := Callbacks}] = mine(Reactor), Callbacks =:= 2 end),
     stop(Reactor).
 
