@@ -78,11 +78,14 @@ begin_again(#channel{epoch = Epoch, first = First, audiences = Audiences} = Chan
         audiences = [weir_pubsub_audience:begin_again(Audience, Channel, {Missing, Position}, Messages) || Audience <- Audiences]
     }.
 
-%% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history.
+%% @doc Gives a paced subscriber what it takes. False if it is to be disconnected: it has no credit, and lags behind the history. A long
+%% poll has had its message then, and a shard that was killed has not heard that it is over.
 -spec advance(weir_pubsub_subscribers:subscriber(), #channel{}, #shard{}) -> boolean().
-advance(#subscriber{credit = Credit, position = Position}, #channel{first = First, policy = Policy}, _) when Credit =< 0 ->
+advance(#subscriber{credit = Credit, position = Position, framing = Framing}, #channel{first = First, policy = Policy}, _) when
+    Credit =< 0
+->
     #policy{slow = Slow} = weir_pubsub_policies:policy(Policy),
-    Slow =:= drop_oldest orelse Position >= First - 1;
+    (Slow =:= drop_oldest andalso Framing =:= none) orelse Position >= First - 1;
 advance(#subscriber{position = Last}, #channel{last = Last}, _Shard) ->
     true;
 advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel{epoch = Epoch} = Channel, Shard) ->

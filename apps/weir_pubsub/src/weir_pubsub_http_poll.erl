@@ -143,10 +143,6 @@ tag(#poll{socket = Socket, reference = Reference}) -> {weir_reactor, Socket, Ref
 -spec info(term(), #poll{}) -> weir_http_held:result().
 info({_, Reference, _Channel, What}, #poll{channels = [_], reference = Reference} = Poll) ->
     heard(What, Poll);
-info({_, Earlier, Channel, {message, _, _, _}}, #poll{channels = [_], socket = Socket} = Poll) ->
-    %% A shard that was killed has not heard that an earlier poll was over, and the next one has subscribed it again.
-    _ = weir_pubsub_socket:unsubscribe(Channel, {weir_reactor, Socket, Earlier}),
-    {ok, Poll};
 info(_Earlier, #poll{channels = [_]} = Poll) ->
     {ok, Poll};
 info(Message, #poll{subscribed = Several} = Poll) ->

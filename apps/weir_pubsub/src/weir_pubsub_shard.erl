@@ -172,10 +172,11 @@ take_note(Name, News, Shard) ->
     ).
 
 %% It may have gone meanwhile.
-disconnect(#subscriber{name = Name, pid = Pid, tag = Tag} = Subscriber, Shard) ->
+disconnect(#subscriber{name = Name, pid = Pid, tag = Tag, framing = Framing} = Subscriber, Shard) ->
     case weir_pubsub_subscription:unsubscribe(Name, {Pid, Tag}, Shard) of
         {ok, Next} ->
-            ok = weir_pubsub_counters:add(slow, 1),
+            %% A long poll is over, and not slow.
+            ok = weir_pubsub_counters:add(slow, case Framing of none -> 1; _ -> 0 end),
             ok = weir_pubsub_delivery:tell(Subscriber, {closed, slow}),
             Next;
         {{error, not_subscribed}, Same} ->
