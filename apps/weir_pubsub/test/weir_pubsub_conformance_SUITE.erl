@@ -59,8 +59,8 @@ the_same_but_for_reasons(Config) ->
             Answers = [weir_pubsub_conformance:run(Server, Case) || Server <- [fun(Path) -> {Port, Path} end, Ours]],
             [Theirs, Our] = Answers,
             Differences = [
-                {weir_pubsub_conformance:reason(Name, Difference), Difference}
-             || Difference <- weir_pubsub_conformance:differences(Theirs, Our)
+                {weir_pubsub_conformance_differences:reason(Name, Difference), Difference}
+             || Difference <- weir_pubsub_conformance_differences:differences(Theirs, Our)
             ],
             {Name, Theirs, Differences}
         end,
@@ -72,7 +72,7 @@ the_same_but_for_reasons(Config) ->
     end,
     ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
     Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
-    ?assertEqual([], [Reason || {_, Reason} <- weir_pubsub_conformance:reasons()] -- Used).
+    ?assertEqual([], [Reason || {_, Reason} <- weir_pubsub_conformance_differences:reasons()] -- Used).
 
 some_at_a_time(_Fun, []) -> [];
 some_at_a_time(Fun, Cases) ->

@@ -75,9 +75,9 @@ init_group(_Group, Config) ->
     Config.
 
 init_case(Case, Groups, Config) ->
-    case lists:member(Case, element(3, lists:keyfind(nchan, 1, Groups))) of
-        true -> [{nchan, start()} | Config];
-        false -> Config
+    case [nchan || {nchan, _, Cases} <- Groups, lists:member(Case, Cases)] of
+        [nchan] -> [{nchan, start()} | Config];
+        [] -> Config
     end.
 
 end_case(Config) ->

@@ -1,56 +1,27 @@
 %% A push server with a configuration file, which is changed while clients are there.
 -module(weir_pubsub_server_SUITE).
--behaviour(weir_http_direct).
 
--include_lib("public_key/include/public_key.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_nchan, [request/4, request/5]).
+-import(weir_pubsub_nchan, [request/4]).
+-import(weir_pubsub_server_test, [file/2, settings/2, start/2, port/1, status/1, publish/3, get/3]).
 
+-include("pubsub_server_suite.hrl").
+
+-define(ORIGIN(Site), {"Origin", Site}).
 -define(PATIENCE, 10000).
 
 suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals, transports_off,
-        behind_a_proxy, tokens, asked, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, changed_under_load,
-        a_wrong_change_changes_nothing, listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status, status_for_nobody
+        all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals,
+        transports_off, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status,
+        status_for_nobody
     ].
-
-init_per_testcase(Case, Config) ->
-    {ok, _} = application:ensure_all_started(weir_pubsub),
-    Directory = filename:join(proplists:get_value(priv_dir, Config), Case),
-    ok = filelib:ensure_path(Directory),
-    [{directory, Directory} | Config].
-
-end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?MODULE),
-    _ = [weir_http:stop_listener(Name) || Name = {weir_pubsub_server, _, _} <- weir_listener:names()],
-    ok = application:stop(weir_pubsub).
-
-file(Config, Name) -> filename:join(proplists:get_value(directory, Config), Name).
-
-settings(Config, Text) ->
-    ok = file:write_file(file(Config, "push.toml"), Text),
-    {ok, Settings} = weir_pubsub_file:read(file(Config, "push.toml")),
-    Settings.
-
-start(Config, Text) ->
-    {ok, Server} = weir_pubsub_server:start(settings(Config, Text)),
-    Server.
-
-port(Server) -> hd(weir_pubsub_server:ports(Server)).
-
-status({Status, _, _}) -> Status.
-
-publish(Port, Channel, Fields) -> status(request(Port, <<"POST">>, ["/pub/", Channel], Fields, <<"x">>)).
-
-get(Port, Path, Fields) -> status(request(Port, <<"GET">>, Path, Fields)).
-
--define(ORIGIN(Site), {"Origin", Site}).
 
 %% The first pattern that fits decides.
 who_may(Config) ->
@@ -123,139 +94,6 @@ behind_a_proxy(Config) ->
     end,
     ?assertEqual(202, Publish("127.0.0.1")),
     ?assertEqual(403, Publish("192.0.2.1")).
-
-%% A server that is asked who may: its answers count for a while, and for the same question only.
-asked(Config) ->
-    Port = port(start(Config, asking(60000))),
-    Good = [{"Authorization", "Bearer good"}],
-    ?assertEqual(202, publish(Port, "a", Good)),
-    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
-    ?assertEqual(202, publish(Port, "a", Good)),
-    ?assertEqual(403, publish(Port, "a", [{"Authorization", "Bearer bad"}])),
-    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer bad">>}, question()),
-    ?assertEqual(403, publish(Port, "a", [])),
-    ?assertEqual({<<"publish">>, <<"a">>, undefined}, question()),
-    ?assertEqual(200, get(Port, "/sub/a?access_token=good", [])),
-    ?assertEqual({<<"subscribe">>, <<"a">>, <<"Bearer good">>}, question()),
-    ?assertEqual(202, publish(Port, "b%2Fc", Good)),
-    ?assertEqual({<<"publish">>, <<"b%2Fc">>, <<"Bearer good">>}, question()),
-    receive {question, More} -> ct:fail({asked_again, More}) after 0 -> ok end.
-
-%% The server that is asked has to show a certificate for its name, of somebody who is trusted.
-asked_through_tls(Config) ->
-    Here = {127, 0, 0, 1},
-    #{server_config := Server} = certificates([{dNSName, "localhost"}, {iPAddress, <<127, 0, 0, 1>>}]),
-    ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, Server)),
-    ok = file:write_file(file(Config, "other.pem"), pem(cacerts, maps:get(server_config, certificates([])))),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [{"/may", ?MODULE, self()}]),
-    Asking = fun(Host, Ca) ->
-        io_lib:format(
-            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\n", [Host, weir:get_port(?MODULE), Ca]
-        )
-    end,
-    Good = [{"Authorization", "Bearer good"}],
-    Started = start(Config, Asking("127.0.0.1", "ca.pem")),
-    Port = port(Started),
-    ?assertEqual(202, publish(Port, "a", Good)),
-    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
-    ?assertEqual(403, publish(Port, "a", [])),
-    ?assertEqual({<<"publish">>, <<"a">>, undefined}, question()),
-    Changed = fun(Text) -> {ok, Now} = weir_pubsub_server:change(settings(Config, Text), Started), Now end,
-    _ = Changed(Asking("localhost", "ca.pem")),
-    ?assertEqual(202, publish(Port, "a", Good)),
-    ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
-    %% Another has signed it; what it says does not count.
-    #{ask_failures := Failures} = weir_pubsub:counters(),
-    _ = Changed(Asking("localhost", "other.pem")),
-    ?assertEqual(403, publish(Port, "a", Good)),
-    %% It is for another name.
-    #{server_config := OfAnother} = certificates([{dNSName, "other.example"}]),
-    ok = file:write_file(file(Config, "ca.pem"), pem(cacerts, OfAnother)),
-    ok = weir_http:stop_listener(?MODULE),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "another", OfAnother)}, [{"/may", ?MODULE, self()}]),
-    [
-        begin
-            _ = Changed(Asking(Host, "ca.pem")),
-            ?assertEqual({Host, 403}, {Host, publish(Port, "a", Good)})
-        end
-     || Host <- ["localhost", "127.0.0.1"]
-    ],
-    #{ask_failures := FailuresNow} = weir_pubsub:counters(),
-    ?assertEqual(3, FailuresNow - Failures),
-    receive {question, More} -> ct:fail({asked, More}) after 0 -> ok end.
-
-%% For a server with these names, signed by an authority of its own.
-certificates(Names) ->
-    Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
-    Extension = #'Extension'{extnID = ?'id-ce-subjectAltName', extnValue = Names, critical = false},
-    Peer = [{extensions, [Extension || Names =/= []]} | Key],
-    public_key:pkix_test_data(#{
-        server_chain => #{root => Key, intermediates => [], peer => Peer}, client_chain => #{root => Key, intermediates => [], peer => Key}
-    }).
-
-pem(cert, Options) -> public_key:pem_encode([{'Certificate', proplists:get_value(cert, Options), not_encrypted}]);
-pem(cacerts, Options) -> public_key:pem_encode([{'Certificate', Der, not_encrypted} || Der <- proplists:get_value(cacerts, Options)]);
-pem(key, Options) ->
-    {Type, Key} = proplists:get_value(key, Options),
-    public_key:pem_encode([{Type, Key, not_encrypted}]).
-
-tls(Config, Name, Options) ->
-    [
-        begin
-            File = file(Config, Name ++ "-" ++ atom_to_list(What) ++ ".pem"),
-            ok = file:write_file(File, pem(What, Options)),
-            {Key, File}
-        end
-     || {Key, What} <- [{certfile, cert}, {keyfile, key}]
-    ].
-
-question() -> receive {question, Question} -> Question after ?PATIENCE -> ct:fail(not_asked) end.
-
-asking(Cache) ->
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
-    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\n", [weir:get_port(?MODULE), Cache]).
-
-handle(Request, Test) ->
-    Question = {_, Channel, Token} = list_to_tuple([weir_http_request:field(Name, Request) || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]]),
-    Test ! {question, Question},
-    case {Channel, Token} of
-        {<<"broken">>, _} -> {reply, 500, [], <<>>};
-        {_, <<"Bearer good">>} -> {reply, 204, [], <<>>};
-        _ -> {reply, 401, [], <<>>}
-    end.
-
-%% What a server says counts for those who have asked it, and not when another has been set.
-an_answer_of_an_earlier_server(Config) ->
-    _ = start(Config, asking(60000)),
-    {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
-    {ok, SlowPort} = inet:port(Slow),
-    Asked = #{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 60000, max_concurrent => 10
-    },
-    ok = weir_pubsub_asker:configure(Asked),
-    Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
-    Test = self(),
-    Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
-    _ = Ask(),
-    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
-    %% This one says no to who has no token.
-    ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
-    ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
-    receive {allowed, true} -> ok after ?PATIENCE -> ct:fail(no_answer) end,
-    _ = Ask(),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
-
-%% No answer is a no, which is counted, and does not count later.
-nobody_answers(Config) ->
-    Port = port(start(Config, asking(0))),
-    Good = [{"Authorization", "Bearer good"}],
-    #{asked := Asked, ask_failures := Failures} = weir_pubsub:counters(),
-    [?assertEqual(403, publish(Port, "broken", Good)) || _ <- [1, 2]],
-    ?assertEqual(202, publish(Port, "a", Good)),
-    ok = weir_http:stop_listener(?MODULE),
-    ?assertEqual(403, publish(Port, "a", Good)),
-    #{asked := AskedNow, ask_failures := FailuresNow} = weir_pubsub:counters(),
-    ?assertEqual({4, 3}, {AskedNow - Asked, FailuresNow - Failures}).
 
 tokens(Config) ->
     Secret = <<"a secret of thirty-two bytes or more">>,

@@ -7,6 +7,8 @@
 
 -import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, normal/1]).
 
+-include("pubsub_http_suite.hrl").
+
 -define(PATIENCE, 10000).
 
 suite() -> [{timetrap, {seconds, 60}}].
@@ -26,24 +28,7 @@ groups() ->
         ]}
     ].
 
-init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
-
-end_per_group(_Group, _Config) -> ok.
-
-init_per_testcase(Case, Config) ->
-    {ok, _} = application:ensure_all_started(weir_pubsub),
-    ok = weir_pubsub:configure(#{}),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, routes(#{})),
-    weir_pubsub_nchan:init_case(Case, groups(), Config).
-
-end_per_testcase(_Case, Config) ->
-    _ = weir_http:stop_listener(?MODULE),
-    ok = application:stop(weir_pubsub),
-    weir_pubsub_nchan:end_case(Config).
-
 routes(Options) -> weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 1000}, Options)).
-
-port() -> weir:get_port(?MODULE).
 
 same(Config, Script) -> weir_pubsub_nchan:same(Config, port(), Script).
 

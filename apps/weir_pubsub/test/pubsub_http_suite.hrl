@@ -1,0 +1,23 @@
+%% What the suites of channels over HTTP do around their cases: each has a listener, and those of the group `nchan' an Nchan.
+
+init_per_group(Group, Config) -> weir_pubsub_nchan:init_group(Group, Config).
+
+end_per_group(_Group, _Config) -> ok.
+
+init_per_testcase(Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{}),
+    start(#{publishers => any, poll_timeout => 1000}),
+    weir_pubsub_nchan:init_case(Case, groups(), Config).
+
+end_per_testcase(_Case, Config) ->
+    _ = weir_http:stop_listener(?MODULE),
+    ok = application:stop(weir_pubsub),
+    weir_pubsub_nchan:end_case(Config).
+
+start(Options) ->
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
+
+port() -> weir:get_port(?MODULE).
+
+set(Options) -> ok = weir_http:set_routes(?MODULE, weir_pubsub_http:routes(Options)).

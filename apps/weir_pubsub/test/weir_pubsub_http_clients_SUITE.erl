@@ -1,0 +1,189 @@
+%% Channels over HTTP: clients that are slow or gone, many publishers, and shards that are at work or killed.
+-module(weir_pubsub_http_clients_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub_shard.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, begin_request/4, answer/1]).
+-import(weir_pubsub_http_test, [field/2, resume/1, wait_for_number/2, close_frame/1, read_until/2, body/1, seen/2]).
+
+-include("pubsub_http_suite.hrl").
+
+-define(PATIENCE, 10000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [{group, ours}].
+
+groups() ->
+    [
+        {ours, [], [
+            a_client_that_goes_away, a_flood_of_messages, a_shard_is_killed, a_shard_at_work_answers_later,
+            a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
+            shards_killed_while_reactors_publish
+        ]}
+    ].
+
+a_client_that_goes_away(_Config) ->
+    Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
+    Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ok = wait_for_subscribers(port(), "a", 2),
+    ok = gen_tcp:close(Poll),
+    ok = gen_tcp:close(Stream),
+    ok = wait_for_subscribers(port(), "a", 0).
+
+%% What a client sends faster than it can be published does not pile up without a bound.
+a_flood_of_messages(_Config) ->
+    set(#{publishers => any}),
+    {_, Socket} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
+    ok = wait_for_subscribers(port(), "a", 1),
+    %% What has been published does not count any more.
+    Send = fun(Count) -> [_ = weir_pubsub_nchan:send_frame(Socket, 1, <<"x">>) || _ <- lists:seq(1, Count)] end,
+    [
+        begin
+            _ = Send(1000),
+            ok = wait_for_number(<<"a">>, 1000 * Batch)
+        end
+     || Batch <- lists:seq(1, 11)
+    ],
+    {ok, #shard{index = Index}} = weir_pubsub_shards:of_channel(<<"a">>),
+    Shard = weir_pubsub_shards:name(Index),
+    ok = sys:suspend(Shard),
+    _ = Send(10001),
+    ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
+    ok = sys:resume(Shard).
+
+a_shard_is_killed(_Config) ->
+    Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
+    Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ok = wait_for_subscribers(port(), "a", 2),
+    [exit(whereis(weir_pubsub_shards:name(Index)), kill) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    {200, _, Text} = answer(Stream),
+    ?assertMatch({_, _}, binary:match(Text, <<"503 Service Unavailable">>)),
+    %% A poll is taken over, and told of the gap.
+    ok = wait_for_subscribers(port(), "a", 1),
+    _ = publish(port(), "a", <<"x">>),
+    {200, _, <<"x">>} = Answer = answer(Poll),
+    ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Answer)).
+
+%% The reactor does not wait for the shard: other requests are answered meanwhile.
+a_shard_at_work_answers_later(_Config) ->
+    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
+    true = weir_pubsub_claim:try_take(Claim),
+    Held = begin_request(port(), {<<"POST">>, <<"x">>}, "/pub/a", []),
+    {404, _, _} = request(port(), <<"GET">>, "/pub/nothing", []),
+    {error, timeout} = gen_tcp:recv(Held, 0, 50),
+    ok = weir_pubsub_claim:release(Claim),
+    {202, _, _} = answer(Held),
+    {ok, #{messages := [{message, _, <<"x">>, _}]}} = weir_pubsub:history(<<"a">>, #{}).
+
+%% What is there already is read without the shard; what is not waits for it.
+a_poll_that_need_not_wait(_Config) ->
+    _ = publish(port(), "a", <<"x">>),
+    #{subscribed := Before} = weir_pubsub:counters(),
+    {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
+    ?assertMatch(#{subscribed := Before}, weir_pubsub:counters()),
+    {ok, #{requested := Ago}} = weir_pubsub:info(<<"a">>),
+    ?assert(is_integer(Ago)),
+    Waits = begin_request(port(), <<"GET">>, "/sub/a", resume(First)),
+    ok = wait_for_subscribers(port(), "a", 1),
+    _ = publish(port(), "a", <<"y">>),
+    {200, _, <<"y">>} = answer(Waits),
+    %% Where somebody wants to hear of subscriptions, it is one.
+    ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"events">>}}]}),
+    {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
+    {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
+    receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after ?PATIENCE -> error(not_told) end.
+
+%% By each transport that can tell of a gap: all that comes is in order, every hole is announced, and what waits is bounded.
+clients_that_read_late(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, max_bytes => 10000000}}]}),
+    Data = binary:copy(<<"x">>, 50000),
+    Count = 400,
+    Streams = [
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun body/1, "data: ([0-9]+)([\n:])"},
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun body/1, "\r\n\r\n([0-9]+)(\r|:)"},
+        {element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")), fun(Bytes) -> Bytes end, "\n\n([0-9]+)(:|[^0-9x]|$)"}
+    ],
+    ok = wait_for_subscribers(port(), "a", length(Streams)),
+    #{lagged := Before, slow := Slow} = weir_pubsub:counters(),
+    [{201, _, _} = publish(port(), "a", <<(integer_to_binary(Number))/binary, $:, Data/binary>>) || Number <- lists:seq(1, Count)],
+    %% Those that read now get the rest, and what is published then.
+    [
+        begin
+            Bytes = read_until(Socket, <<(integer_to_binary(Count))/binary, $:, Data/binary>>),
+            {match, Found} = re:run(Text(Bytes), Pattern, [global, {capture, all_but_first, binary}]),
+            ?assertEqual(Count, lists:foldl(fun seen/2, 0, Found)),
+            ?assert(length(Found) < Count)
+        end
+     || {Socket, Text, Pattern} <- Streams
+    ],
+    #{lagged := After, slow := Same} = weir_pubsub:counters(),
+    ?assertEqual(Slow, Same),
+    ?assert(After >= Before + length(Streams)),
+    {201, _, _} = publish(port(), "a", <<"end">>),
+    [begin _ = read_until(Socket, <<"end">>), ok = gen_tcp:close(Socket) end || {Socket, _, _} <- Streams].
+
+%% They are closed and counted, and the others get every message.
+clients_that_do_not_read(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, slow => disconnect}}]}),
+    Ask = fun(Count) -> [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)] end,
+    Deaf = Ask(3),
+    Quick = Ask(3),
+    {_, WebSocket} = weir_pubsub_nchan:websocket(port(), "/sub/a", none),
+    ok = wait_for_subscribers(port(), "a", 7),
+    #{slow := Before} = weir_pubsub:counters(),
+    Data = binary:copy(<<"x">>, 100000),
+    Flood = fun Flood(Number) ->
+        Message = <<(integer_to_binary(Number))/binary, $:, Data/binary>>,
+        {201, _, _} = publish(port(), "a", Message),
+        [_ = read_until(Socket, <<"data: ", Message/binary>>) || Socket <- Quick],
+        {ok, #{subscribers := Left}} = weir_pubsub:info(<<"a">>),
+        Left > 3 andalso Number < 1000 andalso Flood(Number + 1)
+    end,
+    false = Flood(1),
+    ?assertMatch({ok, #{subscribers := 3}}, weir_pubsub:info(<<"a">>)),
+    ?assertMatch(#{slow := Slow} when Slow =:= Before + 4, weir_pubsub:counters()),
+    [ok = gen_tcp:close(Socket) || Socket <- [WebSocket | Deaf ++ Quick]].
+
+%% Reactors and processes publish to one channel: all see one order, and nothing is lost.
+publishers_at_once(_Config) ->
+    {ok, {Epoch, 0}} = weir_pubsub:subscribe(<<"a">>, #{}),
+    Each = 100,
+    Publish = [
+        fun(_) -> {201, _, _} = publish(port(), "a", <<"x">>) end,
+        fun(_) -> {201, _, _} = publish(port(), "a", <<"x">>) end,
+        fun(_) -> {ok, _} = weir_pubsub:publish(<<"a">>, <<"x">>) end
+    ],
+    Publishers = [spawn_monitor(fun() -> lists:foreach(One, lists:seq(1, Each)) end) || One <- Publish],
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> normal = Reason end || {Pid, Monitor} <- Publishers],
+    Got = [
+        receive {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N after ?PATIENCE -> error(nothing_comes) end
+     || _ <- lists:seq(1, 3 * Each)
+    ],
+    ?assertEqual(lists:seq(1, 3 * Each), Got).
+
+%% Whoever had the claim: it is free again, and every publisher is answered.
+shards_killed_while_reactors_publish(_Config) ->
+    Stop = atomics:new(1, []),
+    Publish = fun Publish(Channel) ->
+        {Status, _, _} = publish(port(), Channel, <<"x">>),
+        true = lists:member(Status, [202, 500, 503]),
+        atomics:get(Stop, 1) =:= 0 andalso Publish(Channel)
+    end,
+    Publishers = [spawn_monitor(fun() -> Publish(Channel) end) || Channel <- ["a", "b", "c", "d"]],
+    Names = [weir_pubsub_shards:name(Index) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    [
+        begin
+            timer:sleep(250),
+            Pid = whereis(lists:nth(1 + Round rem length(Names), Names)),
+            is_pid(Pid) andalso exit(Pid, kill)
+        end
+     || Round <- lists:seq(1, 8)
+    ],
+    ok = atomics:put(Stop, 1, 1),
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> false = Reason =/= normal end || {Pid, Monitor} <- Publishers],
+    timer:sleep(100),
+    [{202, _, _} = publish(port(), Channel, <<"x">>) || Channel <- ["a", "b", "c", "d"]].

@@ -1,0 +1,67 @@
+%% What clients of channels over HTTP say and hear.
+-module(weir_pubsub_http_test).
+
+-export([field/2]).
+-export([resume/1]).
+-export([read_until_end/2]).
+-export([wait_for_number/2]).
+-export([close_frame/1]).
+-export([inflated/1]).
+-export([read_until/2]).
+-export([read_until/3]).
+-export([body/1]).
+-export([seen/2]).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-define(PATIENCE, 10000).
+
+field(Name, {_, Fields, _}) -> proplists:get_value(Name, Fields).
+
+%% What a client that comes back says.
+resume(Answer) ->
+    [{"If-Modified-Since", field(<<"last-modified">>, Answer)}, {"If-None-Match", field(<<"etag">>, Answer)}].
+
+read_until_end(Socket, Bytes) ->
+    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+        {ok, More} -> read_until_end(Socket, <<Bytes/binary, More/binary>>);
+        {error, closed} -> Bytes
+    end.
+
+wait_for_number(Channel, Number) ->
+    case weir_pubsub:info(Channel) of
+        {ok, #{last_id := {_, Number}}} -> ok;
+        {ok, _} -> timer:sleep(5), wait_for_number(Channel, Number)
+    end.
+
+close_frame(Socket) ->
+    case weir_pubsub_nchan:frames(Socket, 1) of
+        [{8, Data}] -> Data;
+        _ -> close_frame(Socket)
+    end.
+
+inflated(Bytes) ->
+    Zlib = zlib:open(),
+    ok = zlib:inflateInit(Zlib, -15),
+    iolist_to_binary(zlib:inflate(Zlib, <<Bytes/binary, 0, 0, 255, 255>>)).
+
+read_until(Socket, Text) -> read_until(Socket, Text, <<>>).
+
+read_until(_Socket, <<>>, Bytes) -> Bytes;
+read_until(Socket, Text, Bytes) -> read_until(Socket, Text, Bytes, 0).
+
+%% It does not begin before From.
+read_until(Socket, Text, Bytes, From) ->
+    case binary:match(Bytes, Text, [{scope, {From, byte_size(Bytes) - From}}]) of
+        nomatch ->
+            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            read_until(Socket, Text, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Text)));
+        _ ->
+            Bytes
+    end.
+
+body(Bytes) -> element(3, weir_pubsub_nchan:parsed(Bytes)).
+
+%% A message comes behind the one before it; a gap says how many are missing.
+seen([Number, <<":">>], Last) -> ?assertEqual(Last + 1, binary_to_integer(Number)), Last + 1;
+seen([Missed, _], Last) -> Last + binary_to_integer(Missed).
