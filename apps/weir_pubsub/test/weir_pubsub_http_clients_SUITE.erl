@@ -7,7 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, begin_request/4, answer/1]).
--import(weir_pubsub_http_test, [field/2, resume/1, wait_for_number/2, close_frame/1, read_until/2, body/1, seen/2]).
+-import(weir_pubsub_http_test, [field/2, resume/1, wait_for_number/2, close_frame/1, read_until/2]).
 
 -include("pubsub_http_suite.hrl").
 
@@ -103,8 +103,8 @@ clients_that_read_late(_Config) ->
     Data = binary:copy(<<"x">>, 50000),
     Count = 400,
     Streams = [
-        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun body/1, "data: ([0-9]+)([\n:])"},
-        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun body/1, "\r\n\r\n([0-9]+)(\r|:)"},
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun weir_pubsub_http_test:body/1, "data: ([0-9]+)([\n:])"},
+        {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun weir_pubsub_http_test:body/1, "\r\n\r\n([0-9]+)(\r|:)"},
         {element(2, weir_pubsub_nchan:websocket(port(), "/sub/a", "ws+meta.nchan")), fun(Bytes) -> Bytes end, "\n\n([0-9]+)(:|[^0-9x]|$)"}
     ],
     ok = wait_for_subscribers(port(), "a", length(Streams)),
@@ -115,7 +115,7 @@ clients_that_read_late(_Config) ->
         begin
             Bytes = read_until(Socket, <<(integer_to_binary(Count))/binary, $:, Data/binary>>),
             {match, Found} = re:run(Text(Bytes), Pattern, [global, {capture, all_but_first, binary}]),
-            ?assertEqual(Count, lists:foldl(fun seen/2, 0, Found)),
+            ?assertEqual(Count, lists:foldl(fun weir_pubsub_http_test:seen/2, 0, Found)),
             ?assert(length(Found) < Count)
         end
      || {Socket, Text, Pattern} <- Streams

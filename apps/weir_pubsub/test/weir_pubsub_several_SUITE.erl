@@ -6,6 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, request/5, begin_request/4, answer/1, normal/1]).
+-import(weir_pubsub_http_test, [read_until/3]).
 
 -include("pubsub_http_suite.hrl").
 
@@ -28,19 +29,7 @@ groups() ->
         ]}
     ].
 
-routes(Options) -> weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 1000}, Options)).
-
 same(Config, Script) -> weir_pubsub_nchan:same(Config, port(), Script).
-
-%% A stream on which something has come.
-read_until(Socket, Text, Bytes) ->
-    case binary:match(Bytes, Text) of
-        nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
-            read_until(Socket, Text, <<Bytes/binary, More/binary>>);
-        _ ->
-            Bytes
-    end.
 
 %% Messages one after the other, in several channels, to one client.
 spoken(Port, Fields, Ends) ->
@@ -165,7 +154,7 @@ one_is_deleted(Config) ->
     end).
 
 interval_poll(Config) ->
-    ok = weir_http:set_routes(?MODULE, routes(#{plain => interval_poll})),
+    set(#{publishers => any, poll_timeout => 1000, plain => interval_poll}),
     #{port := Nchan} = proplists:get_value(nchan, Config),
     Paths = [{Nchan, "/poll/"}, {port(), "/sub/"}],
     [Theirs, Ours] = [
@@ -182,7 +171,7 @@ interval_poll(Config) ->
 
 who_may(_Config) ->
     May = fun(_Request, Channel) -> Channel =/= <<"secret">> end,
-    ok = weir_http:set_routes(?MODULE, routes(#{publishers => May, subscribers => May})),
+    set(#{publishers => May, subscribers => May, poll_timeout => 1000}),
     {202, _, _} = publish(port(), "a,b", <<"x">>),
     [{403, _, _} = publish(port(), Names, <<"x">>) || Names <- ["a,secret", "secret,a", "a,,b", ","]],
     [{403, _, _} = request(port(), <<"GET">>, ["/sub/", Names], []) || Names <- ["a,secret", "secret,a", "a,,b", ","]],
