@@ -187,6 +187,28 @@ fn accept() {
 }
 
 #[test]
+fn a_hello_in_pieces_comes_back_whole() {
+    // Cut in the middle of its piece, and held back: the driver waits for the rest.
+    let port = misbehaving(|mut stream| {
+        let mut hello = vec![0; 16384];
+        stream.read_exact(&mut hello).unwrap();
+        assert_eq!(hello[..3], [22, 3, 1]);
+        let _ = stream.write_all(&hello[..1500]);
+        thread::sleep(Duration::from_millis(100));
+        let _ = stream.write_all(&hello[1500..]);
+        let _ = stream.read(&mut [0]);
+    });
+    let report = report(&format!(
+        "accept 127.0.0.1:{port} --concurrency 2 --hello 16384 --pieces 16"
+    ));
+    assert_clean(&report);
+    assert!(
+        report["latency_us"]["min"].as_f64().unwrap() > 90_000.0,
+        "{report}"
+    );
+}
+
+#[test]
 fn proxy_that_is_started_after_the_backend() {
     let port = free_port();
     let arguments = format!("proxy {} --backend 0 --connections 20", at(port));

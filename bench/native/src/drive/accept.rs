@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
+use super::client_hello::Hello;
 use super::lane::{BACKEND, BACKEND_LISTENER, CONNECTIONS};
 use super::load::Load;
 use super::measurement::{Fault, Measurement};
@@ -20,17 +21,58 @@ use crate::socket::{Received, receive, scratch, send};
 /// The request, 26 bytes.
 const REQUEST: &[u8] = b"GET / HTTP/1.0\r\nHost:w\r\n\r\n";
 
+/// What is sent on each connection, and when it is answered.
+struct Question {
+    bytes: Vec<u8>,
+    /// Bytes that are sent at a time.
+    piece: usize,
+    /// Bytes of the answer.
+    answer: usize,
+}
+
+impl Question {
+    /// A ClientHello is sent back, all of it: what a proxy has passed on at once is not the whole.
+    fn new(hello: Option<Hello>) -> Self {
+        match hello {
+            None => Self {
+                bytes: REQUEST.to_vec(),
+                piece: REQUEST.len(),
+                answer: 1,
+            },
+            Some(hello) => Self {
+                bytes: hello.record(),
+                piece: hello.piece(),
+                answer: hello.bytes,
+            },
+        }
+    }
+
+    /// Sends what is left after `sent` bytes, as far as the kernel takes it.
+    fn ask(&self, socket: &OwnedFd, sent: &mut usize) -> rustix::io::Result<()> {
+        while *sent < self.bytes.len() {
+            let end = self.bytes.len().min(*sent + self.piece);
+            match send(socket, &self.bytes[*sent..end])? {
+                0 => break,
+                length => *sent += length,
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct Attempt {
     socket: OwnedFd,
     started: u64,
-    is_asked: bool,
+    sent: usize,
+    got: usize,
     /// The place among those that run at the same time.
     place: u32,
 }
 
 struct Churn<'a> {
     load: &'a Load,
+    question: Question,
     session: Session,
     attempts: Connections<Attempt>,
     /// Places whose last attempt failed: they try again at the next tick, not at once, lest a server that refuses be
@@ -46,6 +88,7 @@ struct Churn<'a> {
 /// A server in `backend` is run by the same thread: it is what a proxy under test connects to.
 pub fn run<B: Service>(
     load: &Load,
+    hello: Option<Hello>,
     mut session: Session,
     mut backend: Option<Server<B>>,
 ) -> Result<(Outcome, Measurement), Failure> {
@@ -56,6 +99,7 @@ pub fn run<B: Service>(
     session.begin(load.connections);
     let mut churn = Churn {
         load,
+        question: Question::new(hello),
         session,
         attempts: Connections::new(CONNECTIONS),
         resting: (0..load.connections).collect(),
@@ -109,8 +153,9 @@ impl Churn<'_> {
     fn dial(&self, place: u32, started: u64) -> rustix::io::Result<Attempt> {
         let socket = self.load.target.dial(place)?;
         // On loopback the connection stands already, and the request can go without an event.
-        let is_asked = send(&socket, REQUEST)? > 0;
-        let interest = if is_asked {
+        let mut sent = 0;
+        self.question.ask(&socket, &mut sent)?;
+        let interest = if sent == self.question.bytes.len() {
             Interest::Read
         } else {
             Interest::ReadWrite
@@ -121,7 +166,8 @@ impl Churn<'_> {
         Ok(Attempt {
             socket,
             started,
-            is_asked,
+            sent,
+            got: 0,
             place,
         })
     }
@@ -132,7 +178,7 @@ impl Churn<'_> {
             return Ok(());
         };
         let place = attempt.place;
-        match attempt.step(event, &mut self.scratch) {
+        match attempt.step(event, &self.question, &mut self.scratch) {
             Ok(false) => Ok(()),
             Ok(true) => {
                 let latency = clock::now() - attempt.started;
@@ -183,21 +229,33 @@ impl Churn<'_> {
 impl Attempt {
     /// Goes as far as it can, and returns whether the reply is there.
     #[inline]
-    fn step(&mut self, event: Event, scratch: &mut [u8]) -> Result<bool, Fault> {
-        if !self.is_asked && event.readiness.writable() {
+    fn step(
+        &mut self,
+        event: Event,
+        question: &Question,
+        scratch: &mut [u8],
+    ) -> Result<bool, Fault> {
+        if self.sent < question.bytes.len() && event.readiness.writable() {
             if event.readiness.failed() {
                 sockopt::socket_error(&self.socket)??;
                 return Err(Fault::Closed);
             }
-            self.is_asked = send(&self.socket, REQUEST)? > 0;
+            question.ask(&self.socket, &mut self.sent)?;
         }
         if !event.readiness.readable() {
             return Ok(false);
         }
-        match receive(&self.socket, scratch)? {
-            Received::Bytes(_) => Ok(true),
-            Received::Nothing => Ok(false),
-            Received::End => Err(Fault::Closed),
+        loop {
+            match receive(&self.socket, scratch)? {
+                Received::Bytes(length) => {
+                    self.got += length;
+                    if self.got >= question.answer {
+                        return Ok(true);
+                    }
+                }
+                Received::Nothing => return Ok(false),
+                Received::End => return Err(Fault::Closed),
+            }
         }
     }
 }

@@ -89,6 +89,8 @@ connection, its latency the time from the connect to the reply.
   --warmup TIME     load before it (1s)
   --timeout TIME    longest wait for a connection or a reply (5s)
   --backend PORT    through a proxy at HOST:PORT: the driver itself answers, on 127.0.0.1:PORT (see proxy --help)
+  --hello BYTES     a ClientHello of TLS for bench.example instead, which is to come back whole (it never becomes TLS)
+  --pieces N        pieces in which it is sent (1)
   --observe PID     reports CPU time and memory of this process, the server
   --progress        a line on standard error each second";
 
@@ -140,6 +142,8 @@ due and nobody got anything.
 
   --rooms N         rooms, among which the clients are divided (20)
   --rate R          messages that clients are to get a second, in all (300)
+  --at-a-time N     instead, N messages on their way, the next when all clients have one of them; a request is such a message, its
+                    latency the time until the last client has it; needs --rooms 1
   --churn R         clients that drop their connection and come back with their position, a second (0)
   --events          clients listen to event streams
   --websocket       clients listen on WebSockets

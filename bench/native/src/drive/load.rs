@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::client_hello::Hello;
 use super::pattern::Message;
 use super::target::Target;
 
@@ -71,6 +72,15 @@ pub enum Listening {
     WebSocket,
 }
 
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Messages that clients are to get a second, in all.
+    Rate(u64),
+    /// So many in the one room are on their way at the same time, each until all clients have it.
+    AtATime(u32),
+}
+
 /// Rooms of a push server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chat {
@@ -78,8 +88,8 @@ pub struct Chat {
     pub rooms: u32,
     /// How clients listen.
     pub carrier: Listening,
-    /// Messages that clients are to get a second, in all.
-    pub rate: u64,
+    /// How much is said.
+    pub said: Said,
     /// Clients that drop their connection and come back, a second.
     pub churn: u64,
     /// Bytes of a message.
@@ -87,9 +97,9 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Messages that are said a second, in all rooms: each is for all clients of its room.
-    pub fn published_per_second(&self, clients: u32) -> u64 {
-        (self.rate * u64::from(self.rooms))
+    /// Messages that are said a second, in all rooms, where clients are to get so many: each is for all clients of its room.
+    pub fn published_per_second(&self, rate: u64, clients: u32) -> u64 {
+        (rate * u64::from(self.rooms))
             .div_ceil(u64::from(clients))
             .max(1)
     }
@@ -153,6 +163,8 @@ pub enum Command {
     Accept {
         /// As of a proxy; `None`: the server itself answers.
         backend: Option<u16>,
+        /// What is sent instead of a request of HTTP.
+        hello: Option<Hello>,
     },
     /// Answers to the ticks of a game.
     Game {

@@ -5,6 +5,7 @@ pub mod arrivals;
 pub mod ask_message;
 pub mod ask_request;
 pub mod chat;
+pub mod client_hello;
 pub mod echo;
 pub mod events;
 pub mod fanout;
@@ -138,9 +139,9 @@ fn drive(run: &Run) -> Result<Report, Failure> {
             let outcome = fleet::run(http, load, opening, session, NO_BACKEND)?;
             Ok(Report::of_requests("http", load, outcome))
         }
-        &Command::Accept { backend } => {
+        &Command::Accept { backend, hello } => {
             let (server, _) = echoing(backend)?;
-            let outcome = accept::run(load, session, server)?;
+            let outcome = accept::run(load, hello, session, server)?;
             Ok(Report::of_requests("accept", load, outcome))
         }
         &Command::Fanout {

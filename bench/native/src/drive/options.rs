@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lexopt::prelude::*;
 
+use super::client_hello::{Hello, SIZES};
 use super::help;
-use super::load::{Broadcast, Carrier, Chat, Command, Held, Listening, Load, Run};
+use super::load::{Broadcast, Carrier, Chat, Command, Held, Listening, Load, Run, Said};
 use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
@@ -55,6 +56,9 @@ struct Given {
     connect_rate: Option<u64>,
     rooms: Option<u64>,
     churn: Option<u64>,
+    at_a_time: Option<u64>,
+    hello: Option<u64>,
+    pieces: Option<u64>,
 }
 
 /// Reads the arguments that follow the program's name.
@@ -131,6 +135,15 @@ impl Given {
                 (Long("churn"), "chat") => {
                     given.churn = Some(number("--churn", parser.value()?, 0..=100_000)?);
                 }
+                (Long("at-a-time"), "chat") => {
+                    given.at_a_time = Some(number("--at-a-time", parser.value()?, 1..=1000)?);
+                }
+                (Long("hello"), "accept") => {
+                    given.hello = Some(number("--hello", parser.value()?, SIZES)?);
+                }
+                (Long("pieces"), "accept") => {
+                    given.pieces = Some(number("--pieces", parser.value()?, 1..=64)?);
+                }
                 (Long("size"), "fanout") => {
                     let least = TIMESTAMP_BYTES as u64;
                     given.size = Some(number("--size", parser.value()?, least..=LARGEST_SIZE)?);
@@ -202,7 +215,10 @@ impl Given {
                     }
                 }
             }
-            "accept" => Command::Accept { backend },
+            "accept" => Command::Accept {
+                backend,
+                hello: self.hello()?,
+            },
             "game" => Command::Game {
                 connect_rate: self.connect_rate,
             },
@@ -230,7 +246,7 @@ impl Given {
             "chat" => Command::Chat(Chat {
                 rooms: self.rooms.unwrap_or(20) as u32,
                 carrier: self.listening()?,
-                rate: self.rate.unwrap_or(300),
+                said: self.said()?,
                 churn: self.churn.unwrap_or(0),
                 size: self.size.unwrap_or(128) as usize,
             }),
@@ -282,6 +298,28 @@ impl Given {
             _ => Err(Failure::Usage(
                 "--websocket does not go with --tls or --frame".into(),
             )),
+        }
+    }
+
+    fn hello(&self) -> Result<Option<Hello>, Failure> {
+        match (self.hello, self.pieces) {
+            (None, Some(_)) => Err(Failure::Usage("--pieces needs --hello".into())),
+            (None, None) => Ok(None),
+            (Some(bytes), pieces) => Ok(Some(Hello {
+                bytes: bytes as usize,
+                pieces: pieces.unwrap_or(1) as usize,
+            })),
+        }
+    }
+
+    fn said(&self) -> Result<Said, Failure> {
+        match (self.at_a_time, self.rate) {
+            (None, rate) => Ok(Said::Rate(rate.unwrap_or(300))),
+            (Some(_), Some(_)) => Err(Failure::Usage("--at-a-time does not go with --rate".into())),
+            (Some(_), None) if self.rooms != Some(1) => {
+                Err(Failure::Usage("--at-a-time needs --rooms 1".into()))
+            }
+            (Some(count), None) => Ok(Said::AtATime(count as u32)),
         }
     }
 

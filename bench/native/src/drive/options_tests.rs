@@ -121,9 +121,42 @@ fn options_come_in_any_order() {
     assert_eq!(upload.load.most_bytes, Some(1 << 30));
     let accept = driven("accept 127.0.0.1:80 --concurrency 3");
     assert_eq!(accept.load.connections, 3);
-    assert_eq!(accept.command, Command::Accept { backend: None });
+    assert_eq!(
+        accept.command,
+        Command::Accept {
+            backend: None,
+            hello: None
+        }
+    );
     let accept = driven("accept 127.0.0.1:80 --backend 81");
-    assert_eq!(accept.command, Command::Accept { backend: Some(81) });
+    assert_eq!(
+        accept.command,
+        Command::Accept {
+            backend: Some(81),
+            hello: None
+        }
+    );
+    let accept = driven("accept 127.0.0.1:80 --hello 16384 --pieces 16");
+    assert_eq!(
+        accept.command,
+        Command::Accept {
+            backend: None,
+            hello: Some(Hello {
+                bytes: 16384,
+                pieces: 16
+            })
+        }
+    );
+    let chat = driven("chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --websocket");
+    assert!(matches!(
+        chat.command,
+        Command::Chat(Chat {
+            rooms: 1,
+            said: Said::AtATime(4),
+            carrier: Listening::WebSocket,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -172,6 +205,13 @@ fn wrong_arguments_are_named() {
         ("idle 127.0.0.1:80 --observe 1 --path /", "--path needs"),
         ("idle 127.0.0.1:80 --observe 1 --path a", "--path a: a path"),
         ("upload 127.0.0.1:80 --size 1", "--size"),
+        ("accept 127.0.0.1:80 --hello 20000", "--hello 20000: a"),
+        ("accept 127.0.0.1:80 --pieces 2", "--pieces needs --hello"),
+        ("chat 127.0.0.1:80 --at-a-time 4", "--rooms 1"),
+        (
+            "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --rate 9",
+            "--at-a-time does not go with --rate",
+        ),
     ] {
         match parse(line) {
             Err(Failure::Usage(message)) => assert!(message.contains(part), "{message}"),
@@ -184,7 +224,7 @@ fn wrong_arguments_are_named() {
 fn every_command_has_help() {
     assert_eq!(parse("--help"), Ok(Invocation::Help(help::HELP)));
     for command in [
-        "echo", "http", "proxy", "accept", "game", "idle", "fanout", "download", "upload",
+        "echo", "http", "proxy", "accept", "game", "idle", "fanout", "chat", "download", "upload",
     ] {
         match parse(&format!("{command} --help")) {
             Ok(Invocation::Help(help)) => {

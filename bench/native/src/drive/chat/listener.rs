@@ -204,7 +204,11 @@ impl Listener {
             None => 0,
         };
         self.last = Some(number);
-        take(Message { due, missed });
+        take(Message {
+            due,
+            number,
+            missed,
+        });
         Ok(())
     }
 }

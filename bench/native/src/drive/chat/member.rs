@@ -14,6 +14,15 @@ pub enum Role {
     Speaker(u32),
 }
 
+/// Speakers come first: what is said before everybody listens is not measured.
+pub fn everybody(listeners: u32, rooms: u32) -> Vec<Role> {
+    (0..listeners)
+        .rev()
+        .map(Role::Listener)
+        .chain((0..rooms).map(Role::Speaker))
+        .collect()
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Member {
@@ -34,6 +43,11 @@ impl Member {
             since: now,
             unsent: Vec::new(),
         }
+    }
+
+    /// Whether it waits for longer than `timeout`.
+    pub fn is_late(&self, now: u64, timeout: u64) -> bool {
+        self.since > 0 && now.saturating_sub(self.since) > timeout
     }
 
     /// Sends a request, after what is left of the one before.

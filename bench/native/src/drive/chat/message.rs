@@ -8,6 +8,8 @@ pub const STAMP_BYTES: usize = 32;
 pub struct Message {
     /// When it was due.
     pub due: u64,
+    /// Its number in the room.
+    pub number: u64,
     /// Messages before it that never came.
     pub missed: u64,
 }

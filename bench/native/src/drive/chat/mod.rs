@@ -1,13 +1,15 @@
 //! Rooms of a push server: clients that listen in them, by long polls or event streams, and a speaker for each room.
 //!
 //! What is to be said comes due at random moments, whatever the server makes of it, and a delay is counted from when a message was
-//! due to when a client has it: a server that stalls is not spared what would have been said meanwhile. Clients come and go: one drops its
-//! connection and comes back with the position that it had, as often as is asked for.
+//! due to when a client has it: a server that stalls is not spared what would have been said meanwhile. Or so many messages are on their way
+//! at a time, and a delay is that of the last client. Clients come and go: one drops its connection and comes back with the position that it
+//! had, as often as is asked for.
 
 mod course;
 mod listener;
 mod member;
 mod message;
+mod pace;
 mod speaker;
 
 use std::os::fd::OwnedFd;
@@ -30,8 +32,8 @@ use crate::poller::{Event, Events, Interest, Token};
 use crate::socket::scratch;
 pub use course::Course;
 use listener::Listener;
-use member::{Member, Role};
-use message::Message;
+use member::{Member, Role, everybody};
+use pace::Pace;
 use speaker::Speaker;
 
 /// Connections begun at each look at the course of the run, every 20 ms: as many as a backlog of moderate size holds.
@@ -39,14 +41,13 @@ const BEGUN_AT_A_TIME: usize = 200;
 
 struct Crowd<'a> {
     load: &'a Load,
-    chat: Chat,
     session: Session,
     members: Connections<Member>,
     /// Those without a connection.
     resting: Vec<Role>,
     listeners: Vec<Listener>,
     speakers: Vec<Speaker>,
-    messages: Arrivals,
+    pace: Pace,
     departures: Option<Arrivals>,
     alarm: Alarm,
     is_started: bool,
@@ -65,7 +66,6 @@ pub fn run(
     let now = clock::now();
     let mut crowd = Crowd {
         load,
-        chat,
         session,
         members: Connections::new(CONNECTIONS),
         resting: everybody(load.connections, chat.rooms),
@@ -75,7 +75,7 @@ pub fn run(
         speakers: (0..chat.rooms)
             .map(|room| Speaker::new(&load.target, room, chat.size))
             .collect(),
-        messages: Arrivals::new(chat.published_per_second(load.connections), now),
+        pace: Pace::new(&chat, load.connections, now),
         departures: (chat.churn > 0).then(|| Arrivals::new(chat.churn, now)),
         alarm: Alarm::new()?,
         is_started: false,
@@ -101,15 +101,6 @@ pub fn run(
             return Ok((outcome, crowd.session.measurement, crowd.course));
         }
     }
-}
-
-/// Speakers come first: what is said before everybody listens is not measured.
-fn everybody(listeners: u32, rooms: u32) -> Vec<Role> {
-    (0..listeners)
-        .rev()
-        .map(Role::Listener)
-        .chain((0..rooms).map(Role::Speaker))
-        .collect()
 }
 
 impl Crowd<'_> {
@@ -163,19 +154,20 @@ impl Crowd<'_> {
     fn tick(&mut self) -> Result<(), Failure> {
         self.alarm.acknowledge();
         let now = clock::now();
-        while self.messages.next() <= now {
-            let due = self.messages.next();
-            let room = self.messages.draw(self.chat.rooms);
-            self.messages.advance();
+        self.say(now)?;
+        self.depart(now)?;
+        self.set_alarm()
+    }
+
+    /// Has said what is to be said by now.
+    fn say(&mut self, now: u64) -> Result<(), Failure> {
+        while let Some((due, room)) = self.pace.due(now) {
             self.course.due(due);
-            let speaker = &mut self.speakers[room as usize];
-            speaker.enqueue(due);
-            if let Some(token) = speaker.token() {
+            if let Some(token) = self.speakers[room as usize].enqueue(due) {
                 self.speak(token)?;
             }
         }
-        self.depart(now)?;
-        self.set_alarm()
+        Ok(())
     }
 
     /// Listeners drop their connections and come back.
@@ -199,21 +191,22 @@ impl Crowd<'_> {
     }
 
     fn set_alarm(&self) -> Result<(), Failure> {
-        let next = match &self.departures {
-            Some(departures) => departures.next().min(self.messages.next()),
-            None => self.messages.next(),
-        };
-        Ok(self.alarm.set(next)?)
+        let departure = self.departures.as_ref().map(Arrivals::next);
+        match self.pace.next().into_iter().chain(departure).min() {
+            Some(next) => Ok(self.alarm.set(next)?),
+            None => Ok(()),
+        }
     }
 
     fn start(&mut self) -> Result<(), Failure> {
         self.is_started = true;
         self.session.begin(self.load.connections);
         let now = clock::now();
-        self.messages.start_at(now);
+        self.pace.start_at(now);
         if let Some(departures) = &mut self.departures {
             departures.start_at(now);
         }
+        self.say(now)?;
         self.set_alarm()
     }
 
@@ -250,7 +243,11 @@ impl Crowd<'_> {
             }
             return self.connected(event.token);
         }
-        match self.served(event) {
+        let turn = self.served(event);
+        if self.pace.has_room() {
+            self.say(clock::now())?;
+        }
+        match turn {
             Ok(Turn::Done) => Ok(()),
             Ok(Turn::More) => {
                 let Some(member) = self.members.get_mut(event.token) else {
@@ -284,16 +281,13 @@ impl Crowd<'_> {
                 self.speak(token)?;
             }
         }
-        if !self.is_started && self.resting.is_empty() && self.all_are_connected() {
+        let is_open = !self.is_started
+            && self.resting.is_empty()
+            && self.members.iter_mut().all(|(_, one)| one.is_connected);
+        if is_open {
             self.start()?;
         }
         Ok(())
-    }
-
-    fn all_are_connected(&mut self) -> bool {
-        self.members
-            .iter_mut()
-            .all(|(_, member)| member.is_connected)
     }
 
     /// Reads what has come, and answers it.
@@ -303,6 +297,7 @@ impl Crowd<'_> {
             listeners,
             speakers,
             session,
+            pace,
             course,
             scratch,
             ..
@@ -330,9 +325,11 @@ impl Crowd<'_> {
                 }
                 Role::Listener(index) => {
                     let now = clock::now();
-                    next |= listeners[index as usize].hear(bytes, |Message { due, missed }| {
-                        course.got(now, missed, measurement.is_recording());
-                        measurement.completed_in(now.saturating_sub(due));
+                    next |= listeners[index as usize].hear(bytes, |message| {
+                        course.got(now, message.missed, measurement.is_recording());
+                        if pace.came(message.number) {
+                            measurement.completed_in(now.saturating_sub(message.due));
+                        }
                     })?;
                 }
             }
@@ -377,13 +374,17 @@ impl Crowd<'_> {
             let late: Vec<_> = self
                 .members
                 .iter_mut()
-                .filter(|(_, member)| {
-                    member.since > 0 && now.saturating_sub(member.since) > timeout
-                })
+                .filter(|(_, member)| member.is_late(now, timeout))
                 .map(|(token, _)| token)
                 .collect();
             for token in late {
                 self.lose(token, Fault::Timeout);
+            }
+            for _ in 0..self.pace.give_up(now, timeout) {
+                self.session.measurement.failed(Fault::Timeout);
+            }
+            if self.pace.has_room() {
+                self.say(now)?;
             }
         }
         self.resume()?;

@@ -41,13 +41,9 @@ impl Speaker {
         }
     }
 
-    /// Something is to be said that was due then.
-    pub fn enqueue(&mut self, due: u64) {
+    /// Something is to be said that was due then. Returns its connection.
+    pub fn enqueue(&mut self, due: u64) -> Option<Token> {
         self.due.push_back(due);
-    }
-
-    /// Its connection.
-    pub fn token(&self) -> Option<Token> {
         self.token
     }
 

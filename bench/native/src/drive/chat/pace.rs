@@ -1,0 +1,197 @@
+//! When something is said: at random moments, or as soon as everybody has what was said before.
+
+use std::collections::VecDeque;
+
+use super::super::arrivals::Arrivals;
+use super::super::load::{Chat, Said};
+
+/// When something is said.
+#[derive(Debug)]
+pub enum Pace {
+    /// At random moments, whatever the server makes of it, in one of so many rooms.
+    Random { arrivals: Arrivals, rooms: u32 },
+    /// In one room, as long as fewer messages are on their way than may be.
+    AtATime(Broadcasts),
+}
+
+/// Messages on their way to all.
+#[derive(Debug)]
+pub struct Broadcasts {
+    most: usize,
+    has_begun: bool,
+    listeners: u32,
+    last: u64,
+    under_way: VecDeque<Broadcast>,
+}
+
+#[derive(Debug)]
+struct Broadcast {
+    number: u64,
+    begun: u64,
+    /// Those who do not have it.
+    left: u32,
+}
+
+impl Pace {
+    pub fn new(chat: &Chat, listeners: u32, now: u64) -> Self {
+        match chat.said {
+            Said::Rate(rate) => Self::Random {
+                arrivals: Arrivals::new(chat.published_per_second(rate, listeners), now),
+                rooms: chat.rooms,
+            },
+            Said::AtATime(most) => Self::AtATime(Broadcasts {
+                most: most as usize,
+                has_begun: false,
+                listeners,
+                last: 0,
+                under_way: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Everybody listens.
+    pub fn start_at(&mut self, moment: u64) {
+        match self {
+            Self::Random { arrivals, .. } => arrivals.start_at(moment),
+            Self::AtATime(broadcasts) => broadcasts.has_begun = true,
+        }
+    }
+
+    /// What comes due by itself next, and when.
+    pub fn next(&self) -> Option<u64> {
+        match self {
+            Self::Random { arrivals, .. } => Some(arrivals.next()),
+            Self::AtATime(_) => None,
+        }
+    }
+
+    /// Whether something is to be said because something else has come to all.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        match self {
+            Self::Random { .. } => false,
+            Self::AtATime(broadcasts) => broadcasts.has_room(),
+        }
+    }
+
+    /// What is to be said by now: when it was due, and in which room.
+    pub fn due(&mut self, now: u64) -> Option<(u64, u32)> {
+        match self {
+            Self::Random { arrivals, rooms } => {
+                let due = arrivals.next();
+                (due <= now).then(|| {
+                    let room = arrivals.draw(*rooms);
+                    arrivals.advance();
+                    (due, room)
+                })
+            }
+            Self::AtATime(broadcasts) => broadcasts.begin(now).then_some((now, 0)),
+        }
+    }
+
+    /// A client has a message. Returns whether that is what is measured.
+    #[inline]
+    pub fn came(&mut self, number: u64) -> bool {
+        match self {
+            Self::Random { .. } => true,
+            Self::AtATime(broadcasts) => broadcasts.came(number),
+        }
+    }
+
+    /// Gives up what is on its way for longer than `timeout`, and returns how many that are.
+    pub fn give_up(&mut self, now: u64, timeout: u64) -> usize {
+        match self {
+            Self::Random { .. } => 0,
+            Self::AtATime(Broadcasts { under_way, .. }) => {
+                let before = under_way.len();
+                under_way.retain(|broadcast| now.saturating_sub(broadcast.begun) <= timeout);
+                before - under_way.len()
+            }
+        }
+    }
+}
+
+impl Broadcasts {
+    fn has_room(&self) -> bool {
+        self.has_begun && self.under_way.len() < self.most
+    }
+
+    fn begin(&mut self, now: u64) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            self.last += 1;
+            self.under_way.push_back(Broadcast {
+                number: self.last,
+                begun: now,
+                left: self.listeners,
+            });
+        }
+        has_room
+    }
+
+    /// Whether everybody has it now.
+    fn came(&mut self, number: u64) -> bool {
+        let Some(at) = self.under_way.iter().position(|one| one.number == number) else {
+            return false;
+        };
+        let broadcast = &mut self.under_way[at];
+        broadcast.left -= 1;
+        let is_whole = broadcast.left == 0;
+        if is_whole {
+            self.under_way.remove(at);
+        }
+        is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::load::Listening;
+
+    fn four_at_a_time(listeners: u32) -> Pace {
+        let chat = Chat {
+            rooms: 1,
+            carrier: Listening::WebSocket,
+            said: Said::AtATime(4),
+            churn: 0,
+            size: 128,
+        };
+        Pace::new(&chat, listeners, 0)
+    }
+
+    fn started(listeners: u32) -> Pace {
+        let mut pace = four_at_a_time(listeners);
+        assert_eq!(pace.due(5), None);
+        pace.start_at(10);
+        pace
+    }
+
+    fn begun(pace: &mut Pace, now: u64) -> usize {
+        std::iter::from_fn(|| pace.due(now)).count()
+    }
+
+    #[test]
+    fn the_next_broadcast_begins_when_everybody_has_one() {
+        let mut pace = started(2);
+        assert_eq!(pace.next(), None);
+        assert_eq!(begun(&mut pace, 10), 4);
+        // Two for one, then the second of them for the other.
+        assert_eq!([1, 2].map(|number| pace.came(number)), [false; 2]);
+        assert_eq!(begun(&mut pace, 20), 0);
+        assert!(pace.came(2));
+        assert_eq!(pace.due(30), Some((30, 0)));
+        assert_eq!(pace.due(30), None);
+    }
+
+    #[test]
+    fn what_does_not_come_is_given_up() {
+        let mut pace = started(2);
+        assert_eq!(begun(&mut pace, 10), 4);
+        assert_eq!(pace.give_up(110, 100), 0);
+        assert_eq!(pace.give_up(111, 100), 4);
+        assert_eq!(begun(&mut pace, 111), 4);
+        // Of one that was given up.
+        assert!(!pace.came(1));
+    }
+}
