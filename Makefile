@@ -33,7 +33,7 @@ docs: ## the reference into _build/docs, and a look for dead links there and in 
 	@scripts/setup build check
 	@scripts/docs
 
-bench: build ## every scenario, into bench/results, in fifty minutes; BENCH="--only seeds" for less
+bench: build ## every scenario, into bench/results, in an hour; BENCH="--only seeds" for less
 	@scripts/setup bench
 	bench/peers/build
 	bin/weir bench $(BENCH)

@@ -2,31 +2,30 @@
 %% told a port that is free, and asked until it listens.
 -module(weir_bench_daemon).
 
--export([start/3]).
+-export([start/4]).
 
 -define(READY_TIMEOUT, 10000).
 -define(TRY_EVERY, 50).
 
 %% @doc Starts what `Command' makes of a configuration's file, and waits until it listens. `Configuration' is given the
-%% port, and a directory where it may leave what it has to leave. `Pin' is what goes before the command.
--spec start(Configuration, Command, weir_bench_machine:pin()) ->
+%% port, a directory where it may leave what it has to leave, and how often it was changed. `Signal' is what has the server read it
+%% again. `Pin' is what goes before the command.
+-spec start(Configuration, Command, Signal :: string(), weir_bench_machine:pin()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}
 when
-    Configuration :: fun((inet:port_number(), Directory :: file:filename()) -> iodata()),
+    Configuration :: fun((inet:port_number(), Directory :: file:filename(), Changes :: non_neg_integer()) -> iodata()),
     Command :: fun((File :: file:filename()) -> [string(), ...]).
-start(Configuration, Command, Pin) ->
+start(Configuration, Command, Signal, Pin) ->
     Port = weir_bench_machine:free_port(),
-    File = weir_bench_tree:scratch(io_lib:format("~b.conf", [Port])),
-    ok = file:write_file(File, Configuration(Port, filename:dirname(File))),
+    Directory = filename:dirname(weir_bench_tree:scratch("")),
+    {File, Kept} = weir_bench_configuration:write(io_lib:format("~b.conf", [Port]), fun(Changes) -> Configuration(Port, Directory, Changes) end),
     Program = weir_bench_program:start(Pin ++ Command(File), []),
-    Listening = listening(Program, Port),
-    %% Read once, when it starts.
-    ok = file:delete(File),
-    case Listening of
+    case listening(Program, Port) of
         {ok, Pid} ->
-            {ok, #{program => Program, port => Port, pid => Pid}};
+            {ok, weir_bench_configuration:keep(Kept, Signal, #{program => Program, port => Port, pid => Pid})};
         {error, _} = Error ->
             ok = weir_bench_program:stop(Program),
+            ok = weir_bench_configuration:delete(Kept),
             Error
     end.
 

@@ -48,6 +48,9 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         ["--rate=" ++ integer_to_list(Rate) || #{rate := Rate} <- [Run]] ++
         ["--depth=" ++ integer_to_list(Depth) || #{depth := Depth} <- [Run]] ++
         ["--bytes=" ++ integer_to_list(Bytes) || #{bytes := Bytes} <- [Run]] ++
+        ["--hello=" ++ integer_to_list(Bytes) || #{hello := Bytes} <- [Run]] ++
+        ["--pieces=" ++ integer_to_list(Count) || #{pieces := Count} <- [Run]] ++
+        ["--at-a-time=" ++ integer_to_list(Count) || #{at_a_time := Count} <- [Run]] ++
         ["--rooms=" ++ integer_to_list(Rooms) || #{rooms := Rooms} <- [Run]] ++
         ["--churn=" ++ integer_to_list(Churn) || #{churn := Churn} <- [Run]] ++
         ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++

@@ -9,11 +9,13 @@
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Pin, Backend) ->
     weir_bench_daemon:start(
-        fun(Port, _Directory) -> configuration(Port, Backend) end,
+        fun(Port, _Directory, _Changes) -> configuration(Port, Backend) end,
         %% Of its own: what it shares with an older process of its own after a restart, and where it asks nobody who it is.
         fun(File) ->
             [weir_bench_peers:executable(envoy), "--config-yaml", read(File), "--concurrency", "1", "--disable-hot-restart", "--log-level", "error"]
         end,
+        %% It reads it once.
+        "CONT",
         Pin
     ).
 

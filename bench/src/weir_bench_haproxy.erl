@@ -2,40 +2,62 @@
 -module(weir_bench_haproxy).
 
 -export([start/3]).
--export([configuration/4]).
+-export([configuration/1]).
 
 %% It sizes its tables by it, and wants two descriptors for each, or more where it splices: as many as most scenarios have.
 -define(CONNECTIONS, 4096).
 
+%% A ClientHello has to fit into it, with room to spare.
+-define(BUFFER, 32768).
+
+-type settings() :: #{
+    port := inet:port_number(), backend := inet:port_number(), most := pos_integer(), servers := pos_integer(), splice => boolean(), sni => boolean()
+}.
+
 %% @doc Starts it in front of 127.0.0.1:`Backend' and waits until it listens. `Pin' is what goes before the command.
-%% `splice' in the run has it move bytes within the kernel.
+%% `splice' in the run has it move bytes within the kernel; with `sni' it goes by the server name of TLS; with `changes' there is a master
+%% process, which the others do without.
 -spec start(weir_bench_scenario:run(), weir_bench_machine:pin(), Backend :: inet:port_number()) ->
     {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
 start(Run = #{connections := Connections}, Pin, Backend) ->
-    Most = max(?CONNECTIONS, Connections + 100),
+    Settings = (maps:with([splice, sni, hello], Run))#{backend => Backend, most => max(?CONNECTIONS, Connections + 100)},
+    Master = ["-W" || #{changes := _} <- [Run]],
     weir_bench_daemon:start(
-        fun(Port, _Directory) -> configuration(Port, Backend, Most, maps:get(splice, Run, false)) end,
+        fun(Port, _Directory, Changes) -> configuration(Settings#{port => Port, servers => weir_bench_proxy:servers(Changes)}) end,
         %% In the foreground.
-        fun(File) -> [weir_bench_peers:executable(haproxy), "-db", "-f", File] end,
+        fun(File) -> [weir_bench_peers:executable(haproxy)] ++ Master ++ ["-db", "-f", File] end,
+        "USR2",
         Pin
     ).
 
 %% @doc The configuration: as few words as it starts with, no log, and timeouts that no run meets. To splice it is told
 %% for both directions: with `splice-auto', where it decides by itself, a stream on loopback was copied.
--spec configuration(Port, Backend, MostConnections :: pos_integer(), Splice :: boolean()) -> iodata() when
-    Port :: inet:port_number(), Backend :: inet:port_number().
-configuration(Port, Backend, MostConnections, Splice) ->
+-spec configuration(settings()) -> iodata().
+configuration(#{port := Port, backend := Backend, most := Most, servers := Servers} = Settings) ->
     [
         "global\n"
         "    nbthread 1\n",
-        io_lib:format("    maxconn ~b\n", [MostConnections]),
-        "listen relay\n"
+        io_lib:format("    maxconn ~b\n", [Most]),
+        [io_lib:format("    tune.bufsize ~b\n", [?BUFFER]) || #{hello := _} <- [Settings]],
+        "defaults\n"
         "    mode tcp\n"
         "    retries 0\n"
         "    timeout connect 5s\n"
         "    timeout client 5m\n"
         "    timeout server 5m\n",
-        case Splice of true -> "    option splice-request\n    option splice-response\n"; false -> "" end,
+        ["    option splice-request\n    option splice-response\n" || #{splice := true} <- [Settings]],
+        "frontend relay\n",
         io_lib:format("    bind 127.0.0.1:~b\n", [Port]),
-        io_lib:format("    server backend 127.0.0.1:~b\n", [Backend])
+        chosen(Settings),
+        "backend main\n",
+        [io_lib:format("    server backend~b 127.0.0.1:~b\n", [Number, Backend]) || Number <- lists:seq(1, Servers)]
     ].
+
+chosen(#{sni := true}) ->
+    [
+        "    tcp-request inspect-delay 5s\n"
+        "    tcp-request content accept if { req.ssl_hello_type 1 }\n"
+        "    use_backend main if { req.ssl_sni -i ", weir_bench_proxy:server_name(), " }\n"
+    ];
+chosen(_) ->
+    "    default_backend main\n".

@@ -22,27 +22,36 @@
 start(#{server := Server} = Run, Pin, Backend) ->
     Serves =
         case Server of
-            proxy -> {proxy, Backend};
+            proxy -> {proxy, (maps:with([sni], Run))#{backend => Backend}};
             push -> push;
             http_file -> {file, weir_bench_tree:file_of(map_get(size, Run))};
             _ -> http
         end,
     weir_bench_daemon:start(
-        fun(Port, Directory) -> configuration(Port, Serves, Directory) end,
+        fun(Port, Directory, Changes) ->
+            [
+                %% What reads it again is the master.
+                case Run of #{changes := _} -> ""; #{} -> "master_process off;\n" end,
+                configuration(Port, with_servers(Serves, weir_bench_proxy:servers(Changes)), Directory)
+            ]
+        end,
         %% What it says before it has read its configuration.
         fun(File) -> [weir_bench_peers:executable(nginx), "-e", "stderr", "-p", filename:dirname(File), "-c", File] end,
+        "HUP",
         Pin
     ).
 
+with_servers({proxy, Settings}, Servers) -> {proxy, Settings#{servers => Servers}};
+with_servers(Other, _Servers) -> Other.
+
 %% @doc The configuration: what it comes with, but no log and no limit that a run meets. `Directory' is where it keeps
 %% what it writes, which is nothing but the file with its pid.
--spec configuration(inet:port_number(), http | push | {file, file:filename()} | {proxy, Backend :: inet:port_number()}, file:filename()) ->
-    iodata().
+-spec configuration(inet:port_number(), http | push | {file, file:filename()} | {proxy, Settings}, file:filename()) -> iodata() when
+    Settings :: #{backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
 configuration(Port, Serves, Directory) ->
     [
         case Serves of {proxy, _} -> load_module(stream_module()); push -> load_module(nchan_module()); _ -> "" end,
         "daemon off;\n"
-        "master_process off;\n"
         "worker_processes 1;\n"
         "error_log stderr crit;\n",
         io_lib:format("pid ~ts/nginx-~b.pid;\n", [Directory, Port]),
@@ -50,17 +59,24 @@ configuration(Port, Serves, Directory) ->
         serves(Serves, Port)
     ].
 
-serves({proxy, Backend}, Port) ->
-    io_lib:format(
+serves({proxy, #{backend := Backend, servers := Servers} = Settings}, Port) ->
+    [
         "stream {\n"
-        "    server {\n"
-        "        listen 127.0.0.1:~b backlog=1024;\n"
-        "        proxy_pass 127.0.0.1:~b;\n"
-        "        tcp_nodelay on;\n"
+        "    upstream main {\n",
+        %% One that refused is asked all the same.
+        [io_lib:format("        server 127.0.0.1:~b max_fails=0;\n", [Backend]) || _ <- lists:seq(1, Servers)],
+        "    }\n",
+        by_name(Settings),
+        "    server {\n",
+        io_lib:format("        listen 127.0.0.1:~b backlog=1024;\n", [Port]),
+        "        tcp_nodelay on;\n",
+        case Settings of
+            #{sni := true} -> "        ssl_preread on;\n        preread_buffer_size 32k;\n        proxy_pass $chosen;\n";
+            #{} -> "        proxy_pass main;\n"
+        end,
         "    }\n"
-        "}\n",
-        [Port, Backend]
-    );
+        "}\n"
+    ];
 serves(Http, Port) ->
     io_lib:format(
         "http {\n"
@@ -91,6 +107,11 @@ answers(Page) -> ["location / { ", page(Page), " }"].
 page(http) -> "return 200 \"hello world!\";";
 %% For whatever is asked for: a root with a file that is tried first would ask for an index.
 page({file, File}) -> ["root ", filename:dirname(File), "; rewrite ^ /", filename:basename(File), " break;"].
+
+by_name(#{sni := true}) ->
+    ["    map $ssl_preread_server_name $chosen { ", weir_bench_proxy:server_name(), " main; default 127.0.0.1:1; }\n"];
+by_name(_) ->
+    "".
 
 load_module(built_in) -> "";
 load_module(File) -> ["load_module ", File, ";\n"].

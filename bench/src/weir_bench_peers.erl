@@ -7,14 +7,17 @@
 -export([executable/1]).
 -export([versions/0]).
 
--export_type([peer/0, program/0]).
+-export_type([peer/0, program/0, application/0]).
+
+-define(APPLICATIONS, [ranch, cowboy, recon, observer_cli]).
 
 -type program() :: haproxy | nginx | envoy | go | tokio.
--type peer() :: program() | nginx_stream | nchan | ranch | cowboy.
+-type application() :: ranch | cowboy | recon | observer_cli.
+-type peer() :: program() | application() | nginx_stream | nchan.
 
 %% @doc The peers that are known.
 -spec all() -> [peer()].
-all() -> [haproxy, nginx, nginx_stream, nchan, envoy, go, tokio, ranch, cowboy].
+all() -> [haproxy, nginx, nginx_stream, nchan, envoy, go, tokio] ++ ?APPLICATIONS.
 
 %% @doc Those of some that are not here.
 -spec missing([peer()]) -> [peer()].
@@ -25,11 +28,12 @@ is_installed(nginx_stream) ->
     executable(nginx) =/= false andalso weir_bench_nginx:stream_module() =/= false;
 is_installed(nchan) ->
     executable(nginx) =/= false andalso weir_bench_nginx:nchan_module() =/= false;
-is_installed(Application) when Application =:= ranch; Application =:= cowboy ->
-    %% The servers run on our own emulator, and find what we find.
-    code:where_is_file(atom_to_list(Application) ++ ".app") =/= non_existing;
-is_installed(Program) ->
-    executable(Program) =/= false.
+is_installed(Peer) ->
+    case lists:member(Peer, ?APPLICATIONS) of
+        %% The servers run on our own emulator, and find what we find.
+        true -> code:where_is_file(atom_to_list(Peer) ++ ".app") =/= non_existing;
+        false -> executable(Peer) =/= false
+    end.
 
 %% @doc Where a program is, or `false'.
 -spec executable(program()) -> file:filename() | false.

@@ -54,16 +54,22 @@ rated(#{share := _}, NotMeasured) ->
 rated(Run, _Whole) ->
     {ok, Run}.
 
-measure(#{needs := Needs, connections := Connections} = Run, Cores) ->
+measure(#{needs := Needs} = Run, Cores) ->
     case weir_bench_peers:missing(Needs) of
-        [] ->
-            Shares = weir_bench_machine:shares(Connections, maps:get(spread, Run, false)),
-            told_of_shares(Connections, Shares, measure(Run, Shares, Cores));
-        [What | _] ->
-            {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
+        [] -> measured(Run, Cores);
+        [What | _] -> {skipped, <<(atom_to_binary(What))/binary, " is not installed">>}
     end.
 
-measure(Run, Shares, Cores) ->
+measured(#{search := #{over := Over} = Search} = Run, Cores) ->
+    weir_bench_search:most(Search, fun(Value) -> measured((maps:remove(search, Run))#{Over => Value}, Cores) end);
+measured(#{driver := node} = Run, Cores) ->
+    {Pin, _} = weir_bench_machine:placement(apart, Cores),
+    weir_bench_node:measure(Run, Pin);
+measured(#{connections := Connections} = Run, Cores) ->
+    Shares = weir_bench_machine:shares(Connections, maps:get(spread, Run, false)),
+    told_of_shares(Connections, Shares, measured(Run, Shares, Cores)).
+
+measured(Run, Shares, Cores) ->
     %% A proxy is told its backend's port before the backend listens.
     Backend = weir_bench_machine:free_port(),
     {ServerPin, DriverPins} = weir_bench_machine:placement(placement(Run), Cores),
@@ -72,13 +78,8 @@ measure(Run, Shares, Cores) ->
     Result =
         case [Reason || {error, Reason} <- Started] of
             [] ->
-                load(
-                    [
-                        {Run#{connections := Share}, Server, Pin}
-                     || {Share, Server} <- lists:zip(Shares, Servers), Pin <- DriverPins
-                    ],
-                    Backend
-                );
+                Loads = [{part(Run, Share, Shares), Server, Pin} || {Share, Server} <- lists:zip(Shares, Servers), Pin <- DriverPins],
+                weir_bench_changes:during(Run, hd(Servers), fun() -> load(Loads, Backend) end);
             [Reason | _] ->
                 {error, Reason}
         end,
@@ -88,6 +89,14 @@ measure(Run, Shares, Cores) ->
         {ok, Samples} -> {ok, weir_bench_sample:sum(Samples)};
         {error, _} = Error -> Error
     end.
+
+%% One of several has a part of all that is divided among connections.
+part(Run, Share, [Share]) ->
+    Run#{connections := Share};
+part(Run, Share, Shares) ->
+    All = lists:sum(Shares),
+    Divided = maps:map(fun(_, Whole) -> max(1, round(Whole * Share / All)) end, maps:with([rooms, rate], Run)),
+    maps:merge(Run#{connections := Share}, Divided).
 
 load([{#{driver := weir_load}, _, _} = Load], _Backend) -> weir_bench_load:measure(Load);
 load(Loads, Backend) -> weir_bench_driver:measure(Loads, Backend).

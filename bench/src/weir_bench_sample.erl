@@ -23,12 +23,16 @@
     | answered_per_s
     | ticks_per_s
     | p50_us
+    | p95_us
     | p99_us
     | max_us
     | longest_silence_us
     | failed_connects
     | missed
+    | lost
     | cpu_us_per_request
+    | cpu_ms
+    | cpu_ms_per_s
     | cpu_s_per_minute
     | bytes_per_connection
     | core_percent
@@ -148,6 +152,7 @@ paths() ->
     [
         {requests_per_s, [<<"requests_per_s">>]},
         {p50_us, [<<"latency_us">>, <<"p50">>]},
+        {p95_us, [<<"latency_us">>, <<"p95">>]},
         {p99_us, [<<"latency_us">>, <<"p99">>]},
         {max_us, [<<"latency_us">>, <<"max">>]},
         {longest_silence_us, [<<"longest_silence_us">>]},
@@ -187,20 +192,27 @@ sum(Samples) ->
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
 
-%% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections.
+%% @doc What was measured of several servers of the same kind at the same time, each with a part of the connections: of those that are
+%% held, or of requests on them.
 -spec side_by_side([sample(), ...]) -> sample().
-side_by_side(Samples) ->
+side_by_side([#{metrics := First} | _] = Samples) ->
     Of = fun(Metric) -> [map_get(Metric, Metrics) || #{metrics := Metrics} <- Samples] end,
     Connections = lists:sum(Of(connections)),
+    Percent = lists:sum(Of(core_percent)),
+    Figures =
+        case First of
+            #{bytes_per_connection := _} ->
+                Bytes = [Bytes * Count || {Bytes, Count} <- lists:zip(Of(bytes_per_connection), Of(connections))],
+                #{bytes_per_connection => lists:sum(Bytes) / Connections};
+            #{requests_per_s := _} ->
+                PerSecond = lists:sum(Of(requests_per_s)),
+                (maps:from_list([{Metric, lists:max(Of(Metric))} || Metric <- [p50_us, p99_us]]))#{
+                    requests_per_s => PerSecond,
+                    cpu_us_per_request => Percent / 100 * 1.0e6 / PerSecond
+                }
+        end,
     #{
-        metrics => #{
-            connections => Connections,
-            servers => length(Samples),
-            core_percent => lists:sum(Of(core_percent)),
-            bytes_per_connection =>
-                lists:sum([Bytes * Count || {Bytes, Count} <- lists:zip(Of(bytes_per_connection), Of(connections))]) /
-                    Connections
-        },
+        metrics => Figures#{connections => Connections, servers => length(Samples), core_percent => Percent},
         errors => lists:sum([Errors || #{errors := Errors} <- Samples])
     }.
 
@@ -213,8 +225,8 @@ note(Note, Sample) ->
 -spec metrics() -> [metric(), ...].
 metrics() ->
     [
-        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p99_us, max_us, longest_silence_us, failed_connects, missed,
-        cpu_us_per_request, cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
+        requests_per_s, held_per_s, answered_per_s, ticks_per_s, p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed,
+        lost, cpu_us_per_request, cpu_ms, cpu_ms_per_s, cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
 %% @doc The median and the spread of each metric.
@@ -257,7 +269,7 @@ median_seconds(Samples) ->
 -spec better(metric()) -> more | less.
 better(Metric) ->
     Less = [
-        p50_us, p99_us, max_us, longest_silence_us, failed_connects, missed, cpu_us_per_request, cpu_s_per_minute,
+        p50_us, p95_us, p99_us, max_us, longest_silence_us, failed_connects, missed, lost, cpu_us_per_request, cpu_ms, cpu_ms_per_s, cpu_s_per_minute,
         bytes_per_connection, core_percent, servers, memory_kib
     ],
     case lists:member(Metric, Less) of
@@ -272,12 +284,16 @@ title(held_per_s) -> <<"requests/s held">>;
 title(answered_per_s) -> <<"answers/s at most">>;
 title(ticks_per_s) -> <<"ticks/s">>;
 title(p50_us) -> <<"p50 µs"/utf8>>;
+title(p95_us) -> <<"p95 µs"/utf8>>;
 title(p99_us) -> <<"p99 µs"/utf8>>;
 title(max_us) -> <<"longest µs"/utf8>>;
 title(longest_silence_us) -> <<"longest silence µs"/utf8>>;
 title(failed_connects) -> <<"failed connects">>;
 title(missed) -> <<"missed">>;
+title(lost) -> <<"lost">>;
 title(cpu_us_per_request) -> <<"CPU µs/request"/utf8>>;
+title(cpu_ms) -> <<"CPU ms">>;
+title(cpu_ms_per_s) -> <<"CPU ms/s">>;
 title(cpu_s_per_minute) -> <<"CPU s/minute">>;
 title(bytes_per_connection) -> <<"bytes/connection">>;
 title(core_percent) -> <<"% of a core">>;
@@ -289,7 +305,9 @@ title(memory_kib) -> <<"server MiB">>.
 
 %% @doc A value of a metric, to the digit that means something.
 -spec format(metric(), number()) -> iodata().
-format(Metric, Value) when Metric =:= cpu_us_per_request; Metric =:= cpu_s_per_minute; Metric =:= core_percent ->
+format(Metric, Value) when
+    Metric =:= cpu_us_per_request; Metric =:= cpu_ms; Metric =:= cpu_ms_per_s; Metric =:= cpu_s_per_minute; Metric =:= core_percent
+->
     io_lib:format("~.2f", [float(Value)]);
 format(Metric, Value) when Metric =:= bytes_per_s; Metric =:= bytes_per_cpu_s ->
     io_lib:format("~.2f", [Value / 1.0e9]);

@@ -23,8 +23,10 @@
     %% An example of `weir run', or what others have that does the same.
     server := atom(),
     %% The program that loads it: `weir_drive' (the default), a closed loop in native code, for how much a server can
-    %% do; or `weir_load', an open loop, for what happens while it is asked for so much.
-    driver => weir_drive | weir_load,
+    %% do; or `weir_load', an open loop, for what happens while it is asked for so much. `node': there is no server, but a node with so many
+    %% processes and sockets (`processes', `connections'), at which somebody looks (see weir_bench_node).
+    driver => weir_drive | weir_load | node,
+    processes => pos_integer(),
     %% The command of that program. A contestant that does something else for comparison may have another.
     load := atom(),
     %% Of the load `accept': how many are in the making at a time. 0 where each request has its own.
@@ -36,6 +38,8 @@
     %% Requests a second in all, at random moments; or from one number to another over the duration. As fast as replies
     %% come unless given.
     rate => pos_integer() | {non_neg_integer(), pos_integer()},
+    %% The most that is held is looked for.
+    search => weir_bench_search:search(),
     %% Of an open loop: percent of what the first contestant of the scenario does in a closed one. It becomes the rate.
     share => 1..100,
     %% Messages are packets; or go through TLS.
@@ -54,6 +58,13 @@
     per_second => non_neg_integer(),
     slow => pos_integer(),
     sndbuf => pos_integer(),
+    %% Of a proxy: how often its configuration changes meanwhile.
+    changes => non_neg_integer(),
+    %% Of short connections: bytes of a ClientHello that each sends, and its pieces.
+    hello => pos_integer(),
+    pieces => pos_integer(),
+    %% Of a chat: messages on their way at a time, instead of a rate.
+    at_a_time => pos_integer(),
     %% Of a chat: among how many rooms the clients are divided, and how many a second come back on a new connection.
     rooms => pos_integer(),
     churn => non_neg_integer(),
@@ -89,6 +100,11 @@
     %% Of a listener: whether it measures how long its replies take. Of any server: whether weir_scope looks at it.
     measure => boolean(),
     scope => boolean(),
+    %% Of a proxy: it goes by the server name of TLS.
+    sni => boolean(),
+    %% Of a node: who looks at it, and at what.
+    looks => weir_bench_node:looks(),
+    of_sockets => boolean(),
     %% Of HAProxy: it moves bytes within the kernel.
     splice => boolean(),
     atom() => term()
@@ -143,7 +159,8 @@ scenario_setting(metrics, [_ | _] = Metrics) ->
     end;
 scenario_setting(metrics, _) -> "a list of metrics";
 scenario_setting(spread, Value) -> boolean(Value);
-scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load]);
+scenario_setting(driver, Value) -> one_of(Value, [weir_drive, weir_load, node]);
+scenario_setting(search, Value) -> weir_bench_search:check(Value);
 scenario_setting(Key, Value) -> setting(Key, Value).
 
 contestant_setting(backend, Value) ->
@@ -160,6 +177,9 @@ contestant_setting(measure, Value) -> boolean(Value);
 contestant_setting(scope, Value) -> boolean(Value);
 contestant_setting(sleep, Value) -> positive(Value);
 contestant_setting(splice, Value) -> boolean(Value);
+contestant_setting(sni, Value) -> boolean(Value);
+contestant_setting(looks, Value) -> one_of(Value, weir_bench_node:looks());
+contestant_setting(of_sockets, Value) -> boolean(Value);
 contestant_setting(Key, Value) -> setting(Key, Value).
 
 setting(title, Value) -> title(Value);
@@ -186,6 +206,11 @@ setting(slow, Value) -> positive(Value);
 setting(sndbuf, Value) -> positive(Value);
 setting(rooms, Value) -> positive(Value);
 setting(churn, Value) -> at_least_0(Value);
+setting(processes, Value) -> positive(Value);
+setting(changes, Value) -> at_least_0(Value);
+setting(hello, Value) -> positive(Value);
+setting(pieces, Value) -> positive(Value);
+setting(at_a_time, Value) -> positive(Value);
 setting(needs, Value) -> one_of(Value, weir_bench_peers:all());
 setting(schedulers, Value) -> one_of(Value, [1, 2]);
 setting(together, Value) -> boolean(Value);
@@ -272,7 +297,12 @@ seconds(Asked, #{contestants := [First | _] = Contestants} = Scenario) ->
     OfRound = [seconds_of(Run) || #{needs := Needs} = Run <- Runs, weir_bench_peers:missing(Needs) =:= []],
     rounds(Asked, Scenario) * lists:sum([0.0 | OfRound]).
 
-%% A stream of so many bytes is over before its duration, and so is a ramp that is not held to its end.
+%% A search measures again and again; a node is looked at after it was left alone for as long. A stream of so many bytes is over before
+%% its duration, and so is a ramp that is not held to its end.
+seconds_of(#{search := #{over := Over, start := Start}} = Run) ->
+    weir_bench_search:tries() * seconds_of((maps:remove(search, Run))#{Over => Start});
+seconds_of(#{driver := node, warmup := Warmup, duration := Duration}) ->
+    1.0 + (Warmup + 2 * Duration) / 1000;
 seconds_of(#{bytes := Bytes, warmup := Warmup}) ->
     0.5 + Warmup / 1000 + Bytes / 1.0e9;
 seconds_of(#{connections := Connections, warmup := Warmup, duration := Duration} = Run) ->

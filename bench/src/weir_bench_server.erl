@@ -7,7 +7,14 @@
 
 -export_type([server/0]).
 
--type server() :: #{program := weir_bench_program:program(), port := inet:port_number(), pid := string()}.
+-type server() :: #{
+    program := weir_bench_program:program(),
+    port := inet:port_number(),
+    pid := string(),
+    %% Of those that have one: their configuration, and what changes it, the first time with 1.
+    file => file:filename(),
+    change => fun((Number :: pos_integer()) -> ok)
+}.
 
 -define(READY_TIMEOUT, 20000).
 %% What is served of a scenario that does not say how large a file.
@@ -24,7 +31,23 @@ start(#{backend := envoy}, Pin, Backend) ->
     explained(weir_bench_envoy:start(Pin, Backend));
 start(#{backend := nginx} = Run, Pin, Backend) ->
     explained(weir_bench_nginx:start(Run, Pin, Backend));
-start(#{backend := Kind} = Run, Pin, Backend) ->
+start(#{server := weir_proxy} = Run, Pin, Backend) ->
+    Port = weir_bench_machine:free_port(),
+    Settings = (maps:with([sni], Run))#{port => Port, backend => Backend},
+    {File, Kept} = weir_bench_configuration:write(io_lib:format("~b.toml", [Port]), fun(Changes) ->
+        weir_bench_proxy:configuration(Settings#{servers => weir_bench_proxy:servers(Changes)})
+    end),
+    case start_here(Run#{file => File}, Pin, Backend) of
+        {ok, Server} ->
+            {ok, weir_bench_configuration:keep(Kept, "HUP", Server)};
+        {error, _} = Error ->
+            ok = weir_bench_configuration:delete(Kept),
+            Error
+    end;
+start(Run, Pin, Backend) ->
+    start_here(Run, Pin, Backend).
+
+start_here(#{backend := Kind} = Run, Pin, Backend) ->
     Program = weir_bench_program:start(Pin ++ command(Run, Backend), environment(Run)),
     case listening(Program, Kind) of
         {ok, Port, Pid} ->
@@ -47,8 +70,9 @@ environment(_Native) ->
 
 %% @doc Ends the server and waits until it is gone.
 -spec stop(server()) -> ok.
-stop(#{program := Program}) ->
-    weir_bench_program:stop(Program).
+stop(#{program := Program} = Server) ->
+    ok = weir_bench_program:stop(Program),
+    lists:foreach(fun weir_bench_configuration:delete/1, [File || #{file := File} <- [Server]]).
 
 %% @doc Bytes of a message, where the load has messages of a size that can be chosen.
 -spec message_size(weir_bench_scenario:run()) -> {ok, pos_integer()} | none.
@@ -61,9 +85,8 @@ command(#{backend := reference, server := Server} = Run, Backend) ->
     [weir_bench_tree:reference(), atom_to_list(reference(Server)), "--port", "0" | works_on(Run, Backend)];
 command(#{backend := Peer, server := Server}, _Backend) when Peer =:= go; Peer =:= tokio ->
     [weir_bench_peers:executable(Peer), of_peer(Server), "--port", "0"];
-command(#{server := weir_proxy}, Backend) ->
-    [weir_bench_tree:weir(), "proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:" ++ integer_to_list(Backend)] ++
-        ["--balance", "least_connections", "--drain", "0"];
+command(#{server := weir_proxy, file := File}, _Backend) ->
+    [weir_bench_tree:weir(), "proxy", "--config", File, "--drain", "0"];
 command(#{backend := Kind, server := Server} = Run, Backend) ->
     Schedulers = maps:get(schedulers, Run, 1),
     [weir_bench_tree:weir(), "run", atom_to_list(Server), "--port", "0", "--schedulers", integer_to_list(Schedulers)] ++

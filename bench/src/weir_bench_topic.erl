@@ -82,7 +82,7 @@ value(Measure, Summary) ->
 
 %% Programs of others are peers, whatever they stand on.
 role({Title, Backend, _}) when Backend =:= <<"inet">>; Backend =:= <<"socket">>; Backend =:= <<"weir">> ->
-    case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [<<"ranch">>, <<"cowboy">>, <<"ehttpd">>]) of
+    case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, [<<"ranch">>, <<"cowboy">>, <<"ehttpd">>, <<"recon">>, <<"observer_cli">>]) of
         true -> peer;
         false -> of_erlang(Title, Backend)
     end;
@@ -95,7 +95,7 @@ of_erlang(Title, <<"weir">>) ->
     [Plain | _] = binary:split(Title, <<",">>),
     Own = [
         <<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>, <<"weir websocket">>,
-        <<"weir events">>, <<"echo reactor">>
+        <<"weir events">>, <<"echo reactor">>, <<"weir proxy">>, <<"weir push">>, <<"weir_scope">>
     ],
     case lists:member(Plain, Own) of
         true -> own;

@@ -12,8 +12,8 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() -> [{group, processes}, {group, channels}].
 
 groups() ->
-    Cases = [by_long_polls, by_event_streams, who_comes_and_goes],
-    [{processes, [], Cases -- [by_event_streams]}, {channels, [], Cases}].
+    Cases = [by_long_polls, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time],
+    [{processes, [], Cases -- [by_event_streams, by_websockets]}, {channels, [], Cases}].
 
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
@@ -31,6 +31,15 @@ by_long_polls(Config) -> assert_nothing_is_missed(chat(Config, [])).
 
 by_event_streams(Config) -> assert_nothing_is_missed(chat(Config, ["--events"])).
 
+by_websockets(Config) -> assert_nothing_is_missed(chat(Config, ["--websocket"])).
+
+%% A request is a broadcast that all hundred have: had one had none of it, there would not be more than the four.
+some_at_a_time(Config) ->
+    #{<<"requests">> := Requests, <<"published">> := Published} = Report = chat(Config, ["--rooms", "1", "--at-a-time", "4"]),
+    assert_nothing_is_missed(Report),
+    ?assert(Requests > 4),
+    ?assert(abs(Requests - Published) =< 8).
+
 who_comes_and_goes(Config) -> assert_nothing_is_missed(chat(Config, ["--churn", "100"])).
 
 assert_nothing_is_missed(#{<<"requests">> := Requests, <<"errors">> := Errors} = Report) ->
@@ -44,8 +53,8 @@ chat(Config, Options) ->
     %% Longer than a machine that has other things to do keeps everybody waiting.
     Command = [
         weir_bench_tree:driver(), "chat", "127.0.0.1:" ++ integer_to_list(Port),
-        "--connections", "100", "--rooms", "5", "--rate", "2000", "--warmup", "100ms", "--duration", "3s" | Options
-    ],
+        "--connections", "100", "--warmup", "100ms", "--duration", "3s"
+    ] ++ case lists:member("--at-a-time", Options) of true -> Options; false -> ["--rooms", "5", "--rate", "2000" | Options] end,
     Program = weir_bench_program:start(Command, []),
     try
         {ok, Output} = weir_bench_program:await_exit(Program, ?PATIENCE),

@@ -4,12 +4,14 @@
 
 one_process_serves_or_relays_test() ->
     Web = configuration(http),
-    Parts = ["master_process off", "listen 127.0.0.1:8080", "return 200", "access_log off"],
+    Parts = ["worker_processes 1;", "listen 127.0.0.1:8080", "return 200", "access_log off"],
     [?assert(has(Part, Web)) || Part <- Parts],
     case weir_bench_peers:missing([nginx, nginx_stream]) of
         [] ->
-            Proxy = configuration({proxy, 8081}),
-            [?assert(has(Part, Proxy)) || Part <- ["master_process off", "proxy_pass 127.0.0.1:8081;"]];
+            Proxy = configuration({proxy, #{backend => 8081, servers => 2}}),
+            [?assert(has(Part, Proxy)) || Part <- ["server 127.0.0.1:8081 max_fails=0;", "proxy_pass main;"]],
+            ByName = configuration({proxy, #{backend => 8081, servers => 1, sni => true}}),
+            [?assert(has(Part, ByName)) || Part <- ["bench.example main;", "ssl_preread on;", "proxy_pass $chosen;"]];
         _ ->
             ok
     end.

@@ -73,6 +73,21 @@ what_is_measured_of_several_servers_side_by_side_test() ->
         #{connections => 400, servers => 2, bytes_per_connection => 1750.0, core_percent => 1.0}, Metrics
     ).
 
+requests_of_several_servers_side_by_side_test() ->
+    Sample = fun(Rate, Percent, P99) ->
+        #{
+            metrics => #{connections => 10, requests_per_s => Rate, core_percent => Percent, p50_us => 5, p99_us => P99, cpu_us_per_request => 1.0},
+            errors => 0
+        }
+    end,
+    #{metrics := Metrics} = weir_bench_sample:side_by_side([Sample(1000, 10.0, 70), Sample(3000, 10.0, 90)]),
+    ?assertEqual(
+        #{
+            connections => 20, servers => 2, requests_per_s => 4000, core_percent => 20.0, p50_us => 5, p99_us => 90, cpu_us_per_request => 50.0
+        },
+        Metrics
+    ).
+
 the_figures_of_an_open_loop_test() ->
     Document = load(<<"100">>, [second(100, 5_000, 0, 20), second(100, 7_000, 0, 20)]),
     #{metrics := Metrics, errors := 3, notes := [<<"not valid, ", _/binary>>]} = weir_bench_sample:from_load(

@@ -5,12 +5,17 @@
 -module(weir_load_search).
 
 -export([search/2]).
+-export([search/3]).
 
--export_type([result/0]).
+-export_type([bounds/0, outcome/0, result/0]).
 
 %% What came of a run: the promise was kept or broken, or the generator could not offer that much. The search ends with
 %% `stopped' when a try does.
 -type outcome() :: kept | broken | unoffered | stopped.
+
+%% Rates outside of `least' (1) to `most' (10,000,000) are not tried. The search ends when the gap is `precision' (0.05) of the rate. `once': a rate
+%% that was kept once is kept, and only what is broken is tried again; by default each is tried until two agree.
+-type bounds() :: #{least => number(), most => number(), precision => float(), once => boolean()}.
 
 %% `kept' is the highest rate that was found to keep the promise, `broken' the lowest above it that did not: the answer
 %% lies between. `limit' says what ended it at the top. `tries' are all runs, in order.
@@ -21,14 +26,10 @@
     tries := [{number(), outcome()}]
 }.
 
-%% Rates past these are not tried.
--define(MOST, 10_000_000).
--define(LEAST, 1).
-
-%% Between the highest rate kept and the lowest broken.
--define(PRECISION, 0.05).
+-define(BOUNDS, #{least => 1, most => 10_000_000, precision => 0.05, once => false}).
 
 -record(search, {
+    bounds :: bounds(),
     try_rate :: fun((number()) -> outcome()),
     kept = none :: number() | none,
     broken = none :: number() | none,
@@ -38,7 +39,11 @@
 
 %% @doc Searches from a rate on.
 -spec search(fun((number()) -> outcome()), Start :: number()) -> {ok | stopped, result()}.
-search(Try, Start) -> at(Start, #search{try_rate = Try}).
+search(Try, Start) -> search(Try, Start, #{}).
+
+%% @doc The same within bounds.
+-spec search(fun((number()) -> outcome()), Start :: number(), bounds()) -> {ok | stopped, result()}.
+search(Try, Start, Bounds) -> at(Start, #search{try_rate = Try, bounds = maps:merge(?BOUNDS, Bounds)}).
 
 at(Rate, Search) ->
     case decide(Rate, #{}, Search) of
@@ -48,24 +53,26 @@ at(Rate, Search) ->
         {stopped, Later} -> {stopped, result(Later)}
     end.
 
-decide(Rate, Votes, #search{try_rate = Try, tries = Tries} = Search) ->
+decide(Rate, Votes, #search{try_rate = Try, tries = Tries, bounds = #{once := Once}} = Search) ->
     Outcome = Try(Rate),
     Later = Search#search{tries = [{Rate, Outcome} | Tries]},
     Count = maps:get(Outcome, Votes, 0) + 1,
     Total = lists:sum(maps:values(Votes)) + 1,
     if
         Outcome =:= stopped -> {stopped, Later};
+        Once andalso Outcome =:= kept -> {kept, Later};
         Count >= 2 -> {Outcome, Later};
         %% One of each: it is not kept.
         Total >= 3 -> {broken, Later};
         true -> decide(Rate, Votes#{Outcome => Count}, Later)
     end.
 
-next(#search{kept = none, broken = Broken} = Search) when Broken / 2 < ?LEAST -> {ok, result(Search)};
+next(#search{kept = none, broken = Broken, bounds = #{least := Least}} = Search) when Broken / 2 < Least -> {ok, result(Search)};
 next(#search{kept = none, broken = Broken} = Search) -> at(Broken / 2, Search);
-next(#search{kept = Kept, broken = none} = Search) when Kept * 2 > ?MOST -> {ok, result(Search)};
-next(#search{kept = Kept, broken = none} = Search) -> at(Kept * 2, Search);
-next(#search{kept = Kept, broken = Broken} = Search) when Broken - Kept =< ?PRECISION * Broken -> {ok, result(Search)};
+next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) when Kept >= Most -> {ok, result(Search)};
+next(#search{kept = Kept, broken = none, bounds = #{most := Most}} = Search) -> at(min(Most, Kept * 2), Search);
+next(#search{kept = Kept, broken = Broken, bounds = #{precision := Precision}} = Search) when Broken - Kept =< Precision * Broken ->
+    {ok, result(Search)};
 next(#search{kept = Kept, broken = Broken} = Search) -> at((Kept + Broken) / 2, Search).
 
 result(#search{kept = Kept, broken = Broken, limit = Limit, tries = Tries}) ->

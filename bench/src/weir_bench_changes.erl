@@ -1,0 +1,43 @@
+%% @doc Changes the configuration of a server again and again while it is loaded, and tells what that costs its clients.
+-module(weir_bench_changes).
+
+-export([during/3]).
+
+%% After the connections are there and the load has begun, milliseconds.
+-define(FIRST, 300).
+
+-type result() :: {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}.
+
+%% @doc Has `Load' measure a server. A run with `changes' has so many of them meanwhile, spread over its time; what failed is a
+%% connection lost. That is counted as well where `changes' is 0, for comparison.
+-spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
+during(#{changes := Count, warmup := Warmup, duration := Duration}, #{change := Change}, Load) ->
+    Changer = spawn_link(fun() -> change(Warmup + ?FIRST, (Duration - ?FIRST) / (Count + 1), 1, Count, Change) end),
+    Result = Load(),
+    Left = left(Changer),
+    case Result of
+        {ok, Samples} -> {ok, [told_of_changes(Left, Count, lost(Sample)) || Sample <- Samples]};
+        {error, _} = Error -> Error
+    end;
+during(_Run, _Server, Load) ->
+    Load().
+
+lost(#{metrics := Metrics, errors := Errors} = Sample) ->
+    Sample#{metrics := Metrics#{lost => Errors}}.
+
+told_of_changes(0, _Count, Sample) -> Sample;
+told_of_changes(Left, Count, Sample) -> weir_bench_sample:note(iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample).
+
+change(_Pause, _Interval, Number, Count, _Change) when Number > Count ->
+    receive {how_many_left, Asker} -> Asker ! {left, self(), 0} end;
+change(Pause, Interval, Number, Count, Change) ->
+    receive
+        {how_many_left, Asker} -> Asker ! {left, self(), Count - Number + 1}
+    after round(Pause) ->
+        ok = Change(Number),
+        change(Interval, Interval, Number + 1, Count, Change)
+    end.
+
+left(Changer) ->
+    Changer ! {how_many_left, self()},
+    receive {left, Changer, Left} -> Left end.

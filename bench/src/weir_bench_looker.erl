@@ -1,0 +1,86 @@
+%% @doc Those who look at a node, from inside of it: weir_scope, recon, observer_cli, and tracers. See {@link weir_bench_node}.
+-module(weir_bench_looker).
+
+-export([begin_looking/1]).
+-export([top/2]).
+-export([begin_tracing/2]).
+-export([numbers/0]).
+
+%% Of a table.
+-define(ROWS, 20).
+-define(OVER, 1000).
+
+%% @doc Has somebody look at the node once a second from now on, for ever: at what the VM counts in all. observer_cli draws its first page
+%% every 1.5 seconds, which is its default, for a terminal that nobody reads.
+-spec begin_looking(weir_bench_node:looks()) -> ok.
+begin_looking(weir_scope) ->
+    {ok, _} = application:ensure_all_started(weir_scope),
+    begun(fun() ->
+        {ok, View} = weir_scope:open(node(), #{}),
+        samples(View)
+    end);
+begin_looking(recon) ->
+    begun(fun() -> recon(node_stats, [1_000_000, ?OVER, fun(_, ok) -> ok end, ok]) end);
+begin_looking(observer_cli) ->
+    Terminal = spawn_link(fun terminal/0),
+    begun(fun() ->
+        true = group_leader(Terminal, self()),
+        apply(observer_cli, start, [])
+    end).
+
+begun(Fun) ->
+    _ = spawn_link(Fun),
+    ok.
+
+samples(View) ->
+    {ok, _} = weir_scope:sample(View),
+    timer:sleep(?OVER),
+    samples(View).
+
+%% Takes what is drawn, and has no keys.
+terminal() ->
+    receive
+        {io_request, From, Reference, Request} ->
+            case element(1, Request) of
+                put_chars -> From ! {io_reply, Reference, ok};
+                requests -> From ! {io_reply, Reference, ok};
+                get_line -> nobody_types;
+                _ -> From ! {io_reply, Reference, {error, enotsup}}
+            end,
+            terminal()
+    end.
+
+%% @doc One table: the 20 processes with most reductions in a second, or the 20 sockets with most bytes.
+-spec top(weir_bench_node:looks(), processes | sockets) -> term().
+top(weir_scope, processes) -> weir_scope_top:processes(#{by => reductions, most => ?ROWS, over => ?OVER});
+top(weir_scope, sockets) -> weir_scope_top:sockets(#{by => bytes, most => ?ROWS, over => ?OVER});
+top(recon, processes) -> recon(proc_window, [reductions, ?ROWS, ?OVER]);
+top(recon, sockets) -> recon(inet_window, [oct, ?ROWS, ?OVER]).
+
+%% It may be missing, as observer_cli may.
+recon(Function, Arguments) -> apply(recon, Function, Arguments).
+
+%% @doc Has somebody trace the schedules of all processes for so many milliseconds from now on: nobody, the native tracer, or a process
+%% that gets a message for each and drops it.
+-spec begin_tracing(nobody | weir_scope | messages, Milliseconds :: pos_integer()) -> ok.
+begin_tracing(nobody, _Milliseconds) ->
+    ok;
+begin_tracing(weir_scope, Milliseconds) ->
+    {ok, _} = application:ensure_all_started(weir),
+    native = weir_scope_schedules:tracer(),
+    begun(fun() -> {ok, #{complete := true}} = weir_scope_schedules:measure(#{over => Milliseconds}) end);
+begin_tracing(messages, _Milliseconds) ->
+    Dropping = spawn_opt(fun drop/0, [link, {message_queue_data, off_heap}, {priority, high}]),
+    _ = erlang:trace(all, true, [running_procs, monotonic_timestamp, {tracer, Dropping}]),
+    ok.
+
+drop() ->
+    receive _ -> drop() end.
+
+%% @doc What weir_scope keeps of a second of this node.
+-spec numbers() -> [{weir_scope_sample:name(), float()}].
+numbers() ->
+    {ok, View} = weir_scope:open(node(), #{}),
+    {ok, Sample} = weir_scope:sample(View),
+    ok = weir_scope:close(View),
+    weir_scope_sample:numbers(Sample).

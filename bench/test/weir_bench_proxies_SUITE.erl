@@ -1,0 +1,141 @@
+%% What proxies are asked for besides passing bytes on: another configuration while connections are open, and servers by name.
+-module(weir_bench_proxies_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-define(PATIENCE, 10_000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [{group, weir}, {group, haproxy}, {group, nginx}].
+
+groups() ->
+    Cases = [changes_while_a_connection_is_open, goes_by_the_server_name, is_measured_while_it_changes],
+    [{Group, [], Cases} || Group <- [weir, haproxy, nginx]].
+
+init_per_suite(Config) ->
+    weir_bench_peers_SUITE:init_per_suite(Config).
+
+end_per_suite(Config) -> weir_bench_peers_SUITE:end_per_suite(Config).
+
+init_per_group(weir, Config) -> [{run, run(weir, weir_proxy)} | Config];
+init_per_group(haproxy, Config) -> peer([haproxy], run(haproxy, proxy), Config);
+init_per_group(nginx, Config) -> peer([nginx_stream], run(nginx, proxy), Config).
+
+peer(Needs, Run, Config) ->
+    case weir_bench_peers:missing(Needs) of
+        [] -> [{run, Run} | Config];
+        [What | _] -> {skip, atom_to_list(What) ++ " is not here"}
+    end.
+
+end_per_group(_Group, _Config) -> ok.
+
+run(Backend, Server) ->
+    #{
+        name => proxies, title => <<"proxies">>, needs => [], backend => Backend, server => Server, load => proxy, connections => 5,
+        warmup => 100, duration => 1500
+    }.
+
+changes_while_a_connection_is_open(Config) ->
+    with_backend(fun(Backend, Accept) ->
+        {ok, #{port := Port, change := Change, file := File} = Server} = start(Config, #{changes => 1}, Backend),
+        Client = connect(Port),
+        Behind = Accept(),
+        {ok, Before} = file:read_file(File),
+        Has = workers(Server),
+        ok = Change(1),
+        {ok, After} = file:read_file(File),
+        ?assertNotEqual(Before, After),
+        ok = has_changed(proplists:get_value(run, Config), Server, Has),
+        %% What was open is, and what comes is served.
+        ok = passes(Client, Behind),
+        Another = connect(Port),
+        ok = passes(Another, Accept()),
+        [ok = gen_tcp:close(Socket) || Socket <- [Client, Another, Behind]],
+        ok = weir_bench_server:stop(Server),
+        ?assertNot(filelib:is_file(File))
+    end).
+
+%% Weir's tells of it; the others have another worker.
+has_changed(#{backend := weir}, #{program := Program}, _Has) ->
+    {ok, _} = weir_bench_program:await(Program, fun(<<"reloaded">>) -> {ok, reloaded}; (_) -> no end, ?PATIENCE),
+    ok;
+has_changed(_Run, Server, Has) ->
+    until(fun() -> workers(Server) -- Has =/= [] end).
+
+workers(#{pid := Pid}) -> string:lexemes(os:cmd("pgrep -P " ++ Pid), "\n").
+
+goes_by_the_server_name(Config) ->
+    with_backend(fun(Backend, Accept) ->
+        {ok, #{port := Port} = Server} = start(Config, #{sni => true, hello => 16384}, Backend),
+        Named = hello(weir_bench_proxy:server_name()),
+        {First, Rest} = split_binary(Named, 40),
+        Client = connect(Port),
+        ok = gen_tcp:send(Client, First),
+        ok = gen_tcp:send(Client, Rest),
+        Behind = Accept(),
+        ?assertEqual({ok, Named}, gen_tcp:recv(Behind, byte_size(Named), ?PATIENCE)),
+        %% Another name has no server.
+        Stranger = connect(Port),
+        ok = gen_tcp:send(Stranger, hello("example.org")),
+        ?assertMatch({error, Closed} when Closed =:= closed; Closed =:= econnreset, gen_tcp:recv(Stranger, 0, ?PATIENCE)),
+        [ok = gen_tcp:close(Socket) || Socket <- [Client, Stranger, Behind]],
+        ok = weir_bench_server:stop(Server)
+    end).
+
+is_measured_while_it_changes(Config) ->
+    #{backend := Backend, server := Server} = proplists:get_value(run, Config),
+    Contestant = #{title => <<"a proxy">>, backend => Backend, changes => 3},
+    Scenario = #{
+        name => some, chapter => some, title => <<"some">>, server => Server, load => proxy, connections => 5, rate => 200, warmup => 100,
+        duration => 2000, metrics => [lost], contestants => [Contestant]
+    },
+    [{_, [{ok, #{metrics := Metrics} = Sample}]}] =
+        weir_bench_rounds:run(Scenario, 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
+    ?assertMatch(#{lost := 0, p99_us := _}, Metrics),
+    %% It is told if not all changes were made.
+    ?assertEqual([], maps:get(notes, Sample, [])).
+
+start(Config, More, Backend) ->
+    weir_bench_server:start(maps:merge(proplists:get_value(run, Config), More), [], Backend).
+
+with_backend(Test) ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    Test(Port, fun() ->
+        {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+        Socket
+    end),
+    ok = gen_tcp:close(Listener).
+
+connect(Port) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    Socket.
+
+passes(Client, Behind) ->
+    ok = gen_tcp:send(Client, "there"),
+    {ok, <<"there">>} = gen_tcp:recv(Behind, 5, ?PATIENCE),
+    ok = gen_tcp:send(Behind, "back"),
+    {ok, <<"back">>} = gen_tcp:recv(Client, 4, ?PATIENCE),
+    ok.
+
+%% TLS in one record, as the driver's: a name, and nothing else that matters here.
+hello(Name) ->
+    Size = length(Name),
+    ServerName = <<0:16, (Size + 5):16, (Size + 3):16, 0, Size:16, (list_to_binary(Name))/binary>>,
+    Extensions = <<ServerName/binary, 43:16, 3:16, 2, 3, 4>>,
+    Body = <<3, 3, 7:256, 0, 2:16, 16#1301:16, 1, 0, (byte_size(Extensions)):16, Extensions/binary>>,
+    Message = <<1, (byte_size(Body)):24, Body/binary>>,
+    <<22, 3, 1, (byte_size(Message)):16, Message/binary>>.
+
+until(Condition) -> until(Condition, ?PATIENCE div 50).
+
+until(Condition, Left) ->
+    case Condition() of
+        true -> ok;
+        false when Left > 0 ->
+            timer:sleep(50),
+            until(Condition, Left - 1)
+    end.
