@@ -89,6 +89,7 @@ run(#{load := tracer, looks := Looks, warmup := Warmup, duration := Duration}) -
 run(#{load := history, looks := weir_scope} = Settings) ->
     {ok, _} = application:ensure_all_started(weir),
     Numbers = with_more(weir_bench_looker:numbers(), Settings),
+    {module, _} = code:ensure_loaded(weir_scope_history),
     true = erlang:garbage_collect(),
     Before = erlang:memory(total),
     Histories = spawn_link(fun() -> remember(Numbers) end),
