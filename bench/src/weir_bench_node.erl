@@ -55,7 +55,8 @@ main() ->
             [Text] = init:get_plain_arguments(),
             {ok, Tokens, _} = erl_scan:string(Text),
             {ok, Settings} = erl_parse:parse_term(Tokens),
-            io:format("~ts~n", [weir_json:encode(run(Settings))]),
+            %% On one line.
+            io:format("~ts~n", [string:replace(weir_json:encode(run(Settings)), "\n", " ", all)]),
             0
         catch
             Class:Reason:Stack ->
