@@ -6,9 +6,12 @@
 -export([begin_tracing/2]).
 -export([numbers/0]).
 
-%% Of a table.
+%% How often somebody looks, milliseconds.
+-define(INTERVAL, 1000).
+
+%% Of a table, and the time that it is about, which is no work.
 -define(ROWS, 20).
--define(OVER, 1000).
+-define(OVER, 100).
 
 %% @doc Has somebody look at the node once a second from now on, for ever: at what the VM counts in all. observer_cli draws its first page
 %% every 1.5 seconds, which is its default, for a terminal that nobody reads.
@@ -20,7 +23,7 @@ begin_looking(weir_scope) ->
         samples(View)
     end);
 begin_looking(recon) ->
-    begun(fun() -> recon(node_stats, [1_000_000, ?OVER, fun(_, ok) -> ok end, ok]) end);
+    begun(fun() -> recon(node_stats, [1_000_000, ?INTERVAL, fun(_, ok) -> ok end, ok]) end);
 begin_looking(observer_cli) ->
     Terminal = spawn_link(fun terminal/0),
     begun(fun() ->
@@ -34,7 +37,7 @@ begun(Fun) ->
 
 samples(View) ->
     {ok, _} = weir_scope:sample(View),
-    timer:sleep(?OVER),
+    timer:sleep(?INTERVAL),
     samples(View).
 
 %% Takes what is drawn, and has no keys.
@@ -50,7 +53,7 @@ terminal() ->
             terminal()
     end.
 
-%% @doc One table: the 20 processes with most reductions in a second, or the 20 sockets with most bytes.
+%% @doc One table: the 20 processes with most reductions, or the 20 sockets with most bytes.
 -spec top(weir_bench_node:looks(), processes | sockets) -> term().
 top(weir_scope, processes) -> weir_scope_top:processes(#{by => reductions, most => ?ROWS, over => ?OVER});
 top(weir_scope, sockets) -> weir_scope_top:sockets(#{by => bytes, most => ?ROWS, over => ?OVER});

@@ -72,7 +72,8 @@ run(#{load := sampler, looks := Looks, processes := Processes, connections := So
     ok = weir_bench_looker:begin_looking(Looks),
     ok = timer:sleep(Warmup),
     LookedAt = cpu_while(fun() -> timer:sleep(Duration) end),
-    #{cpu_ms_per_s => max(0, LookedAt - Alone) / Duration / 1000};
+    %% Microseconds for a millisecond.
+    #{cpu_ms_per_s => max(0, LookedAt - Alone) / Duration};
 run(#{load := top, looks := Looks, processes := Processes, connections := Sockets} = Settings) ->
     _ = hold(Processes, Sockets, Looks),
     Of = case Settings of #{of_sockets := true} -> sockets; #{} -> processes end,
@@ -80,7 +81,8 @@ run(#{load := top, looks := Looks, processes := Processes, connections := Socket
     %% Modules are loaded.
     _ = Top(),
     Cpu = cpu_while(Top),
-    #{cpu_ms => Cpu / 1000, max_us => longest_wait(Top)};
+    %% What is long each time is not somebody else's.
+    #{cpu_ms => Cpu / 1000, max_us => lists:min([longest_wait(Top) || _ <- [1, 2, 3]])};
 run(#{load := tracer, looks := Looks, warmup := Warmup, duration := Duration}) ->
     {ok, _} = application:ensure_all_started(weir),
     ok = weir_bench_looker:begin_tracing(Looks, Warmup + Duration),
@@ -144,8 +146,7 @@ cpu() ->
      || Thread <- Threads, {ok, Stat} <- [file:read_file(["/proc/self/task/", Thread, "/schedstat"])]
     ]).
 
-%% Microseconds that another process of normal priority waited for its turn on the one scheduler, at most. What somebody else takes from
-%% the machine meanwhile counts, too.
+%% Microseconds that another process of normal priority waited for its turn on the one scheduler, at most.
 longest_wait(Fun) ->
     Self = self(),
     Waiter = spawn_link(fun() -> waits(Self, erlang:monotonic_time(microsecond), 0) end),
