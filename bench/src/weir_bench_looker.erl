@@ -23,12 +23,12 @@ begin_looking(weir_scope) ->
         samples(View)
     end);
 begin_looking(recon) ->
-    begun(fun() -> recon(node_stats, [1_000_000, ?INTERVAL, fun(_, ok) -> ok end, ok]) end);
+    begun(fun() -> peer(recon, node_stats, [1_000_000, ?INTERVAL, fun(_, ok) -> ok end, ok]) end);
 begin_looking(observer_cli) ->
     Terminal = spawn_link(fun terminal/0),
     begun(fun() ->
         true = group_leader(Terminal, self()),
-        apply(observer_cli, start, [])
+        peer(observer_cli, start, [])
     end).
 
 begun(Fun) ->
@@ -57,11 +57,11 @@ terminal() ->
 -spec top(weir_bench_node:looks(), processes | sockets) -> term().
 top(weir_scope, processes) -> weir_scope_top:processes(#{by => reductions, most => ?ROWS, over => ?OVER});
 top(weir_scope, sockets) -> weir_scope_top:sockets(#{by => bytes, most => ?ROWS, over => ?OVER});
-top(recon, processes) -> recon(proc_window, [reductions, ?ROWS, ?OVER]);
-top(recon, sockets) -> recon(inet_window, [oct, ?ROWS, ?OVER]).
+top(recon, processes) -> peer(recon, proc_window, [reductions, ?ROWS, ?OVER]);
+top(recon, sockets) -> peer(recon, inet_window, [oct, ?ROWS, ?OVER]).
 
-%% It may be missing, as observer_cli may.
-recon(Function, Arguments) -> apply(recon, Function, Arguments).
+%% It is called by name: it may be missing where this is built.
+peer(Application, Function, Arguments) -> apply(Application, Function, Arguments).
 
 %% @doc Has somebody trace the schedules of all processes for so many milliseconds from now on: nobody, the native tracer, or a process
 %% that gets a message for each and drops it.
