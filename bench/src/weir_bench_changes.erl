@@ -12,7 +12,9 @@
 %% connection lost. That is counted as well where `changes' is 0, for comparison.
 -spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
 during(#{changes := Count, warmup := Warmup, duration := Duration}, #{change := Change}, Load) ->
-    Changer = spawn_link(fun() -> change(Warmup + ?FIRST, (Duration - ?FIRST) / (Count + 1), 1, Count, Change) end),
+    First = erlang:monotonic_time(millisecond) + Warmup + ?FIRST,
+    Interval = (Duration - ?FIRST) / (Count + 1),
+    Changer = spawn_link(fun() -> change([First + round(Number * Interval) || Number <- lists:seq(1, Count)], 1, Change) end),
     Result = Load(),
     Left = left(Changer),
     case Result of
@@ -28,14 +30,18 @@ lost(#{metrics := Metrics, errors := Errors} = Sample) ->
 told_of_changes(0, _Count, Sample) -> Sample;
 told_of_changes(Left, Count, Sample) -> weir_bench_sample:note(iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample).
 
-change(_Pause, _Interval, Number, Count, _Change) when Number > Count ->
-    receive {how_many_left, Asker} -> Asker ! {left, self(), 0} end;
-change(Pause, Interval, Number, Count, Change) ->
+%% At these moments, however long each takes.
+change(Moments, Number, Change) ->
+    Pause =
+        case Moments of
+            [Next | _] -> max(0, Next - erlang:monotonic_time(millisecond));
+            [] -> infinity
+        end,
     receive
-        {how_many_left, Asker} -> Asker ! {left, self(), Count - Number + 1}
-    after round(Pause) ->
+        {how_many_left, Asker} -> Asker ! {left, self(), length(Moments)}
+    after Pause ->
         ok = Change(Number),
-        change(Interval, Interval, Number + 1, Count, Change)
+        change(tl(Moments), Number + 1, Change)
     end.
 
 left(Changer) ->

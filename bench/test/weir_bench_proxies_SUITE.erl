@@ -12,7 +12,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() -> [{group, weir}, {group, haproxy}, {group, nginx}].
 
 groups() ->
-    Cases = [changes_while_a_connection_is_open, goes_by_the_server_name, is_measured_while_it_changes],
+    Cases = [changes_while_a_connection_is_open, goes_by_the_server_name, its_rows_are_measured],
     [{Group, [], Cases} || Group <- [weir, haproxy, nginx]].
 
 init_per_suite(Config) ->
@@ -85,18 +85,30 @@ goes_by_the_server_name(Config) ->
         ok = weir_bench_server:stop(Server)
     end).
 
-is_measured_while_it_changes(Config) ->
-    #{backend := Backend, server := Server} = proplists:get_value(run, Config),
-    Contestant = #{title => <<"a proxy">>, backend => Backend, changes => 3},
-    Scenario = #{
-        name => some, chapter => some, title => <<"some">>, server => Server, load => proxy, connections => 5, rate => 200, warmup => 100,
-        duration => 2000, metrics => [lost], contestants => [Contestant]
-    },
-    [{_, [{ok, #{metrics := Metrics} = Sample}]}] =
-        weir_bench_rounds:run(Scenario, 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
-    ?assertMatch(#{lost := 0, p99_us := _}, Metrics),
-    %% It is told if not all changes were made.
-    ?assertEqual([], maps:get(notes, Sample, [])).
+%% The rows of the bench, in short.
+its_rows_are_measured(Config) ->
+    #{backend := Backend} = proplists:get_value(run, Config),
+    {ok, #{scenarios := Scenarios}} = weir_bench_suite:read(),
+    [
+        begin
+            [_, Contestant] = [Contestant || #{backend := Of} = Contestant <- Contestants, Of =:= Backend],
+            Short = Scenario#{warmup := 100, duration := 2000, contestants := [changing_less(Contestant)]},
+            [{_, [{ok, #{metrics := Metrics, errors := 0} = Sample}]}] =
+                weir_bench_rounds:run(slower(Short), 1, weir_bench_machine:cores(), fun(_, _) -> ok end, fun(_) -> ok end),
+            ?assertMatch(#{requests_per_s := Rate} when Rate > 0, Metrics),
+            ?assertEqual({Name, Metric, true}, {Name, Metric, is_map_key(Metric, Metrics)}),
+            %% It is told if not all changes were made.
+            ?assertEqual([], maps:get(notes, Sample, []))
+        end
+     || #{name := Name, contestants := Contestants, metrics := [Metric | _]} = Scenario <- Scenarios,
+        lists:member(Name, ['relay-changes', 'relay-changes-accept', 'relay-sni'])
+    ].
+
+changing_less(#{changes := 50} = Contestant) -> Contestant#{changes := 3};
+changing_less(Contestant) -> Contestant.
+
+slower(#{rate := _} = Scenario) -> Scenario#{rate := 200};
+slower(Scenario) -> Scenario.
 
 start(Config, More, Backend) ->
     weir_bench_server:start(maps:merge(proplists:get_value(run, Config), More), [], Backend).
