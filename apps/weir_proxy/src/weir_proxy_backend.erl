@@ -51,14 +51,14 @@ start_link(Proxy, Backend) -> gen_server:start_link(?MODULE, {Proxy, Backend}, [
 -spec change(pid(), weir_proxy_config:backend()) -> ok.
 change(Pid, Config) -> gen_server:call(Pid, {change, Config}).
 
-%% @doc Waits for a place at a server, which is taken then, as long as the configuration says.
--spec wait(pid(), Key :: term()) -> {ok, #server{}} | {error, queue_full | queue_timeout | no_backend}.
+%% @doc Waits for a place at a server, which is taken then, as long as the configuration says. `ended': the process was killed, or the backend
+%% was removed.
+-spec wait(pid(), Key :: term()) -> {ok, #server{}} | {error, queue_full | queue_timeout | ended}.
 wait(Pid, Key) ->
     try
         gen_server:call(Pid, {wait, Key}, infinity)
     catch
-        %% The backend was removed.
-        exit:_ -> {error, no_backend}
+        exit:_ -> {error, ended}
     end.
 
 %% @doc A server has refused as many connections as make it a failing one.

@@ -29,6 +29,10 @@
 %% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
 -define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
 
+%% How often it is looked for the successor of a backend's process, and how many times.
+-define(SUCCESSOR_MS, 20).
+-define(SUCCESSOR_TIMES, 50).
+
 %% Between two attempts at the same server.
 -define(RETRY_MS, 1000).
 
@@ -237,11 +241,28 @@ placed(Server = #server{numbers = Numbers}, Way) ->
     true = weir_proxy_pending:placed(self(), Numbers),
     {ok, Server, Way}.
 
-wait(Way = #way{queued = Before}, #backend{process = Process}, Key) ->
+wait(Way = #way{queued = Before}, Backend = #backend{process = Process}, Key) ->
     Start = erlang:monotonic_time(millisecond),
-    case weir_proxy_backend:wait(Process, Key) of
-        {ok, Server} -> {ok, Server, Way#way{queued = Before + erlang:monotonic_time(millisecond) - Start}};
+    Result = weir_proxy_backend:wait(Process, Key),
+    Waited = Way#way{queued = Before + erlang:monotonic_time(millisecond) - Start},
+    case Result of
+        {ok, Server} -> {ok, Server, Waited};
+        {error, ended} -> wait_on(Waited, Backend, Key, ?SUCCESSOR_TIMES);
         {error, Why} -> Why
+    end.
+
+%% At the end of the queue of its successor.
+wait_on(Way, Before = #backend{process = Process}, Key, Left) ->
+    case current(Way, Before) of
+        #backend{process = Process} when Left =:= 0 ->
+            no_backend;
+        #backend{process = Process} ->
+            timer:sleep(?SUCCESSOR_MS),
+            wait_on(Way, Before, Key, Left - 1);
+        Successor ->
+            %% It may have died behind giving a place and before telling of it.
+            ok = weir_proxy_pending:displaced(),
+            wait(Way, Successor, Key)
     end.
 
 %%% The server, and the relay.

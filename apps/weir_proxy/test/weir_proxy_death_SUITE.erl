@@ -16,6 +16,7 @@ all() ->
     [
         connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, keepers_look_at_no_living_session,
         a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_place_is_given_on_behind_a_killed_backend,
+        who_waits_waits_on_behind_a_killed_backend, who_waits_is_told_of_a_removed_backend,
         a_killed_proxy_keeps_its_listeners
     ].
 
@@ -116,6 +117,27 @@ a_place_is_given_on_behind_a_killed_backend(_Config) ->
     wait_for(fun() -> queued() =:= 1 end),
     ok = gen_tcp:close(First),
     ?assertEqual(<<"a">>, name(Second)).
+
+who_waits_waits_on_behind_a_killed_backend(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    First = connect(Port),
+    <<"a">> = name(First),
+    Second = connect(Port),
+    wait_for(fun() -> queued() =:= 1 end),
+    ok = kill_backend(),
+    ok = gen_tcp:close(First),
+    ?assertEqual(<<"a">>, name(Second)),
+    wait_for(fun() -> numbers(1) end).
+
+who_waits_is_told_of_a_removed_backend(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    <<"a">> = name(connect(Port)),
+    Second = connect(Port),
+    wait_for(fun() -> queued() =:= 1 end),
+    ok = weir_proxy:change(proxy, #{frontends => #{}, backends => #{}}),
+    ?assertEqual({error, closed}, gen_tcp:recv(Second, 0, ?PATIENCE)).
 
 %% Returns when there is another one.
 kill_backend() ->
