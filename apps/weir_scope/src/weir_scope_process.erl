@@ -8,7 +8,7 @@
 -type name() :: #{name := atom() | mfa(), label => term()}.
 
 %% Bytes of a process whose dictionary is small, whatever it is.
--define(SMALL, 200_000).
+-define(SMALL, 500_000).
 
 %% @doc The registered name, or the function that it began with, and its label, where it has one; `gone' if it has ended.
 -spec name(weir_scope_facts:ask(), pid()) -> name() | gone.
