@@ -28,6 +28,8 @@ on_node(Suite, Case, Command, Arguments) ->
 -spec run_case(module(), atom()) -> ok | {fail, term()}.
 run_case(Suite, Case) ->
     Config = weir_test_peer:init_case(weir_test_peer:init_group(weir, [])),
+    %% The case may use up the descriptors by which it would be loaded.
+    {module, _} = code:ensure_loaded(weir_test_wait),
     _ = Suite:Case(Config),
     weir_test_peer:end_case(Config).
 
