@@ -13,7 +13,8 @@
 -spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
 during(#{changes := Count, warmup := Warmup, duration := Duration}, #{change := Change}, Load) ->
     First = erlang:monotonic_time(millisecond) + Warmup + ?FIRST,
-    Interval = (Duration - ?FIRST) / (Count + 1),
+    %% The last is over before the load is.
+    Interval = 0.9 * (Duration - ?FIRST) / max(1, Count),
     Changer = spawn_link(fun() -> change([First + round(Number * Interval) || Number <- lists:seq(1, Count)], 1, Change) end),
     Result = Load(),
     Left = left(Changer),

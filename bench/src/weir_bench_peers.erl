@@ -19,7 +19,7 @@
 -spec all() -> [peer()].
 all() -> [haproxy, nginx, nginx_stream, nchan, envoy, go, tokio] ++ ?APPLICATIONS.
 
-%% @doc Those of some that are not here.
+%% @doc Those of some that are not here, or do not run on this OTP.
 -spec missing([peer()]) -> [peer()].
 missing(Peers) ->
     [Peer || Peer <- Peers, not is_installed(Peer)].
@@ -31,8 +31,21 @@ is_installed(nchan) ->
 is_installed(Peer) ->
     case lists:member(Peer, ?APPLICATIONS) of
         %% The servers run on our own emulator, and find what we find.
-        true -> code:where_is_file(atom_to_list(Peer) ++ ".app") =/= non_existing;
+        true -> code:where_is_file(atom_to_list(Peer) ++ ".app") =/= non_existing andalso is_loadable(Peer);
         false -> executable(Peer) =/= false
+    end.
+
+%% What was compiled by an older OTP may be refused by a newer one, which writes that to its log: it is asked once.
+is_loadable(Application) ->
+    case persistent_term:get({?MODULE, Application}, unknown) of
+        unknown ->
+            _ = application:load(Application),
+            {ok, Modules} = application:get_key(Application, modules),
+            Verdict = lists:all(fun(Module) -> code:ensure_loaded(Module) =:= {module, Module} end, Modules),
+            ok = persistent_term:put({?MODULE, Application}, Verdict),
+            Verdict;
+        Verdict ->
+            Verdict
     end.
 
 %% @doc Where a program is, or `false'.
