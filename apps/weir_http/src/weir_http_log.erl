@@ -190,6 +190,15 @@ writer(#log{key = Key}) ->
     end.
 
 hand_over(Lines, Count, [{_, Writer, Queue}], Log) ->
+    %% One that was killed, and has no successor yet, writes nothing more.
+    case is_process_alive(Writer) of
+        true -> enqueue(Lines, Count, Writer, Queue, Log);
+        false -> dropped(Count, Log)
+    end;
+hand_over(_Lines, Count, [], Log) ->
+    dropped(Count, Log).
+
+enqueue(Lines, Count, Writer, Queue, Log) ->
     case atomics:add_get(Queue, ?BYTES, byte_size(Lines)) =< ?WAITING of
         true ->
             ok = atomics:add(Queue, ?LINES, Count),
@@ -199,9 +208,7 @@ hand_over(Lines, Count, [{_, Writer, Queue}], Log) ->
             ok = atomics:sub(Queue, ?BYTES, byte_size(Lines)),
             _ = atomics:exchange(Queue, ?TOLD, 1) =:= 0 andalso tell(Log),
             dropped(Count, Log)
-    end;
-hand_over(_Lines, Count, [], Log) ->
-    dropped(Count, Log).
+    end.
 
 dropped(Count, #log{counters = Counters}) -> weir_http_counters:add(Counters, log_dropped, Count).
 
