@@ -375,9 +375,14 @@ a_client_that_takes_nothing_is_closed(_Config) ->
     {Name, Port} = start(#{idle_timeout => 400}),
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, lists:duplicate(20, get("/large"))),
-    ok = until(fun() -> map_get(timeouts, weir_http:info(Name)) =:= 1 end),
+    ok = until(fun() -> map_get(requests, weir_http:info(Name)) > 0 end),
+    %% With TLS the socket itself closes after that time, and nobody counts it.
+    ok = until(fun() ->
+        #{timeouts := Timeouts, connections := Connections} = weir_http:info(Name),
+        Timeouts =:= 1 orelse Connections =:= 0
+    end),
     %% What the kernel has not taken lingers for half a minute, unless the client is gone.
-    ok = inet:setopts(Socket, [{linger, {true, 0}}]),
+    _ = is_port(Socket) andalso inet:setopts(Socket, [{linger, {true, 0}}]),
     ok = close(Socket),
     ok = until(fun() -> map_get(connections, weir_http:info(Name)) =:= 0 end).
 
