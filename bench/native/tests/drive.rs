@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use programs::{Reference, at, drive, failure_of, finish, first_error_line, free_port, last_line};
-use programs::{misbehaving, report, send_signal, start_drive};
+use programs::{Reference, assert_clean, at, drive, failure_of, finish, last_line, misbehaving};
+use programs::{report, send_signal, start_drive};
 use rustix::process::Signal;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -18,25 +18,6 @@ use rustls::version::TLS13;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use weir_bench_native::clock;
-
-/// A report in which everything went well.
-fn assert_clean(report: &Value) {
-    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
-    assert!(report["requests"].as_u64().unwrap() > 0, "{report}");
-    assert!(report["requests_per_s"].as_f64().unwrap() > 0.0);
-    assert!(report["duration_s"].as_f64().unwrap() >= 0.3);
-    let latency = |name: &str| report["latency_us"][name].as_f64().unwrap();
-    assert!(latency("min") > 0.0);
-    for (lower, higher) in [
-        ("min", "p50"),
-        ("p50", "p90"),
-        ("p90", "p99"),
-        ("p99", "p999"),
-        ("p999", "max"),
-    ] {
-        assert!(latency(lower) <= latency(higher), "{lower} {report}");
-    }
-}
 
 #[test]
 fn echo_of_every_shape() {
@@ -206,62 +187,6 @@ fn a_hello_in_pieces_comes_back_whole() {
         report["latency_us"]["min"].as_f64().unwrap() > 90_000.0,
         "{report}"
     );
-}
-
-#[test]
-fn proxy_that_is_started_after_the_backend() {
-    let port = free_port();
-    let arguments = format!("proxy {} --backend 0 --connections 20", at(port));
-    let mut driver = start_drive(&arguments);
-    let line = first_error_line(&mut driver);
-    let backend = line.trim().strip_prefix("backend ready ").unwrap();
-    let _proxy = Reference::start_on(port, &format!("relay --to 127.0.0.1:{backend}"));
-    let output = finish(driver);
-    assert!(output.status.success());
-    let report = last_line(&output);
-    assert_clean(&report);
-    assert!(report["bytes_verified"].as_u64().unwrap() > 0);
-}
-
-#[test]
-fn short_idle_and_timed_connections_through_a_proxy() {
-    let backend = free_port();
-    let proxy = Reference::start(&format!("relay --to 127.0.0.1:{backend}"));
-    let target = format!("{} --backend {backend}", at(proxy.port));
-    for (command, options) in [
-        ("accept", "--concurrency 10"),
-        ("proxy", "--connections 10 --rate 2000"),
-    ] {
-        assert_clean(&report(&format!("{command} {target} {options}")));
-    }
-    let pid = proxy.pid();
-    let report = report(&format!("idle {target} --connections 50 --observe {pid}"));
-    assert_eq!(report["connections"], 50);
-    assert_eq!(report["errors"], serde_json::json!({}));
-}
-
-#[test]
-fn bulk_through_a_proxy_ends_after_so_many_bytes() {
-    const WANTED: u64 = 100_000_000;
-    for command in ["download", "upload"] {
-        let port = free_port();
-        let arguments = format!(
-            "{command} 127.0.0.1:{port} --backend 0 --bytes {WANTED} --connections 1 --warmup 0s --duration 15s"
-        );
-        let mut driver = start_drive(&arguments);
-        let line = first_error_line(&mut driver);
-        let backend = line.trim().strip_prefix("backend ready ").unwrap();
-        let _proxy = Reference::start_on(port, &format!("relay --to 127.0.0.1:{backend}"));
-        let output = finish(driver);
-        assert!(output.status.success(), "{command}");
-        let report = last_line(&output);
-        assert_eq!(report["errors"], serde_json::json!({}), "{report}");
-        assert!(report["bytes_transferred"].as_u64().unwrap() >= WANTED);
-        assert!(
-            report["duration_s"].as_f64().unwrap() < 15.0,
-            "{command} {report}"
-        );
-    }
 }
 
 #[test]

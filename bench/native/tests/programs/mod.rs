@@ -169,3 +169,22 @@ pub fn failure_of(arguments: &str) -> String {
     assert_eq!(errors.lines().count(), 1, "{errors}");
     errors
 }
+
+/// A report in which everything went well.
+pub fn assert_clean(report: &Value) {
+    assert_eq!(report["errors"], serde_json::json!({}), "{report}");
+    assert!(report["requests"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["requests_per_s"].as_f64().unwrap() > 0.0);
+    assert!(report["duration_s"].as_f64().unwrap() >= 0.3);
+    let latency = |name: &str| report["latency_us"][name].as_f64().unwrap();
+    assert!(latency("min") > 0.0);
+    for (lower, higher) in [
+        ("min", "p50"),
+        ("p50", "p90"),
+        ("p90", "p99"),
+        ("p99", "p999"),
+        ("p999", "max"),
+    ] {
+        assert!(latency(lower) <= latency(higher), "{lower} {report}");
+    }
+}
