@@ -36,11 +36,15 @@ columns([[_ | _] | _] = Rows) ->
 columns(_) ->
     [].
 
-%% What the scenario is about and what it costs, or, where that is the same, how much the server did.
+%% What the scenario is about and what it costs, or, where that is the same, how much the server did; without a cost, what
+%% the scenario names second.
 measures([<<"cpu_us_per_request">> = First | Others]) ->
     [First | [Rate || <<"requests_per_s">> = Rate <- Others]];
 measures([First | Others]) ->
-    [First | [Cost || Cost <- Others, Cost =:= <<"cpu_us_per_request">> orelse Cost =:= <<"bytes_per_cpu_s">>]].
+    case [Cost || Cost <- Others, Cost =:= <<"cpu_us_per_request">> orelse Cost =:= <<"bytes_per_cpu_s">>] of
+        [] -> [First | lists:sublist(Others, 1)];
+        Costs -> [First | Costs]
+    end.
 
 %% A title with a comma is a variant of a contestant. It counts where there is nothing else.
 contestants(First, #{<<"contestants">> := Contestants}) ->
@@ -92,12 +96,12 @@ role(_) -> peer.
 of_erlang(_Title, <<"inet">>) -> stock;
 of_erlang(_Title, <<"socket">>) -> socket;
 of_erlang(Title, <<"weir">>) ->
-    [Plain | _] = binary:split(Title, <<",">>),
     Own = [
         <<"weir listener">>, <<"weir reactor">>, <<"weir relay">>, <<"weir group">>, <<"weir http">>, <<"weir websocket">>,
-        <<"weir events">>, <<"echo reactor">>, <<"weir proxy">>, <<"weir push">>, <<"weir_scope">>
+        <<"weir events">>, <<"echo reactor">>, <<"weir proxy">>, <<"weir push">>, <<"weir_scope">>,
+        <<"latency measured">>
     ],
-    case lists:member(Plain, Own) of
+    case lists:any(fun(Name) -> string:prefix(Title, Name) =/= nomatch end, Own) of
         true -> own;
         false -> drop_in
     end.
