@@ -199,11 +199,11 @@ figure(#{<<"met">> := Met} = Verdict) ->
         false -> ["**", Measured, "**"]
     end.
 
-%% By release; of several the last. Results of before kept no list of what to show.
+%% By release; of several the last. What is shown is what the suite says today, so that releases are shown alike.
 measured(Name, Results, #{metrics := Metrics}) ->
     Shown = #{<<"metrics">> => [atom_to_binary(Metric) || Metric <- Metrics]},
     lists:sort(maps:to_list(maps:from_list([
-        {weir_bench_results:release(Document), maps:merge(Shown, Scenario)}
+        {weir_bench_results:release(Document), maps:merge(Scenario, Shown)}
      || {_, #{<<"scenarios">> := Scenarios} = Document} <- Results,
         #{<<"name">> := Of} = Scenario <- Scenarios, Of =:= Name
     ]))).
