@@ -72,7 +72,12 @@ the_same_but_for_reasons(Config) ->
     end,
     ?assertEqual([], [{Name, Difference} || {Name, _, Differences} <- Results, {none, Difference} <- Differences]),
     Used = lists:usort([Reason || {_, _, Differences} <- Results, {Reason, _} <- Differences]),
-    ?assertEqual([], [Reason || {_, Reason} <- weir_pubsub_conformance_differences:reasons()] -- Used).
+    Unused = [Reason || {_, Reason} <- weir_pubsub_conformance_differences:reasons()] -- Used,
+    %% The table is of Debian 12's Nchan. Later ones have mended what some reasons are for.
+    case os:cmd("nginx -v 2>&1") of
+        "nginx version: nginx/1.22." ++ _ -> ?assertEqual([], Unused);
+        Version -> ct:log("~tsunused: ~tp", [Version, Unused])
+    end.
 
 some_at_a_time(_Fun, []) -> [];
 some_at_a_time(Fun, Cases) ->
