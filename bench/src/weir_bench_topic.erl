@@ -93,7 +93,9 @@ role({Title, Backend, _}) when Backend =:= <<"inet">>; Backend =:= <<"socket">>;
 role({_, <<"reference">>, _}) -> native;
 role(_) -> peer.
 
-of_erlang(_Title, <<"inet">>) -> stock;
+of_erlang(<<"inet", _/binary>>, <<"inet">>) -> stock;
+%% In a scenario without sockets: what stands beside Weir on a stock VM.
+of_erlang(_Title, <<"inet">>) -> peer;
 of_erlang(_Title, <<"socket">>) -> socket;
 of_erlang(Title, <<"weir">>) ->
     Own = [
