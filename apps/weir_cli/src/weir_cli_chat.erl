@@ -78,7 +78,7 @@ options() ->
         #{name => port, type => {integer, 0, 65535}, value => "P", default => 0,
             help => "port to listen on, 0 takes a free one (0)"},
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR", default => {127, 0, 0, 1},
-            help => "IPv4 address to listen on, 0.0.0.0 is all: then phones can come, too (127.0.0.1)"},
+            help => "IPv4 address to listen on; 0.0.0.0 is all, so that phones can connect too (127.0.0.1)"},
         #{name => robots, type => {integer, 0, weir_cli_chat_robots:most()}, value => "N", default => 0,
             help => "robots that chat from the start; the page has a dial for them (0)"},
         #{name => help, type => flag,

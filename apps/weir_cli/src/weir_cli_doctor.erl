@@ -44,7 +44,7 @@ options() ->
     weir_cli_node:options() ++
         [
             #{name => seconds, type => {integer, 1, 60}, value => "S", default => 1,
-                help => "how long to look at what changes (1)"},
+                help => "how long to watch what changes (1)"},
             #{name => json, type => flag,
                 help => "JSON instead of text"},
             #{name => help, type => flag,
@@ -53,7 +53,7 @@ options() ->
 
 help() ->
     [
-        "weir doctor: what is set wrong in a node, or goes wrong in it just now\n"
+        "weir doctor: find wrong settings and present faults of a node\n"
         "\n"
         "usage: weir doctor NODE [OPTION...]\n"
         "\n"

@@ -124,9 +124,9 @@ listen_reason(Reason) -> io_lib:format("~0tp", [Reason]).
 options() ->
     [
         #{name => config, type => {text, fun(File) -> {ok, File} end}, value => "FILE",
-            help => "a configuration in TOML, in place of the options below; read again at SIGHUP"},
+            help => "a configuration in TOML, instead of the options below; read again at SIGHUP"},
         #{name => check, type => flag,
-            help => "say whether the file is right, and serve nothing"},
+            help => "only check the file"},
         #{name => port, type => {integer, 0, 65535}, value => "P",
             help => "port to listen on, 0 takes a free one (0)"},
         #{name => ip, type => {text, fun weir_cli_options:ip/1}, value => "ADDR",
@@ -134,7 +134,7 @@ options() ->
         #{name => max_connections, type => {integer, 1, 10000000}, value => "N",
             help => "connections at a time (100000)"},
         #{name => publishers, type => {choice, [local, any]}, value => "WHO",
-            help => "who may publish, delete and ask: `local`, this machine without pages of other sites, or `any` (local)"},
+            help => "who may publish, delete and get information: `local`, this machine without pages of other sites, or `any` (local)"},
         #{name => poll_timeout, type => {integer, 0, 86400}, value => "S",
             help => "seconds until a long poll without a message gets 408, 0 is never (0)"},
         #{name => help, type => flag,

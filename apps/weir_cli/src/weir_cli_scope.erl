@@ -112,7 +112,7 @@ options() ->
     weir_cli_node:options() ++
         [
             #{name => once, type => flag,
-                help => "print all pages as text, and end"},
+                help => "print all pages once, as text"},
             #{name => json, type => flag,
                 help => "print the last second, and the top processes and sockets, as JSON"},
             #{name => csv, type => flag,
@@ -124,18 +124,18 @@ options() ->
             #{name => 'no-token', type => flag,
                 help => "with --http: let every user of this machine look"},
             #{name => seconds, type => {integer, 1, 86400}, value => "S", default => 1,
-                help => "so many lines of --csv (1)"},
+                help => "lines of --csv (1)"},
             #{name => schedules, type => {integer, 1, 60}, value => "S",
-                help => "for S seconds: how long processes wait that are ready, how long turns take, and what is between them"},
+                help => "measure for S seconds how long ready processes wait, how long turns take, and the time between turns"},
             #{name => 'ping-pong', type => flag,
-                help => "how many messages two processes exchange in a second, which keeps one scheduler busy"},
+                help => "how many messages two processes exchange in a second; keeps one scheduler busy"},
             #{name => help, type => flag,
                 help => "this text"}
         ].
 
 help() ->
     [
-        "weir scope: where a node spends its time\n"
+        "weir scope: show where a node spends its time\n"
         "\n"
         "usage: weir scope NODE [OPTION...]\n"
         "       weir scope record NODE FILE [OPTION...]\n"

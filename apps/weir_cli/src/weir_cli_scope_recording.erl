@@ -131,12 +131,12 @@ of_command(replay) ->
         #{name => once, type => flag,
             help => "print all pages as text, as they were at the end"},
         #{name => speed, type => {integer, 1, 1000}, value => "N", default => 1,
-            help => "so many times as fast, in the terminal (1)"}
+            help => "how many times as fast, in the terminal (1)"}
     ];
 of_command(compare) ->
     [
         #{name => least, type => {integer, 0, 1000}, value => "P", default => 5,
-            help => "leave out what differs by less, in percent (5)"}
+            help => "leave out figures that differ by less, in percent (5)"}
     ].
 
 help(record, Options) ->
