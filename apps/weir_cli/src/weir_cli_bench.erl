@@ -54,8 +54,8 @@ help(Suite) ->
         "that is not installed is skipped.\n"
         "\n"
         "bench/priv/suite.config lists what is measured. `document' writes tables and charts of these results into\n"
-        "docs/measurements.md and docs/seeds.md; of two results with the same scenario and OTP release the later run\n"
-        "counts. `page' writes the page of each result beside it.\n"
+        "docs/measurements.md, docs/targets.md and docs/seeds.md; of two results with the same scenario and OTP release the\n"
+        "later run counts. `page' writes the page of each result beside it.\n"
         "\n",
         weir_cli_options:help(options(Suite))
     ].
