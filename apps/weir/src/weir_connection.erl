@@ -92,7 +92,7 @@ begin_with(Socket, Terms = #terms{name = Name, timeout = Timeout}, Handler, Args
             end;
         %% With `{handshake, hello}' somebody has to go on, and a fun cannot.
         {ok, Connection, _Extensions} ->
-            (weir_transport_tls:library()):close(Connection);
+            (weir_ssl:ssl()):close(Connection);
         %% A peer that does not say what it has to is closed with its process.
         {error, _} ->
             ok
@@ -142,7 +142,7 @@ secured(Socket, More, Peer, Terms = #terms{tls = Tls}, Timeout) ->
     Start = erlang:monotonic_time(),
     Result =
         try
-            (weir_transport_tls:library()):handshake(Socket, More ++ Tls, Timeout)
+            (weir_ssl:ssl()):handshake(Socket, More ++ Tls, Timeout)
         catch
             exit:{noproc, _} -> {error, {not_started, ssl}}
         end,

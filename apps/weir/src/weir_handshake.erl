@@ -73,7 +73,7 @@ peer(Socket) ->
     Name =
         case Socket of
             ?SOCKET(_) -> inet:peername(Socket);
-            _ -> (weir_transport_tls:library()):peername(Socket)
+            _ -> (weir_ssl:ssl()):peername(Socket)
         end,
     case Name of
         {ok, Peer} -> Peer;

@@ -24,8 +24,6 @@
 -export([connections/1]).
 -export([set_options/2]).
 -export([port/1]).
--export([pollers_moved/0]).
--export([renew_workers/0]).
 
 -export_type([name/0, handler/0, connection/0, options/0, changes/0, prefix/0, info/0, latency/0]).
 -export_type([bad_option/0, no_listener/0, not_started/0]).
@@ -214,11 +212,11 @@ stop(Name) -> weir_listener_sup:stop_listener(Name).
 
 %% @private
 -spec suspend(name()) -> ok | {error, no_listener()}.
-suspend(Name) -> weir_listener_process:call(Name, suspend).
+suspend(Name) -> weir_listener_names:call(Name, suspend).
 
 %% @private
 -spec resume(name()) -> ok | {error, term()}.
-resume(Name) -> weir_listener_process:call(Name, resume).
+resume(Name) -> weir_listener_names:call(Name, resume).
 
 %% @private
 -spec drain(name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()} | no_listener()}.
@@ -228,10 +226,10 @@ drain(Name, Timeout) ->
             infinity -> infinity;
             _ -> erlang:monotonic_time(millisecond) + Timeout
         end,
-    _ = weir_listener_process:call(Name, close_backlog),
+    _ = weir_listener_names:call(Name, close_backlog),
     ok = timer:sleep(min(?HANDSHAKE_MS, Timeout)),
     ok = accept_backlog(Name, min(?BACKLOG_MS, Timeout) div ?DRAIN_MS),
-    case {weir_listener_process:call(Name, listener), suspend(Name)} of
+    case {weir_listener_names:call(Name, listener), suspend(Name)} of
         {{ok, Listener}, ok} -> drain_until(Listener, Deadline);
         {_, {error, _} = Error} -> Error
     end.
@@ -239,7 +237,7 @@ drain(Name, Timeout) ->
 accept_backlog(_Name, 0) ->
     ok;
 accept_backlog(Name, Looks) ->
-    case {weir_listener_process:call(Name, backlog), info(Name)} of
+    case {weir_listener_names:call(Name, backlog), info(Name)} of
         {Waiting, #{connections := Now, max_connections := Most}} when is_integer(Waiting), Waiting > 0, Now < Most ->
             ok = timer:sleep(?DRAIN_MS),
             accept_backlog(Name, Looks - 1);
@@ -271,12 +269,12 @@ names() -> [Name || {Name, _} <- weir_listener_names:all()].
 
 %% @private
 -spec info(name()) -> info() | {error, no_listener()}.
-info(Name) -> weir_listener_process:call(Name, info).
+info(Name) -> weir_listener_names:call(Name, info).
 
 %% @private
 -spec latency(name()) -> latency() | {error, no_listener()}.
 latency(Name) ->
-    case weir_listener_process:call(Name, listener) of
+    case weir_listener_names:call(Name, listener) of
         {ok, Listener} ->
             {Sum, Times} = weir_nif:listener_latency(Listener),
             #{measured := Measured} = weir_nif:listener_info(Listener),
@@ -288,27 +286,15 @@ latency(Name) ->
 %% @private
 -spec connections(name()) -> [{weir_tcp:socket(), pid()}] | {error, no_listener()}.
 connections(Name) ->
-    case weir_listener_process:call(Name, listener) of
+    case weir_listener_names:call(Name, listener) of
         {ok, Listener} -> [{?SOCKET(Handle), Pid} || {Handle, Pid, _} <- weir_listener_process:connections(Listener)];
         {error, _} = Error -> Error
     end.
 
 %% @private
 -spec set_options(name(), changes()) -> ok | {error, bad_option() | no_listener() | not_started()}.
-set_options(Name, Changes) -> weir_listener_process:call(Name, {set_options, Changes}).
+set_options(Name, Changes) -> weir_listener_names:call(Name, {set_options, Changes}).
 
 %% @private
 -spec port(name()) -> inet:port_number() | undefined | {error, no_listener()}.
-port(Name) -> weir_listener_process:call(Name, port).
-
-%% @private
-%% Has all listeners look where their workers belong.
--spec pollers_moved() -> ok.
-pollers_moved() ->
-    lists:foreach(fun({_Name, Pid}) -> Pid ! pollers_moved end, weir_listener_names:all()).
-
-%% @private
-%% @doc Has the acceptors of all listeners leave old code.
--spec renew_workers() -> ok.
-renew_workers() ->
-    lists:foreach(fun({_Name, Pid}) -> Pid ! renew_workers end, weir_listener_names:all()).
+port(Name) -> weir_listener_names:call(Name, port).

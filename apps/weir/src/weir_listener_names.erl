@@ -14,6 +14,8 @@
 -export([new_table/0]).
 -export([start_link/0]).
 -export([all/0]).
+-export([call/2]).
+-export([tell_all/1]).
 -export([keep/2]).
 -export([kept/1]).
 -export([forget/1]).
@@ -52,6 +54,26 @@ all() ->
         undefined -> [];
         Table -> [{Name, Pid} || [Name, Pid] <- ets:match(Table, {{pid, '$1'}, '$2'}), is_process_alive(Pid)]
     end.
+
+%% @doc Asks a listener by its name.
+-spec call(Name, Request :: term()) -> Reply :: term() | {error, {no_listener, Name}}.
+call(Name, Request) ->
+    case whereis_name(Name) of
+        undefined ->
+            {error, {no_listener, Name}};
+        Pid ->
+            try
+                gen_server:call(Pid, Request, infinity)
+            catch
+                %% It is gone by now.
+                exit:{_, {gen_server, call, _}} -> {error, {no_listener, Name}}
+            end
+    end.
+
+%% @doc Sends a message to all listeners that run.
+-spec tell_all(Message :: term()) -> ok.
+tell_all(Message) ->
+    lists:foreach(fun({_Name, Pid}) -> Pid ! Message end, all()).
 
 %% @doc Keeps the native part, and what else it has, for the next listener of this name. Nothing is kept where Weir has been stopped.
 -spec keep(term(), #{listener := weir_nif:listener(), _ => _}) -> ok.

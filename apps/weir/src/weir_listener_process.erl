@@ -11,7 +11,6 @@
 -behaviour(gen_server).
 
 -export([start_link/2]).
--export([call/2]).
 -export([connections/1]).
 
 -export([init/1]).
@@ -51,21 +50,6 @@ start_link(Name, Options) ->
         Result -> Result
     catch
         exit:{noproc, _} -> {error, {not_started, weir}}
-    end.
-
-%% @doc Asks a listener by its name.
--spec call(weir_listener:name(), term()) -> Reply :: term().
-call(Name, Request) ->
-    case weir_listener_names:whereis_name(Name) of
-        undefined ->
-            {error, {no_listener, Name}};
-        Pid ->
-            try
-                gen_server:call(Pid, Request, infinity)
-            catch
-                %% It is gone by now.
-                exit:{_, {gen_server, call, _}} -> {error, {no_listener, Name}}
-            end
     end.
 
 %% @doc The connections of a listener: each socket with the process that it was accepted for, and its pollset.

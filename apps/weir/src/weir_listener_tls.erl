@@ -9,7 +9,6 @@
 
 %% As `cb_info' of ssl wants a transport.
 -export([listen/2]).
--export([public_key/0]).
 
 %% With one of these the certificate is chosen at the handshake, or there is none.
 -define(CHOSEN_LATER, [sni_fun, sni_hosts, user_lookup_fun]).
@@ -38,7 +37,7 @@ wrong(Option, Allowed) -> throw({wrong, Option, Allowed}).
 %%% Values.
 
 values(Options) ->
-    try (weir_transport_tls:library()):listen(0, [{cb_info, {?MODULE, tcp, tcp_closed, tcp_error, tcp_passive}} | Options]) of
+    try (weir_ssl:ssl()):listen(0, [{cb_info, {?MODULE, tcp, tcp_closed, tcp_error, tcp_passive}} | Options]) of
         {error, {?MODULE, OfTransport}} -> foreign(Options, OfTransport);
         {error, {options, Reason}} -> wrong(culprit(Reason, Options), "options of ssl:handshake/3 that go together");
         {error, Reason} -> wrong(Reason, "options of ssl:handshake/3")
@@ -107,7 +106,7 @@ certificate(#{certfile := File}) ->
     end.
 
 %% The key may be in the file of the certificate.
-key(#{key := Key = {Type, Der}}) -> {{key, Key}, fun() -> (?MODULE:public_key()):der_decode(Type, Der) end};
+key(#{key := Key = {Type, Der}}) -> {{key, Key}, fun() -> (weir_ssl:public_key()):der_decode(Type, Der) end};
 key(#{key := Key}) -> {{key, Key}, fun() -> Key end};
 key(Set = #{keyfile := File}) -> key(keyfile, File, Set);
 key(Set = #{certfile := File}) -> key(certfile, File, Set);
@@ -127,7 +126,7 @@ password(#{password := Password}) -> Password;
 password(_) -> "".
 
 opened(Entry, Password, Option) ->
-    try (?MODULE:public_key()):pem_entry_decode(Entry, Password) of
+    try (weir_ssl:public_key()):pem_entry_decode(Entry, Password) of
         Key -> {Option, fun() -> Key end}
     catch
         error:_ -> wrong(Option, "a private key that is whole, and opens with the password")
@@ -145,7 +144,7 @@ belong_together(Certificate, Key) ->
 %% A signature of another kind of key may raise.
 confirms(Public, Data, Digest, Signature) ->
     try
-        (?MODULE:public_key()):verify(Data, Digest, Signature, Public)
+        (weir_ssl:public_key()):verify(Data, Digest, Signature, Public)
     catch
         error:_ -> false
     end.
@@ -156,7 +155,7 @@ private(Key) -> Key.
 
 %% EdDSA has a digest of its own.
 signed(Data, Key) ->
-    PublicKey = ?MODULE:public_key(),
+    PublicKey = weir_ssl:public_key(),
     try
         {sha256, PublicKey:sign(Data, sha256, Key)}
     catch
@@ -165,7 +164,7 @@ signed(Data, Key) ->
 
 %% By the definitions of public_key, which may not be there when this is compiled.
 public(Certificate) ->
-    {'OTPCertificate', Signed, _, _} = (?MODULE:public_key()):pkix_decode_cert(Certificate, otp),
+    {'OTPCertificate', Signed, _, _} = (weir_ssl:public_key()):pkix_decode_cert(Certificate, otp),
     {'OTPSubjectPublicKeyInfo', {'PublicKeyAlgorithm', Algorithm, Parameters}, Key} =
         lists:keyfind('OTPSubjectPublicKeyInfo', 1, [Part || Part <- tuple_to_list(Signed), is_tuple(Part)]),
     case {Key, Parameters} of
@@ -179,15 +178,10 @@ entries(Name, File) ->
     case file:read_file(File) of
         {ok, Pem} ->
             try
-                (?MODULE:public_key()):pem_decode(Pem)
+                (weir_ssl:public_key()):pem_decode(Pem)
             catch
                 error:_ -> wrong({Name, File}, "a PEM file")
             end;
         {error, Reason} ->
             wrong({Name, File}, "a file that can be read (" ++ atom_to_list(Reason) ++ ")")
     end.
-
-%% @private
-%% @doc OTP's `public_key', which comes with ssl and is not among our dependencies ({@link weir_transport_tls:library/0}).
--spec public_key() -> module().
-public_key() -> public_key.

@@ -5,7 +5,7 @@
 %% there is none, or one without a library, the new one stays without, and sockets are OTP's.
 -module(weir_native).
 
--export([load/1]).
+-export([load/2]).
 -export([load_error/0]).
 
 -define(LOAD_ERROR, {weir_nif, load_error}).
@@ -13,23 +13,23 @@
 %% How often a library was loaded.
 -define(LOADS, {weir_nif, loads}).
 
-%% @doc For `-on_load' of `weir_nif': has the module load the library with a fun of its own. The error ends the load.
--spec load(fun((file:filename()) -> ok | {error, {atom(), string()}})) -> ok | {error, {atom(), string()}}.
-load(Load) ->
+%% @doc For `-on_load' of the module, which is `weir_nif': has it load the library with a fun of its own. The error ends the load.
+-spec load(module(), fun((file:filename()) -> ok | {error, {atom(), string()}})) -> ok | {error, {atom(), string()}}.
+load(Module, Load) ->
     Loads = persistent_term:get(?LOADS, 0),
-    case load_library(Load, Loads) of
+    case load_library(Module, Load, Loads) of
         ok ->
             _ = persistent_term:erase(?LOAD_ERROR),
             persistent_term:put(?LOADS, Loads + 1);
         {error, Reason} ->
-            case erlang:module_loaded(weir_nif) andalso weir_nif:available() of
+            case erlang:module_loaded(Module) andalso Module:available() of
                 true -> {error, explained(Reason)};
                 false -> persistent_term:put(?LOAD_ERROR, explained(Reason))
             end
     end.
 
-load_library(Load, Loads) ->
-    case weir_library:file(weir, weir_nif) of
+load_library(Module, Load, Loads) ->
+    case weir_library:file(weir, Module) of
         {ok, File} -> Load(renamed(File, Loads));
         {error, _} = Error -> Error
     end.

@@ -70,7 +70,7 @@
 -define(NOT_LOADED, erlang:nif_error({not_loaded, ?MODULE})).
 
 %% Only the module itself can load its library.
-load() -> weir_native:load(fun(File) -> erlang:load_nif(File, 0) end).
+load() -> weir_native:load(?MODULE, fun(File) -> erlang:load_nif(File, 0) end).
 
 %% @doc Whether the native part is there.
 -spec available() -> boolean().

@@ -127,7 +127,8 @@ handle_info(look, Before) ->
         Online when Online =:= State#state.online -> {noreply, State};
         Online ->
             Rehoused = lists:foldl(fun rehouse/2, State#state{online = Online}, all()),
-            ok = weir_listener:pollers_moved(),
+            %% They look where their workers belong.
+            ok = weir_listener_names:tell_all(pollers_moved),
             {noreply, Rehoused}
     end;
 handle_info({'EXIT', Pid, _Reason}, State = #state{renewing = Pid}) ->

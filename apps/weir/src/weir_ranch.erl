@@ -154,7 +154,7 @@ transport_options(Options = #{given := {Given, _, _}}) ->
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(which_children, _From, State = #state{name = Name, listener = Listener}) ->
     Acceptors =
-        case weir_listener:info(Name) of
+        case weir_listener_names:call(Name, info) of
             #{status := running} -> Listener;
             _ -> undefined
         end,
@@ -164,10 +164,10 @@ handle_call(count_children, _From, State) ->
     Count = count(State),
     {reply, [{specs, 1}, {active, Count}, {supervisors, 0}, {workers, Count}], State};
 handle_call({terminate_child, ranch_acceptors_sup}, _From, State = #state{name = Name}) ->
-    {reply, weir_listener:suspend(Name), State};
+    {reply, weir_listener_names:call(Name, suspend), State};
 handle_call({restart_child, ranch_acceptors_sup}, _From, State) ->
     #state{name = Name, address = Address, listener = Listener} = State,
-    case weir_listener:resume(Name) of
+    case weir_listener_names:call(Name, resume) of
         ok ->
             ok = (ranch_server()):set_addr(Name, Address),
             {reply, {ok, Listener}, State};
@@ -178,7 +178,7 @@ handle_call(_Request, _From, State) ->
     {reply, {error, ?MODULE}, State}.
 
 count(#state{name = Name, metrics = Metrics}) ->
-    case weir_listener:info(Name) of
+    case weir_listener_names:call(Name, info) of
         #{connections := Count, accepted := Accepted} ->
             ok = counters:put(Metrics, 1, Accepted),
             ok = counters:put(Metrics, 2, Accepted - Count),
@@ -190,7 +190,7 @@ count(#state{name = Name, metrics = Metrics}) ->
 %% What ranch knows is set anew. It tells us in turn, and that is nothing new then.
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(changed, State = #state{name = Name}) ->
-    case weir_listener_process:call(Name, options) of
+    case weir_listener_names:call(Name, options) of
         {error, _} ->
             {noreply, State};
         Options = #{args := Args, max_connections := Max} ->
@@ -230,7 +230,7 @@ handle_info(_Message, State) ->
 %% ranch has it already, and is not told.
 change(Changes, State = #state{name = Name, options = Options}) ->
     New = maps:filter(fun(Key, Value) -> maps:get(Key, Options, '') =/= Value end, Changes),
-    case map_size(New) =:= 0 orelse weir_listener_process:call(Name, {set_options_of_ranch, New}) of
+    case map_size(New) =:= 0 orelse weir_listener_names:call(Name, {set_options_of_ranch, New}) of
         true ->
             State;
         ok ->

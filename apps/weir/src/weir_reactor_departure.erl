@@ -64,7 +64,7 @@ is_mine(Handle) ->
     end.
 
 join(ok, ok, Handle, Other, Prefix) ->
-    weir:relay(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true});
+    weir_relay:start(?SOCKET(Handle), ?SOCKET(Other), #{prefix => Prefix, detached => true});
 join({error, _} = Error, _, _Handle, _Other, _Prefix) ->
     Error;
 join(ok, {error, _} = Error, _Handle, _Other, _Prefix) ->

@@ -24,7 +24,7 @@ run() ->
     Old = lists:filter(fun erlang:check_old_code/1, ?MODULES),
     ok = renew(0),
     lists:foreach(fun(Poller) -> Poller ! weir_wake end, weir_nif:pollers()),
-    ok = weir_listener:renew_workers(),
+    ok = weir_listener_names:tell_all(renew_workers),
     lists:foreach(fun code:soft_purge/1, Old).
 
 renew(Piece) ->

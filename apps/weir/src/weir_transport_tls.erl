@@ -32,9 +32,8 @@
 -export([close/1]).
 -export([cleanup/1]).
 -export([format_error/1]).
--export([library/0]).
 
--define(SSL, (?MODULE:library())).
+-define(SSL, (weir_ssl:ssl())).
 
 %% Bytes of a file that are encrypted at once.
 -define(CHUNK, 16#1fff).
@@ -215,9 +214,3 @@ cleanup(_Options) -> ok.
 %% @doc An error as text.
 -spec format_error(term()) -> string().
 format_error(Reason) -> (?SSL):format_error(Reason).
-
-%% @private
-%% @doc OTP's `ssl', which is not among our dependencies. What comes out of a remote call is not known to the compiler, so
-%% a release without ssl is not told of undefined functions.
--spec library() -> module().
-library() -> ssl.
