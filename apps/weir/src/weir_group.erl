@@ -109,12 +109,8 @@ make(Options) ->
 allowed(policy, Policy) ->
     lists:member(Policy, [drop_oldest, drop_newest, conflate, disconnect, leave]) orelse
         "drop_oldest, drop_newest, conflate, disconnect or leave";
-allowed(max_bytes, Bytes) ->
-    is_number_from(0, Bytes) orelse "a number of bytes from 0 to 4294967295";
-allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog ->
-    is_number_from(1, Messages) orelse "a number of messages from 1 to 4294967295".
-
-is_number_from(Least, Number) -> is_integer(Number) andalso Number >= Least andalso Number =< 16#ffffffff.
+allowed(max_bytes, Bytes) -> weir_checked_options:number("bytes", 0, Bytes);
+allowed(Count, Messages) when Count =:= max_messages; Count =:= backlog -> weir_checked_options:number("messages", 1, Messages).
 
 %% @doc Deletes a group, from any process; nothing happens if it is gone. Its members stay open. Messages that wait for them
 %% still go out; broadcasts that have not reached them do not.
@@ -213,9 +209,16 @@ except(#{except := ?SOCKET(Handle)}) -> Handle;
 except(#{}) -> undefined.
 
 allowed_in_join(once, Once) -> is_boolean(Once) orelse "true or false";
-allowed_in_join(first, First) -> is_binary(First) orelse is_list(First) orelse "iodata".
+allowed_in_join(first, First) -> is_iodata(First) orelse "iodata".
 
-allowed_in_broadcast(except, ?SOCKET(_)) -> true;
+is_iodata(Term) ->
+    try iolist_size(Term) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+allowed_in_broadcast(except, ?SOCKET(Handle)) when is_integer(Handle) -> true;
 allowed_in_broadcast(except, _) -> "a socket of {tcp_module, weir_tcp}";
 allowed_in_broadcast(mark, Mark) -> ?IS_MARK(Mark) orelse "an integer from 0 to 18446744073709551615";
 allowed_in_broadcast(notify, Reference) -> is_reference(Reference) orelse "a reference, of make_ref/0 for example".

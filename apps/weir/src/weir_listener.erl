@@ -148,7 +148,7 @@
 %% What a listener has measured since its start: `times' has how many replies took about so long, within 1.6 percent or 64 ns; those of 137
 %% seconds or more count as that.
 
--type bad_option() :: {bad_option, Option :: term(), Value :: term(), Allowed :: string()}.
+-type bad_option() :: weir_checked_options:bad_option().
 %% An option that is wrong or not there, and what is allowed. Where a value is a list, Value is the element that is wrong.
 
 -type no_listener() :: {no_listener, name()}.
@@ -220,7 +220,7 @@ resume(Name) -> weir_listener_names:call(Name, resume).
 
 %% @private
 -spec drain(name(), timeout()) -> ok | {error, {timeout, Remaining :: pos_integer()} | no_listener()}.
-drain(Name, Timeout) ->
+drain(Name, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0 ->
     Deadline =
         case Timeout of
             infinity -> infinity;

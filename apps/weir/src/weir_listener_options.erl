@@ -50,7 +50,7 @@
 }.
 %% All options, with a value each, and what they were made of.
 
--type refused() :: weir_listener:bad_option() | {not_started, ssl}.
+-type refused() :: weir_checked_options:bad_option() | {not_started, ssl}.
 %% What was wrong.
 
 -define(DEFAULTS, #{
@@ -124,8 +124,8 @@ change(Changes, Old = #{given := {Options, Handler, Args}}) when is_map(Changes)
     Changed = maps:merge(Options, maps:without([handler, args], Changes)),
     Given =
         case {Options, Changes} of
-            {#{socket_opts := Before}, #{socket_opts := Now}} when is_list(Now) ->
-                Changed#{socket_opts => others(Before, Now) ++ Now};
+            {#{socket_opts := Before}, #{socket_opts := Now}} ->
+                Changed#{socket_opts := with_others(Now, Before)};
             _ ->
                 Changed
         end,
@@ -143,13 +143,18 @@ change(Changes, Old = #{given := {Options, Handler, Args}}) when is_map(Changes)
 change(Changes, _Old) ->
     {error, {bad_option, options, Changes, "a map"}}.
 
-%% Options that are not said anew.
-others(Before, Now) ->
-    Said = [name(Option) || Option <- Now],
-    [Option || Option <- Before, not lists:member(name(Option), Said)].
+%% Behind the options that are not said anew. What is wrong is found when all are checked.
+with_others(Now, Before) ->
+    case is_proper(Now) of
+        true ->
+            Said = [name(Option) || Option <- Now],
+            [Option || Option <- Before, not lists:member(name(Option), Said)] ++ Now;
+        false ->
+            Now
+    end.
 
 name({raw, Level, Name, _}) -> {raw, Level, Name};
-name(Option) when is_tuple(Option) -> element(1, Option);
+name(Option) when tuple_size(Option) > 0 -> element(1, Option);
 name(Mode) when Mode =:= binary; Mode =:= list -> mode;
 name(Option) -> Option.
 
@@ -172,9 +177,9 @@ bad(Name, Value, Allowed) -> throw({refused, {bad_option, Name, Value, Allowed}}
 value(port, Port) when is_integer(Port), Port >= 0, Port =< 65535 -> Port;
 value(port, Port) -> bad(port, Port, "0..65535");
 value(ip, Text) when is_list(Text) ->
-    case inet:parse_strict_address(Text) of
+    case parse_address(Text) of
         {ok, IP} -> IP;
-        {error, einval} -> bad(ip, Text, ip())
+        error -> bad(ip, Text, ip())
     end;
 value(ip, undefined) -> bad(ip, undefined, ip());
 value(ip, IP) ->
@@ -182,7 +187,7 @@ value(ip, IP) ->
         true -> IP;
         false -> bad(ip, IP, ip())
     end;
-value(fd, Fd) when is_integer(Fd), Fd >= 0 -> Fd;
+value(fd, Fd) when is_integer(Fd), Fd >= 0, Fd =< 16#7fffffff -> Fd;
 value(fd, Fd) -> bad(fd, Fd, "the number of an open descriptor");
 value(shared, Value) when is_boolean(Value) -> Value;
 value(shared, Value) -> bad(shared, Value, "true or false");
@@ -198,7 +203,7 @@ value(tls, undefined) -> undefined;
 value(tls, Options) ->
     is_proper(Options) orelse bad(tls, Options, "a list of options of ssl:handshake/3"),
     Options;
-value(handshake_timeout, Time) -> timeout(handshake_timeout, Time);
+value(handshake_timeout, Time) -> timeout(handshake_timeout, Time, "");
 value(proxy_protocol, Value) when is_boolean(Value) -> Value;
 value(proxy_protocol, Value) -> bad(proxy_protocol, Value, "true or false");
 value(max_connections, infinity) -> infinity;
@@ -212,9 +217,9 @@ value(Name, Limit) when
 ->
     Limit;
 value(Name, Limit) when Name =:= max_rate; Name =:= per_address -> bad(Name, Limit, "1..4294967295 or infinity");
-value(Name, Prefixes) when (Name =:= allow orelse Name =:= deny), is_list(Prefixes) ->
+value(Name, Prefixes) when Name =:= allow; Name =:= deny ->
+    is_proper(Prefixes) orelse bad(Name, Prefixes, "a list of addresses with prefixes"),
     [prefix(Name, Prefix) || Prefix <- Prefixes];
-value(Name, Prefixes) when Name =:= allow; Name =:= deny -> bad(Name, Prefixes, "a list of addresses with prefixes");
 value(placement, Value) when Value =:= local; Value =:= least_loaded -> Value;
 value(placement, Value) -> bad(placement, Value, "local or least_loaded");
 value(measure, Value) when is_boolean(Value) -> Value;
@@ -222,16 +227,16 @@ value(measure, Value) -> bad(measure, Value, "true or false");
 value(affinity, Value) when Value =:= soft; Value =:= bound -> Value;
 value(affinity, Value) -> bad(affinity, Value, "soft or bound");
 value(shutdown, brutal_kill) -> brutal_kill;
-value(shutdown, Time) -> timeout(shutdown, Time);
+value(shutdown, Time) -> timeout(shutdown, Time, " or brutal_kill");
 value(balance, off) -> off;
 value(balance, Balance = #{interval := Interval, threshold := Threshold}) when
-    map_size(Balance) =:= 2, is_integer(Interval), Interval > 0, is_integer(Threshold), Threshold > 0
+    map_size(Balance) =:= 2, is_integer(Interval), Interval > 0, Interval =< 16#ffffffff, is_integer(Threshold), Threshold > 0
 ->
     Balance;
 value(balance, Balance) -> bad(balance, Balance, "off or #{interval => Milliseconds, threshold => Percent}");
 value(reactor, Options) when is_map(Options) -> Options;
 value(reactor, Options) -> bad(reactor, Options, "a map of options of weir_reactor:start_link/1");
-value(Name, Value) -> bad(Name, Value, "no such option; there are " ++ names()).
+value(Name, Value) -> bad(Name, Value, weir_checked_options:unknown(maps:keys(?DEFAULTS))).
 
 ip() -> "an address such as {127, 0, 0, 1} or \"127.0.0.1\", any, loopback or {local, Path}".
 
@@ -244,29 +249,36 @@ length_of(Options) ->
         error:badarg -> -1
     end.
 
-names() -> lists:append(lists:join(", ", [atom_to_list(Name) || Name <- maps:keys(?DEFAULTS)])).
-
-timeout(_Name, infinity) -> infinity;
-timeout(_Name, Time) when is_integer(Time), Time >= 0 -> Time;
-timeout(Name, Time) -> bad(Name, Time, "milliseconds or infinity").
+%% `Others' are values that are no times.
+timeout(Name, Time, Others) ->
+    case weir_checked_options:time(0, Time) of
+        true -> Time;
+        Allowed -> bad(Name, Time, Allowed ++ Others)
+    end.
 
 is_reserved({Name, _}) -> lists:member(Name, [ip, ifaddr, port, fd, tcp_module, inet_backend]);
 is_reserved(_) -> false.
 
+parse_address(Text) ->
+    case io_lib:latin1_char_list(Text) andalso inet:parse_strict_address(Text) of
+        {ok, IP} -> {ok, IP};
+        _ -> error
+    end.
+
 prefix(Name, Text) when is_list(Text) ->
     {Address, Bits} =
-        case string:split(Text, "/") of
-            [Whole] -> {Whole, undefined};
-            [Front, Length] -> {Front, string:to_integer(Length)}
+        case io_lib:latin1_char_list(Text) andalso string:split(Text, "/") of
+            [Front, Length] -> {Front, string:to_integer(Length)};
+            _ -> {Text, undefined}
         end,
-    case {inet:parse_strict_address(Address), Bits} of
+    case {parse_address(Address), Bits} of
         {{ok, IP}, undefined} -> prefix(Name, IP);
         {{ok, IP}, {Number, []}} -> prefix(Name, {IP, Number});
         _ -> bad(Name, Text, "an address, or one with a prefix such as \"10.0.0.0/8\"")
     end;
 prefix(Name, {IP, Bits} = Prefix) ->
     Most =
-        case weir_address:is_valid(IP) andalso weir_address:family(IP) of
+        case is_tuple(IP) andalso weir_address:is_valid(IP) andalso weir_address:family(IP) of
             inet -> 32;
             inet6 -> 128;
             _ -> -1
@@ -333,7 +345,7 @@ for_reactor(#{affinity := bound}) ->
 for_reactor(#{handler := {reactor, Module}, reactor := Reactor, socket_opts := Socket}) ->
     case maps:to_list(maps:with([module, args, listen, scheduler, name, proxy_protocol, handshake_timeout, measure], Reactor)) of
         [] -> ok;
-        [Ours | _] -> bad(reactor, Ours, "no such option here: the listener sees to it")
+        [Ours | _] -> bad(reactor, Ours, "nothing: the listener decides it")
     end,
     case weir_reactor_options:new(Reactor#{module => Module}) of
         {ok, _} -> ok;

@@ -11,6 +11,9 @@
 -export([await_until/4]).
 -export([cancel/3]).
 
+%% The longest time of `receive', seven weeks. An exception there would leave the operation behind, and its data with it.
+-define(LONGEST_MS, 16#ffffffff).
+
 -type continuation() :: return | {module(), Function :: atom(), Arguments :: [term()]}.
 %% What is called with the result, as the last of the arguments.
 
@@ -38,7 +41,7 @@ await_until(Handle, Operation, Deadline, Next) ->
     end.
 
 left(infinity) -> infinity;
-left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+left(Deadline) -> min(?LONGEST_MS, max(0, Deadline - erlang:monotonic_time(millisecond))).
 
 continue(return, Result) -> Result;
 continue({Module, Function, Arguments}, Result) -> apply(Module, Function, Arguments ++ [Result]).

@@ -39,19 +39,17 @@
     name => undefined
 }).
 
+-define(IS_MODULE, "a module that exports init/2, handle_data/3 and handle_close/3").
+
 %% @doc All options of a reactor, or what is wrong with one.
--spec new(weir_reactor:options()) -> {ok, normal()} | {error, weir_listener:bad_option()}.
-new(Options = #{module := _}) ->
-    try
-        maps:foreach(fun(Name, Value) -> is_option(Name, Value) orelse throw({bad, Name, Value}) end, Options),
-        {ok, maps:merge(?DEFAULTS, Options)}
-    catch
-        throw:{bad, Name, Value} -> {error, {bad_option, Name, Value, allowed(Name)}}
-    end;
-new(Options) when is_map(Options) ->
-    {error, {bad_option, module, missing, allowed(module)}};
+-spec new(weir_reactor:options()) -> {ok, normal()} | {error, weir_checked_options:bad_option()}.
+new(Options) when is_map(Options), not is_map_key(module, Options) ->
+    {error, {bad_option, module, missing, ?IS_MODULE}};
 new(Options) ->
-    {error, {bad_option, options, Options, "a map"}}.
+    case weir_checked_options:check(Options, [module | maps:keys(?DEFAULTS)], fun allowed/2) of
+        ok -> {ok, maps:merge(?DEFAULTS, Options)};
+        {error, _} = Error -> Error
+    end.
 
 %% @doc Whether a module has the callbacks that a reactor needs.
 -spec is_reactor(module()) -> boolean().
@@ -62,33 +60,15 @@ is_reactor(Module) ->
         [{init, 2}, {handle_data, 3}, {handle_close, 3}]
     ).
 
-is_option(module, Module) -> is_atom(Module) andalso is_reactor(Module);
-is_option(args, _Args) -> true;
-is_option(listen, none) -> true;
-is_option(listen, ?SOCKET(Handle)) -> is_integer(Handle);
-is_option(scheduler, Scheduler) -> is_integer(Scheduler) andalso lists:member(Scheduler, weir_pollsets:all());
-is_option(affinity, Affinity) -> Affinity =:= soft orelse Affinity =:= bound;
-is_option(tick, Tick) -> is_time(Tick);
-is_option(long_callback_ms, Long) -> is_time(Long);
-is_option(max_send_queue, Bytes) -> is_integer(Bytes) andalso Bytes > 0;
-is_option(proxy_protocol, Proxy) -> is_boolean(Proxy);
-is_option(handshake_timeout, Time) -> Time =:= 0 orelse is_time(Time);
-is_option(measure, Measure) -> is_boolean(Measure);
-is_option(name, Name) -> is_atom(Name);
-is_option(_, _) -> false.
-
-allowed(module) -> "a module that exports init/2, handle_data/3 and handle_close/3";
-allowed(listen) -> "a listening socket of {tcp_module, weir_tcp}, or none";
-allowed(scheduler) -> "the number of a scheduler";
-allowed(affinity) -> "soft or bound";
-allowed(Time) when Time =:= tick; Time =:= long_callback_ms -> "milliseconds from 1 on, or infinity";
-allowed(max_send_queue) -> "a number of bytes from 1 on";
-allowed(Flag) when Flag =:= proxy_protocol; Flag =:= measure -> "true or false";
-allowed(handshake_timeout) -> "milliseconds or infinity";
-allowed(name) -> "an atom";
-allowed(_) -> "unknown option; valid: module, " ++ lists:append(lists:join(", ", names())).
-
-names() -> [atom_to_list(Name) || Name <- maps:keys(?DEFAULTS)].
-
-is_time(infinity) -> true;
-is_time(Milliseconds) -> is_integer(Milliseconds) andalso Milliseconds > 0.
+allowed(module, Module) -> is_atom(Module) andalso is_reactor(Module) orelse ?IS_MODULE;
+allowed(args, _Args) -> true;
+allowed(listen, none) -> true;
+allowed(listen, ?SOCKET(Handle)) when is_integer(Handle) -> true;
+allowed(listen, _) -> "a listening socket of {tcp_module, weir_tcp}, or none";
+allowed(scheduler, Scheduler) -> lists:member(Scheduler, weir_pollsets:all()) orelse "the number of a scheduler";
+allowed(affinity, Affinity) -> Affinity =:= soft orelse Affinity =:= bound orelse "soft or bound";
+allowed(Time, Value) when Time =:= tick; Time =:= long_callback_ms -> weir_checked_options:time(1, Value);
+allowed(handshake_timeout, Time) -> weir_checked_options:time(0, Time);
+allowed(max_send_queue, Bytes) -> weir_checked_options:number("bytes", 1, Bytes);
+allowed(Flag, Value) when Flag =:= proxy_protocol; Flag =:= measure -> is_boolean(Value) orelse "true or false";
+allowed(name, Name) -> is_atom(Name) orelse "an atom".

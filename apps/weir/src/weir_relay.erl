@@ -91,9 +91,6 @@
 %% A pipe of this size costs a stream 5 % less than one of 64 KiB. It holds references to what the sockets hold anyway.
 -define(PIPE, 16#40000).
 
-%% As long as the VM's own timers take.
--define(TIMEOUT_MAX, 16#ffffffff).
-
 -define(DEFAULTS, #{
     prefix => <<>>,
     buffer => ?BUFFER,
@@ -185,9 +182,8 @@ allowed(splice, Splice) ->
     is_boolean(Splice) orelse Splice =:= auto orelse "auto, true or false";
 allowed(detached, Detached) ->
     is_boolean(Detached) orelse "true or false";
-allowed(Timeout, infinity) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout -> true;
 allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
-    is_integer(Time) andalso Time >= 1 andalso Time =< ?TIMEOUT_MAX orelse "milliseconds from 1 to 4294967295, or infinity".
+    weir_checked_options:time(1, Time).
 
 %% @doc See {@link weir:stop_relay/1}.
 -spec stop(relay()) -> ok.

@@ -263,11 +263,11 @@ options_that_are_wrong(_Config) ->
     Group = new(),
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:broadcast(Group, "x", #{Name => Value}))
-     || {Name, Value} <- [{except, self()}, {notify, true}, {other, 1}]
+     || {Name, Value} <- [{except, self()}, {except, {'$inet', weir_tcp, x}}, {notify, true}, {other, 1}]
     ],
     [
         ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, weir_group:join(Group, {'$inet', weir_tcp, 0}, #{Name => Value}))
-     || {Name, Value} <- [{once, 1}, {first, 1}, {other, true}]
+     || {Name, Value} <- [{once, 1}, {first, 1}, {first, [x]}, {other, true}]
     ].
 
 %% Misfortune ------------------------------------------------------------------

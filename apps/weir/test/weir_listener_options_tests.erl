@@ -44,7 +44,9 @@ changes_test() ->
         #{max_rate := 5, socket_opts := [{keepalive, true}, {raw, 6, 12, <<2:32>>}, list, {nodelay, true}]}, Given
     ),
     ?assertMatch({error, {bad_option, port, 1, _}}, weir_listener_options:change(#{port => 1}, Old)),
-    ?assertMatch({error, {bad_option, colour, red, _}}, weir_listener_options:change(#{colour => red}, Old)).
+    ?assertMatch({error, {bad_option, colour, red, _}}, weir_listener_options:change(#{colour => red}, Old)),
+    ?assertMatch({error, {bad_option, socket_opts, [binary | x], _}}, weir_listener_options:change(#{socket_opts => [binary | x]}, Old)),
+    ?assertMatch({error, {bad_option, socket_opts, {}, _}}, weir_listener_options:change(#{socket_opts => [{}]}, Old)).
 
 handlers_test() ->
     ?assertMatch({ok, #{handler := {protocol, ?MODULE}}}, weir_listener_options:new(#{}, ?MODULE, x)),
@@ -55,7 +57,9 @@ wrong_options_are_named_test_() ->
     [
         ?_assertMatch({error, {bad_option, Name, Value, [_ | _]}}, new(#{Name => Value}))
      || {Name, Value} <- [
-            {port, -1}, {port, 65536}, {ip, {1, 2, 3}}, {ip, "localhost"}, {fd, -1}, {tls, true}, {handshake_timeout, -1},
+            {port, -1}, {port, 65536}, {ip, {1, 2, 3}}, {ip, "localhost"}, {fd, -1}, {fd, 16#80000000}, {tls, true},
+            {handshake_timeout, -1}, {handshake_timeout, 16#100000000}, {shutdown, 16#100000000},
+            {balance, #{interval => 16#100000000, threshold => 1}},
             {proxy_protocol, yes}, {max_connections, -1}, {overload, drop}, {max_rate, 0}, {per_address, 0}, {allow, x},
             {deny, x}, {placement, here}, {measure, yes}, {affinity, hard}, {shutdown, never}, {balance, on},
             {balance, #{interval => 0, threshold => 1}}, {reactor, []}, {no_such_option, 1}
@@ -74,6 +78,39 @@ wrong_elements_are_named_test() ->
     ),
     ?assertMatch({error, {bad_option, port, 80, _}}, new(#{fd => 3, port => 80})),
     ?assertMatch({error, {bad_option, options, [], _}}, new([])).
+
+an_unknown_option_names_those_there_are_test() ->
+    {error, {bad_option, colour, red, "unknown option; valid: " ++ Names}} = new(#{colour => red}),
+    ?assert(lists:all(fun(Name) -> lists:member(Name, string:lexemes(Names, ", ")) end, ["port", "ip", "tls", "reactor"])).
+
+%% Whatever somebody puts there: what is wrong is the error, never an exception of ours.
+any_value_is_taken_or_refused_test() ->
+    {error, {bad_option, colour, red, "unknown option; valid: " ++ Names}} = new(#{colour => red}),
+    Listener = [list_to_atom(Name) || Name <- string:lexemes(Names, ", ")],
+    [
+        is_taken_or_refused(weir_listener_options:new(#{Name => Value}, Handler, args), {Name, Value})
+     || Name <- Listener, Value <- anything(), Handler <- [handler(), ?MODULE, weir_listener_reactor]
+    ],
+    {error, {bad_option, colour, red, "unknown option; valid: " ++ ForReactors}} =
+        weir_reactor_options:new(#{module => weir_listener_reactor, colour => red}),
+    [
+        is_taken_or_refused(weir_reactor_options:new(#{module => weir_listener_reactor, Name => Value}), {Name, Value})
+     || Name <- [list_to_atom(Text) || Text <- string:lexemes(ForReactors, ", ")], Value <- anything()
+    ].
+
+is_taken_or_refused({ok, _}, _What) -> ok;
+is_taken_or_refused({error, {not_started, ssl}}, _What) -> ok;
+is_taken_or_refused({error, {bad_option, _, _, [_ | _]}}, _What) -> ok;
+is_taken_or_refused(Other, What) -> error({What, Other}).
+
+anything() ->
+    Address = #{family => inet, addr => any, port => 0},
+    Values = [
+        -1, 0, 1, 1 bsl 32, 1 bsl 80, 1.5, foo, infinity, undefined, true, "", "text", "1.2.3.4/", "1.2.3.4/8/8", "1.2.3.4/x", <<>>,
+        <<1:3>>, {}, {a}, {local, foo}, {1, 2, 3, 4}, {1, 2, 3, x}, {{1, 2, 3, 4}, 8}, {{1, 2, 3, 4}, x}, {Address, 8}, Address, #{},
+        #{interval => 1}, self(), make_ref(), fun() -> ok end, [[]], [300], [foo], [{}], [{a, b}]
+    ],
+    Values ++ [[Value] || Value <- Values] ++ [[Value | tail] || Value <- Values].
 
 %% What a reactor cannot do is refused, and what is for reactors is for nobody else.
 reactors_test_() ->

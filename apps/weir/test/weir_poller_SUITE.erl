@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [listen/2, socket_pair/2, socket_pair/3]).
+-import(weir_test_peer, [listen/2, socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
 -import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
 -import(weir_test_node, [on_node/4]).
@@ -25,6 +25,7 @@ all() ->
         relays_without_a_poller,
         one_message_wakes,
         data_is_there_when_the_time_is_over,
+        a_time_beyond_the_timers,
         messages_in_order,
         fewer_schedulers_online,
         moved_under_load,
@@ -151,6 +152,15 @@ data_is_there_when_the_time_is_over(Config) ->
     ok = gen_tcp:close(Peer),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 1)),
     [true = erlang:resume_process(Poller) || Poller <- Pollers].
+
+%% `receive' takes no more than seven weeks, and other functions of gen_tcp do.
+a_time_beyond_the_timers(Config) ->
+    {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 0, 1 bsl 40) end),
+    Waits = {current_function, {weir_operation, await_until, 4}},
+    wait_until(fun() -> process_info(pid(Receiver), current_function) =:= Waits end),
+    ok = gen_tcp:send(Peer, <<"there">>),
+    ?assertEqual({ok, <<"there">>}, await(Receiver)).
 
 %% The queue of the owner keeps the messages of each sender in order, and a poller and a thread are two senders.
 messages_in_order(_Config) ->

@@ -180,6 +180,11 @@ options_are_checked(_Config) ->
     ?assertMatch({error, {bad_option, tick, 0, [_ | _]}}, Bad(#{module => reactor_probe, tick => 0})),
     ?assertMatch({error, {bad_option, colour, red, [_ | _]}}, Bad(#{module => reactor_probe, colour => red})),
     ?assertMatch({error, {bad_option, scheduler, 0, [_ | _]}}, Bad(#{module => reactor_probe, scheduler => 0})),
+    %% More than the VM's timers and the native part take.
+    [
+        ?assertMatch({error, {bad_option, Name, Value, [_ | _]}}, Bad(#{module => reactor_probe, Name => Value}))
+     || Name <- [tick, long_callback_ms, max_send_queue, handshake_timeout], Value <- [16#100000000, 1 bsl 80, 1.5]
+    ],
     {Listen, _} = listen([]),
     ok = gen_tcp:close(Listen),
     ?assertEqual({error, closed}, Bad(#{module => reactor_probe, listen => Listen})).

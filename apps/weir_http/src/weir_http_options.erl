@@ -96,9 +96,9 @@ new(_Name, Options, _Routes) ->
 %% @private
 %% @doc What `weir:start_listener/4' says is wrong. Of an option that it does not know it names those that it does: ours are others.
 -spec with_ours(Reason) -> Reason when Reason :: term().
-with_ours({bad_option, Name, Value, "no such option; there are " ++ Theirs}) ->
+with_ours({bad_option, Name, Value, "unknown option; valid: " ++ Theirs}) ->
     Ours = [[atom_to_list(Key), ", "] || Key <- lists:sort(maps:keys(?DEFAULTS))],
-    {bad_option, Name, Value, lists:flatten(["no such option; there are ", Ours, Theirs])};
+    {bad_option, Name, Value, lists:flatten(["unknown option; valid: ", Ours, Theirs])};
 with_ours(Reason) ->
     Reason.
 

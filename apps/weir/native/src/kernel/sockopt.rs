@@ -61,10 +61,18 @@ pub fn get<T: Plain>(fd: BorrowedFd, level: c_int, name: c_int) -> Result<T> {
 
 /// Gets an option as bytes, at most as many as `value` has room for; returns how many.
 pub fn get_bytes(fd: BorrowedFd, level: c_int, name: c_int, value: &mut [u8]) -> Result<usize> {
-    let mut length = value.len() as socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, the size of the slice.
+    let mut length = (value.len() / unit(level, name)) as socklen_t;
+    // SAFETY: the kernel writes at most `length` units, which the slice has room for.
     let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut length) };
-    check(result).map(|()| length as usize)
+    check(result).map(|()| value.len().min(length as usize * unit(level, name)))
+}
+
+/// What the length of an option is counted in: of a filter it is instructions, of all others bytes.
+fn unit(level: c_int, name: c_int) -> usize {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_GET_FILTER) => size_of::<libc::sock_filter>(),
+        _ => 1,
+    }
 }
 
 /// Has a listening TCP socket drop segments that ask for a new connection (SYN without ACK). Handshakes that have begun go on.
@@ -127,6 +135,19 @@ fn check(result: c_int) -> Result<()> {
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_filter_is_not_written_beyond_the_room_for_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        super::drop_new(listener.as_fd()).expect("a filter");
+        let mut space = [0xaa; 64];
+        let get = |value: &mut [u8]| super::get_bytes(listener.as_fd(), libc::SOL_SOCKET, libc::SO_GET_FILTER, value);
+        // It has five instructions, of eight bytes each.
+        assert!(get(&mut space[..39]).is_err());
+        assert_eq!(space, [0xaa; 64]);
+        assert_eq!(get(&mut space[..47]), Ok(40));
+        assert!(space[..40] != [0xaa; 40] && space[40..] == [0xaa; 24]);
+    }
 
     #[test]
     fn a_backlog_has_those_that_nobody_has_accepted() {
