@@ -7,6 +7,7 @@
 
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1]).
 -import(weir_test_wait, [recv_exactly/2, wait_until/1]).
+-import(weir_group_test, [new/0, new/1, through/2]).
 -import(reactor_probe, [start/1, stop/1, told/1]).
 
 -define(PATIENCE, 10000).
@@ -52,23 +53,9 @@ init_per_testcase(_Case, Config) ->
 
 end_per_testcase(_Case, Config) -> weir_test_peer:end_case(Config).
 
-new() -> new(#{}).
-
-new(Options) ->
-    {ok, Group} = weir_group:new(Options),
-    Group.
-
 member(Config) -> socket_pair(Config, [binary, {active, false}, {nodelay, true}]).
 
 once(Group, Socket) -> ok = weir_group:join(Group, Socket, #{once => true}).
-
-through(Group, Message) ->
-    Reference = make_ref(),
-    {ok, Members} = weir_group:broadcast(Group, Message, #{notify => Reference}),
-    receive
-        {weir_group, Group, Reference, Outcomes} -> {Members, Outcomes}
-    after ?PATIENCE -> ct:fail({not_through, weir_group:info(Group)})
-    end.
 
 served(Socket) ->
     receive

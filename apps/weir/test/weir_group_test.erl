@@ -1,4 +1,4 @@
-%% What the suites weir_group_SUITE and weir_group_slow_SUITE share.
+%% What the suites of groups share.
 -module(weir_group_test).
 
 -export([new/0]).
