@@ -147,8 +147,15 @@ register_as(#{name := Name}) ->
         error:badarg -> {error, {already_started, whereis(Name)}}
     end.
 
-listen(_Pollset, none) -> ok;
-listen(Pollset, ?SOCKET(Handle)) -> weir_nif:reactor_listen(Pollset, Handle).
+listen(_Pollset, none) ->
+    ok;
+listen(Pollset, ?SOCKET(Handle)) ->
+    try
+        weir_nif:reactor_listen(Pollset, Handle)
+    catch
+        %% It was never a socket here: of another node, say. Connections that the reactor has do not pay for that.
+        error:badarg -> {error, einval}
+    end.
 
 %% Bound to its scheduler by its birth, a process can let go: it stays on that run queue until it is stolen.
 loosen(bound) ->
@@ -264,7 +271,7 @@ message(Message, Writes, Reactor) ->
     unexpected(Message, Writes, Reactor).
 
 request({listen, Handle}, Writes, Reactor = #reactor{pollset = Pollset}) ->
-    _ = weir_nif:reactor_listen(Pollset, Handle),
+    _ = listen(Pollset, ?SOCKET(Handle)),
     {Writes, Reactor};
 request({message, Handle, Message}, Writes, Reactor) ->
     info(Message, Handle, Writes, Reactor);

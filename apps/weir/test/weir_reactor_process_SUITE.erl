@@ -36,6 +36,7 @@ groups() ->
             the_end_of_the_parent_is_the_end,
             sys_looks_at_the_states,
             options_are_checked,
+            a_listening_socket_that_is_none,
             a_supervisor_has_reactors_by_their_specification,
             a_name
         ]},
@@ -188,6 +189,19 @@ options_are_checked(_Config) ->
     {Listen, _} = listen([]),
     ok = gen_tcp:close(Listen),
     ?assertEqual({error, closed}, Bad(#{module => reactor_probe, listen => Listen})).
+
+%% Of another node, for example. The connections that the reactor has go on.
+a_listening_socket_that_is_none(_Config) ->
+    Forged = {'$inet', weir_tcp, 16#ffffff},
+    ?assertEqual({error, einval}, weir_reactor:start_link(#{module => reactor_probe, listen => Forged})),
+    {Reactor, Port} = start(#{}),
+    Peer = connect_raw(Port),
+    {init, _} = told(init),
+    ok = weir_reactor:listen(Reactor, Forged),
+    ok = gen_tcp:send(Peer, "here"),
+    ?assertEqual(<<"here">>, recv_exactly(Peer, 4)),
+    ?assertMatch({ok, #{connections := 1}}, weir_reactor:info(Reactor)),
+    stop(Reactor).
 
 a_supervisor_has_reactors_by_their_specification(_Config) ->
     Options = [#{module => reactor_probe}, #{module => reactor_probe, scheduler => 1}],
