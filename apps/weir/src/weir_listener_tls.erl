@@ -75,14 +75,18 @@ certificates(Options) ->
     Sets =
         case lists:keyfind(certs_keys, 1, Pairs) of
             false -> [maps:with([cert, certfile, key, keyfile, password], maps:from_list(lists:reverse(Pairs)))];
-            {certs_keys, Listed} when is_list(Listed) -> [Set || Set <- Listed, is_map(Set)];
-            Wrong -> wrong(Wrong, "a list of maps")
+            {certs_keys, Listed} = Option ->
+                is_list_of_maps(Listed) orelse wrong(Option, "a list of maps"),
+                Listed
         end,
     ChosenLater = [Option || Option = {Name, _} <- Pairs, lists:member(Name, ?CHOSEN_LATER)],
     case ChosenLater =/= [] orelse lists:any(fun has_certificate/1, Sets) of
         true -> lists:foreach(fun certificate_and_key/1, [Set || Set <- Sets, has_certificate(Set)]);
         false -> wrong(Options, "certfile and keyfile, cert and key, certs_keys, or sni_fun: there is no certificate")
     end.
+
+is_list_of_maps([Set | Others]) when is_map(Set) -> is_list_of_maps(Others);
+is_list_of_maps(Rest) -> Rest =:= [].
 
 has_certificate(Set) -> is_map_key(cert, Set) orelse is_map_key(certfile, Set).
 
@@ -115,7 +119,7 @@ key(#{cert := Certificate}) -> wrong({cert, Certificate}, "a key beside it: key 
 key(Name, File, Set) ->
     case [Entry || Entry = {Type, _, _} <- entries(Name, File), is_key(Type)] of
         [] -> wrong({Name, File}, "a PEM file with a private key");
-        [Entry | _] -> opened(Entry, password(Set), {Name, File})
+        [Entry | _] -> opened(Entry, Set, {Name, File})
     end.
 
 is_key(Type) ->
@@ -125,8 +129,9 @@ password(#{password := Password}) when is_function(Password, 0) -> Password();
 password(#{password := Password}) -> Password;
 password(_) -> "".
 
-opened(Entry, Password, Option) ->
-    try (weir_ssl:public_key()):pem_entry_decode(Entry, Password) of
+%% The password may be a fun, which may fail.
+opened(Entry, Set, Option) ->
+    try (weir_ssl:public_key()):pem_entry_decode(Entry, password(Set)) of
         Key -> {Option, fun() -> Key end}
     catch
         error:_ -> wrong(Option, "a private key that is whole, and opens with the password")

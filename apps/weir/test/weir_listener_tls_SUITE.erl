@@ -95,6 +95,8 @@ what_cannot_work_is_refused(Config) ->
             {[{cert, Der}], {cert, Der}},
             {[{certs_keys, [#{certfile => Certificate, keyfile => "/none"}]}], {keyfile, "/none"}},
             {[{certs_keys, no_list}], {certs_keys, no_list}},
+            {[{certs_keys, [#{} | no_list]}], {certs_keys, [#{} | no_list]}},
+            {[{certfile, Certificate}, {keyfile, Locked}, {password, fun() -> error(none) end}], {keyfile, Locked}},
             {[{nonsense, 1} | ?config(inline, Config)], {nonsense, 1}},
             {[{versions, ['tlsv9.9']} | ?config(inline, Config)], {versions, ['tlsv9.9']}},
             {[{verify, perhaps} | ?config(inline, Config)], {verify, perhaps}},
