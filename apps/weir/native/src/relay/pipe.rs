@@ -18,7 +18,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::{Errno, Result};
+use rustix::io::{Result, retry_on_intr as retry};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 /// From so many bytes at once on, splicing is cheaper than copying.
@@ -74,15 +74,6 @@ impl Pipe {
         let n = retry(|| splice(&self.out, None, &to, None, self.held, flags))?;
         self.held -= n;
         Ok(n)
-    }
-}
-
-fn retry(mut call: impl FnMut() -> Result<usize>) -> Result<usize> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
     }
 }
 
