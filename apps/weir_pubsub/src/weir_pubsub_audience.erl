@@ -94,7 +94,7 @@ come_back(#audience{framing = Framing, group = Group} = Audience, Socket, {Posit
             none ->
                 [];
             Count ->
-                ok = weir_pubsub_counters:add(gaps, 1),
+                ok = weir_pubsub_observation:gap(Name, Count),
                 weir_pubsub_framing:gap(Framing, Name, Count, {Epoch, Begins})
         end,
     case weir_group:join(Group, Socket, #{first => [Head, Gap | Frames]}) of
@@ -192,7 +192,7 @@ gap(#audience{framing = Framing, group = Group} = Audience, Name, Missed, {Epoch
         {error, busy} ->
             Audience#audience{behind = {Number, Missed}};
         _ ->
-            ok = weir_pubsub_counters:add(gaps, 1),
+            ok = weir_pubsub_observation:gap(Name, Missed),
             Audience
     end.
 

@@ -104,8 +104,8 @@ advance(#subscriber{position = Position, credit = Credit} = Subscriber, #channel
 
 %% @doc Tells a process what it has missed.
 -spec gap(weir_pubsub_subscribers:subscriber(), weir_pubsub:missed(), weir_pubsub_id:id()) -> ok.
-gap(Subscriber, Missed, Position) ->
-    ok = weir_pubsub_counters:add(gaps, 1),
+gap(#subscriber{name = Name} = Subscriber, Missed, Position) ->
+    ok = weir_pubsub_observation:gap(Name, Missed),
     tell(Subscriber, {gap, Missed, Position}).
 
 %% @doc Sends something to the process of a subscriber.

@@ -169,6 +169,6 @@ sent(Channels, Data, Meta, Tag) ->
 -spec closed(Reason :: term(), subscription()) -> term().
 closed(Reason, #one{channel = Channel, tag = Tag}) ->
     weir_pubsub_socket:ended(Reason, Channel, Tag);
-closed(Reason, #several{reader = Reader}) ->
-    Reason =:= slow andalso weir_pubsub_counters:add(slow, 1),
+closed(Reason, #several{reader = Reader, channels = Channels}) ->
+    Reason =:= slow andalso weir_pubsub_observation:slow(Channels),
     weir_pubsub_several:unsubscribe(Reader).

@@ -29,24 +29,26 @@ publish(Name, Data, Meta, Event, #shard{index = Index, messages = Messages} = Sh
     case weir_pubsub_registry:open(Name, Shard) of
         {ok, Channel, #policy{max_message = Most}} when byte_size(Data) > Most ->
             ok = weir_pubsub_registry:abandon(Channel, Shard),
-            refused({too_large, Most});
+            refused(Name, {too_large, Most});
         {ok, Channel, Policy} ->
             Now = erlang:monotonic_time(millisecond),
             case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
                 {ok, Appended} ->
                     ok = weir_pubsub_counters:add(published, 1),
                     ok = Event(Policy, Appended),
-                    give(Appended, Policy, Data, Meta, Shard);
+                    {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, Data, Meta, Shard),
+                    ok = weir_pubsub_observation:published(Name, Id, byte_size(Data), Subscribers),
+                    Given;
                 {error, Reason} ->
                     ok = weir_pubsub_registry:abandon(Channel, Shard),
-                    refused(Reason)
+                    refused(Name, Reason)
             end;
         {error, Reason} ->
-            refused(Reason)
+            refused(Name, Reason)
     end.
 
-refused(Reason) ->
-    ok = weir_pubsub_counters:add(refused, 1),
+refused(Name, Reason) ->
+    ok = weir_pubsub_observation:refused(Name, Reason),
     {error, Reason}.
 
 %% @doc Gives the latest message of a channel to its subscribers.

@@ -7,8 +7,6 @@
 -behaviour(gen_server).
 -behaviour(weir_pubsub_broker).
 
--include_lib("kernel/include/logger.hrl").
-
 -export([start_link/1]).
 -export([init/1]).
 -export([handle_call/3]).
@@ -177,22 +175,26 @@ lost(Reason, #redis{socket = Socket, shard = Shard, run = Run, delay = Delay, is
     _ = erlang:send_after(Delay + rand:uniform(Delay), self(), connect),
     IsNews = Reason =/= new_shard,
     ok = weir_pubsub_broker:set_connected(Shard, false),
-    _ = Run =/= none andalso IsNews andalso weir_pubsub_counters:add(broker_losses, 1),
+    _ = Run =/= none andalso IsNews andalso weir_pubsub_observation:broker_lost(Shard, Reason),
     ok = weir_pubsub_broker:report(Shard, case IsNews of true -> away; false -> connecting end),
     IsTold orelse not IsNews orelse tell_lost(Reason, Shard, Options),
     #redis{shard = Shard, options = Options, delay = min(2 * Delay, ?LAST_MS), is_told = IsTold orelse IsNews}.
 
 tell_lost(Reason, Shard, #{host := Host, port := Port}) ->
-    ?LOG_WARNING(
-        "weir_pubsub: no connection to Redis at ~ts:~b (shard ~b): ~tp. Subscribers stay, and are told of gaps when it is back; "
-        "publishing is refused until then. It is tried again.",
-        [Host, Port, Shard, Reason]
-    ).
+    weir_reports:log(warning, #{
+        what => "no connection to Redis: subscribers stay, publishing is refused, and it is tried again",
+        host => Host,
+        port => Port,
+        shard => Shard,
+        reason => Reason
+    }).
 
 ready(Run, #redis{shard = Shard, is_told = IsTold, options = #{host := Host, port := Port}} = State) ->
-    ok = weir_pubsub_broker:set_connected(Shard, true),
+    %% Who sees that it is there finds a shard that knows it.
     ok = weir_pubsub_broker:report(Shard, connected),
-    IsTold andalso ?LOG_NOTICE("weir_pubsub: connected to Redis at ~ts:~b again (shard ~b)", [Host, Port, Shard]),
+    ok = weir_pubsub_broker:set_connected(Shard, true),
+    ok = weir_pubsub_observation:broker_there(Shard),
+    IsTold andalso weir_reports:log(notice, #{what => "connected to Redis again", host => Host, port => Port, shard => Shard}),
     State#redis{run = Run, delay = ?FIRST_MS, is_told = false}.
 
 %% Replies ----------------------------------------------------------------------------

@@ -31,6 +31,8 @@ start_link(Index) ->
 
 -spec init(pos_integer()) -> {ok, #shard{}}.
 init(Index) ->
+    %% What is asked from here on comes to this shard.
+    Begun = weir_pubsub_requests:next(),
     #shard{claim = Claim, channels = Channels, messages = Messages, subscribers = Subscribers, due = Due} =
         Shard = weir_pubsub_shards:shard(Index),
     %% A reactor that is in the midst of a publication finds no tables, and gives up.
@@ -41,7 +43,7 @@ init(Index) ->
     Messages = ets:new(Messages, Options),
     Due = ets:new(Due, [named_table, public, ordered_set]),
     ok = weir_pubsub_subscribers:open(Subscribers),
-    Ready = weir_pubsub_removal:arm(weir_pubsub_shared:start(weir_pubsub_subscription:take_over(Shard))),
+    Ready = weir_pubsub_removal:arm(weir_pubsub_shared:start(weir_pubsub_subscription:take_over(Begun, Shard))),
     ok = weir_pubsub_claim:release(Claim),
     {ok, Ready}.
 
@@ -102,17 +104,17 @@ told({stop_waiting, _Name, Row}, Shard) ->
     Shard;
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
-told({ask, Name, Request, {Pid, Tag}}, Shard) ->
-    Asker = {ask, Name, Pid, Tag},
-    answered(asked(Request, Asker, Shard), Asker);
-told({ask_unless_ok, Name, Request, {Pid, Tag}}, Shard) ->
-    Asker = {ask_unless_ok, Name, Pid, Tag},
-    answered(asked(Request, Asker, Shard), Asker);
+told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok ->
+    case weir_pubsub_requests:is_open(Requests, Key) of
+        true -> answered(asked(Request, {How, Key}, Shard), {How, Key});
+        %% It was answered when this shard began.
+        false -> Shard
+    end;
 told(Request, Shard) ->
     answered(asked(Request, nobody, Shard), nobody).
 
 answered({answer, Result, Shard}, Asker) ->
-    ok = weir_pubsub_shared:answer(Asker, Result),
+    ok = weir_pubsub_shared:answer(Asker, Result, Shard),
     Shard;
 answered({later, Shard}, _Asker) ->
     Shard.
@@ -176,7 +178,7 @@ disconnect(#subscriber{name = Name, pid = Pid, tag = Tag, framing = Framing} = S
     case weir_pubsub_subscription:unsubscribe(Name, {Pid, Tag}, Shard) of
         {ok, Next} ->
             %% A long poll is over, and not slow.
-            ok = weir_pubsub_counters:add(slow, case Framing of none -> 1; _ -> 0 end),
+            Framing =:= none andalso weir_pubsub_observation:slow([Name]),
             ok = weir_pubsub_delivery:tell(Subscriber, {closed, slow}),
             Next;
         {{error, not_subscribed}, Same} ->

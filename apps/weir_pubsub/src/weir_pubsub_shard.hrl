@@ -14,11 +14,19 @@
     reactors = #{} :: #{pid() => reference()},
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
     due :: ets:tab(),
+    %% What it was asked, and has not answered.
+    requests :: ets:tab(),
+    %% How often it was started.
+    starts :: atomics:atomics_ref(),
     timer = none :: none | {reference(), At :: integer()},
     %% Channels whose snapshot is on its way, and requests that wait for it, the last one first.
     opening = #{} :: #{weir_pubsub:channel() => [{Request :: term(), weir_pubsub_shared:asker()}]},
     %% What the broker was asked.
-    asked = #{} :: #{reference() => {{publish | delete, weir_pubsub:channel()}, weir_pubsub_shared:asker()}},
+    asked = #{} :: #{
+        reference() => {
+            {publish, weir_pubsub:channel(), Bytes :: non_neg_integer()} | {delete, weir_pubsub:channel()}, weir_pubsub_shared:asker()
+        }
+    },
     %% Channels with an audience that is behind.
     behind = #{} :: #{weir_pubsub:channel() => []},
     %% Audiences of channels that are gone, and who is told when all is written.

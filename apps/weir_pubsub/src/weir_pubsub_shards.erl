@@ -36,9 +36,9 @@ make(Count, Broker) ->
     persistent_term:put(?MODULE, list_to_tuple([numbered(Index, Broker) || Index <- lists:seq(1, Count)])).
 
 numbered(Index, Broker) ->
-    [Name, Channels, Messages, ByChannel, ByProcess, Due] = [
+    [Name, Channels, Messages, ByChannel, ByProcess, Due, Requests] = [
         list_to_atom("weir_pubsub_" ++ What ++ "_" ++ integer_to_list(Index))
-     || What <- ["shard", "channels", "messages", "subscribers", "processes", "due"]
+     || What <- ["shard", "channels", "messages", "subscribers", "processes", "due", "requests"]
     ],
     {Name, #shard{
         index = Index,
@@ -47,7 +47,9 @@ numbered(Index, Broker) ->
         channels = Channels,
         messages = Messages,
         subscribers = {ByChannel, ByProcess},
-        due = Due
+        due = Due,
+        requests = Requests,
+        starts = atomics:new(1, [])
     }}.
 
 %% @doc There are none any more.
@@ -161,31 +163,48 @@ call(Channel, {Mode, Request}, Until) ->
             Error
     end.
 
-%% @doc Asks, and has the answer sent to the caller, who does not wait: a message as its subscriptions get, with `{answer, Answer}'. There
-%% is none if the shard dies before.
+%% @doc Asks, and has the answer sent to the caller, who does not wait: a message as its subscriptions get, with `{answer, Answer}'. If the
+%% shard dies before, Answer is `{error, unavailable}', and nobody knows whether the request has had an effect.
 -spec send(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send(Channel, Request, Tag) ->
-    cast(Channel, {ask, Channel, Request, {self(), Tag}}).
+    ask(ask, Channel, Request, Tag).
 
 %% @doc The same for a caller who need not know that it is done: only an error is sent to it.
 -spec send_unless_ok(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 send_unless_ok(Channel, Request, Tag) ->
-    cast(Channel, {ask_unless_ok, Channel, Request, {self(), Tag}}).
+    ask(ask_unless_ok, Channel, Request, Tag).
 
-%% @doc Tells, without an answer.
--spec cast(weir_pubsub:channel(), Request :: term()) -> ok | {error, weir_pubsub:unavailable()}.
-cast(Channel, Request) ->
-    to(Channel, {'$gen_cast', Request}).
-
-to(Channel, Message) ->
+ask(How, Channel, Request, Tag) ->
     case find(Channel) of
-        {Shard, #shard{}} ->
+        {Shard, #shard{requests = Requests}} ->
             try
-                Shard ! Message,
-                ok
+                Key = weir_pubsub_requests:add(Requests, Channel, Tag),
+                Sent = to(Shard, {'$gen_cast', {How, Request, Key}}),
+                case Sent =:= ok orelse weir_pubsub_requests:withdraw(Requests, Key) of
+                    true -> Sent;
+                    %% A shard that has begun meanwhile has answered it.
+                    false -> ok
+                end
             catch
+                %% The application has stopped, and the table is gone.
                 error:badarg -> {error, unavailable}
             end;
         {error, _} = Error ->
             Error
+    end.
+
+%% @doc Tells, without an answer.
+-spec cast(weir_pubsub:channel(), Request :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+cast(Channel, Request) ->
+    case find(Channel) of
+        {Shard, #shard{}} -> to(Shard, {'$gen_cast', Request});
+        {error, _} = Error -> Error
+    end.
+
+to(Shard, Message) ->
+    try
+        Shard ! Message,
+        ok
+    catch
+        error:badarg -> {error, unavailable}
     end.

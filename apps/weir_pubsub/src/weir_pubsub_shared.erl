@@ -12,11 +12,11 @@
 -export([start/1]).
 -export([asked/3]).
 -export([told/2]).
--export([answer/2]).
+-export([answer/3]).
 
 -export_type([asker/0]).
 
--type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok, weir_pubsub:channel(), pid(), Tag :: term()} | nobody.
+-type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok, weir_pubsub_requests:key()} | nobody.
 %% Who gets the answer; some only if it is an error.
 
 -type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.
@@ -38,10 +38,11 @@ asked({publish, Name, Data, Meta}, Asker, Shard) ->
     #policy{max_message = Most, max_messages = Kept, max_age = Age} = weir_pubsub_policies:policy(weir_pubsub_policies:match(Name)),
     case byte_size(Data) > Most of
         true ->
-            ok = weir_pubsub_counters:add(refused, 1),
+            ok = weir_pubsub_observation:refused(Name, {too_large, Most}),
             {answer, {error, {too_large, Most}}, Shard};
         false ->
-            ask(fun(Reference) -> {publish, Reference, Name, Data, Meta, {Kept, Age}} end, {publish, Name}, Asker, Shard)
+            What = {publish, Name, byte_size(Data)},
+            ask(fun(Reference) -> {publish, Reference, Name, Data, Meta, {Kept, Age}} end, What, Asker, Shard)
     end;
 asked({delete, Name}, Asker, Shard) ->
     ask(fun(Reference) -> {delete, Reference, Name} end, {delete, Name}, Asker, Shard);
@@ -50,8 +51,8 @@ asked({unsubscribe, Name, _} = Request, _Asker, #shard{opening = Opening}) when 
 asked(Request, Asker, Shard) ->
     opened(element(2, Request), Request, Asker, Shard).
 
-ask(_Request, _What, _Asker, #shard{connection = Connection} = Shard) when Connection =/= connected ->
-    ok = weir_pubsub_counters:add(refused, 1),
+ask(_Request, What, _Asker, #shard{connection = Connection} = Shard) when Connection =/= connected ->
+    ok = weir_pubsub_observation:refused(element(2, What), unavailable),
     {answer, {error, unavailable}, Shard};
 ask(Request, What, Asker, #shard{index = Index, asked = Asked} = Shard) ->
     Reference = make_ref(),
@@ -104,7 +105,7 @@ told(away, #shard{opening = Opening} = Shard) ->
 told({answer, Reference, Answer}, #shard{asked = Asked} = Shard) ->
     case maps:take(Reference, Asked) of
         {{What, Asker}, Others} ->
-            answer(Asker, answered(What, Answer, Shard)),
+            ok = answer(Asker, answered(What, Answer, Shard), Shard),
             {[], [], Shard#shard{asked = Others}};
         error ->
             {[], [], Shard}
@@ -138,19 +139,19 @@ told({opened, Name, Snapshot}, #shard{opening = Opening} = Shard) ->
     end.
 
 unanswered(#shard{asked = Asked} = Shard) ->
-    maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}) end, Asked),
+    maps:foreach(fun(_, {_, Asker}) -> answer(Asker, {error, unavailable}, Shard) end, Asked),
     Shard#shard{asked = #{}}.
 
 %% @doc Answers who has asked.
--spec answer(asker(), term()) -> ok.
-answer(nobody, _Answer) -> ok;
-answer({call, From}, Answer) -> gen_server:reply(From, Answer);
-answer({ask_unless_ok, _Name, _Pid, _Tag}, {ok, _}) -> ok;
-answer({_Ask, Name, Pid, Tag}, Answer) ->
-    Pid ! weir_pubsub_subscribers:message(Tag, Name, {answer, Answer}),
-    ok.
+-spec answer(asker(), term(), #shard{}) -> ok.
+answer(nobody, _Answer, _Shard) ->
+    ok;
+answer({call, From}, Answer, _Shard) ->
+    gen_server:reply(From, Answer);
+answer({_How, _Key} = Request, Answer, #shard{requests = Requests}) ->
+    weir_pubsub_requests:answer(Requests, Request, Answer).
 
-answered({publish, Name}, {ok, Id, Kept}, #shard{channels = Channels}) ->
+answered({publish, Name, Bytes}, {ok, Id, Kept}, #shard{channels = Channels}) ->
     ok = weir_pubsub_counters:add(published, 1),
     Channel = weir_pubsub_registry:new(Name),
     ok = weir_pubsub_events:published(weir_pubsub_policies:policy(Channel#channel.policy), Channel),
@@ -159,6 +160,7 @@ answered({publish, Name}, {ok, Id, Kept}, #shard{channels = Channels}) ->
             [#channel{processes = Processes, sockets = Sockets}] -> Processes + Sockets;
             [] -> 0
         end,
+    ok = weir_pubsub_observation:published(Name, Id, Bytes, Subscribers),
     {ok, #{id => Id, subscribers => Subscribers, messages => Kept}};
 answered({delete, Name}, {ok, {Epoch, Last}, Kept}, #shard{channels = Channels}) ->
     Channel = case ets:lookup(Channels, Name) of [Known] -> Known; [] -> weir_pubsub_registry:new(Name) end,

@@ -44,7 +44,7 @@
 %% <li>`{Tag, Channel, {closed, deleted}}' when the channel was deleted and everything before is written or waits for the socket;
 %%   `{closed, unavailable}' when its shard was killed. The socket stays open</li>
 %% </ul>
-%% There is no answer if the shard is killed before.
+%% If the shard is killed before, the answer is `{error, unavailable}'.
 -spec subscribe(weir_pubsub:channel(), weir_tcp:socket(), weir_pubsub_framing:framing(), options()) ->
     ok | {error, weir_pubsub:unavailable()}.
 subscribe(Channel, Socket, {Module, _} = Framing, Options) when is_atom(Module) ->
@@ -191,7 +191,7 @@ read_next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
                     Now = erlang:monotonic_time(millisecond),
                     _ = weir_pubsub_registry:save(Channel#channel{used = Now, requested = Now}, Policy, Shard),
                     ok = weir_pubsub_counters:add(delivered, 1),
-                    ok = weir_pubsub_counters:add(gaps, case Missed of none -> 0; _ -> 1 end),
+                    Missed =:= none orelse weir_pubsub_observation:gap(Name, Missed),
                     {ok, Message, Missed};
                 false ->
                     none
@@ -218,7 +218,7 @@ unsubscribe(Channel, Tag) ->
 %% @doc The same for a connection that has ended; counts it if that was because it lagged behind.
 -spec ended(Reason :: term(), weir_pubsub:channel(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
 ended(slow, Channel, Tag) ->
-    ok = weir_pubsub_counters:add(slow, 1),
+    ok = weir_pubsub_observation:slow([Channel]),
     unsubscribe(Channel, Tag);
 ended(_Reason, Channel, Tag) ->
     unsubscribe(Channel, Tag).

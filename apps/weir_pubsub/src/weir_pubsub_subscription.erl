@@ -15,7 +15,7 @@
 -export([rejoin/4]).
 -export([left/2]).
 -export([end_all/3]).
--export([take_over/1]).
+-export([take_over/2]).
 
 %% @doc Adds a subscriber, which gets at once what it has missed. One that subscribes already begins anew.
 -spec subscribe(weir_pubsub:channel(), weir_pubsub_subscribers:kind(), weir_pubsub_subscribers:subscriber(), Begin, #shard{}) ->
@@ -33,12 +33,12 @@ subscribe(Name, Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber, Begin, Sha
                     refused(Channel, Reason, Before)
             end;
         {error, Reason} ->
-            ok = weir_pubsub_counters:add(refused, 1),
+            ok = weir_pubsub_observation:refused(Name, Reason),
             {{error, Reason}, Before}
     end.
 
-refused(Channel, Reason, Shard) ->
-    ok = weir_pubsub_counters:add(refused, 1),
+refused(#channel{name = Name} = Channel, Reason, Shard) ->
+    ok = weir_pubsub_observation:refused(Name, Reason),
     ok = weir_pubsub_registry:abandon(Channel, Shard),
     {{error, Reason}, Shard}.
 
@@ -304,21 +304,26 @@ end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{
     ),
     {[Subscriber || {socket, Subscriber} <- All], Next}.
 
-%% @doc Takes over the subscribers of a shard that was killed. Nobody knows what they had got.
--spec take_over(#shard{}) -> #shard{}.
-take_over(#shard{subscribers = Subscribers} = Shard) ->
+%% @doc Takes over the subscribers of a shard that was killed. Nobody knows what they had got. Requests that were made before `Begun' may have
+%% been lost with it: they are answered, and who has asked for a subscription has none.
+-spec take_over(Begun :: weir_pubsub_requests:key(), #shard{}) -> #shard{}.
+take_over(Begun, #shard{index = Index, subscribers = Subscribers, requests = Requests, starts = Starts} = Shard) ->
     Left = weir_pubsub_subscribers:all(Subscribers),
-    Left =:= [] orelse weir_pubsub_counters:add(restarts, 1),
-    lists:foldl(
-        fun({Kind, Subscriber}, Before) ->
-            Next = take_over(Kind, Subscriber, Before),
+    Lost = weir_pubsub_requests:before(Requests, Begun),
+    Refused = maps:from_list([{{Pid, Tag}, []} || {_, {Pid, Tag, _}} <- Lost]),
+    atomics:add_get(Starts, 1, 1) =:= 1 orelse weir_pubsub_observation:restarted(Index, length(Left), length(Lost)),
+    Taken = lists:foldl(
+        fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
+            Next = case Refused of #{{Pid, Tag} := _} -> Before; #{} -> take_over(Kind, Subscriber, Before) end,
             %% Not before: if this shard is killed too the next one finds it, or both.
             ok = weir_pubsub_subscribers:forget(Subscribers, Subscriber),
             Next
         end,
         Shard,
         Left
-    ).
+    ),
+    lists:foreach(fun({Key, _}) -> weir_pubsub_requests:answer(Requests, {ask, Key}, {error, unavailable}) end, Lost),
+    Taken.
 
 take_over(socket, Subscriber, Shard) ->
     ok = weir_pubsub_delivery:tell(Subscriber, {closed, unavailable}),

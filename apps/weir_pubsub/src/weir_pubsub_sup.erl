@@ -1,8 +1,10 @@
 %% @private
 %% @doc Supervises the shards, the asker and who knows the subscriptions of Mercure, and owns what outlives each of them: the tables of
-%% subscribers.
+%% subscribers and requests.
 -module(weir_pubsub_sup).
 -behaviour(supervisor).
+
+-include("weir_pubsub_shard.hrl").
 
 -export([start_link/1]).
 -export([init/1]).
@@ -16,8 +18,12 @@ start_link(Shards) ->
 init(Shards) ->
     ok = weir_pubsub_shards:make(Shards, weir_pubsub_broker:kind()),
     lists:foreach(
-        fun({_, _, Subscribers}) -> Subscribers = weir_pubsub_subscribers:new(Subscribers) end,
-        weir_pubsub_shards:all()
+        fun(Index) ->
+            #shard{subscribers = {Subscribers, _}, requests = Requests} = weir_pubsub_shards:shard(Index),
+            Subscribers = weir_pubsub_subscribers:new(Subscribers),
+            Requests = weir_pubsub_requests:new(Requests)
+        end,
+        lists:seq(1, Shards)
     ),
     _ = weir_pubsub_mercure_subscriptions:new(),
     Others = [#{id => Module, start => {Module, start_link, []}} || Module <- [weir_pubsub_asker, weir_pubsub_mercure_subscriptions]],
