@@ -192,8 +192,8 @@ tell_lost(Reason, Shard, #{host := Host, port := Port}) ->
 ready(Run, #redis{shard = Shard, is_told = IsTold, options = #{host := Host, port := Port}} = State) ->
     %% Who sees that it is there finds a shard that knows it.
     ok = weir_pubsub_broker:report(Shard, connected),
-    ok = weir_pubsub_broker:set_connected(Shard, true),
     ok = weir_pubsub_observation:broker_there(Shard),
+    ok = weir_pubsub_broker:set_connected(Shard, true),
     IsTold andalso weir_reports:log(notice, #{what => "connected to Redis again", host => Host, port => Port, shard => Shard}),
     State#redis{run = Run, delay = ?FIRST_MS, is_told = false}.
 

@@ -8,6 +8,7 @@
 
 -import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, begin_request/4, answer/1]).
 -import(weir_pubsub_http_test, [field/2, resume/1, wait_for_number/2, close_frame/1, read_until/2]).
+-import(weir_pubsub_test, [wait_until/1, until_asked/2]).
 
 -include("pubsub_http_suite.hrl").
 
@@ -20,7 +21,7 @@ all() -> [{group, ours}].
 groups() ->
     [
         {ours, [], [
-            a_client_that_goes_away, a_flood_of_messages, a_shard_is_killed, a_shard_at_work_answers_later,
+            a_client_that_goes_away, a_flood_of_messages, a_shard_is_killed, asked_of_a_shard_that_is_killed, a_shard_at_work_answers_later,
             a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish
         ]}
@@ -48,12 +49,10 @@ a_flood_of_messages(_Config) ->
         end
      || Batch <- lists:seq(1, 11)
     ],
-    {ok, #shard{index = Index}} = weir_pubsub_shards:of_channel(<<"a">>),
-    Shard = weir_pubsub_shards:name(Index),
-    ok = sys:suspend(Shard),
+    ok = sys:suspend(shard()),
     _ = Send(10001),
     ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
-    ok = sys:resume(Shard).
+    ok = sys:resume(shard()).
 
 a_shard_is_killed(_Config) ->
     Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
@@ -67,6 +66,45 @@ a_shard_is_killed(_Config) ->
     _ = publish(port(), "a", <<"x">>),
     {200, _, <<"x">>} = Answer = answer(Poll),
     ?assertEqual(<<"unknown">>, field(<<"weir-missed">>, Answer)).
+
+%% What waits in its mailbox goes with it. Who has asked is told, and nobody waits for ever.
+asked_of_a_shard_that_is_killed(_Config) ->
+    set(#{publishers => any}),
+    {_, Publisher} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
+    ok = wait_for_subscribers(port(), "a", 1),
+    Shard = whereis(shard()),
+    ok = sys:suspend(Shard),
+    Ask = fun(Method, Path, Fields) -> begin_request(port(), Method, Path, Fields) end,
+    Held = [Ask(<<"GET">>, "/sub/a", []), Ask(<<"GET">>, "/sub/a,b", []), Ask(<<"DELETE">>, "/pub/a", [])],
+    Streams = [Ask(<<"GET">>, Path, [{"Accept", "text/event-stream"}]) || Path <- ["/sub/a", "/sub/b,a"]],
+    Parts = Ask(<<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]),
+    {_, Subscriber} = weir_pubsub_nchan:websocket(port(), "/sub/a", none),
+    ok = weir_pubsub_nchan:send_frame(Publisher, 1, <<"x">>),
+    ok = until_asked(Shard, length(Held) + length(Streams) + 3),
+    true = exit(Shard, kill),
+    [?assertMatch({503, _, _}, answer(Request)) || Request <- Held],
+    [
+        begin
+            {200, _, Text} = answer(Stream),
+            ?assertMatch({_, _}, binary:match(Text, <<"503 Service Unavailable">>))
+        end
+     || Stream <- Streams
+    ],
+    ?assertMatch({200, _, _}, answer(Parts)),
+    [?assertMatch(<<1013:16, _/binary>>, close_frame(Socket)) || Socket <- [Publisher, Subscriber]],
+    %% Nothing is left of them.
+    ok = wait_until(fun() -> {ok, #{subscribers := Count}} = weir_pubsub:usage(total), Count =:= 0 end),
+    ?assertEqual([], ets:tab2list(requests())),
+    {202, _, _} = publish(port(), "a", <<"y">>),
+    {200, _, <<"y">>} = request(port(), <<"GET">>, "/sub/a", []).
+
+shard() ->
+    {ok, #shard{index = Index}} = weir_pubsub_shards:of_channel(<<"a">>),
+    weir_pubsub_shards:name(Index).
+
+requests() ->
+    {ok, #shard{requests = Requests}} = weir_pubsub_shards:of_channel(<<"a">>),
+    Requests.
 
 %% The reactor does not wait for the shard: other requests are answered meanwhile.
 a_shard_at_work_answers_later(_Config) ->
@@ -82,6 +120,8 @@ a_shard_at_work_answers_later(_Config) ->
 %% What is there already is read without the shard; what is not waits for it.
 a_poll_that_need_not_wait(_Config) ->
     _ = publish(port(), "a", <<"x">>),
+    %% It is told of a channel that is new, and at work for a moment.
+    _ = sys:get_state(shard()),
     #{subscribed := Before} = weir_pubsub:counters(),
     {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
     ?assertMatch(#{subscribed := Before}, weir_pubsub:counters()),
@@ -185,5 +225,4 @@ shards_killed_while_reactors_publish(_Config) ->
     ],
     ok = atomics:put(Stop, 1, 1),
     [receive {'DOWN', Monitor, process, Pid, Reason} -> false = Reason =/= normal end || {Pid, Monitor} <- Publishers],
-    timer:sleep(100),
-    [{202, _, _} = publish(port(), Channel, <<"x">>) || Channel <- ["a", "b", "c", "d"]].
+    [ok = wait_until(fun() -> 202 =:= element(1, publish(port(), Channel, <<"x">>)) end) || Channel <- ["a", "b", "c", "d"]].

@@ -130,7 +130,7 @@ read(Client, Number, Count) ->
 
 %% One answer each: the message, or that there is none.
 time_is_over_as_the_message_comes(_Config) ->
-    restart(#{}, #{poll_timeout => 3000}),
+    restart(#{}, #{poll_timeout => 5000}),
     [
         begin
             Clients = wait(?MANY),

@@ -22,11 +22,14 @@
 -export([log_of/3]).
 -export([ends/3]).
 -export([connected/1]).
+-export([is_connected/0]).
+-export([told/4]).
 -export([cut/1]).
 -export([suspend/1]).
 -export([resume/1]).
 
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/weir_pubsub_shard.hrl").
 
 -import(weir_pubsub_test, [wait_until/1]).
 
@@ -124,10 +127,17 @@ paced(Pid) ->
     after ?PATIENCE -> error(no_log)
     end.
 
+%% It is dead when this returns: nobody takes it for the next one.
 kill(Name) ->
     case whereis(Name) of
-        undefined -> ok;
-        Pid -> exit(Pid, kill), ok
+        undefined ->
+            ok;
+        Pid ->
+            Monitor = monitor(process, Pid),
+            exit(Pid, kill),
+            receive
+                {'DOWN', Monitor, process, Pid, _} -> ok
+            end
     end.
 
 call(Node, Function, Arguments) -> peer:call(Node, weir_pubsub, Function, Arguments, 20000).
@@ -161,13 +171,28 @@ ends(Node, Follower, Id) ->
     Log = log(Node, Follower),
     lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
 
-connected(Node) ->
-    wait_until(fun() -> peer:call(Node, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 0} end).
+%% A shard that was killed has them connect again, and then has its channels fetched.
+connected(Node) -> wait_until(fun() -> peer:call(Node, ?MODULE, is_connected, []) end).
+
+is_connected() ->
+    weir_pubsub_broker:status() =:= #{kind => redis, away => 0} andalso lists:all(fun has_its_channels/1, [1, 2]).
+
+has_its_channels(Index) ->
+    try sys:get_state(weir_pubsub_shards:name(Index)) of
+        #shard{connection = Connection, opening = Opening} -> Connection =:= connected andalso map_size(Opening) =:= 0
+    catch
+        %% It begins just now.
+        exit:_ -> false
+    end.
 
 cut(Config) ->
     Port = proplists:get_value(port, Config),
     _ = [weir_pubsub_test_redis:ask(Port, ["CLIENT", "KILL", "TYPE", Type, "SKIPME", "yes"]) || Type <- ["normal", "pubsub"]],
     ok.
+
+%% A handler of events in a node: keeps their names.
+told([weir, broker, What], #{count := 1}, #{shard := _}, _) ->
+    application:set_env(weir_pubsub, told, [What | application:get_env(weir_pubsub, told, [])]).
 
 suspend(Node) -> each_broker(Node, suspend).
 

@@ -37,7 +37,9 @@ groups() ->
             a_slow_socket_in_another_life_of_its_channel,
             a_gap_while_a_group_is_busy
         ]},
-        {misfortune, [], [a_shard_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started]}
+        {misfortune, [], [
+            a_shard_is_killed, a_shard_without_subscribers_is_killed, sockets_of_a_shard_that_is_killed, who_had_the_claim_is_killed, not_started
+        ]}
     ].
 
 %% Sockets ----------------------------------------------------------------------------------
@@ -293,6 +295,15 @@ a_shard_is_killed(_Config) ->
     [_, {gap, unknown, {Later, 0}}, {message, {Later, 1}, _, _}] =
         [receive {paced, <<"a">>, What} -> What after 0 -> none end || _ <- [1, 2, 3]],
     ?assertEqual(2, used(total, subscribers)).
+
+%% It has lost what was published.
+a_shard_without_subscribers_is_killed(_Config) ->
+    _ = publish(<<"a">>, "1"),
+    #{restarts := Before} = weir_pubsub:counters(),
+    kill_shard_of(<<"a">>),
+    {error, no_channel} = weir_pubsub:delete(<<"a">>),
+    #{restarts := After} = weir_pubsub:counters(),
+    ?assertEqual(Before + 1, After).
 
 sockets_of_a_shard_that_is_killed(_Config) ->
     {Socket, _Peer} = pair(),

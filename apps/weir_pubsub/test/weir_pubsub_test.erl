@@ -13,6 +13,7 @@
 -export([wait_until/1]).
 -export([used/2]).
 -export([kill_shard_of/1]).
+-export([until_asked/2]).
 
 -define(PATIENCE, 15000).
 
@@ -62,6 +63,10 @@ wait_until(Condition, Until) ->
 used(Group, Kind) ->
     {ok, #{Kind := Count}} = weir_pubsub:usage(Group),
     Count.
+
+%% So many messages wait for a process that is suspended.
+until_asked(Process, Count) ->
+    wait_until(fun() -> {message_queue_len, Length} = process_info(Process, message_queue_len), Length >= Count end).
 
 shard_of(Channel) ->
     Tables = weir_pubsub_shards:tables_of(Channel),

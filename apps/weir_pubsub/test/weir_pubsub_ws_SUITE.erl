@@ -13,6 +13,7 @@ all() ->
     [
         subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
         meta, presence, what_processes_say_of_themselves, slow_in_many_channels, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
+        asked_of_a_shard_that_is_killed,
         who_may_is_said_later, gone_when_closed, a_drain, other_sites, options_that_are_wrong
     ].
 
@@ -317,6 +318,27 @@ a_shard_is_killed(_Config) ->
     exit(whereis(weir_pubsub_shards:name(erlang:phash2(<<"a">>, erlang:system_info(schedulers)) + 1)), kill),
     #{<<"type">> := <<"closed">>, <<"reason">> := <<"unavailable">>} = hear(Socket),
     subscribe(Socket, <<"a">>, new).
+
+%% What waits in its mailbox is answered, each once.
+asked_of_a_shard_that_is_killed(_Config) ->
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    Index = fun(Channel) -> erlang:phash2(Channel, erlang:system_info(schedulers)) + 1 end,
+    [Other | _] = [Name || Number <- lists:seq(1, 1000), Name <- [integer_to_binary(Number)], Index(Name) =:= Index(<<"a">>)],
+    Shard = whereis(weir_pubsub_shards:name(Index(<<"a">>))),
+    ok = sys:suspend(Shard),
+    say(Socket, #{type => subscribe, channel => Other, ref => 1}),
+    say(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, ref => 2}),
+    say(Socket, #{type => unsubscribe, channel => <<"a">>, ref => 3}),
+    ok = weir_pubsub_test:until_asked(Shard, 3),
+    true = exit(Shard, kill),
+    Answers = [{Ref, Type, maps:get(<<"code">>, Frame, none)} || _ <- [1, 2, 3], #{<<"ref">> := Ref, <<"type">> := Type} = Frame <- [hear(Socket)]],
+    ?assertEqual(
+        [{1, <<"error">>, <<"unavailable">>}, {2, <<"error">>, <<"unavailable">>}, {3, <<"unsubscribed">>, none}], lists:sort(Answers)
+    ),
+    subscribe(Socket, Other, new),
+    _ = publish(Other, <<"1">>),
+    ?MESSAGE(Other, <<"1">>) = hear(Socket).
 
 gone_when_closed(_Config) ->
     Socket = connect(),

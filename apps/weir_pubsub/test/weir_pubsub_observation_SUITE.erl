@@ -1,0 +1,95 @@
+%% Events of channels: what somebody is told who has attached a handler.
+-module(weir_pubsub_observation_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_test, [policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, kill_shard_of/1]).
+
+-define(PATIENCE, 10000).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [publications, refusals, gaps, slow_ones, a_shard_is_killed, a_handler_that_raises].
+
+init_per_testcase(_Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    ok = weir_pubsub:configure(#{}),
+    Config.
+
+end_per_testcase(Case, _Config) ->
+    _ = weir_event:detach(Case),
+    ok = application:stop(weir_pubsub).
+
+hear_of(Case, Event) ->
+    Test = self(),
+    ok = weir_event:attach(Case, Event, fun(Of, Measurements, Metadata, _) -> Test ! {Of, Measurements, Metadata} end, []).
+
+%% An event is with its handler before the call returns that it is about.
+told(Event) ->
+    receive
+        {Event, Measurements, Metadata} -> {Measurements, Metadata}
+    after 0 -> none
+    end.
+
+publications(_Config) ->
+    Event = [weir, channel, publish],
+    ok = hear_of(?FUNCTION_NAME, Event),
+    _ = subscribe(<<"a">>),
+    Id = publish(<<"a">>, "hello"),
+    ?assertEqual({#{count => 1, bytes => 5, subscribers => 1}, #{channel => <<"a">>, id => Id}}, told(Event)),
+    ok = weir_event:detach(?FUNCTION_NAME),
+    _ = publish(<<"a">>, "again"),
+    ?assertEqual(none, told(Event)).
+
+refusals(_Config) ->
+    Event = [weir, channel, refuse],
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_message => 3, max_subscribers => 0}}], total => #{channels => 1}}),
+    ok = hear_of(?FUNCTION_NAME, Event),
+    Told = fun(Channel, Reason) -> ?assertEqual({#{count => 1}, #{channel => Channel, reason => Reason}}, told(Event)) end,
+    {error, {too_large, 3}} = weir_pubsub:publish(<<"a">>, "1234"),
+    Told(<<"a">>, {too_large, 3}),
+    {error, Full} = weir_pubsub:subscribe(<<"a">>, #{}),
+    Told(<<"a">>, Full),
+    _ = publish(<<"a">>, "1"),
+    {error, Limit} = weir_pubsub:publish(<<"b">>, "1"),
+    Told(<<"b">>, Limit).
+
+gaps(_Config) ->
+    Event = [weir, channel, gap],
+    policy(#{max_messages => 1}),
+    [First | _] = publish_numbered(<<"a">>, [1, 2, 3]),
+    ok = hear_of(?FUNCTION_NAME, Event),
+    _ = subscribe(<<"a">>, #{from => First}),
+    ?assertEqual({#{count => 1}, #{channel => <<"a">>, missed => 1}}, told(Event)),
+    _ = subscribe(<<"a">>, #{from => {1, 1}}),
+    ?assertEqual({#{count => 1}, #{channel => <<"a">>, missed => unknown}}, told(Event)).
+
+slow_ones(_Config) ->
+    Event = [weir, channel, slow],
+    policy(#{max_messages => 1, slow => disconnect}),
+    ok = hear_of(?FUNCTION_NAME, Event),
+    _ = subscribe(<<"a">>, #{window => 1}),
+    _ = publish_numbered(<<"a">>, [1, 2, 3]),
+    ?assertEqual({#{count => 1}, #{channels => [<<"a">>]}}, told(Event)).
+
+a_shard_is_killed(_Config) ->
+    Event = [weir, shard, restart],
+    ok = hear_of(?FUNCTION_NAME, Event),
+    _ = subscribe(<<"a">>),
+    kill_shard_of(<<"a">>),
+    receive
+        {Event, Measurements, #{shard := Shard}} ->
+            ?assertEqual(#{count => 1, subscribers => 1, requests => 0}, Measurements),
+            ?assert(is_integer(Shard))
+    after ?PATIENCE -> ct:fail(not_told)
+    end.
+
+%% It costs the channel nothing, and is detached.
+a_handler_that_raises(_Config) ->
+    ok = weir_event:attach(?FUNCTION_NAME, [weir, channel, publish], fun(_, _, _, _) -> error(on_purpose) end, []),
+    _ = subscribe(<<"a">>),
+    {Epoch, 1} = publish(<<"a">>, "1"),
+    ?assertEqual({Epoch, 2}, publish(<<"a">>, "2")),
+    ?assertEqual([], weir_event:list_handlers([weir, channel])).
