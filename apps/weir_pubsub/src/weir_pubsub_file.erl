@@ -29,6 +29,7 @@
     spread := non_neg_integer(),
     control := none | file:filename_all(),
     transports := [weir_pubsub_http:transport()],
+    plain := long_poll | interval_poll | raw,
     origins := any | [binary()],
     poll_timeout := timeout(),
     stream_timeout := timeout(),
@@ -117,8 +118,8 @@ settings(Table, Directory) ->
     Timeout = maps:get(drain, Drain, 5000),
     Settings = maps:merge(
         #{
-            drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), origins => any,
-            poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000, status => local,
+            drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), plain => long_poll,
+            origins => any, poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000, status => local,
             broker => Broker, mercure => Mercure, ask => Ask
         },
         maps:merge(Drain, Http)
@@ -313,6 +314,7 @@ tls(Given, Directory) ->
 http_keys() ->
     #{
         <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
+        <<"plain">> => {plain, choice([long_poll, interval_poll, raw])},
         <<"origins">> => {origins, origins()},
         <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
         <<"stream_timeout">> => {stream_timeout, infinite(milliseconds(1))},

@@ -131,7 +131,7 @@ ports(#server{listeners = Listeners}) -> [weir:get_port(name(Listener)) || Liste
 routes(#{transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
-    Nchan = weir_pubsub_http:routes((maps:with([origins, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
+    Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end
     }),

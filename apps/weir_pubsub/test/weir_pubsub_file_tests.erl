@@ -35,7 +35,7 @@ everything_test() ->
         "drain = 1000\n"
         "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
         "[[listeners]]\nport = 2\n"
-        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'raw'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
         "[may]\npublish = 'token'\n"
         "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
         "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
@@ -52,6 +52,7 @@ everything_test() ->
                 #{ip := {127, 0, 0, 1}, port := 2, access_log := off}
             ],
             transports := [stream, poll],
+            plain := raw,
             origins := [<<"https://a.example:8443">>],
             poll_timeout := 30000, stream_timeout := 60000, deflate := true,
             max_body := 10,

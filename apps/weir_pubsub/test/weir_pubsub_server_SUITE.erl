@@ -18,7 +18,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals,
-        transports_off, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
+        transports_off, what_asks_for_nothing_else, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
         listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status,
         status_for_nobody
     ].
@@ -80,6 +80,16 @@ transports_off(Config) ->
         {"Connection", "Upgrade"}, {"Upgrade", "websocket"}, {"Sec-WebSocket-Version", "13"},
         {"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
     ])).
+
+%% It waits, or does not, or gets all that comes.
+what_asks_for_nothing_else(Config) ->
+    Server = start(Config, "[http]\nplain = 'interval_poll'\n"),
+    Port = port(Server),
+    ?assertEqual(304, get(Port, "/sub/a", [])),
+    ?assertEqual(202, publish(Port, "a", [])),
+    ?assertEqual(200, get(Port, "/sub/a", [])),
+    {ok, _} = weir_pubsub_server:change(settings(Config, "[http]\nplain = 'raw'\n"), Server),
+    ?assertMatch({200, _, <<"x\n">>}, weir_pubsub_nchan:read_stream(weir_pubsub_nchan:begin_request(Port, <<"GET">>, "/sub/a", []), <<"x\n">>)).
 
 %% Who is local is said by the proxy.
 behind_a_proxy(Config) ->
