@@ -113,6 +113,8 @@ explain({listen, Ip, Port, Reason}) ->
     ["cannot listen on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, Ip, Port, Key}) ->
     ["the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), " runs: another ", atom_to_list(Key), " takes a restart"];
+explain({access_log, Ip, Port, Reason}) ->
+    ["the access log of the listener on ", inet:ntoa(Ip), " port ", integer_to_list(Port), ": ", listen_reason(Reason)];
 explain({fixed, broker}) ->
     "another broker takes a restart";
 explain({bad_key, {_, File}, Reason}) ->

@@ -18,9 +18,10 @@
     {listen, inet:ip_address(), inet:port_number(), term()}
     | {fixed, inet:ip_address(), inet:port_number(), access_log | proxy_protocol | tls}
     | {fixed, broker}
+    | {access_log, inet:ip_address(), inet:port_number(), term()}
     | {bad_key, weir_pubsub_keys:source(), weir_pubsub_keys:reason()}.
 %% `listen': no listener can be started there. `fixed': a listener that runs cannot have that changed, and the application has the broker
-%% that it was started with.
+%% that it was started with. `access_log': its file cannot be opened again.
 
 -type drain() :: {Timeout :: pos_integer(), Spread :: non_neg_integer()}.
 
@@ -31,7 +32,8 @@
 start(Settings) -> apply_settings(#server{listeners = [], drain = drain(Settings)}, Settings).
 
 %% @doc Takes other settings. Connections stay, but for those of a listener that is gone: it is drained. What is asked from now on is
-%% answered by the new settings. After an error everything is as it was.
+%% answered by the new settings. Access logs are opened again by their names: what a rotation has moved away is not written any more. After
+%% an error everything is as it was.
 -spec change(weir_pubsub_file:settings(), server()) -> {ok, server()} | {error, reason()}.
 change(Settings, Server) -> apply_settings(Server, Settings).
 
@@ -51,9 +53,24 @@ apply_listeners(#server{listeners = Before}, #{listeners := Now} = Settings) ->
         map_get(Key, Listener) =/= map_get(Key, map_get(name(Listener), by_name(Before)))
     ],
     case Fixed of
-        [] -> added(Added, Kept, Gone, Settings);
-        [First | _] -> {error, First}
+        [] ->
+            case reopened(Kept) of
+                ok -> added(Added, Kept, Gone, Settings);
+                {error, _} = Error -> Error
+            end;
+        [First | _] ->
+            {error, First}
     end.
+
+reopened([#{access_log := off} | Listeners]) ->
+    reopened(Listeners);
+reopened([#{ip := Ip, port := Port} = Listener | Listeners]) ->
+    case weir_http:reopen_log(name(Listener)) of
+        ok -> reopened(Listeners);
+        {error, Reason} -> {error, {access_log, Ip, Port, Reason}}
+    end;
+reopened([]) ->
+    ok.
 
 %% What can fail comes first.
 added(Added, Kept, Gone, #{keys := Keys} = Settings) ->

@@ -19,7 +19,7 @@ all() ->
     [
         all_code_is_loaded_at_the_start, who_may, pages_of_some_sites, pages_of_some_sites_read_refusals,
         transports_off, what_asks_for_nothing_else, behind_a_proxy, tokens, changed_under_load, a_wrong_change_changes_nothing,
-        listeners_come_and_go, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status,
+        listeners_come_and_go, an_access_log_that_was_moved_away, a_port_that_is_taken, an_end_that_is_spread, what_it_does, metrics, stub_status,
         status_for_nobody
     ].
 
@@ -257,6 +257,30 @@ listeners_come_and_go(Config) ->
     {error, closed} = gen_tcp:recv(Idle, 0, ?PATIENCE),
     ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
     ?assertMatch({200, _}, answer(Socket)).
+
+%% As a rotation does, which then has the file read again.
+an_access_log_that_was_moved_away(Config) ->
+    Text = "[[listeners]]\nport = 0\naccess_log = 'access.log'\n",
+    Server = start(Config, Text),
+    [Log, Moved] = [file(Config, Name) || Name <- ["access.log", "access.log.1"]],
+    Lines = fun(File) ->
+        case file:read_file(File) of
+            {ok, Bytes} -> length(binary:matches(Bytes, <<"\n">>));
+            {error, enoent} -> 0
+        end
+    end,
+    ?assertEqual(202, publish(port(Server), "a", [])),
+    ok = weir_pubsub_test:wait_until(fun() -> Lines(Log) =:= 1 end),
+    ok = file:rename(Log, Moved),
+    {ok, Changed} = weir_pubsub_server:change(settings(Config, Text), Server),
+    ?assertEqual(202, publish(port(Changed), "a", [])),
+    ok = weir_pubsub_test:wait_until(fun() -> Lines(Log) =:= 1 end),
+    ?assertEqual(1, Lines(Moved)),
+    %% A directory is no file to write to: nothing is changed.
+    ok = file:rename(Log, Moved),
+    ok = file:make_dir(Log),
+    ?assertMatch({error, {access_log, {127, 0, 0, 1}, 0, _}}, weir_pubsub_server:change(settings(Config, ["[may]\npublish = 'nobody'\n", Text]), Changed)),
+    ?assertEqual(202, publish(port(Changed), "a", [])).
 
 a_port_that_is_taken(Config) ->
     {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
