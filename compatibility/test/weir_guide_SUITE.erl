@@ -18,7 +18,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_operating, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
 
 readmes() ->
     [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
@@ -50,8 +50,9 @@ groups(Config) -> run("groups", Config).
 pubsub(Config) -> run_readme("docs/guide/pubsub.md", [], Config).
 push_protocol(Config) -> run_readme("docs/guide/push_protocol.md", [], Config).
 mercure(Config) -> run_readme("docs/guide/mercure.md", [], Config).
-%% Nothing in it can be run here.
+%% Nothing in these can be run here.
 push_operating(Config) -> run_readme("docs/guide/push_operating.md", [], Config).
+nchan(Config) -> run_readme("docs/guide/nchan.md", [], Config).
 proxy(Config) -> run_readme("docs/guide/proxy.md", [], Config).
 elixir(Config) -> run("elixir", Config).
 
