@@ -38,7 +38,8 @@ groups() ->
             listed,
             presence,
             events,
-            small_parts_of_large_binaries
+            small_parts_of_large_binaries,
+            no_wall_clock
         ]}
     ].
 
@@ -205,6 +206,19 @@ events(_Config) ->
     %% Those of another shard come when they come.
     Events = [receive {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text after ?PATIENCE -> none end || _ <- lists:seq(1, 4)],
     ?assertEqual([<<"subscriber_enqueue a">>, <<"channel_publish a">>, <<"subscriber_dequeue a">>, <<"channel_delete a">>], Events).
+
+%% It may jump: nothing but the ends of tokens depends on it.
+no_wall_clock(_Config) ->
+    {ok, Modules} = application:get_key(weir_pubsub, modules),
+    Clock = [
+        {erlang, system_time}, {os, system_time}, {erlang, timestamp}, {os, timestamp}, {erlang, now}, {erlang, localtime},
+        {erlang, universaltime}, {erlang, date}, {erlang, time}, {calendar, local_time}, {calendar, universal_time}
+    ],
+    Looks = fun(Module) ->
+        {ok, {Module, [{imports, Called}]}} = beam_lib:chunks(code:which(Module), [imports]),
+        lists:any(fun({Of, Function, _}) -> lists:member({Of, Function}, Clock) end, Called)
+    end,
+    ?assertEqual([weir_pubsub_mercure_access, weir_pubsub_token], lists:sort(lists:filter(Looks, Modules))).
 
 small_parts_of_large_binaries(_Config) ->
     <<Part:100/binary, _/binary>> = binary:copy(<<"x">>, 100000),

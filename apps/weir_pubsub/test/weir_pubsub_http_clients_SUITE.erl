@@ -21,7 +21,7 @@ all() -> [{group, ours}].
 groups() ->
     [
         {ours, [], [
-            a_client_that_goes_away, a_flood_of_messages, a_shard_is_killed, asked_of_a_shard_that_is_killed, a_shard_at_work_answers_later,
+            a_client_that_goes_away, a_flood_of_messages, a_flood_of_channels, a_flood_of_subscriptions, a_shard_is_killed, asked_of_a_shard_that_is_killed, a_shard_at_work_answers_later,
             a_poll_that_need_not_wait, clients_that_do_not_read, clients_that_read_late, publishers_at_once,
             shards_killed_while_reactors_publish
         ]}
@@ -53,6 +53,35 @@ a_flood_of_messages(_Config) ->
     _ = Send(10001),
     ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
     ok = sys:resume(shard()).
+
+%% Channels that somebody thinks of: as many as may be, and those that are there go on.
+a_flood_of_channels(_Config) ->
+    ok = weir_pubsub:configure(#{total => #{channels => 100}}),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
+    Request = fun(Number, Last) -> ["POST /pub/", integer_to_list(Number), " HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n", Last, "\r\nx"] end,
+    ok = gen_tcp:send(Socket, [[Request(Number, []) || Number <- lists:seq(1, 999)], Request(1000, "Connection: close\r\n")]),
+    Bytes = weir_pubsub_http_test:read_until_end(Socket, <<>>),
+    Answers = fun(Status) -> length(binary:matches(Bytes, <<"HTTP/1.1 ", Status/binary>>)) end,
+    ?assertEqual({100, 900}, {Answers(<<"202 ">>), Answers(<<"403 ">>)}),
+    ?assertMatch({ok, #{channels := 100}}, weir_pubsub:usage(total)),
+    ?assertMatch({202, _, _}, publish(port(), "1", <<"y">>)).
+
+%% Those beyond the limit are refused, and nothing is left of those that go away.
+a_flood_of_subscriptions(_Config) ->
+    ok = weir_pubsub:configure(#{total => #{subscribers => 50}}),
+    #{refused := Before} = weir_pubsub:counters(),
+    Stream = fun(Number) -> begin_request(port(), <<"GET">>, ["/sub/", integer_to_list(Number rem 20)], [{"Accept", "text/event-stream"}]) end,
+    Streams = [Stream(Number) || Number <- lists:seq(1, 200)],
+    Subscribers = fun() -> {ok, #{subscribers := Count}} = weir_pubsub:usage(total), Count end,
+    ok = wait_until(fun() -> maps:get(refused, weir_pubsub:counters()) =:= Before + 150 end),
+    ?assertEqual(50, Subscribers()),
+    [ok = gen_tcp:close(Socket) || Socket <- Streams],
+    ok = wait_until(fun() -> Subscribers() =:= 0 end),
+    Again = Stream(1),
+    ok = wait_until(fun() -> Subscribers() =:= 1 end),
+    {201, _, _} = publish(port(), "1", <<"x">>),
+    _ = read_until(Again, <<"data: x">>),
+    ok = gen_tcp:close(Again).
 
 a_shard_is_killed(_Config) ->
     Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
