@@ -7,7 +7,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_operating/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_operating/1, nchan/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
 -export([readme/1, readme_of_weir_http/1, readme_of_weir_proxy/1, readme_of_weir_pubsub/1, readme_of_weir_load/1, readme_of_weir_scope/1, readme_of_weir_toml/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).

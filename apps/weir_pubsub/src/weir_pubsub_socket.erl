@@ -191,7 +191,7 @@ read_next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
                     Now = erlang:monotonic_time(millisecond),
                     _ = weir_pubsub_registry:save(Channel#channel{used = Now, requested = Now}, Policy, Shard),
                     ok = weir_pubsub_counters:add(delivered, 1),
-                    Missed =:= none orelse weir_pubsub_observation:gap(Name, Missed),
+                    Missed =:= none orelse weir_pubsub_observation:gap(Channel#channel.name, Missed),
                     {ok, Message, Missed};
                 false ->
                     none
