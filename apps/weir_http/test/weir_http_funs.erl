@@ -46,9 +46,11 @@ handle(Request, State = #{kind := Kind}) ->
         #{} -> {Kind, ?MODULE, State}
     end.
 
+%% It is told when that is done: a case may count on the groups that it joins.
 open(Known, State = #{tell := Pid}) ->
+    Result = call(open, Known, State),
     Pid ! {open, Known},
-    call(open, Known, State).
+    Result.
 
 info(Message, State) -> call(info, Message, State).
 

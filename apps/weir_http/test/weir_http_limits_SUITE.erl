@@ -306,8 +306,8 @@ a_body_that_does_not_end(_Config) ->
     refused(Port, 408, timeout, post("/echo", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n")).
 
 a_body_that_comes_at_the_least_rate(_Config) ->
-    {_, Port} = start(#{body_timeout => 1000, min_body_rate => 1000}),
-    %% Some times the rate, so that a pause does no harm: longer than body_timeout, and served.
+    {_, Port} = start(#{body_timeout => 1000, min_body_rate => 100}),
+    %% Many times the rate, so that a pause does no harm: longer than body_timeout, and served.
     Socket = connect(Port),
     ok = send(Socket, post("/echo", "Content-Length: 10000\r\n", "")),
     [begin timer:sleep(15), ok = send(Socket, lists:duplicate(100, $a)) end || _ <- lists:seq(1, 100)],
@@ -315,7 +315,7 @@ a_body_that_comes_at_the_least_rate(_Config) ->
     %% A fifth of it.
     Slow = connect(Port),
     ok = send(Slow, post("/echo", "Content-Length: 4000\r\n", "")),
-    ?assertEqual(closed, drip(Slow, "0123456789", 50, 200)).
+    ?assertEqual(closed, drip(Slow, "0", 50, 200)).
 
 a_connection_without_requests(_Config) ->
     {Name, Port} = start(#{idle_timeout => 300}),
@@ -340,7 +340,8 @@ a_client_that_stays_after_a_refusal(_Config) ->
 honest_clients_are_served_beside(_Config) ->
     {_, Port} = start(#{header_timeout => 2000, idle_timeout => 2000}),
     Bad = [connect(Port) || _ <- lists:seq(1, 300)],
-    [ok = send(Socket, Begun) || {Socket, Begun} <- lists:zip(Bad, lists:flatten(lists:duplicate(100, [
+    %% The first may be closed before the last is connected.
+    [_ = send(Socket, Begun) || {Socket, Begun} <- lists:zip(Bad, lists:flatten(lists:duplicate(100, [
         <<"GET / HTTP/1.1\r\nX">>, <<"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nx">>, <<"\r\n">>])))],
     Honest = connect(Port),
     [begin ok = send(Honest, get("/")), {200, _, <<"hello">>} = response(Honest) end || _ <- lists:seq(1, 200)].

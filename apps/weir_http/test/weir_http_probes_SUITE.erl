@@ -9,7 +9,7 @@
 
 -define(LISTENER, ?MODULE).
 %% The suite waits as long for what should not come, with as many probes at a time.
--define(SILENCE_MS, 1000).
+-define(SILENCE_MS, 3000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 

@@ -264,7 +264,7 @@ limits(_Config) ->
 %%% Time.
 
 pings_and_silence(_Config) ->
-    Port = start(telling(with(#{ping_interval => 50, idle_timeout => 1000})), #{idle_timeout => 100}),
+    Port = start(telling(with(#{ping_interval => 50, idle_timeout => 3000})), #{idle_timeout => 100}),
     Client = open(Port),
     %% Who answers stays.
     [
