@@ -25,7 +25,5 @@ stop(_State) -> ok.
 init([]) ->
     ok = weir_http_log:new_table(),
     Children = [#{id => Module, start => {Module, start_link, []}} || Module <- [weir_http_orphans, weir_http_open_files]],
-    Logs = #{
-        id => weir_http_log_sup, start => {weir_http_log, start_supervisor, []}, type => supervisor, shutdown => infinity
-    },
+    Logs = #{id => weir_http_log_sup, start => {weir_http_log_sup, start_link, []}, type => supervisor, shutdown => infinity},
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10}, Children ++ [Logs]}}.

@@ -92,7 +92,7 @@ rows() ->
         {timeouts, counter, none, "connections closed because a request took too long to come"},
         {crashes, counter, none, "requests and WebSockets whose handler raised, or returned what it may not"},
         {cut_off, counter, none, "responses cut off because their file became shorter while it was sent"},
-        {log_dropped, counter, none, "lines of the access log thrown away, since they came faster than they were written"},
+        {log_dropped, counter, none, "lines of the access log that were not written: they came too fast, the file could not be written, or the writer was killed"},
         {streams, counter, none, "event streams that were begun"},
         {stream_slow, counter, none, "event streams closed because the client did not take what was sent"},
         {stream_dropped, counter, none, "sends to an event stream that were dropped, because the client did not take those before"},

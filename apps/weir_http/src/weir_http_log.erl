@@ -9,7 +9,8 @@
 -behaviour(gen_server).
 
 -export([new_table/0]).
--export([start_supervisor/0]).
+-export([written/0]).
+-export([name/1]).
 -export([check/1]).
 
 -export([open/3]).
@@ -66,8 +67,13 @@ new_table() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
     ok.
 
--spec start_supervisor() -> supervisor:startlink_ret().
-start_supervisor() -> supervisor:start_link({local, weir_http_log_sup}, ?MODULE, supervisor).
+%% @doc The logs that have a writer, or had one that is dead.
+-spec written() -> [log()].
+written() -> [Log || [Log, Writer] <- ets:match(?MODULE, {'_', '$2', '_', '$1'}), Writer =/= none].
+
+%% @doc The name of its listener.
+-spec name(log()) -> weir_listener:name().
+name(#log{name = Name}) -> Name.
 
 %% @doc Whether these are options of an access log, or what is wrong.
 -spec check(term()) -> ok | {error, Value :: term(), Allowed :: string()}.
@@ -99,15 +105,19 @@ open(Name, Options, Counters) ->
         to = maps:get(to, Options, logger),
         counters = Counters
     },
-    try ets:insert(?MODULE, {Log#log.key, none, none}) andalso supervisor:start_child(weir_http_log_sup, [Log]) of
+    try ets:insert(?MODULE, {Log#log.key, none, none, Log}) andalso weir_http_log_sup:start_writer(Log) of
         {ok, _} ->
             {ok, Log};
         {error, {shutdown, {file, Path, Reason}}} ->
             _ = taken(Log),
             {error, bad_file(Path, Reason)}
     catch
-        exit:{noproc, _} -> {error, {not_started, weir_http}};
-        error:badarg -> {error, {not_started, weir_http}}
+        %% The supervisor is not there, or has ended meanwhile.
+        exit:_ ->
+            ok = close(Log),
+            {error, {not_started, weir_http}};
+        error:badarg ->
+            {error, {not_started, weir_http}}
     end.
 
 bad_file(Path, Reason) ->
@@ -118,7 +128,7 @@ bad_file(Path, Reason) ->
 close(Log) ->
     %% The successor of one that was killed finds nothing there, and ends as well.
     case taken(Log) of
-        [{_, Writer, _}] ->
+        [{_, Writer, _, _}] ->
             try
                 gen_server:call(Writer, close, infinity)
             catch
@@ -142,15 +152,18 @@ taken(#log{key = Key}) ->
 -spec owned(log(), pid()) -> ok.
 owned(Log = #log{key = Key}, Listener) ->
     true = ets:insert(?MODULE, {{listener, Key}, Listener}),
-    [gen_server:cast(Writer, {listener, Listener}) || {_, Writer, _} <- writer(Log)],
+    [gen_server:cast(Writer, {listener, Listener}) || {_, Writer, _, _} <- writer(Log)],
     ok.
 
 %% @doc Has the writer open its file by its name again, which a rotation has moved away.
 -spec reopen(log()) -> ok | {error, {not_started, weir_http} | weir_listener:bad_option()}.
 reopen(Log) ->
-    case writer(Log) of
-        [{_, Writer, _}] -> gen_server:call(Writer, reopen, infinity);
+    try writer(Log) of
+        [{_, Writer, _, _}] -> gen_server:call(Writer, reopen, infinity);
         [] -> {error, {not_started, weir_http}}
+    catch
+        %% It was killed. The next one opens the file by its name.
+        exit:_ -> ok
     end.
 
 %% @doc Which form the lines have.
@@ -189,7 +202,7 @@ writer(#log{key = Key}) ->
         error:badarg -> []
     end.
 
-hand_over(Lines, Count, [{_, Writer, Queue}], Log) ->
+hand_over(Lines, Count, [{_, Writer, Queue, _}], Log) ->
     %% One that was killed, and has no successor yet, writes nothing more.
     case is_process_alive(Writer) of
         true -> enqueue(Lines, Count, Writer, Queue, Log);
@@ -224,20 +237,17 @@ tell(#log{name = Name}) ->
 -spec start_link(log()) -> {ok, pid()} | {error, term()}.
 start_link(Log) -> gen_server:start_link(?MODULE, Log, []).
 
--spec init(supervisor | log()) -> {ok, term()} | {ok, #writer{}, {continue, close}} | {stop, term()}.
-init(supervisor) ->
-    Writer = #{id => writer, start => {?MODULE, start_link, []}, restart => transient},
-    {ok, {#{strategy => simple_one_for_one, intensity => 10, period => 10}, [Writer]}};
+-spec init(log()) -> {ok, #writer{}} | {ok, #writer{}, {continue, close}} | {stop, term()}.
 init(Log = #log{key = Key}) ->
     case ets:lookup(?MODULE, Key) of
-        [{_, none, none}] ->
+        [{_, none, none, _}] ->
             case device(Log) of
                 {ok, Device} -> begun(Log, Device);
                 %% The error goes to the caller that starts the listener: a crash report would say no more.
                 {error, Reason} -> {stop, {shutdown, Reason}}
             end;
         %% One before was killed. What it had is lost.
-        [{_, _, Queue}] ->
+        [{_, _, Queue, _}] ->
             ok = dropped(atomics:get(Queue, ?LINES), Log),
             case device(Log) of
                 {ok, Device} -> begun(Log, Device);

@@ -31,6 +31,7 @@ all() ->
         a_rotation,
         a_writer_that_is_killed,
         a_writer_that_is_killed_when_its_listener_stops,
+        writers_that_are_killed_too_often,
         a_writer_that_does_not_keep_up,
         a_drained_listener_has_written_all,
         wrong_options
@@ -275,6 +276,40 @@ a_writer_that_is_killed_when_its_listener_stops(Config) ->
     ok = sys:resume(weir_http_log_sup),
     ok = until(fun() -> supervisor:which_children(weir_http_log_sup) =:= [] end).
 
+%% Their supervisor gives up, and the next one begins with all that were there. It is told, and each line is written or counted.
+writers_that_are_killed_too_often(Config) ->
+    Port = start(Config, combined),
+    {ok, _} = weir_http:start_listener(other, #{ip => {127, 0, 0, 1}, access_log => #{to => {file, ?config(file, Config) ++ ".other"}}}, []),
+    ok = logger:add_handler(?MODULE, ?MODULE, #{level => error, config => #{pid => self()}}),
+    Monitor = monitor(process, weir_http_log_sup),
+    ok = kill_writers(Monitor),
+    Told = receive {log, #{msg := {report, #{listeners := Listeners}}}} -> Listeners after 30000 -> error(not_told) end,
+    ok = logger:remove_handler(?MODULE),
+    ?assertEqual([other, ?LISTENER], lists:sort(Told)),
+    ?assertEqual(2, length(supervisor:which_children(weir_http_log_sup))),
+    {200, _, _} = request(Port, get("/?after")),
+    ok = until(fun() -> length(lines(Config)) + map_get(log_dropped, weir_http:info(?LISTENER)) =:= 1 end),
+    ?assertMatch([_], lines(Config)),
+    ok = weir_http:reopen_log(other),
+    ok = weir_http:stop_listener(other),
+    ok = weir_http:stop_listener(?LISTENER),
+    ?assertEqual([], supervisor:which_children(weir_http_log_sup)).
+
+kill_writers(Monitor) ->
+    receive
+        {'DOWN', Monitor, process, _, _} -> ok
+    after 0 ->
+        _ = [exit(Pid, kill) || {_, Pid, _, _} <- writers(), is_pid(Pid)],
+        kill_writers(Monitor)
+    end.
+
+writers() ->
+    try
+        supervisor:which_children(weir_http_log_sup)
+    catch
+        exit:_ -> []
+    end.
+
 %% Reactors answer as before, and what is lost is counted.
 a_writer_that_does_not_keep_up(Config) ->
     Port = start(Config, combined),
@@ -322,8 +357,9 @@ wrong_options(Config) ->
         ]
     ],
     ?assertEqual([], supervisor:which_children(weir_http_log_sup)),
-    %% It is an answer, and no crash, which would be told a moment later.
-    receive {log, Event} -> error(Event) after 300 -> ok end,
+    %% It is an answer, and no crash, which would be told a moment later. Others may have something to tell.
+    timer:sleep(300),
+    ?assertEqual([], [Event || Event <- events(), re:run(io_lib:format("~p", [Event]), "weir_http_log(_sup)?[,}]") =/= nomatch]),
     ok = logger:remove_handler(?MODULE),
     %% Nothing is left of one that could not listen.
     Port = start(Config, combined),
@@ -333,3 +369,6 @@ wrong_options(Config) ->
     ?assertMatch([_], supervisor:which_children(weir_http_log_sup)).
 
 log(Event, #{config := #{pid := Pid}}) -> Pid ! {log, Event}.
+
+%% What was told so far.
+events() -> receive {log, Event} -> [Event | events()] after 0 -> [] end.

@@ -1,0 +1,49 @@
+%% @private
+%% @doc The supervisors of the writers of access logs.
+%%
+%% Writers that are killed too often end their supervisor. Then another begins, and with it a writer for each log that is open: the logs
+%% go on, and the log of Erlang says what has happened. What reactors had to hand over meanwhile is counted as dropped.
+-module(weir_http_log_sup).
+-behaviour(supervisor).
+
+-export([start_link/0]).
+-export([start_writers/0]).
+-export([start_writer/1]).
+-export([begin_again/0]).
+-export([init/1]).
+
+-spec start_link() -> supervisor:startlink_ret().
+start_link() -> supervisor:start_link(?MODULE, logs).
+
+%% @doc The supervisor of the writers, which has the name of this module.
+-spec start_writers() -> supervisor:startlink_ret().
+start_writers() -> supervisor:start_link({local, ?MODULE}, ?MODULE, writers).
+
+%% @doc Starts the writer of a log. Fails as `gen_server:call/2' where there is no supervisor.
+-spec start_writer(weir_http_log:log()) -> {ok, pid()} | {error, term()}.
+start_writer(Log) -> supervisor:start_child(?MODULE, [Log]).
+
+%% @doc Starts a writer for each log that had one when the supervisor before ended.
+-spec begin_again() -> ignore.
+begin_again() ->
+    case weir_http_log:written() of
+        [] ->
+            ignore;
+        Logs ->
+            _ = [start_writer(Log) || Log <- Logs],
+            ok = weir_reports:log(error, #{
+                what => "the writers of access logs ended too often, and were started again; lines may be lost",
+                domain => [weir, http],
+                listeners => [weir_http_log:name(Log) || Log <- Logs]
+            }),
+            ignore
+    end.
+
+-spec init(logs | writers) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init(logs) ->
+    Writers = #{id => writers, start => {?MODULE, start_writers, []}, type => supervisor, shutdown => infinity},
+    Again = #{id => again, start => {?MODULE, begin_again, []}},
+    {ok, {#{strategy => rest_for_one, intensity => 5, period => 10}, [Writers, Again]}};
+init(writers) ->
+    Writer = #{id => writer, start => {weir_http_log, start_link, []}, restart => transient},
+    {ok, {#{strategy => simple_one_for_one, intensity => 10, period => 10}, [Writer]}}.
