@@ -18,7 +18,7 @@
     body = events :: events | {bytes, Last :: binary()}
 }).
 
-%% Shared by all streams without options.
+%% One term for all streams without options.
 -define(DEFAULTS, #settings{}).
 
 -record(stream, {
@@ -85,7 +85,7 @@ settings(Options) ->
 shared(Settings) ->
     case Settings =:= ?DEFAULTS of
         true -> ?DEFAULTS;
-        false -> Settings
+        false -> weir_http_shared:term(?MODULE, Settings)
     end.
 
 allowed(fields, Fields) -> is_list(Fields) orelse "a list of {Name, Value}";

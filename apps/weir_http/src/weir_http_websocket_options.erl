@@ -30,7 +30,7 @@ settings(Options) when map_size(Options) =:= 0 ->
     ?DEFAULTS;
 settings(Options) ->
     case weir_checked_options:check(Options, ?OWN ++ ?SHARED, fun allowed/2) of
-        ok -> maps:fold(fun set/3, ?DEFAULTS, Options);
+        ok -> weir_http_shared:term(?MODULE, maps:fold(fun set/3, ?DEFAULTS, Options));
         {error, Bad} -> error(Bad)
     end.
 
