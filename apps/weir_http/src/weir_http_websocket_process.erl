@@ -9,8 +9,10 @@
 -export([info/2]).
 -export([closed/2]).
 
-%% Bytes of messages that may wait for the process. Then the connection is not read.
+%% Bytes of messages that may wait for the process. Then the connection is not read. Each takes some beside its payload, which may be
+%% empty.
 -define(INPUT, 65536).
+-define(MESSAGE, 64).
 
 -record(process, {
     socket :: weir_http_socket:socket(),
@@ -37,14 +39,14 @@ run(Fun, Socket) -> Fun(Socket).
 -spec message(weir_http_websocket:message(), #process{}) -> weir_http_websocket:result(#process{}).
 message(Message, Process = #process{is_asking = true}) ->
     {ok, give(Message, Process)};
-message(Message = {_, Payload}, Process = #process{messages = Messages, bytes = Bytes}) ->
-    {ok, bounded(Process#process{messages = queue:in(Message, Messages), bytes = Bytes + byte_size(Payload)})}.
+message(Message, Process = #process{messages = Messages, bytes = Bytes}) ->
+    {ok, bounded(Process#process{messages = queue:in(Message, Messages), bytes = Bytes + size_of(Message)})}.
 
 -spec info(term(), #process{}) -> weir_http_websocket:result(#process{}).
 info({websocket_next, Pid}, Process = #process{pid = Pid, messages = Messages, bytes = Bytes}) ->
     case queue:out(Messages) of
-        {{value, Message = {_, Payload}}, Left} ->
-            {ok, bounded(give(Message, Process#process{messages = Left, bytes = Bytes - byte_size(Payload)}))};
+        {{value, Message}, Left} ->
+            {ok, bounded(give(Message, Process#process{messages = Left, bytes = Bytes - size_of(Message)}))};
         {empty, _} ->
             {ok, Process#process{is_asking = true}}
     end;
@@ -63,6 +65,8 @@ ended(Reason, _Process) -> exit({process_ended, Reason}).
 give(Message, Process = #process{socket = Socket, pid = Pid}) ->
     Pid ! {weir_http_websocket, Socket, Message},
     Process#process{is_asking = false}.
+
+size_of({_, Payload}) -> ?MESSAGE + byte_size(Payload).
 
 %% Reads the connection, or not, by what waits of it.
 bounded(Process = #process{socket = Socket, bytes = Bytes, is_read = IsRead}) ->

@@ -21,6 +21,7 @@ all() ->
         frames_are_dropped,
         a_process,
         a_process_that_is_slow,
+        empty_messages_are_bounded,
         a_process_ends,
         a_process_is_told_of_the_end,
         a_process_whose_reactor_is_killed_ends,
@@ -127,6 +128,29 @@ send_until_full(Client, Frame, Sent) ->
     case gen_tcp:send(Client, Frame) of
         ok when Sent < 10000 -> send_until_full(Client, Frame, Sent + 1);
         {error, timeout} -> Sent
+    end.
+
+%% They take memory as well.
+empty_messages_are_bounded(_Config) ->
+    Self = self(),
+    Port = start(processing(fun(Socket) ->
+        Self ! {told, {self(), Socket}},
+        receive go -> echo(Socket) end
+    end)),
+    Client = open(Port),
+    {Pid, Socket} = told(),
+    Sent = send_until_not_read(Client, binary:copy(frame(16#82, ""), 1000), Socket, 1),
+    Pid ! go,
+    lists:foreach(fun(_) -> {binary, <<>>} = recv(Client) end, lists:seq(1, Sent * 1000)).
+
+%% How often a thousand were sent until then.
+send_until_not_read(Client, Frames, Socket, Sent) when Sent =< 20 ->
+    ok = send(Client, Frames),
+    IsRead = fun() -> inet:getopts(Socket, [active]) =/= {ok, [{active, false}]} end,
+    until(fun() -> counter(websocket_messages) >= Sent * 1000 orelse not IsRead() end),
+    case IsRead() of
+        true -> send_until_not_read(Client, Frames, Socket, Sent + 1);
+        false -> Sent
     end.
 
 a_process_ends(_Config) ->
