@@ -4,12 +4,15 @@
 
 -export([accepted/2]).
 
+%% Codings that are looked at: there are less than ten, and thousands would take milliseconds.
+-define(MOST, 32).
+
 %% @doc Those of the given codings that the client takes: first what it prefers, then in the order given.
 -spec accepted(binary() | undefined, Offered :: [binary()]) -> [Coding :: binary()].
 accepted(undefined, _Offered) ->
     [];
 accepted(Field, Offered) ->
-    Weights = maps:from_list([weight(binary:split(Text, <<";">>)) || Text <- binary:split(Field, <<",">>, [global])]),
+    Weights = maps:from_list([weight(binary:split(Text, <<";">>)) || Text <- lists:sublist(binary:split(Field, <<",">>, [global]), ?MOST)]),
     Others = maps:get(<<"*">>, Weights, 0),
     Weighed = [{-Weight, Coding} || Coding <- Offered, Weight <- [maps:get(Coding, Weights, Others)], Weight > 0],
     [Coding || {_, Coding} <- lists:keysort(1, Weighed)].

@@ -109,7 +109,7 @@ set(body, Body, Settings) -> Settings#settings{body = Body}.
 fields(#{body := {bytes, _}} = Options) ->
     maps:get(fields, Options, []);
 fields(#{fields := Fields}) ->
-    Given = [string:lowercase(Name) || {Name, _} <- Fields],
+    Given = [weir_http_value:lower(Name) || {Name, _} <- Fields],
     [Field || Field = {Name, _} <- fields(#{}), not lists:member(Name, Given)] ++ Fields;
 fields(#{}) ->
     [{<<"content-type">>, <<"text/event-stream">>}, {<<"cache-control">>, <<"no-cache">>}].

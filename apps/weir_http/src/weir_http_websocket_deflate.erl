@@ -91,7 +91,7 @@ first([error | Others], Offer) -> first(Others, Offer);
 first([{ok, Parameters} | _], Offer) -> agree(Parameters, Offer).
 
 parse(Extension) ->
-    case [trim(Part) || Part <- binary:split(Extension, <<";">>, [global])] of
+    case [weir_http_value:trim(Part) || Part <- binary:split(Extension, <<";">>, [global])] of
         [<<"permessage-deflate">> | Parts] -> parameters(Parts, #{});
         _ -> error
     end.
@@ -100,7 +100,7 @@ parse(Extension) ->
 parameters([], Parameters) ->
     {ok, Parameters};
 parameters([Part | Parts], Parameters) ->
-    [Name | Value] = [trim(Side) || Side <- binary:split(Part, <<"=">>)],
+    [Name | Value] = [weir_http_value:trim(Side) || Side <- binary:split(Part, <<"=">>)],
     case {parameter(Name, Value), Parameters} of
         {error, _} -> error;
         {_, #{Name := _}} -> error;
@@ -115,13 +115,15 @@ parameter(<<"client_max_window_bits">>, [Value]) -> bits(Value, 8);
 parameter(<<"server_max_window_bits">>, [Value]) -> bits(Value, 9);
 parameter(_, _) -> error.
 
-bits(Value, Least) ->
-    case string:to_integer(string:trim(Value, both, "\"")) of
-        {Bits, <<>>} when Bits >= Least, Bits =< 15 -> Bits;
-        _ -> error
-    end.
+%% A number without zeros in front of it, in quotes perhaps (RFC 7692, 7.1.2).
+bits(<<$", Digit, $">>, Least) -> bits(<<Digit>>, Least);
+bits(<<$", Ten, Digit, $">>, Least) -> bits(<<Ten, Digit>>, Least);
+bits(<<Digit>>, Least) when Digit =< $9 -> bits_of(Digit - $0, Least);
+bits(<<$1, Digit>>, Least) when Digit >= $0 -> bits_of(10 + Digit - $0, Least);
+bits(_, _Least) -> error.
 
-trim(Text) -> string:trim(Text, both, " \t").
+bits_of(Bits, Least) when Bits >= Least, Bits =< 15 -> Bits;
+bits_of(_, _Least) -> error.
 
 agree(Parameters, Offer = #offer{context = Context, window_bits = Wanted}) ->
     Bits = min(Wanted, maps:get(<<"server_max_window_bits">>, Parameters, 15)),

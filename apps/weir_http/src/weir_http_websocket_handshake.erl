@@ -36,9 +36,7 @@ check(Request, #settings{origins = Origins}) ->
 %% A list has the token, in any case.
 has(Token, Name, Request) ->
     List = weir_http_request:field(Name, Request, <<>>),
-    lists:member(Token, [string:lowercase(trim(Part)) || Part <- binary:split(List, <<",">>, [global])]).
-
-trim(Text) -> string:trim(Text, both, " \t").
+    lists:member(Token, [weir_http_value:lower(weir_http_value:trim(Part)) || Part <- binary:split(List, <<",">>, [global])]).
 
 allowed(Accept, Origin, Origins, Request) ->
     case is_allowed(Origin, Origins, Request) of
@@ -60,9 +58,9 @@ is_allowed(Origin, same, Request) ->
             false
     end;
 is_allowed(Origin, Origins, _Request) ->
-    lists:member(string:lowercase(Origin), [string:lowercase(Known) || Known <- Origins]).
+    lists:member(weir_http_value:lower(Origin), [weir_http_value:lower(Known) || Known <- Origins]).
 
-authority(#{scheme := Scheme, host := Host} = Uri) -> {string:lowercase(Host), maps:get(port, Uri, default_port(Scheme))};
+authority(#{scheme := Scheme, host := Host} = Uri) -> {weir_http_value:lower(Host), maps:get(port, Uri, default_port(Scheme))};
 authority(_) -> none.
 
 default_port(<<"https">>) -> 443;
@@ -98,4 +96,4 @@ protocol(#{}, _Request) ->
 -spec protocols(weir_http_request:request()) -> [binary()].
 protocols(Request) ->
     List = weir_http_request:field(<<"sec-websocket-protocol">>, Request, <<>>),
-    [Name || Part <- binary:split(List, <<",">>, [global]), Name <- [trim(Part)], Name =/= <<>>].
+    [Name || Part <- binary:split(List, <<",">>, [global]), Name <- [weir_http_value:trim(Part)], Name =/= <<>>].

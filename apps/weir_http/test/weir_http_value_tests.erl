@@ -27,4 +27,7 @@ codings_test() ->
     ?assertEqual([<<"gzip">>], Of(<<"gzip; q=0.001, br;q=0">>)),
     ?assertEqual([<<"br">>], Of(<<"gzip;q=0.000, *">>)),
     ?assertEqual([], Of(<<"*;q=0">>)),
-    ?assertEqual([<<"br">>], Of(<<255, ",gzip;q=x,br;q=.5">>)).
+    ?assertEqual([<<"br">>], Of(<<255, ",gzip;q=x,br;q=.5">>)),
+    %% Of thousands the first ones count.
+    Behind = fun(Count) -> Of(iolist_to_binary([lists:duplicate(Count, "x;q=1,"), "gzip"])) end,
+    ?assertEqual([[<<"gzip">>], []], [Behind(31), Behind(32)]).

@@ -22,7 +22,8 @@ all() ->
         subprotocols,
         options_that_are_wrong,
         what_comes_behind_a_handshake,
-        a_handshake_behind_requests
+        a_handshake_behind_requests,
+        values_need_not_be_utf8
     ].
 
 start(Funs) -> start(Funs, #{}).
@@ -32,6 +33,21 @@ start(Funs, Options) -> weir_http_websocket_handler:start(?LISTENER, Funs, Optio
 counter(Name) -> map_get(Name, weir_http:info(?LISTENER)).
 
 %%% Handshakes.
+
+%% Bytes that are no text are another value, and no failure of the handler.
+values_need_not_be_utf8(_Config) ->
+    Port = start(with(#{deflate => true, origins => [<<"http://a">>]})),
+    Statuses = fun(Origins, Fields) ->
+        ok = weir_http:set_routes(?LISTENER, [{"/websocket", weir_http_websocket_handler, with(#{deflate => true, origins => Origins})}]),
+        [element(1, upgrade(connect(Port), [Name, ": ", Value, "\r\n"])) || {Name, Value} <- Fields]
+    end,
+    Bad = <<"a", 255, "\", ", 254>>,
+    Lists = ["Upgrade", "Connection", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"],
+    ?assertEqual([101, 101, 101, 101], Statuses(any, [{Name, Bad} || Name <- Lists])),
+    Extension = "permessage-deflate; server_max_window_bits=",
+    ?assertEqual([101, 101], Statuses(any, [{"Sec-WebSocket-Extensions", [Extension, Value]} || Value <- [<<255>>, <<"\"", 255, "\"">>]])),
+    [?assertEqual([403, 403], Statuses(Origins, [{"Origin", Bad}, {"Origin", ["http://", Bad]}])) || Origins <- [same, [<<"http://a">>]]],
+    ?assertEqual(0, counter(crashes)).
 
 a_handshake(_Config) ->
     Port = start(with(#{fields => [{<<"set-cookie">>, <<"a=b">>}]})),
