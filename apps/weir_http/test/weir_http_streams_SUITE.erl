@@ -162,9 +162,9 @@ a_drain_that_is_spread(_Config) ->
     Clients = [Client || _ <- lists:seq(1, 40), {_, Client, _} <- [open(Port)]],
     Wrong = weir_http:drain_listener(?LISTENER, 10, #{spread => 11}),
     ?assertEqual({error, {bad_option, spread, 11, "milliseconds from 0 to the timeout"}}, Wrong),
-    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 30000, #{spread => 4000})} end),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 30000, #{spread => 3000})} end),
     Times = [receive {ended, Time} -> Time after 30000 -> error(not_ended) end || _ <- Clients],
-    Most = lists:max([length([Time || Time <- Times, Time >= From, Time < From + 1000]) || From <- Times]),
+    Most = lists:max([length([Time || Time <- Times, Time >= From, Time < From + 750]) || From <- Times]),
     ?assert(Most =< 30),
     [<<"retry: ", _/binary>> = chunk(Client) || Client <- Clients],
     receive {drained, Result} -> ?assertEqual(ok, Result) end.
