@@ -43,7 +43,7 @@ is_new(Request, Tag, Modified) ->
 may_be_in_parts(Request, Tag, Modified) ->
     case field(<<"if-range">>, Request) of
         undefined -> true;
-        Tag -> true;
+        Tag -> is_same(Tag, Tag, strong);
         Date -> weir_http_nif:parse_date(Date) =:= Modified
     end.
 
@@ -60,8 +60,11 @@ is_among(_Tag, <<"*">>, _Comparison) -> true;
 is_among(Tag, Tags, Comparison) ->
     lists:any(fun(Text) -> is_same(Tag, weir_http_value:trim(Text), Comparison) end, binary:split(Tags, <<",">>, [global])).
 
-%% Ours are strong, and have no comma.
-is_same(Tag, <<"W/", Tag/binary>>, weak) -> true;
-is_same(Tag, Given, _Comparison) -> Tag =:= Given.
+%% RFC 9110, 8.8.3.2. A tag with a comma in it is never found.
+is_same(Tag, Given, weak) -> opaque(Tag) =:= opaque(Given);
+is_same(Tag, Given, strong) -> Tag =:= Given andalso opaque(Tag) =:= Tag.
+
+opaque(<<"W/", Tag/binary>>) -> Tag;
+opaque(Tag) -> Tag.
 
 field(Name, Request) -> weir_http_request:field(Name, Request).
