@@ -49,22 +49,27 @@ is_allowed(_Origin, any, _Request) ->
 is_allowed(undefined, _Origins, _Request) ->
     true;
 is_allowed(Origin, same, Request) ->
-    case uri_string:parse(Origin) of
-        #{scheme := Scheme, host := _} = Uri ->
-            Host = uri_string:parse(<<Scheme/binary, "://", (weir_http_request:field(<<"host">>, Request, <<>>))/binary>>),
-            authority(Uri) =:= authority(Host);
+    case binary:split(weir_http_value:lower(Origin), <<"://">>) of
+        [Scheme, Authority] ->
+            Host = weir_http_value:lower(weir_http_request:field(<<"host">>, Request, <<>>)),
+            without_port(Scheme, Authority) =:= without_port(Scheme, Host);
         %% `null' too: a page that is nobody's.
-        _ ->
+        [_] ->
             false
     end;
 is_allowed(Origin, Origins, _Request) ->
     lists:member(weir_http_value:lower(Origin), [weir_http_value:lower(Known) || Known <- Origins]).
 
-authority(#{scheme := Scheme, host := Host} = Uri) -> {weir_http_value:lower(Host), maps:get(port, Uri, default_port(Scheme))};
-authority(_) -> none.
+%% That of the scheme need not be said. (`uri_string' fails for bytes that are no UTF-8.)
+without_port(<<"https">>, Authority) -> without(<<":443">>, Authority);
+without_port(_, Authority) -> without(<<":80">>, Authority).
 
-default_port(<<"https">>) -> 443;
-default_port(_) -> 80.
+without(Port, Authority) ->
+    Size = byte_size(Authority) - byte_size(Port),
+    case Authority of
+        <<Host:Size/binary, Port/binary>> -> Host;
+        _ -> Authority
+    end.
 
 accepted(Accept, Request, Options, #settings{deflate = Offer}) ->
     {Deflate, Extension} = deflate(weir_http_request:field(<<"sec-websocket-extensions">>, Request), Offer),

@@ -105,6 +105,9 @@ origins(_Config) ->
         {same, "https://example.org", 403},
         {same, "null", 403},
         {same, "http://localhost.example.org", 403},
+        {same, "http://localhost@example.org", 403},
+        {same, "HTTPS://LOCALHOST:443", 101},
+        {same, "https://localhost:80", 403},
         {any, "https://example.org", 101},
         {[<<"https://example.org">>], "https://EXAMPLE.org", 101},
         {[<<"https://example.org">>], "http://localhost", 403}
