@@ -86,16 +86,14 @@ key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= down; Key =:= $j ->
 key(Key, #screen{scrolled = Scrolled} = Screen) when Key =:= up; Key =:= $k -> Screen#screen{scrolled = max(0, Scrolled - 1)};
 key(Key, #screen{page = Page} = Screen) when Key =:= tab; Key =:= right -> turned(following(Page, weir_scope_page:names()), Screen);
 key(left, #screen{page = Page} = Screen) -> turned(following(Page, lists:reverse(weir_scope_page:names())), Screen);
-key(Key, Screen) when is_integer(Key), Key >= $0, Key =< $9 ->
+key(Key, Screen) ->
     case [Page || {Same, Page} <- keyed(), Same =:= Key] of
         [Page] -> turned(Page, Screen);
         [] -> Screen
-    end;
-key(_Key, Screen) ->
-    Screen.
+    end.
 
-%% The tenth is 0.
-keyed() -> lists:zip(lists:sublist("1234567890", length(weir_scope_page:names())), weir_scope_page:names()).
+%% The tenth is 0, and those behind have a letter of their own.
+keyed() -> lists:zip("1234567890lc", weir_scope_page:names()).
 
 %% A paused screen goes on where the new page has nothing to show yet.
 turned(Page, Screen) -> Screen#screen{page = Page, scrolled = 0, paused = false}.
@@ -167,7 +165,7 @@ page(Page, Data, Past) ->
 help() ->
     [
         "",
-        "Tab, arrows, 1 to 0   another page",
+        "Tab, arrows           another page; 1 to 0, l, c: that page",
         "s                     sort by the next column",
         "r                     reverse the order",
         "/                     filter: lines with this text; Esc ends it",
@@ -178,7 +176,8 @@ help() ->
         "",
         "Figures are those of the last second. A page that costs more is only asked for",
         "while it is shown: processes, sockets and relays (each is looked at twice),",
-        "threads (the VM counts microstates meanwhile)."
+        "threads (the VM counts microstates meanwhile), locks (where the VM counts them)",
+        "and clocks (each is read some thousand times)."
     ].
 
 padded(Lines, Height) ->

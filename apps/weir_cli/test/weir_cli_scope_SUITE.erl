@@ -49,7 +49,7 @@ end_per_testcase(Case, _Config) ->
 node_of_somebody() ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     Port = open_port({spawn_executable, os:find_executable("erl")}, [
-        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(300000), halt()."]},
+        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(900000), halt()."]},
         {line, 100}, binary
     ]),
     receive {Port, {data, {eol, <<"up">>}}} -> ok after 30000 -> ct:fail(no_node) end,
@@ -79,7 +79,7 @@ a_node_that_cannot_be_reached_is_one_line_and_exit_code_1(Config) ->
 
 once(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--once"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["== overview", "utilisation", "normal 1", "eheap_alloc", "code_server", "OTP's poll set", "dirty_io_scheduler 1"]].
+    [?assert(mentions(Word, Lines)) || Word <- ["== overview", "utilisation", "normal 1", "eheap_alloc", "code_server", "OTP's poll set", "OTP's poll thread", "dirty_io_scheduler 1", "its own locks", "os_timestamp"]].
 
 as_json(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--json", "--no-load"]),
@@ -209,7 +209,8 @@ every_page(Case, Columns, Rows, Config) ->
         end
      || {Key, Word} <- [
             {"1", "utilisation"}, {"2", "normal 1"}, {"3", "eheap_alloc"}, {"4", "reds/s"}, {"5", "owner"}, {"6", "OTP's poll set"},
-            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run there"}, {"Tab", "utilisation"}
+            {"7", "Weir does not run there"}, {"8", "Microstates"}, {"9", "other threads"}, {"0", "Weir does not run there"},
+            {"l", "its own locks"}, {"c", "time correction is"}, {"Tab", "utilisation"}
         ]
     ],
     ?assert(length(captured(Case)) =< Rows),

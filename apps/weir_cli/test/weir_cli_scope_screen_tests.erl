@@ -24,6 +24,8 @@ data() ->
     #{
         sample => Sample#{weir => #{reactors => [Reactor], counts => #{relays => 2, groups => 3}, products => Products, pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]}},
         history => [#{columns => [<<"listeners.measured">> | Names], rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]}],
+        clocks => #{settings => weir_scope_clocks:settings(Ask), costs => [#{clock => monotonic_time, ns => 25.0}]},
+        locks => #{seconds => 2.0, locks => [#{name => run_queue, type => spinlock, instances => 2, tries => 10, collisions => 5, waited => 0.25, share => 0.125}]},
         top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
         microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
     }.
@@ -36,7 +38,7 @@ shown(Page, Rows, Columns, Keys) ->
             _ -> data()
         end,
     Screen = weir_cli_scope_screen:resize(Rows, Columns, weir_cli_scope_screen:new('node@host')),
-    Turned = keyed([$0 + index(Page) rem 10 | Keys], Screen),
+    Turned = keyed([lists:nth(index(Page), "1234567890lc") | Keys], Screen),
     lines(weir_cli_scope_screen:draw(weir_cli_scope_screen:data(Page, Data, Turned))).
 
 socket(Which, Rate) ->
@@ -64,7 +66,7 @@ what_weir_serves_test() ->
 
 all_pages_have_a_key_in_80_columns_test() ->
     [Tabs | _] = shown(schedulers, 24, 80, []),
-    [?assert(has([Key, $\s, hd(atom_to_list(Page))], Tabs)) || {Key, Page} <- lists:zip("1234567890", weir_scope_page:names())],
+    [?assert(has([Key, $\s, hd(atom_to_list(Page))], Tabs)) || {Key, Page} <- lists:zip("1234567890lc", weir_scope_page:names())],
     ?assert(has("2 schedulers", Tabs)).
 
 index(Page) -> length(lists:takewhile(fun(Other) -> Other =/= Page end, weir_scope_page:names())) + 1.
@@ -106,6 +108,14 @@ has(Text, Line) -> string:find(Line, Text) =/= nomatch.
 
 place(Text, Lines) -> length(lists:takewhile(fun(Line) -> not has(Text, Line) end, Lines)).
 
+locks_test() ->
+    Lines = shown(locks, 24, 80, []),
+    ?assertMatch([_], [Line || Line <- Lines, has("run_queue", Line), has("50.0%", Line), has("250.000", Line), has("12.5%", Line)]).
+
+clocks_test() ->
+    Lines = shown(clocks, 24, 80, []),
+    [?assertMatch([_ | _], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["time correction is on, no_time_warp, the offset is final", "monotonic_time", "25.0"]].
+
 order_test() ->
     First = shown(processes, 24, 80, []),
     ?assert(place("rather_busy", First) < place("a_module", First)),
@@ -134,8 +144,9 @@ pause_test() ->
 
 pages_turn_test() ->
     Screen = weir_cli_scope_screen:new(node),
-    ?assertEqual({weir, bytes}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
-    ?assertEqual({machine, name}, weir_cli_scope_screen:wanted(keyed([left, left], Screen))),
+    ?assertEqual({clocks, name}, weir_cli_scope_screen:wanted(keyed([left], Screen))),
+    ?assertEqual({locks, waited}, weir_cli_scope_screen:wanted(keyed([left, left], Screen))),
+    ?assertEqual({locks, waited}, weir_cli_scope_screen:wanted(keyed([$l], Screen))),
     ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([left, tab], Screen))),
     ?assertEqual({overview, number}, weir_cli_scope_screen:wanted(keyed([$1], keyed([tab], Screen)))),
     ?assertEqual(quit, weir_cli_scope_screen:key($q, Screen)),

@@ -26,6 +26,7 @@
 -export([mappings/1]).
 -export([microstates/2]).
 -export([clocks/1]).
+-export([locks/1]).
 -export([tracer/1]).
 -export([schedules/2]).
 -export([ping_pong/2]).
@@ -44,7 +45,7 @@
 %% `needs_load': not without modules on the node; see {@link open/2}. `not_sampled': the node is there, and every sample has failed.
 
 %% @doc Begins to look at a node, on behalf of the calling process. With `load => false' no module is loaded there: questions take
-%% longer, and clocks/1, schedules/2 and ping_pong/2 are not possible. Errors: see {@link weir_scope_visit:reason()}.
+%% longer, clocks/1 does not measure, and schedules/2 and ping_pong/2 are not possible. Errors: see {@link weir_scope_visit:reason()}.
 -spec open(node(), weir_scope_visit:options()) -> {ok, view()} | {error, reason()}.
 open(Node, Options) ->
     case weir_scope_visit:begin_visit(Node, Options) of
@@ -132,9 +133,14 @@ microstates(#view{sampler = Sampler} = View, Milliseconds) when is_integer(Milli
 microstates(_View, Milliseconds) ->
     {error, {bad_option, milliseconds, Milliseconds, {between, 1, 60_000}}}.
 
-%% @doc What it costs there to read the time: see {@link weir_scope_clocks:costs/0}.
--spec clocks(view()) -> {ok, [weir_scope_clocks:cost()]} | {error, reason()}.
-clocks(View) -> there(View, clocks, weir_scope_clocks, costs, [], 1000).
+%% @doc Where the time of the node comes from, and what it costs to read it: see {@link weir_scope_clocks:all/1}. Measuring that takes about ten
+%% milliseconds of one scheduler, and is left out with `load => false'.
+-spec clocks(view()) -> {ok, weir_scope_clocks:clocks()} | {error, reason()}.
+clocks(View) -> asks(View, weir_scope_clocks, all).
+
+%% @doc The locks of the VM, where it counts them: see {@link weir_scope_locks:all/1}.
+-spec locks(view()) -> {ok, weir_scope_locks:locks()} | {error, reason()}.
+locks(View) -> asks(View, weir_scope_locks, all).
 
 %% @doc By what {@link schedules/2} would measure there: see {@link weir_scope_schedules} for what each costs.
 -spec tracer(view()) -> {ok, weir_scope_schedules:tracer()} | {error, reason()}.

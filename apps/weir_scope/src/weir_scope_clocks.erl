@@ -1,16 +1,49 @@
-%% @doc What it costs to read the time, measured on the node.
+%% @doc The clocks of a node: where its time comes from, how the VM keeps it, and what it costs to read it.
 -module(weir_scope_clocks).
 
+-export([all/1]).
+-export([settings/1]).
 -export([costs/0]).
 
--export_type([cost/0]).
+-export_type([clocks/0, settings/0, cost/0]).
+
+-type clocks() :: #{settings := settings(), costs => [cost()]}.
+
+-type settings() :: #{
+    clock_source => binary(),
+    time_correction := boolean(),
+    time_warp_mode := no_time_warp | single_time_warp | multi_time_warp,
+    time_offset := preliminary | final | volatile,
+    clock_difference := integer()
+}.
+%% `clock_source': of the kernel, where that is Linux. `time_correction', `time_warp_mode' and `time_offset' as `erlang:system_info/1' has
+%% them. `clock_difference': milliseconds by which the VM's system time is before that of the operating system.
 
 -type cost() :: #{clock := atom(), ns := float()}.
 
 %% Each is read so often, in each of five rounds: some milliseconds of one scheduler, which may run others in between.
--define(TIMES, 20_000).
+-define(TIMES, 4_000).
 
-%% @doc Nanoseconds that a call of each clock takes, with what the call of a fun costs: the median of five rounds. It takes about fifty
+%% @doc All of it. What reading costs can only be measured in the node itself: `costs' is absent where it is asked from another.
+-spec all(weir_scope_facts:ask()) -> clocks().
+all(Ask) ->
+    maps:merge(#{settings => settings(Ask)}, case Ask =:= fun erlang:apply/3 of true -> #{costs => costs()}; false -> #{} end).
+
+-spec settings(weir_scope_facts:ask()) -> settings().
+settings(Ask) ->
+    Info = fun(Item) -> Ask(erlang, system_info, [Item]) end,
+    Own = #{
+        time_correction => Info(time_correction),
+        time_warp_mode => Info(time_warp_mode),
+        time_offset => Info(time_offset),
+        clock_difference => Ask(erlang, system_time, [millisecond]) - Ask(os, system_time, [millisecond])
+    },
+    case weir_scope_files:text(Ask, "/sys/devices/system/clocksource/clocksource0/current_clocksource") of
+        unknown -> Own;
+        Text -> Own#{clock_source => string:trim(Text)}
+    end.
+
+%% @doc Nanoseconds that a call of each clock takes, with what the call of a fun costs: the median of five rounds. It takes about ten
 %% milliseconds of one scheduler.
 -spec costs() -> [cost()].
 costs() ->

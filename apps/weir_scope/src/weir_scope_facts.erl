@@ -14,8 +14,8 @@
 -type ask() :: fun((module(), atom(), [term()]) -> term()).
 
 -type facts() :: #{atom() => term()}.
-%% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_system:facts/1}, {@link weir_scope_sockets:facts/1} and {@link
-%% weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds. `long_turns', of {@link weir_scope_long:turn()}, are those of
+%% The maps of {@link weir_scope_vm:facts/1}, {@link weir_scope_clocks:settings/1}, {@link weir_scope_system:facts/1}, {@link
+%% weir_scope_sockets:facts/1} and {@link weir_scope_processes:facts/1} in one, and `over': what has changed in so many milliseconds. `long_turns', of {@link weir_scope_long:turn()}, are those of
 %% that time; only on OTP 28 and later, and not from another node: nobody's system monitor is taken.
 
 %% @doc Looks at this node for so many milliseconds.
@@ -29,7 +29,7 @@ collect(Ask, Milliseconds) ->
     Before = counted(Ask),
     Long = long_turns(Ask, Milliseconds),
     After = counted(Ask),
-    Facts = [weir_scope_vm:facts(Ask), weir_scope_system:facts(Ask), weir_scope_sockets:facts(Ask), weir_scope_processes:facts(Ask)],
+    Facts = [weir_scope_vm:facts(Ask), weir_scope_clocks:settings(Ask), weir_scope_system:facts(Ask), weir_scope_sockets:facts(Ask), weir_scope_processes:facts(Ask)],
     lists:foldl(fun maps:merge/2, Long#{over => over(Before, After)}, Facts).
 
 long_turns(Ask, Milliseconds) ->

@@ -163,7 +163,6 @@ handle_info(tick, #state{group = Group} = State) ->
 handle_info({looked, View, Key, Answer}, State) ->
     Next = looked(Key, Answer, State),
     case {Answer, Next} of
-        {{error, {needs_load, _}}, _} -> {noreply, Next};
         {{error, Reason}, #state{view = View}} -> {noreply, lost(Reason, Next)};
         _ -> {noreply, Next}
     end;

@@ -12,12 +12,21 @@
 
 -import(weir_scope_figure, [percent/1, count/1, bytes/1, bar/2, spark/1]).
 
--type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir.
+-type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir | locks | clocks.
 -type sort() :: atom().
 -type cell() :: {Key :: term(), Text :: unicode:chardata()}.
 -type column() :: {sort(), Title :: string(), left | right}.
 -type block() :: {text, [unicode:chardata()]} | {table, [column()], [[cell()]]}.
--type data() :: #{sample := weir_scope_sample:sample(), top => list(), listeners => [weir_scope_listeners:listener()], mappings => weir_scope_memory:mappings(), history => [weir_scope_history:series()], microstates => weir_scope_sampler:microstates()}.
+-type data() :: #{
+    sample := weir_scope_sample:sample(),
+    top => list(),
+    listeners => [weir_scope_listeners:listener()],
+    mappings => weir_scope_memory:mappings(),
+    history => [weir_scope_history:series()],
+    microstates => weir_scope_sampler:microstates(),
+    locks => weir_scope_locks:locks(),
+    clocks => weir_scope_clocks:clocks()
+}.
 
 %% How many processes, sockets and relays are asked for.
 -define(MOST, 100).
@@ -30,7 +39,7 @@
 
 %% @doc All pages, in their order.
 -spec names() -> [name()].
-names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine, weir].
+names() -> [overview, schedulers, memory, processes, sockets, polls, latency, threads, machine, weir, locks, clocks].
 
 %% @doc By what the main table of a page can be sorted; the first is the default.
 -spec sorts(name()) -> [sort()].
@@ -43,7 +52,9 @@ sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
 sorts(latency) -> [newest, count, max, med, max95, max99];
 sorts(threads) -> [name, busy];
 sorts(machine) -> [name];
-sorts(weir) -> [bytes, in, out, age, idle].
+sorts(weir) -> [bytes, in, out, age, idle];
+sorts(locks) -> [waited, tries, collisions, name];
+sorts(clocks) -> [name, ns].
 
 %% @doc Asks for what a page shows. Takes up to a second.
 -spec look(name(), sort(), weir_scope:view()) -> {ok, data()} | {error, weir_scope:reason()}.
@@ -64,6 +75,8 @@ more(memory, _Sort, View, Data) -> with(mappings, weir_scope:mappings(View), Dat
 more(threads, _Sort, View, Data) -> with(microstates, weir_scope:microstates(View, 900), Data);
 more(weir, Sort, View, #{sample := #{weir := #{counts := #{relays := Relays}}}} = Data) when Relays > 0 ->
     with(top, weir_scope:relays(View, #{by => Sort, most => ?MOST}), Data);
+more(locks, _Sort, View, Data) -> with(locks, weir_scope:locks(View), Data);
+more(clocks, _Sort, View, Data) -> with(clocks, weir_scope:clocks(View), Data);
 more(_, _, _, Data) -> {ok, Data}.
 
 with(Key, {ok, Value}, Data) -> {ok, Data#{Key => Value}};
@@ -181,11 +194,14 @@ shown(sockets, #{top := Top} = Data, _Past) ->
              || #{kind := Kind, in := In, out := Out, queue := Queue} = Socket <- Top
             ]}
     ];
-shown(polls, #{sample := #{weir := Weir, activity := #{check_io := Sets}}}, _Past) ->
+shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check_io := Sets}}}, _Past) ->
     [
         {text, [
-            io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Threads])
-         || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Threads}} <- numbered(Sets)
+            io_lib:format("OTP's poll set ~b (~p): ~b descriptors, ~b active, ~b threads", [Index, Kind, Size, Active, Number])
+         || {Index, #{kind := Kind, descriptors := Size, active := Active, threads := Number}} <- numbered(Sets)
+        ] ++ [
+            ["OTP's poll thread ", Name, ": CPU ", percent(Cpu), ", waited ", percent(Waited), ", came on a processor ", count(Turns), " times a second"]
+         || #{name := Name, cpu := Cpu, waited := Waited, turns := Turns} <- Threads, is_poll_thread(Name)
         ]}
         | engine(Weir)
     ];
@@ -209,7 +225,27 @@ shown(machine, #{sample := #{machine := Machine, threads := Threads}}, _Past) ->
         ]}
     ];
 shown(weir, #{sample := #{weir := Weir}} = Data, _Past) ->
-    weir_scope_page_weir:page(Weir, maps:get(top, Data, [])).
+    weir_scope_page_weir:page(Weir, maps:get(top, Data, []));
+shown(locks, #{sample := #{weir := Weir}, locks := Locks}, _Past) ->
+    weir_scope_page_locks:page(Weir, Locks);
+shown(clocks, #{clocks := #{settings := Settings} = Clocks}, _Past) ->
+    [
+        {text, kept(Settings) ++ [case Clocks of #{costs := _} -> ""; _ -> "What it costs to read them cannot be measured without modules on the node." end]},
+        {table, [{name, "clock", left}, {ns, "ns to read", right}], [
+            [{Name, atom_to_list(Name)}, {Ns, io_lib:format("~.1f", [Ns])}]
+         || #{clock := Name, ns := Ns} <- maps:get(costs, Clocks, [])
+        ]}
+    ].
+
+%% `0_poller' until OTP 25, since then `erts_poll_0'.
+is_poll_thread(Name) -> re:run(Name, "^([0-9]+_poller|erts_poll_[0-9]+)$", [{capture, none}]) =:= match.
+
+kept(#{time_correction := Correction, time_warp_mode := Mode, time_offset := Offset, clock_difference := Milliseconds} = Settings) ->
+    [["the kernel's clock source is ", Source] || #{clock_source := Source} <- [Settings]] ++
+        [
+            io_lib:format("time correction is ~s, ~s, the offset is ~s", [case Correction of true -> "on"; false -> "off" end, Mode, Offset]),
+            io_lib:format("the VM's time is ~b ms ~s that of the system", [abs(Milliseconds), case Milliseconds < 0 of true -> "behind"; false -> "before" end])
+        ].
 
 %% To the peers and back, of the sockets that are shown.
 ways(Top) ->

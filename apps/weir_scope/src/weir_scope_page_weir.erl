@@ -18,17 +18,12 @@ page(#{listeners := Listeners} = Weir, Relays) ->
         {counted(Weir), fun counters/1},
         {Relays, fun relays/1}
     ],
-    [{text, counts(Weir) ++ locks(Weir) ++ [""]} | lists:append([Table(Rows) ++ [{text, [""]}] || {[_ | _] = Rows, Table} <- Parts])].
+    [{text, counts(Weir) ++ [""]} | lists:append([Table(Rows) ++ [{text, [""]}] || {[_ | _] = Rows, Table} <- Parts])].
 
 counts(#{counts := #{relays := Relays, groups := Groups}, listeners := Listeners} = Weir) ->
     [io_lib:format("~b listeners, ~b reactors, ~b relays, ~b groups", [length(Listeners), length(maps:get(reactors, Weir, [])), Relays, Groups])];
 counts(#{listeners := Listeners}) ->
     [io_lib:format("~b listeners", [length(Listeners)])].
-
-locks(#{locks := [_ | _] = Locks}) ->
-    [["waited for locks of ", lists:join(", ", [io_lib:format("~s ~ts/s (~ts)", [Table, count(Rate), count(Total)]) || #{table := Table, rate := Rate, total := Total} <- Locks])]];
-locks(_) ->
-    [].
 
 %% What is refused or stopped is a second.
 listeners(Listeners) ->

@@ -105,7 +105,7 @@ seconds(Most, Done, After, Columns, {File, View, Look, Options} = To) ->
             Error
     end.
 
-%% What is measured once is looked at once. A tab that cannot be shown, as clocks without modules on the node, is left out.
+%% What is measured once is looked at once.
 looks(0, Done, File, View, Look) ->
     Tabs = [{Tab, Sort} || {Tab, [Sort | _]} <- weir_scope_tabs:all(), Done =:= 0 orelse not lists:member(Tab, [clocks, doctor])],
     lists:foldl(
@@ -113,7 +113,6 @@ looks(0, Done, File, View, Look) ->
             ({Tab, Sort}, ok) ->
                 case weir_scope_tabs:look(Tab, Sort, View, Look) of
                     {ok, Document} -> line(File, Document#{tab => Tab});
-                    {error, {needs_load, _}} -> ok;
                     {error, _} = Error -> Error
                 end;
             (_, Error) ->

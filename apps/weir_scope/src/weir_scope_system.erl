@@ -11,7 +11,6 @@
 %% <dt>`cpus'</dt><dd>processors that the control group may use, a float; absent without a quota</dd>
 %% <dt>`memory_limit'</dt><dd>`{Used, Limit}' of the control group, bytes</dd>
 %% <dt>`cpu_pressure'</dt><dd>percent of the last ten seconds in which something waited for a processor</dd>
-%% <dt>`clock_source'</dt><dd>of the kernel</dd>
 %% <dt>`connections_tracked'</dt><dd>`{Number, Limit}' of conntrack</dd>
 %% <dt>`tcp_memory'</dt><dd>`{Used, Pressure, Limit}' of all TCP sockets, bytes</dd>
 %% <dt>`somaxconn'</dt><dd>the largest backlog</dd>
@@ -26,7 +25,6 @@ facts(Ask) ->
         cpus => cpus(Ask),
         memory_limit => memory_limit(Ask),
         cpu_pressure => pressure(weir_scope_files:text(Ask, "/proc/pressure/cpu")),
-        clock_source => clock_source(Ask),
         connections_tracked => pair(
             weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_count")), weir_scope_files:number(weir_scope_files:text(Ask, "/proc/sys/net/netfilter/nf_conntrack_max"))
         ),
@@ -89,12 +87,6 @@ pressure(Text) ->
     case re:run(Text, "^some avg10=([0-9.]+)", [{capture, [1], binary}]) of
         {match, [Percent]} -> binary_to_float(Percent);
         nomatch -> unknown
-    end.
-
-clock_source(Ask) ->
-    case weir_scope_files:text(Ask, "/sys/devices/system/clocksource/clocksource0/current_clocksource") of
-        unknown -> unknown;
-        Text -> string:trim(Text)
     end.
 
 %% Both files count in pages.

@@ -1,4 +1,4 @@
-%% @doc What the tabs of the page show, as JSON: those of the terminal, what clocks cost, and the doctor.
+%% @doc What the tabs of the page show, as JSON: those of the terminal, and the doctor.
 -module(weir_scope_tabs).
 
 -export([all/0]).
@@ -9,7 +9,7 @@
 
 -export_type([tab/0, document/0]).
 
--type tab() :: weir_scope_page:name() | clocks | doctor.
+-type tab() :: weir_scope_page:name() | doctor.
 
 -type document() :: map().
 %% `#{at, blocks}': the moment, and what stands there: `#{text => [Line]}', or `#{columns => [#{name, title, side}], rows => [[Cell]]}' with
@@ -18,8 +18,7 @@
 %% @doc All tabs, in their order, and by what each can be sorted.
 -spec all() -> [{tab(), [atom()]}].
 all() ->
-    [{Name, weir_scope_page:sorts(Name)} || Name <- weir_scope_page:names()] ++
-        [{Name, Sorts} || {Name, Sorts} <- [{clocks, [ns]}, {doctor, [none]}], not lists:member(Name, weir_scope_page:names())].
+    [{Name, weir_scope_page:sorts(Name)} || Name <- weir_scope_page:names()] ++ [{doctor, [none]}].
 
 %% @doc The tab and the column of those names, or `error'.
 -spec find(binary(), binary() | default) -> {ok, tab(), atom()} | error.
@@ -41,26 +40,10 @@ look(doctor, _Sort, _View, #{node := Node, load := Load}) ->
         {error, _} = Error -> Error
     end;
 look(Tab, Sort, View, #{past := Past}) ->
-    case lists:member(Tab, weir_scope_page:names()) of
-        true ->
-            case weir_scope_page:look(Tab, Sort, View) of
-                {ok, Data} -> {ok, document(weir_scope_page:page(Tab, Data, Past))};
-                {error, _} = Error -> Error
-            end;
-        false ->
-            clocks(weir_scope:clocks(View))
+    case weir_scope_page:look(Tab, Sort, View) of
+        {ok, Data} -> {ok, document(weir_scope_page:page(Tab, Data, Past))};
+        {error, _} = Error -> Error
     end.
-
-clocks({ok, Clocks}) ->
-    {ok, document([
-        {text, ["What it costs to read the time, in nanoseconds.", ""]},
-        {table, [{name, "clock", left}, {ns, "ns", right}], [
-            [{Name, atom_to_list(Name)}, {Ns, float_to_list(Ns, [{decimals, 1}])}]
-         || #{clock := Name, ns := Ns} <- Clocks
-        ]}
-    ])};
-clocks({error, _} = Error) ->
-    Error.
 
 lines(Text) -> string:split(unicode:characters_to_binary(Text), "\n", all).
 

@@ -1,4 +1,4 @@
-%% @doc What a virtual machine says of itself: limits, schedulers, memory, clocks.
+%% @doc What a virtual machine says of itself: limits, schedulers, memory.
 -module(weir_scope_vm).
 
 -export([facts/1]).
@@ -13,8 +13,6 @@
 %% <dt>`processors'</dt><dd>logical processors that the VM may use</dd>
 %% <dt>`memory'</dt><dd>bytes, as `erlang:memory/0' has them</dd>
 %% <dt>`carriers', `blocks'</dt><dd>bytes that the allocators have from the system, and bytes of those that are used</dd>
-%% <dt>`time_correction', `time_warp_mode', `time_offset'</dt><dd>as `erlang:system_info/1'</dd>
-%% <dt>`clock_difference'</dt><dd>milliseconds by which the VM's system time is before that of the operating system</dd>
 %% <dt>`weir'</dt><dd>`none', or the number of pollsets</dd>
 %% </dl>
 -spec facts(weir_scope_facts:ask()) -> weir_scope_facts:facts().
@@ -35,10 +33,6 @@ facts(Ask) ->
         memory => maps:from_list(Ask(erlang, memory, [])),
         carriers => lists:sum([Carriers || #{carriers := Carriers} <- Allocators]),
         blocks => lists:sum([Blocks || #{blocks := Blocks} <- Allocators]),
-        time_correction => Info(time_correction),
-        time_warp_mode => Info(time_warp_mode),
-        time_offset => Info(time_offset),
-        clock_difference => Ask(erlang, system_time, [millisecond]) - Ask(os, system_time, [millisecond]),
         weir => weir(Ask)
     }).
 

@@ -175,5 +175,5 @@ const charts = {
 export const chartsOf = (tab) => charts[tab] ?? [];
 
 // What costs more than a sample is asked for less often, and what measures something only once: null.
-const pauses = { processes: 3000, sockets: 3000, weir: 2000, threads: 2000, clocks: null, doctor: null };
+const pauses = { processes: 3000, sockets: 3000, locks: 3000, weir: 2000, threads: 2000, clocks: null, doctor: null };
 export const pauseOf = (tab) => (tab in pauses ? pauses[tab] : 1000);
