@@ -47,7 +47,7 @@
 -export([schedules_begin/1, schedules_end/1, enabled/3, enabled_running_procs/3, trace/5]).
 
 %% Relays.
--export([relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_expire/1, relays_due/1, relays/1]).
+-export([relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
 
@@ -226,6 +226,10 @@ info(_Handle) -> ?NOT_LOADED.
 %% @doc The open sockets of one piece of the table, by the number of the piece from 0 on; `done' behind the last.
 -spec sockets(non_neg_integer()) -> {ok, [handle()]} | done.
 sockets(_Piece) -> ?NOT_LOADED.
+%% @doc The same sockets with the bytes that they have received and sent, and that wait to be sent.
+-spec traffic(non_neg_integer()) ->
+    {ok, [{handle(), Received :: non_neg_integer(), Sent :: non_neg_integer(), Waiting :: non_neg_integer()}]} | done.
+traffic(_Piece) -> ?NOT_LOADED.
 %% @doc Writes what the kernel takes now, and nothing if something is queued. `einval' for a socket with packets.
 -spec send_now(handle(), iodata()) -> {ok, Taken :: non_neg_integer()} | {error, closed | inet:posix()}.
 send_now(_Handle, _Data) -> ?NOT_LOADED.
@@ -374,6 +378,9 @@ relay_stop(_Relay) -> ?NOT_LOADED.
 %% @doc Who owns a relay, where it is polled, and what it has carried.
 -spec relay_info(relay()) -> {ok, {pid(), pollset(), weir_relay:statistics()}} | {error, closed}.
 relay_info(_Relay) -> ?NOT_LOADED.
+%% @doc The addresses of the peers of its first and second socket; `undefined' of one that has gone.
+-spec relay_peers(relay()) -> {ok, {weir_tcp:name() | undefined, weir_tcp:name() | undefined}} | {error, closed}.
+relay_peers(_Relay) -> ?NOT_LOADED.
 %% @doc Ends a relay if a timeout has passed, or returns after how many milliseconds to call again; `done': it has none, has ended, or
 %% {@link relays_due/1} will name it.
 -spec relay_expire(relay()) -> pos_integer() | done.
@@ -393,8 +400,10 @@ relays(_Piece) -> ?NOT_LOADED.
 -spec schedules_begin(Milliseconds :: non_neg_integer()) -> {ok, Session :: non_neg_integer()} | {error, busy}.
 schedules_begin(_Milliseconds) -> ?NOT_LOADED.
 %% @doc Ends it. Of each scheduler: histograms of the time from the end of a turn to the next, and of turns. The i-th number, from 0, counts
-%% those of 2^i to 2^(i+1)-1 nanoseconds. Schedulers that have slept for 10 ms are left out of the first.
--spec schedules_end(Session :: non_neg_integer()) -> {ok, [{Scheduler :: pos_integer(), [non_neg_integer()], [non_neg_integer()]}]} | {error, closed}.
+%% those of 2^i to 2^(i+1)-1 nanoseconds. Schedulers that have slept for 10 ms are left out of the first. The last is how many of its turns were
+%% those of a process that ran on another scheduler before.
+-spec schedules_end(Session :: non_neg_integer()) ->
+    {ok, [{Scheduler :: pos_integer(), [non_neg_integer()], [non_neg_integer()], Migrations :: non_neg_integer()}]} | {error, closed}.
 schedules_end(_Session) -> ?NOT_LOADED.
 %% @doc Asked by the VM whether the tracer is in use.
 -spec enabled(atom(), non_neg_integer(), term()) -> discard | remove.

@@ -293,8 +293,8 @@ is_documented(monitor, Result) -> Result =:= ok;
 is_documented(demonitor, Result) -> is_boolean(Result);
 is_documented(move, Result) -> Result =:= ok;
 is_documented(info, {ok, Info}) -> is_map(Info);
-is_documented(sockets, {ok, Handles}) -> is_list(Handles);
-is_documented(sockets, Result) -> Result =:= done;
+is_documented(Piece, {ok, Sockets}) when Piece =:= sockets; Piece =:= traffic -> is_list(Sockets);
+is_documented(Piece, Result) when Piece =:= sockets; Piece =:= traffic -> Result =:= done;
 is_documented(send_now, {ok, Taken}) -> is_integer(Taken);
 is_documented(notify_writable, Result) -> Result =:= ok;
 is_documented(reactor_begin, Result) -> Result =:= ok;
@@ -339,6 +339,7 @@ is_documented(Function, {ok, Number}) when
     is_integer(Number);
 is_documented(relay_info, {ok, {Owner, Pollset, Statistics}}) ->
     is_pid(Owner) andalso is_integer(Pollset) andalso is_map(Statistics);
+is_documented(relay_peers, {ok, Peers}) -> tuple_size(Peers) =:= 2;
 is_documented(group_info, {ok, Info}) -> is_map(Info);
 is_documented(Function, ok) ->
     lists:member(Function, [

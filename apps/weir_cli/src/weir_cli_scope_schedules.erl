@@ -17,7 +17,7 @@ cost(otp, Seconds) ->
     ).
 
 -spec text(weir_scope_schedules:schedules()) -> iodata().
-text(#{events := Events, complete := Complete, running := Running, long := Long, schedulers := Schedulers}) ->
+text(#{events := Events, complete := Complete, running := Running, long := Long, schedulers := Schedulers} = All) ->
     [
         kind(ready, "from ready to running, nanoseconds (a process on each scheduler, once a millisecond)", Schedulers),
         kind(between, "from the end of a turn to the next, nanoseconds (sch.stp's schedule; sleeps of 10 ms and more left out)", Schedulers),
@@ -25,6 +25,7 @@ text(#{events := Events, complete := Complete, running := Running, long := Long,
             [] when Running =/= [] -> ["turns of some processes, nanoseconds\n", drawn(Running), $\n];
             Turns -> Turns
         end,
+        [io_lib:format("migrations: ~b turns were on another scheduler than the process's turn before~n", [Migrations]) || #{migrations := Migrations} <- [All]],
         long(Long),
         case Complete of
             true -> [];

@@ -104,7 +104,7 @@ as_openmetrics(Config) ->
 %% What it costs is said first, on standard error, which comes with the rest here.
 schedules(Config) ->
     {0, Lines} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1"]),
-    [?assert(mentions(Word, Lines)) || Word <- ["OTP's tracer", "from ready to running", "scheduler 1: ", "value |---", "turns of some processes"]],
+    [?assert(mentions(Word, Lines)) || Word <- ["OTP's tracer", "from ready to running", "scheduler 1: ", "value |---", "turns of some processes", "migrations: "]],
     {1, Refused} = run(Config, ["scope", ?config(node, Config), "--cookie", "of_its_own", "--schedules", "1", "--no-load"]),
     ?assert(mentions("schedules cannot be measured with --no-load", Refused)).
 

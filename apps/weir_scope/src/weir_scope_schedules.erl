@@ -10,6 +10,7 @@
 %% adds to a histogram at both ends of each turn. Elsewhere OTP's own tracer sends a message there, which takes ten times as long as a turn
 %% without work: so it looks at a few processes only, and ends when 200,000 messages have come.</dd>
 %% </dl>
+%% The VM does not tell how often processes come to another scheduler (migrations): a tracer counts them too, in both ways.
 %% Processes that somebody else traces are left out. With OTP 27 and later tracing is in a session of its own, and none is.
 -module(weir_scope_schedules).
 
@@ -33,9 +34,26 @@
 
 -type tracer() :: native | otp | none.
 
--type schedules() :: #{tracer := tracer(), events := non_neg_integer(), complete := boolean(), running := histogram(), long := weir_scope_long:long(), schedulers := [scheduler()]}.
+-type schedules() :: #{
+    tracer := tracer(),
+    events := non_neg_integer(),
+    complete := boolean(),
+    running := histogram(),
+    migrations => non_neg_integer(),
+    long := weir_scope_long:long(),
+    schedulers := [scheduler()]
+}.
 %% `events': what the tracer has seen. `complete': not ended before its time. `running': turns on all schedulers; by scheduler where the
-%% native tracer has measured. `long': turns and collections of 20 ms or more.
+%% native tracer has measured. `migrations', where there was a tracer: turns of a process whose turn before was on another scheduler. `long':
+%% turns and collections of 20 ms or more.
+
+%% Of OTP's tracer: which processes run since when, where each ran last, and how long turns were.
+-record(told, {
+    running = #{} :: #{pid() => integer()},
+    places = #{} :: #{pid() => pos_integer()},
+    migrations = 0 :: non_neg_integer(),
+    turns = #{} :: #{pos_integer() => pos_integer()}
+}).
 
 %% Messages of OTP's tracer.
 -define(MOST_EVENTS, 200_000).
@@ -105,13 +123,10 @@ measured(#{over := Over, tracer := Tracer} = Options) ->
     Long = spawn_opt(fun() -> long(Watcher) end, [link, {priority, high}]),
     receive {ready, Long} -> ok end,
     case traced(Tracer, Options, Until) of
-        {ok, Events, Complete, Running, Turns} ->
+        {ok, Traced, Turns} ->
             lists:foreach(fun(Pid) -> Pid ! enough end, [Long | [Probe || {_, Probe} <- Probes]]),
-            {ok, #{
+            {ok, Traced#{
                 tracer => Tracer,
-                events => Events,
-                complete => Complete,
-                running => Running,
                 long => receive {long, Long, Turned} -> Turned end,
                 schedulers => [
                     (maps:get(Scheduler, Turns, #{}))#{scheduler => Scheduler, ready => sorted(seen(Probe))}
@@ -156,7 +171,7 @@ sorted(Histogram) -> lists:sort(maps:to_list(Histogram)).
 
 traced(none, _Options, Until) ->
     wait_until(Until),
-    {ok, 0, true, [], #{}};
+    {ok, #{events => 0, complete => true, running => []}, #{}};
 traced(native, #{over := Over}, Until) ->
     case weir_nif:schedules_begin(Over + 1000) of
         {ok, Session} ->
@@ -165,18 +180,23 @@ traced(native, #{over := Over}, Until) ->
             wait_until(Until),
             ok = End(),
             {ok, Schedulers} = weir_nif:schedules_end(Session),
-            Turns = [{Scheduler, #{between => powers(Between), running => powers(Running)}} || {Scheduler, Between, Running} <- Schedulers],
-            Events = lists:sum([Count || {_, #{between := Between, running := Running}} <- Turns, {_, Count} <- Between ++ Running]),
-            {ok, Events, true, together([Running || {_, #{running := Running}} <- Turns]), maps:from_list(Turns)};
+            Turns = [{Scheduler, #{between => powers(Between), running => powers(Running)}} || {Scheduler, Between, Running, _} <- Schedulers],
+            Traced = #{
+                events => lists:sum([Count || {_, #{between := Between, running := Running}} <- Turns, {_, Count} <- Between ++ Running]),
+                complete => true,
+                running => together([Running || {_, #{running := Running}} <- Turns]),
+                migrations => lists:sum([Migrations || {_, _, _, Migrations} <- Schedulers])
+            },
+            {ok, Traced, maps:from_list(Turns)};
         {error, busy} = Busy ->
             Busy
     end;
 traced(otp, #{processes := Most}, Until) ->
     Top = weir_scope_top:processes(#{most => Most, over => 100}),
-    End = begin_tracing(self(), [Pid || #{pid := Pid} <- Top, Pid =/= self()], [running_procs, monotonic_timestamp]),
-    {Events, Turns} = turns(Until, 0, #{}, #{}),
+    End = begin_tracing(self(), [Pid || #{pid := Pid} <- Top, Pid =/= self()], [running_procs, scheduler_id, monotonic_timestamp]),
+    {Events, #told{turns = Turns, migrations = Migrations}} = told(Until, 0, #told{}),
     ok = End(),
-    {ok, Events, Events < ?MOST_EVENTS, sorted(Turns), #{}}.
+    {ok, #{events => Events, complete => Events < ?MOST_EVENTS, running => sorted(Turns), migrations => Migrations}, #{}}.
 
 together(Histograms) ->
     Add = fun({From, Count}, Known) -> maps:update_with(From, fun(Sum) -> Sum + Count end, Count, Known) end,
@@ -238,19 +258,26 @@ each(all) -> [all];
 each(Pids) -> Pids.
 
 %% What OTP's tracer tells, until it is time or enough.
-turns(_Until, ?MOST_EVENTS, _Running, Turns) ->
-    {?MOST_EVENTS, Turns};
-turns(Until, Events, Running, Turns) ->
+told(_Until, ?MOST_EVENTS, Told) ->
+    {?MOST_EVENTS, Told};
+told(Until, Events, #told{running = Running, turns = Turns} = Told) ->
     receive
-        {trace_ts, Pid, in, _, At} ->
-            turns(Until, Events + 1, Running#{Pid => At}, Turns);
-        {trace_ts, Pid, out, _, At} when is_map_key(Pid, Running) ->
+        {trace_ts, Pid, in, _, Scheduler, At} ->
+            told(Until, Events + 1, runs(Pid, Scheduler, Told#told{running = Running#{Pid => At}}));
+        {trace_ts, Pid, out, _, _, At} when is_map_key(Pid, Running) ->
             {Since, Others} = maps:take(Pid, Running),
-            turns(Until, Events + 1, Others, add(At - Since, Turns));
+            told(Until, Events + 1, Told#told{running = Others, turns = add(At - Since, Turns)});
         Event when element(1, Event) =:= trace_ts ->
-            turns(Until, Events + 1, Running, Turns)
+            told(Until, Events + 1, Told)
     after max(0, Until - erlang:monotonic_time(millisecond)) ->
-        {Events, Turns}
+        {Events, Told}
+    end.
+
+runs(Pid, Scheduler, #told{places = Places, migrations = Migrations} = Told) ->
+    case Places of
+        #{Pid := Scheduler} -> Told;
+        #{Pid := _Other} -> Told#told{places = Places#{Pid := Scheduler}, migrations = Migrations + 1};
+        #{} -> Told#told{places = Places#{Pid => Scheduler}}
     end.
 
 %% @doc Two processes on the first scheduler send a message to and fro for so many milliseconds, 10,000 at most, and keep it busy meanwhile:

@@ -5,10 +5,10 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([who_is_ready_waits_for_those_before/1, turns_of_known_length/1, turns_by_messages/1, messages_are_bounded/1]).
+-export([who_is_ready_waits_for_those_before/1, turns_of_known_length/1, turns_by_messages/1, messages_are_bounded/1, migrations_of_known_number/1]).
 -export([long_turns/1, another_system_monitor_goes_on/1]).
 -export([another_tracer_goes_on/1, an_observer_that_dies/1, one_at_a_time/1, ping_pong/1, bad_options/1]).
--export([collected/0, turn/2, traced/1, ping/1, pong/0]).
+-export([collected/0, turn/2, hops/1, traced/1, ping/1, pong/0]).
 
 -import(weir_scope_test, [until/1]).
 
@@ -21,7 +21,7 @@ all() ->
 groups() ->
     [
         {all, [parallel], [
-            who_is_ready_waits_for_those_before, turns_of_known_length, turns_by_messages, messages_are_bounded, long_turns, another_system_monitor_goes_on, another_tracer_goes_on,
+            who_is_ready_waits_for_those_before, turns_of_known_length, turns_by_messages, messages_are_bounded, migrations_of_known_number, long_turns, another_system_monitor_goes_on, another_tracer_goes_on,
             an_observer_that_dies, one_at_a_time, ping_pong, bad_options
         ]}
     ].
@@ -122,6 +122,37 @@ messages_are_bounded(Config) ->
     Ping = spawn(?config(node, Config), ?MODULE, ping, [Pong]),
     {ok, #{complete := false, events := 200_000}} = weir_scope:schedules(?config(view, Config), #{over => 50_000, processes => 2}),
     [?assertEqual({flags, []}, peer:call(?config(peer, Config), erlang, trace_info, [Pid, flags])) || Pid <- [Ping, Pong]].
+
+%% A process that goes to the other scheduler for each of its turns knows how often: with either tracer most of that is counted, since it is
+%% asked some time before the tracer begins and after it has ended. Others do not go so often.
+migrations_of_known_number(Config) ->
+    Hopping = spawn(?config(node, Config), ?MODULE, hops, [0]),
+    [
+        begin
+            Before = hopped(Hopping),
+            {ok, #{tracer := Tracer, migrations := Migrations}} = weir_scope:schedules(?config(view, Config), #{over => 1500, tracer => Tracer}),
+            Hops = hopped(Hopping) - Before,
+            ct:log("~p: ~p of ~p", [Tracer, Migrations, Hops]),
+            ?assert(Hops > 20),
+            ?assert(Migrations > Hops div 2, {Migrations, Hops}),
+            ?assert(Migrations < 2 * Hops + 1000, {Migrations, Hops})
+        end
+     || Tracer <- [native, otp]
+    ].
+
+%% It is one of the processes that run most.
+hops(Times) ->
+    _ = process_flag(scheduler, 1 + Times rem 2),
+    spin(erlang:monotonic_time(microsecond) + 200),
+    receive
+        {hopped, Whom} -> Whom ! {hopped, Times}
+    after 10 -> ok
+    end,
+    hops(Times + 1).
+
+hopped(Pid) ->
+    Pid ! {hopped, self()},
+    receive {hopped, Times} -> Times end.
 
 ping(Pong) ->
     Pong ! self(),

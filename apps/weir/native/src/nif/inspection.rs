@@ -131,6 +131,23 @@ fn renew(env: Env, chunk: usize) -> Atom {
     if told.is_some() { atoms::ok() } else { atoms::done() }
 }
 
+/// What it costs to look at a thousand sockets under their locks.
+const PIECE_PERCENT: i32 = 10;
+
+#[rustler::nif]
+fn traffic<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
+    let told = table::select(chunk, |socket| {
+        let pending = socket.output.as_ref().map_or(0, |output| output.queue.len() as u64);
+        let (received, sent) = (&socket.statistics.received, &socket.statistics.sent);
+        Some((socket.handle().raw(), received.bytes, sent.bytes, pending))
+    });
+    rustler::schedule::consume_timeslice(env, PIECE_PERCENT);
+    match told {
+        None => atoms::done().encode(env),
+        Some(sockets) => (atoms::ok(), sockets).encode(env),
+    }
+}
+
 #[rustler::nif]
 fn sockets<'a>(env: Env<'a>, chunk: usize) -> Term<'a> {
     match table::handles(chunk) {

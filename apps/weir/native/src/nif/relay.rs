@@ -92,6 +92,15 @@ fn relay_info<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
 }
 
 #[rustler::nif]
+fn relay_peers<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let peers = open(relay::lookup(handle))?.and_then(|relay| relay.peers(env));
+    Ok(match peers {
+        Some(peers) => (atoms::ok(), peers).encode(env),
+        None => failed(env, atoms::closed()),
+    })
+}
+
+#[rustler::nif]
 fn relay_expire<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
     let wait = open(relay::lookup(handle))?.and_then(|mut relay| relay.expire(env));
     Ok(wait.map_or_else(|| atoms::done().encode(env), |milliseconds| milliseconds.encode(env)))

@@ -61,7 +61,9 @@ fn schedules_end<'a>(env: Env<'a>, session: u32) -> Term<'a> {
     };
     let schedulers: Vec<_> = schedulers
         .into_iter()
-        .map(|(scheduler, turns)| (scheduler, turns.between.counts().to_vec(), turns.running.counts().to_vec()))
+        .map(|(scheduler, turns)| {
+            (scheduler, turns.between.counts().to_vec(), turns.running.counts().to_vec(), turns.migrations())
+        })
         .collect();
     (atoms::ok(), schedulers).encode(env)
 }
@@ -73,7 +75,7 @@ fn enabled(_tag: Term, session: u32, _tracee: Term) -> Atom {
 }
 
 #[rustler::nif]
-fn enabled_running_procs(tag: Atom, session: u32, _tracee: Term) -> Atom {
+fn enabled_running_procs(tag: Atom, session: u32, tracee: Term) -> Atom {
     let now = Nanos::now();
     if !SCHEDULES.goes_on(session, now.nanoseconds()) {
         return atoms::remove();
@@ -82,6 +84,10 @@ fn enabled_running_procs(tag: Atom, session: u32, _tracee: Term) -> Atom {
         && let Some(turns) = SCHEDULES.turns(scheduler)
     {
         let begins = tag == atoms::r#in() || tag == atoms::in_exiting();
+        if begins {
+            // A process of this VM is an immediate term: the term is its number.
+            SCHEDULES.runs(tracee.as_c_arg() as u64, scheduler, turns);
+        }
         let before = TURN.replace(Turn { session, since: Some(now), runs: begins });
         if let Some(since) = before.since
             && before.session == session

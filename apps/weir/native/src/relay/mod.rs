@@ -277,6 +277,12 @@ impl Relay {
         self.live.as_ref().map(|live| (live.owner, live.pollset, live.statistics.encode(env, live.failed())))
     }
 
+    /// The addresses of both peers, `undefined` of one that has gone; nothing when it has ended.
+    pub fn peers<'a>(&self, env: Env<'a>) -> Option<(Term<'a>, Term<'a>)> {
+        let live = self.live.as_ref()?;
+        Some((encode_peer(env, peer(&live.left.fd)), encode_peer(env, peer(&live.right.fd))))
+    }
+
     /// Ends it on behalf of a process.
     pub fn stop(&mut self, env: Env) {
         self.end(env, Ending::Dropped(None));

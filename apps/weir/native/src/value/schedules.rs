@@ -1,5 +1,5 @@
 //! What schedules cost, as histograms for each scheduler: how long its processes run, and how long it takes from the end of one turn
-//! to the beginning of the next. What is measured for a while begins from zero.
+//! to the beginning of the next; and how often processes come from another scheduler. What is measured for a while begins from zero.
 
 use std::array::from_fn;
 use std::sync::OnceLock;
@@ -10,6 +10,12 @@ pub const BUCKETS: usize = 40;
 
 /// The VM has as many schedulers at most, numbered from one.
 const SCHEDULERS: usize = 1025;
+
+/// Bits of such a number.
+const SCHEDULER_BITS: u32 = 11;
+
+/// So many processes are followed at a time. Of two that share a place, each is new when its turn comes.
+const PLACES: usize = 1 << 14;
 
 /// Times by powers of two.
 pub struct Histogram([AtomicU64; BUCKETS]);
@@ -41,6 +47,14 @@ pub struct Turns {
     pub between: Histogram,
     /// From the beginning of a turn to its end.
     pub running: Histogram,
+    migrations: AtomicU64,
+}
+
+impl Turns {
+    /// Turns here of processes whose turn before was on another scheduler.
+    pub fn migrations(&self) -> u64 {
+        self.migrations.load(Relaxed)
+    }
 }
 
 /// What is measured of all schedulers, for one who wants to know at a time.
@@ -51,6 +65,8 @@ pub struct Schedules {
     /// When it ends, even if the process that began it is dead: nanoseconds of the monotonic clock.
     until: AtomicU64,
     schedulers: [OnceLock<Box<Turns>>; SCHEDULERS],
+    /// Processes, each with the scheduler on which it ran last.
+    places: [AtomicU64; PLACES],
 }
 
 impl Schedules {
@@ -60,6 +76,7 @@ impl Schedules {
             last: AtomicU32::new(0),
             until: AtomicU64::new(0),
             schedulers: [const { OnceLock::new() }; SCHEDULERS],
+            places: [const { AtomicU64::new(0) }; PLACES],
         }
     }
 
@@ -75,7 +92,9 @@ impl Schedules {
         for turns in self.schedulers.iter().filter_map(OnceLock::get) {
             turns.between.clear();
             turns.running.clear();
+            turns.migrations.store(0, Relaxed);
         }
+        self.places.iter().for_each(|place| place.store(0, Relaxed));
         self.until.store(until, SeqCst);
         Some(number)
     }
@@ -88,7 +107,23 @@ impl Schedules {
     /// Where a scheduler's times go, by its number from one.
     pub fn turns(&self, scheduler: usize) -> Option<&Turns> {
         let place = self.schedulers.get(scheduler)?;
-        Some(place.get_or_init(|| Box::new(Turns { between: Histogram::new(), running: Histogram::new() })))
+        Some(place.get_or_init(|| {
+            Box::new(Turns { between: Histogram::new(), running: Histogram::new(), migrations: AtomicU64::new(0) })
+        }))
+    }
+
+    /// Notes that a process begins to run on a scheduler, whose `turns` these are. The lowest four bits of the process are the same for all.
+    /// Only the thread of the scheduler does.
+    pub fn runs(&self, process: u64, scheduler: usize, turns: &Turns) {
+        let place = &self.places[(process >> 4) as usize % PLACES];
+        let before = place.load(Relaxed);
+        let now = process << SCHEDULER_BITS | scheduler as u64;
+        if before != now {
+            place.store(now, Relaxed);
+            if before >> SCHEDULER_BITS == now >> SCHEDULER_BITS {
+                turns.migrations.store(turns.migrations() + 1, Relaxed);
+            }
+        }
     }
 
     /// Ends a measurement. Returns the schedulers that took part, with what was measured; nothing if it is another's turn.
@@ -112,6 +147,26 @@ mod tests {
         let counts = histogram.counts();
         assert_eq!((counts[0], counts[1], counts[2], counts[9], counts[10], counts[BUCKETS - 1]), (2, 2, 1, 1, 1, 1));
         assert_eq!(counts.iter().sum::<u64>(), 8);
+    }
+
+    #[test]
+    fn a_process_that_comes_from_another_scheduler_is_counted_there() {
+        let schedules = Box::new(Schedules::new());
+        let session = schedules.begin(0, 100).expect("nobody measures");
+        let [first, second] = [1, 2].map(|scheduler| schedules.turns(scheduler).expect("there is one"));
+        let [one, other] = [0x10_003, 0x20_003];
+        for (process, scheduler, turns) in [(one, 1, first), (other, 2, second), (one, 1, first), (one, 2, second), (other, 2, second)] {
+            schedules.runs(process, scheduler, turns);
+        }
+        assert_eq!((first.migrations(), second.migrations()), (0, 1));
+        // Another has taken its place: where it was is not known any more.
+        schedules.runs(one + 16 * PLACES as u64, 1, first);
+        schedules.runs(one, 1, first);
+        assert_eq!(first.migrations(), 0);
+        assert!(schedules.end(session).is_some());
+        schedules.begin(0, 100).expect("nobody measures");
+        schedules.runs(other, 1, first);
+        assert_eq!((first.migrations(), second.migrations()), (0, 0));
     }
 
     #[test]
