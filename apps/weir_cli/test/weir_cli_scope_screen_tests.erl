@@ -45,7 +45,7 @@ socket(Which, Rate) ->
     maps:merge(#{socket => s, kind => port, owner => self(), local => {{127, 0, 0, 1}, 80}, peer => {{0, 0, 0, 0, 0, 0, 0, 1}, 4000}, in => 0.0, out => 0.0, queue => 0}, #{Which => Rate}).
 
 relay(Number, Age) ->
-    #{relay => Number, owner => self(), pollset => 1, in => 20_000.0, out => Age, age => Age, idle => 0.5, replies => 12, first_byte_us => 300, p50 => 250, p99 => 900}.
+    #{relay => Number, owner => self(), pollset => 1, in => 20_000.0, out => Age, age => Age, idle => 0.5, peers => {{{127, 0, 0, 1}, 4711}, undefined}, replies => 12, first_byte_us => 300, p50 => 250, p99 => 900}.
 
 %% What was sampled last is shown, with the reason why nothing is newer.
 a_node_that_cannot_be_sampled_test() ->
@@ -59,6 +59,7 @@ a_node_that_cannot_be_sampled_test() ->
 what_weir_serves_test() ->
     Lines = shown(weir, 40, 160, []),
     [?assertMatch([_], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["long name of a listener", "echo_reactor", "weir_http_requests"]],
+    ?assertMatch([_, _], [Line || Line <- Lines, has("127.0.0.1:4711 -", Line)]),
     %% The relay with most bytes is the first; `s' sorts by another column.
     ?assert(place("5000", Lines) < place("4000", Lines)),
     ?assert(place("25h", Lines) < length(Lines)),
@@ -122,7 +123,7 @@ order_test() ->
     Reversed = shown(processes, 24, 80, [$r]),
     ?assert(place("rather_busy", Reversed) > place("a_module", Reversed)),
     ?assert(has("sorted by memory", lists:last(shown(processes, 24, 80, [$s])))),
-    ?assert(has("sorted by reductions", lists:last(shown(processes, 24, 80, [$s, $s, $s, $s, $s])))).
+    ?assert(has("sorted by reductions", lists:last(shown(processes, 24, 80, [$s, $s, $s, $s, $s, $s])))).
 
 filter_test() ->
     Typed = shown(processes, 24, 80, [$/ | "busyx"] ++ [backspace]),

@@ -93,7 +93,7 @@ processes(View, Options) -> top(View, processes, Options).
 
 %% @doc The sockets that do or hold most: see {@link weir_scope_top:sockets/1}. It looks at every socket twice, in slices below a
 %% millisecond.
--spec sockets(view(), weir_scope_top:options()) -> {ok, [weir_scope_top:socket()]} | {error, reason()}.
+-spec sockets(view(), weir_scope_top:options()) -> {ok, [weir_scope_top_sockets:socket()]} | {error, reason()}.
 sockets(View, Options) -> top(View, sockets, Options).
 
 %% @doc The relays of Weir that do most: see {@link weir_scope_top:relays/1}. It looks at every relay twice, in slices below a millisecond.

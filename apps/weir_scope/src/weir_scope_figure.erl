@@ -8,6 +8,7 @@
 -export([seconds/1]).
 -export([bar/2]).
 -export([spark/1]).
+-export([address/1]).
 
 %% @doc Of a part, 0 to 1.
 -spec percent(number()) -> unicode:chardata().
@@ -41,3 +42,10 @@ bar(Part, Width) ->
 -spec spark([number()]) -> unicode:chardata().
 spark(Past) ->
     [lists:nth(1 + max(0, min(8, round(Part * 8))), [$\s, 16#2581, 16#2582, 16#2583, 16#2584, 16#2585, 16#2586, 16#2587, 16#2588]) || Part <- Past].
+
+%% @doc Of a socket; `none' where it is not known.
+-spec address(term()) -> unicode:chardata().
+address({{_, _, _, _} = Ip, Port}) -> [inet:ntoa(Ip), $:, integer_to_list(Port)];
+address({Ip, Port}) when tuple_size(Ip) =:= 8 -> [$[, inet:ntoa(Ip), "]:", integer_to_list(Port)];
+address(None) when None =:= none; None =:= undefined -> "-";
+address(Other) -> io_lib:format("~0tp", [Other]).

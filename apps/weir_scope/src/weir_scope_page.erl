@@ -10,7 +10,7 @@
 
 -export_type([name/0, block/0, cell/0, column/0, data/0, sort/0]).
 
--import(weir_scope_figure, [percent/1, count/1, bytes/1, bar/2, spark/1]).
+-import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, bar/2, spark/1, address/1]).
 
 -type name() :: overview | schedulers | memory | processes | sockets | polls | latency | threads | machine | weir | locks | clocks.
 -type sort() :: atom().
@@ -46,8 +46,8 @@ names() -> [overview, schedulers, memory, processes, sockets, polls, latency, th
 sorts(overview) -> [number];
 sorts(schedulers) -> [number, busy, cpu, waited, queue];
 sorts(memory) -> [carriers, blocks, unused, name];
-sorts(processes) -> [reductions, memory, growth, queue, binaries];
-sorts(sockets) -> [bytes, in, out, queue];
+sorts(processes) -> [reductions, memory, growth, queue, binaries, collections];
+sorts(sockets) -> [bytes, in, out, queue, idle];
 sorts(polls) -> [number, times, revents, avg, timeouts, sockets];
 sorts(latency) -> [newest, count, max, med, max95, max99];
 sorts(threads) -> [name, busy];
@@ -153,7 +153,7 @@ shown(memory, #{sample := #{memory := #{kinds := Kinds, allocators := Allocators
 shown(processes, #{top := Top}, _Past) ->
     [
         {table,
-            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {binaries, "binaries", right}, {function, "in", left}], [
+            [{pid, "process", left}, {name, "name", left}, {reductions, "reds/s", right}, {memory, "memory", right}, {growth, "growth/s", right}, {queue, "queue", right}, {binaries, "binaries", right}, {collections, "gc/s", right}, {function, "in", left}], [
                 [
                     {Pid, pid_to_list(Pid)},
                     {0, limited(named(Process), 24)},
@@ -162,6 +162,7 @@ shown(processes, #{top := Top}, _Past) ->
                     {Growth, bytes(Growth)},
                     {Queue, integer_to_list(Queue)},
                     {Binaries, bytes(Binaries)},
+                    told(collections, Process),
                     {0, io_lib:format("~0tp", [Function])}
                 ]
              || #{pid := Pid, reductions := Reductions, memory := Memory, growth := Growth, queue := Queue, function := Function} = Process <- Top, Binaries <- [maps:get(binaries, Process, 0)]
@@ -178,7 +179,7 @@ shown(sockets, #{top := Top} = Data, _Past) ->
         ]},
         {text, ["" | ways(Top)]},
         {table,
-            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {rtt, "rtt us", right}, {resent, "resent", right}, {bytes, "", left}], [
+            [{kind, "kind", left}, {in, "in/s", right}, {out, "out/s", right}, {queue, "queue", right}, {owner, "owner", left}, {local, "local", left}, {peer, "peer", left}, {idle, "idle", right}, {rtt, "rtt us", right}, {resent, "resent", right}, {bytes, "", left}], [
                 [
                     {Kind, atom_to_list(Kind)},
                     {In, bytes(In)},
@@ -187,6 +188,7 @@ shown(sockets, #{top := Top} = Data, _Past) ->
                     {0, io_lib:format("~0p", [maps:get(owner, Socket, '-')])},
                     {0, address(maps:get(local, Socket, none))},
                     {0, address(maps:get(peer, Socket, none))},
+                    case Socket of #{idle := Idle} -> {Idle, seconds(Idle)}; _ -> {-1, ""} end,
                     counted(rtt_us, Socket),
                     counted(resent, Socket),
                     {In + Out, ""}
@@ -328,11 +330,6 @@ named(#{name := Name}) -> io_lib:format("~0tp", [Name]).
 
 limited(Text, Width) -> string:slice(Text, 0, Width).
 
-address({{_, _, _, _} = Ip, Port}) -> [inet:ntoa(Ip), $:, integer_to_list(Port)];
-address({Ip, Port}) when tuple_size(Ip) =:= 8 -> [$[, inet:ntoa(Ip), "]:", integer_to_list(Port)];
-address(none) -> "-";
-address(Other) -> io_lib:format("~0tp", [Other]).
-
 kind(normal) -> "normal";
 kind(dirty_cpu) -> "dirty CPU";
 kind(dirty_io) -> "dirty I/O".
@@ -351,6 +348,13 @@ counted(Key, Map) ->
     case Map of
         #{Key := Value} -> {Value, count(Value)};
         _ -> {-1, ""}
+    end.
+
+%% Only asked for where they are sorted by it.
+told(Key, Map) ->
+    case Map of
+        #{Key := Value} -> {Value, count(Value)};
+        _ -> {-1, "-"}
     end.
 
 whole(Key, Map) -> {maps:get(Key, Map), integer_to_list(maps:get(Key, Map))}.

@@ -5,7 +5,7 @@
 
 -export([page/2]).
 
--import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1]).
+-import(weir_scope_figure, [percent/1, count/1, bytes/1, seconds/1, address/1]).
 
 %% @doc Of a sample, and the relays that do most.
 -spec page(weir_scope_engine:engine() | none, [weir_scope_top:relay()]) -> [weir_scope_page:block()].
@@ -84,13 +84,15 @@ relays(Relays) ->
         {table,
             [
                 {relay, "relay", left}, {in, "in/s", right}, {out, "out/s", right}, {age, "age", right}, {idle, "idle", right}, {replies, "replies", right},
-                {med, "p50 us", right}, {max99, "p99 us", right}, {pollset, "pollset", right}, {owner, "owner", left}, {bytes, "", left}
+                {med, "p50 us", right}, {max99, "p99 us", right}, {client, "client", left}, {server, "server", left}, {pollset, "pollset", right},
+                {owner, "owner", left}, {bytes, "", left}
             ], [
                 [
                     {0, io_lib:format("~0p", [Relay])}, {In, bytes(In)}, {Out, bytes(Out)}, {Age, seconds(Age)}, {Idle, seconds(Idle)}, figure(Replies),
-                    quantile(p50, Data), quantile(p99, Data), {Pollset, integer_to_list(Pollset)}, {0, io_lib:format("~0p", [Owner])}, {In + Out, ""}
+                    quantile(p50, Data), quantile(p99, Data), {0, address(Client)}, {0, address(Server)}, {Pollset, integer_to_list(Pollset)}, {0, io_lib:format("~0p", [Owner])}, {In + Out, ""}
                 ]
-             || #{relay := Relay, in := In, out := Out, age := Age, idle := Idle, replies := Replies, pollset := Pollset, owner := Owner} = Data <- Relays
+             || #{relay := Relay, in := In, out := Out, age := Age, idle := Idle, replies := Replies, pollset := Pollset, owner := Owner} = Data <- Relays,
+                {Client, Server} <- [maps:get(peers, Data, {none, none})]
             ]}
     ].
 

@@ -10,14 +10,15 @@
 -export([relays/1]).
 -export([relays/2]).
 
--export_type([options/0, process/0, socket/0, relay/0]).
+-import(weir_scope_look, [sliced/3, each/6, now_us/0, rate/2, add/5]).
 
--type options() :: #{by => process_key() | socket_key() | relay_key(), most => 1..1000, over => 10..60_000}.
+-export_type([options/0, process/0, relay/0]).
+
+-type options() :: #{by => process_key() | weir_scope_top_sockets:key() | relay_key(), most => 1..1000, over => 10..60_000}.
 %% `by' is what is sorted by, the largest first; `most' (20) is how many are wanted; `over' (1000) the milliseconds between both
 %% looks.
 
--type process_key() :: reductions | memory | growth | queue | binaries.
--type socket_key() :: bytes | in | out | queue.
+-type process_key() :: reductions | memory | growth | queue | binaries | collections.
 -type relay_key() :: bytes | in | out | age | idle.
 
 -type process() :: #{
@@ -29,31 +30,19 @@
     growth := float(),
     queue := non_neg_integer(),
     binaries := non_neg_integer(),
+    collections => float(),
     function := mfa() | undefined,
     status := atom()
 }.
-%% `reductions' and `growth' (of memory, bytes) are a second. `binaries': bytes of those that it holds and that are kept outside of its heap, as
-%% the VM counts them for its collections. `name' is the registered name, or the function that the process began
+%% `reductions', `growth' (of memory, bytes) and `collections' of garbage are a second. `collections' are there when they are sorted by; the VM
+%% counts those of a process since its last one that was full, so there were at least so many. `binaries': bytes of those that it holds and that are kept
+%% outside of its heap, as the VM counts them for its collections. `name' is the registered name, or the function that the process began
 %% with. `label' from OTP 27 on, where the process has set one.
-
--type socket() :: #{
-    socket := term(),
-    kind := weir | port | socket,
-    owner => pid() | undefined,
-    local => term(),
-    peer => term(),
-    in := float(),
-    out := float(),
-    queue := non_neg_integer(),
-    rtt_us => non_neg_integer(),
-    resent => non_neg_integer()
-}.
-%% `in', `out': bytes a second. `queue': bytes that wait to be sent. `rtt_us': the way to the peer and back, microseconds, and `resent' the segments
-%% that were sent again, since the connection began: what Linux says of it (tcp_info). `kind': of Weir, a port (gen_tcp's default), or OTP's `socket'.
 
 -type relay() :: #{
     relay := pos_integer(),
     owner := pid(),
+    peers => {term(), term()},
     pollset := pos_integer(),
     in := float(),
     out := float(),
@@ -64,12 +53,11 @@
     p50 => non_neg_integer(),
     p99 => non_neg_integer()
 }.
-%% `in', `out': bytes a second from the client and from the server. `age': seconds since it began, `idle': since bytes last moved. `replies' of
-%% the server, and of the time that these took the median and the 99th percentile, microseconds. `first_byte_us': until the first of them.
+%% `peers': the addresses of the client and of the server; an older Weir does not tell. `in', `out': bytes a second from the one and from the
+%% other. `age': seconds since it began, `idle': since bytes last moved. `replies' of the server, and of the time that these took the median and
+%% the 99th percentile, microseconds. `first_byte_us': until the first of them.
 
--define(SLICE, 100).
-
-%% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth', `queue' or `binaries'.
+%% @doc The top of the processes: `by' is `reductions' (the default), `memory', `growth', `queue', `binaries' or `collections'.
 -spec processes(options()) -> [process()].
 processes(Options) -> processes(fun erlang:apply/3, Options).
 
@@ -79,15 +67,15 @@ processes(Ask, Options) ->
     Index = maps:get(maps:get(by, Options, reductions), keys(processes)),
     apart(fun() -> top_processes(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% @doc The top of the sockets: `by' is `bytes' (the default: in and out together), `in', `out' or `queue'.
--spec sockets(options()) -> [socket()].
+%% @doc The top of the sockets: `by' is `bytes' (the default: in and out together), `in', `out', `queue', or `idle', for which the kernel is asked
+%% about each.
+-spec sockets(options()) -> [weir_scope_top_sockets:socket()].
 sockets(Options) -> sockets(fun erlang:apply/3, Options).
 
 %% @private
--spec sockets(weir_scope_facts:ask(), options()) -> [socket()].
+-spec sockets(weir_scope_facts:ask(), options()) -> [weir_scope_top_sockets:socket()].
 sockets(Ask, Options) ->
-    Index = maps:get(maps:get(by, Options, bytes), keys(sockets)),
-    apart(fun() -> top_sockets(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
+    apart(fun() -> weir_scope_top_sockets:top(Ask, maps:get(by, Options, bytes), maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
 %% @doc The top of the relays of Weir: `by' is `bytes' (the default: in and out together), `in', `out', `age' or `idle'.
 -spec relays(options()) -> [relay()].
@@ -99,9 +87,9 @@ relays(Ask, Options) ->
     Index = maps:get(maps:get(by, Options, bytes), keys(relays)),
     apart(fun() -> top_relays(Ask, Index, maps:get(most, Options, 20), maps:get(over, Options, 1000)) end).
 
-%% The place of a key in the values of a process, socket or relay.
-keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4, binaries => 5};
-keys(sockets) -> #{in => 1, out => 2, queue => 3, bytes => 4};
+%% The place of a key in the values of each.
+keys(processes) -> #{reductions => 1, memory => 2, growth => 3, queue => 4, binaries => 5, collections => 6};
+keys(sockets) -> weir_scope_top_sockets:keys();
 keys(relays) -> #{in => 1, out => 2, bytes => 3, age => 4, idle => 5}.
 
 %% @private
@@ -149,42 +137,44 @@ apart(Fun) ->
 
 top_processes(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
-    First = fun(Pid, [{_, Reductions}, {_, Memory}], none) ->
-        _ = ets:insert(Table, {Pid, now_us(), Reductions, Memory}),
+    %% What costs more is asked of all only where they are sorted by it.
+    Collections = [garbage_collection || Index =:= maps:get(collections, keys(processes))],
+    First = fun(Pid, [{_, Reductions}, {_, Memory} | Rest], none) ->
+        _ = ets:insert(Table, {Pid, now_us(), Reductions, Memory, collections(Rest)}),
         none
     end,
-    none = each_process(Ask, [reductions, memory], First, none),
+    none = each_process(Ask, [reductions, memory | Collections], First, none),
     ok = timer:sleep(Over),
     Second = fun(Pid, [{_, Reductions}, {_, Memory}, {_, Queue} | Rest], Top) ->
         case ets:lookup(Table, Pid) of
-            [{_, At, Reductions0, Memory0}] when Pid =/= self() ->
-                Binaries = lists:sum([binaries(Info) || {_, Info} <- Rest]),
-                add(Index, {rate(Reductions - Reductions0, At), Memory, rate(Memory - Memory0, At), Queue, Binaries}, Pid, Most, Top);
+            [{_, At, Reductions0, Memory0, Collections0}] when Pid =/= self() ->
+                Binaries = lists:sum([binaries(Info) || {garbage_collection_info, Info} <- Rest]),
+                Collected = rate(collected(Collections0, collections(Rest)), At),
+                add(Index, {rate(Reductions - Reductions0, At), Memory, rate(Memory - Memory0, At), Queue, Binaries, Collected}, Pid, Most, Top);
             _ ->
                 Top
         end
     end,
-    %% What costs more is asked of all only where they are sorted by it.
-    Items = [reductions, memory, message_queue_len] ++ [garbage_collection_info || Index =:= maps:get(binaries, keys(processes))],
-    Top = each_process(Ask, Items, Second, {0, gb_sets:new()}),
-    [Process || {_, Pid, Values} <- largest(Top), Process <- process(Ask, Pid, Values)].
+    Items = [reductions, memory, message_queue_len] ++ [garbage_collection_info || Index =:= maps:get(binaries, keys(processes))] ++ Collections,
+    Top = each_process(Ask, Items, Second, weir_scope_look:none()),
+    [
+        case Collections of [] -> Process; _ -> Process#{collections => element(Index, Values)} end
+     || {_, Pid, Values} <- weir_scope_look:largest(Top), Process <- process(Ask, Pid, Values)
+    ].
+
+%% Of young data, since the last collection of all.
+collections(Info) -> lists:sum([proplists:get_value(minor_gcs, Counts, 0) || {garbage_collection, Counts} <- Info]).
+
+%% One of all has begun it anew.
+collected(Before, Now) when Now >= Before -> Now - Before;
+collected(_Before, Now) -> Now + 1.
 
 %% Those that have ended meanwhile are left out.
 each_process(Ask, Items, Fun, State) ->
     Known = fun(Pid, Info, Then) -> case Info of undefined -> Then; _ -> Fun(Pid, Info, Then) end end,
     sliced(fun(Pids, Then) -> each(Ask, fun erlang:process_info/2, Pids, Items, Known, Then) end, State, Ask(erlang, processes, [])).
 
-%% Calls Function(Element, Argument) there for each of a slice: one question.
-each(Ask, Function, Elements, Argument, Fun, State) ->
-    Answers = Ask(lists, zipwith, [Function, Elements, lists:duplicate(length(Elements), Argument)]),
-    lists:foldl(fun({Element, Answer}, Then) -> Fun(Element, Answer, Then) end, State, lists:zip(Elements, Answers)).
-
-%% A look at a million processes takes time: each has its own moment.
-rate(Difference, At) -> Difference * 1_000_000 / max(1, now_us() - At).
-
-now_us() -> erlang:monotonic_time(microsecond).
-
-process(Ask, Pid, {Reductions, Memory, Growth, Queue, _}) ->
+process(Ask, Pid, {Reductions, Memory, Growth, Queue, _, _}) ->
     case {weir_scope_process:name(Ask, Pid), Ask(erlang, process_info, [Pid, [current_function, status, garbage_collection_info]])} of
         {#{} = Named, [{_, Function}, {_, Status}, {_, Collection}]} ->
             Process = #{pid => Pid, reductions => Reductions, memory => Memory, growth => Growth, queue => Queue, function => Function, status => Status},
@@ -196,130 +186,6 @@ process(Ask, Pid, {Reductions, Memory, Growth, Queue, _}) ->
 %% The VM counts them in words.
 binaries(Collection) ->
     8 * lists:sum([Words || {Generation, Words} <- Collection, Generation =:= bin_vheap_size orelse Generation =:= bin_old_vheap_size]).
-
-top_sockets(Ask, Index, Most, Over) ->
-    Table = ets:new(?MODULE, [set, private]),
-    First = fun(Kind, Socket, {In, Out, _}, none) ->
-        _ = ets:insert(Table, {{Kind, Socket}, now_us(), In, Out}),
-        none
-    end,
-    none = each_socket(Ask, First, none),
-    ok = timer:sleep(Over),
-    Second = fun(Kind, Socket, {In, Out, Queue}, Top) ->
-        case ets:lookup(Table, {Kind, Socket}) of
-            [{_, At, In0, Out0}] ->
-                {InRate, OutRate} = {rate(In - In0, At), rate(Out - Out0, At)},
-                add(Index, {InRate, OutRate, Queue, InRate + OutRate}, {Kind, Socket}, Most, Top);
-            [] ->
-                Top
-        end
-    end,
-    Top = each_socket(Ask, Second, {0, gb_sets:new()}),
-    [socket(Ask, Kind, Socket, Values) || {_, {Kind, Socket}, Values} <- largest(Top)].
-
-each_socket(Ask, Fun, State) ->
-    of_weir(Ask, Fun, of_module(Ask, Fun, of_ports(Ask, Fun, State)), 0).
-
-of_ports(Ask, Fun, State) ->
-    Counted = fun(Ports, Then) ->
-        Tcp = each(Ask, fun erlang:port_info/2, Ports, name, fun(Port, Name, Found) -> [Port || Name =:= {name, "tcp_inet"}] ++ Found end, []),
-        getstat(Ask, port, Fun, Then, Tcp)
-    end,
-    sliced(Counted, State, Ask(erlang, ports, [])).
-
-getstat(Ask, Kind, Fun, State, Sockets) ->
-    Counted = fun
-        (Socket, {ok, [{recv_oct, In}, {send_oct, Out}, {send_pend, Queue}]}, Then) -> Fun(Kind, Socket, {In, Out, Queue}, Then);
-        (_Socket, {error, _}, Then) -> Then
-    end,
-    each(Ask, fun inet:getstat/2, Sockets, [recv_oct, send_oct, send_pend], Counted, State).
-
-%% Where the module is not loaded, nobody has a socket of it.
-of_module(Ask, Fun, State) ->
-    case Ask(code, is_loaded, [socket]) of
-        false -> State;
-        _ -> sliced(fun(Sockets, Then) -> lists:foldl(fun(Socket, Last) -> module_socket(Ask, Fun, Socket, Last) end, Then, Sockets) end, State, Ask(socket, which_sockets, [tcp]))
-    end.
-
-module_socket(Ask, Fun, Socket, State) ->
-    try Ask(socket, info, [Socket]) of
-        #{counters := #{read_byte := In, write_byte := Out}} -> Fun(socket, Socket, {In, Out, 0}, State);
-        _ -> State
-    catch
-        %% It is closed.
-        error:_ -> State
-    end.
-
-of_weir(Ask, Fun, State, Piece) ->
-    case Ask(erlang, whereis, [weir_sup]) =/= undefined andalso Ask(weir_nif, sockets, [Piece]) of
-        {ok, Handles} ->
-            Counted = fun(Slice, Then) -> getstat(Ask, weir, Fun, Then, [{'$inet', weir_tcp, Handle} || Handle <- Slice]) end,
-            of_weir(Ask, Fun, sliced(Counted, State, Handles), Piece + 1);
-        _ ->
-            State
-    end.
-
-socket(Ask, Kind, Socket, {In, Out, Queue, _}) ->
-    Known = #{
-        socket => Socket,
-        kind => Kind,
-        owner => owner(Ask, Kind, Socket),
-        local => address(Ask, Kind, sockname, Socket),
-        peer => address(Ask, Kind, peername, Socket),
-        in => In,
-        out => Out,
-        queue => Queue
-    },
-    maps:merge(maps:filter(fun(_, Value) -> Value =/= unknown end, Known), tcp_info(Ask, Kind, Socket)).
-
-%% Of struct tcp_info of Linux so much as to have both numbers. Elsewhere the option is another.
--define(TCP_INFO, 104).
-
-tcp_info(Ask, Kind, Socket) ->
-    case raw(Ask, Kind, Socket) of
-        <<_:68/binary, Rtt:32/native, _:28/binary, Resent:32/native>> -> #{rtt_us => Rtt, resent => Resent};
-        _ -> #{}
-    end.
-
-raw(Ask, socket, Socket) ->
-    case Ask(socket, getopt_native, [Socket, {6, 11}, ?TCP_INFO]) of
-        {ok, Value} -> Value;
-        {error, _} -> unknown
-    end;
-raw(Ask, _, Socket) ->
-    case Ask(inet, getopts, [Socket, [{raw, 6, 11, ?TCP_INFO}]]) of
-        {ok, [{raw, 6, 11, Value}]} -> Value;
-        _ -> unknown
-    end.
-
-owner(Ask, port, Port) ->
-    case Ask(erlang, port_info, [Port, connected]) of
-        {connected, Pid} -> Pid;
-        undefined -> unknown
-    end;
-owner(Ask, weir, {_, _, Handle}) ->
-    case Ask(weir_nif, info, [Handle]) of
-        {ok, #{owner := Owner}} -> Owner;
-        {error, _} -> unknown
-    end;
-owner(Ask, socket, Socket) ->
-    try Ask(socket, info, [Socket]) of
-        #{owner := Owner} -> Owner;
-        _ -> unknown
-    catch
-        error:_ -> unknown
-    end.
-
-address(Ask, socket, Which, Socket) ->
-    case Ask(socket, Which, [Socket]) of
-        {ok, #{addr := Address, port := Port}} -> {Address, Port};
-        _ -> unknown
-    end;
-address(Ask, _, Which, Socket) ->
-    case Ask(inet, Which, [Socket]) of
-        {ok, Address} -> Address;
-        {error, _} -> unknown
-    end.
 
 top_relays(Ask, Index, Most, Over) ->
     Table = ets:new(?MODULE, [set, private]),
@@ -339,7 +205,15 @@ top_relays(Ask, Index, Most, Over) ->
                 Top
         end
     end,
-    [relay(Relay, Info, Values) || {_, {Relay, Info}, Values} <- largest(each_relay(Ask, Second, {0, gb_sets:new()}, 0))].
+    Top = each_relay(Ask, Second, weir_scope_look:none(), 0),
+    [maps:merge(relay(Relay, Info, Values), peers(Ask, Relay)) || {_, {Relay, Info}, Values} <- weir_scope_look:largest(Top)].
+
+peers(Ask, Relay) ->
+    case Ask(erlang, function_exported, [weir_nif, relay_peers, 1]) andalso Ask(weir_nif, relay_peers, [Relay]) of
+        {ok, Peers} -> #{peers => Peers};
+        %% An older Weir, or one that has ended just now.
+        _ -> #{}
+    end.
 
 each_relay(Ask, Fun, State, Piece) ->
     case Ask(erlang, whereis, [weir_pollsets]) =/= undefined andalso Ask(weir_nif, relays, [Piece]) of
@@ -357,31 +231,3 @@ each_relay(Ask, Fun, State, Piece) ->
 relay(Relay, {Owner, Pollset, #{reply_us := Times, first_byte_us := First}}, {In, Out, _, Age, Idle}) ->
     Own = #{relay => Relay, owner => Owner, pollset => Pollset, in => In, out => Out, age => Age, idle => Idle, replies => maps:get(count, Times)},
     maps:merge(maps:merge(Own, maps:with([p50, p99], Times)), maps:from_list([{first_byte_us, First} || is_integer(First)])).
-
-%% Keeps the largest, and nothing that is zero.
-add(Index, Values, What, Most, {Count, Set} = Top) ->
-    case element(Index, Values) of
-        Key when Key =< 0 ->
-            Top;
-        Key when Count < Most ->
-            {Count + 1, gb_sets:add_element({Key, What, Values}, Set)};
-        Key ->
-            case gb_sets:take_smallest(Set) of
-                {{Least, _, _}, _} when Least >= Key -> Top;
-                {_, Rest} -> {Count, gb_sets:add_element({Key, What, Values}, Rest)}
-            end
-    end.
-
-largest({_Count, Set}) -> lists:reverse(gb_sets:to_list(Set)).
-
-sliced(_Fun, State, []) ->
-    State;
-sliced(Fun, State, List) ->
-    {Slice, Rest} = slice(List, ?SLICE, []),
-    Then = Fun(Slice, State),
-    true = erlang:yield(),
-    sliced(Fun, Then, Rest).
-
-%% Without counting the list: that would be work in proportion to all for each slice.
-slice([Element | Rest], Left, Slice) when Left > 0 -> slice(Rest, Left - 1, [Element | Slice]);
-slice(Rest, _Left, Slice) -> {lists:reverse(Slice), Rest}.

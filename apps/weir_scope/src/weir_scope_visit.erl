@@ -30,7 +30,8 @@
 -define(MODULES, [
     weir_scope_facts, weir_scope_vm, weir_scope_system, weir_scope_sockets, weir_scope_listeners, weir_scope_processes, weir_scope_files, weir_scope_memory,
     weir_scope_schedulers, weir_scope_activity, weir_scope_machine, weir_scope_engine, weir_scope_products, weir_scope_latency, weir_scope_sample, weir_scope_history,
-    weir_scope_microstates, weir_scope_sampler, weir_scope_process, weir_scope_top, weir_scope_clocks, weir_scope_locks, weir_scope_long, weir_scope_schedules
+    weir_scope_microstates, weir_scope_sampler, weir_scope_process, weir_scope_look, weir_scope_top, weir_scope_top_sockets, weir_scope_clocks, weir_scope_locks, weir_scope_long,
+    weir_scope_schedules
 ]).
 
 -define(GUEST, weir_scope_guest).

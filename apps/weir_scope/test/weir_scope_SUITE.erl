@@ -300,7 +300,7 @@ total(Series, Key, Begin) ->
 
 bad_options(Config) ->
     View = view(Config),
-    ?assertEqual({error, {bad_option, by, size, {one_of, [binaries, growth, memory, queue, reductions]}}}, weir_scope:processes(View, #{by => size})),
+    ?assertEqual({error, {bad_option, by, size, {one_of, [binaries, collections, growth, memory, queue, reductions]}}}, weir_scope:processes(View, #{by => size})),
     ?assertEqual({error, {bad_option, most, 0, {between, 1, 1000}}}, weir_scope:sockets(View, #{most => 0})),
     ?assertEqual({error, {bad_option, over, 1, {between, 10, 60000}}}, weir_scope:processes(View, #{over => 1})),
     ?assertEqual({error, {bad_option, long, 1, {one_of, [by, most, over]}}}, weir_scope:processes(View, #{long => 1})),
