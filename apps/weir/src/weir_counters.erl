@@ -78,7 +78,7 @@ rows(reactor) ->
     [
         {connections, gauge, none, "connections that are open or being made"},
         {failed_handshakes, counter, none, "connections whose PROXY header failed; of all reactors of a listener"},
-        {callbacks, counter, none, "events of its sockets that it had callbacks for"},
+        {callbacks, counter, none, "events of its sockets, messages and ticks that it had callbacks for"},
         {callback_ns, counter, nanoseconds, "time in those callbacks"}
         | rows(pollset)
     ];

@@ -161,8 +161,8 @@
     measured := boolean(),
     times := [{Nanoseconds :: non_neg_integer(), Count :: pos_integer()}]
 }.
-%% A reactor, with the scheduler that it began on. `callbacks': the events of its sockets that it had callbacks for, since it began, and
-%% `callback_ns' the nanoseconds that these took; ticks and messages are not among them. `measured' and `times': see {@link measure/2}.
+%% A reactor, with the scheduler that it began on. `callbacks': the events of its sockets, the messages and the ticks that it had callbacks
+%% for, since it began, and `callback_ns' the nanoseconds that these took. `measured' and `times': see {@link measure/2}.
 
 %% How long info/1 waits for a reactor that is in a callback.
 -define(INFO_MS, 5000).

@@ -11,7 +11,7 @@
 -export([long/1]).
 -export([batch/3]).
 -export([init/4]).
--export([optional/5]).
+-export([optional/6]).
 -export([begin_tick/2]).
 -export([handle_close/5]).
 -export([terminate/3]).
@@ -71,20 +71,20 @@ init(Where, Handle, Args, #callbacks{module = Module, timing = Timing}) ->
     Begin = weir_reactor_timing:began(Where, Timing),
     try Module:init(?SOCKET(Handle), Args) of
         Result ->
-            ok = weir_reactor_timing:callback(init, ?SOCKET(Handle), Begin, Timing),
+            ok = weir_reactor_timing:callback(Where, init, ?SOCKET(Handle), Begin, Timing),
             {ok, Result}
     catch
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
     end.
 
-%% @doc Calls one that the module {@link has/2}, about a connection.
--spec optional(atom(), Argument :: term(), weir_nif:handle(), State :: term(), callbacks()) ->
+%% @doc Calls one that the module {@link has/2}, about a connection, in a batch or alone.
+-spec optional(batch | alone, atom(), Argument :: term(), weir_nif:handle(), State :: term(), callbacks()) ->
     {ok, term()} | {failed, error()}.
-optional(Callback, Argument, Handle, State, #callbacks{module = Module, timing = Timing}) ->
+optional(Where, Callback, Argument, Handle, State, #callbacks{module = Module, timing = Timing}) ->
     Begin = erlang:monotonic_time(),
     try Module:Callback(Argument, State) of
         Result ->
-            ok = weir_reactor_timing:callback(Callback, ?SOCKET(Handle), Begin, Timing),
+            ok = weir_reactor_timing:callback(Where, Callback, ?SOCKET(Handle), Begin, Timing),
             {ok, Result}
     catch
         Class:Reason:Stack -> {failed, {Class, Reason, Stack}}
@@ -112,7 +112,7 @@ handle_close(Where, Handle, Reason, State, Callbacks = #callbacks{module = Modul
     Begin = weir_reactor_timing:began(Where, Timing),
     try Module:handle_close(?SOCKET(Handle), Reason, State) of
         Result ->
-            ok = weir_reactor_timing:callback(handle_close, ?SOCKET(Handle), Begin, Timing),
+            ok = weir_reactor_timing:callback(Where, handle_close, ?SOCKET(Handle), Begin, Timing),
             case Result of
                 {ok, _} -> Result;
                 Bad -> failed({error, {bad_return_value, Bad}, []}, handle_close, Handle, State, Callbacks)

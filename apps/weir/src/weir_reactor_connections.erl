@@ -164,9 +164,9 @@ event({closed, Handle, Reason}, Events, Writes, Connections) ->
             {Events, Writes, Connections}
     end;
 event({writable, Handle}, Events, Writes, Connections) ->
-    on(handle_writable, ?SOCKET(Handle), Handle, Events, Writes, Connections);
+    on(batch, handle_writable, ?SOCKET(Handle), Handle, Events, Writes, Connections);
 event({served, Handle}, Events, Writes, Connections) ->
-    on(handle_info, {weir_group, served, ?SOCKET(Handle)}, Handle, Events, Writes, Connections);
+    on(batch, handle_info, {weir_group, served, ?SOCKET(Handle)}, Handle, Events, Writes, Connections);
 event({unsent, Handle, Reason, IoData}, Events, Writes, Connections) ->
     {Events, Writes, unsent(Handle, Reason, IoData, Connections)};
 event({exhausted, Handle, Reason}, Events, Writes, Connections) ->
@@ -229,10 +229,10 @@ begin_connection(Where, Handle, Args, Events, Writes, Before = #connections{call
     end.
 
 %% Calls an optional callback about a connection, if both are there.
-on(Callback, Argument, Handle, Events, Writes, Connections = #connections{callbacks = Callbacks}) ->
+on(Where, Callback, Argument, Handle, Events, Writes, Connections = #connections{callbacks = Callbacks}) ->
     case {weir_reactor_callbacks:has(Callback, Callbacks), state(Handle)} of
         {true, {state, State}} ->
-            case weir_reactor_callbacks:optional(Callback, Argument, Handle, State, Callbacks) of
+            case weir_reactor_callbacks:optional(Where, Callback, Argument, Handle, State, Callbacks) of
                 {ok, Result} -> result(Callback, Result, Handle, [], {state, State}, Events, Writes, Connections);
                 {failed, Error} -> failed(Error, Callback, Handle, {state, State}, Events, Writes, Connections)
             end;
@@ -346,7 +346,7 @@ args(default, #connections{args = Args}) -> Args.
 %% @doc There is a message for a connection.
 -spec info(term(), weir_nif:handle(), [weir_reactor_process:write()], connections()) -> {[weir_reactor_process:write()], connections()}.
 info(Message, Handle, Writes, Connections) ->
-    {[], NewWrites, NewConnections} = on(handle_info, Message, Handle, [], Writes, Connections),
+    {[], NewWrites, NewConnections} = on(alone, handle_info, Message, Handle, [], Writes, Connections),
     {NewWrites, NewConnections}.
 
 %% @doc Which connections a tick is for.
@@ -359,7 +359,7 @@ begin_tick(#connections{callbacks = Callbacks, args = Args}) -> weir_reactor_cal
 tick(Handle, Writes, Connections = #connections{callbacks = Callbacks}) ->
     case state(Handle) of
         {state, State} ->
-            case weir_reactor_callbacks:optional(handle_tick, ?SOCKET(Handle), Handle, State, Callbacks) of
+            case weir_reactor_callbacks:optional(alone, handle_tick, ?SOCKET(Handle), Handle, State, Callbacks) of
                 {ok, {sleep, Ticks, NewState}} when is_integer(Ticks), Ticks > 0 ->
                     keep(Handle, NewState),
                     {Ticks, Writes, Connections};

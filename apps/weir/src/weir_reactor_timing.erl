@@ -12,7 +12,7 @@
 -export([handle_data/1]).
 -export([batch/3]).
 -export([began/2]).
--export([callback/4]).
+-export([callback/5]).
 
 -export_type([timing/0]).
 
@@ -72,7 +72,7 @@ handle_data(Timing = #timing{module = Module}) ->
     fun(Socket, Data, State) ->
         Begin = erlang:monotonic_time(),
         Result = Module:handle_data(Socket, Data, State),
-        ok = callback(handle_data, Socket, Begin, Timing),
+        ok = callback(batch, handle_data, Socket, Begin, Timing),
         Result
     end.
 
@@ -94,10 +94,16 @@ next(Timing = #timing{measured_in = Batches}) -> Timing#timing{measured_in = Bat
 began(batch, #timing{left = 0}) -> untimed;
 began(_Where, #timing{}) -> erlang:monotonic_time().
 
-%% @doc A callback has returned that had begun at that time.
--spec callback(atom(), weir_tcp:socket(), integer() | untimed, timing()) -> ok.
-callback(_Callback, _Socket, untimed, _Timing) -> ok;
-callback(Callback, Socket, Begin, Timing) -> took(Callback, Socket, erlang:monotonic_time() - Begin, Timing).
+%% @doc A callback has returned that had begun at that time. One that is alone is counted; those of a batch are with it.
+-spec callback(batch | alone, atom(), weir_tcp:socket(), integer() | untimed, timing()) -> ok.
+callback(_Where, _Callback, _Socket, untimed, _Timing) ->
+    ok;
+callback(batch, Callback, Socket, Begin, Timing) ->
+    took(Callback, Socket, erlang:monotonic_time() - Begin, Timing);
+callback(alone, Callback, Socket, Begin, Timing = #timing{times = Times}) ->
+    Took = erlang:monotonic_time() - Begin,
+    ok = weir_reactor_times:batch(1, Took, Times),
+    took(Callback, Socket, Took, Timing).
 
 took(_Callback, _Socket, Took, #timing{long = Long}) when Took < Long -> ok;
 took(Callback, Socket, Took, Timing) -> warn(io_lib:format("~s for ~0p", [Callback, Socket]), Took, Timing).

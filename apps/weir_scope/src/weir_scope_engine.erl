@@ -74,7 +74,7 @@
     totals := #{callbacks := non_neg_integer(), callback_ns := non_neg_integer()},
     latency => weir_scope_latency:figures()
 }.
-%% A second: `callbacks' for so many events of its sockets, which took the part `busy' of the time, and `mean_us' microseconds each.
+%% A second: `callbacks' for so many events of its sockets, messages and ticks, which took the part `busy' of the time, and `mean_us' microseconds each.
 %% `latency': how long single calls of handle_data/3 took, where it measures that, of those that were measured. See {@link
 %% //weir/weir:reactors/0}.
 

@@ -1,5 +1,5 @@
-%% @doc Who listens on a node, how many connections wait there, and how many the kernel has dropped: OTP's ports and Weir's sockets. Those of
-%% OTP's `socket' are not looked at.
+%% @doc Who listens on a node, how many connections wait there, and how many the kernel has dropped: OTP's ports, Weir's sockets, and those of
+%% OTP's `socket'.
 -module(weir_scope_listeners).
 
 -export([all/1]).
@@ -7,16 +7,17 @@
 -export_type([listener/0]).
 
 -type listener() :: #{
-    kind := port | weir | distribution,
+    kind := port | weir | socket | distribution,
     ip := inet:ip_address(),
     port := inet:port_number(),
     owner => pid(),
-    buffer := non_neg_integer(),
+    buffer => non_neg_integer(),
     waiting => non_neg_integer(),
     backlog => non_neg_integer(),
     dropped => non_neg_integer()
 }.
-%% `kind': `distribution' is that of the node itself. `buffer': bytes that are read at once into its connections. On Linux: `waiting', the
+%% `kind': `distribution' is that of the node itself. `buffer': bytes that are read at once into its connections, but of
+%% `socket', where each call says how many. On Linux: `waiting', the
 %% connections that nobody has accepted yet, `backlog', the most of them, and `dropped', those that came while it was full, or while there was no
 %% memory, since it listens. Weir's have a socket for each pollset.
 
@@ -25,10 +26,32 @@
 
 %% @doc Looks at every socket once.
 -spec all(weir_scope_facts:ask()) -> [listener()].
-all(Ask) -> in_slices(Ask, fun of_ports/2, Ask(erlang, ports, [])) ++ of_weir(Ask, 0).
+all(Ask) -> in_slices(Ask, fun of_ports/2, Ask(erlang, ports, [])) ++ of_module(Ask) ++ of_weir(Ask, 0).
 
 of_ports(Ask, Ports) ->
     listeners(Ask, [Port || {Port, {name, "tcp_inet"}} <- answers(Ask, fun erlang:port_info/2, Ports, name)]).
+
+%% Where the module is not loaded, nobody has a socket of it.
+of_module(Ask) ->
+    case Ask(code, is_loaded, [socket]) of
+        false -> [];
+        _ -> in_slices(Ask, fun module_listeners/2, Ask(socket, which_sockets, [tcp]))
+    end.
+
+module_listeners(Ask, Sockets) ->
+    lists:append([module_listener(Ask, Socket) || {Socket, {ok, true}} <- answers(Ask, fun socket:getopt/2, Sockets, {socket, acceptconn})]).
+
+module_listener(Ask, Socket) ->
+    try {Ask(socket, sockname, [Socket]), Ask(socket, info, [Socket])} of
+        {{ok, #{addr := Ip, port := Port}}, #{owner := Owner}} ->
+            Raw = fun(Level, Option, Bytes) -> Ask(socket, getopt_native, [Socket, {Level, Option}, Bytes]) end,
+            [maps:merge(#{kind => socket, ip => Ip, port => Port, owner => Owner}, maps:merge(queue(Raw(6, 11, 32)), dropped(Raw(1, 55, 36))))];
+        _ ->
+            []
+    catch
+        %% It is closed.
+        error:_ -> []
+    end.
 
 of_weir(Ask, Piece) ->
     case Ask(erlang, whereis, [weir_pollsets]) =/= undefined andalso Ask(weir_nif, sockets, [Piece]) of
@@ -58,7 +81,7 @@ listeners(Ask, Sockets) ->
 listener(Ask, Socket) ->
     case {Ask(inet, sockname, [Socket]), Ask(inet, getopts, [Socket, [buffer]])} of
         {{ok, {Ip, Port}}, {ok, [{buffer, Buffer}]}} when is_integer(Port), Port > 0 ->
-            Known = maps:merge(owner(Ask, Socket), maps:merge(queue(Ask, Socket), dropped(Ask, Socket))),
+            Known = maps:merge(owner(Ask, Socket), maps:merge(queue(raw(Ask, Socket, 6, 11, 32)), dropped(raw(Ask, Socket, 1, 55, 36)))),
             [Known#{ip => Ip, port => Port, buffer => Buffer}];
         _ ->
             []
@@ -78,15 +101,15 @@ owner(Ask, {_, _, Handle}) ->
     end.
 
 %% Of a socket that listens Linux has both in struct tcp_info, where others have what is on its way (tcpi_unacked and tcpi_sacked).
-queue(Ask, Socket) ->
-    case Ask(inet, getopts, [Socket, [{raw, 6, 11, 32}]]) of
-        {ok, [{raw, 6, 11, <<_:24/binary, Waiting:32/native, Backlog:32/native>>}]} -> #{waiting => Waiting, backlog => Backlog};
-        _ -> #{}
-    end.
+queue({ok, <<_:24/binary, Waiting:32/native, Backlog:32/native>>}) -> #{waiting => Waiting, backlog => Backlog};
+queue(_) -> #{}.
 
 %% SO_MEMINFO: the ninth number is SK_MEMINFO_DROPS.
-dropped(Ask, Socket) ->
-    case Ask(inet, getopts, [Socket, [{raw, 1, 55, 36}]]) of
-        {ok, [{raw, 1, 55, <<_:32/binary, Dropped:32/native>>}]} -> #{dropped => Dropped};
-        _ -> #{}
+dropped({ok, <<_:32/binary, Dropped:32/native>>}) -> #{dropped => Dropped};
+dropped(_) -> #{}.
+
+raw(Ask, Socket, Level, Option, Bytes) ->
+    case Ask(inet, getopts, [Socket, [{raw, Level, Option, Bytes}]]) of
+        {ok, [{raw, Level, Option, Value}]} -> {ok, Value};
+        _ -> unknown
     end.

@@ -65,7 +65,7 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
     Counts = maps:get(counts, Weir, #{}),
     Gauge = fun(Key) -> [{[{listener, Name}], Value} || #{name := Name, Key := Value} <- Listeners, is_integer(Value)] end,
     [
-        {weir_reactor_callback_seconds, summary, "time of callbacks for events of sockets; quantiles of handle_data/3, where that is measured", [
+        {weir_reactor_callback_seconds, summary, "time of callbacks for events of sockets, messages and ticks; quantiles of handle_data/3, where that is measured", [
             Series || Reactor <- maps:get(reactors, Weir, []), Series <- callbacks(Reactor)
         ]},
         {weir_lock_waits, counter, "times that somebody had to wait for the lock of an entry", [

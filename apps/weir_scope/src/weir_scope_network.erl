@@ -49,7 +49,9 @@ rules() ->
         #{
             name => few_acceptors,
             needs => [listeners, acceptors],
-            check => fun(#{listeners := Listeners, acceptors := Acceptors}) ->
+            check => fun(#{listeners := All, acceptors := Acceptors}) ->
+                %% Who waits to accept at a socket of the module `socket' is not known.
+                Listeners = [Listener || Listener <- All, maps:get(kind, Listener, port) =/= socket],
                 Behind = [Port || #{port := Port, waiting := Waiting} <- Listeners, Waiting > 0],
                 case Behind of
                     [] -> ok;

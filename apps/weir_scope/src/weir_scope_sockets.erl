@@ -1,4 +1,4 @@
-%% @doc The TCP sockets of a node that are ports, and Weir's. Those of OTP's `socket' are only counted.
+%% @doc What the doctor has to know of the TCP sockets of a node: who listens, and of ports and Weir's how they are read and what they have received.
 -module(weir_scope_sockets).
 
 -export([facts/1]).

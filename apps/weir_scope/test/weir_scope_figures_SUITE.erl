@@ -5,9 +5,10 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, groups/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1, who_listens_by_what_came/1]).
+-export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1, collections_by_who_collects/1, idle_since_data_moved/1, who_listens_by_what_came/1]).
+-export([peers_of_relays/1]).
 
--import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
+-import(weir_scope_distribution, [bring/2, application/2, load/3, next/1, until/1]).
 
 suite() ->
     [{timetrap, {minutes, 1}}].
@@ -16,7 +17,8 @@ all() ->
     [{group, all}].
 
 groups() ->
-    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length, binaries_by_holder, who_listens_by_what_came]}].
+    [{all, [parallel], [cpu_by_the_kernel, collections, ready_to_run, sockets_by_what_was_sent, relays_by_what_was_sent, callbacks_of_known_length, binaries_by_holder,
+        collections_by_who_collects, idle_since_data_moved, peers_of_relays, who_listens_by_what_came]}].
 
 init_per_suite(Config) ->
     [{started, weir_scope_distribution:start("weir_scope_figures")} | Config].
@@ -91,13 +93,18 @@ ready_to_run(Config) ->
     ok = weir_scope:close(View).
 
 %% All is sent between both looks: the rate is that by the time between them, which is at least what was asked for, and at most what it took.
-between_looks(Look, Send) ->
+between_looks(Config, Load, Look, Send) ->
     Self = self(),
     Begin = erlang:monotonic_time(millisecond),
-    Asker = spawn_link(fun() -> Self ! {self(), Look(#{over => 2000, most => 100})} end),
-    timer:sleep(700),
+    Asker = spawn_link(fun() -> Self ! {self(), Look(#{over => 3000, most => 100})} end),
+    until(fun() ->
+        case Load of
+            true -> erpc:call(?config(node, Config), weir_scope_load, looks, [anybody]);
+            false -> weir_scope_load:looks(Asker)
+        end
+    end),
     Sent = Send(),
-    receive {Asker, {ok, Top}} -> {Top, Sent, 2.0, (erlang:monotonic_time(millisecond) - Begin) / 1000 + 0.01} end.
+    receive {Asker, {ok, Top}} -> {Top, Sent, 3.0, (erlang:monotonic_time(millisecond) - Begin) / 1000 + 0.01} end.
 
 is_between(Rate, Sent, Least, Most) -> Rate =< Sent / Least andalso Rate >= Sent / Most.
 
@@ -105,7 +112,7 @@ sockets_by_what_was_sent(Config) ->
     application(?config(peer, Config), weir),
     Pid = load(?config(node, Config), relay, []),
     View = view(Config),
-    {Top, {Asked, Answered}, Least, Most} = between_looks(fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
+    {Top, {Asked, Answered}, Least, Most} = between_looks(Config, true, fun(Options) -> weir_scope:sockets(View, Options) end, fun() -> sent(Pid) end),
     ct:log("~p", [Top]),
     %% OTP's sockets at both ends; those in between are a relay.
     [_, _] = Ends = [Socket || #{kind := port, owner := Owner, in := In} = Socket <- Top, Owner =:= Pid, In > 0],
@@ -127,7 +134,7 @@ relays_by_what_was_sent(Config) ->
     [
         begin
             View = view(Config, Load),
-            {Top, {Asked, Answered}, Least, Most} = between_looks(fun(Options) -> weir_scope:relays(View, Options) end, fun() -> sent(Pid) end),
+            {Top, {Asked, Answered}, Least, Most} = between_looks(Config, Load, fun(Options) -> weir_scope:relays(View, Options) end, fun() -> sent(Pid) end),
             ct:log("~p", [Top]),
             [#{owner := Pid, in := In, out := Out, age := Age, idle := Idle, replies := Replies, first_byte_us := _, p50 := Median, p99 := P99}] = Top,
             [?assert(is_between(Rate, Bytes, Least, Most), {Rate, Bytes, Least, Most}) || {Rate, Bytes} <- [{In, Asked}, {Out, Answered}]],
@@ -151,10 +158,7 @@ callbacks_of_known_length(Config) ->
             View = view(Config, Load),
             _ = next(View),
             {ok, #{weir := #{reactors := Before}}} = weir_scope:sample(View),
-            Begin = erlang:monotonic_time(nanosecond),
-            ok = weir_scope_load:requests(Port, 1, 40),
-            Took = erlang:monotonic_time(nanosecond) - Begin,
-            Samples = [next(View), next(View)],
+            {Took, Samples} = samples_of(fun() -> ok = weir_scope_load:requests(Port, 1, 40) end, View),
             #{weir := #{reactors := After}} = lists:last(Samples),
             Sum = fun(Key, Reactors) -> lists:sum([maps:get(Key, Totals) || #{module := weir_scope_load, totals := Totals} <- Reactors]) end,
             Callbacks = Sum(callbacks, After) - Sum(callbacks, Before),
@@ -172,6 +176,68 @@ callbacks_of_known_length(Config) ->
      || Load <- [true, false]
     ].
 
+%% All samples until the one behind the next: what is done is in them, however long it takes.
+samples_of(Fun, View) ->
+    Self = self(),
+    Doing = spawn_link(fun() ->
+        Begin = erlang:monotonic_time(nanosecond),
+        ok = Fun(),
+        Self ! {self(), erlang:monotonic_time(nanosecond) - Begin}
+    end),
+    samples_of(Doing, View, []).
+
+samples_of(Doing, View, Samples) ->
+    receive {Doing, Took} ->
+        Last = [next(View) || _ <- [1, 2]],
+        {Took, lists:reverse(Samples, Last)}
+    after 0 -> samples_of(Doing, View, [next(View) | Samples])
+    end.
+
+%% Five hundred that somebody asks for of young data between both looks.
+collections_by_who_collects(Config) ->
+    Pid = load(?config(node, Config), collects, []),
+    View = view(Config),
+    Look = fun(Options) -> weir_scope:processes(View, Options#{by => collections}) end,
+    {[#{pid := First, collections := Rate} | _], Times, Least, Most} = between_looks(Config, true, Look, fun() -> Pid ! {self(), 500}, receive {Pid, Number} -> Number end end),
+    ?assertEqual(Pid, First),
+    %% Its own are few.
+    ?assert(Rate =< 1.1 * Times / Least andalso Rate >= Times / Most, {Rate, Times, Least, Most}),
+    ok = weir_scope:close(View).
+
+%% Bytes went over the one pair of sockets at a known time, and over the other when it was made.
+idle_since_data_moved(Config) ->
+    Begin = erlang:monotonic_time(millisecond),
+    Idle = load(?config(node, Config), sockets, [1]),
+    Talks = load(?config(node, Config), chatter, [[inet]]),
+    timer:sleep(1500),
+    [
+        begin
+            View = view(Config, Load),
+            {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
+            Of = fun(Owner) -> [Seconds || #{owner := Same, idle := Seconds, out := _} <- Sockets, Same =:= Owner] end,
+            Since = (erlang:monotonic_time(millisecond) - Begin) / 1000,
+            %% It does not listen with a peer. The kernel counts in ticks.
+            ?assertMatch([_, _], Of(Idle)),
+            [?assert(Seconds > 1.4 andalso Seconds < Since + 0.1, {Seconds, Since}) || Seconds <- Of(Idle)],
+            [?assert(Seconds < lists:min(Of(Idle))) || Seconds <- Of(Talks)],
+            ok = weir_scope:close(View)
+        end
+     || Load <- [true, false]
+    ].
+
+%% The other ends of both its connections.
+peers_of_relays(Config) ->
+    application(?config(peer, Config), weir),
+    Pid = load(?config(node, Config), relay, []),
+    View = view(Config),
+    {ok, [#{owner := Pid, peers := {Client, Server}}]} = weir_scope:relays(View, #{by => age, over => 10}),
+    %% They are among those that are idle after a tick of the kernel.
+    until(fun() ->
+        {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
+        lists:sort([Local || #{kind := port, owner := Owner, local := Local, peer := _} <- Sockets, Owner =:= Pid]) =:= lists:sort([Client, Server])
+    end),
+    ok = weir_scope:close(View).
+
 %% Ten megabytes of ten binaries, in a process that does nothing else.
 binaries_by_holder(Config) ->
     Pid = load(?config(node, Config), hold_binaries, [10, 1_000_000]),
@@ -188,11 +254,13 @@ binaries_by_holder(Config) ->
     ].
 
 %% Nobody accepts: the kernel keeps as many as wait, and drops the others, whose clients give up.
-who_listens_by_what_came(Config) ->
-    Pid = load(?config(node, Config), listen_only, [3]),
+who_listens_by_what_came(Config) -> [who_listens(Backend, Kind, Config) || {Backend, Kind} <- [{inet, port}, {socket, socket}]].
+
+who_listens(Backend, Kind, Config) ->
+    Pid = load(?config(node, Config), listen_only, [3, Backend]),
     Pid ! {port, self()},
     Port = receive {Pid, Number} -> Number end,
-    Tried = [gen_tcp:connect({127, 0, 0, 1}, Port, [], 300) || _ <- lists:seq(1, 8)],
+    Tried = [gen_tcp:connect({127, 0, 0, 1}, Port, [], 700) || _ <- lists:seq(1, 8)],
     Came = length([ok || {ok, _} <- Tried]),
     ct:log("~p of 8", [Came]),
     ?assert(Came < 8),
@@ -201,7 +269,9 @@ who_listens_by_what_came(Config) ->
             View = view(Config, Load),
             {ok, Listeners} = weir_scope:listeners(View),
             ct:log("~p", [Listeners]),
-            [#{kind := port, owner := Pid, ip := {127, 0, 0, 1}, waiting := Came, backlog := 3, dropped := Dropped}] = [Listener || #{port := Same} = Listener <- Listeners, Same =:= Port],
+            [#{kind := Kind, owner := Owner, ip := {127, 0, 0, 1}, waiting := Came, backlog := 3, dropped := Dropped}] = [Listener || #{port := Same} = Listener <- Listeners, Same =:= Port],
+            %% gen_tcp has a process for each `socket', which owns it.
+            ?assert(Owner =:= Pid orelse Kind =:= socket),
             ?assert(Dropped >= 8 - Came),
             ?assertMatch([_ | _], [Listener || #{kind := distribution, dropped := 0} = Listener <- Listeners]),
             ok = weir_scope:close(View)

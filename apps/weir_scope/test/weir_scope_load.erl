@@ -4,7 +4,7 @@
 %% The callbacks of a reactor.
 -export([init/2, handle_data/3, handle_close/3]).
 
--export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, listen_only/2, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
+-export([busy/1, busy_for/3, transfer/1, chatter/2, sockets/2, collect/1, suspend/2, dictionary/2, small/1, hold_binaries/3, collects/1, looks/1, listen_only/3, hold/2, crowd/2, listen/0, listen_slowly/1, requests/3, relay/1, relayed/2]).
 
 %% Busy for that part of each tenth of a second, by the clock.
 busy(Share) ->
@@ -110,9 +110,31 @@ hold_binaries(Whom, Number, Bytes) ->
     timer:sleep(infinity),
     Binaries.
 
+%% A process that collects the garbage of its young data so many times when it is told to.
+collects(Whom) ->
+    Whom ! {self(), ready},
+    collecting().
+
+collecting() ->
+    receive
+        {From, Times} ->
+            _ = [true = erlang:garbage_collect(self(), [{type, minor}]) || _ <- lists:seq(1, Times)],
+            From ! {self(), Times},
+            collecting()
+    end.
+
+%% Whether somebody here is between both looks at the top of something: one that this process has begun, or anybody.
+looks(Asker) ->
+    Looking = [Pid || Pid <- processes(), {current_stacktrace, [{timer, sleep, 1, _}, {Module, _, _, _} | _]} <- [process_info(Pid, current_stacktrace)],
+        lists:member(Module, [weir_scope_top, weir_scope_top_sockets])],
+    [] =/= case Asker of
+        anybody -> Looking;
+        _ -> [Pid || Pid <- Looking, {links, Links} <- [process_info(Pid, links)], lists:member(Asker, Links)]
+    end.
+
 %% Listens, and accepts nobody.
-listen_only(Whom, Backlog) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, {backlog, Backlog}]),
+listen_only(Whom, Backlog, Backend) ->
+    {ok, Listen} = gen_tcp:listen(0, [{inet_backend, Backend}, {ip, {127, 0, 0, 1}}, {backlog, Backlog}]),
     {ok, Port} = inet:port(Listen),
     Whom ! {self(), ready},
     receive {port, From} -> From ! {self(), Port} end,
