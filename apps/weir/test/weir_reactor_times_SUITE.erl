@@ -7,7 +7,7 @@
 
 -import(weir_test_peer, [connect_raw/1]).
 -import(weir_test_wait, [wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start/3, stop/1, exchange/2]).
+-import(reactor_probe, [start/1, start/3, stop/1, told/1, exchange/2]).
 
 -include("reactor_suite.hrl").
 
@@ -18,7 +18,7 @@ suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
-    [all_are_counted, those_of_known_length, nothing_is_measured_unasked, on_and_off_with_its_listener, one_that_is_in_a_callback, the_dead_are_not_told].
+    [all_are_counted, messages_are_counted, ticks_are_counted, those_of_known_length, nothing_is_measured_unasked, on_and_off_with_its_listener, one_that_is_in_a_callback, the_dead_are_not_told].
 
 mine(Reactor) -> [Summary || #{reactor := Same} = Summary <- weir:reactors(), Same =:= Reactor].
 
@@ -34,6 +34,29 @@ all_are_counted(_Config) ->
     ?assertEqual(21, Callbacks),
     ?assert(Ns >= 20 * ?DELAY * 1_000_000),
     ?assertMatch({ok, #{pollset := Pollset, callbacks := Callbacks, callback_ns := Ns}}, weir_reactor:info(Reactor)),
+    stop(Reactor).
+
+%% They are of no batch.
+messages_are_counted(_Config) ->
+    {Reactor, Port} = start(#{info => fun(_Message, State) -> timer:sleep(?DELAY), {ok, State} end}),
+    Peer = connect_raw(Port),
+    exchange(Peer, "x"),
+    {init, Socket} = told(init),
+    [#{callbacks := Before, callback_ns := NsBefore}] = mine(Reactor),
+    [ok = weir_reactor:send(Socket, Number) || Number <- lists:seq(1, 5)],
+    wait_until(fun() -> [#{callbacks := Now}] = mine(Reactor), Now =:= Before + 5 end),
+    [#{callback_ns := Ns}] = mine(Reactor),
+    ?assert(Ns - NsBefore >= 5 * ?DELAY * 1_000_000),
+    stop(Reactor).
+
+ticks_are_counted(_Config) ->
+    {Reactor, Port} = start(#{tick => fun(_Socket, State) -> timer:sleep(?DELAY), {ok, State} end}, [], #{tick => 20}),
+    Peer = connect_raw(Port),
+    exchange(Peer, "x"),
+    %% The connection and its bytes are two.
+    wait_until(fun() -> [#{callbacks := Now}] = mine(Reactor), Now >= 5 end),
+    [#{callbacks := Callbacks, callback_ns := Ns}] = mine(Reactor),
+    ?assert(Ns >= (Callbacks - 3) * ?DELAY * 1_000_000, {Ns, Callbacks}),
     stop(Reactor).
 
 %% Those of one batch in sixteen; each request is a batch. None is shorter than it waits, nor longer than all together.

@@ -167,7 +167,10 @@ history_grows(Config) ->
     {ok, #{at := Second, over := Over}} = next(View),
     ?assert(Over > 0.4),
     {ok, [#{columns := Columns, rows := Rows}]} = weir_scope:history(View, second, 0),
-    ?assertEqual([First, Second], lists:sublist([At || {At, _} <- Rows], 2)),
+    %% A second may lie between them where the machine has others to serve.
+    Times = [At || {At, _} <- Rows],
+    ?assertEqual([], [First, Second] -- Times),
+    ?assertEqual(lists:usort(Times), Times),
     [?assertEqual(length(Columns), length(Row)) || {_, Row} <- Rows],
     ?assertEqual(lists:usort(Columns), lists:sort(Columns)),
     %% A minute is there when the next has begun.
@@ -223,8 +226,12 @@ pollsets_of_weir(Config) ->
     {ok, #{at := Begin}} = weir_scope:sample(View),
     ok = peer:call(Peer, weir_scope_load, requests, [Port, 10, 100], 20_000),
     {ok, _} = next(View),
-    {ok, #{weir := #{pollsets := Pollsets, listeners := Listeners}}} = next(View),
-    ?assertMatch([#{name := scope_test, port := Port, connections := 0} | _], Listeners),
+    {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
+    until(fun() ->
+        {ok, #{weir := #{listeners := Listeners}}} = weir_scope:sample(View),
+        [#{connections := Open}] = [Listener || #{name := scope_test, port := Same} = Listener <- Listeners, Same =:= Port],
+        Open =:= 0
+    end),
     [?assertMatch(#{times := _, revents := _, min := Min, max := Max, avg := _, timeouts := _} when Min =< Max, Pollset) || Pollset <- Pollsets],
     ?assertEqual(2, length([Number || #{pollset := Number} <- Pollsets, Number < 1025])),
     {ok, Series} = weir_scope:history(View, second, Begin),

@@ -6,7 +6,7 @@
 
 -record(browser, {port, session}).
 
--define(PATIENCE, 15000).
+-define(PATIENCE, 45000).
 
 find() ->
     case [Path || Name <- ["chromium", "chromium-browser", "google-chrome"], Path <- [os:find_executable(Name)], Path =/= false] of

@@ -64,7 +64,7 @@ next(View, At) ->
         {ok, Sample} -> Sample
     end.
 
-until(Condition) -> until(Condition, 400).
+until(Condition) -> until(Condition, 600).
 
 until(Condition, 0) -> ct:fail({never_true, Condition});
 until(Condition, Times) ->

@@ -74,7 +74,8 @@ stock(Config) ->
     {ok, View} = weir_scope:open(Node, #{}),
     {ok, otp} = weir_scope:tracer(View),
     ?assertMatch({ok, #{tracer := otp, schedulers := [#{ready := [_ | _]} | _]}}, weir_scope:schedules(View, #{over => 200})),
-    ?assertMatch({ok, [_ | _]}, weir_scope:clocks(View)),
+    ?assertMatch({ok, #{costs := [_ | _]}}, weir_scope:clocks(View)),
+    ?assertEqual({ok, not_counted}, weir_scope:locks(View)),
     ok = weir_scope:close(View),
     nothing_stays(Config).
 

@@ -14,7 +14,7 @@
 
 -define(TOKEN, (weir_scope_served:token())).
 
-suite() -> [{timetrap, {minutes, 1}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [what_promtool_says, what_a_dashboard_shows].
 
@@ -120,7 +120,7 @@ answered(_Expression, <<"HTTP/1.0 503", _/binary>>, _) -> [];
 answered(Expression, Head, Body) -> ct:fail({Expression, Head, Body}).
 
 received(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, 10000) of
+    case gen_tcp:recv(Socket, 0, 30000) of
         {ok, More} -> received(Socket, <<Bytes/binary, More/binary>>);
         {error, closed} -> Bytes
     end.
@@ -133,6 +133,6 @@ said(Port, Text) ->
     receive
         {Port, {data, Data}} -> said(Port, <<Text/binary, Data/binary>>);
         {Port, {exit_status, Status}} -> ct:log("~ts", [Text]), {Status, Text}
-    after 20000 -> ct:fail({no_end, Text})
+    after 60000 -> ct:fail({no_end, Text})
     end.
 

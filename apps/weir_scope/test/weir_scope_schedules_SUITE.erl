@@ -27,18 +27,9 @@ groups() ->
     ].
 
 init_per_suite(Config) ->
-    case is_alive() of
-        true ->
-            Config;
-        false ->
-            _ = os:cmd("epmd -daemon"),
-            {ok, _} = net_kernel:start(list_to_atom("weir_scope_schedules_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
-            [{started, true} | Config]
-    end.
+    [{started, weir_scope_distribution:start("weir_scope_schedules")} | Config].
 
-end_per_suite(Config) ->
-    _ = ?config(started, Config) =:= undefined orelse net_kernel:stop(),
-    ok.
+end_per_suite(Config) -> weir_scope_distribution:stop(?config(started, Config)).
 
 %% With this module and, but for what OTP's own tracer is tried on, Weir's library.
 init_per_testcase(Case, Config) ->

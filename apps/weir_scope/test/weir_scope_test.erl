@@ -39,7 +39,7 @@ traces(Config) ->
 
 contains(Word, Term) -> string:find(io_lib:format("~0p", [Term]), Word) =/= nomatch.
 
-until(Condition) -> until(Condition, 300).
+until(Condition) -> until(Condition, 600).
 
 until(Condition, 0) -> ct:fail({never_true, Condition});
 until(Condition, Times) ->
