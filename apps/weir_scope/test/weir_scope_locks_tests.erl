@@ -3,8 +3,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-%% Two locks of one name, and one for readers and writers, which is taken in two places. OTP tells a histogram of each place; an older
-%% one did not.
+%% Two locks of one name, and one for readers and writers, which is taken in two places.
 counts() ->
     Histogram = erlang:make_tuple(30, 0),
     [
@@ -12,8 +11,7 @@ counts() ->
         {locks, [
             {run_queue, 1, spinlock, [{{"beam/erl_process.c", 5000}, {1000, 100, {0, 450_000_000, 100}}, Histogram}]},
             {run_queue, 2, spinlock, [{{"beam/erl_process.c", 5000}, {500, 50, {1, 50_000_000, 50}}, Histogram}]},
-            {atom_tab, undefined, rw_mutex, [{{"beam/atom.c", 10}, {40, 3, {0, 2_000_000, 3}}, Histogram}, {{"beam/atom.c", 20}, {60, 1, {0, 1_000_000, 1}}}]},
-            {code_write_permission, undefined, mutex, []}
+            {atom_tab, undefined, rw_mutex, [{{"beam/atom.c", 10}, {40, 3, {0, 2_000_000, 3}}, Histogram}, {{"beam/atom.c", 20}, {60, 1, {0, 1_000_000, 1}}, Histogram}]}
         ]}
     ].
 
@@ -28,11 +26,21 @@ those_of_a_name_together_test() ->
             seconds => 4.5,
             locks => [
                 #{name => run_queue, type => spinlock, instances => 2, tries => 1500, collisions => 150, waited => 1.5, share => 1.5 / 4.5},
-                #{name => atom_tab, type => rw_mutex, instances => 1, tries => 100, collisions => 4, waited => 0.003, share => 0.003 / 4.5},
-                #{name => code_write_permission, type => mutex, instances => 1, tries => 0, collisions => 0, waited => 0.0, share => 0.0}
+                #{name => atom_tab, type => rw_mutex, instances => 1, tries => 100, collisions => 4, waited => 0.003, share => 0.003 / 4.5}
             ]
         },
         all()
+    ).
+
+%% One that was never taken has no place, and a VM may tell no histogram.
+without_places_and_histograms_test() ->
+    Ask = fun
+        (erlang, system_info, [lock_counting]) -> true;
+        (erts_debug, lcnt_collect, []) ->
+            [{duration, {0, 0}}, {locks, [{late, undefined, mutex, []}, {old, 1, mutex, [{{undefined, 0}, {3, 1, {0, 500_000_000, 1}}}]}]}]
+    end,
+    ?assertMatch(
+        #{locks := [#{name := old, tries := 3, waited := 0.5, share := 0.0}, #{name := late, tries := 0, waited := 0.0}]}, weir_scope_locks:all(Ask)
     ).
 
 %% OTP's own table of the same answer.
