@@ -155,7 +155,8 @@ mod tests {
         let session = schedules.begin(0, 100).expect("nobody measures");
         let [first, second] = [1, 2].map(|scheduler| schedules.turns(scheduler).expect("there is one"));
         let [one, other] = [0x10_003, 0x20_003];
-        for (process, scheduler, turns) in [(one, 1, first), (other, 2, second), (one, 1, first), (one, 2, second), (other, 2, second)] {
+        let turns = [(one, 1, first), (other, 2, second), (one, 1, first), (one, 2, second), (other, 2, second)];
+        for (process, scheduler, turns) in turns {
             schedules.runs(process, scheduler, turns);
         }
         assert_eq!((first.migrations(), second.migrations()), (0, 1));
