@@ -21,7 +21,7 @@
     open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, duplicate/2, accept/3, connect/2, send/2, sendfile_begin/4,
     sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
     setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/2, monitor/2, demonitor/2, move/2,
-    info/1, sockets/1, send_now/2, notify_writable/1
+    info/1, sockets/1, traffic/1, send_now/2, notify_writable/1
 ]).
 
 %% Listeners.

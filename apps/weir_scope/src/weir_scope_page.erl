@@ -208,7 +208,7 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
         | engine(Weir)
     ];
 shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
-    [{text, measured(Weir)}, {table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], seconds(History)}];
+    [{text, measured(Weir)}, {table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
 shown(threads, #{microstates := States}, _Past) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
@@ -302,7 +302,7 @@ quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p9
     io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]]).
 
 %% A row for each second in which a listener measured.
-seconds(History) ->
+rows(History) ->
     [
         [{At, clock(At)} | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [maps:get(<<"latency.", (atom_to_binary(Name))/binary>>, Known)]]]
      || #{columns := Columns, rows := Rows} <- History,

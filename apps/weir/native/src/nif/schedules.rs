@@ -42,6 +42,13 @@ fn scheduler(name: &str) -> Option<usize> {
     name.strip_suffix("_scheduler").or_else(|| name.strip_prefix("erts_sched_"))?.parse().ok()
 }
 
+/// The number of a process of this VM, which is an immediate term. Of any other term it is a number as well, that says nothing.
+fn number(term: Term) -> u64 {
+    // SAFETY: the type is a transparent wrapper of this integer.
+    let number: usize = unsafe { std::mem::transmute(term.as_c_arg()) };
+    number as u64
+}
+
 #[rustler::nif]
 fn schedules_begin<'a>(env: Env<'a>, milliseconds: u64) -> NifResult<Term<'a>> {
     if milliseconds > LONGEST_MS {
@@ -85,8 +92,7 @@ fn enabled_running_procs(tag: Atom, session: u32, tracee: Term) -> Atom {
     {
         let begins = tag == atoms::r#in() || tag == atoms::in_exiting();
         if begins {
-            // A process of this VM is an immediate term: the term is its number.
-            SCHEDULES.runs(tracee.as_c_arg() as u64, scheduler, turns);
+            SCHEDULES.runs(number(tracee), scheduler, turns);
         }
         let before = TURN.replace(Turn { session, since: Some(now), runs: begins });
         if let Some(since) = before.since
