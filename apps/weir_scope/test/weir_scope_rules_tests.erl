@@ -146,7 +146,7 @@ a_listener_of_otp_may_be_meant_test() ->
 who_accepts_at_a_socket_of_the_module_is_not_known_test() ->
     Listeners = [#{port => 80, kind => socket, backlog => 1024, waiting => 3}],
     ?assertEqual([], found((healthy())#{acceptors => 1, listeners => Listeners})),
-    ?assertEqual([{few_acceptors, warning}], found((healthy())#{acceptors => 1, listeners => [(hd(Listeners))#{kind := port}]})).
+    ?assertEqual([{few_acceptors, warning}], found((healthy())#{acceptors => 1, listeners => [(hd(Listeners))#{kind := weir}]})).
 
 a_few_sockets_of_the_module_or_an_older_otp_test() ->
     [?assertEqual([], found(maps:merge(healthy(), Changed))) || Changed <- [#{otp => [28, 5]}, #{module_sockets => 200}]],
