@@ -42,8 +42,8 @@ by_token(Right, Keys, Options) ->
 token(Request) ->
     case weir_http_request:field(<<"authorization">>, Request, <<>>) of
         <<Scheme:6/binary, " ", Token/binary>> ->
-            case string:lowercase(Scheme) of
-                <<"bearer">> -> string:trim(Token);
+            case weir_http_value:lower(Scheme) of
+                <<"bearer">> -> weir_http_value:trim(Token);
                 _ -> none
             end;
         _ ->

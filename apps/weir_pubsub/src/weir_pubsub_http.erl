@@ -98,13 +98,20 @@ handle(Request, {Role, #{origins := Origins} = Options}) ->
     end.
 
 asked(Request, Role, Options) ->
-    Channels = binary:split(weir_http_request:binding(channel, Request), <<",">>, [global]),
+    Channels = channels(weir_http_request:binding(channel, Request)),
     Action = action(weir_http_request:method(Request), Role, Request),
     IsRight = length(Channels) =< ?MOST_CHANNELS andalso lists:all(fun weir_pubsub_shards:is_channel/1, Channels),
     case IsRight andalso may_all(Action, Request, Channels, Options) of
         true -> allowed_to(Action, Channels, Request, Role, Options);
         false -> refused(Request);
         {wait, _} = Verdict -> {process, fun(Own) -> waited(Verdict, Action, Channels, Own, Role, Options) end}
+    end.
+
+%% Mostly it is one, and a look costs less than to split.
+channels(Text) ->
+    case binary:match(Text, <<",">>) of
+        nomatch -> [Text];
+        _ -> binary:split(Text, <<",">>, [global])
     end.
 
 refused(Request) -> {reply, 403, weir_pubsub_http_fields:origin(Request), <<>>}.
@@ -202,20 +209,30 @@ subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout}}) -
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().
 transport(Request) ->
-    [Upgrade, Accept, Te] = [words(weir_http_request:field(Field, Request)) || Field <- [<<"upgrade">>, <<"accept">>, <<"te">>]],
-    Asks = [
-        {websocket, Upgrade, <<"websocket">>},
-        {stream, Accept, <<"text/event-stream">>},
-        {chunked, Te, <<"chunked">>},
-        {multipart, Accept, <<"multipart/mixed">>}
-    ],
-    case [Transport || {Transport, Words, Word} <- Asks, Words =/= undefined, binary:match(Words, Word) =/= nomatch] of
-        [Transport | _] -> Transport;
-        [] -> poll
+    case has(<<"websocket">>, words(<<"upgrade">>, Request)) of
+        true -> websocket;
+        false -> without_upgrade(words(<<"accept">>, Request), Request)
     end.
 
-words(undefined) -> undefined;
-words(Value) -> string:lowercase(Value).
+without_upgrade(Accept, Request) ->
+    case has(<<"text/event-stream">>, Accept) of
+        true ->
+            stream;
+        false ->
+            case has(<<"chunked">>, words(<<"te">>, Request)) of
+                true -> chunked;
+                false -> case has(<<"multipart/mixed">>, Accept) of true -> multipart; false -> poll end
+            end
+    end.
+
+has(_Word, undefined) -> false;
+has(Word, Words) -> binary:match(Words, Word) =/= nomatch.
+
+words(Field, Request) ->
+    case weir_http_request:field(Field, Request) of
+        undefined -> undefined;
+        Value -> weir_http_value:lower(Value)
+    end.
 
 %% @doc All ways to subscribe.
 -spec transports() -> [transport(), ...].

@@ -67,11 +67,17 @@ default(Request) ->
         _ -> oldest
     end.
 
-%% A proxy may have added quotes, and a W/ in front. Mostly there is nothing to do, which costs ten times as much by string:trim/3.
+%% A proxy may have added quotes, and a W/ in front. What is between may be any bytes, for which `string' would fail.
 unquoted(<<"W/", Tag/binary>>) -> unquoted(Tag);
-unquoted(<<First, _/binary>> = Tag) when First =/= $", First =/= $\s ->
+unquoted(Tag) -> without_end(without_begin(Tag)).
+
+without_begin(<<First, Rest/binary>>) when First =:= $"; First =:= $\s -> without_begin(Rest);
+without_begin(Tag) -> Tag.
+
+without_end(<<>>) ->
+    <<>>;
+without_end(Tag) ->
     case binary:last(Tag) of
-        Last when Last =:= $"; Last =:= $\s -> string:trim(Tag, trailing, "\" ");
+        Last when Last =:= $"; Last =:= $\s -> without_end(binary:part(Tag, 0, byte_size(Tag) - 1));
         _ -> Tag
-    end;
-unquoted(Tag) -> string:trim(Tag, both, "\" ").
+    end.

@@ -28,7 +28,7 @@ last(Id) -> weir_pubsub_id:to_text(Id).
 form(Any) when Any =:= <<>>; Any =:= <<"*/*">> ->
     plain;
 form(Accept) ->
-    Lower = string:lowercase(Accept),
+    Lower = weir_http_value:lower(Accept),
     Wanted = [Form || Form <- [json, xml, yaml], binary:match(Lower, atom_to_binary(Form)) =/= nomatch],
     case Wanted of
         [Form | _] -> Form;

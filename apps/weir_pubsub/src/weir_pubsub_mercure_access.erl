@@ -26,8 +26,8 @@ claims(Request, #{keys := Keys, tokens := Options} = Mercure) ->
 token(Request, #{cookie := Cookie, origins := Origins}) ->
     case weir_http_request:field(<<"authorization">>, Request) of
         <<Scheme:6/binary, " ", Token/binary>> ->
-            case string:lowercase(Scheme) of
-                <<"bearer">> -> {ok, string:trim(Token)};
+            case weir_http_value:lower(Scheme) of
+                <<"bearer">> -> {ok, weir_http_value:trim(Token)};
                 _ -> {error, malformed}
             end;
         undefined ->

@@ -147,10 +147,14 @@ ports(#server{listeners = Listeners}) -> [weir:get_port(name(Listener)) || Liste
 
 routes(#{transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,
+    IsAny = weir_pubsub_http:transports() -- Transports =:= [],
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
     Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
-        subscribers => fun(Request, Channel) -> may_subscribe(Request, Channel, Settings) end
+        subscribers => fun(Request, Channel) ->
+            %% The transport is found out again when the request is served.
+            (IsAny orelse lists:member(weir_pubsub_http:transport(Request), Transports)) andalso may_subscribe(Request, Channel, Settings)
+        end
     }),
     [weir_pubsub_ws:route(#{may => May, origins => Origins}) || lists:member(websocket, Transports)] ++
         weir_pubsub_status:routes([name(Listener) || Listener <- Listeners], fun(Request) -> is_told(Request, Status) end) ++
@@ -168,9 +172,8 @@ is_told(Request, local) -> weir_pubsub_access:is_local(Request);
 is_told(_Request, nobody) -> false.
 
 %% Who subscribes by these URLs gets what is kept, too.
-may_subscribe(Request, Channel, #{transports := Transports} = Settings) ->
-    lists:member(weir_pubsub_http:transport(Request), Transports) andalso
-        weir_pubsub_access:all([fun() -> may(Right, Request, Channel, Settings) end || Right <- [subscribe, history]]).
+may_subscribe(Request, Channel, Settings) ->
+    weir_pubsub_access:all([fun() -> may(Right, Request, Channel, Settings) end || Right <- [subscribe, history]]).
 
 may(Right, Request, Channel, #{rules := Rules, tokens := Tokens}) ->
     weir_pubsub_rules:allows(Right, Request, Channel, Rules, weir_pubsub_access:by_token(Right, ?KEYS, Tokens)).

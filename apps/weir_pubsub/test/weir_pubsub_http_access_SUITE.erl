@@ -78,6 +78,7 @@ tokens(_Config) ->
     {202, _, _} = request(port(), <<"POST">>, "/pub/a", Bearer, <<"x">>),
     {403, _, _} = request(port(), <<"POST">>, "/pub/b", Bearer, <<"x">>),
     {403, _, _} = request(port(), <<"POST">>, "/pub/a", [], <<"x">>),
+    {403, _, _} = request(port(), <<"POST">>, "/pub/a", [{"Authorization", [<<255, 254, 253, 252, 251, 250>>, " x"]}], <<"x">>),
     {200, _, <<"x">>} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token], []),
     {403, _, _} = request(port(), <<"GET">>, ["/sub/a?access_token=", Token, "x"], []),
     {403, _, _} = request(port(), <<"GET">>, "/sub/a", [{"Authorization", ["Basic ", Token]}]).

@@ -20,7 +20,7 @@ groups() ->
     [
         {ours, [], [
             head, gaps, bytes_for_all_clients, a_gap_between_parts, a_gap_for_a_websocket, a_type_that_is_no_text,
-            a_frame_compressed_once, two_polls_on_a_connection
+            a_frame_compressed_once, two_polls_on_a_connection, fields_that_are_no_text
         ]}
     ].
 
@@ -140,3 +140,12 @@ two_polls_on_a_connection(_Config) ->
     _ = publish(port(), "b", <<"second">>),
     Second = read_until(Socket, <<"second">>),
     ?assertEqual(nomatch, binary:match(Second, <<"unasked">>)).
+
+%% A client may send any bytes in a field: they mean nothing, and do no harm.
+fields_that_are_no_text(_Config) ->
+    Bytes = <<$", 255, 254, $">>,
+    ?assertMatch({202, _, _}, request(port(), <<"POST">>, "/pub/a", [{"Accept", Bytes}], <<"x">>)),
+    [
+        ?assertMatch({Name, {200, _, <<"x">>}}, {Name, request(port(), <<"GET">>, "/sub/a", [{Name, Bytes}])})
+     || Name <- ["Accept", "TE", "Upgrade", "If-None-Match", "Etag", "Last-Event-ID"]
+    ].

@@ -40,6 +40,7 @@ who_may_publish(_Config) ->
     Form = [{"topic", "https://a.example/1"}, {"data", "x"}],
     ?assertMatch({401, _}, publish(Form, [])),
     ?assertMatch({401, _}, publish(Form, [{"Authorization", "Bearer nonsense"}])),
+    ?assertMatch({401, _}, publish(Form, [{"Authorization", [<<255, 254, 253, 252, 251, 250>>, " nonsense"]}])),
     ?assertMatch({403, _}, publish(Form, [bearer(#{subscribe => [<<"*">>]})])),
     ?assertMatch({403, _}, publish(Form, [bearer(#{publish => []})])),
     ?assertMatch({200, _}, publish(Form, [bearer(#{publish => [<<"https://a.example/{id}">>]})])),
