@@ -17,7 +17,10 @@
 -export([latest_at/2]).
 -export([oldest_allowed/2]).
 
--define(ROW(Epoch, Number, At, Data, Meta), {{Epoch, Number}, At, Data, Meta}).
+%% The size is there so that it is known without the data, which would be a reference to count.
+-define(ROW(Epoch, Number, At, Data, Meta, Size), {{Epoch, Number}, At, Data, Meta, Size}).
+-define(AT, 2).
+-define(SIZE, 5).
 
 %% A binary that is part of one that is so many times larger is copied, so as not to keep the whole.
 -define(SPARE, 2).
@@ -32,7 +35,7 @@ append(Shard, Messages, #channel{epoch = Epoch, last = Last, bytes = Bytes} = Ch
     Trimmed = trimmed(Messages, Longer, Policy),
     case count(Shard, Channel, Trimmed) of
         ok ->
-            true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta)),
+            true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta, byte_size(Data))),
             ok = forget(Messages, Channel, Trimmed),
             {ok, Trimmed};
         {error, _} = Error ->
@@ -62,8 +65,7 @@ trimmed(Messages, #channel{first = First, last = Last, bytes = Bytes} = Channel,
     end.
 
 without_oldest(Messages, #channel{epoch = Epoch, first = First, bytes = Bytes} = Channel) ->
-    Data = ets:lookup_element(Messages, {Epoch, First}, 3),
-    Channel#channel{first = First + 1, bytes = Bytes - byte_size(Data)}.
+    Channel#channel{first = First + 1, bytes = Bytes - ets:lookup_element(Messages, {Epoch, First}, ?SIZE)}.
 
 forget(Messages, #channel{epoch = Epoch, first = Before}, #channel{first = First}) ->
     lists:foreach(fun(Number) -> ets:delete(Messages, {Epoch, Number}) end, lists:seq(Before, First - 1)).
@@ -96,12 +98,12 @@ oldest_allowed(#policy{max_age = Age}, Now) -> Now - Age.
 %% @doc When the oldest message came.
 -spec oldest_at(ets:tab(), #channel{}) -> integer() | none.
 oldest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
-oldest_at(Messages, #channel{epoch = Epoch, first = First}) -> ets:lookup_element(Messages, {Epoch, First}, 2).
+oldest_at(Messages, #channel{epoch = Epoch, first = First}) -> ets:lookup_element(Messages, {Epoch, First}, ?AT).
 
 %% @doc When the latest message came.
 -spec latest_at(ets:tab(), #channel{}) -> integer() | none.
 latest_at(_Messages, #channel{first = First, last = Last}) when First > Last -> none;
-latest_at(Messages, #channel{epoch = Epoch, last = Last}) -> ets:lookup_element(Messages, {Epoch, Last}, 2).
+latest_at(Messages, #channel{epoch = Epoch, last = Last}) -> ets:lookup_element(Messages, {Epoch, Last}, ?AT).
 
 %% @doc Lets all messages go.
 -spec drop(Shard :: pos_integer(), ets:tab(), #channel{}) -> #channel{}.
@@ -139,7 +141,7 @@ after_position(Messages, #channel{epoch = Epoch, last = Last}, Position) ->
     [message(Messages, {Epoch, Number}) || Number <- lists:seq(Position + 1, Last)].
 
 message(Messages, Id) ->
-    [{Id, _At, Data, Meta}] = ets:lookup(Messages, Id),
+    [?ROW(_, _, _At, Data, Meta, _Size)] = ets:lookup(Messages, Id),
     {message, Id, Data, Meta}.
 
 %% @doc At most `Count' messages behind a number, for a reader beside whom the shard goes on: it may let messages go meanwhile, always the
@@ -151,7 +153,7 @@ read(Messages, #channel{epoch = Epoch, last = Last}, Position, {Count, Oldest}) 
 
 read(Messages, Epoch, Number, Last, Oldest, {Position, Read}) when Number =< Last ->
     case ets:lookup(Messages, {Epoch, Number}) of
-        [?ROW(_, _, At, Data, Meta)] when Oldest =:= none; At > Oldest ->
+        [?ROW(_, _, At, Data, Meta, _Size)] when Oldest =:= none; At > Oldest ->
             Message = {message, {Epoch, Number}, Data, Meta},
             read(Messages, Epoch, Number + 1, Last, Oldest, {Position, [Message | Read]});
         _ ->

@@ -25,27 +25,26 @@
 %% @doc Publishes in the tables of a shard, whose claim the caller has.
 -spec publish(weir_pubsub:channel(), binary(), weir_pubsub:meta(), event(), #shard{}) ->
     {ok, published(), [news()]} | {error, {too_large, pos_integer()} | weir_pubsub:limit()}.
-publish(Name, Data, Meta, Event, #shard{index = Index, messages = Messages} = Shard) ->
-    case weir_pubsub_registry:open(Name, Shard) of
-        {ok, Channel, #policy{max_message = Most}} when byte_size(Data) > Most ->
-            ok = weir_pubsub_registry:abandon(Channel, Shard),
-            refused(Name, {too_large, Most});
-        {ok, Channel, Policy} ->
-            Now = erlang:monotonic_time(millisecond),
-            case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
-                {ok, Appended} ->
-                    ok = weir_pubsub_counters:add(published, 1),
-                    ok = Event(Policy, Appended),
-                    {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, Data, Meta, Shard),
-                    ok = weir_pubsub_observation:published(Name, Id, byte_size(Data), Subscribers),
-                    Given;
-                {error, Reason} ->
-                    ok = weir_pubsub_registry:abandon(Channel, Shard),
-                    refused(Name, Reason)
-            end;
+publish(Name, Data, Meta, Event, Shard) -> opened(weir_pubsub_registry:open(Name, Shard), Name, {Data, Meta}, Event, Shard).
+
+opened({ok, Channel, #policy{max_message = Most}}, Name, {Data, _Meta}, _Event, Shard) when byte_size(Data) > Most ->
+    ok = weir_pubsub_registry:abandon(Channel, Shard),
+    refused(Name, {too_large, Most});
+opened({ok, Channel, Policy}, Name, {Data, Meta}, Event, #shard{index = Index, messages = Messages} = Shard) ->
+    Now = erlang:monotonic_time(millisecond),
+    case weir_pubsub_history:append(Index, Messages, Channel#channel{used = Now}, Policy, {Now, Data, Meta}) of
+        {ok, Appended} ->
+            ok = weir_pubsub_counters:add(published, 1),
+            ok = Event(Policy, Appended),
+            {ok, #{id := Id, subscribers := Subscribers}, _} = Given = give(Appended, Policy, Data, Meta, Shard),
+            ok = weir_pubsub_observation:published(Name, Id, byte_size(Data), Subscribers),
+            Given;
         {error, Reason} ->
+            ok = weir_pubsub_registry:abandon(Channel, Shard),
             refused(Name, Reason)
-    end.
+    end;
+opened({error, Reason}, Name, _Message, _Event, _Shard) ->
+    refused(Name, Reason).
 
 refused(Name, Reason) ->
     ok = weir_pubsub_observation:refused(Name, Reason),
@@ -68,8 +67,15 @@ give(#channel{epoch = Epoch, last = Last, due = Due} = Channel, Policy, Data, Me
 -spec in_reactor(weir_pubsub:channel(), binary(), weir_pubsub:meta()) ->
     {ok, published()} | {error, {too_large, pos_integer()} | weir_pubsub:limit() | weir_pubsub:unavailable()} | busy.
 in_reactor(Name, Data, Meta) ->
-    Publish = fun(#shard{channels = Channels, broker = Broker} = Shard) ->
-        Broker =:= memory andalso is_small(Name, Channels) andalso publish(Name, Data, Meta, fun weir_pubsub_events:published/2, Shard)
+    Publish = fun
+        (#shard{broker = memory} = Shard) ->
+            Opened = weir_pubsub_registry:open(Name, Shard),
+            case is_large(Opened) of
+                true -> busy;
+                false -> opened(Opened, Name, {Data, Meta}, fun weir_pubsub_events:published/2, Shard)
+            end;
+        (_Shard) ->
+            busy
     end,
     case weir_pubsub_shards:claimed(Name, Publish) of
         {ok, Published, []} ->
@@ -77,16 +83,10 @@ in_reactor(Name, Data, Meta) ->
         {ok, Published, News} ->
             _ = weir_pubsub_shards:cast(Name, {news, Name, News}),
             {ok, Published};
-        false ->
-            busy;
         BusyOrError ->
             BusyOrError
     end.
 
-is_small(Name, Channels) ->
-    case ets:member(Channels, Name) of
-        true ->
-            Crowds = ets:lookup_element(Channels, Name, #channel.crowds),
-            ets:lookup_element(Channels, Name, #channel.processes) - weir_pubsub_crowd:waiting(Crowds) =< ?FEW;
-        false -> true
-    end.
+%% A channel that is new has nobody.
+is_large({ok, #channel{processes = Processes, crowds = Crowds}, _Policy}) -> Processes - weir_pubsub_crowd:waiting(Crowds) > ?FEW;
+is_large({error, _}) -> false.
