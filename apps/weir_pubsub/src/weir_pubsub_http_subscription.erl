@@ -12,10 +12,11 @@
 
 -export_type([subscription/0]).
 
+%% There are many of these at a time.
 -record(one, {
     channel :: weir_pubsub:channel(),
     from :: weir_pubsub:from(),
-    tag :: term(),
+    socket :: weir_tcp:socket(),
     timeout :: timeout(),
     %% Where it goes on when what waits is written.
     left = no :: no | weir_pubsub_socket:left()
@@ -36,6 +37,9 @@
 %% Messages of each of several channels that are on their way to the client.
 -define(WINDOW, 16).
 
+%% A connection has one subscription for the rest of its life, so that it needs no reference of its own. Polls before it had others.
+-define(TAG(Socket), {weir_reactor, Socket, subscription}).
+
 %% @doc A subscription that is not open yet, and ends if no message comes for so many milliseconds. Channels are copied, because they
 %% were parts of the request.
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> subscription().
@@ -44,7 +48,7 @@ new(Channels, Froms, Timeout, Http) ->
     Copies = [binary:copy(Channel) || Channel <- Channels],
     case {weir_http_request:is_tls(Http), Copies, Froms} of
         {false, [Channel], [From]} ->
-            #one{channel = Channel, from = From, tag = {weir_reactor, Socket, make_ref()}, timeout = Timeout};
+            #one{channel = Channel, from = From, socket = Socket, timeout = Timeout};
         {IsTls, _, _} ->
             Reader = weir_pubsub_several:new(Copies, Froms, ?WINDOW, Socket),
             #several{reader = Reader, channels = Copies, socket = Socket, is_tls = IsTls, timeout = Timeout}
@@ -66,8 +70,8 @@ wake(Socket, Milliseconds, Since) ->
     _ = erlang:send_after(Milliseconds, self(), {{weir_reactor, Socket}, silent, Since}),
     ok.
 
-opened(Socket, Framing, Head, #one{channel = Channel, from = From, tag = Tag} = One) ->
-    case weir_pubsub_socket:subscribe(Channel, Socket, Framing, #{from => From, tag => Tag, head => Head}) of
+opened(Socket, Framing, Head, #one{channel = Channel, from = From} = One) ->
+    case weir_pubsub_socket:subscribe(Channel, Socket, Framing, #{from => From, tag => ?TAG(Socket), head => Head}) of
         ok -> {ok, One#one{from = new}};
         {error, Reason} -> {over, Reason}
     end;
@@ -86,9 +90,9 @@ info({{weir_reactor, Socket}, silent, Since}, _Framing, Subscription) ->
 info({{weir_reactor, Socket}, left, Group, Mark}, _Framing, #one{} = One) ->
     _ = weir:notify_writable(Socket),
     {ok, One#one{left = {Group, Mark}}};
-info({_, _Reference, _Channel, {answer, {error, Reason}}}, _Framing, #one{}) ->
+info({_, subscription, _Channel, {answer, {error, Reason}}}, _Framing, #one{}) ->
     {over, Reason};
-info({_, _Reference, _Channel, {closed, Reason}}, _Framing, #one{}) ->
+info({_, subscription, _Channel, {closed, Reason}}, _Framing, #one{}) ->
     {over, Reason};
 info(_Answer, _Framing, #one{} = One) ->
     {ok, One};
@@ -146,15 +150,15 @@ written(#several{reader = Reader} = Several) ->
     Several#several{reader = weir_pubsub_several:taken(Reader), is_writing = false};
 written(#one{left = no} = One) ->
     One;
-written(#one{channel = Channel, tag = Tag, left = Left} = One) ->
-    _ = weir_pubsub_socket:rejoin(Channel, Tag, Left),
+written(#one{channel = Channel, socket = Socket, left = Left} = One) ->
+    _ = weir_pubsub_socket:rejoin(Channel, ?TAG(Socket), Left),
     One#one{left = no}.
 
 %% @doc Publishes to its channels, which is answered for each of them: `{_, _, Channel, {answer, {ok, #{}}}}', or an error that is for
 %% {@link info/3}. Does not wait.
 -spec publish(binary(), weir_pubsub:meta(), subscription()) -> {ok, Answers :: pos_integer()} | {error, weir_pubsub:unavailable()}.
-publish(Data, Meta, #one{channel = Channel, tag = Tag}) ->
-    sent([Channel], Data, Meta, Tag);
+publish(Data, Meta, #one{channel = Channel, socket = Socket}) ->
+    sent([Channel], Data, Meta, ?TAG(Socket));
 publish(Data, Meta, #several{channels = Channels, socket = Socket}) ->
     sent(Channels, Data, Meta, {weir_reactor, Socket, published}).
 
@@ -167,8 +171,8 @@ sent(Channels, Data, Meta, Tag) ->
 
 %% @doc The connection is over.
 -spec closed(Reason :: term(), subscription()) -> term().
-closed(Reason, #one{channel = Channel, tag = Tag}) ->
-    weir_pubsub_socket:ended(Reason, Channel, Tag);
+closed(Reason, #one{channel = Channel, socket = Socket}) ->
+    weir_pubsub_socket:ended(Reason, Channel, ?TAG(Socket));
 closed(Reason, #several{reader = Reader, channels = Channels}) ->
     Reason =:= slow andalso weir_pubsub_observation:slow(Channels),
     weir_pubsub_several:unsubscribe(Reader).
