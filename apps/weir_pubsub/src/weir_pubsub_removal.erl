@@ -35,8 +35,8 @@ remove(Channel, Shard) ->
     weir_pubsub_registry:remove(Channel, Shard).
 
 finish(Audience, Sockets, #shard{ending = Ending} = Shard) ->
-    Framing = weir_pubsub_audience:framing(Audience),
-    Members = [Subscriber || #subscriber{framing = Of} = Subscriber <- Sockets, Of =:= Framing],
+    Group = weir_pubsub_audience:group(Audience),
+    Members = [Subscriber || #subscriber{group = Of} = Subscriber <- Sockets, Of =:= Group],
     case weir_pubsub_audience:finish(Audience) of
         {ok, Reference} -> Shard#shard{ending = Ending#{Reference => {Audience, Members}}};
         {error, _} -> finished(Audience, Members), Shard

@@ -97,8 +97,8 @@ told({taken, Name, Who, Count}, Shard) ->
     weir_pubsub_subscription:taken(Name, Who, Count, Shard);
 told({rejoin, Name, Who, Left}, Shard) ->
     weir_pubsub_subscription:rejoin(Name, Who, Left, Shard);
-told({watch, Reactor}, #shard{reactors = Reactors} = Shard) ->
-    Shard#shard{reactors = Reactors#{Reactor => monitor(process, Reactor)}};
+told({watch, Reactor}, Shard) ->
+    weir_pubsub_subscription:watch_reactor(Reactor, Shard);
 told({stop_waiting, _Name, Row}, Shard) ->
     ok = weir_pubsub_subscription:stop_waiting(Row, Shard),
     Shard;

@@ -8,9 +8,9 @@
     channels :: ets:tab(),
     messages :: ets:tab(),
     subscribers :: weir_pubsub_subscribers:subscribers(),
-    %% Processes that subscribe, and how many subscriptions each has.
+    %% Processes that subscribe and are no reactors, and how many subscriptions each has.
     monitors = #{} :: #{pid() => {reference(), pos_integer()}},
-    %% Reactors whose polls wait in crowds.
+    %% Reactors with subscriptions of connections, or with polls that wait in crowds.
     reactors = #{} :: #{pid() => reference()},
     %% Names of channels by the time when they are to be looked at, and the timer for the first.
     due :: ets:tab(),

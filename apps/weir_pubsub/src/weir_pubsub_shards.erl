@@ -21,7 +21,7 @@
 
 -export_type([tables/0]).
 
--type tables() :: {Channels :: atom(), Messages :: atom(), Subscribers :: atom()}.
+-type tables() :: {Channels :: atom(), Messages :: atom(), weir_pubsub_subscribers:subscribers()}.
 
 %% What a channel may be called, as in Nchan.
 -define(LONGEST_NAME, 1024).
@@ -36,9 +36,9 @@ make(Count, Broker) ->
     persistent_term:put(?MODULE, list_to_tuple([numbered(Index, Broker) || Index <- lists:seq(1, Count)])).
 
 numbered(Index, Broker) ->
-    [Name, Channels, Messages, ByChannel, ByProcess, Due, Requests] = [
+    [Name, Channels, Messages, ByChannel, ByProcess, Polls, Due, Requests] = [
         list_to_atom("weir_pubsub_" ++ What ++ "_" ++ integer_to_list(Index))
-     || What <- ["shard", "channels", "messages", "subscribers", "processes", "due", "requests"]
+     || What <- ["shard", "channels", "messages", "subscribers", "processes", "polls", "due", "requests"]
     ],
     {Name, #shard{
         index = Index,
@@ -46,7 +46,7 @@ numbered(Index, Broker) ->
         claim = weir_pubsub_claim:new(),
         channels = Channels,
         messages = Messages,
-        subscribers = {ByChannel, ByProcess},
+        subscribers = {ByChannel, ByProcess, Polls},
         due = Due,
         requests = Requests,
         starts = atomics:new(1, [])
@@ -83,7 +83,7 @@ of_channel(Channel) ->
 -spec tables(Index :: pos_integer()) -> tables().
 tables(Index) -> of_shard(shard(Index)).
 
-of_shard(#shard{channels = Channels, messages = Messages, subscribers = {ByChannel, _}}) -> {Channels, Messages, ByChannel}.
+of_shard(#shard{channels = Channels, messages = Messages, subscribers = Subscribers}) -> {Channels, Messages, Subscribers}.
 
 %% @doc The tables in which a channel is, if it is.
 -spec tables_of(weir_pubsub:channel()) -> {ok, tables()} | {error, weir_pubsub:unavailable()}.

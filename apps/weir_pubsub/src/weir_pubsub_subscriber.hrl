@@ -9,8 +9,10 @@
     position = 0 :: non_neg_integer() | '_',
     credit = 0 :: non_neg_integer() | '_',
     window = infinity :: pos_integer() | infinity | '_',
-    socket = none :: weir_tcp:socket() | none | '_',
+    socket = none :: weir_tcp:socket() | none | in_key | '_',
+    %% What messages are framed with; of a socket that is a member of an audience, the group of that.
     framing = none :: weir_pubsub_framing:framing() | none | '_',
+    group = none :: weir_group:group() | none | '_',
     %% What presence tells of it, and since when it is there.
     info = undefined :: term(),
     since = 0 :: integer() | '_'

@@ -13,6 +13,7 @@
 -export([unsubscribe/3]).
 -export([taken/4]).
 -export([rejoin/4]).
+-export([watch_reactor/2]).
 -export([left/2]).
 -export([end_all/3]).
 -export([take_over/2]).
@@ -107,7 +108,7 @@ begin_at(Kind, Subscriber, {From, Head}, {Channel, Policy}, Shard) ->
             ok = weir_pubsub_counters:add(subscribed, 1),
             Saved = weir_pubsub_registry:save(Kept, Policy, Shard),
             ok = weir_pubsub_events:subscribed(Policy, Saved),
-            {{ok, {Epoch, Begins}}, watch(Subscriber#subscriber.pid, Shard)};
+            {{ok, {Epoch, Begins}}, watch(Subscriber, Shard)};
         {error, Reason} ->
             ok = weir_pubsub_limits:give_back(Shard#shard.index, Group, subscribers, 1),
             refused(Channel, Reason, Shard)
@@ -120,7 +121,8 @@ enter(socket, #subscriber{socket = Socket, framing = Framing} = Subscriber, Begi
         {ok, Audience, Others} ->
             case weir_pubsub_audience:join(Audience, Socket, Begin, {Channel, Messages}) of
                 {ok, Position, Joined} ->
-                    ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Subscriber),
+                    Member = Subscriber#subscriber{framing = none, group = weir_pubsub_audience:group(Audience)},
+                    ok = weir_pubsub_subscribers:add(Subscribers, Epoch, socket, Member),
                     {ok, Position, Channel#channel{sockets = Sockets + 1, audiences = [Joined | Others]}};
                 {error, _} = Error ->
                     ok = weir_pubsub_audience:delete_empty(Audience),
@@ -170,24 +172,34 @@ audience(Framing, Audiences, Policy) ->
 with_framing(Framing, Audiences) ->
     lists:partition(fun(Audience) -> weir_pubsub_audience:framing(Audience) =:= Framing end, Audiences).
 
-watch(Pid, #shard{monitors = Monitors} = Shard) ->
-    Entry =
-        case Monitors of
-            #{Pid := {Monitor, Count}} -> {Monitor, Count + 1};
-            #{} -> {monitor(process, Pid), 1}
-        end,
-    Shard#shard{monitors = Monitors#{Pid => Entry}}.
+watch(#subscriber{pid = Pid, tag = Tag}, #shard{monitors = Monitors} = Shard) ->
+    case weir_pubsub_subscribers:is_of_reactor(Tag) of
+        true ->
+            watch_reactor(Pid, Shard);
+        false ->
+            Entry =
+                case Monitors of
+                    #{Pid := {Monitor, Count}} -> {Monitor, Count + 1};
+                    #{} -> {monitor(process, Pid), 1}
+                end,
+            Shard#shard{monitors = Monitors#{Pid => Entry}}
+    end.
 
-unwatch(Pid, #shard{monitors = Monitors} = Shard) ->
-    case Monitors of
+unwatch(#subscriber{pid = Pid, tag = Tag}, #shard{monitors = Monitors} = Shard) ->
+    case not weir_pubsub_subscribers:is_of_reactor(Tag) andalso Monitors of
         #{Pid := {Monitor, 1}} ->
             true = demonitor(Monitor, [flush]),
             Shard#shard{monitors = maps:remove(Pid, Monitors)};
         #{Pid := {Monitor, Count}} ->
             Shard#shard{monitors = Monitors#{Pid := {Monitor, Count - 1}}};
-        #{} ->
+        _ ->
             Shard
     end.
+
+%% @doc Watches a reactor until it dies: there are few, and each is mostly back soon.
+-spec watch_reactor(pid(), #shard{}) -> #shard{}.
+watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) when is_map_key(Reactor, Reactors) -> Shard;
+watch_reactor(Reactor, #shard{reactors = Reactors} = Shard) -> Shard#shard{reactors = Reactors#{Reactor => monitor(process, Reactor)}}.
 
 %% @doc Ends a subscription.
 -spec unsubscribe(weir_pubsub:channel(), {pid(), Tag :: term()}, #shard{}) -> {ok | {error, not_subscribed}, #shard{}}.
@@ -195,26 +207,26 @@ unsubscribe(Name, {Pid, Tag}, #shard{channels = Channels, subscribers = Subscrib
     case ets:lookup(Channels, Name) of
         [#channel{epoch = Epoch}] ->
             case weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag) of
-                {Kind, Subscriber} -> {ok, unwatch(Pid, remove(Kind, Subscriber, Shard))};
+                {Kind, Subscriber} -> {ok, unwatch(Subscriber, remove(Kind, Subscriber, Shard))};
                 none -> {{error, not_subscribed}, Shard}
             end;
         [] ->
             {{error, not_subscribed}, Shard}
     end.
 
-remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, framing = Framing}, Shard) ->
+remove(Kind, #subscriber{name = Name, pid = Pid, tag = Tag, socket = Socket, group = Audience}, Shard) ->
     #shard{index = Index, subscribers = Subscribers} = Shard,
     {ok, #channel{epoch = Epoch, group = Group} = Channel, Policy} = weir_pubsub_registry:find(Name, Shard),
     ok = weir_pubsub_subscribers:remove(Subscribers, Epoch, Kind, {Pid, Tag}),
     ok = weir_pubsub_limits:give_back(Index, Group, subscribers, 1),
     ok = weir_pubsub_counters:add(unsubscribed, 1),
-    Left = (left_by(Kind, Channel, {Framing, Socket}))#channel{used = erlang:monotonic_time(millisecond)},
+    Left = (left_by(Kind, Channel, {Audience, Socket}))#channel{used = erlang:monotonic_time(millisecond)},
     Saved = weir_pubsub_registry:save(Left, Policy, Shard),
     ok = weir_pubsub_events:unsubscribed(Policy, Saved),
     Shard.
 
-left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Framing, Socket}) ->
-    {[Audience], Others} = with_framing(Framing, Audiences),
+left_by(socket, #channel{sockets = Sockets, audiences = Audiences} = Channel, {Group, Socket}) ->
+    {[Audience], Others} = lists:partition(fun(Audience) -> weir_pubsub_audience:group(Audience) =:= Group end, Audiences),
     Left = case weir_pubsub_audience:leave(Audience, Socket) of {ok, Smaller} -> [Smaller | Others]; none -> Others end,
     Channel#channel{sockets = Sockets - 1, audiences = Left};
 left_by(_Process, #channel{processes = Processes} = Channel, _Member) ->
@@ -265,22 +277,26 @@ rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messag
 %% @doc A process is dead.
 -spec left(pid(), #shard{}) -> #shard{}.
 left(Pid, #shard{subscribers = Subscribers, monitors = Monitors, reactors = Reactors} = Shard) ->
-    _ = is_map_key(Pid, Reactors) andalso
-        [
-            begin
-                ok = weir_pubsub_subscribers:forget(Subscribers, Row),
-                stop_waiting(Row, Shard)
-            end
-         || Row <- weir_pubsub_subscribers:polls_of(Subscribers, Pid)
-        ],
-    lists:foreach(
-        fun({Epoch, Kind, Tag, _Name}) ->
-            {Kind, Subscriber} = weir_pubsub_subscribers:find(Subscribers, Epoch, Pid, Tag),
-            remove(Kind, Subscriber, Shard)
+    OfConnections =
+        case is_map_key(Pid, Reactors) of
+            true ->
+                ok = polls_left(Pid, Shard),
+                weir_pubsub_subscribers:of_reactor(Subscribers, Pid);
+            false ->
+                []
         end,
-        weir_pubsub_subscribers:of_process(Subscribers, Pid)
-    ),
+    Own = weir_pubsub_subscribers:of_process(Subscribers, Pid),
+    lists:foreach(fun({Kind, Subscriber}) -> remove(Kind, Subscriber, Shard) end, OfConnections ++ Own),
     Shard#shard{monitors = maps:remove(Pid, Monitors), reactors = maps:remove(Pid, Reactors)}.
+
+polls_left(Reactor, #shard{subscribers = Subscribers} = Shard) ->
+    lists:foreach(
+        fun(Row) ->
+            ok = weir_pubsub_subscribers:forget(Subscribers, Row),
+            stop_waiting(Row, Shard)
+        end,
+        weir_pubsub_subscribers:polls_of(Subscribers, Reactor)
+    ).
 
 %% @doc Ends subscriptions of a channel that is about to be removed, without a change to it. Their processes are told, those of sockets
 %% and of crowds later.
@@ -297,7 +313,7 @@ end_all(#channel{epoch = Epoch, group = Group, crowds = Crowds}, Reason, #shard{
         fun({Kind, #subscriber{pid = Pid, tag = Tag} = Subscriber}, Before) ->
             ok = weir_pubsub_subscribers:remove(Subscribers, Epoch, Kind, {Pid, Tag}),
             Kind =:= socket orelse weir_pubsub_delivery:tell(Subscriber, {closed, Reason}),
-            unwatch(Pid, Before)
+            unwatch(Subscriber, Before)
         end,
         Shard,
         All

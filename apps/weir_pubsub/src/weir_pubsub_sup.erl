@@ -19,8 +19,8 @@ init(Shards) ->
     ok = weir_pubsub_shards:make(Shards, weir_pubsub_broker:kind()),
     lists:foreach(
         fun(Index) ->
-            #shard{subscribers = {Subscribers, _}, requests = Requests} = weir_pubsub_shards:shard(Index),
-            Subscribers = weir_pubsub_subscribers:new(Subscribers),
+            #shard{subscribers = Subscribers, requests = Requests} = weir_pubsub_shards:shard(Index),
+            ok = weir_pubsub_subscribers:new(Subscribers),
             Requests = weir_pubsub_requests:new(Requests)
         end,
         lists:seq(1, Shards)

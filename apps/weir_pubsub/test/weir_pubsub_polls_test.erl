@@ -139,7 +139,7 @@ crowds() ->
 
 rows() ->
     {ok, {_, _, Subscribers}} = weir_pubsub_shards:tables_of(<<"a">>),
-    ets:tab2list(Subscribers).
+    [Row || {_, Row} <- weir_pubsub_subscribers:all(Subscribers)].
 
 %% Nobody is left, in no table and in no count.
 nobody() ->

@@ -29,6 +29,8 @@ groups() ->
             a_socket_whose_channel_is_deleted,
             a_socket_that_leaves,
             sockets_of_a_dead_process,
+            connections_of_a_dead_reactor,
+            what_a_connection_takes_in_tables,
             a_socket_that_is_closed,
             framings_that_nobody_has_any_more,
             history_larger_than_a_message,
@@ -132,6 +134,39 @@ sockets_of_a_dead_process(_Config) ->
     {'DOWN', Monitor, process, Pid, normal} = next(),
     wait_until(fun() -> used(total, subscribers) =:= 0 end),
     {ok, #{subscribers := 0}} = weir_pubsub:publish(<<"a">>, "x").
+
+%% What connections say: their reactor is the process of all of them.
+join_as_connection(Channel, Socket) ->
+    ok = weir_pubsub_socket:subscribe(Channel, Socket, {weir_pubsub_lines, <<>>}, #{tag => {weir_reactor, Socket, subscription}}),
+    receive
+        {{weir_reactor, Socket}, subscription, Channel, {answer, Result}} -> Result
+    after ?PATIENCE -> ct:fail(no_answer)
+    end.
+
+connections_of_a_dead_reactor(_Config) ->
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        Sockets = [Socket || {Socket, _} <- [pair() || _ <- [1, 2, 3]]],
+        [{ok, _} = join_as_connection(<<"a">>, Socket) || Socket <- Sockets],
+        [{ok, _} = weir_pubsub:subscribe(<<"a">>, #{window => 1, tag => {weir_reactor, Socket, paced}}) || Socket <- Sockets],
+        %% And what it subscribes to for itself, of which it is watched also when connections have gone.
+        {ok, _} = weir_pubsub:subscribe(<<"a">>),
+        ok = weir_pubsub:unsubscribe(<<"a">>, {weir_reactor, hd(Sockets), paced}),
+        {ok, #{subscribers := 6}} = weir_pubsub:info(<<"a">>)
+    end),
+    {'DOWN', Monitor, process, Pid, normal} = next(),
+    wait_until(fun() -> used(total, subscribers) =:= 0 end),
+    {ok, {_, _, Tables}} = weir_pubsub_shards:tables_of(<<"a">>),
+    ?assertEqual([], weir_pubsub_subscribers:all(Tables)),
+    {ok, #{subscribers := 0}} = weir_pubsub:publish(<<"a">>, "x").
+
+%% One row, in which nothing stands twice: some 40 words. There may be a hundred thousand connections.
+what_a_connection_takes_in_tables(_Config) ->
+    Sockets = [Socket || {Socket, _} <- [pair() || _ <- lists:seq(1, 50)]],
+    {ok, {_, _, Tables}} = weir_pubsub_shards:tables_of(<<"a">>),
+    Words = fun() -> lists:sum([ets:info(Table, memory) || Table <- tuple_to_list(Tables)]) end,
+    Before = Words(),
+    [{ok, _} = join_as_connection(<<"a">>, Socket) || Socket <- Sockets],
+    ?assert((Words() - Before) div length(Sockets) < 50).
 
 a_socket_that_is_closed(_Config) ->
     {Socket, _Peer} = pair(),
