@@ -59,10 +59,9 @@ hold(Channels, Froms, Timeout, OthersWait, Http) ->
     {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, NoMessage, <<>>}}}.
 
 at_once([Channel], [From]) ->
-    case weir_pubsub_socket:next_at_once(Channel, From) of
-        {ok, Message, Missed} -> {ok, Message, Missed};
-        others_wait -> others_wait;
-        _ -> none
+    case weir_pubsub_socket:seems_latest(Channel, From) of
+        true -> others_wait;
+        false -> message_at_once(weir_pubsub_socket:next_at_once(Channel, From))
     end;
 at_once(Channels, Froms) ->
     %% Who begins with the messages to come, or with the latest, is told where that is in all channels: only subscriptions know.
@@ -70,6 +69,10 @@ at_once(Channels, Froms) ->
         [] -> one_of_several(fun weir_pubsub_socket:next_at_once/2, Channels, Froms);
         _ -> none
     end.
+
+message_at_once({ok, Message, Missed}) -> {ok, Message, Missed};
+message_at_once(others_wait) -> others_wait;
+message_at_once(_None) -> none.
 
 %% The next message of any channel: one that has much to say does not keep the others from being heard.
 one_of_several(Next, Channels, Froms) ->

@@ -16,6 +16,7 @@
 -export([pace/3]).
 -export([taken/3]).
 -export([next_at_once/2]).
+-export([seems_latest/2]).
 -export([rejoin/3]).
 -export([unsubscribe/2]).
 -export([ended/3]).
@@ -201,6 +202,25 @@ read_next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
         _ ->
             none
     end.
+
+%% @private
+%% @doc Whether there was nothing behind a position a moment ago: a look without the claim, which costs a fraction of the one with it. Who
+%% goes by it asks again with the claim, by {@link wait/5} or {@link next/4}.
+-spec seems_latest(weir_pubsub:channel(), weir_pubsub:from()) -> boolean().
+seems_latest(Name, {Epoch, Number}) when is_integer(Epoch) ->
+    case weir_pubsub_shards:of_channel(Name) of
+        {ok, #shard{channels = Channels}} ->
+            try
+                ets:lookup_element(Channels, Name, #channel.last) =:= Number
+            catch
+                %% There is no such channel, or no shard.
+                error:badarg -> false
+            end;
+        {error, _} ->
+            false
+    end;
+seems_latest(_Name, _From) ->
+    false.
 
 %% @doc Has a slow socket go on. Its process got `{weir_group, left, Socket, Group, Mark}', or as the callback of a reactor
 %% `{{weir_reactor, Socket}, left, Group, Mark}': as much waits for the socket as may. When that is written, see {@link
