@@ -9,6 +9,7 @@
 -import(weir_pubsub_http_test, [field/2, read_until_end/2, inflated/1, read_until/2]).
 
 -include("pubsub_http_suite.hrl").
+-include("../src/weir_pubsub_subscriber.hrl").
 
 -define(PATIENCE, 10000).
 
@@ -20,7 +21,8 @@ groups() ->
     [
         {ours, [], [
             head, gaps, bytes_for_all_clients, a_gap_between_parts, a_gap_for_a_websocket, a_type_that_is_no_text,
-            a_frame_compressed_once, two_polls_on_a_connection, fields_that_are_no_text
+            a_frame_compressed_once, two_polls_on_a_connection, fields_that_are_no_text,
+            what_is_said_of_an_earlier_poll
         ]}
     ].
 
@@ -149,3 +151,16 @@ fields_that_are_no_text(_Config) ->
         ?assertMatch({Name, {200, _, <<"x">>}}, {Name, request(port(), <<"GET">>, "/sub/a", [{Name, Bytes}])})
      || Name <- ["Accept", "TE", "Upgrade", "If-None-Match", "Etag", "Last-Event-ID"]
     ].
+
+%% A shard that has not heard that it is over may still tell of it, when the connection is an event stream.
+what_is_said_of_an_earlier_poll(_Config) ->
+    Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
+    ok = wait_for_subscribers(port(), "a", 1),
+    {ok, {_, _, Tables}} = weir_pubsub_shards:tables_of(<<"a">>),
+    [{socket, #subscriber{pid = Reactor, socket = Socket}}] = weir_pubsub_subscribers:all(Tables),
+    Reactor ! {{weir_reactor, Socket}, make_ref(), <<"a">>, {closed, deleted}},
+    %% It has been dealt with when this is answered.
+    _ = weir_reactor:info(Reactor),
+    {ok, #{subscribers := 1}} = weir_pubsub:publish(<<"a">>, "x"),
+    {200, _, Text} = read_stream(Stream, <<"data: x\n\n">>),
+    ?assertEqual(nomatch, binary:match(Text, <<"410">>)).
