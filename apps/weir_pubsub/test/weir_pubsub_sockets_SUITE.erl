@@ -149,7 +149,7 @@ connections_of_a_dead_reactor(_Config) ->
         [{ok, _} = join_as_connection(<<"a">>, Socket) || Socket <- Sockets],
         [{ok, _} = weir_pubsub:subscribe(<<"a">>, #{window => 1, tag => {weir_reactor, Socket, paced}}) || Socket <- Sockets],
         %% And what it subscribes to for itself, of which it is watched also when connections have gone.
-        {ok, _} = weir_pubsub:subscribe(<<"a">>),
+        {ok, _} = weir_pubsub:subscribe(<<"a">>, #{}),
         ok = weir_pubsub:unsubscribe(<<"a">>, {weir_reactor, hd(Sockets), paced}),
         {ok, #{subscribers := 6}} = weir_pubsub:info(<<"a">>)
     end),
