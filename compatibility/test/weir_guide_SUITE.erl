@@ -143,9 +143,7 @@ needs(Page) ->
 
 %% What a page writes to goes to the directory of the test.
 in_place(Page, Others, Config) ->
-    {ok, Socket} = gen_tcp:listen(0, [{reuseaddr, true}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
+    Port = weir_program:free_port(),
     lists:foldl(
         fun({From, To}, Text) -> binary:replace(Text, From, iolist_to_binary(To), [global]) end,
         Page,

@@ -182,7 +182,7 @@ go_program() ->
 
 wrk(Config) ->
     has("wrk", fun() ->
-        Output = run("wrk", ["-c", "50", "-t", "1", "-d", "1", url("/hello", Config)]),
+        Output = run("wrk", ["-c", "50", "-t", "1", "-d", "1", "--timeout", "30s", url("/hello", Config)]),
         ?assertEqual(nomatch, re:run(Output, "Socket errors|Non-2xx"), Output)
     end).
 

@@ -6,10 +6,10 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 20000).
+-define(PATIENCE, 40000).
 -define(COUNT, 30).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [

@@ -9,7 +9,7 @@
 -define(PATIENCE, 20000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [

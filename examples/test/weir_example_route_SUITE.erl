@@ -8,7 +8,7 @@
 
 -define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() -> [a_line_says_who, a_wrong_line_is_refused, postgres_by_database, postgres_that_asks_for_tls, no_such_database].
 

@@ -8,7 +8,7 @@
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(PATIENCE, 20000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() ->
     [

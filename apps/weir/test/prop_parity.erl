@@ -9,7 +9,7 @@
 %% A difference counts if it is there again each time when everything is given more time: where the machine is busy, what
 %% is waited for in vain may come too late.
 -define(PATIENCE, [1, 5, 25, 25]).
--define(PATIENT, 5).
+-define(PATIENT, [5, 25, 25]).
 
 %% How many search at a time.
 -define(SEARCHERS, 8).
@@ -75,10 +75,18 @@ agree(Sequence, One, Other, [Patience | More]) ->
         Result -> Result
     end.
 
-%% What is seen of the sequence on each, with patience: for those that are to be seen exactly the same.
+%% What is seen of the sequence on each, with patience: for those that are to be seen exactly the same, if not at first then
+%% when everything is given more time.
 -spec observe_both(parity_sequence:sequence(), [gen_tcp:option()], [gen_tcp:option()]) -> {term(), term()}.
 observe_both(Sequence, One, Other) ->
-    {parity_session:observe(Sequence, One, ?PATIENT), parity_session:observe(Sequence, Other, ?PATIENT)}.
+    observe_both(Sequence, One, Other, ?PATIENT).
+
+observe_both(Sequence, One, Other, [Patience | More]) ->
+    case {parity_session:observe(Sequence, One, Patience), parity_session:observe(Sequence, Other, Patience)} of
+        {Seen, Seen} -> {Seen, Seen};
+        _ when More =/= [] -> observe_both(Sequence, One, Other, More);
+        Different -> Different
+    end.
 
 compare(Sequence = {_, Options, _}, One, Other, Patience) ->
     first_difference(

@@ -143,7 +143,8 @@ reports(Fun) ->
     try
         Fun()
     after
-        %% The report may come a moment after its cause.
+        %% A report may come a moment after its cause: that of a callback before its reactor answers.
+        [catch sys:get_state(Reactor, ?PATIENCE) || #{reactor := Reactor} <- weir:reactors()],
         timer:sleep(200),
         ok = logger:remove_handler(Id)
     end,

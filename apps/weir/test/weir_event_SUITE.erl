@@ -8,7 +8,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [a_poller_that_dies, a_reactor_from_start_to_end, a_relay_begins, relays_end, relays_fail, broadcasts].

@@ -13,7 +13,7 @@
 -export([serve_once/0]).
 -export([log/2]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() -> [sockets_are_those_of_otp].
 

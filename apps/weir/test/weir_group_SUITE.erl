@@ -90,7 +90,7 @@ closed_members_have_left(Config) ->
     ok = inet:setopts(Other, [{active, true}]),
     ok = gen_tcp:close(Peer),
     ?assertEqual({tcp_closed, Other}, next_message()),
-    ?assertEqual(0, weir_group:size(Group)).
+    wait_until(fun() -> weir_group:size(Group) =:= 0 end).
 
 members_of_dead_owners_have_left(Config) ->
     Group = new(),

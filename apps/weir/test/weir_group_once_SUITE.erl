@@ -12,7 +12,7 @@
 
 -define(PATIENCE, 10000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() ->
     [{group, processes}, {group, reactors}].
@@ -196,7 +196,12 @@ joined_again_while_broadcasts_fly(Config) ->
     Members = [member(Config) || _ <- lists:seq(1, 10)],
     [once(Group, Socket) || {Socket, _} <- Members],
     Caster = async(fun() -> [{ok, _} = weir_group:broadcast(Group, <<Number:32>>) || Number <- lists:seq(1, 5000)] end),
-    Counts = again(Group, #{}, Caster),
+    Counts = again(Group, #{}, fun() ->
+        %% Nobody broadcasts any more, and all have joined again: no message is on its way.
+        {ok, #{broadcasts := Broadcasts, pending := Pending, members := Joined}} = weir_group:info(Group),
+        {Broadcasts, Pending, Joined} =:= {5000, 0, length(Members)}
+    end),
+    await(Caster),
     [
         begin
             Times = maps:get(Socket, Counts, 0),
@@ -210,14 +215,16 @@ joined_again_while_broadcasts_fly(Config) ->
     ],
     ?assert(lists:sum(maps:values(Counts)) > 10).
 
-again(Group, Counts, Caster) ->
+again(Group, Counts, IsOver) ->
     receive
         {weir_group, served, Socket} ->
             ok = once(Group, Socket),
-            again(Group, maps:update_with(Socket, fun(Count) -> Count + 1 end, 1, Counts), Caster)
-    after 200 ->
-        await(Caster),
-        Counts
+            again(Group, maps:update_with(Socket, fun(Count) -> Count + 1 end, 1, Counts), IsOver)
+    after 10 ->
+        case IsOver() of
+            true -> Counts;
+            false -> again(Group, Counts, IsOver)
+        end
     end.
 
 %%% Reactors -------------------------------------------------------------------

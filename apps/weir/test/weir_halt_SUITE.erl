@@ -11,11 +11,12 @@
 -import(weir_test_node, [start_vm/4, ended/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
+%% How long a virtual machine may take to start and to end; reached only by a failing test.
+-define(PATIENCE, 60000).
 -define(BYTES, 6_000_000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 240}}].
 
 all() ->
     [{group, vm}].
@@ -85,12 +86,12 @@ a_halt_does_not_wait_for_ever(_Config) ->
     {ok, Port} = inet:port(Listener),
     Vm = start_vm(?MODULE, [], send_and_end, [Port, halt]),
     {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
-    ?assertEqual(<<>>, ended(Vm, 40_000)),
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)),
     gen_tcp:close(Socket).
 
 %% Processes that are bound to a scheduler which is offline do not die by themselves.
 stops_with_schedulers_offline(_Config) ->
-    ?assertEqual(<<>>, ended(start_vm(?MODULE, ["+S", "4:4"], lower_and_stop, []), 30_000)).
+    ?assertEqual(<<>>, ended(start_vm(?MODULE, ["+S", "4:4"], lower_and_stop, []), ?PATIENCE)).
 
 lower_and_stop() ->
     {ok, _} = application:ensure_all_started(weir),

@@ -15,7 +15,7 @@
 -define(DELAYS, [1, 5, 20]).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [

@@ -143,7 +143,7 @@ an_address_has_so_many_connections(Config) ->
     [First | _] = [is_served(connect(Port)) || _ <- lists:seq(1, 2)],
     is_turned_away(Port),
     is_served(weir_test_peer:connect_raw(Port, [{ip, {127, 0, 0, 2}}])),
-    ?assertMatch(#{crowded := 1, connections := 3}, weir:info(?config(name, Config))),
+    wait_until(fun() -> maps:with([crowded, connections], weir:info(?config(name, Config))) =:= #{crowded => 1, connections => 3} end),
     ok = gen_tcp:close(First),
     wait_until(fun() -> count(Config) =:= 2 end),
     is_served(connect(Port)).
@@ -295,7 +295,7 @@ tls_is_spoken(Config) ->
     Key = [{key, {namedCurve, secp256r1}}, {digest, sha256}],
     Chain = #{root => Key, intermediates => [], peer => Key},
     #{server_config := Server} = public_key:pkix_test_data(#{server_chain => Chain, client_chain => Chain}),
-    Port = start(Config, #{tls => [Option || {Name, _} = Option <- Server, Name =:= cert orelse Name =:= key], handshake_timeout => 2000, proxy_protocol => true}),
+    Port = start(Config, #{tls => [Option || {Name, _} = Option <- Server, Name =:= cert orelse Name =:= key], handshake_timeout => ?PATIENCE, proxy_protocol => true}),
     Header = weir_proxy_header:build(#{version => 2, command => local}),
     Socket = connect(Port),
     ok = gen_tcp:send(Socket, Header),

@@ -12,7 +12,7 @@
 -include("listener_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 5000).
+-define(PATIENCE, 10000).
 
 suite() ->
     [{timetrap, {seconds, 120}}].
@@ -92,8 +92,7 @@ killed_processes_leave_nothing(Config) ->
     ],
     still_serves(Port),
     calm(Storm),
-    wait_until(fun() -> count(Config) =:= 0 end),
-    ?assertMatch(#{waiting := 0}, weir:info(Name)).
+    wait_until(fun() -> maps:with([connections, waiting], weir:info(Name)) =:= #{connections => 0, waiting => 0} end).
 
 a_storm_of_resets_leaves_nothing(Config) ->
     Port = start(Config, #{max_connections => 50, per_address => 40}),
@@ -124,7 +123,7 @@ gives_back(Port, Bytes) ->
             Answer = gen_tcp:recv(Socket, byte_size(Bytes), ?PATIENCE),
             ok = gen_tcp:close(Socket),
             Answer =:= {ok, Bytes};
-        {error, econnreset} ->
+        {error, _} ->
             false
     end.
 
@@ -147,4 +146,4 @@ storm(Port) ->
 
 calm(Storm) ->
     [Pid ! {stop, self()} || Pid <- Storm],
-    [receive {stopped, Pid} -> ok after 30000 -> ct:fail(storm_does_not_end) end || Pid <- Storm].
+    [receive {stopped, Pid} -> ok after 60000 -> ct:fail(storm_does_not_end) end || Pid <- Storm].

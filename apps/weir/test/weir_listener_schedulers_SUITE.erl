@@ -74,7 +74,7 @@ with_few_descriptors(Config) ->
     Config.
 
 connect_all(Port, Sockets) ->
-    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 1000) of
+    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE) of
         {ok, Socket} -> connect_all(Port, [Socket | Sockets]);
         {error, _} -> Sockets
     end.

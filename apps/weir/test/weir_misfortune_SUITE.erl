@@ -21,7 +21,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [

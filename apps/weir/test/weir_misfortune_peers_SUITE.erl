@@ -17,7 +17,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [
@@ -51,7 +51,7 @@ storm_of_resets(Config) ->
      || _ <- lists:seq(1, 4)
     ],
     assert_streams_go_on(Streams),
-    lists:foreach(fun weir_test_peer:await/1, Storm),
+    [weir_test_peer:await(Resets, 60000) || Resets <- Storm],
     assert_streams_go_on(Streams),
     stop_streams(Streams).
 

@@ -4,7 +4,7 @@
 -compile([export_all, nowarn_export_all]).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {seconds, 300}}].
 
 all() ->
     [active_counts, send_queue, delivery, packets, relays, groups_of_members, proxy_headers, reactors].

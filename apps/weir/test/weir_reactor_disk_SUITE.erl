@@ -13,7 +13,7 @@
 
 -include("reactor_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() -> [{group, disk}, {group, opening}].
 
@@ -57,11 +57,12 @@ forget(Path) ->
     [] = os:cmd("dd of='" ++ Path ++ "' oflag=nocache conv=notrunc,fdatasync count=0 status=none").
 
 a_file_system_that_cannot_tell(Config) ->
-    case file:write_file("/dev/shm/weir_reactor_files", rand:bytes(2500000)) of
+    Path = "/dev/shm/weir_reactor_files_" ++ os:getpid(),
+    case file:write_file(Path, rand:bytes(2500000)) of
         ok ->
-            {ok, Bytes} = file:read_file("/dev/shm/weir_reactor_files"),
-            {ok, File, _} = weir_file:open("/dev/shm/weir_reactor_files"),
-            ok = file:delete("/dev/shm/weir_reactor_files"),
+            {ok, Bytes} = file:read_file(Path),
+            {ok, File, _} = weir_file:open(Path),
+            ok = file:delete(Path),
             {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 2500000}], State} end}),
             Peer = connect_raw(Port),
             ok = gen_tcp:send(Peer, <<"go">>),

@@ -12,7 +12,7 @@
 
 -include("reactor_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {seconds, 120}}].
 
 all() -> [{group, sent}, {group, broken}, {group, leaving}].
 

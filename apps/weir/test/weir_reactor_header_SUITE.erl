@@ -24,7 +24,7 @@
 }).
 
 suite() ->
-    [{timetrap, {seconds, 90}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [
@@ -139,7 +139,7 @@ every_connection_has_its_own(_Config) ->
     stop(Reactor).
 
 who_says_nothing_is_closed(_Config) ->
-    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 500}),
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 2000}),
     Silent = connect_raw(Port),
     Slow = connect_raw(Port),
     ok = gen_tcp:send(Slow, binary:part(header(), 0, 20)),
@@ -148,7 +148,7 @@ who_says_nothing_is_closed(_Config) ->
     ?assertEqual(<<1:16>>, recv_exactly(Good, 2)),
     [?assertEqual(<<>>, recv_all(Peer)) || Peer <- [Silent, Slow]],
     %% The time is for the header alone.
-    timer:sleep(600),
+    timer:sleep(2100),
     ok = gen_tcp:send(Good, "still there"),
     ?assertEqual(<<"still there">>, recv_exactly(Good, 11)),
     ?assertEqual(1, map_size(sys:get_state(Reactor))),
@@ -195,7 +195,7 @@ what_comes_of_headers_is_told(_Config) ->
             ignore
     end,
     ok = logger:add_primary_filter(?MODULE, {Log, []}),
-    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 300}),
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 2000}),
     Cases = [
         {normal, none, fun(Peer) -> ok = gen_tcp:send(Peer, header()) end},
         {not_proxy, warning, fun(Peer) -> ok = gen_tcp:send(Peer, "GET / HTTP/1.1\r\n\r\n") end},
@@ -206,7 +206,10 @@ what_comes_of_headers_is_told(_Config) ->
     ?assertEqual(4, length(Peers)),
     ok = weir_event:detach(?MODULE),
     ok = logger:remove_primary_filter(?MODULE),
-    ?assertMatch({ok, #{connections := 1, failed_handshakes := 3}}, weir_reactor:info(Reactor)),
+    wait_until(fun() ->
+        {ok, Info} = weir_reactor:info(Reactor),
+        maps:with([connections, failed_handshakes], Info) =:= #{connections => 1, failed_handshakes => 3}
+    end),
     stop(Reactor).
 
 is_told(Reason, Level, Peer, Act, Reactor) ->

@@ -12,7 +12,7 @@
 -include("reactor_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 90}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [

@@ -15,7 +15,7 @@
 -define(DELAY, 3).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [all_are_counted, messages_are_counted, ticks_are_counted, those_of_known_length, nothing_is_measured_unasked, on_and_off_with_its_listener, one_that_is_in_a_callback, the_dead_are_not_told].

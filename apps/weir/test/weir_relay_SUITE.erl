@@ -7,7 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/2, accept_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_relay_test, [carried/3, ended/2, is_closed/1, pair/1, relay/1, relay/2, sender/2]).
 
 -include("relay_suite.hrl").
@@ -221,7 +221,11 @@ information_while_it_runs(Config) ->
     ?assertMatch(#{first_byte_us := undefined, reply_us := #{count := 0}, a_to_b := #{bytes := 0}}, Before),
     ?assertEqual(self(), maps:get(owner, Before)),
     carried(Client, Server, <<"12345">>),
-    {ok, #{a_to_b := #{bytes := 5, packets := 1}}} = weir:relay_info(Relay),
+    %% It is counted when it has been written, and may be there before.
+    wait_until(fun() ->
+        {ok, #{a_to_b := #{bytes := Bytes, packets := Packets}}} = weir:relay_info(Relay),
+        {Bytes, Packets} =:= {5, 1}
+    end),
     ?assert(lists:member(Relay, weir:relays())),
     ok = weir:stop_relay(Relay),
     ended(Relay, closed),
@@ -235,7 +239,7 @@ prefix_goes_first(Config) ->
     ok = gen_tcp:send(Client, <<" and more">>),
     {ok, Relay} = weir:relay(A, B, #{prefix => ["said ", <<"before">>]}),
     ?assertEqual(<<"said before and more">>, recv_exactly(Server, 20)),
-    {ok, #{a_to_b := #{bytes := 20}}} = weir:relay_info(Relay),
+    wait_until(fun() -> {ok, #{a_to_b := #{bytes := Bytes}}} = weir:relay_info(Relay), Bytes =:= 20 end),
     ok = weir:stop_relay(Relay),
     ended(Relay, closed).
 

@@ -56,12 +56,11 @@ a_side_that_never_reads_spliced(Config) ->
 never_reads(Config, Options) ->
     {Relay, Client, Server} = relay(Config, Options),
     Sent = fill(Client),
-    {ok, #{a_to_b := #{bytes := Taken}}} = weir:relay_info(Relay),
+    Taken = fun() -> {ok, #{a_to_b := #{bytes := Bytes}}} = weir:relay_info(Relay), Bytes end,
+    wait_until(fun() -> Before = Taken(), timer:sleep(50), Taken() =:= Before end),
     %% Mostly in the buffers of the kernel, which are some megabytes each.
-    ?assert(Taken =< Sent + 65536),
+    ?assert(Taken() =< Sent + 65536),
     ?assert(Sent < 32_000_000),
-    {ok, #{a_to_b := #{bytes := Same}}} = weir:relay_info(Relay),
-    ?assertEqual(Taken, Same),
     %% The other direction does not care.
     carried(Server, Client, <<"well">>),
     %% It goes on where it is read.
@@ -91,17 +90,17 @@ idle_timeout(Config) ->
     ?assertEqual([closed, closed], [end_of(Client), end_of(Server)]).
 
 traffic_puts_the_idle_timeout_off(Config) ->
-    {Relay, Client, Server} = relay(Config, #{idle_timeout => 1000}),
+    {Relay, Client, Server} = relay(Config, #{idle_timeout => 3000}),
     [
         begin
             carried(Server, Client, <<"I am there">>),
-            timer:sleep(100)
+            timer:sleep(350)
         end
-     || _ <- lists:seq(1, 15)
+     || _ <- lists:seq(1, 10)
     ],
     #{duration_us := Duration, idle_us := Idle} = ended(Relay, {error, timeout}),
-    ?assert(Duration >= 2_400_000),
-    ?assert(Idle >= 1_000_000).
+    ?assert(Duration >= 6_400_000),
+    ?assert(Idle >= 3_000_000).
 
 half_close_timeout(Config) ->
     {Relay, Client, Server} = relay(Config, #{half_close_timeout => ?SOON}),

@@ -221,8 +221,8 @@ assert_given_back(Relay, Sender, Reader) ->
     ?assertEqual(econnreset, end_of(Reader)),
     %% It is reset, too, where the kernel held something that was not read.
     _ = end_of(Sender),
-    ?assertEqual({error, closed}, weir:relay_info(Relay)),
-    ?assertEqual([], watched(Relay)).
+    wait_until(fun() -> weir:relay_info(Relay) =:= {error, closed} end),
+    wait_until(fun() -> watched(Relay) =:= [] end).
 
 %% Relays -----------------------------------------------------------------------
 

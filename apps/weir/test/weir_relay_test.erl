@@ -29,7 +29,7 @@ init_case(Config) ->
 end_case(Config) ->
     case weir_test_peer:end_case(Config) of
         ok ->
-            case length(weir:relays()) =< proplists:get_value(relays, Config) of
+            case weir_test_wait:becomes_true(fun() -> length(weir:relays()) =< proplists:get_value(relays, Config) end, ?PATIENCE) of
                 true -> ok;
                 false -> {fail, {relays_left, weir:relays()}}
             end;
@@ -83,7 +83,7 @@ drain(Socket) ->
 
 %% Sends until nothing is taken any more; returns how much was.
 fill(Socket) ->
-    ok = inet:setopts(Socket, [{send_timeout, 200}, {high_watermark, 1}, {low_watermark, 1}]),
+    ok = inet:setopts(Socket, [{send_timeout, 1000}, {high_watermark, 1}, {low_watermark, 1}]),
     fill(Socket, binary:copy(<<"x">>, 65536), 0).
 
 fill(Socket, Data, Sent) ->

@@ -12,10 +12,10 @@
 -import(weir_test_node, [start_vm/4, ended/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
+-define(PATIENCE, 60000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [{group, application}, {group, engine}].
@@ -66,8 +66,9 @@ stop_connections(Config) ->
     ?assertEqual({error, closed}, await(Receiver)),
     ?assertEqual({error, closed}, await(Acceptor)),
     ?assertEqual({error, closed}, await(Writer)),
-    ?assertMatch({weir_relay, Relay, closed, _}, next_message()),
-    ?assertEqual({tcp_closed, Active}, next_message()),
+    %% In either order.
+    Told = [next_message(), next_message()],
+    ?assertMatch([{weir_relay, Relay, closed, _}], Told -- [{tcp_closed, Active}]),
     ?assertEqual({error, closed}, gen_tcp:send(Active, <<"more">>)),
     ?assertEqual({error, econnrefused}, gen_tcp:connect(?LOOPBACK, Port, [])),
     wait_until(fun() -> [Socket || Socket <- weir:sockets(), is_owned(Socket)] =:= [] end).
@@ -260,7 +261,7 @@ sockets_in_the_stop_of_an_application(_Config) ->
     ?assertEqual({ok, <<"last words">>}, gen_tcp:recv(Socket, 10, ?PATIENCE)),
     ok = gen_tcp:send(Socket, <<"well said">>),
     ?assertEqual({ok, <<"bye">>}, gen_tcp:recv(Socket, 3, ?PATIENCE)),
-    ?assertEqual(<<>>, ended(Vm, 20_000)).
+    ?assertEqual(<<>>, ended(Vm, ?PATIENCE)).
 
 start_last_words(Port) ->
     Application =
@@ -306,7 +307,7 @@ kill_engine(Config) ->
 is_served(Port) when is_integer(Port) ->
     case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]) of
         {ok, Client} -> gen_tcp:recv(Client, 6, ?PATIENCE) =:= {ok, <<"served">>};
-        {error, econnrefused} -> false
+        {error, _} -> false
     end;
 is_served(_NoListener) ->
     false.

@@ -14,7 +14,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_tcp_family_test:groups([{inet6, common()}, {local, common()}]).

@@ -15,7 +15,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend([

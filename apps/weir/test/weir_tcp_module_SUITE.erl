@@ -12,7 +12,7 @@
 -define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [{group, weir}].

@@ -20,7 +20,7 @@
 -define(UNKNOWN_OPTION, 999).
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).

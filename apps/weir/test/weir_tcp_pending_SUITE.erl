@@ -15,7 +15,7 @@
 -define(SIZE, 1000000).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).

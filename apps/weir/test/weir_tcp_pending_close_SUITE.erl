@@ -16,7 +16,7 @@
 -define(SO_LINGER, 13).
 
 suite() ->
-    [{timetrap, {seconds, 60}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).

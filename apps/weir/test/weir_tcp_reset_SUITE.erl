@@ -12,7 +12,7 @@
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).

@@ -12,7 +12,7 @@
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 30}}].
+    [{timetrap, {seconds, 120}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -209,6 +209,7 @@ waits_above_the_high_watermark(Config) ->
         [ok = gen_tcp:send(Socket, Data) || _ <- lists:seq(1, Count)],
         ok
     end),
+    wait_until(fun() -> pending(Socket) > 0 end),
     assert_waits(Sender),
     Pending = pending(Socket),
     ?assert(Pending > 0),

@@ -43,7 +43,7 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 %% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 10000).
+-define(PATIENCE, 30000).
 %% How long silence must last to be taken for silence.
 -define(QUIET, 40).
 
@@ -225,7 +225,7 @@ listener_with_full_backlog() ->
 fill_backlog(_Port, 0) ->
     ct:fail(backlog_is_never_full);
 fill_backlog(Port, Attempts) ->
-    case fits(Port, 60) orelse fits(Port, 300) of
+    case fits(Port, 60) orelse fits(Port, 1000) of
         true -> fill_backlog(Port, Attempts - 1);
         %% Twice in a row it was not the machine that was slow.
         false -> ok
@@ -240,13 +240,18 @@ fits(Port, Time) ->
             false
     end.
 
-%% A port on which nobody listens.
+%% A port that can be bound. It is none of those that the kernel chooses for connections and for port 0, as other suites run
+%% at the same time.
 -spec free_port() -> inet:port_number().
 free_port() ->
-    {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Port.
+    case gen_tcp:listen(20000 + rand:uniform(10000), [{ip, ?LOOPBACK}]) of
+        {ok, Listener} ->
+            {ok, Port} = inet:port(Listener),
+            ok = gen_tcp:close(Listener),
+            Port;
+        {error, eaddrinuse} ->
+            free_port()
+    end.
 
 %% Has the socket closed when the case is over.
 -spec keep(Result) -> Result when Result :: {ok, inet:socket()} | {error, term()}.
@@ -307,6 +312,8 @@ await({Pid, Monitor, Reference}, Patience) ->
 %% The function has not returned, and does not return while nothing happens.
 -spec assert_waits(async()) -> ok.
 assert_waits({Pid, _Monitor, Reference}) ->
+    %% Where the machine is busy it may not have begun yet.
+    weir_test_wait:wait_until(fun() -> not lists:member(process_info(Pid, status), [{status, runnable}, {status, running}]) end),
     receive
     after ?QUIET ->
         {dictionary, Dictionary} = process_info(Pid, dictionary),

@@ -12,7 +12,7 @@
 
 -define(LOOPBACK, {127, 0, 0, 1}).
 %% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 10000).
+-define(PATIENCE, 30000).
 
 -type mode() :: passive | true | once | pos_integer().
 -type stream() :: {weir_test_peer:async(), counters:counters_ref()}.

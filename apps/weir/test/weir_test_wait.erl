@@ -14,7 +14,7 @@
 -export([timed/1]).
 
 %% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 10000).
+-define(PATIENCE, 30000).
 %% How long silence must last to be taken for silence.
 -define(QUIET, 40).
 

@@ -16,7 +16,7 @@
 -define(MODES, [passive, once, true, 10]).
 
 suite() ->
-    [{timetrap, {seconds, 90}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [{group, library}].

@@ -16,7 +16,7 @@
 -define(MODES, [passive, once, true, 10]).
 
 suite() ->
-    [{timetrap, {seconds, 90}}].
+    [{timetrap, {seconds, 120}}].
 
 all() ->
     [{group, modules}].
@@ -55,7 +55,7 @@ load_below_waiting(Config) ->
     Acceptor = async(fun() -> gen_tcp:accept(Listener) end),
     Receiver = async(fun() -> gen_tcp:recv(Passive, 4) end),
     {Silent, _} = socket_pair(Config, [binary, {active, false}]),
-    Timed = async(fun() -> gen_tcp:recv(Silent, 0, 3000) end),
+    Timed = async(fun() -> gen_tcp:recv(Silent, 0, 10000) end),
     Size = 32_000_000,
     ok = gen_tcp:send(Full, binary:copy(<<1>>, Size div 2)),
     Writer = async(fun() -> gen_tcp:send(Full, binary:copy(<<2>>, Size div 2)) end),

@@ -26,7 +26,7 @@
 -import(weir_cli_program, [start/2, run/2, later_lines/1, exit_status/1, stop/1, shell/1, kill/2, mentions/2, ancestor/2]).
 -import(weir_cli_test, [connect/1, exchange/2, pid/1, serve/3]).
 
--define(TIMEOUT, 10000).
+-define(TIMEOUT, 60000).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -235,7 +235,7 @@ programs_die_with_the_measurer(Config) ->
     gone(Pid).
 
 gone(Pid) ->
-    gone(Pid, 100).
+    gone(Pid, 600).
 
 gone(Pid, 0) ->
     ct:fail({still_running, Pid});

@@ -329,8 +329,10 @@ load(Config, [Scenario | Arguments]) ->
 file(Config, Name) ->
     filename:join(?config(priv_dir, Config), Name).
 
+%% Below the ports that connections take by themselves.
 free_port() ->
-    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Port.
+    Port = 10_000 + rand:uniform(20_000),
+    case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
+        {ok, Listener} -> ok = gen_tcp:close(Listener), Port;
+        {error, eaddrinuse} -> free_port()
+    end.

@@ -9,7 +9,7 @@
 -export([stop/1, shell/1, kill/2, kill_all/0]).
 -export([mentions/2, ancestor/2]).
 
--define(TIMEOUT, 30000).
+-define(TIMEOUT, 60000).
 
 %% Where bin/weir is, and by which variables it finds what the tests were compiled with: rebar3's own.
 find(Config) ->

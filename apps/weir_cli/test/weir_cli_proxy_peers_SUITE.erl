@@ -120,11 +120,11 @@ script(Config, Name, Text) ->
 run(Case, Macros, Config) ->
     [Port, Inner, Other] = [integer_to_list(free_port()) || _ <- [1, 2, 3]],
     Listens = script(Config, "await-" ++ Port, [
-        "for _ in $(seq 300); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
+        "for _ in $(seq 1200); do grep -q \":$(printf %04X ", Port, ") 00000000:0000 0A\" /proc/net/tcp && exit 0; sleep 0.05; done; exit 1"
     ]),
     Defined = lists:append([["-D", Name ++ "=" ++ Value] || {Name, Value} <- [{"port", Port}, {"inner", Inner}, {"other", Other}, {"await", Listens} | Macros]]),
     Opened = open_port({spawn_executable, find("varnishtest")}, [
-        {args, ["-t", "60" | Defined] ++ [Case]}, exit_status, stderr_to_stdout, binary
+        {args, ["-t", "180" | Defined] ++ [Case]}, exit_status, stderr_to_stdout, binary
     ]),
     ended(Opened, <<>>).
 

@@ -31,7 +31,7 @@
 
 -include("run_suite.hrl").
 
--define(TIMEOUT, 10000).
+-define(TIMEOUT, 60000).
 
 suite() ->
     [{timetrap, {minutes, 2}}].
@@ -96,9 +96,8 @@ proxy_closes_the_client_when_the_backend_closes(Config) ->
     ].
 
 proxy_closes_the_client_when_there_is_no_backend(Config) ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Nobody} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
+    %% Any free port may be another suite's a moment later.
+    Nobody = 1,
     #{port := Port} = Proxy = serve(Config, proxy, to(Nobody)),
     {ok, Client} = connect(Port),
     ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?TIMEOUT)),

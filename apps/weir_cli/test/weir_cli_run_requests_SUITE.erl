@@ -21,7 +21,7 @@
 
 -include("run_suite.hrl").
 
--define(TIMEOUT, 10000).
+-define(TIMEOUT, 60000).
 
 suite() ->
     [{timetrap, {minutes, 2}}].

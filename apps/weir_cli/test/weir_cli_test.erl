@@ -14,7 +14,7 @@
 
 -import(weir_cli_program, [start/2, stop/1, line/1]).
 
--define(TIMEOUT, 10000).
+-define(TIMEOUT, 60000).
 
 %% It may have an alert to send first.
 closed(Socket) ->
