@@ -5,9 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 20000).
+-define(PATIENCE, 60000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, processes}, {group, channels}].
 

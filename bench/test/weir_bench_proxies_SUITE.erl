@@ -5,9 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 10_000).
+-define(PATIENCE, 30_000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, weir}, {group, haproxy}, {group, nginx}].
 

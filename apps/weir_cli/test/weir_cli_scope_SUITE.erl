@@ -49,10 +49,10 @@ end_per_testcase(Case, _Config) ->
 node_of_somebody() ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     Port = open_port({spawn_executable, os:find_executable("erl")}, [
-        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(900000), halt()."]},
+        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "-eval", "io:format(\"up~n\"), timer:sleep(1800000), halt()."]},
         {line, 100}, binary
     ]),
-    receive {Port, {data, {eol, <<"up">>}}} -> ok after 30000 -> ct:fail(no_node) end,
+    receive {Port, {data, {eol, <<"up">>}}} -> ok after 60000 -> ct:fail(no_node) end,
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     {Name, integer_to_list(Pid)}.
 
@@ -296,7 +296,7 @@ tmux(Case, Command) -> os:cmd(lists:concat(["TERM=xterm-256color tmux -f /dev/nu
 
 socket(Case) -> lists:concat(["weir_scope_", os:getpid(), "_", Case]).
 
-until(Condition) -> until(Condition, 400).
+until(Condition) -> until(Condition, 1200).
 
 until(Condition, 0) -> ct:fail({never_true, Condition});
 until(Condition, Times) ->
