@@ -26,10 +26,10 @@ all() ->
 init_per_suite(Config) ->
     Name = lists:concat([peer:random_name(), "@127.0.0.1"]),
     Port = open_port({spawn_executable, os:find_executable("erl")}, [
-        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "+c", "false", "-eval", "io:format(\"up~n\"), timer:sleep(120000), halt()."]},
+        {args, ["-noinput", "-name", Name, "-setcookie", "of_its_own", "+c", "false", "-eval", "io:format(\"up~n\"), timer:sleep(1800000), halt()."]},
         {line, 100}, binary
     ]),
-    receive {Port, {data, {eol, <<"up">>}}} -> ok after 30000 -> ct:fail(no_node) end,
+    receive {Port, {data, {eol, <<"up">>}}} -> ok after 60000 -> ct:fail(no_node) end,
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     %% The port ends with the process that has opened it; the node does not.
     [{node, Name}, {pid, integer_to_list(Pid)} | weir_cli_program:find(Config)].
