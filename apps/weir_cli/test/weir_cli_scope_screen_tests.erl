@@ -24,7 +24,7 @@ data() ->
     #{
         sample => Sample#{weir => #{reactors => [Reactor], counts => #{relays => 2, groups => 3}, products => Products, pollsets => [Pollset, Pollset#{pollset => 2, times => 10.0}], listeners => [Listener#{latency => weir_scope_latency:figures([{1_234_567, 40_009}])}]}},
         history => [#{columns => [<<"listeners.measured">> | Names], rows => [{At, [1.0 | Values]} || At <- [1000, 2000]] ++ [{3000, [0.0 | Values]}]}],
-        clocks => #{settings => weir_scope_clocks:settings(Ask), costs => [#{clock => monotonic_time, ns => 25.0}]},
+        clocks => #{settings => #{time_correction => true, time_warp_mode => no_time_warp, time_offset => final, clock_difference => -3}, costs => [#{clock => monotonic_time, ns => 25.0}]},
         locks => #{seconds => 2.0, locks => [#{name => run_queue, type => spinlock, instances => 2, tries => 10, collisions => 5, waited => 0.25, share => 0.125}]},
         top => [Process(rather_busy, 2000.0), Process({a_module, with_a_long_name, 3}, 1000.0)],
         microstates => [#{type => scheduler, id => Id, states => #{emulator => 0.25, sleep => 0.75}} || Id <- [1, 2]]
@@ -115,7 +115,7 @@ locks_test() ->
 
 clocks_test() ->
     Lines = shown(clocks, 24, 80, []),
-    [?assertMatch([_ | _], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["time correction is on, no_time_warp, the offset is final", "monotonic_time", "25.0"]].
+    [?assertMatch([_ | _], [Line || Line <- Lines, has(Text, Line)]) || Text <- ["time correction is on, no_time_warp, the offset is final", "3 ms behind", "monotonic_time", "25.0"]].
 
 order_test() ->
     First = shown(processes, 24, 80, []),

@@ -83,7 +83,9 @@ the_clocks(Config) ->
         begin
             {ok, View} = weir_scope:open(?config(node, Config), #{load => Load}),
             {ok, #{settings := Settings} = Clocks} = weir_scope:clocks(View),
-            ?assertMatch(#{time_correction := true, time_warp_mode := no_time_warp, time_offset := final, clock_difference := _}, Settings),
+            %% OTP 29 has another mode of time warp than those before.
+            [?assertEqual({Item, peer:call(?config(peer, Config), erlang, system_info, [Item])}, {Item, maps:get(Item, Settings)}) || Item <- [time_correction, time_warp_mode, time_offset]],
+            ?assert(abs(maps:get(clock_difference, Settings)) < 60_000),
             case file:read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource") of
                 {ok, Source} -> ?assertEqual(string:trim(Source), maps:get(clock_source, Settings));
                 {error, _} -> ?assertNot(is_map_key(clock_source, Settings))
