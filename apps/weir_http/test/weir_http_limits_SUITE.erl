@@ -7,8 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
--import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, request/2, responses/2, is_closed/1, is_closed/2,
-    get/1, get/2]).
+-import(weir_http_client, [connect/1, connect/2, send/2, close/1, response/1, request/2, responses/2, is_closed/1, is_closed/2, get/1, get/2]).
 -import(weir_http_serving, [until/1]).
 
 -define(LISTENER, ?MODULE).
