@@ -71,9 +71,6 @@
     idle_ms := non_neg_integer()
 }.
 
-%% How often a stop looks whether the last connection has ended.
--define(LOOK_MS, 50).
-
 %% @doc Starts a proxy. The configuration is checked as a whole first ({@link weir_proxy_config}); if it is wrong, or an address
 %% cannot be listened on, nothing is left of the attempt.
 -spec start(name(), map()) -> ok | {error, error()}.
@@ -83,6 +80,8 @@ start(Name, Given) -> start(Name, Given, start).
 %% takes over from an old one, and no client is refused. Both listen until the new one is ready. Then the old one accepts what its
 %% backlogs hold, refuses what comes, and keeps its connections; see {@link await_successor/1}. Where there is no other, this starts a
 %% proxy.
+%%
+%% If it fails the old one goes on. Clients that have come to the new one meanwhile are served first, for 30 seconds at most.
 -spec take_over(name(), map()) -> ok | {error, error()}.
 take_over(Name, Given) -> start(Name, Given, take_over).
 
@@ -128,7 +127,7 @@ stop(Name) -> weir_proxy_instance:call(Name, stop).
 stop(Name, Timeout) ->
     case weir_proxy_instance:call(Name, suspend) of
         ok ->
-            Left = await_end(Name, deadline(Timeout)),
+            Left = weir_proxy_instance:await_end(Name, deadline(Timeout)),
             case {stop(Name), Left} of
                 {ok, 0} -> ok;
                 {ok, _} -> {error, {timeout, Left}};
@@ -140,17 +139,6 @@ stop(Name, Timeout) ->
 
 deadline(infinity) -> infinity;
 deadline(Timeout) -> erlang:monotonic_time(millisecond) + Timeout.
-
-await_end(Name, Deadline) ->
-    %% A session may have outlived its listener.
-    Now = max(weir_proxy_sessions:count(Name), weir_proxy_instance:connections(Name)),
-    case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
-        {0, _} -> 0;
-        {Left, true} -> Left;
-        {_, false} ->
-            timer:sleep(?LOOK_MS),
-            await_end(Name, Deadline)
-    end.
 
 %% @doc The names of all proxies.
 -spec proxies() -> [name()].

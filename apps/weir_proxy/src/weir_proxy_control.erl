@@ -21,7 +21,10 @@
 %% @doc Listens where the configuration says from now on; after an error still where it did before.
 -spec adjust(term(), Before :: binary() | off, Wanted :: binary() | off) -> ok | {error, term()}.
 adjust(_Proxy, Same, Same) -> ok;
-adjust(Proxy, Before, off) -> weir:stop_listener(?LISTENER(Proxy, Before));
+adjust(Proxy, Before, off) ->
+    %% It may be one that could not be opened behind a take-over.
+    _ = weir:stop_listener(?LISTENER(Proxy, Before)),
+    ok;
 adjust(Proxy, Before, Path) ->
     Options = #{ip => {local, Path}, mode => 8#600, max_connections => 16},
     case weir:start_listener(?LISTENER(Proxy, Path), Options, fun ?MODULE:serve/2, Proxy) of
@@ -53,31 +56,54 @@ serve(Socket, Proxy) ->
             ok
     end.
 
-%% @doc Has the proxy of another program leave, if there is one: only after that its path is free.
+%% @doc Has the proxy of another program leave, if there is one: only after that its path is free. After an error it has not left.
 -spec take_over(binary()) -> ok | {error, {take_over, binary(), term()}}.
 take_over(Path) ->
-    case ask(Path, ["leave"]) of
-        {ok, #{<<"ok">> := true}} -> ok;
-        {ok, Answer} -> {error, {take_over, Path, maps:get(<<"error">>, Answer, Answer)}};
-        {error, Nobody} when Nobody =:= econnrefused; Nobody =:= enoent -> ok;
-        {error, Reason} -> {error, {take_over, Path, Reason}}
+    case connect(Path) of
+        {ok, Socket} ->
+            case converse(Socket, ["leave"]) of
+                {ok, <<>>} -> unanswered(Path, closed);
+                {ok, Json} -> left(Path, weir_json:decode(Json));
+                {error, Reason} -> unanswered(Path, Reason)
+            end;
+        {error, Nobody} when Nobody =:= econnrefused; Nobody =:= enoent ->
+            ok;
+        {error, Reason} ->
+            {error, {take_over, Path, Reason}}
     end.
+
+left(_Path, {ok, #{<<"ok">> := true}}) -> ok;
+left(Path, {ok, #{<<"error">> := Reason}}) -> {error, {take_over, Path, Reason}};
+left(Path, {_, Other}) -> {error, {take_over, Path, Other}}.
+
+%% It was told to leave, and may have: somebody has to serve. If it has not, both do.
+unanswered(Path, Reason) ->
+    What = "a proxy that was told to leave has not answered, and is taken for one that has left",
+    weir_reports:log(warning, #{what => What, control => Path, reason => Reason}).
 
 %% @doc Sends a command to a proxy, and returns what it answers.
 -spec ask(file:filename_all(), [iodata()]) -> {ok, weir_json:value()} | {error, term()}.
 ask(Path, Words) ->
-    case gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?TIMEOUT) of
+    case connect(Path) of
         {ok, Socket} ->
-            ok = gen_tcp:send(Socket, [lists:join(" ", Words), "\n"]),
-            Answer = read(Socket, []),
-            ok = gen_tcp:close(Socket),
-            case Answer of
+            case converse(Socket, Words) of
                 {ok, Json} -> weir_json:decode(Json);
-                {error, _} -> Answer
+                {error, _} = Error -> Error
             end;
         {error, _} = Error ->
             Error
     end.
+
+connect(Path) -> gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?TIMEOUT).
+
+converse(Socket, Words) ->
+    Answer =
+        case gen_tcp:send(Socket, [lists:join(" ", Words), "\n"]) of
+            ok -> read(Socket, []);
+            {error, _} = Error -> Error
+        end,
+    ok = gen_tcp:close(Socket),
+    Answer.
 
 read(Socket, Read) ->
     case gen_tcp:recv(Socket, 0, ?ANSWER_TIMEOUT) of

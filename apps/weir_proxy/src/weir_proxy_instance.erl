@@ -7,7 +7,7 @@
 
 -export([start_link/2]).
 -export([call/2]).
--export([connections/1]).
+-export([await_end/2]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -31,8 +31,14 @@
 -define(BACKLOG_MS, 5000).
 -define(LOOK_MS, 5).
 
-%% Until the disk takes the access log again.
--define(LOG_AGAIN_MS, 1000).
+%% Until the disk takes the access log again, or the path of the control socket is free.
+-define(AGAIN_MS, 1000).
+
+%% How long a take-over that has failed serves those who came to it.
+-define(HAND_BACK_MS, 30_000).
+
+%% How often it is looked whether the last connection has ended.
+-define(LAST_MS, 50).
 
 -define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
 
@@ -53,8 +59,20 @@ call(Name, Request) ->
             {error, {no_proxy, Name}}
     end.
 
-%% @doc How many connections its listeners have: those on their way, and sessions.
--spec connections(term()) -> non_neg_integer().
+%% @doc Returns when a proxy has no connections, those on their way and sessions, or at a time of the monotonic clock. Returns how many are
+%% left.
+-spec await_end(term(), Milliseconds :: integer() | infinity) -> non_neg_integer().
+await_end(Name, Deadline) ->
+    %% A session may have outlived its listener.
+    Now = max(weir_proxy_sessions:count(Name), connections(Name)),
+    case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
+        {0, _} -> 0;
+        {Left, true} -> Left;
+        {_, false} ->
+            timer:sleep(?LAST_MS),
+            await_end(Name, Deadline)
+    end.
+
 connections(Name) ->
     lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Name, #{connections := Count} <- [weir:info(Listener)]]).
 
@@ -143,9 +161,12 @@ handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
     case weir_proxy_log:adjust(Name, Log) of
         ok -> ok;
         {error, Reason} ->
-            _ = erlang:send_after(?LOG_AGAIN_MS, self(), log_again),
+            _ = erlang:send_after(?AGAIN_MS, self(), log_again),
             report(#{what => "an access log cannot be written, and is tried again", proxy => Name, reason => Reason})
     end,
+    {noreply, State};
+handle_info(control_again, State = #state{name = Name, config = #{control := Control}}) ->
+    ok = open_control(Name, Control),
     {noreply, State};
 handle_info(_Message, State) ->
     {noreply, State}.
@@ -185,20 +206,23 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     ok = publish(Name, maps:with(NewFrontends, Frontends)),
     Wanted = maps:from_list([{Endpoint, Frontend} || {Frontend, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]),
     Opening = maps:to_list(maps:without(maps:keys(State#state.listeners), Wanted)),
+    Paths = [Path || IsShared, {{local, Path}, _} <- Opening],
     Resuming = [{Endpoint, Frontend} || {Endpoint, none} <- maps:to_list(State#state.listeners), #{Endpoint := Frontend} <- [Wanted]],
     case
         in_turn([
             fun() -> weir_proxy_log:adjust(Name, Log) end,
             fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
-            %% From here on clients come in, which would be lost if another step failed.
+            fun() -> weir_proxy_paths:keep(Paths) end,
+            %% From here on clients come in.
             fun() -> open(Opening, IsShared, Config, Name) end,
             fun() -> resume(Resuming, Config, Name) end,
-            fun() -> take_over(How, Control) end,
-            fun() -> weir_proxy_control:adjust(Name, OldControl, Control) end
+            fun() -> take_over(How, Name, OldControl, Control) end
         ])
     of
         {error, _} = Error ->
             %% Those of before are there again, or were not touched.
+            ok = weir_proxy_paths:give_back(Paths),
+            ok = hand_back(How, Name, [Endpoint || {Endpoint, _} <- Opening]),
             _ = weir_proxy_log:adjust(Name, OldLog),
             _ = weir_proxy_page:adjust(Name, Page, OldPage, IsShared),
             _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
@@ -207,6 +231,7 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
             Error;
         ok ->
+            ok = weir_proxy_paths:forget(Paths),
             _ = [
                 ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, maps:get(Backend, Backends))
              || Backend <- maps:keys(Backends) -- New
@@ -218,9 +243,30 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})}
     end.
 
-%% From here on the other program accepts nothing more.
-take_over(start, _Control) -> ok;
-take_over(take_over, Control) -> weir_proxy_control:take_over(Control).
+take_over(start, Name, Before, Control) ->
+    weir_proxy_control:adjust(Name, Before, Control);
+take_over(take_over, Name, off, Control) ->
+    case weir_proxy_control:take_over(Control) of
+        %% The other program accepts nothing more: from here on nothing may fail.
+        ok -> open_control(Name, Control);
+        {error, _} = Error -> Error
+    end.
+
+open_control(Name, Control) ->
+    case weir_proxy_control:adjust(Name, off, Control) of
+        ok -> ok;
+        {error, Reason} ->
+            _ = erlang:send_after(?AGAIN_MS, self(), control_again),
+            report(#{what => "a control socket cannot be opened, and is tried again", proxy => Name, reason => Reason})
+    end.
+
+%% The other program goes on. Clients that have come here meanwhile know of nothing, and are served to their end.
+hand_back(start, _Name, _Endpoints) ->
+    ok;
+hand_back(take_over, Name, Endpoints) ->
+    ok = suspend(Name, Endpoints),
+    _ = await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
+    ok.
 
 in_turn([]) -> ok;
 in_turn([Step | Steps]) ->

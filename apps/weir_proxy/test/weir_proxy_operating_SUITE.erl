@@ -6,7 +6,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/3, port/0, state/1, free_port/0, connect/1, name/1, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/3, port/0, state/1, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -16,7 +16,8 @@ suite() -> [{timetrap, {seconds, 30}}].
 all() ->
     [
         all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, commands, a_control_socket_is_its_users_alone,
-        a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody
+        a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody,
+        a_successor_that_is_refused_loses_nobody, a_successor_that_is_not_answered_serves, a_successor_without_a_control_socket_serves
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -201,6 +202,86 @@ a_successor_of_nobody(_Config) ->
     ?assertMatch({error, {bad_option, [control], off, _}}, weir_proxy:take_over(proxy, Config)),
     ok = weir_proxy:take_over(proxy, Config#{control => iolist_to_binary(["/tmp/weir-proxy-nobody-", os:getpid()])}),
     ?assertEqual(<<"a">>, name(connect(port()))).
+
+%% Clients come while both listen. Those of the new one are served to their end, and the old one goes on, on its unix socket too.
+a_successor_that_is_refused_loses_nobody(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = free_port(),
+    Local = path("local"),
+    Config = #{
+        frontends => #{front => #{listen => [{{127, 0, 0, 1}, Port}, <<"unix:", Local/binary>>], backend => web}},
+        backends => #{web => #{servers => [?SERVER:address(Server)]}}
+    },
+    ok = weir_proxy:start(old, Config#{control => path("old")}),
+    Path = path("refuses"),
+    Other = program(Path, fun() -> "{\"error\": \"not now\"}" end),
+    {New, Monitor} = spawn_monitor(fun() -> exit({result, weir_proxy:take_over(new, Config#{control => Path})}) end),
+    receive {asked, Other} -> ok after ?PATIENCE -> ct:fail(not_asked) end,
+    Sockets = [connect_local(Local) | [connect(Port) || _ <- lists:seq(1, 40)]],
+    ?assertEqual([<<"a">>], lists:usort([name(Socket) || Socket <- Sockets])),
+    ?assert(counted(new) > 1),
+    Other ! answer,
+    wait_for(fun() -> [] =:= [Listener || Listener = {weir_proxy, new, _} <- weir:listeners(), #{status := running} <- [weir:info(Listener)]] end),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    ?assertEqual(<<"a">>, name(connect_local(Local))),
+    [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
+    [ok = gen_tcp:close(Socket) || Socket <- Sockets],
+    receive {'DOWN', Monitor, process, New, Result} -> ?assertEqual({result, {error, {take_over, Path, <<"not now">>}}}, Result) after ?PATIENCE -> ct:fail(no_result) end,
+    ?assertEqual([old], weir_proxy:proxies()),
+    ?assertEqual({error, enoent}, file:read_link_info(<<Local/binary, ".before">>)).
+
+%% How many connections a frontend has, also of a proxy that has not started yet.
+counted(Proxy) -> weir_proxy_numbers:get(element(4, weir_proxy_memory:frontend(Proxy, <<"front">>)), current_sessions).
+
+connect_local(Path) ->
+    {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?PATIENCE),
+    Socket.
+
+%% The other program may have left before it ended.
+a_successor_that_is_not_answered_serves(_Config) ->
+    Path = path("silent"),
+    serves_after(Path, fun() -> "" end),
+    ?assertMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Path, ["status"])).
+
+a_successor_without_a_control_socket_serves(_Config) ->
+    Path = path("taken"),
+    serves_after(Path, fun() -> ok = file:delete(Path), ok = file:make_dir(Path), "{\"ok\": true}" end),
+    ?assertMatch({error, _}, weir_proxy_control:ask(Path, ["status"])),
+    ok = file:del_dir(Path),
+    wait_for(fun() -> case weir_proxy_control:ask(Path, ["status"]) of {ok, #{<<"ok">> := _}} -> true; {error, _} -> false end end).
+
+serves_after(Path, Answer) ->
+    Server = ?SERVER:start("a"),
+    Config = #{
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => web}},
+        backends => #{web => #{servers => [?SERVER:address(Server)]}},
+        control => Path
+    },
+    Other = program(Path, Answer),
+    Other ! answer,
+    ok = weir_proxy:take_over(proxy, Config),
+    ?assertEqual(<<"a">>, name(connect(port()))).
+
+path(Name) ->
+    Path = iolist_to_binary(["/tmp/weir-proxy-", Name, $-, os:getpid()]),
+    _ = file:delete(Path),
+    Path.
+
+%% Another program that is told to leave, and answers that when it is told to.
+program(Path, Answer) ->
+    Test = self(),
+    Pid = spawn_link(fun() ->
+        {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {packet, line}, {ip, {local, Path}}]),
+        Test ! {listens, self()},
+        {ok, Socket} = gen_tcp:accept(Listen),
+        {ok, <<"leave\n">>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+        ok = gen_tcp:close(Listen),
+        Test ! {asked, self()},
+        receive answer -> ok end,
+        ok = gen_tcp:send(Socket, Answer()),
+        ok = gen_tcp:close(Socket)
+    end),
+    receive {listens, Pid} -> Pid end.
 
 % A first call that loads code waits beside processes that compute.
 all_code_is_loaded_at_the_start(_Config) ->
