@@ -361,6 +361,7 @@ relay(A, B) ->
 %% <dt>`half_close_timeout' (`infinity')</dt><dd>milliseconds that one direction may go on after the other has ended</dd>
 %% <dt>`detached' (`false')</dt><dd>the relay goes on when its owner dies; otherwise it ends then</dd>
 %% <dt>`owner' (the caller)</dt><dd>the process of this node that gets the message when the relay ends</dd>
+%% <dt>`latency' (none)</dt><dd>what times of replies of B are added to as well: {@link weir_relay:new_latency/0}</dd>
 %% </dl>
 %%
 %% Errors, after which both sockets are as they were: `{Socket, Reason}' names the one that is `closed', `not_owner' (of

@@ -47,9 +47,11 @@
 -export([schedules_begin/1, schedules_end/1, enabled/3, enabled_running_procs/3, trace/5]).
 
 %% Relays.
--export([relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1]).
+-export([
+    relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1, latency_new/0, latency_seen/1
+]).
 
--export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, group/0]).
+-export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, latency/0, group/0]).
 
 -type handle() :: non_neg_integer().
 %% A socket: a slot of the native table and the generation of the socket that lives there.
@@ -62,6 +64,9 @@
 -opaque listener() :: reference().
 %% What the listening sockets of a listener have in common: limits, the count of connections, and an accept queue for each
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
+
+-opaque latency() :: reference().
+%% Times of replies. They live as long as anybody holds them, or a relay adds to them.
 
 -type group() :: non_neg_integer().
 -type relay() :: non_neg_integer().
@@ -363,6 +368,12 @@ give_up(_Handle) -> ?NOT_LOADED.
 
 %%% Relays
 
+%% @doc Times of replies, to which any number of relays add.
+-spec latency_new() -> latency().
+latency_new() -> ?NOT_LOADED.
+%% @doc Their sum, in nanoseconds, and how many took how long; see {@link weir_listener:latency()}.
+-spec latency_seen(latency()) -> {non_neg_integer(), [{non_neg_integer(), pos_integer()}]}.
+latency_seen(_Latency) -> ?NOT_LOADED.
 %% @doc Joins two connected sockets of the caller's on a pollset, for an owner, which closes both to everybody. `Prefix' goes to the
 %% second one first. An error names the socket that is in no state for it, and leaves both as they were. If a timeout may
 %% pass in the next 10 seconds, {@link weir_relay_timer} is sent `{weir_relay, Relay, Milliseconds}': when to call {@link relay_expire/1}.

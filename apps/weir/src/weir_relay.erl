@@ -7,10 +7,15 @@
 -export([stop/1]).
 -export([info/1]).
 -export([list/0]).
+-export([new_latency/0]).
+-export([latency/1]).
 
--export_type([relay/0, options/0, native/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
+-export_type([relay/0, latency/0, options/0, native/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
 
 -opaque relay() :: {weir_relay, weir_nif:relay()}.
+
+-type latency() :: {weir_latency, weir_nif:latency()}.
+%% Times of replies, of any number of relays: see {@link new_latency/0}.
 
 -type options() :: #{
     prefix => iodata(),
@@ -19,13 +24,15 @@
     idle_timeout => timeout(),
     half_close_timeout => timeout(),
     detached => boolean(),
-    owner => pid()
+    owner => pid(),
+    latency => latency()
 }.
 %% See {@link weir:relay/3}.
 
 -type native() :: {
     Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
-    IdleTimeout :: timeout(), HalfCloseTimeout :: timeout(), Detached :: boolean(), Observed :: boolean()
+    {IdleTimeout :: timeout(), HalfCloseTimeout :: timeout()}, Detached :: boolean(), Observed :: boolean(),
+    weir_nif:latency() | undefined
 }.
 %% The options as the native part has them.
 
@@ -55,12 +62,13 @@
     idle_us := non_neg_integer(),
     first_byte_us := non_neg_integer() | undefined,
     reply_us := times(),
-    failed := a | b | undefined
+    failed := a | b | undefined,
+    ended_first := a | b | undefined
 }.
 %% What a relay has done: `duration_us' since it began, `idle_us' since bytes last moved, `first_byte_us' from its
 %% beginning to the first byte of B. `reply_us' is from the last bytes of A, the client, to the first ones of B, the
 %% server, after them, for each time that B replied to A: the response time of tcprstat. `failed' is the side whose connection
-%% was reset, if that has ended it.
+%% was reset, if that has ended it. `ended_first': of the two sides the one whose end of data was passed on first.
 
 -type info() :: #{
     owner := pid(),
@@ -71,7 +79,8 @@
     idle_us := non_neg_integer(),
     first_byte_us := non_neg_integer() | undefined,
     reply_us := times(),
-    failed := undefined
+    failed := undefined,
+    ended_first := a | b | undefined
 }.
 %% The statistics so far, and who and where.
 
@@ -105,7 +114,7 @@
 %% @doc See {@link weir:relay/3}.
 -spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused()}.
 start(A, B, Options) ->
-    Known = [owner | maps:keys(?DEFAULTS)],
+    Known = [owner, latency | maps:keys(?DEFAULTS)],
     case {check_sockets(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
         {ok, ok, true} -> join(A, B, maps:merge(?DEFAULTS, Options));
         {ok, ok, false} -> {error, no_native_part};
@@ -128,16 +137,18 @@ join(?SOCKET(A) = SocketA, ?SOCKET(B) = SocketB, #{prefix := Prefix} = Options) 
         {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
         {_, {error, Reason}} -> {error, Reason}
     catch
-        %% One of them was never a socket here.
-        error:badarg -> {error, {bad_socket, first_unknown([SocketA, SocketB]), needed_socket()}}
+        %% One of them was never a socket here, or the latency is something else.
+        error:badarg -> {error, unknown([SocketA, SocketB], Options)}
     end.
 
-first_unknown([Socket = ?SOCKET(Handle) | Sockets]) ->
+unknown([Socket = ?SOCKET(Handle) | Sockets], Options) ->
     try weir_nif:owner(Handle) of
-        _ -> first_unknown(Sockets)
+        _ -> unknown(Sockets, Options)
     catch
-        error:badarg -> Socket
-    end.
+        error:badarg -> {bad_socket, Socket, needed_socket()}
+    end;
+unknown([], #{latency := Latency}) ->
+    {bad_option, latency, Latency, needed_latency()}.
 
 started(_Relay, _Owner, false) ->
     ok;
@@ -157,12 +168,15 @@ check_sockets(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
 check_sockets(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
 check_sockets(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
 
+needed_latency() -> "what weir_relay:new_latency/0 has returned".
+
 needed_socket() ->
     "a socket of {tcp_module, weir_tcp} is needed, without TLS".
 
 native(#{splice := Splice, idle_timeout := Idle, half_close_timeout := HalfClose, detached := Detached} = Options) ->
     #{buffer := Buffer} = Options,
-    {Buffer, pipe(Buffer), Splice, Idle, HalfClose, Detached, weir_relay_observer:is_wanted()}.
+    Latency = case Options of #{latency := {weir_latency, Native}} -> Native; #{} -> undefined end,
+    {Buffer, pipe(Buffer), Splice, {Idle, HalfClose}, Detached, weir_relay_observer:is_wanted(), Latency}.
 
 %% Who asks for another buffer gets pipes like that.
 pipe(?BUFFER) -> ?PIPE;
@@ -178,12 +192,25 @@ allowed(buffer, Bytes) ->
     is_integer(Bytes) andalso Bytes >= 1 andalso Bytes =< ?BUFFER_MAX orelse "a number of bytes from 1 to 1048576";
 allowed(owner, Owner) ->
     is_pid(Owner) andalso node(Owner) =:= node() orelse "a process of this node";
+allowed(latency, {weir_latency, Native}) when is_reference(Native) -> true;
+allowed(latency, _Latency) -> needed_latency();
 allowed(splice, Splice) ->
     is_boolean(Splice) orelse Splice =:= auto orelse "auto, true or false";
 allowed(detached, Detached) ->
     is_boolean(Detached) orelse "true or false";
 allowed(Timeout, Time) when Timeout =:= idle_timeout; Timeout =:= half_close_timeout ->
     weir_checked_options:time(1, Time).
+
+%% @doc New times of replies, for the option `latency' of relays: all relays that are started with them add to them, such as those to one
+%% server. They take 110 KiB at most, and are gone when nobody has them any more.
+-spec new_latency() -> latency().
+new_latency() -> {weir_latency, weir_nif:latency_new()}.
+
+%% @doc How long the replies took, from the beginning on; see {@link weir:latency/1}.
+-spec latency(latency()) -> weir_listener:latency().
+latency({weir_latency, Native}) ->
+    {Sum, Times} = weir_nif:latency_seen(Native),
+    #{measured => true, replies => lists:sum([Count || {_, Count} <- Times]), reply_ns => Sum, times => Times}.
 
 %% @doc See {@link weir:stop_relay/1}.
 -spec stop(relay()) -> ok.

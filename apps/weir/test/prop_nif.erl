@@ -77,7 +77,7 @@ sockets() ->
     {A, OneEnd} = pair(Listening, Port),
     {B, OtherEnd} = pair(Listening, Port),
     {ok, Opened, _, _} = weir_nif:file_open(list_to_binary(code:which(?MODULE))),
-    {ok, Relay} = weir_nif:relay_start(A, B, 1, self(), <<>>, {1000, 1000, auto, infinity, infinity, false, false}),
+    {ok, Relay} = weir_nif:relay_start(A, B, 1, self(), <<>>, {1000, 1000, auto, {infinity, infinity}, false, false, weir_nif:latency_new()}),
     {ok, Group} = weir_nif:group_new({drop_oldest, 3, 1000, 3}),
     #{
         listener => weir_nif:listener_new(1, ?LIMITS), relay => Relay, group => Group, relayed => [OneEnd, OtherEnd],
@@ -148,7 +148,7 @@ arguments(group_new, 1) ->
 arguments(relay_start, 6) ->
     ?LET(
         Options,
-        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), timeout(), timeout(), boolean(), boolean()},
+        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), {timeout(), timeout()}, boolean(), boolean(), oneof([undefined, other])},
         [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, {term, Options}]
     );
 arguments(Function, Arity) ->
@@ -321,7 +321,8 @@ is_documented(Accept, {ok, Handle}) when Accept =:= listener_accept; Accept =:= 
 is_documented(Accept, Result) when Accept =:= listener_accept; Accept =:= listener_accept_for -> Result =:= empty;
 is_documented(Map, Result) when Map =:= listener_info; Map =:= contention -> is_map(Result);
 is_documented(Count, Result) when Count =:= relay_count; Count =:= group_count -> is_integer(Result);
-is_documented(listener_latency, {Sum, Times}) -> is_integer(Sum) andalso is_list(Times);
+is_documented(Latency, {Sum, Times}) when Latency =:= listener_latency; Latency =:= latency_seen -> is_integer(Sum) andalso is_list(Times);
+is_documented(latency_new, Result) -> is_reference(Result);
 is_documented(schedules_begin, {ok, Session}) -> is_integer(Session);
 is_documented(schedules_end, {ok, Schedulers}) -> is_list(Schedulers);
 is_documented(Enabled, Result) when Enabled =:= enabled; Enabled =:= enabled_running_procs -> lists:member(Result, [discard, remove]);

@@ -100,7 +100,7 @@ relays(Config) ->
     {ok, Info} = weir:relay_info(Relay),
     Values = weir_counters:values(relay, Info),
     ?assertEqual([Name || #{name := Name} <- weir_counters:table(relay)], [Name || {Name, _} <- Values]),
-    ?assertEqual([a_to_b, b_to_a, duration_us, failed, first_byte_us, idle_us, owner, pollset, reply_us], lists:sort(maps:keys(Info))).
+    ?assertEqual([a_to_b, b_to_a, duration_us, ended_first, failed, first_byte_us, idle_us, owner, pollset, reply_us], lists:sort(maps:keys(Info))).
 
 every_row_is_whole(_Config) ->
     Rows = weir_counters:table(),

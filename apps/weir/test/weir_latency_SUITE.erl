@@ -19,7 +19,7 @@ suite() ->
 
 all() ->
     [
-        nothing_is_measured_unasked, known_delays_of_processes, known_delays_of_reactors, known_delays_of_relays, known_delays_under_tls,
+        nothing_is_measured_unasked, known_delays_of_processes, known_delays_of_reactors, known_delays_of_relays, relays_measure_together, known_delays_under_tls,
         replies_from_files, the_last_bytes_of_a_request_count, on_and_off_under_load, what_was_measured_stays
     ].
 
@@ -134,9 +134,30 @@ known_delays_of_relays(_Config) ->
     known_delays(gen_tcp, Socket),
     ?assertMatch([_], weir:relays()).
 
-relay(Client, Port) ->
+%% Whatever their listeners measure.
+relays_measure_together(_Config) ->
+    {ok, _} = weir:start_listener(server, #{ip => ?LOOPBACK}, fun ?MODULE:serve/2, none),
+    Latency = weir_relay:new_latency(),
+    Port = start(#{}, fun ?MODULE:relay/2, {weir:get_port(server), #{latency => Latency}}),
+    Seen = [client_time(Socket, Delay) || Socket <- [connect(Port), connect(Port)], Delay <- ?DELAYS],
+    weir_test_wait:wait_until(fun() -> maps:get(replies, weir_relay:latency(Latency)) =:= length(Seen) end),
+    #{measured := true, reply_ns := Sum, times := Times} = weir_relay:latency(Latency),
+    ?assert(Sum >= 2 * lists:sum(?DELAYS) * 1_000_000, Sum),
+    ?assert(Sum =< lists:sum(Seen), {Sum, Seen}),
+    ?assertEqual(length(Seen), lists:sum([Count || {_, Count} <- Times])),
+    ?assertEqual(#{measured => false, replies => 0, reply_ns => 0, times => []}, weir:latency(?MODULE)),
+    ?assertEqual(#{measured => true, replies => 0, reply_ns => 0, times => []}, weir_relay:latency(weir_relay:new_latency())).
+
+client_time(Socket, Delay) ->
+    Begin = erlang:monotonic_time(nanosecond),
+    ok = ask(Socket, Delay),
+    erlang:monotonic_time(nanosecond) - Begin.
+
+relay(Client, Port) when is_integer(Port) ->
+    relay(Client, {Port, #{}});
+relay(Client, {Port, Options}) ->
     {ok, Server} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {tcp_module, weir_tcp}]),
-    {ok, Relay} = weir:relay(Client, Server),
+    {ok, Relay} = weir:relay(Client, Server, Options),
     receive {weir_relay, Relay, _, _} -> ok end.
 
 %% A handshake is requests and replies as well: what it took is there before.

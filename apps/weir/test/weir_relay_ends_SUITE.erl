@@ -21,6 +21,7 @@ groups() ->
     [
         {endings, [], [
             reset_passes_as_reset,
+            it_is_told_who_has_ended_first,
             reset_of_a_side_that_is_not_read,
             stopped_by_anybody,
             stopped_with_bytes_that_wait,
@@ -47,6 +48,21 @@ reset_passes_as_reset(Config) ->
             ?assertEqual(econnreset, end_of(Other)),
             #{failed := Failed} = ended(Relay, {error, econnreset}),
             ?assertEqual(Side, Failed)
+        end
+     || Side <- [a, b]
+    ].
+
+it_is_told_who_has_ended_first(Config) ->
+    [
+        begin
+            {Relay, Client, Server} = relay(Config),
+            {ok, #{ended_first := undefined}} = weir:relay_info(Relay),
+            {First, Second} = case Side of a -> {Client, Server}; b -> {Server, Client} end,
+            ok = gen_tcp:shutdown(First, write),
+            ?assertEqual(closed, end_of(Second)),
+            wait_until(fun() -> {ok, #{ended_first := Ended}} = weir:relay_info(Relay), Ended =:= Side end),
+            ok = gen_tcp:close(Second),
+            ?assertMatch(#{ended_first := Side, failed := undefined}, ended(Relay, closed))
         end
      || Side <- [a, b]
     ].

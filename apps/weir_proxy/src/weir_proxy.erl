@@ -22,6 +22,7 @@
 -export([proxies/0]).
 -export([info/1]).
 -export([servers/2]).
+-export([latency/1]).
 -export([sessions/1]).
 -export([drain/3]).
 -export([drain/4]).
@@ -153,6 +154,18 @@ info(Name) -> weir_proxy_instance:call(Name, info).
 -spec servers(name(), Backend :: atom() | iodata()) -> {ok, [map()]} | {error, {no_backend, binary()}}.
 servers(Name, Backend) ->
     with_backend(Name, Backend, fun(Pid) -> {ok, weir_proxy_backend:servers(Pid)} end).
+
+%% @doc How long the servers of a proxy took to reply, of backends with the option `measure': for each server from the time on at which that
+%% was set. What happened in a second is the difference of two calls; `weir_scope' makes the table of tcprstat of them. Cheap; no process
+%% is asked.
+-spec latency(name()) -> #{Backend :: binary() => #{Server :: binary() => weir_listener:latency()}}.
+latency(Name) ->
+    maps:from_list([
+        {Backend, Servers}
+     || {Backend, Members} <- weir_proxy_memory:members(Name),
+        Servers <- [maps:from_list([{weir_proxy_server:name(Member), Latency} || Member <- Members, Latency = #{} <- [weir_proxy_server:latency(Member)]])],
+        map_size(Servers) > 0
+    ]).
 
 %% @doc The sessions of a proxy. It asks each relay for its counters: with many sessions this takes long.
 -spec sessions(name()) -> [session()].

@@ -6,6 +6,8 @@
     %% Where it is; a name that has no address yet is `unresolved'.
     address :: weir_tcp:name() | unresolved,
     numbers :: atomics:atomics_ref(),
+    %% How long its replies take, if that is measured.
+    latency = none :: weir_relay:latency() | none,
     max_connections = infinity :: pos_integer() | infinity,
     %% As a balancer takes it: above 0.
     weight = 1 :: pos_integer()

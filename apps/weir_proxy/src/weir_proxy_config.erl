@@ -52,9 +52,10 @@
     slow_start := non_neg_integer(),
     on_down := keep | close,
     resolve_interval := pos_integer(),
+    measure := boolean(),
     health := health() | off,
     agent := agent() | off,
-    passive := #{fall := pos_integer(), back_off := pos_integer(), resets := boolean()} | off
+    passive := #{fall := pos_integer(), back_off := pos_integer(), resets := boolean(), early_closes := boolean()} | off
 }.
 
 -type server() :: #{
@@ -170,6 +171,7 @@ backend(Path, Map) ->
         {slow_start, weir_proxy_schema:time(0), 0},
         {on_down, weir_proxy_schema:word([keep, close]), keep},
         {resolve_interval, weir_proxy_schema:time(100), 10_000},
+        {measure, weir_proxy_schema:boolean(), false},
         {health, or_off(fun weir_proxy_health:options/2), off},
         {agent, or_off(fun weir_proxy_agent:options/2), off},
         {passive, or_off(fun passive/2), off}
@@ -207,7 +209,8 @@ passive(Path, Map) ->
     weir_proxy_schema:table(Path, Map, [
         {fall, weir_proxy_schema:integer(1, 1000), 3},
         {back_off, weir_proxy_schema:time(1), 10_000},
-        {resets, weir_proxy_schema:boolean(), false}
+        {resets, weir_proxy_schema:boolean(), false},
+        {early_closes, weir_proxy_schema:boolean(), false}
     ]).
 
 %% An address, or a table with one.

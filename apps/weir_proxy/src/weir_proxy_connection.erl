@@ -299,7 +299,7 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
     Options = #{
         owner => Keeper, detached => true, idle_timeout => Idle, half_close_timeout => HalfClose, prefix => [Header, Prefix]
     },
-    case weir:relay(Client, Socket, Options) of
+    case weir:relay(Client, Socket, measured(Server, Options)) of
         {ok, Relay} ->
             ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
             ok = stick(Backend, Key, Server),
@@ -310,6 +310,9 @@ relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend
             ok = gen_tcp:close(Socket),
             {failed, gone, Way}
     end.
+
+measured(#server{latency = none}, Options) -> Options;
+measured(#server{latency = Latency}, Options) -> Options#{latency => Latency}.
 
 stick(#backend{config = #{stick := off}}, _Key, _Server) -> ok;
 stick(#backend{numbers = Numbers, config = #{stick := Expire}}, Key, #server{name = Name}) ->

@@ -10,7 +10,7 @@
 -type subject() :: proxy_frontend | proxy_backend | proxy_server.
 %% What is counted of: the `frontends' and `backends' of {@link weir_proxy:info/1}, and the maps of {@link weir_proxy:servers/2}.
 
--type row() :: #{subject := subject(), name := atom(), kind := counter | gauge, unit := bytes | none, help := string()}.
+-type row() :: #{subject := subject(), name := atom(), kind := counter | gauge, unit := bytes | nanoseconds | none, help := string()}.
 
 %% @doc All counters.
 -spec table() -> [row(), ...].
@@ -43,6 +43,9 @@ rows(proxy_server) ->
         {connection_errors, counter, none, "connections that were refused or took too long"},
         {failures, gauge, none, "connections in a row that were refused or took too long"},
         {resets, gauge, none, "connections in a row that it has reset before it has sent a byte"},
+        {early_closes, gauge, none, "connections in a row that it has closed before it has sent a byte"},
+        {replies, counter, none, "replies that were measured, where the backend has measure"},
+        {reply_ns, counter, nanoseconds, "the sum of their times"},
         {checks_failed, counter, none, "checks that failed"},
         {downs, counter, none, "times that checks or the agent have taken it down"}
     ].

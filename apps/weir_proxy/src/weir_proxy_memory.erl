@@ -12,10 +12,11 @@
 -export([forget/1]).
 -export([frontend/2]).
 -export([backend/2]).
+-export([members/1]).
 -export([publish/2]).
 -export([withdraw/1]).
 -export([freed/3]).
--export([reset/4]).
+-export([unanswered/4]).
 -export([proxies/0]).
 
 -define(TABLE, ?MODULE).
@@ -67,6 +68,16 @@ frontend(Proxy, Name) -> persistent_term:get(?FRONTEND(Proxy, Name), undefined).
 -spec backend(term(), binary()) -> #backend{} | undefined.
 backend(Proxy, Name) -> persistent_term:get(?BACKEND(Proxy, Name), undefined).
 
+%% @doc The servers of all backends of a proxy. No process is asked.
+-spec members(term()) -> [{Backend :: binary(), [weir_proxy_server:member()]}].
+members(Proxy) ->
+    try
+        ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'_', '_', '$3'}}, [{'=:=', '$1', {const, Proxy}}], [{{'$2', '$3'}}]}])
+    catch
+        %% The application is not started.
+        error:badarg -> []
+    end.
+
 %% @doc What connections see from now on. Others go on with what they have.
 -spec publish(term(), #frontend{} | #backend{}) -> ok.
 publish(Proxy, Frontend = #frontend{name = Name}) -> persistent_term:put(?FRONTEND(Proxy, Name), Frontend);
@@ -85,13 +96,16 @@ freed(Proxy, Name, Numbers) ->
         _ -> ok
     end.
 
-%% @doc A server has reset so many connections in a row: the process of its backend is told if that is too many.
--spec reset(term(), binary(), Server :: binary(), pos_integer()) -> ok.
-reset(Proxy, Name, Server, InARow) ->
+%% @doc A server has not answered so many connections in a row: the process of its backend is told if that is too many of those that it
+%% counts.
+-spec unanswered(term(), binary(), Server :: binary(), #{resets | early_closes => non_neg_integer()}) -> ok.
+unanswered(Proxy, Name, Server, InARow) ->
     case backend(Proxy, Name) of
-        #backend{process = Process, config = #{passive := #{resets := true, fall := Fall}}} when InARow >= Fall ->
-            Process ! {failing, Server},
-            ok;
+        #backend{process = Process, config = #{passive := Passive = #{fall := Fall}}} ->
+            case lists:sum([Count || {Kind, Count} <- maps:to_list(InARow), map_get(Kind, Passive)]) >= Fall of
+                true -> Process ! {failing, Server}, ok;
+                false -> ok
+            end;
         _ ->
             ok
     end.

@@ -47,8 +47,23 @@ text(Infos) ->
         families("haproxy_frontend_", ?SHARED ++ ?FRONTEND, Frontends),
         families("haproxy_backend_", ?SHARED ++ ?BACKEND, Backends),
         families("haproxy_server_", ?SHARED ++ ?SERVER, Servers),
+        replies([{Labels, Numbers} || {Labels, Numbers = #{replies := Count}} <- Servers, Count > 0]),
         "# HELP haproxy_server_status whether a server is in that state\n# TYPE haproxy_server_status gauge\n",
         [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]
+    ].
+
+%% HAProxy has a mean of the last 1,024 connections, which is something else.
+replies([]) -> [];
+replies(Measured) ->
+    [
+        "# HELP weir_proxy_server_reply_seconds time that a server took to reply\n# TYPE weir_proxy_server_reply_seconds summary\n",
+        [
+            [
+                sample("weir_proxy_server_reply_seconds_count", Labels, Count),
+                series("weir_proxy_server_reply_seconds_sum", Labels, float_to_binary(Sum / 1_000_000_000, [short]))
+            ]
+         || {Labels, #{replies := Count, reply_ns := Sum}} <- Measured
+        ]
     ].
 
 state(State) -> string:uppercase(atom_to_binary(State)).
@@ -65,7 +80,9 @@ families(Prefix, Rows, Things) ->
      || {Name, Key, Kind, Help} <- Rows
     ].
 
-sample(Name, Labels, Value) ->
-    [Name, ${, lists:join($,, [[Label, "=\"", escaped(Text), $"] || {Label, Text} <- Labels]), "} ", integer_to_list(Value), $\n].
+sample(Name, Labels, Value) -> series(Name, Labels, integer_to_list(Value)).
+
+series(Name, Labels, Value) ->
+    [Name, ${, lists:join($,, [[Label, "=\"", escaped(Text), $"] || {Label, Text} <- Labels]), "} ", Value, $\n].
 
 escaped(Text) -> re:replace(Text, "[\\\\\"]", "\\\\&", [global]).

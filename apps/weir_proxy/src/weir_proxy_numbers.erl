@@ -16,12 +16,12 @@
 
 -type name() ::
     current_sessions | max_sessions | sessions_total | bytes_in | bytes_out | connection_errors | retries | redispatches
-    | queue_current | queue_total | failures | aborted | rejected | sticks | resets.
+    | queue_current | queue_total | failures | aborted | rejected | sticks | resets | early_closes.
 
 %% In the order of their places.
 -define(NAMES, [
     current_sessions, max_sessions, sessions_total, bytes_in, bytes_out, connection_errors, retries, redispatches,
-    queue_current, queue_total, failures, aborted, rejected, sticks, resets
+    queue_current, queue_total, failures, aborted, rejected, sticks, resets, early_closes
 ]).
 
 -define(CURRENT, 1).
@@ -51,7 +51,9 @@ place(rejected) -> 13;
 %% Keys whose server is remembered.
 place(sticks) -> 14;
 %% Connections in a row that a server has reset before it has sent a byte.
-place(resets) -> 15.
+place(resets) -> 15;
+%% Connections in a row that a server has closed before it has sent a byte.
+place(early_closes) -> 16.
 
 %% @doc Adds to one number, and returns it.
 -spec add(atomics:atomics_ref(), name(), integer()) -> integer().

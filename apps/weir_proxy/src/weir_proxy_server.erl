@@ -18,6 +18,7 @@
 -export([eligible/2]).
 -export([slow_starting/2]).
 -export([state/2]).
+-export([latency/1]).
 -export([to_map/2]).
 
 -export_type([member/0, admin/0, now/0]).
@@ -31,6 +32,8 @@
 -record(member, {
     config :: weir_proxy_config:server(),
     numbers :: atomics:atomics_ref(),
+    %% How long its replies take, if that is measured.
+    latency = none :: weir_relay:latency() | none,
     address :: weir_tcp:name() | unresolved,
     admin = ready :: admin(),
     %% In place of the configured one, until the configuration says another.
@@ -75,12 +78,17 @@ change(Config = #{address := Endpoint, weight := Weight}, Backend, Member = #mem
     Member#member{
         config = Config,
         slow_start = SlowStart,
+        latency = measured(Backend, Member#member.latency),
         address = address(Endpoint, Before, Member),
         weight = case Before of #{weight := Weight} -> Member#member.weight; #{} -> configured end,
         health = health(Health, Member#member.health),
         agent = case Backend of #{agent := #{}} -> Member#member.agent; #{} -> #{} end,
         is_up = Health =:= off orelse Member#member.is_up
     }.
+
+measured(#{measure := true}, none) -> weir_relay:new_latency();
+measured(#{measure := true}, Latency) -> Latency;
+measured(#{}, _Latency) -> none.
 
 address(Endpoint = {name, _, _}, #{address := Endpoint}, #member{address = Address}) -> Address;
 address({name, _, _}, _Before, _Member) -> unresolved;
@@ -164,6 +172,7 @@ eligible(Now, Member = #member{config = #{priority := Priority, max_connections 
                 name = name(Member),
                 address = Member#member.address,
                 numbers = Member#member.numbers,
+                latency = Member#member.latency,
                 max_connections = Most,
                 weight = Weight
             }};
@@ -203,10 +212,16 @@ state(_Now, #member{address = unresolved}) -> unresolved;
 state(Now, #member{failing_until = Until}) when Until =/= none, Now < Until -> failing;
 state(_Now, #member{}) -> up.
 
+%% @doc How long its replies took, if that is measured.
+-spec latency(member()) -> weir_listener:latency() | none.
+latency(#member{latency = none}) -> none;
+latency(#member{latency = Latency}) -> weir_relay:latency(Latency).
+
 %% @doc For people and exporters.
 -spec to_map(now(), member()) -> map().
 to_map(Now, Member = #member{config = Config}) ->
     #{priority := Priority, max_connections := Most} = Config,
+    #{replies := Replies, reply_ns := Time} = case latency(Member) of none -> #{replies => 0, reply_ns => 0}; Latency -> Latency end,
     (weir_proxy_numbers:to_map(Member#member.numbers))#{
         name => name(Member),
         address => weir_proxy_address:to_text(endpoint(Member)),
@@ -217,6 +232,8 @@ to_map(Now, Member = #member{config = Config}) ->
         state_since_ms => Now - Member#member.changed,
         last_check => Member#member.last_check,
         agent => Member#member.agent,
+        replies => Replies,
+        reply_ns => Time,
         checks_failed => Member#member.checks_failed,
         downs => Member#member.downs
     }.

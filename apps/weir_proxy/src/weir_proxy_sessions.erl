@@ -27,6 +27,9 @@
 -define(AGAIN_MS, 20).
 -define(AGAIN_TIMES, 100).
 
+%% A server that closes later, and has heard nothing, may have waited for its client long enough.
+-define(EARLY_US, 1_000_000).
+
 %% How often a successor looks for sessions whose end it cannot have heard of, while there are any.
 -define(ORPHANS_MS, 2000).
 
@@ -154,10 +157,20 @@ finish(Session, Result, Statistics) ->
     weir_proxy_log:session(Session, Result, Statistics).
 
 %% What a session says of its server. A client that leaves early says nothing.
-judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}}) when Out > 0 -> weir_proxy_numbers:clear(Server, resets);
-judge(#session{proxy = Proxy, backend = Backend, server = Name, numbers = {_, _, Server}}, {error, _}, #{failed := b}) ->
-    weir_proxy_memory:reset(Proxy, Backend, Name, weir_proxy_numbers:add(Server, resets, 1));
-judge(_Session, _Result, _Statistics) -> ok.
+judge(#session{numbers = {_, _, Server}}, _Result, #{b_to_a := #{bytes := Out}}) when Out > 0 ->
+    ok = weir_proxy_numbers:clear(Server, resets),
+    weir_proxy_numbers:clear(Server, early_closes);
+judge(Session, {error, _}, #{failed := b}) ->
+    unanswered(Session, resets);
+judge(Session, _Result, #{ended_first := b, a_to_b := #{bytes := In}, duration_us := Duration}) when In > 0; Duration < ?EARLY_US ->
+    unanswered(Session, early_closes);
+judge(_Session, _Result, _Statistics) ->
+    ok.
+
+unanswered(#session{proxy = Proxy, backend = Backend, server = Name, numbers = {_, _, Server}}, Kind) ->
+    _ = weir_proxy_numbers:add(Server, Kind, 1),
+    InARow = maps:from_list([{Each, weir_proxy_numbers:get(Server, Each)} || Each <- [resets, early_closes]]),
+    weir_proxy_memory:unanswered(Proxy, Backend, Name, InARow).
 
 bytes(#{a_to_b := #{bytes := In}, b_to_a := #{bytes := Out}}) -> {In, Out};
 bytes(none) -> {0, 0}.

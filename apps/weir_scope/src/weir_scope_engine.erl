@@ -4,7 +4,7 @@
 -export([read/1]).
 -export([between/3]).
 
--export_type([reading/0, engine/0, pollset/0, listener/0, reactor/0]).
+-export_type([reading/0, engine/0, pollset/0, listener/0, reactor/0, server/0]).
 
 -opaque reading() :: #{
     pollsets := #{pos_integer() => map()},
@@ -12,6 +12,7 @@
     reactors := #{{pos_integer(), pid()} => map()},
     counts := #{relays | groups => non_neg_integer()},
     contention := #{atom() => non_neg_integer()},
+    servers => #{{Proxy :: term(), Backend :: binary(), Server :: binary()} => map()},
     products := weir_scope_products:reading()
 }.
 
@@ -21,6 +22,7 @@
     reactors => [reactor()],
     counts => #{relays | groups => non_neg_integer()},
     locks => [#{table := atom(), total := non_neg_integer(), rate := float()}],
+    servers => [server()],
     products => [weir_scope_products:counter()]
 }.
 %% `counts': how many relays and groups there are; an older Weir does not say, nor has it `reactors'. `locks': of its tables, how often
@@ -78,6 +80,15 @@
 %% `latency': how long single calls of handle_data/3 took, where it measures that, of those that were measured. See {@link
 %% //weir/weir:reactors/0}.
 
+-type server() :: #{
+    proxy := term(),
+    backend := binary(),
+    server := binary(),
+    latency := weir_scope_latency:figures(),
+    totals := #{replies := non_neg_integer(), reply_ns := non_neg_integer()}
+}.
+%% A server behind a proxy, of a backend with the option `measure': `latency' are the figures of its replies of the second.
+
 %% Reactors' pollsets have numbers from this one on.
 -define(FIRST_OF_REACTORS, 1025).
 
@@ -87,6 +98,8 @@
 -define(MOST_LISTENERS, 200).
 
 -define(MOST_REACTORS, 200).
+
+-define(MOST_SERVERS, 200).
 
 %% What a listener counts.
 -define(COUNTED, [accepted, overload, denied, crowded, full_pauses, rate_pauses, failed_handshakes]).
@@ -104,6 +117,7 @@ read(Ask) ->
                 reactors => reactors(Ask),
                 counts => counts(Ask),
                 contention => contention(Ask),
+                servers => servers(Ask),
                 products => weir_scope_products:read(Ask, Listeners)
             }
     end.
@@ -134,6 +148,20 @@ reactors(Ask) ->
     try Ask(weir, reactors, []) of
         All -> maps:from_list([{{Number, Pid}, Reactor} || #{pollset := Number, reactor := Pid} = Reactor <- lists:sublist(All, ?MOST_REACTORS)])
     catch
+        _:_ -> #{}
+    end.
+
+%% Those of proxies, which know that without asking a process.
+servers(Ask) ->
+    try
+        Proxies = case Ask(erlang, whereis, [weir_proxy_sup]) of undefined -> []; _ -> Ask(weir_proxy, proxies, []) end,
+        All = [
+            {{Proxy, Backend, Server}, Latency}
+         || Proxy <- Proxies, {Backend, Servers} <- maps:to_list(Ask(weir_proxy, latency, [Proxy])), {Server, Latency} <- maps:to_list(Servers)
+        ],
+        maps:from_list(lists:sublist(All, ?MOST_SERVERS))
+    catch
+        %% It is being stopped, or is an older one.
         _:_ -> #{}
     end.
 
@@ -178,16 +206,18 @@ with_times(Info, _Name, _Call) ->
 %% @doc What has happened between two readings that are so many nanoseconds apart.
 -spec between(reading() | none, reading() | none, pos_integer()) -> engine() | none.
 between(
-    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products},
-    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, contention := LaterContention, products := LaterProducts},
+    #{pollsets := Before, listeners := Listeners, reactors := Reactors, contention := Contention, products := Products} = Earlier,
+    #{pollsets := After, listeners := LaterListeners, reactors := LaterReactors, counts := Counts, contention := LaterContention, products := LaterProducts} = Later,
     Ns
 ) ->
+    Servers = maps:get(servers, Earlier, #{}),
     #{
         counts => Counts,
         locks => [
-            #{table => Table, total => Total, rate => since(Earlier, Total) * 1_000_000_000 / Ns}
-         || {Table, Total} <- lists:sort(maps:to_list(LaterContention)), #{Table := Earlier} <- [Contention]
+            #{table => Table, total => Total, rate => since(Waits, Total) * 1_000_000_000 / Ns}
+         || {Table, Total} <- lists:sort(maps:to_list(LaterContention)), #{Table := Waits} <- [Contention]
         ],
+        servers => [server(Key, map_get(Key, Servers), Now) || {Key, Now} <- lists:sort(maps:to_list(maps:get(servers, Later, #{}))), is_map_key(Key, Servers)],
         reactors => [reactor(maps:get(Key, Reactors), Now, Ns) || {Key, Now} <- lists:sort(maps:to_list(LaterReactors)), is_map_key(Key, Reactors)],
         products => weir_scope_products:between(Products, LaterProducts, Ns),
         pollsets => [pollset(Number, maps:get(Number, Before), Now, Ns) || {Number, Now} <- lists:sort(maps:to_list(After)), is_map_key(Number, Before)],
@@ -259,6 +289,10 @@ listener(Name, Before, Now, Ns) ->
     ],
     Totals = maps:with([replies, reply_ns | ?COUNTED], Now),
     maps:merge(Gauges#{name => Name, totals => Totals}, maps:merge(maps:from_list(Rates), latency(Before, Now))).
+
+server({Proxy, Backend, Server}, #{times := Before}, #{times := Now, replies := Replies, reply_ns := Time}) ->
+    Latency = weir_scope_latency:figures(weir_scope_latency:between(Before, Now)),
+    #{proxy => Proxy, backend => Backend, server => Server, latency => Latency, totals => #{replies => Replies, reply_ns => Time}}.
 
 latency(#{times := Before}, #{times := Now}) ->
     Times = weir_scope_latency:between(Before, Now),

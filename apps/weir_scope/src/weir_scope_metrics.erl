@@ -78,7 +78,12 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
         {weir_listener_waiting, gauge, "connections that no process has yet", Gauge(waiting)},
         {weir_listener_backlog, gauge, "connections that the kernel has and nobody has accepted", Gauge(backlog)},
         {weir_listener_backlog_limit, gauge, "most of those: beyond it the kernel drops connections", Gauge(max_backlog)},
-        {weir_listener_reply_seconds, summary, "time from request to reply, of listeners with the option measure", lists:append([replies(Listener) || Listener <- Listeners])}
+        {weir_listener_reply_seconds, summary, "time from request to reply, of listeners with the option measure", lists:append([replies(Listener) || Listener <- Listeners])},
+        {weir_proxy_server_reply_seconds, summary, "time that servers behind proxies took to reply, of backends with the option measure", [
+            Series
+         || #{proxy := Proxy, backend := Backend, server := Server, latency := Latency, totals := #{replies := Count, reply_ns := Sum}} <- maps:get(servers, Weir, []),
+            Series <- summary([{instance, Proxy}, {proxy, Backend}, {server, Server}], Latency, Count, Sum)
+        ]}
         | [
             {["weir_pollset_", Name], counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
          || {Key, Name, Help} <- [

@@ -208,7 +208,7 @@ shown(polls, #{sample := #{weir := Weir, threads := Threads, activity := #{check
         | engine(Weir)
     ];
 shown(latency, #{sample := #{weir := Weir}, history := History}, _Past) ->
-    [{text, measured(Weir)}, {table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
+    [{text, measured(Weir)} | servers(Weir)] ++ [{table, [{newest, "time", right} | [{Sort, Title, right} || {_, Sort, Title} <- tcprstat()]], rows(History)}];
 shown(threads, #{microstates := States}, _Past) ->
     Names = [aux, check_io, emulator, gc, other, port, sleep],
     [
@@ -300,6 +300,18 @@ measured(#{listeners := Listeners}) ->
 
 quantiles(Name, #{count := Count, med := Median, p90 := P90, '99_max' := P99, p999 := P999, max := Max}) ->
     io_lib:format("listener ~0tp: ~ts replies, p50 ~ts, p90 ~ts, p99 ~ts, p99.9 ~ts, max ~ts", [Name | [count(Number) || Number <- [Count, Median, P90, P99, P999, Max]]]).
+
+%% Those behind proxies whose backends measure, in the second.
+servers(#{servers := [_ | _] = Servers}) ->
+    [
+        {table, [{server, "server", left} | [{Name, Title, right} || {Name, _, Title} <- tcprstat()]], [
+            [{{Proxy, Backend, Server}, io_lib:format("~0tp ~ts/~ts", [Proxy, Backend, Server])} | [{Value, count(Value)} || {Name, _, _} <- tcprstat(), Value <- [map_get(Name, Figures)]]]
+         || #{proxy := Proxy, backend := Backend, server := Server, latency := Figures} <- Servers
+        ]},
+        {text, [""]}
+    ];
+servers(_) ->
+    [].
 
 %% A row for each second in which a listener measured.
 rows(History) ->

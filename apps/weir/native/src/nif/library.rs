@@ -20,6 +20,7 @@ use rustler::codegen_runtime::{ErlNifEntry, ErlNifFunc, internal_write_symbols, 
 use rustler::sys::{ErlNifEnv, ErlNifTerm};
 
 use super::listener::{LISTENER, ListenerReference};
+use super::relay::{LATENCY, LatencyReference};
 use super::schedules::SCHEDULES;
 use crate::poll::death;
 use crate::pollset;
@@ -35,7 +36,7 @@ use crate::value::shared::Part;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 14] = [
+static PARTS: [&dyn Part; 15] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -49,6 +50,7 @@ static PARTS: [&dyn Part; 14] = [
     &private::HOLDER,
     &data::BYTES,
     &LISTENER,
+    &LATENCY,
     &FILE,
 ];
 
@@ -201,6 +203,7 @@ fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
             && resource::open::<Holder>(env)
             && resource::open::<Bytes>(env)
             && resource::open::<ListenerReference>(env)
+            && resource::open::<LatencyReference>(env)
             && resource::open::<FileReference>(env)
     };
     if opened { Ok(()) } else { Err(Refused::Resources) }

@@ -1,5 +1,7 @@
 //! Relays.
 
+use std::ffi::CStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
@@ -8,17 +10,46 @@ use super::{PollsetIndex, failed, open, posix};
 use crate::relay::{self, Options, Refused, Splice};
 use crate::socket::table;
 use crate::term::atoms;
+use crate::term::resource::{Kind, Resource, ResourceArc};
 use crate::value::handle::Handle;
+use crate::value::latency::{Latency, Seen};
+use crate::value::shared::Shared;
 use crate::value::slots::Lookup;
 use crate::value::work::Work;
 
 /// What it costs to take two descriptors from one target to another: up to two system calls for each.
 const REGISTRATIONS: i32 = 4;
 
+/// What Erlang holds of the times of replies that relays measure together. They end with it, but for relays that have them.
+pub struct LatencyReference(Arc<Latency>);
+
+pub static LATENCY: Shared<Kind> = Shared::new(Kind::new());
+
+impl Resource for LatencyReference {
+    const NAME: &'static CStr = c"latency";
+
+    fn kind() -> &'static Shared<Kind> {
+        &LATENCY
+    }
+}
+
+type LatencyTerm = ResourceArc<LatencyReference>;
+
+#[rustler::nif]
+fn latency_new() -> LatencyTerm {
+    ResourceArc::new(LatencyReference(Arc::new(Latency::new(true))))
+}
+
+#[rustler::nif]
+fn latency_seen(latency: LatencyTerm) -> (u64, Vec<(u64, u64)>) {
+    let Seen { sum, times } = latency.0.seen();
+    (sum, times)
+}
+
 impl<'a> Decoder<'a> for Options {
     fn decode(term: Term<'a>) -> NifResult<Options> {
-        type Tuple<'a> = (usize, usize, Atom, Term<'a>, Term<'a>, bool, bool);
-        let (buffer, pipe, splice, idle, half_close, detached, observed): Tuple = term.decode()?;
+        type Tuple<'a> = (usize, usize, Atom, (Term<'a>, Term<'a>), bool, bool, Term<'a>);
+        let (buffer, pipe, splice, (idle, half_close), detached, observed, latency): Tuple = term.decode()?;
         let splice = if splice == atoms::auto() {
             Splice::Auto
         } else if splice == atoms::r#true() {
@@ -32,7 +63,11 @@ impl<'a> Decoder<'a> for Options {
             return Err(Error::BadArg);
         }
         let (idle_timeout, half_close_timeout) = (timeout(idle)?, timeout(half_close)?);
-        Ok(Options { buffer, pipe, splice, idle_timeout, half_close_timeout, detached, observed })
+        let latency = match atoms::undefined() == latency {
+            true => None,
+            false => Some(Arc::clone(&latency.decode::<LatencyTerm>()?.0)),
+        };
+        Ok(Options { buffer, pipe, splice, idle_timeout, half_close_timeout, detached, observed, latency })
     }
 }
 

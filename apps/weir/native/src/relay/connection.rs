@@ -42,8 +42,8 @@ pub struct Visit<'a> {
     pub work: &'a mut Work,
     pub tally: &'a mut Tally,
     pub statistics: &'a mut Statistics,
-    /// Where times of replies go as well, if a listener of the connections measures them.
-    pub times: Option<&'a Times>,
+    /// Where times of replies go as well: to a listener of the connections, and to what the relay was started with.
+    pub times: [Option<&'a Times>; 2],
 }
 
 impl Visit<'_> {
@@ -52,8 +52,8 @@ impl Visit<'_> {
     pub fn has_read(&mut self, side: Side, n: usize) {
         self.work.moved(n);
         let reply = self.statistics.read(side, n, Nanos::now());
-        if let (Some(times), Some(reply)) = (self.times, reply) {
-            times.count(reply);
+        if let Some(reply) = reply {
+            self.times.into_iter().flatten().for_each(|times| times.count(reply));
         }
         self.tally.reads += 1;
         self.tally.read_bytes += n as u64;

@@ -288,7 +288,7 @@ mod tests {
             (self.from.readable, self.to.writable) = (true, true);
             let mut work = Work::of_caller();
             let (tally, statistics) = (&mut self.tally, &mut self.statistics);
-            let mut visit = Visit { work: &mut work, tally, statistics, times: None };
+            let mut visit = Visit { work: &mut work, tally, statistics, times: [None; 2] };
             self.flow.carry(&mut self.from, &mut self.to, &mut visit)
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, sockopt};
-use rustler::LocalPid;
+use rustler::{Env, LocalPid, Term};
 
 use super::Options;
 use super::connection::{Connection, Turn, Visit};
@@ -44,8 +44,8 @@ pub struct Live {
     pub owner: LocalPid,
     /// The monitor of the owner ends with this.
     pub _watch: Option<ResourceArc<Watch>>,
-    /// When the first direction ended.
-    pub half_closed: Option<Nanos>,
+    /// The side whose direction has ended first, and when.
+    pub half_closed: Option<(Side, Nanos)>,
     /// Somebody looks after its timeouts soon.
     pub timed: bool,
     /// Descriptors that somebody else has opened, and closes: left and right.
@@ -117,8 +117,11 @@ impl Live {
     #[inline]
     fn carry(&mut self, handle: Handle, side: Side, work: &mut Work, tally: &mut Tally) -> Result<Turn, Errno> {
         let times = match latency::is_wanted() {
-            true => self.permits.iter().flatten().find_map(|permit| permit.times(self.pollset)),
-            false => None,
+            true => [
+                self.permits.iter().flatten().find_map(|permit| permit.times(self.pollset)),
+                self.options.latency.as_ref().and_then(|latency| latency.times(self.pollset)),
+            ],
+            false => [None; 2],
         };
         let mut visit = Visit { work, tally, statistics: &mut self.statistics, times };
         let (flow, from, to) = match side {
@@ -134,7 +137,7 @@ impl Live {
             if blocked { epoll.mute(from.fd.as_fd(), target)? } else { epoll.rename(from.fd.as_fd(), target)? }
         }
         if self.half_closed.is_none() && flow.is_finished() {
-            self.half_closed = Some(Nanos::now());
+            self.half_closed = Some((side, Nanos::now()));
         }
         Ok(turn)
     }
@@ -161,11 +164,17 @@ impl Live {
         }
     }
 
+    /// What it has carried so far, and how it has ended, if it has.
+    pub fn describe<'a>(&self, env: Env<'a>) -> Term<'a> {
+        self.statistics.encode(env, self.failed(), self.half_closed.map(|(side, _)| side))
+    }
+
     /// How long it takes at least until a timeout has passed, if that may be soon: then a timer is to be set for it.
     pub fn look_soon(&mut self, now: Nanos) -> Option<Duration> {
         let rest = |limit: Duration, since: Nanos| limit.saturating_sub(now.since(since));
         let idle = self.options.idle_timeout.map(|limit| rest(limit, self.statistics.moved()));
-        let half = self.options.half_close_timeout.map(|limit| rest(limit, self.half_closed.unwrap_or(now)));
+        let half_closed = self.half_closed.map_or(now, |(_, since)| since);
+        let half = self.options.half_close_timeout.map(|limit| rest(limit, half_closed));
         let soon = idle.into_iter().chain(half).min().filter(|&wait| wait < SOON);
         self.timed = soon.is_some();
         soon

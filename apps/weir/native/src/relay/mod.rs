@@ -36,6 +36,7 @@ use crate::term::atoms;
 use crate::term::errno;
 use crate::value::counters::Tally;
 use crate::value::handle::{Handle, SLOTS, Side, Target};
+use crate::value::latency::Latency;
 use crate::value::shared::Shared;
 use crate::value::slots::{Lookup, Occupant, Slots, Vacant};
 use crate::value::sync::Mutex;
@@ -85,7 +86,6 @@ pub fn due(chunk: usize) -> Option<Vec<(Handle, u64)>> {
 }
 
 /// What a relay is started with.
-#[derive(Clone, Copy)]
 pub struct Options {
     /// Bytes of each direction that are read before the other side has taken them.
     pub buffer: usize,
@@ -100,6 +100,8 @@ pub struct Options {
     pub detached: bool,
     /// Somebody beside the owner wants to know of its end.
     pub observed: bool,
+    /// Where times of replies go beside its own statistics.
+    pub latency: Option<Arc<Latency>>,
 }
 
 /// A relay, in its slot of the table, under the slot's lock.
@@ -274,7 +276,7 @@ impl Relay {
 
     /// What the relay has carried so far, its owner and its pollset.
     pub fn describe<'a>(&self, env: Env<'a>) -> Option<(LocalPid, u16, Term<'a>)> {
-        self.live.as_ref().map(|live| (live.owner, live.pollset, live.statistics.encode(env, live.failed())))
+        self.live.as_ref().map(|live| (live.owner, live.pollset, live.describe(env)))
     }
 
     /// The addresses of both peers, `undefined` of one that has gone; nothing when it has ended.
@@ -311,7 +313,7 @@ impl Relay {
         };
         let term: (Atom, u64) = (atoms::weir_relay(), self.handle().raw());
         // An owner that is dead does not care.
-        let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.statistics.encode(env, live.failed())));
+        let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.describe(env)));
         if let Some(peers) = &live.peers {
             let [left, right] = peers.as_ref().clone().map(|peer| encode_peer(env, peer));
             let about = (
@@ -319,7 +321,7 @@ impl Relay {
                 term,
                 live.owner,
                 result,
-                live.statistics.encode(env, live.failed()),
+                live.describe(env),
                 left,
                 right,
             );

@@ -135,13 +135,14 @@ impl Statistics {
         self.moved
     }
 
-    /// The map that the owner gets, with the side that has failed.
-    pub fn encode<'a>(&self, env: Env<'a>, failed: Option<Side>) -> Term<'a> {
+    /// The map that the owner gets, with the side that has failed, and the one that has ended first.
+    pub fn encode<'a>(&self, env: Env<'a>, failed: Option<Side>, ended_first: Option<Side>) -> Term<'a> {
         let now = Nanos::now();
         let first_byte = match self.first_byte {
             Some(time) => micros(time).encode(env),
             None => atoms::undefined().encode(env),
         };
+        let side = |side: Option<Side>| side.map_or_else(atoms::undefined, side_atom).encode(env);
         let pairs = [
             (atoms::a_to_b(), self.from_left.encode(env)),
             (atoms::b_to_a(), self.from_right.encode(env)),
@@ -149,7 +150,8 @@ impl Statistics {
             (atoms::idle_us(), micros(now.since(self.moved)).encode(env)),
             (atoms::first_byte_us(), first_byte),
             (atoms::reply_us(), self.encode_replies(env)),
-            (atoms::failed(), failed.map_or_else(atoms::undefined, side_atom).encode(env)),
+            (atoms::failed(), side(failed)),
+            (atoms::ended_first(), side(ended_first)),
         ];
         map(env, &pairs)
     }

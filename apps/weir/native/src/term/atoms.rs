@@ -25,7 +25,7 @@ rustler::atoms! {
     exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug, read_ahead,
     // Relays.
     weir_relay, weir_relay_timer, weir_relay_observer, auto, bulk, relays, ebusy, epipe, a_to_b, b_to_a, bytes, packets, duration_us, idle_us, first_byte_us,
-    reply_us, failed, a, b, count, min, max, average, deviation, p50, p90, p95, p99, p999,
+    reply_us, failed, ended_first, a, b, count, min, max, average, deviation, p50, p90, p95, p99, p999,
     // Groups.
     weir_group, drop_oldest, drop_newest, conflate, disconnect, not_member, sent, queued, dropped, disconnected, members,
     broadcasts, pending, served, leave, left, weir_reactor, weir_tcp,

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::shared::Shared;
 
-/// How many listeners measure. Each read from a socket looks here first: without one that measures it ends there.
+/// How many of them measure. Each read from a socket looks here first: without one that does it ends there.
 pub static WANTED: Shared<AtomicU32> = Shared::new(AtomicU32::new(0));
 
-/// Whether any listener measures.
+/// Whether any measures.
 #[inline]
 pub fn is_wanted() -> bool {
     WANTED.load(Relaxed) != 0
@@ -62,7 +62,7 @@ impl Times {
 /// So many histograms are filled side by side, by pollset: schedulers do not wait for each other's lines of the cache.
 const SHARDS: usize = 16;
 
-/// The times of a listener's replies. It takes 110 KiB at most, once it has measured.
+/// The times of replies: of a listener, or of all relays that were started with it. It takes 110 KiB at most, once it has measured.
 pub struct Latency {
     on: AtomicBool,
     shards: [OnceLock<Box<Times>>; SHARDS],
