@@ -1,4 +1,5 @@
-%% A server for tests: says its name to each connection, then sends back what comes. `reset me' resets the connection.
+%% A server for tests: says its name to each connection, then sends back what comes. `reset me' resets the connection, `close me'
+%% closes it.
 -module(weir_proxy_backend_double).
 
 -export([start/1, start/2, stop/1, port/1, address/1, connections/1]).
@@ -44,6 +45,7 @@ accept(Me, Listen, Greeting) ->
 echo(Socket) ->
     case gen_tcp:recv(Socket, 0) of
         {ok, <<"reset me">>} -> ok = inet:setopts(Socket, [{linger, {true, 0}}]), gen_tcp:close(Socket);
+        {ok, <<"close me">>} -> gen_tcp:close(Socket);
         {ok, Data} -> _ = gen_tcp:send(Socket, Data), echo(Socket);
         {error, _} -> gen_tcp:close(Socket)
     end.

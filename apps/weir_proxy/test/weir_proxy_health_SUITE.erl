@@ -16,7 +16,8 @@ all() ->
     [
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_server_by_name_is_checked, a_check_that_crashes_is_started_again,
-        a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, a_server_that_resets_is_a_failing_one, probes,
+        a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, a_server_that_resets_is_a_failing_one,
+        a_server_that_closes_early_is_a_failing_one, probes,
         checks_begin_as_connections_do, what_an_agent_says, an_agent,
         a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten, sticks_are_forgotten_when_they_are_turned_off
     ].
@@ -128,27 +129,34 @@ a_failing_server_is_told_once(_Config) ->
     ?assertEqual(1, published(Fail)).
 
 %% If the backend says so. A reset behind an answer is none.
-a_server_that_resets_is_a_failing_one(_Config) ->
+a_server_that_resets_is_a_failing_one(_Config) -> unanswered(resets, <<"reset me">>).
+
+a_server_that_closes_early_is_a_failing_one(_Config) -> unanswered(early_closes, <<"close me">>).
+
+unanswered(Kind, Word) ->
     Server = ?SERVER:start("a", [silent]),
-    Backend = fun(Resets) ->
-        #{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 2, back_off => <<"1m">>, resets => Resets}}
+    Backend = fun(Counts) ->
+        #{servers => [#{name => a, address => ?SERVER:address(Server)}], passive => #{fall => 2, back_off => <<"1m">>, Kind => Counts}}
     end,
     Port = proxy(Backend(false)),
     Say = fun(Words) ->
         Socket = connect(Port),
-        [begin ok = gen_tcp:send(Socket, Word), _ = gen_tcp:recv(Socket, 0, ?PATIENCE) end || Word <- Words],
+        [begin ok = gen_tcp:send(Socket, Each), _ = gen_tcp:recv(Socket, 0, ?PATIENCE) end || Each <- Words],
         ok = gen_tcp:close(Socket),
         wait_for(fun() -> weir_proxy_test:numbers(0) end)
     end,
-    InARow = fun() -> {ok, [#{resets := Resets}]} = weir_proxy:servers(proxy, web), Resets end,
-    [Say([<<"reset me">>]) || _ <- [1, 2, 3]],
+    InARow = fun() -> {ok, [#{Kind := Count}]} = weir_proxy:servers(proxy, web), Count end,
+    [Say([Word]) || _ <- [1, 2, 3]],
     ?assertEqual({3, up}, {InARow(), state(a)}),
     ok = weir_proxy_test:change(Backend(true)),
-    Say([<<"hello">>, <<"reset me">>]),
+    Say([<<"hello">>, Word]),
     ?assertEqual({0, up}, {InARow(), state(a)}),
-    Say([<<"reset me">>]),
+    Say([Word]),
     ?assertEqual({1, up}, {InARow(), state(a)}),
-    Say([<<"reset me">>]),
+    %% A client that leaves says nothing of the server.
+    Say([]),
+    ?assertEqual({1, up}, {InARow(), state(a)}),
+    Say([Word]),
     wait_for(fun() -> state(a) =:= failing end).
 
 a_slow_start(_Config) ->

@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/3, port/0, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/3, change/1, port/0, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -17,7 +17,7 @@ all() ->
         a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
         a_killed_log_is_written_again, a_log_that_cannot_be_written,
         who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page,
-        replies_are_measured
+        replies_are_measured, replies_of_each_server_are_measured
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([inets], Config).
@@ -243,3 +243,25 @@ replies_are_measured(_Config) ->
     wait_for(fun() -> #{replies := Replies} = weir:latency(Listener), Replies =:= 5 end),
     ok = weir_proxy:change(proxy, Given(false)),
     ?assertMatch(#{measured := false}, weir:latency(Listener)).
+
+%% Of a backend. What `weir_scope' shows of a second are differences of the same numbers.
+replies_of_each_server_are_measured(_Config) ->
+    Servers = [#{name => Name, address => ?SERVER:address(?SERVER:start(atom_to_list(Name)))} || Name <- [a, b]],
+    Port = proxy(#{servers => Servers, measure => true}),
+    Sockets = [{name(Socket), Socket} || Socket <- [connect(Port), connect(Port)]],
+    Ask = fun(Name, Times) -> {Name, Socket} = lists:keyfind(Name, 1, Sockets), [<<"x">> = echo(Socket, <<"x">>) || _ <- lists:seq(1, Times)] end,
+    {ok, View} = weir_scope:open(node(), #{}),
+    _ = [Ask(<<"a">>, 3), Ask(<<"b">>, 2)],
+    Seen = fun() -> maps:map(fun(_, #{replies := Replies}) -> Replies end, maps:get(<<"web">>, weir_proxy:latency(proxy))) end,
+    wait_for(fun() -> Seen() =:= #{<<"a">> => 3, <<"b">> => 2} end),
+    {ok, [#{name := <<"a">>, replies := 3, reply_ns := Time}, #{replies := 2}]} = weir_proxy:servers(proxy, web),
+    ?assert(Time > 0),
+    ?assertNotEqual(nomatch, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nweir_proxy_server_reply_seconds_count{proxy=\"web\",server=\"a\"} 3\n">>)),
+    wait_for(fun() ->
+        {ok, #{weir := #{servers := Sampled}}} = weir_scope:sample(View),
+        [{<<"a">>, 3}, {<<"b">>, 2}] =:= [{Server, Replies} || #{proxy := proxy, backend := <<"web">>, server := Server, totals := #{replies := Replies}} <- Sampled]
+    end),
+    ok = weir_scope:close(View),
+    ok = change(#{servers => Servers}),
+    ?assertEqual(#{}, weir_proxy:latency(proxy)),
+    ?assertEqual(#{}, weir_proxy:latency(nobody)).

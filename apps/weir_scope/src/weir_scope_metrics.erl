@@ -82,7 +82,7 @@ engine(#{pollsets := Pollsets, listeners := Listeners} = Weir) ->
         {weir_proxy_server_reply_seconds, summary, "time that servers behind proxies took to reply, of backends with the option measure", [
             Series
          || #{proxy := Proxy, backend := Backend, server := Server, latency := Latency, totals := #{replies := Count, reply_ns := Sum}} <- maps:get(servers, Weir, []),
-            Series <- summary([{instance, Proxy}, {proxy, Backend}, {server, Server}], Latency, Count, Sum)
+            Series <- summary([{proxy, Proxy}, {backend, Backend}, {server, Server}], Latency, Count, Sum)
         ]}
         | [
             {["weir_pollset_", Name], counter, Help, [{[{pollset, Number}], Value} || #{pollset := Number, totals := #{Key := Value}} <- Pollsets]}
@@ -147,7 +147,7 @@ labels(Labels) -> [${, lists:join($,, [[atom_to_list(Name), "=\"", escaped(Value
 
 escaped(Value) when is_integer(Value) -> integer_to_list(Value);
 escaped(Value) ->
-    Text = case Value of Atom when is_atom(Atom) -> atom_to_binary(Atom); Other -> unicode:characters_to_binary(io_lib:format("~0tp", [Other])) end,
+    Text = case Value of Atom when is_atom(Atom) -> atom_to_binary(Atom); Name when is_binary(Name) -> Name; Other -> unicode:characters_to_binary(io_lib:format("~0tp", [Other])) end,
     [case Character of $\\ -> "\\\\"; $" -> "\\\""; $\n -> "\\n"; _ -> <<Character/utf8>> end || <<Character/utf8>> <= Text].
 
 number(Value) when is_integer(Value) -> integer_to_list(Value);

@@ -36,6 +36,14 @@ measured_callbacks_test() ->
     #{reactors := [#{latency := #{count := 3, med := 2.0, max := 4.0}}]} =
         weir_scope_engine:between(reactors(5, 0, [{1000, 7}, {2000, 1}]), reactors(15, 0, [{1000, 7}, {2000, 3}, {4000, 1}]), 1_000_000_000).
 
+%% Of those that were there before.
+servers_of_a_proxy_test() ->
+    Servers = fun(All) -> (reading(pollset(0), listener(0)))#{servers => maps:from_list([{{main, <<"web">>, Name}, #{replies => 9, reply_ns => 1, times => Times}} || {Name, Times} <- All])} end,
+    ?assertMatch(
+        #{servers := [#{proxy := main, backend := <<"web">>, server := <<"a">>, totals := #{replies := 9}, latency := #{count := 3, med := 2.0}}]},
+        weir_scope_engine:between(Servers([{<<"a">>, [{1000, 7}, {2000, 1}]}]), Servers([{<<"a">>, [{1000, 7}, {2000, 4}]}, {<<"b">>, [{1000, 1}]}]), 1_000_000_000)
+    ).
+
 %% A reactor that is new has no second yet, and another process with the same pollset is another.
 a_new_reactor_test() ->
     Before = (reading(pollset(0), listener(0)))#{reactors => #{{1025, list_to_pid("<0.0.0>")} => #{callbacks => 9, callback_ns => 9}}},

@@ -24,7 +24,8 @@ lines() ->
     ],
     Reactor = #{pollset => 1025, module => echo, totals => #{callbacks => 6, callback_ns => 3_000_000}, latency => weir_scope_latency:figures([{400_000, 2}])},
     Unmeasured = #{pollset => 1026, module => echo, totals => #{callbacks => 7, callback_ns => 4_000_000}},
-    Weir = #{locks => [#{table => sockets, total => 3, rate => 1.0}], pollsets => [Pollset], reactors => [Reactor, Unmeasured], listeners => [Listener], counts => #{relays => 2, groups => 3}, products => Http ++ Push},
+    Server = #{proxy => main, backend => <<"web">>, server => <<"10.0.0.1:80">>, totals => #{replies => 5, reply_ns => 6_000_000}, latency => weir_scope_latency:figures([{700_000, 2}])},
+    Weir = #{servers => [Server], locks => [#{table => sockets, total => 3, rate => 1.0}], pollsets => [Pollset], reactors => [Reactor, Unmeasured], listeners => [Listener], counts => #{relays => 2, groups => 3}, products => Http ++ Push},
     Text = unicode:characters_to_binary(weir_scope_metrics:text(Sample#{machine => Machine, weir => Weir, cost => #{us => 1500, reductions => 1}, failures => 2})),
     binary:split(Text, <<"\n">>, [global]).
 
@@ -68,6 +69,8 @@ values_test() ->
         <<"weir_listener_reply_seconds_count", Named/binary, "} 3">>, <<"weir_listener_reply_seconds_sum", Named/binary, "} 0.0045">>,
         <<"weir_reactor_callback_seconds{pollset=\"1025\",module=\"echo\",quantile=\"0.5\"} 0.0004">>,
         <<"weir_reactor_callback_seconds_count{pollset=\"1025\",module=\"echo\"} 6">>, <<"weir_reactor_callback_seconds_sum{pollset=\"1026\",module=\"echo\"} 0.004">>,
+        <<"weir_proxy_server_reply_seconds{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\",quantile=\"0.5\"} 0.0007">>,
+        <<"weir_proxy_server_reply_seconds_count{proxy=\"main\",backend=\"web\",server=\"10.0.0.1:80\"} 5">>,
         <<"weir_lock_waits_total{table=\"sockets\"} 3">>,
         <<"beam_scope_failures_total 2">>, <<"weir_listener_full_pauses_total", Named/binary, "} 8">>,
         <<"beam_listen_overflows_total 4">>, <<"beam_tcp_retransmits_total 6">>, <<"weir_relays 2">>, <<"weir_groups 3">>,
