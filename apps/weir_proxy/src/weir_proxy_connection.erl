@@ -97,7 +97,7 @@ unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
 route(Way = #way{frontend = #frontend{route = {backend, Backend}}}) ->
     balance(Way, Backend);
 route(Way = #way{frontend = #frontend{route = {rules, Rules}}}) ->
-    Facts = weir_proxy_facts:of_connection(Way#way.client, Way#way.address),
+    Facts = weir_proxy_facts:of_connection(Way#way.client, Way#way.address, weir_proxy_rules:wants_port(Rules)),
     decide(weir_proxy_rules:decide(Facts, Rules), Rules, Way#way{facts = Facts}).
 
 decide({backend, Backend}, _Rules, Way) -> balance(Way, Backend);

@@ -2,16 +2,18 @@
 %% @doc Asks a connection for what rules want to know, within a time.
 -module(weir_proxy_facts).
 
--export([of_connection/2]).
+-export([of_connection/3]).
 -export([of_first_bytes/2]).
 -export([in_time/3]).
 
-%% @doc What is known without a byte: where the client is, and which port it has called.
--spec of_connection(weir_tcp:socket(), weir_tcp:name()) -> weir_proxy_rules:facts().
-of_connection(Client, {local, _}) -> port(Client, #{});
-of_connection(Client, {Address, _Port}) -> port(Client, #{address => Address}).
+%% @doc What is known without a byte: where the client is, and which port it has called, if that is wanted.
+-spec of_connection(weir_tcp:socket(), weir_tcp:name(), WantsPort :: boolean()) -> weir_proxy_rules:facts().
+of_connection(Client, {local, _}, WantsPort) -> port(WantsPort, Client, #{});
+of_connection(Client, {Address, _Port}, WantsPort) -> port(WantsPort, Client, #{address => Address}).
 
-port(Client, Facts) ->
+port(false, _Client, Facts) ->
+    Facts;
+port(true, Client, Facts) ->
     case inet:sockname(Client) of
         {ok, {_, Port}} when is_integer(Port) -> Facts#{port => Port};
         _ -> Facts

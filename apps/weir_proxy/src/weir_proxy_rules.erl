@@ -4,6 +4,7 @@
 -export([rule/2]).
 -export([backends/1]).
 -export([new/2]).
+-export([wants_port/1]).
 -export([decide/2]).
 
 -export_type([rule/0, rules/0, facts/0, decision/0]).
@@ -25,7 +26,9 @@
     args := term()
 }.
 
--opaque rules() :: {[rule()], Default :: decision()}.
+-opaque rules() :: {[{AtOnce :: [condition()], OfBytes :: [condition()], decision()}], Default :: decision(), WantsPort :: boolean()}.
+
+-type condition() :: {Fact :: atom(), Wanted :: [term(), ...]}.
 
 -type facts() :: #{
     address => inet:ip_address(),
@@ -123,38 +126,47 @@ refuse_module(Path, Value) ->
 backends(#{backend := undefined}) -> [];
 backends(#{backend := Backend}) -> [Backend].
 
-%% @doc Rules, and the backend if none matches; `undefined' rejects.
+%% @doc Rules, and the backend if none matches; `undefined' rejects. What a connection asks of a rule is worked out here, once.
 -spec new([rule()], binary() | undefined) -> rules().
-new(Rules, undefined) -> {Rules, reject};
-new(Rules, Backend) -> {Rules, {backend, Backend}}.
+new(Rules, Backend) ->
+    Default = case Backend of undefined -> reject; _ -> {backend, Backend} end,
+    {[{conditions(?AT_ONCE, Rule), conditions(?OF_BYTES, Rule), action(Rule)} || Rule <- Rules], Default, lists:any(fun asks_port/1, Rules)}.
 
-%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet.
--spec decide(facts(), rules()) -> decision() | first_bytes.
-decide(_Facts, {[], Default}) -> Default;
-decide(Facts, {[Rule | Rules], Default}) ->
-    case matches(Facts, Rule) of
-        true -> action(Rule);
-        false -> decide(Facts, {Rules, Default});
-        first_bytes -> first_bytes
-    end.
+conditions(Names, Rule) -> [{Name, Wanted} || Name <- Names, Wanted <- [map_get(Name, Rule)], Wanted =/= any].
 
 action(#{module := Module, args := Args}) when Module =/= undefined -> {module, Module, Args};
 action(#{reject := true}) -> reject;
 action(#{backend := Backend}) -> {backend, Backend}.
 
-matches(Facts, Rule) ->
-    case lists:all(fun(Name) -> holds(Name, maps:get(Name, Rule), Facts) end, ?AT_ONCE) of
-        false ->
-            false;
+%% A module may look at it.
+asks_port(#{port := Ports, module := Module}) -> Ports =/= any orelse Module =/= undefined.
+
+%% @doc Whether the port that the client has called is among the facts that are asked for: it takes a system call.
+-spec wants_port(rules()) -> boolean().
+wants_port({_, _, WantsPort}) -> WantsPort.
+
+%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet.
+-spec decide(facts(), rules()) -> decision() | first_bytes.
+decide(Facts, {Rules, Default, _}) -> decide(Rules, Facts, Default).
+
+decide([], _Facts, Default) ->
+    Default;
+decide([{AtOnce, OfBytes, Decision} | Rules], Facts, Default) ->
+    case all_hold(AtOnce, Facts) of
+        true when OfBytes =/= [], not is_map_key(protocol, Facts) ->
+            first_bytes;
         true ->
-            Wanted = [Name || Name <- ?OF_BYTES, maps:get(Name, Rule) =/= any],
-            case Wanted =/= [] andalso not is_map_key(protocol, Facts) of
-                true -> first_bytes;
-                false -> lists:all(fun(Name) -> holds(Name, maps:get(Name, Rule), Facts) end, Wanted)
-            end
+            case all_hold(OfBytes, Facts) of
+                true -> Decision;
+                false -> decide(Rules, Facts, Default)
+            end;
+        false ->
+            decide(Rules, Facts, Default)
     end.
 
-holds(_Name, any, _Facts) -> true;
+all_hold([], _Facts) -> true;
+all_hold([{Name, Wanted} | Conditions], Facts) -> holds(Name, Wanted, Facts) andalso all_hold(Conditions, Facts).
+
 holds(from, Prefixes, #{address := Address}) ->
     lists:any(fun(Prefix) -> weir_proxy_address:is_within(Address, Prefix) end, Prefixes);
 holds(Name, Patterns, Facts) when Name =:= sni; Name =:= host ->
