@@ -171,7 +171,7 @@ no_server_closes_the_client(_Config) ->
 
 a_server_that_is_back_is_tried_again(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [?SERVER:address(Server)], retries => 20, connect_timeout => 100}),
+    Port = proxy(#{servers => [?SERVER:address(Server)], retries => 100, connect_timeout => 100}),
     ok = ?SERVER:stop(Server),
     Socket = connect(Port),
     _ = ?SERVER:start("again", [{port, ?SERVER:port(Server)}]),
@@ -192,7 +192,7 @@ a_failing_server_is_left_alone(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{
         servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
-        passive => #{fall => 2, back_off => 300}
+        passive => #{fall => 2, back_off => 3000}
     }),
     ok = ?SERVER:stop(A),
     [?assertEqual(<<"b">>, name(connect(Port))) || _ <- lists:seq(1, 8)],
@@ -236,7 +236,7 @@ changes_do_not_multiply_questions_for_a_name(_Config) ->
 
 connections_above_the_limit_wait_in_order(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}]}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
     First = connect(Port),
     <<"a">> = name(First),
     Waiting = [begin Socket = connect(Port), wait_for(fun() -> queued() =:= N end), Socket end || N <- [1, 2, 3]],
@@ -284,7 +284,7 @@ a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
 
 a_queue_is_bounded(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1, queue_timeout => 10 * ?PATIENCE}),
     <<"a">> = name(connect(Port)),
     _Waiting = connect(Port),
     wait_for(fun() -> queued() =:= 1 end),

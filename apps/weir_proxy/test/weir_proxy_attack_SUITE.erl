@@ -39,7 +39,7 @@ first_bytes_that_never_end(Config) ->
 
 %% A byte at a time: the time is for all of them.
 drops_do_not_extend_the_time(Config) ->
-    Port = proxy(Config, #{rules => [#{protocol => tls, reject => true}, #{protocol => unknown, backend => web}], first_bytes_timeout => 500, backend => none}),
+    Port = proxy(Config, #{rules => [#{protocol => tls, reject => true}, #{protocol => unknown, backend => web}], first_bytes_timeout => 2000, backend => none}),
     Slow = [connect(Port) || _ <- lists:seq(1, 20)],
     Drop = fun(Byte) -> [gen_tcp:send(Socket, <<Byte>>) || Socket <- Slow] end,
     Drip = spawn_link(fun() -> [begin _ = Drop(Byte), timer:sleep(50) end || <<Byte>> <= weir_proxy_hello:build(<<"x.org">>)] end),

@@ -10,7 +10,7 @@
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 2}}].
 
 all() -> [{group, changes}, {group, ends}].
 
@@ -195,13 +195,13 @@ fifty_changes_while_servers_die(_Config) -> weir_proxy_storm:run(200, 50).
 
 silence_ends_a_session(_Config) ->
     Server = ?SERVER:start("a"),
-    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{idle_timeout => 100})),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{idle_timeout => 1000})),
     <<"a">> = name(Socket),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
 
 the_longest_life_ends_a_session(_Config) ->
     Server = ?SERVER:start("a"),
-    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 200})),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 1500})),
     <<"a">> = name(Socket),
     ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
 

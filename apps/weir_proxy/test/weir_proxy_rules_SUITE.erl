@@ -9,6 +9,7 @@
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
+%% Where the time for the first bytes is to pass. Elsewhere nothing of a case depends on how long that is.
 -define(SOON, 200).
 
 suite() -> [{timetrap, {seconds, 30}}].
@@ -86,11 +87,12 @@ by_protocol(Config) ->
     ?assertEqual(<<"a">>, said(Port, weir_proxy_hello:build(<<"x">>))).
 
 silence_is_a_protocol(Config) ->
-    Port = proxy(Config, [#{protocol => none, backend => b}]),
+    Port = proxy(Config, [#{protocol => none, backend => b}], ?SOON),
     ?assertEqual(<<"b">>, name(connect(Port))).
 
 what_stops_is_unknown(Config) ->
-    Port = proxy(Config, [#{protocol => unknown, backend => b}]),
+    %% Long enough for the client to say that.
+    Port = proxy(Config, [#{protocol => unknown, backend => b}], 10 * ?SOON),
     ?assertEqual(<<"b">>, said(Port, <<"GET / HT">>)),
     ?assertEqual(<<"b">>, said(Port, binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
 
@@ -98,7 +100,7 @@ what_stops_is_unknown(Config) ->
 a_server_for_each_name_without_a_rule(Config) ->
     Servers = [?SERVER:address(Server) || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>],
     ok = weir_proxy:start(proxy, #{
-        frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?SOON}},
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?PATIENCE}},
         backends => #{named => #{servers => Servers, balance => hash, hash_key => sni, hash_load => infinity}}
     }),
     Port = port(),
@@ -167,8 +169,7 @@ extensions_size(<<3, 3, _:32/binary, 0, Ciphers:16, _:Ciphers/binary, 1, 0, Size
 
 %% OTP's ssl here; curl and Chromium are tried in `make soak'.
 clients_of_openssl(Config) ->
-    %% The client may load its code first.
-    Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}], ?PATIENCE),
+    Port = proxy(Config, [#{sni => "one.example.org", alpn => "h2", backend => b}]),
     Before = ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))),
     _ = ssl:connect({127, 0, 0, 1}, Port, [
         {server_name_indication, "one.example.org"}, {alpn_advertised_protocols, [<<"h2">>]}, {verify, verify_none}
@@ -202,7 +203,7 @@ a_module_that_raises(Config) ->
     wait_for(fun() -> numbers(current_sessions) =:= 0 end).
 
 a_module_that_takes_too_long(Config) ->
-    Port = proxy(Config, [#{module => ?MODULE, args => sleep}]),
+    Port = proxy(Config, [#{module => ?MODULE, args => sleep}], ?SOON),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
     wait_for(fun() -> numbers(current_sessions) =:= 0 end).
 
@@ -242,7 +243,7 @@ wrong_rules(Config) ->
 
 %%% What cases share.
 
-start(Config, Rules) -> start(Config, Rules, ?SOON).
+start(Config, Rules) -> start(Config, Rules, ?PATIENCE).
 
 start(Config, Rules, Timeout) ->
     Servers = proplists:get_value(servers, Config),
@@ -251,7 +252,7 @@ start(Config, Rules, Timeout) ->
         backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
     }).
 
-proxy(Config, Rules) -> proxy(Config, Rules, ?SOON).
+proxy(Config, Rules) -> proxy(Config, Rules, ?PATIENCE).
 
 proxy(Config, Rules, Timeout) ->
     ok = start(Config, Rules, Timeout),
