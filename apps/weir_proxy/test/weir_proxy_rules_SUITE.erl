@@ -16,7 +16,7 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        by_address, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
+        by_address, by_port, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
         a_server_for_each_name_without_a_rule, pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
         a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
         wrong_rules
@@ -45,6 +45,19 @@ by_address(Config) ->
             {{0, 0, 0, 0, 0, 16#ffff, 16#0b01, 16#0203}, false}, {{0, 0, 0, 0, 0, 0, 16#0a01, 16#0203}, false}
         ]
     ].
+
+by_port(Config) ->
+    Port = weir_proxy_test:free_port(),
+    Servers = proplists:get_value(servers, Config),
+    ok = weir_proxy:start(proxy, #{
+        frontends => #{front => #{listen => ["127.0.0.9:0", {{127, 0, 0, 1}, Port}], backend => a, rules => [#{port => Port, backend => b}]}},
+        backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
+    }),
+    ?assertEqual(<<"b">>, name(connect(Port))),
+    {ok, #{frontends := #{<<"front">> := #{listen := Listen}}}} = weir_proxy:info(proxy),
+    [Other] = [binary_to_integer(Text) || <<"127.0.0.9:", Text/binary>> <- Listen],
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 9}, Other, [binary, {active, false}]),
+    ?assertEqual(<<"a">>, name(Socket)).
 
 by_server_name(Config) ->
     Port = proxy(Config, [
