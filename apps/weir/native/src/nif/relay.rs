@@ -20,7 +20,7 @@ use crate::value::work::Work;
 /// What it costs to take two descriptors from one target to another: up to two system calls for each.
 const REGISTRATIONS: i32 = 4;
 
-/// What Erlang holds of the times of replies that relays measure together. They end with it, but for relays that have them.
+/// What Erlang holds of the times of replies that relays measure together.
 pub struct LatencyReference(Arc<Latency>);
 
 pub static LATENCY: Shared<Kind> = Shared::new(Kind::new());

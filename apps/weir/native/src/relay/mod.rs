@@ -316,15 +316,7 @@ impl Relay {
         let _ = env.send(&live.owner, (atoms::weir_relay(), term, result, live.describe(env)));
         if let Some(peers) = &live.peers {
             let [left, right] = peers.as_ref().clone().map(|peer| encode_peer(env, peer));
-            let about = (
-                atoms::weir_relay(),
-                term,
-                live.owner,
-                result,
-                live.describe(env),
-                left,
-                right,
-            );
+            let about = (atoms::weir_relay(), term, live.owner, result, live.describe(env), left, right);
             // It may be between two lives: an event is lost then.
             if let Some(observer) = env.whereis_pid(atoms::weir_relay_observer()) {
                 let _ = env.send(&observer, about);

@@ -62,7 +62,8 @@ impl Times {
 /// So many histograms are filled side by side, by pollset: schedulers do not wait for each other's lines of the cache.
 const SHARDS: usize = 16;
 
-/// The times of replies: of a listener, or of all relays that were started with it. It takes 110 KiB at most, once it has measured.
+/// The times of replies: of a listener, or of all relays that were started with it. It takes 110 KiB at most, once it
+/// has measured.
 pub struct Latency {
     on: AtomicBool,
     shards: [OnceLock<Box<Times>>; SHARDS],
