@@ -165,6 +165,9 @@ handle_info(log_again, State = #state{name = Name, config = #{log := Log}}) ->
             report(#{what => "an access log cannot be written, and is tried again", proxy => Name, reason => Reason})
     end,
     {noreply, State};
+%% Another one has the path.
+handle_info(control_again, State = #state{waiting = left}) ->
+    {noreply, State};
 handle_info(control_again, State = #state{name = Name, config = #{control := Control}}) ->
     ok = open_control(Name, Control),
     {noreply, State};
