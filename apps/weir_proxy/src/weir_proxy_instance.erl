@@ -267,7 +267,8 @@ open_control(Name, Control) ->
 hand_back(start, _Name, _Endpoints) ->
     ok;
 hand_back(take_over, Name, Endpoints) ->
-    ok = suspend(Name, Endpoints),
+    %% A drain of one that was not opened would drain the next one of that name.
+    ok = suspend(Name, [Endpoint || Endpoint <- Endpoints, is_map(weir:info(?LISTENER(Name, Endpoint)))]),
     _ = await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
     ok.
 
