@@ -208,6 +208,8 @@ options_that_are_wrong(Config) ->
             {half_close_timeout, 16#100000000},
             {detached, yes},
             {owner, owner},
+            {latency, latency},
+            {latency, {weir_latency, make_ref()}},
             {frob, 1}
         ]
     ].
