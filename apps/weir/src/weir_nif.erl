@@ -65,7 +65,7 @@
 %% What the listening sockets of a listener have in common: limits, the count of connections, and an accept queue for each
 %% scheduler, numbered from 1, where connections wait for a process. It lives as long as anybody holds it.
 
--opaque latency() :: reference().
+-type latency() :: reference().
 %% Times of replies. They live as long as anybody holds them, or a relay adds to them.
 
 -type group() :: non_neg_integer().

@@ -14,7 +14,7 @@
 
 -opaque relay() :: {weir_relay, weir_nif:relay()}.
 
--type latency() :: {weir_latency, weir_nif:latency()}.
+-opaque latency() :: {weir_latency, reference()}.
 %% Times of replies, of any number of relays: see {@link new_latency/0}.
 
 -type options() :: #{
@@ -32,7 +32,7 @@
 -type native() :: {
     Buffer :: pos_integer(), Pipe :: pos_integer(), Splice :: auto | boolean(),
     {IdleTimeout :: timeout(), HalfCloseTimeout :: timeout()}, Detached :: boolean(), Observed :: boolean(),
-    weir_nif:latency() | undefined
+    reference() | undefined
 }.
 %% The options as the native part has them.
 
