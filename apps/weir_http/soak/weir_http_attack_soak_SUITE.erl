@@ -55,7 +55,8 @@ attacks(Config) ->
         "\n"
         "Written by `weir_http_attack_soak_SUITE` (`make soak`) with `WEIR_WRITE_RESULTS=1`: one run, server, attacker and honest client on\n"
         "one machine. The client asks 2,000 times at least, every tenth on a new connection. What else the machine did shows in the first row.\n"
-        "Afterwards connections, descriptors and memory (within 8 MiB) are what they were, which the suite checks.\n"
+        "Afterwards connections, descriptors and memory (within 8 MiB) are what they were, which the suite checks. Slow readers take the kernel's\n"
+        "memory for TCP; the guide's page on limits says what bounds that.\n"
         "\n",
         io_lib:format("OTP ~s, ~b processors.~n", [erlang:system_info(otp_release), erlang:system_info(logical_processors)]),
         "\n"
