@@ -47,10 +47,11 @@ is_open(Table, Key) -> ets:member(Table, Key).
 -spec answer(ets:tab(), {ask | ask_unless_ok, key()}, term()) -> ok.
 answer(Table, {How, Key}, Answer) ->
     [{Key, {Pid, Tag, Channel}}] = ets:take(Table, Key),
-    case {How, Answer} of
-        {ask_unless_ok, {ok, _}} -> ok;
-        _ -> Pid ! weir_pubsub_subscribers:message(Tag, Channel, {answer, Answer})
-    end,
+    _ =
+        case {How, Answer} of
+            {ask_unless_ok, {ok, _}} -> ok;
+            _ -> Pid ! weir_pubsub_subscribers:message(Tag, Channel, {answer, Answer})
+        end,
     ok.
 
 %% @doc Those with an earlier number.

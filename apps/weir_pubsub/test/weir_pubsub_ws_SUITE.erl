@@ -63,9 +63,9 @@ hear(Socket) ->
         Frame -> Frame
     end.
 
+%% A client of whom nothing comes for long gets a ping.
 hear_all(Socket) ->
     case frame(Socket) of
-        %% A machine with other work takes longer than until the first ping.
         {9, <<>>} ->
             hear_all(Socket);
         {1, Text} ->
