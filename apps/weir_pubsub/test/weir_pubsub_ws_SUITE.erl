@@ -29,9 +29,11 @@ end_per_testcase(_Case, _Config) ->
     _ = weir_http:stop_listener(?MODULE),
     ok = application:stop(weir_pubsub).
 
-start(Options) ->
+start(Options) -> start(Options, #{}).
+
+start(Options, Listener) ->
     _ = weir_http:stop_listener(?MODULE),
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [weir_pubsub_ws:route(Options)]).
+    {ok, _} = weir_http:start_listener(?MODULE, Listener#{ip => {127, 0, 0, 1}}, [weir_pubsub_ws:route(Options)]).
 
 connect() ->
     {{101, _}, Socket} = weir_pubsub_nchan:websocket(weir:get_port(?MODULE), "/ws", none),
@@ -204,10 +206,13 @@ what_processes_say_of_themselves(_Config) ->
 slow_in_many_channels(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 10, max_bytes => 10000000}}]}),
     Channels = [<<"c", (integer_to_binary(Number))/binary>> || Number <- lists:seq(1, 20)],
+    %% What sockets hold is far less than what is published, and that is little.
+    start(#{}, #{socket_opts => [{sndbuf, 65536}]}),
     Socket = connect(),
+    ok = inet:setopts(Socket, [{recbuf, 65536}]),
     [subscribe(Socket, Channel, new) || Channel <- Channels],
     #{lagged := Before} = weir_pubsub:counters(),
-    Data = binary:copy(<<"x">>, 100000),
+    Data = binary:copy(<<"x">>, 10000),
     _ = erlang:trace(all, true, [call]),
     1 = erlang:trace_pattern({weir_pubsub_socket, rejoin, 3}, true, []),
     Numbers = [integer_to_binary(Number) || Number <- lists:seq(1, 8)],
