@@ -15,6 +15,8 @@
 -export([kill_shard_of/1]).
 -export([until_asked/2]).
 
+-include("../src/weir_pubsub_shard.hrl").
+
 -define(PATIENCE, 15000).
 
 %% A policy for all channels.
@@ -64,9 +66,11 @@ used(Group, Kind) ->
     {ok, #{Kind := Count}} = weir_pubsub:usage(Group),
     Count.
 
-%% So many messages wait for a process that is suspended.
-until_asked(Process, Count) ->
-    wait_until(fun() -> {message_queue_len, Length} = process_info(Process, message_queue_len), Length >= Count end).
+%% A shard that is suspended has been asked so often about these channels of it.
+until_asked([Channel | _] = Channels, Count) ->
+    {ok, #shard{requests = Requests}} = weir_pubsub_shards:of_channel(Channel),
+    Asked = fun() -> [Of || {_, {_, _, Of}} <- ets:tab2list(Requests), lists:member(Of, Channels)] end,
+    wait_until(fun() -> length(Asked()) =:= Count end).
 
 shard_of(Channel) ->
     Tables = weir_pubsub_shards:tables_of(Channel),
