@@ -42,15 +42,10 @@ new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := 
     Front = case Options of #{protocol := _} -> meta; #{} -> plain end,
     State = #websocket{
         subscription = weir_pubsub_http_subscription:new(Channels, Froms, Timeout, Http),
-        form = form(Front, weir_http_websocket:shared(Http, Deflate)),
+        form = weir_http_shared:term(?MODULE, {Front, weir_http_websocket:shared(Http, Deflate)}),
         may_publish = MayPublish
     },
     {websocket, ?MODULE, State, Options}.
-
-%% A constant where that is possible: it takes no memory, however many have it.
-form(plain, none) -> {plain, none};
-form(meta, none) -> {meta, none};
-form(Front, Shared) -> {Front, Shared}.
 
 %% @doc The options of a handshake. The subprotocol counts only if it is the first.
 -spec options(weir_http_request:request(), weir_pubsub_http:options()) -> weir_http_websocket:options().
