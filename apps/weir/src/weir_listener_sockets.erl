@@ -28,9 +28,9 @@
     {ok, [socket()]} | {error, term()}.
 open(Options = #{fd := Fd}, _Port, Count) when Fd =/= undefined ->
     open_descriptor(Options, [inet, inet6, local], Count);
-open(Options = #{ip := {local, Path} = IP, shared := IsShared, mode := Mode}, _Port, Count) ->
-    %% Who listens there keeps the socket, but not its name.
-    _ = IsShared andalso remove(Path),
+open(Options = #{ip := {local, Path} = IP, shared := IsShared, mode := Mode}, {How, _Port}, Count) ->
+    %% Who listens there keeps the socket, but not its name. That of a predecessor is on its way out.
+    _ = (IsShared orelse How =:= share) andalso remove(Path),
     Permit = fun() -> permit(Path, Mode) end,
     Listen = fun() -> listen(0, [{ip, IP} | settings(Options)], Permit) end,
     case Listen() of
