@@ -256,7 +256,9 @@ listeners_come_and_go(Config) ->
     %% That of the listener that is gone ends, the other goes on.
     {error, closed} = gen_tcp:recv(Idle, 0, ?PATIENCE),
     ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
-    ?assertMatch({200, _}, answer(Socket)).
+    ?assertMatch({200, _}, answer(Socket)),
+    %% Nobody else stops it at the same time.
+    ok = weir_pubsub_test:wait_until(fun() -> length([Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]) =:= 1 end).
 
 %% As a rotation does, which then has the file read again.
 an_access_log_that_was_moved_away(Config) ->
