@@ -168,7 +168,8 @@ run_pieces([{Language, Text} | Pieces], _Output, Node, Config, Most) when Langua
     ct:log("~ts", [Text]),
     ok = peer:call(Node, ?MODULE, evaluate, [Language, Text], ?PATIENCE),
     run_pieces(Pieces, none, Node, Config, max(Most, peer:call(Node, ?MODULE, sockets, [])));
-run_pieces([{"sh", Text} | Pieces], _Output, Node, Config, Most) ->
+run_pieces([{"sh", Piece} | Pieces], _Output, Node, Config, Most) ->
+    Text = patient(Piece),
     ct:log("~ts", [Text]),
     {Status, Output} = weir_with:program("sh", ["-euc", Text], [{cd, ?config(tree, Config)}, {env, environment()}]),
     ?assertMatch({Text, 0, _}, {Text, Status, Output}),
@@ -178,6 +179,17 @@ run_pieces([{"text", Text} | Pieces], Output, Node, Config, Most) when is_binary
     run_pieces(Pieces, none, Node, Config, Most);
 run_pieces([{"inetrc", _} | Pieces], _Output, Node, Config, Most) ->
     run_pieces(Pieces, none, Node, Config, Most).
+
+%% A reader's machine starts a node in seconds. Here it has a name of its own, and a minute until its port mapper knows it.
+patient(Text) ->
+    case re:run(Text, "-name (\\w+)@127.0.0.1", [{capture, all_but_first, list}]) of
+        {match, [Name]} ->
+            Own = Name ++ os:getpid(),
+            Known = "for _ in $(seq 600); do epmd -names | grep -q 'name " ++ Own ++ " ' && break; sleep 0.1; done\nsleep",
+            lists:flatten(string:replace(string:replace(Text, Name ++ "@", Own ++ "@", all), "\nsleep", "\n" ++ Known, all));
+        nomatch ->
+            Text
+    end.
 
 %% Each VM numbers its sockets from another number on.
 shown(Text) ->
