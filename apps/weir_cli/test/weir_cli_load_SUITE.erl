@@ -197,7 +197,8 @@ a_signal_ends_with_the_report(Config) ->
         Program = start(Config, ["load", "echo", Target, "--rate", "100", "--duration", "100s", "--max-lag", "1m"]),
         wait_for_second(Program),
         kill("INT", shell(Program)),
-        0 = exit_status(Program),
+        %% 3 if the generator had just fallen behind: of so short a run two requests are too many.
+        ?assert(lists:member(exit_status(Program), [0, 3])),
         Lines = later_lines(Program),
         ?assert(mentions("interrupted", Lines)),
         ?assert(mentions("response", Lines))
