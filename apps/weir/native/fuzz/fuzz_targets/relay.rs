@@ -37,10 +37,23 @@ mod send_queue;
 #[path = "../../src/value/work.rs"]
 mod work;
 
-/// Where the engine's counts for a VM.
+/// Stands for the engine's, which counts for a VM. No time of a reply is told here.
 mod statistics {
+    use crate::clock::Nanos;
     use crate::handle::Side;
 
+    pub struct Statistics;
+
+    impl Statistics {
+        pub fn read(&mut self, _source: Side, _n: usize, _now: Nanos) -> Option<u64> {
+            None
+        }
+
+        pub fn wrote(&mut self, _now: Nanos) {}
+    }
+}
+
+mod clock {
     pub struct Nanos;
 
     impl Nanos {
@@ -48,13 +61,13 @@ mod statistics {
             Nanos
         }
     }
+}
 
-    pub struct Statistics;
+mod latency {
+    pub struct Times;
 
-    impl Statistics {
-        pub fn read(&mut self, _source: Side, _n: usize, _now: Nanos) {}
-
-        pub fn wrote(&mut self, _now: Nanos) {}
+    impl Times {
+        pub fn count(&self, _reply: u64) {}
     }
 }
 
@@ -64,10 +77,10 @@ mod output {
 
 // Under the names that the engine has for them.
 mod kernel {
-    pub(crate) use crate::scratch;
+    pub(crate) use crate::{clock, scratch};
 }
 mod value {
-    pub(crate) use crate::{counters, handle, input_buffer, send_queue, work};
+    pub(crate) use crate::{counters, handle, input_buffer, latency, send_queue, work};
 }
 mod verb {
     pub(crate) use crate::output;
@@ -125,7 +138,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 fn connection(socket: UnixStream) -> Connection {
-    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false }
+    Connection { fd: socket.into(), readable: true, writable: true, hung_up: true, muted: false, failed: false }
 }
 
 impl Bench {
@@ -143,7 +156,8 @@ impl Bench {
     fn carry(&mut self) {
         (self.from.readable, self.to.writable) = (true, true);
         let (mut work, mut statistics) = (Work::of_caller(), Statistics);
-        let mut visit = Visit { work: &mut work, tally: &mut self.tally, statistics: &mut statistics };
+        let tally = &mut self.tally;
+        let mut visit = Visit { work: &mut work, tally, statistics: &mut statistics, times: [None; 2] };
         self.flow.carry(&mut self.from, &mut self.to, &mut visit).expect("both connections are there");
     }
 
