@@ -35,8 +35,8 @@ without_the_first_there_are_no_shares(_Config) ->
 
 scenario(Server) ->
     #{
-        name => some, chapter => some, title => <<"some">>, server => Server, load => echo, connections => 10, warmup => 50,
-        duration => 300, metrics => [requests_per_s],
+        name => some, chapter => some, title => <<"some">>, server => Server, load => echo, connections => 10, warmup => 200,
+        duration => 1500, metrics => [requests_per_s],
         contestants => [
             #{title => <<"a part">>, backend => reference, share => 1},
             #{title => <<"all">>, backend => reference}
