@@ -27,9 +27,13 @@ start_listener(Spec) ->
 -spec stop_listener(weir_listener:name()) -> ok | {error, {no_listener, weir_listener:name()}}.
 stop_listener(Name) ->
     case whereis(?MODULE) =/= undefined andalso supervisor:terminate_child(?MODULE, {weir_listener, Name}) of
-        ok -> supervisor:delete_child(?MODULE, {weir_listener, Name});
+        ok -> forgotten(Name, supervisor:delete_child(?MODULE, {weir_listener, Name}));
         _ -> {error, {no_listener, Name}}
     end.
+
+%% Of those that stop it at once, another one may have been first.
+forgotten(_Name, ok) -> ok;
+forgotten(Name, {error, not_found}) -> {error, {no_listener, Name}}.
 
 %% A listener that a fault of ours kills is started again at once; more than a few in a second are a fault of all.
 -spec init([]) -> {ok, {supervisor:sup_flags(), []}}.

@@ -194,18 +194,18 @@ a_load_that_cannot_be_offered_is_exit_code_3(Config) ->
 
 a_signal_ends_with_the_report(Config) ->
     served(Config, "echo", fun(Target, _Pid) ->
-        Program = start(Config, ["load", "echo", Target, "--rate", "100", "--duration", "100s", "--max-lag", "1m"]),
+        Program = start(Config, ["load", "echo", Target, "--rate", "5", "--duration", "100s", "--max-lag", "1m"]),
+        %% Of so few requests none is missed because the generator was late for a moment when the signal came.
         wait_for_second(Program),
         kill("INT", shell(Program)),
-        %% 3 if the generator had just fallen behind: of so short a run two requests are too many.
-        ?assert(lists:member(exit_status(Program), [0, 3])),
+        0 = exit_status(Program),
         Lines = later_lines(Program),
         ?assert(mentions("interrupted", Lines)),
         ?assert(mentions("response", Lines))
     end).
 
 wait_for_second(Program) ->
-    case re:run(line(Program), "^ +1 +100 ") of
+    case re:run(line(Program), "^ +1 +[0-9]+ ") of
         {match, _} -> ok;
         nomatch -> wait_for_second(Program)
     end.

@@ -118,8 +118,11 @@ forget(Name) ->
         none ->
             ok;
         Key ->
-            _ = persistent_term:erase(?KEY(Name)),
-            erase(Key, persistent_term:get(Key))
+            %% Of those that stop it at once, one.
+            case persistent_term:erase(?KEY(Name)) of
+                true -> erase(Key, persistent_term:get(Key));
+                false -> ok
+            end
     end.
 
 %% @doc See `weir_http:drain_listener/3'.

@@ -22,6 +22,7 @@ all() ->
         a_drain_answers_what_has_begun,
         a_drain_closes_what_is_idle,
         a_listener_is_stopped_and_started_again,
+        a_listener_is_stopped_by_several_at_once,
         a_name_is_taken_once,
         an_option_that_there_is_not,
         a_supervisor_starts_it,
@@ -67,6 +68,19 @@ routes_change_under_connections(Config) ->
     ok = send(Socket, get("/")),
     {200, _, <<"other">>} = response(Socket),
     ?assertError({no_listener, nobody}, weir_http:set_routes(nobody, [])).
+
+a_listener_is_stopped_by_several_at_once(_Config) ->
+    [
+        begin
+            {ok, _} = weir_http:start_listener(several, #{ip => ?LOOPBACK}, routes()),
+            Stops = [spawn_monitor(fun() -> exit({said, weir_http:stop_listener(several)}) end) || _ <- lists:seq(1, 8)],
+            Said = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Stops],
+            ?assert(lists:member({said, ok}, Said), Said),
+            ?assertEqual([], [Other || Other <- Said, Other =/= {said, ok}, Other =/= {said, {error, {no_listener, several}}}])
+        end
+     || _ <- lists:seq(1, 30)
+    ],
+    ok.
 
 %% Each request is served by one or by the other, and no connection is closed.
 routes_change_under_load(Config) ->
