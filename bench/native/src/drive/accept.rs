@@ -75,8 +75,8 @@ struct Churn<'a> {
     question: Question,
     session: Session,
     attempts: Connections<Attempt>,
-    /// Places whose last attempt failed: they try again at the next tick, not at once, lest a server that refuses be
-    /// stormed.
+    /// Places whose last attempt failed: they try again at the next tick and not at once, so that a server that refuses has
+    /// no storm of them.
     resting: Vec<u32>,
     has_succeeded: bool,
     scan_at: u64,
