@@ -130,6 +130,14 @@ arguments(_Function, 0) ->
 %% Four that fit each other do not meet by chance.
 arguments(sendfile_begin, 4) ->
     oneof([vector(4, argument()), [{socket, connected}, {file}, {term, nat()}, {term, nat()}]]);
+arguments(reactor_leave, 4) ->
+    oneof([vector(4, argument()), [handle_of(), {self}, {term, integer(1, 2)}, {term, oneof([list(binary()), improper()])}]]);
+arguments(group_join, 4) ->
+    oneof([vector(4, argument()), [{socket, group}, handle_of(), {term, boolean()}, {term, binary()}]]);
+arguments(group_broadcast, 5) ->
+    Message = oneof([{term, binary()}, {huge_binary}]),
+    Except = oneof([{term, undefined}, handle_of()]),
+    oneof([vector(5, argument()), [{socket, group}, Message, Except, oneof([{term, undefined}, {reference}]), {term, nat()}]]);
 arguments(Sendfile, 1) when Sendfile =:= sendfile_continue; Sendfile =:= sendfile_from_disk ->
     oneof([vector(1, argument()), [{socket, connected}]]);
 arguments(reactor_write, 2) ->
@@ -146,11 +154,11 @@ arguments(listener_set_limits, 2) ->
 arguments(group_new, 1) ->
     oneof([vector(1, argument()), [settings()]]);
 arguments(relay_start, 6) ->
-    ?LET(
-        Options,
-        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), {timeout(), timeout()}, boolean(), boolean(), oneof([undefined, other])},
-        [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, {term, Options}]
-    );
+    [handle_of(), handle_of(), {term, integer(0, 2)}, argument(), {term, binary()}, relay_options()];
+%% Where nobody listens.
+arguments(relay_connect, 6) ->
+    Server = oneof([{{127, 0, 0, 1}, 0}, {{0, 0, 0, 0, 0, 0, 0, 1}, 0, 0, 0}, {local, <<"/nobody">>}, {local, <<0, "nobody">>}, {local, binary()}]),
+    [handle_of(), {term, Server}, {term, integer(0, 2)}, oneof([{self}, argument()]), {term, binary()}, relay_options()];
 arguments(Function, Arity) ->
     case atom_to_list(Function) of
         "listener_" ++ _ -> first({socket, listener}, Arity);
@@ -164,6 +172,10 @@ first(Argument, Arity) ->
 
 handle_of() ->
     {socket, oneof([open, listening, connected, closed, group])}.
+
+relay_options() ->
+    {term,
+        {integer(0, 100000), integer(0, 100000), oneof([auto, true, false, other]), {timeout(), timeout()}, boolean(), boolean(), oneof([undefined, other])}}.
 
 %% One limit of a listener is something else.
 limits() ->
@@ -233,16 +245,27 @@ option_name() ->
         low_msgq_watermark, delay_send, send_timeout, send_timeout_close, exit_on_close, show_econnreset,
         priority, tos, tclass, ttl, recvtos, recvtclass, recvttl, pktoptions, ipv6_v6only, dontroute, nopush,
         reuseport_lb, exclusiveaddruse, keepcnt, keepidle, keepintvl, user_timeout, bind_to_device, netns, debug,
-        read_ahead, {raw, {integer(), integer(), oneof([integer(), binary()])}},
-        {raw, integer(), integer(), oneof([integer(), binary()])}, nonsense
+        read_ahead, {raw, {level(), integer(0, 80), room()}}, {raw, level(), integer(0, 80), room()}, nonsense
     ]).
 
+%% IPPROTO_IP, SOL_SOCKET, IPPROTO_TCP, IPPROTO_IPV6.
+level() -> oneof([0, 1, 6, 41, integer()]).
+
+room() -> oneof([integer(), integer(0, 300), binary()]).
+
 improper() ->
-    ?LET({Elements, Tail}, {non_empty(list(any())), oneof([binary(), integer(), atom])}, Elements ++ Tail).
+    %% One element of a wrong type would hide the wrong end.
+    ?LET(
+        {Elements, Tail},
+        {non_empty(oneof([list(any()), list(binary())])), oneof([binary(), integer(), atom])},
+        Elements ++ Tail
+    ).
 
 %% What is documented ------------------------------------------------------------
 
 is_documented(relay_start, {error, {Handle, Reason}}) -> is_integer(Handle) andalso is_atom(Reason);
+is_documented(relay_connect, {error, {At, Reason}}) -> (At =:= connect orelse is_integer(At)) andalso is_atom(Reason);
+is_documented(relay_connect, {wait, Handle, Operation}) -> is_integer(Handle) andalso is_integer(Operation);
 is_documented(_Function, {error, Reason}) -> is_atom(Reason);
 is_documented(available, Result) -> Result =:= true;
 is_documented(loaded, Result) -> Result =:= true;
@@ -260,6 +283,7 @@ is_documented(Function, {ok, Handle}) when Function =:= open; Function =:= open_
 is_documented(bind, Result) -> Result =:= ok;
 is_documented(listen, Result) -> Result =:= ok;
 is_documented(refuse, Result) -> Result =:= ok;
+is_documented(has_backlog, Result) -> is_boolean(Result);
 is_documented(accept, {Tag, Number}) -> lists:member(Tag, [ok, wait]) andalso is_integer(Number);
 is_documented(connect, {wait, Operation}) -> is_integer(Operation);
 is_documented(connect, Result) -> Result =:= ok;

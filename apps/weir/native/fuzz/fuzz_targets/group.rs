@@ -10,7 +10,6 @@ use libfuzzer_sys::fuzz_target;
 
 #[path = "../../src/value/division.rs"]
 mod division;
-#[allow(dead_code)]
 #[path = "../../src/value/handle.rs"]
 mod handle;
 #[path = "../../src/value/membership.rs"]

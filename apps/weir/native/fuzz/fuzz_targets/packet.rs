@@ -5,7 +5,6 @@
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[allow(dead_code)] // only what it makes of `in_headers` is of interest here
 #[path = "../../src/value/http.rs"]
 mod http;
 #[path = "../../src/value/packet.rs"]

@@ -9,31 +9,22 @@ use std::os::unix::net::UnixStream;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
-#[allow(dead_code)]
 #[path = "../../src/relay/connection.rs"]
 mod connection;
-#[allow(dead_code)]
 #[path = "../../src/value/counters.rs"]
 mod counters;
-#[allow(dead_code)]
 #[path = "../../src/relay/flow.rs"]
 mod flow;
-#[allow(dead_code)]
 #[path = "../../src/value/handle.rs"]
 mod handle;
-#[allow(dead_code)]
 #[path = "../../src/value/input_buffer.rs"]
 mod input_buffer;
-#[allow(dead_code)]
 #[path = "../../src/relay/pipe.rs"]
 mod pipe;
-#[allow(dead_code)]
 #[path = "../../src/kernel/scratch.rs"]
 mod scratch;
-#[allow(dead_code)]
 #[path = "../../src/value/send_queue.rs"]
 mod send_queue;
-#[allow(dead_code)]
 #[path = "../../src/value/work.rs"]
 mod work;
 

@@ -1,6 +1,5 @@
 //! Whatever bytes come for a chunked body: any two pieces of them are the whole, and the body is within its limit.
 #![no_main]
-#![allow(dead_code)]
 
 use libfuzzer_sys::fuzz_target;
 

@@ -4,16 +4,12 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../src/websocket/decoder.rs"]
-#[allow(dead_code)]
 mod decoder;
 #[path = "../../src/websocket/frame.rs"]
-#[allow(dead_code)]
 mod frame;
 #[path = "../../src/websocket/mask.rs"]
-#[allow(dead_code)]
 mod mask;
 #[path = "../../src/websocket/text.rs"]
-#[allow(dead_code)]
 mod text;
 
 use decoder::{Decoder, Kind, Limits, Sink, Stop};

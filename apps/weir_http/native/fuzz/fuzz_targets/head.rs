@@ -1,7 +1,6 @@
 //! Whatever bytes come for the head of a request: what is made of it stands in it, the same bytes with more behind them
 //! give the same, and no beginning of what is accepted is refused.
 #![no_main]
-#![allow(dead_code)]
 
 use libfuzzer_sys::fuzz_target;
 

@@ -4,10 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../src/websocket/deflate.rs"]
-#[allow(dead_code)]
 mod deflate;
 #[path = "../../src/websocket/frame.rs"]
-#[allow(dead_code)]
 mod frame;
 
 const MOST: usize = 100_000;

@@ -1,6 +1,5 @@
 //! Whatever target or authority comes: what is made of it stands in it, in this order, and says what it is.
 #![no_main]
-#![allow(dead_code)]
 
 use libfuzzer_sys::fuzz_target;
 
