@@ -12,6 +12,9 @@
 %% Arrays and objects in each other, at most: what comes from a stranger must not grow without end.
 -define(DEPTH, 100).
 
+%% Characters of a number, at most: the time to convert one grows with the square of its length, and the scheduler waits meanwhile.
+-define(LONGEST_NUMBER, 1000).
+
 -type value() :: null | boolean() | number() | binary() | [value()] | #{binary() => value()}.
 
 %% What is encoded may have atoms for strings and keys.
@@ -55,19 +58,31 @@ colon(_Indent) -> ": ".
 key(Key) when is_atom(Key) -> atom_to_binary(Key);
 key(Key) when is_binary(Key) -> Key.
 
-string(String) ->
-    [$", [escape(Character) || <<Character/utf8>> <= String], $"].
+string(String) -> [$", escaped(String), $"].
+
+escaped(String) ->
+    Size = plain(String, 0),
+    case String of
+        <<Plain:Size/binary, Character, Rest/binary>> when Character < 128 -> [Plain, escape(Character) | escaped(Rest)];
+        <<Plain:Size/binary, _/binary>> -> [Plain]
+    end.
 
 escape($") -> "\\\"";
 escape($\\) -> "\\\\";
 escape($\n) -> "\\n";
 escape($\r) -> "\\r";
 escape($\t) -> "\\t";
-escape(Control) when Control < 16#20 -> io_lib:format("\\u~4.16.0b", [Control]);
-escape(Character) -> <<Character/utf8>>.
+escape(Control) -> io_lib:format("\\u~4.16.0b", [Control]).
+
+%% How many bytes of UTF-8 come before the first that a string cannot have as it is. They are taken together: strangers send a lot of them.
+plain(<<Byte, Rest/binary>>, Size) when Byte >= 16#20, Byte < 128, Byte =/= $", Byte =/= $\\ -> plain(Rest, Size + 1);
+plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 16#10000 -> plain(Rest, Size + 4);
+plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 16#800 -> plain(Rest, Size + 3);
+plain(<<Character/utf8, Rest/binary>>, Size) when Character >= 128 -> plain(Rest, Size + 2);
+plain(_Rest, Size) -> Size.
 
 %% @doc The value of a document. The error is the byte where it stops being JSON, from 0; or where arrays and objects are more than 100
-%% deep.
+%% deep, or a number has more than 1,000 characters or is larger than any float.
 -spec decode(binary()) -> {ok, value()} | {error, {not_json, Position :: non_neg_integer()}}.
 decode(Document) ->
     try
@@ -126,23 +141,24 @@ members(<<$", At/binary>>, Map, Left) ->
 members(Wrong, _Map, _Left) ->
     stop(Wrong).
 
-string(<<$", Rest/binary>>, Parts) ->
-    {iolist_to_binary(lists:reverse(Parts)), Rest};
-string(<<$\\, Escaped/binary>> = At, Parts) ->
-    case Escaped of
-        <<$n, Rest/binary>> -> string(Rest, [$\n | Parts]);
-        <<$r, Rest/binary>> -> string(Rest, [$\r | Parts]);
-        <<$t, Rest/binary>> -> string(Rest, [$\t | Parts]);
-        <<$b, Rest/binary>> -> string(Rest, [$\b | Parts]);
-        <<$f, Rest/binary>> -> string(Rest, [$\f | Parts]);
-        <<Self, Rest/binary>> when Self =:= $"; Self =:= $\\; Self =:= $/ -> string(Rest, [Self | Parts]);
-        <<$u, Hex:4/binary, Rest/binary>> -> unicode(hex(Hex, At), Rest, At, Parts);
-        _ -> stop(At)
-    end;
-string(<<Character/utf8, Rest/binary>>, Parts) when Character >= 16#20 ->
-    string(Rest, [<<Character/utf8>> | Parts]);
-string(At, _Parts) ->
-    stop(At).
+string(At, Parts) ->
+    Size = plain(At, 0),
+    <<Plain:Size/binary, Behind/binary>> = At,
+    case Behind of
+        %% A copy, also of a single part: it must not keep the whole document.
+        <<$", Rest/binary>> -> {iolist_to_binary(lists:reverse(Parts, [Plain])), Rest};
+        <<$\\, Escaped/binary>> -> escaped(Escaped, Behind, [Plain | Parts]);
+        _ -> stop(Behind)
+    end.
+
+escaped(<<$n, Rest/binary>>, _At, Parts) -> string(Rest, [$\n | Parts]);
+escaped(<<$r, Rest/binary>>, _At, Parts) -> string(Rest, [$\r | Parts]);
+escaped(<<$t, Rest/binary>>, _At, Parts) -> string(Rest, [$\t | Parts]);
+escaped(<<$b, Rest/binary>>, _At, Parts) -> string(Rest, [$\b | Parts]);
+escaped(<<$f, Rest/binary>>, _At, Parts) -> string(Rest, [$\f | Parts]);
+escaped(<<Self, Rest/binary>>, _At, Parts) when Self =:= $"; Self =:= $\\; Self =:= $/ -> string(Rest, [Self | Parts]);
+escaped(<<$u, Hex:4/binary, Rest/binary>>, At, Parts) -> unicode(hex(Hex, At), Rest, At, Parts);
+escaped(_Escaped, At, _Parts) -> stop(At).
 
 %% Characters past 16#FFFF are written as two escapes, a high and a low surrogate.
 unicode(High, <<"\\u", Hex:4/binary, Rest/binary>>, At, Parts) when High >= 16#D800, High =< 16#DBFF ->
@@ -158,32 +174,52 @@ unicode(Surrogate, _Rest, At, _Parts) when Surrogate >= 16#D800, Surrogate =< 16
 unicode(Character, Rest, _At, Parts) ->
     string(Rest, [<<Character/utf8>> | Parts]).
 
-hex(Digits, At) ->
-    case re:run(Digits, "^[0-9a-fA-F]{4}$", [{capture, none}]) of
-        match -> binary_to_integer(Digits, 16);
-        nomatch -> stop(At)
-    end.
+hex(Digits, At) -> lists:foldl(fun(Digit, Value) -> Value * 16 + digit(Digit, At) end, 0, binary_to_list(Digits)).
+
+digit(Digit, _At) when Digit >= $0, Digit =< $9 -> Digit - $0;
+digit(Digit, _At) when Digit >= $a, Digit =< $f -> Digit - $a + 10;
+digit(Digit, _At) when Digit >= $A, Digit =< $F -> Digit - $A + 10;
+digit(_Other, At) -> stop(At).
 
 number(At) ->
-    case re:run(At, "^(-?(?:0|[1-9][0-9]*))(\\.[0-9]+)?([eE][+-]?[0-9]+)?", [{capture, all_but_first, binary}]) of
-        {match, [Integer]} -> {binary_to_integer(Integer), after_prefix(At, [Integer])};
-        {match, [Integer, Fraction]} ->
-            {binary_to_float(<<Integer/binary, Fraction/binary>>), after_prefix(At, [Integer, Fraction])};
-        {match, [Integer, Fraction, Exponent]} ->
-            %% Erlang wants a fraction before an exponent.
-            Written = case Fraction of <<>> -> <<".0">>; _ -> Fraction end,
-            try binary_to_float(<<Integer/binary, Written/binary, Exponent/binary>>) of
-                Float -> {Float, after_prefix(At, [Integer, Fraction, Exponent])}
-            catch
-                error:badarg -> stop(At)
-            end;
-        nomatch -> stop(At)
+    {Whole, Behind} = split(At, whole(At)),
+    {Fraction, Later} = split(Behind, fraction(Behind)),
+    {Exponent, Rest} = split(Later, exponent(Later)),
+    (Whole =/= <<>> andalso byte_size(At) - byte_size(Rest) =< ?LONGEST_NUMBER) orelse stop(At),
+    try
+        {number(Whole, Fraction, Exponent), Rest}
+    catch
+        %% No float is so large.
+        error:badarg -> stop(At)
     end.
 
-after_prefix(At, Prefix) ->
-    Size = iolist_size(Prefix),
-    <<_:Size/binary, Rest/binary>> = At,
-    Rest.
+split(At, Size) ->
+    <<Part:Size/binary, Rest/binary>> = At,
+    {Part, Rest}.
+
+%% How many bytes the parts of a number have.
+whole(<<$-, At/binary>>) -> case unsigned(At) of 0 -> 0; Size -> 1 + Size end;
+whole(At) -> unsigned(At).
+
+unsigned(<<$0, _/binary>>) -> 1;
+unsigned(At) -> digits(At, 0).
+
+fraction(<<$., At/binary>>) -> before_digits(1, At);
+fraction(_At) -> 0.
+
+exponent(<<Letter, Sign, At/binary>>) when Letter =:= $e orelse Letter =:= $E, Sign =:= $+ orelse Sign =:= $- -> before_digits(2, At);
+exponent(<<Letter, At/binary>>) when Letter =:= $e; Letter =:= $E -> before_digits(1, At);
+exponent(_At) -> 0.
+
+before_digits(Before, At) -> case digits(At, 0) of 0 -> 0; Size -> Before + Size end.
+
+digits(<<Digit, At/binary>>, Size) when Digit >= $0, Digit =< $9 -> digits(At, Size + 1);
+digits(_At, Size) -> Size.
+
+number(Whole, <<>>, <<>>) -> binary_to_integer(Whole);
+%% Erlang wants a fraction before an exponent.
+number(Whole, <<>>, Exponent) -> binary_to_float(<<Whole/binary, ".0", Exponent/binary>>);
+number(Whole, Fraction, Exponent) -> binary_to_float(<<Whole/binary, Fraction/binary, Exponent/binary>>).
 
 space(<<Space, Rest/binary>>) when Space =:= $\s; Space =:= $\n; Space =:= $\r; Space =:= $\t -> space(Rest);
 space(Rest) -> Rest.

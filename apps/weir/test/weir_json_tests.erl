@@ -25,6 +25,8 @@ decoding_test_() ->
      || {Text, Value} <- [
             {<<" { \"a\" : [ 1 , -2 , 0.5 , 1e3 , 2.5E-1 ] , \"b\" : null } ">>,
                 #{<<"a">> => [1, -2, 0.5, 1000.0, 0.25], <<"b">> => null}},
+            {<<"\"\\u00B5\\b\\f ", 16#7F, "aµ漢😀\""/utf8>>, <<"µ\b\f "/utf8, 16#7F, "aµ漢😀"/utf8>>},
+            {<<"-0.5E+1">>, -5.0},
             {<<"\"\\u00b5\\/\\ud83d\\ude00\"">>, <<"µ/😀"/utf8>>},
             {<<"{\"a\":1,\"a\":2}">>, #{<<"a">> => 2}},
             {<<"[]">>, []},
@@ -49,8 +51,29 @@ what_is_not_json_is_told_with_its_place_test_() ->
             {<<"\"a\nb\"">>, 2},
             {<<"\"", 255, "\"">>, 1},
             {<<"1e999">>, 0},
+            {<<"-">>, 0},
+            {<<"-a">>, 0},
+            {<<"1.">>, 1},
+            {<<"1e+">>, 1},
+            {<<"+1">>, 0},
+            {<<".5">>, 0},
+            {<<"\"\\u00g0\"">>, 1},
+            {<<"\"\\u+123\"">>, 1},
+            {<<"\"ab\\">>, 3},
+            {<<"\"ab">>, 3},
             {<<"01">>, 1}
         ]
+    ].
+
+long_numbers_are_refused_test_() ->
+    Digits = fun(Count) -> binary:copy(<<"9">>, Count) end,
+    [
+        ?_assertMatch({ok, Integer} when is_integer(Integer), weir_json:decode(Digits(1000))),
+        %% Its conversion would take minutes.
+        ?_assertEqual({error, {not_json, 5}}, weir_json:decode(<<"{\"a\":", (Digits(4000000))/binary, "}">>)),
+        ?_assertEqual({error, {not_json, 1}}, weir_json:decode(<<"[", (Digits(400))/binary, ".5]">>)),
+        ?_assertEqual({error, {not_json, 0}}, weir_json:decode(<<"0.", (Digits(1000))/binary>>)),
+        ?_assertEqual({error, {not_json, 0}}, weir_json:decode(<<"1e", (Digits(1000))/binary>>))
     ].
 
 what_is_written_is_read_test_() ->
