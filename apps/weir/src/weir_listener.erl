@@ -237,8 +237,8 @@ drain(Name, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 
 accept_backlog(_Name, 0) ->
     ok;
 accept_backlog(Name, Looks) ->
-    case {weir_listener_names:call(Name, backlog), info(Name)} of
-        {Waiting, #{connections := Now, max_connections := Most}} when is_integer(Waiting), Waiting > 0, Now < Most ->
+    case {weir_listener_names:call(Name, has_backlog), info(Name)} of
+        {true, #{connections := Now, max_connections := Most}} when Now < Most ->
             ok = timer:sleep(?DRAIN_MS),
             accept_backlog(Name, Looks - 1);
         _ ->

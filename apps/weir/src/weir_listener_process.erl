@@ -178,8 +178,8 @@ handle_call(which_children, _From, State = #state{workers = Workers}) ->
     {reply, weir_listener_workers:children(Workers), State};
 handle_call(close_backlog, _From, State = #state{sockets = Sockets, options = Options}) ->
     {reply, weir_listener_sockets:close_backlog(Options, Sockets), State};
-handle_call(backlog, _From, State = #state{sockets = Sockets}) ->
-    {reply, weir_listener_sockets:backlog(Sockets), State};
+handle_call(has_backlog, _From, State = #state{sockets = Sockets}) ->
+    {reply, weir_listener_sockets:has_backlog(Sockets), State};
 handle_call(suspend, _From, State = #state{sockets = []}) ->
     {reply, ok, State};
 handle_call(suspend, _From, State) ->

@@ -13,11 +13,8 @@
 -export([change/3]).
 -export([port/1]).
 -export([close_backlog/2]).
--export([backlog/1]).
+-export([has_backlog/1]).
 -export([close/1]).
-
--define(IPPROTO_TCP, 6).
--define(TCP_INFO, 11).
 
 -type socket() :: weir_tcp:socket().
 
@@ -180,15 +177,9 @@ close_backlog(#{fd := undefined}, Sockets) ->
 close_backlog(_Options, _Sockets) ->
     ok.
 
-%% @doc How many connections wait in the backlogs, where the kernel tells it: Linux does for TCP, as `tcpi_unacked' of tcp(7)'s TCP_INFO.
--spec backlog([socket()]) -> non_neg_integer().
-backlog(Sockets) -> lists:sum([waiting(Socket) || Socket <- Sockets]).
-
-waiting(Socket) ->
-    case os:type() =:= {unix, linux} andalso weir_tcp:getopts(Socket, [{raw, ?IPPROTO_TCP, ?TCP_INFO, 28}]) of
-        {ok, [{raw, _, _, <<_:24/binary, Waiting:32/native>>}]} -> Waiting;
-        _ -> 0
-    end.
+%% @doc Whether connections wait in a backlog.
+-spec has_backlog([socket()]) -> boolean().
+has_backlog(Sockets) -> lists:any(fun(?SOCKET(Handle)) -> weir_nif:has_backlog(Handle) =:= true end, Sockets).
 
 %% @doc Has the sockets, and what they accept from now on, have other `socket_opts'. Those that both lists hold are not set
 %% again. The error names the one that a listening socket does not take; those before it are set then.

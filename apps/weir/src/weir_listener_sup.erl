@@ -17,7 +17,11 @@ start_link() ->
 start_listener(Spec) ->
     case supervisor:start_child(?MODULE, Spec) of
         {ok, Pid} -> {ok, Pid};
-        {error, already_present} -> {error, already_present};
+        %% Who has stopped it was killed before it was forgotten.
+        {error, already_present} ->
+            #{id := Id} = Spec,
+            _ = supervisor:delete_child(?MODULE, Id),
+            start_listener(Spec);
         {error, {Reason, {child, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, {Reason, {child, _, _, _, _, _, _, _, _}}} -> {error, Reason};
         {error, Reason} -> {error, Reason}
@@ -31,8 +35,9 @@ stop_listener(Name) ->
         _ -> {error, {no_listener, Name}}
     end.
 
-%% Of those that stop it at once, another one may have been first.
+%% Of those that stop it at once, another one may have been first; and it may have been started again since.
 forgotten(_Name, ok) -> ok;
+forgotten(_Name, {error, running}) -> ok;
 forgotten(Name, {error, not_found}) -> {error, {no_listener, Name}}.
 
 %% A listener that a fault of ours kills is started again at once; more than a few in a second are a fault of all.

@@ -18,8 +18,8 @@
 
 %% Sockets.
 -export([
-    open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, duplicate/2, accept/3, connect/2, send/2, sendfile_begin/4,
-    sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
+    open/3, open_in/4, fdopen/4, bind/2, listen/2, refuse/1, has_backlog/1, duplicate/2, accept/3, connect/2, send/2,
+    sendfile_begin/4, sendfile_continue/1, sendfile_from_disk/1, recv/3, unrecv/2, cancel/2, shutdown/2, close/2, activate_once/1,
     setopts/2, getopts/2, getstat/1, sockname/1, peername/1, owner/1, set_owner/2, monitor/2, demonitor/2, move/2,
     info/1, sockets/1, traffic/1, send_now/2, notify_writable/1
 ]).
@@ -48,7 +48,7 @@
 
 %% Relays.
 -export([
-    relay_count/0, relay_start/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1, latency_new/0, latency_seen/1
+    relay_count/0, relay_start/6, relay_connect/6, relay_stop/1, relay_info/1, relay_peers/1, relay_expire/1, relays_due/1, relays/1, latency_new/0, latency_seen/1
 ]).
 
 -export_type([handle/0, pollset/0, operation/0, listener/0, relay/0, latency/0, group/0]).
@@ -144,6 +144,9 @@ listen(_Handle, _Backlog) -> ?NOT_LOADED.
 %% @doc Has the kernel take no new connections: those whose handshake has begun can still be accepted. Not to be taken back.
 -spec refuse(handle()) -> ok | {error, closed | inet:posix()}.
 refuse(_Handle) -> ?NOT_LOADED.
+%% @doc Whether connections wait that nobody has accepted; `true' if the kernel cannot tell.
+-spec has_backlog(handle()) -> boolean() | {error, closed}.
+has_backlog(_Handle) -> ?NOT_LOADED.
 %% @doc Makes another listening socket of the caller on the descriptor of one, on a pollset: both have the same backlog.
 -spec duplicate(handle(), pollset()) -> {ok, handle()} | {error, closed | inet:posix()}.
 duplicate(_Handle, _Pollset) -> ?NOT_LOADED.
@@ -380,6 +383,13 @@ latency_seen(_Latency) -> ?NOT_LOADED.
 -spec relay_start(handle(), handle(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
     {ok, relay()} | {error, {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
 relay_start(_A, _B, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
+%% @doc Connects to a server and joins a socket of the caller's with that, if the connection stands at once. Otherwise the caller waits for
+%% the operation of a new socket, as after {@link connect/2}, and joins them then.
+-spec relay_connect(handle(), weir_address:native(), pollset(), Owner :: pid(), Prefix :: binary(), weir_relay:native()) ->
+    {ok, relay()}
+    | {wait, handle(), operation()}
+    | {error, {connect, inet:posix()} | {handle(), closed | not_owner | enotconn | ebusy | epipe} | inet:posix()}.
+relay_connect(_A, _Server, _Pollset, _Owner, _Prefix, _Options) -> ?NOT_LOADED.
 %% @doc How many relays there are.
 -spec relay_count() -> non_neg_integer().
 relay_count() -> ?NOT_LOADED.

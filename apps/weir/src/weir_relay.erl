@@ -10,12 +10,15 @@
 -export([new_latency/0]).
 -export([latency/1]).
 
--export_type([relay/0, latency/0, options/0, native/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
+-export_type([relay/0, latency/0, server/0, options/0, native/0, statistics/0, traffic/0, times/0, info/0, refused/0]).
 
 -opaque relay() :: {weir_relay, weir_nif:relay()}.
 
 -opaque latency() :: {weir_latency, reference()}.
 %% Times of replies, of any number of relays: see {@link new_latency/0}.
+
+-type server() :: {connect, weir_tcp:name(), timeout()}.
+%% Where to connect to, and the milliseconds until that has failed.
 
 -type options() :: #{
     prefix => iodata(),
@@ -85,12 +88,13 @@
 %% The statistics so far, and who and where.
 
 -type refused() ::
-    {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}
+    {connect, timeout | inet:posix()}
+    | {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}
     | {bad_socket, term(), Needed :: string()}
     | weir_checked_options:bad_option()
     | no_native_part
     | inet:posix().
-%% Why there is no relay: which socket cannot be relayed and why, what is no socket of Weir's, an option that is wrong, a
+%% Why there is no relay: why a server was not reached, which socket cannot be relayed and why, what is no socket of Weir's, an option that is wrong, a
 %% system without the native part, or what the kernel said.
 
 %% As large as what one read takes: a receiver that keeps up leaves it empty.
@@ -112,34 +116,61 @@
 -define(STARTED, [weir, relay, start]).
 
 %% @doc See {@link weir:relay/3}.
--spec start(weir_tcp:socket(), weir_tcp:socket(), options()) -> {ok, relay()} | {error, refused()}.
+-spec start(weir_tcp:socket(), weir_tcp:socket() | server(), options()) -> {ok, relay()} | {error, refused()}.
 start(A, B, Options) ->
     Known = [owner, latency | maps:keys(?DEFAULTS)],
-    case {check_sockets(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
+    case {check_ends(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
         {ok, ok, true} -> join(A, B, maps:merge(?DEFAULTS, Options));
         {ok, ok, false} -> {error, no_native_part};
         {ok, {error, _} = Error, _} -> Error;
         {{error, _} = Error, _, _} -> Error
     end.
 
-join(?SOCKET(A) = SocketA, ?SOCKET(B) = SocketB, #{prefix := Prefix} = Options) ->
+join(?SOCKET(A) = SocketA, B, #{prefix := Prefix} = Options) ->
     Owner = maps:get(owner, Options, self()),
     try
         %% Afterwards there are no sockets to be asked for their peers.
-        Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(SocketB)},
-        Started = weir_nif:relay_start(A, B, weir_pollsets:here(), Owner, iolist_to_binary(Prefix), native(Options)),
-        {Peers, Started}
+        Peers = weir_event:is_attached(?STARTED) andalso #{peer_a => peer(SocketA), peer_b => peer(B)},
+        {Peers, native_join(A, B, Owner, iolist_to_binary(Prefix), native(Options))}
     of
         {Known, {ok, Number}} ->
             Relay = {weir_relay, Number},
             ok = started(Relay, Owner, Known),
             {ok, Relay};
+        {_, {wait, Handle, Operation}} -> await(SocketA, Handle, Operation, B, Options);
+        {_, {error, {connect, _}} = Error} -> Error;
         {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
         {_, {error, Reason}} -> {error, Reason}
     catch
         %% One of them was never a socket here, or the latency is something else.
-        error:badarg -> {error, unknown([SocketA, SocketB], Options)}
+        error:badarg -> {error, unknown([SocketA | [B || ?SOCKET(_) <- [B]]], Options)}
     end.
+
+native_join(A, ?SOCKET(B), Owner, Prefix, Native) ->
+    weir_nif:relay_start(A, B, weir_pollsets:here(), Owner, Prefix, Native);
+native_join(A, {connect, Server, _Timeout}, Owner, Prefix, Native) ->
+    case server(Server) of
+        {ok, Address} -> weir_nif:relay_connect(A, Address, weir_pollsets:here(), Owner, Prefix, Native);
+        {error, Reason} -> {error, {connect, Reason}}
+    end.
+
+server({local, _} = Path) -> weir_address:native(local, Path, 0);
+server({Address, Port}) -> weir_address:native(weir_address:family(Address), Address, Port).
+
+await(A, Handle, Operation, {connect, _, Timeout}, Options) ->
+    case weir_operation:await(Handle, Operation, Timeout) of
+        ok ->
+            case join(A, ?SOCKET(Handle), Options) of
+                {ok, _} = Started -> Started;
+                {error, _} = Error -> close_and(Handle, Error)
+            end;
+        {error, Reason} ->
+            close_and(Handle, {error, {connect, Reason}})
+    end.
+
+close_and(Handle, Result) ->
+    _ = weir_nif:close(Handle, now),
+    Result.
 
 unknown([Socket = ?SOCKET(Handle) | Sockets], Options) ->
     try weir_nif:owner(Handle) of
@@ -156,17 +187,29 @@ started(Relay, Owner, Peers) ->
     Times = #{monotonic_time => erlang:monotonic_time(), system_time => erlang:system_time()},
     weir_event:execute(?STARTED, Times, Peers#{relay => Relay, owner => Owner}).
 
+peer({connect, Server, _Timeout}) ->
+    Server;
 peer(Socket) ->
     case weir_tcp:peername(Socket) of
         {ok, Peer} -> Peer;
         {error, _} -> undefined
     end.
 
-check_sockets(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->
+check_ends(?SOCKET(A), {connect, Server, Timeout}) when is_integer(A) ->
+    case {is_server(Server), weir_checked_options:time(0, Timeout)} of
+        {true, true} -> ok;
+        {true, Allowed} -> {error, {bad_option, connect, Timeout, Allowed}};
+        {false, _} -> {error, {bad_option, connect, Server, "{Address, Port} or {local, Path}"}}
+    end;
+check_ends(?SOCKET(Handle) = Socket, ?SOCKET(Handle)) ->
     {error, {bad_socket, Socket, "two different sockets are needed"}};
-check_sockets(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
-check_sockets(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
-check_sockets(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
+check_ends(?SOCKET(A), ?SOCKET(B)) when is_integer(A), is_integer(B) -> ok;
+check_ends(?SOCKET(A), B) when is_integer(A) -> {error, {bad_socket, B, needed_socket()}};
+check_ends(A, _B) -> {error, {bad_socket, A, needed_socket()}}.
+
+is_server({local, _}) -> true;
+is_server({Address, Port}) when is_tuple(Address), is_integer(Port), Port >= 0, Port =< 65535 -> weir_address:is_valid(Address);
+is_server(_) -> false.
 
 needed_latency() -> "what weir_relay:new_latency/0 has returned".
 

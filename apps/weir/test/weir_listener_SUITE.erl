@@ -34,6 +34,7 @@ groups() ->
         a_suspended_listener_resumes_on_its_port,
         a_drained_listener_waits_for_connections,
         a_drained_listener_accepts_its_backlog,
+        a_drained_unix_listener_accepts_its_backlog,
         stop_ends_connections,
         ipv6_is_served,
         a_unix_socket_is_served,
@@ -178,7 +179,16 @@ a_drained_listener_waits_for_connections(Config) ->
 %% Also where that takes longer than handshakes do.
 a_drained_listener_accepts_its_backlog(Config) ->
     Port = start(Config, #{max_rate => 5}),
-    Sockets = [connect(Port) || _ <- lists:seq(1, 8)],
+    its_backlog_is_served([connect(Port) || _ <- lists:seq(1, 8)], Config).
+
+%% Of unix sockets the kernel does not tell how many wait.
+a_drained_unix_listener_accepts_its_backlog(Config) ->
+    Path = path(Config),
+    undefined = start(Config, #{ip => {local, Path}, max_rate => 5}),
+    its_backlog_is_served([connect_local(Path) || _ <- lists:seq(1, 8)], Config),
+    ok = file:delete(Path).
+
+its_backlog_is_served(Sockets, Config) ->
     Drain = weir_test_peer:async(fun() -> weir:drain_listener(?config(name, Config), ?PATIENCE) end),
     [begin is_served(Socket), ok = gen_tcp:close(Socket) end || Socket <- Sockets],
     ?assertEqual(ok, weir_test_peer:await(Drain)).
@@ -208,22 +218,24 @@ ipv6_is_served(Config) ->
     end.
 
 a_unix_socket_is_served(Config) ->
-    Path = filename:join("/tmp", "weir_listener_" ++ os:getpid() ++ atom_to_list(?config(handler, Config))),
+    Path = path(Config),
     Options = #{ip => {local, Path}},
     Name = ?config(name, Config),
     undefined = start(Config, Options),
-    Connect = fun() ->
-        {ok, Socket} = weir_test_peer:keep(gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
-        is_served(Socket)
-    end,
-    [Connect() || _ <- lists:seq(1, 10)],
+    [is_served(connect_local(Path)) || _ <- lists:seq(1, 10)],
     ?assertMatch({error, eaddrinuse}, weir:start_listener(other, Options, handler(function), args)),
     %% The file stays, and is taken over.
     ok = weir:suspend_listener(Name),
     ok = weir:resume_listener(Name),
-    Connect(),
+    is_served(connect_local(Path)),
     ok = weir:stop_listener(Name),
     ok = file:delete(Path).
+
+path(Config) -> filename:join("/tmp", "weir_listener_" ++ os:getpid() ++ atom_to_list(?config(handler, Config))).
+
+connect_local(Path) ->
+    {ok, Socket} = weir_test_peer:keep(gen_tcp:connect({local, Path}, 0, [binary, {active, false}])),
+    Socket.
 
 an_inherited_descriptor_is_served(Config) ->
     {ok, Opened} = weir_test_peer:keep(gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 100}])),

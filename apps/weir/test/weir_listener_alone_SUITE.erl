@@ -48,6 +48,7 @@ new_connections_are_dropped_and_those_before_accepted(_Config) ->
             Before = [connected(Ip, Port) || _ <- lists:seq(1, 3)],
             ok = weir_nif:refuse(Handle),
             ?assertEqual({error, timeout}, gen_tcp:connect(Ip, Port, [], 300)),
+            ?assert(weir_nif:has_backlog(Handle)),
             [
                 begin
                     {ok, Accepted} = gen_tcp:accept(Listen, ?PATIENCE),
@@ -58,6 +59,7 @@ new_connections_are_dropped_and_those_before_accepted(_Config) ->
             ],
             [?assertEqual({ok, "hello"}, gen_tcp:recv(Socket, 5, ?PATIENCE)) || Socket <- Before],
             [ok = gen_tcp:close(Socket) || Socket <- Before],
+            ?assertNot(weir_nif:has_backlog(Handle)),
             ?assertEqual({error, timeout}, gen_tcp:accept(Listen, 0)),
             ok = gen_tcp:close(Listen),
             ?assertEqual({error, closed}, weir_nif:refuse(Handle)),

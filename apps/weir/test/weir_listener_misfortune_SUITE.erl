@@ -24,6 +24,7 @@ groups() ->
     Cases = [
         killed_workers_have_successors,
         a_killed_listener_goes_on,
+        a_killed_stop_leaves_the_name_free,
         killed_processes_leave_nothing,
         a_storm_of_resets_leaves_nothing
     ],
@@ -36,6 +37,14 @@ end_per_group(_Group, _Config) ->
     ok.
 
 %% Clients come all the time; processes are killed; those who were not served try again.
+
+%% What weir:stop_listener/1 does first, by a process that has come no further.
+a_killed_stop_leaves_the_name_free(Config) ->
+    _ = start(Config, #{}),
+    ok = supervisor:terminate_child(weir_listener_sup, {weir_listener, ?config(name, Config)}),
+    still_serves(start(Config, #{})),
+    ok = weir:stop_listener(?config(name, Config)),
+    ?assertEqual([], weir:listeners()).
 
 killed_workers_have_successors(Config) ->
     Port = start(Config, #{}),

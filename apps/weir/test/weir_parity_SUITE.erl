@@ -166,5 +166,9 @@ known() ->
         {a_message_for_ports_goes_with_the_socket,
             {accepted, [{packet, 4}, {buffer, 1460}, {deliver, port}], [{peer, {send, <<0:32>>}}, {a, {give_to, b}}]}},
         {a_send_after_shutdown,
-            {accepted, [{buffer, 1460}, {show_econnreset, true}], [{a, {shutdown, write}}, {a, {send, <<0>>}}]}}
+            {accepted, [{buffer, 1460}, {show_econnreset, true}], [{a, {shutdown, write}}, {a, {send, <<0>>}}]}},
+        {a_failed_send_beside_a_recv,
+            {accepted, [{active, false}, {show_econnreset, true}], [
+                {a, {shutdown, write}}, {b, {recv_waiting, 0}}, {a, {send, <<0>>}}
+            ]}}
     ].

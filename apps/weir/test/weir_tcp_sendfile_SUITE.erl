@@ -8,8 +8,9 @@
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
 -import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_tcp_send_test, [narrow_pair/2]).
 -import(weir_tcp_sendfile_test, [
-    assert_refused/2, contents/1, file/2, is_weir/1, narrow_pair/2, open/2, open_with/2, pair/1, send_whole/2, stuck/2
+    assert_refused/2, contents/1, file/2, is_weir/1, open/2, open_with/2, pair/1, send_whole/2, stuck/2
 ]).
 
 -include("drop_in_suite.hrl").

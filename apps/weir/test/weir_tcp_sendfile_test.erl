@@ -5,7 +5,6 @@
 -export([file/2]).
 -export([open/2]).
 -export([open_with/2]).
--export([narrow_pair/2]).
 -export([pair/1]).
 -export([send_whole/2]).
 -export([is_weir/1]).
@@ -14,7 +13,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, assert_waits/1, pid/1]).
+-import(weir_test_peer, [socket_pair/2, async/1, assert_waits/1, pid/1]).
 
 %% The bytes of a file say where they are from.
 contents(Size) ->
@@ -33,10 +32,6 @@ open(Config, Contents) ->
 open_with(Name, Modes) ->
     {ok, File} = file:open(Name, Modes),
     File.
-
-%% A socket whose kernel buffers are small, so that output soon has to wait.
-narrow_pair(Config, Options) ->
-    socket_pair(Config, [binary, {active, false}, {sndbuf, 4096} | Options], [{recbuf, 4096}]).
 
 pair(Config) ->
     socket_pair(Config, [binary, {active, false}]).

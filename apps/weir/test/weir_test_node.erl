@@ -9,12 +9,16 @@
 -export([start_vm/4]).
 -export([ended/2]).
 
+%% How long one may take to start, on a busy machine under a sanitizer or an emulator.
+-define(BOOT, 60_000).
+
 %% Such a machine, for what could hurt the one that runs the tests: a shell command before it, and arguments. It ends with
 %% the process that called.
 -spec start_node(string(), [string()]) -> pid().
 start_node(Command, Arguments) ->
     {ok, Peer, _Node} = peer:start_link(#{
         connection => standard_io,
+        wait_boot => ?BOOT,
         exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", erl()]},
         args => Arguments ++ ["-pa" | paths()]
     }),

@@ -104,15 +104,20 @@ pub fn drop_new(fd: BorrowedFd) -> Result<()> {
     check(result)
 }
 
-/// Of a listening TCP socket: connections that nobody has accepted, and how many there may be. The kernel tells them in place
-/// of segments that are unacknowledged and selectively acknowledged (tcp(7), TCP_INFO).
+/// Of a listening TCP socket: connections that nobody has accepted, and how many there may be. ENOPROTOOPT if the kernel does
+/// not tell: of other sockets, and where an emulator knows less of tcp(7)'s TCP_INFO.
 pub fn backlog(fd: BorrowedFd) -> Result<(u32, u32)> {
+    let mut info = [0; 32];
+    let known = get_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    backlog_of(&info[..known]).ok_or(Errno::NOPROTOOPT)
+}
+
+/// The two numbers stand where a connection has its segments that are unacknowledged and selectively acknowledged.
+fn backlog_of(info: &[u8]) -> Option<(u32, u32)> {
     const WAITING: usize = 24;
     const LIMIT: usize = 28;
-    let mut info = [0; 32];
-    get_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    let word = |at: usize| u32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
-    Ok((word(WAITING), word(LIMIT)))
+    let word = |at: usize| info.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes);
+    Some((word(WAITING)?, word(LIMIT)?))
 }
 
 /// Bytes that were written and that the peer has not taken, as far as the kernel counts them.
@@ -160,5 +165,13 @@ mod tests {
         assert!(limit >= 128);
         let (local, _) = std::os::unix::net::UnixStream::pair().expect("sockets");
         assert!(super::backlog(local.as_fd()).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_ends_before_the_backlog_is_no_empty_backlog() {
+        assert_eq!(super::backlog_of(&[0; 32]), Some((0, 0)));
+        for length in [0, 4, 24, 28, 31] {
+            assert_eq!(super::backlog_of(&[0; 32][..length]), None);
+        }
     }
 }

@@ -44,12 +44,14 @@ pub struct Settings {
     pub admission: Admission,
 }
 
+/// An option of the kernel that does not come with the descriptor: level, name, value.
+pub type LateOption = (libc::c_int, libc::c_int, libc::c_int);
+
 /// What accepted sockets have from the listening one.
 pub struct Template {
     pub module: Atom,
     pub options: Options,
-    /// Kernel options that do not come with the descriptor: level, name, value.
-    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+    pub late_options: Vec<LateOption>,
 }
 
 /// What a listener has done.

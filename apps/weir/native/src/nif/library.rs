@@ -27,16 +27,16 @@ use crate::pollset;
 use crate::pollset::private::{self, Holder};
 use crate::relay;
 use crate::socket::file::{FILE, FileReference};
-use crate::socket::owner::Watch;
+use crate::socket::owner::DeathWatch;
 use crate::socket::table;
 use crate::term::data::{self, Bytes};
 use crate::term::resource;
 use crate::value::latency;
-use crate::value::shared::Part;
+use crate::value::shared::Inherited;
 use crate::verb::{accept, group, halt};
 
 /// All statics that later libraries go on with.
-static PARTS: [&dyn Part; 15] = [
+static PARTS: [&dyn Inherited; 15] = [
     &table::SOCKETS,
     &group::ALL,
     &relay::RELAYS,
@@ -199,7 +199,7 @@ fn pin(visibility: c_int) -> Result<(), Refused> {
 fn open_resources(env: *mut ErlNifEnv) -> Result<(), Refused> {
     // SAFETY: this is called by `load` and `upgrade`.
     let opened = unsafe {
-        resource::open::<Watch>(env)
+        resource::open::<DeathWatch>(env)
             && resource::open::<Holder>(env)
             && resource::open::<Bytes>(env)
             && resource::open::<ListenerReference>(env)

@@ -89,6 +89,12 @@ fn refuse(env: Env<'_>, handle: Handle) -> NifResult<Term<'_>> {
 }
 
 #[rustler::nif]
+fn has_backlog<'a>(env: Env<'a>, handle: Handle) -> NifResult<Term<'a>> {
+    let socket = socket!(env, handle, atoms::closed());
+    Ok(listen::has_backlog(&socket).encode(env))
+}
+
+#[rustler::nif]
 fn duplicate<'a>(env: Env<'a>, handle: Handle, index: PollsetIndex) -> NifResult<Term<'a>> {
     let socket = socket!(env, handle, atoms::closed());
     Ok(done(env, accept::duplicate(env, &socket, index.0).map(Handle::raw)))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::Errno;
 use rustler::{Atom, Binary, Encoder, Env, Error, LocalPid, NifResult, Term};
 
-use super::{PollsetIndex, failed, find, plain, posix};
+use super::{PollsetIndex, failed, find, plain, posix, proper_list};
 use crate::poll;
 use crate::pollset;
 use crate::reactor;
@@ -129,8 +129,9 @@ fn reactor_leave<'a>(
     handle: Handle,
     owner: LocalPid,
     index: PollsetIndex,
-    unread: Vec<Binary<'a>>,
+    unread: Term<'a>,
 ) -> NifResult<Term<'a>> {
+    let unread = proper_list(unread)?.into_iter().map(Binary::from_term).collect::<NifResult<Vec<Binary>>>()?;
     let mut socket = socket!(env, handle, atoms::closed());
     if !socket.reactor || socket.owner != Some(env.pid()) {
         return Ok(failed(env, atoms::not_reactor()));

@@ -1,24 +1,34 @@
 //! Relays.
 
 use std::ffi::CStr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustler::{Atom, Binary, Decoder, Encoder, Env, Error, LocalPid, NifResult, Term};
 
 use super::{PollsetIndex, failed, open, posix};
-use crate::relay::{self, Options, Refused, Splice};
+use crate::relay::start::{Connect, Refused, Terms, join, join_server};
+use crate::relay::{self, Options, Splice};
+use crate::socket::State;
 use crate::socket::table;
+use crate::term::address;
 use crate::term::atoms;
+use crate::term::errno;
 use crate::term::resource::{Kind, Resource, ResourceArc};
+use crate::value::active::Active;
 use crate::value::handle::Handle;
 use crate::value::latency::{Latency, Seen};
+use crate::value::options::Options as SocketOptions;
 use crate::value::shared::Shared;
 use crate::value::slots::Lookup;
 use crate::value::work::Work;
+use crate::verb::connect;
 
-/// What it costs to take two descriptors from one target to another: up to two system calls for each.
-const REGISTRATIONS: i32 = 4;
+/// What it costs to take two descriptors from one target to another, up to two system calls for each, and to carry what
+/// has come: a read and a write. Bytes come on top.
+const REGISTRATIONS: i32 = 6;
 
 /// What Erlang holds of the times of replies that relays measure together.
 pub struct LatencyReference(Arc<Latency>);
@@ -101,12 +111,70 @@ fn relay_start<'a>(
     };
     let mut work = Work::of_caller();
     work.moved(prefix.len());
+    let terms = Terms { pollset: index.0, owner, prefix: &prefix, options };
+    let joined = join(env, (&mut first, &mut second), terms, &mut work);
     rustler::schedule::consume_timeslice(env, REGISTRATIONS + work.percent());
-    Ok(match relay::start(env, (&mut first, &mut second), index.0, owner, &prefix, options) {
+    Ok(match joined {
         Ok(handle) => (atoms::ok(), handle.raw()).encode(env),
-        Err(Refused::Socket(handle, reason)) => failed(env, (handle.raw(), reason)),
-        Err(Refused::Failed(errno)) => posix(env, errno),
+        Err(refused) => refusal(env, refused),
     })
+}
+
+fn refusal(env: Env, refused: Refused) -> Term {
+    match refused {
+        Refused::Socket(handle, reason) => failed(env, (handle.raw(), reason)),
+        Refused::Server(errno) => failed(env, (atoms::connect(), errno::atom(env, errno))),
+        Refused::Failed(errno) => posix(env, errno),
+    }
+}
+
+/// What it costs to open a connection, beside the relay.
+const CONNECTION: i32 = 6;
+
+#[rustler::nif]
+fn relay_connect<'a>(
+    env: Env<'a>,
+    handle: Handle,
+    address: Term<'a>,
+    index: PollsetIndex,
+    owner: LocalPid,
+    prefix: Binary<'a>,
+    options: Options,
+) -> NifResult<Term<'a>> {
+    let server = address::decode(address)?;
+    let Some(mut left) = open(table::lookup(handle))? else {
+        return Ok(failed(env, (handle.raw(), atoms::closed())));
+    };
+    let mut work = Work::of_caller();
+    work.moved(prefix.len());
+    let terms = Terms { pollset: index.0, owner, prefix: &prefix, options };
+    let module = left.module;
+    let joined =
+        server.map_err(Refused::Server).and_then(|server| join_server(env, &mut left, &server, terms, &mut work));
+    rustler::schedule::consume_timeslice(env, CONNECTION + REGISTRATIONS + work.percent());
+    drop(left);
+    Ok(match joined {
+        Ok(Connect::Relay(handle)) => (atoms::ok(), handle.raw()).encode(env),
+        Ok(Connect::Wait(fd)) => wait_for(env, fd, module, index.0),
+        Err(refused) => refusal(env, refused),
+    })
+}
+
+/// Makes a connection that does not stand yet a socket of the calling process, which waits for it.
+fn wait_for(env: Env, fd: OwnedFd, module: Option<Atom>, pollset: u16) -> Term {
+    let (Some(module), Some(mut socket)) = (module, table::allocate()) else {
+        return refusal(env, Refused::Server(Errno::MFILE));
+    };
+    let options = SocketOptions { active: Active::Passive, ..SocketOptions::default() };
+    // The calling process is alive: it calls.
+    let Ok(handle) = socket.open(env, fd, State::Connecting, (module, pollset, options), env.pid()) else {
+        return refusal(env, Refused::Server(Errno::SRCH));
+    };
+    if let Err(errno) = connect::expect(&mut socket) {
+        socket.release(env);
+        return refusal(env, Refused::Server(errno));
+    }
+    (atoms::wait(), handle.raw(), connect::await_connection(env, &mut socket)).encode(env)
 }
 
 #[rustler::nif]

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use rustler::{Env, Monitor};
 
 use crate::relay;
-use crate::socket::owner::Watch;
+use crate::socket::owner::DeathWatch;
 use crate::socket::table;
 use crate::term::resource::{Kind, Resource};
 use crate::value::handle::Target;
@@ -14,7 +14,7 @@ use crate::verb::group;
 
 pub static WATCH: Shared<Kind> = Shared::new(Kind::new());
 
-impl Resource for Watch {
+impl Resource for DeathWatch {
     const NAME: &'static CStr = c"watch";
     const WATCHES: bool = true;
 

@@ -16,7 +16,7 @@ use crate::kernel::clock::Nanos;
 use crate::listener::permit::Permit;
 use crate::pollset;
 use crate::socket::Reason;
-use crate::socket::owner::Watch;
+use crate::socket::owner::DeathWatch;
 use crate::term::held::Held;
 use crate::term::resource::ResourceArc;
 use crate::value::counters::Tally;
@@ -43,7 +43,7 @@ pub struct Live {
     pub options: Options,
     pub owner: LocalPid,
     /// The monitor of the owner ends with this.
-    pub _watch: Option<ResourceArc<Watch>>,
+    pub _watch: Option<ResourceArc<DeathWatch>>,
     /// The side whose direction has ended first, and when.
     pub half_closed: Option<(Side, Nanos)>,
     /// Somebody looks after its timeouts soon.

@@ -10,6 +10,7 @@ mod connection;
 mod flow;
 mod live;
 mod pipe;
+pub mod start;
 mod statistics;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,16 +22,12 @@ use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use rustler::{Atom, Encoder, Env, LocalPid, Term};
 
-use self::connection::{Connection, Turn};
-use self::flow::Flow;
+use self::connection::Turn;
 use self::live::{Ending, Live};
 pub use self::pipe::Splice;
-use self::statistics::Statistics;
 use crate::kernel::clock::Nanos;
 use crate::listener::Listener;
 use crate::pollset;
-use crate::socket::owner::Watch;
-use crate::socket::{Reason, Socket};
 use crate::term::address;
 use crate::term::atoms;
 use crate::term::errno;
@@ -123,92 +120,6 @@ impl Occupant for Relay {
     fn is_open(&self) -> bool {
         self.live.is_some()
     }
-}
-
-/// Why there is no relay.
-pub enum Refused {
-    /// This socket is in no state for it.
-    Socket(Handle, Reason),
-    Failed(Errno),
-}
-
-/// Joins two sockets of the calling process on a pollset, for `owner`. `prefix` goes to the right one first, as if the left
-/// one's peer had sent it. Both sockets are closed for everybody afterwards; where it fails they stay as they were.
-pub fn start(
-    env: Env,
-    (left, right): (&mut Socket, &mut Socket),
-    pollset: u16,
-    owner: LocalPid,
-    prefix: &[u8],
-    options: Options,
-) -> Result<Handle, Refused> {
-    for socket in [&*left, &*right] {
-        socket.can_surrender(env.pid()).map_err(|reason| Refused::Socket(socket.handle(), reason))?;
-    }
-    let mut relay = RELAYS.allocate().ok_or(Refused::Failed(Errno::MFILE))?;
-    let handle = relay.handle();
-    let watch = match options.detached {
-        true => None,
-        false => {
-            let watch = Watch::of(env, &owner, Target::Relay(handle, Side::Left));
-            if watch.is_none() {
-                RELAYS.vacate(&mut relay);
-                return Err(Refused::Failed(Errno::SRCH));
-            }
-            watch
-        }
-    };
-    let registered = left.lend(pollset, Target::Relay(handle, Side::Left)).and_then(|()| {
-        right.lend(pollset, Target::Relay(handle, Side::Right)).inspect_err(|_| left.take_back(pollset))
-    });
-    if let Err(errno) = registered {
-        RELAYS.vacate(&mut relay);
-        return Err(Refused::Failed(errno));
-    }
-    let (Some(from_left), Some(from_right)) = (left.surrender(env, pollset), right.surrender(env, pollset)) else {
-        unreachable!("connected sockets have descriptors");
-    };
-    let peers = options.observed.then(|| Box::new([peer(&from_left.fd), peer(&from_right.fd)]));
-    let now = Nanos::now();
-    let mut statistics = Statistics::new(now);
-    let mut read = from_left.input;
-    if !prefix.is_empty() {
-        read.unread(prefix);
-    }
-    for (side, n) in [(Side::Left, read.len()), (Side::Right, from_right.input.len())] {
-        if n > 0 {
-            statistics.read(side, n, now);
-        }
-    }
-    let flow = |source| Flow::new(source, options.buffer, options.splice, options.pipe);
-    let (mut to_right, mut to_left) = (flow(Side::Left), flow(Side::Right));
-    to_right.begin_with(from_right.queued, read);
-    to_left.begin_with(from_left.queued, from_right.input);
-    relay.live = Some(Live {
-        // Registration reports what is ready, and with it the relay begins.
-        left: Connection::new(from_left.fd),
-        right: Connection::new(from_right.fd),
-        to_right,
-        to_left,
-        pollset,
-        queued: false,
-        statistics,
-        options,
-        owner,
-        _watch: watch,
-        half_closed: None,
-        timed: false,
-        borrowed: [from_left.borrowed, from_right.borrowed],
-        permits: [from_left.permit, from_right.permit],
-        peers,
-    });
-    if let Some(wait) = relay.live.as_mut().and_then(|live| live.look_soon(now)) {
-        // If there is none, the next one looks at all relays.
-        if let Some(timer) = env.whereis_pid(atoms::weir_relay_timer()) {
-            let _ = env.send(&timer, (atoms::weir_relay(), handle.raw(), millis(wait)));
-        }
-    }
-    Ok(handle)
 }
 
 /// The address of a connection's peer; nothing if that has closed it.

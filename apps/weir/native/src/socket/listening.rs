@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustler::LocalPid;
 
-use crate::listener::Listener;
+use crate::listener::{LateOption, Listener};
 use crate::socket::Waiter;
 
 /// A process in `accept`, and the pollset of the scheduler that it called from.
@@ -21,7 +21,7 @@ pub struct Listening {
     /// Processes in `accept`, in the order in which they came.
     pub acceptors: VecDeque<Acceptor>,
     /// Kernel options that were set while listening: connections that were in the backlog already do not have them.
-    pub late_options: Vec<(libc::c_int, libc::c_int, libc::c_int)>,
+    pub late_options: Vec<LateOption>,
     /// A connection that was accepted for a process that died at that moment: the next accept gets it.
     pub orphan: Option<OwnedFd>,
     /// Connections go through this listener, to one of its queues; or else to the reactor.

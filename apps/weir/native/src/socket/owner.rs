@@ -7,29 +7,29 @@ use crate::value::handle::{Handle, Target};
 
 /// The object that the VM's monitors hang on: one for each socket, relay and group, gone with it. What a death means for
 /// them is said where all of them are known, in the layer `poll`.
-pub struct Watch {
+pub struct DeathWatch {
     pub target: Target,
 }
 
-impl Watch {
+impl DeathWatch {
     /// Watches the calling process for what it makes.
-    pub fn of_caller(env: Env, target: Target) -> ResourceArc<Watch> {
-        let watch = ResourceArc::new(Watch { target });
+    pub fn of_caller(env: Env, target: Target) -> ResourceArc<DeathWatch> {
+        let watch = ResourceArc::new(DeathWatch { target });
         // The calling process is alive: it calls.
         let _ = watch.monitor(Some(env), &env.pid());
         watch
     }
 
     /// Watches a process. Nothing if it is dead.
-    pub fn of(env: Env, pid: &LocalPid, target: Target) -> Option<ResourceArc<Watch>> {
-        let watch = ResourceArc::new(Watch { target });
+    pub fn of(env: Env, pid: &LocalPid, target: Target) -> Option<ResourceArc<DeathWatch>> {
+        let watch = ResourceArc::new(DeathWatch { target });
         watch.monitor(Some(env), pid).map(|_| watch)
     }
 }
 
 /// The processes that a socket watches: its owner and its subscribers.
 pub struct Watched {
-    watch: ResourceArc<Watch>,
+    watch: ResourceArc<DeathWatch>,
     owner: Monitor,
     pub subscribers: Vec<Subscriber>,
 }
@@ -40,7 +40,7 @@ unsafe impl Send for Watched {}
 impl Watched {
     /// Begins to watch the owner of a socket. Nothing if it is dead.
     pub fn begin(env: Env, handle: Handle, owner: &LocalPid) -> Option<Watched> {
-        let watch = ResourceArc::new(Watch { target: Target::Socket(handle) });
+        let watch = ResourceArc::new(DeathWatch { target: Target::Socket(handle) });
         let owner = watch.monitor(Some(env), owner)?;
         Some(Watched { watch, owner, subscribers: Vec::new() })
     }

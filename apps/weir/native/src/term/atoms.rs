@@ -39,7 +39,7 @@ rustler::atoms! {
     // Statistics.
     recv_oct, recv_cnt, recv_max, recv_avg, recv_dvi, send_oct, send_cnt, send_max, send_avg, send_pend,
     // Information.
-    owner, pollset, state, open, listening, connecting, connected, acceptors, fd, module,
+    owner, pollset, state, open, listening, connect, connecting, connected, acceptors, fd, module,
     polls, empty_polls, events, events_min, events_max, events_log2, sleeps, asleep_ns, gathers,
     wakes_by_thread, wakes_by_process, polling_ns, between_ns, reads, read_bytes, writes,
     written_bytes, short_writes, file_waits, files_cut, accepts, sockets, moved_in, moved_out,

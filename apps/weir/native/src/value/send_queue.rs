@@ -107,8 +107,10 @@ impl<B: AsRef<[u8]>, S> SendQueue<B, S> {
         }
     }
 
-    /// Adds bytes at the end that are elsewhere.
+    /// Adds bytes at the end that are elsewhere. The queue stays below the largest number: nobody sends as much, and a sum that
+    /// wraps around would be an empty queue.
     pub fn push_elsewhere(&mut self, source: S, size: usize) {
+        let size = size.min((usize::MAX / 2).saturating_sub(self.length));
         if size > 0 {
             self.length += size;
             self.elsewhere += size;
@@ -335,6 +337,17 @@ mod tests {
         queue.advance(600);
         assert_eq!((front(&queue), queue.source(), queue.leads_elsewhere()), ((1, 4), None, false));
         assert_eq!(queue.into_memory().map(|queue| queue.len()), Some(4));
+    }
+
+    #[test]
+    fn lengths_do_not_wrap_around() {
+        let mut queue: SendQueue<Vec<u8>, char> = SendQueue::new();
+        for _ in 0..4 {
+            queue.push_elsewhere('f', 1 << 62);
+        }
+        assert!(!queue.is_empty());
+        queue.push_copy(b"tail");
+        assert_eq!(queue.in_memory(), 4);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl<T: Sync> Deref for Shared<T> {
 }
 
 /// A [`Shared`] of any type, as the list of all of them has it.
-pub trait Part: Sync {
+pub trait Inherited: Sync {
     /// What has to be the same in two libraries that share the value, as far as the compiler knows it: the type with the
     /// constants in it, size and alignment.
     fn layout(&self) -> (&'static str, usize, usize);
@@ -51,7 +51,7 @@ pub trait Part: Sync {
     unsafe fn take_over(&'static self, address: *const ());
 }
 
-impl<T: Sync> Part for Shared<T> {
+impl<T: Sync> Inherited for Shared<T> {
     fn layout(&self) -> (&'static str, usize, usize) {
         (std::any::type_name::<T>(), size_of::<T>(), align_of::<T>())
     }

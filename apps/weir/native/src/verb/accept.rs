@@ -10,7 +10,7 @@ use rustix::net::SocketFlags;
 use rustler::{Encoder, Env, LocalPid};
 
 use crate::listener::permit::Arrival;
-use crate::listener::{Decision, Listener, Template};
+use crate::listener::{Decision, LateOption, Listener, Template};
 use crate::pollset;
 use crate::socket::table;
 use crate::socket::{Acceptor, Listening, Socket, State, Waiter};
@@ -172,7 +172,7 @@ pub fn duplicate(env: Env, socket: &Socket, pollset: u16) -> rustix::io::Result<
     let mut copy = table::allocate().ok_or(Errno::MFILE)?;
     let handle = copy.open(env, fd, State::Listening, (module, pollset, socket.options), env.pid());
     if handle.is_ok() {
-        let late_options = socket.listening.iter().flat_map(|listening| &listening.late_options).copied().collect();
+        let late_options = late_options(socket).to_vec();
         copy.listening = Some(Box::new(Listening { late_options, ..Listening::default() }));
     }
     // The calling process is alive: it calls.
@@ -279,9 +279,7 @@ pub fn take_arrival(
         return Err(Errno::MFILE);
     };
     let (fd, permit) = arrival.into_parts(listener, owner);
-    for &(level, name, value) in &template.late_options {
-        let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
-    }
+    set_late_options(&fd, &template.late_options);
     let about = (template.module, listener.pollset(queue), template.options);
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {
@@ -339,7 +337,7 @@ pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Err
         }
         return Err(Errno::MFILE);
     };
-    set_late_options(socket, &fd);
+    set_late_options(&fd, late_options(socket));
     let about = (module, socket.pollset, Options { debug: false, ..socket.options });
     let handle = accepted.open_in_reactor(fd, about, owner);
     accepted.permit = permit;
@@ -348,9 +346,13 @@ pub fn take_for_reactor(env: Env, socket: &mut Socket) -> Result<ForReactor, Err
     Ok(ForReactor::Connection(handle))
 }
 
-/// Sets the options that the kernel does not hand on.
-fn set_late_options(socket: &Socket, fd: &OwnedFd) {
-    for &(level, name, value) in socket.listening.iter().flat_map(|listening| &listening.late_options) {
+/// The options that connections of a listening socket get when they are accepted.
+fn late_options(socket: &Socket) -> &[LateOption] {
+    socket.listening.as_ref().map_or(&[], |listening| &listening.late_options)
+}
+
+fn set_late_options(fd: &OwnedFd, options: &[LateOption]) {
+    for &(level, name, value) in options {
         // What the listener took, a connection takes.
         let _ = kernel_options::set_int(fd.as_fd(), level, name, value);
     }
@@ -362,7 +364,7 @@ fn adopt(env: Env, socket: &mut Socket, fd: OwnedFd, owner: LocalPid, pollset: u
     let (Some(module), Some(mut accepted)) = (socket.module, table::allocate()) else {
         return Err(Errno::MFILE);
     };
-    set_late_options(socket, &fd);
+    set_late_options(&fd, late_options(socket));
     let about = (module, pollset, Options { debug: false, ..socket.options });
     match accepted.open(env, fd, State::Connected, about, owner) {
         Ok(handle) => {

@@ -1,34 +1,66 @@
 //! Connecting.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use rustler::Env;
 
+use crate::kernel::sockopt;
 use crate::socket::{Socket, State, Waiter};
 use crate::term::atoms;
 use crate::term::errno;
+use crate::verb::open;
+use crate::verb::open::Family;
+
+/// A new descriptor for a connection to an address, without Nagle's algorithm.
+pub fn open(address: &SocketAddrAny) -> rustix::io::Result<OwnedFd> {
+    let family = Family::of(address)?;
+    let fd = open::new(family)?;
+    if family != Family::Local {
+        sockopt::set_int(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    }
+    Ok(fd)
+}
+
+/// Has the kernel connect. True if that is done already, as it is on loopback.
+pub fn attempt(fd: BorrowedFd, address: &SocketAddrAny) -> rustix::io::Result<bool> {
+    match rustix::net::connect(fd, address) {
+        Ok(()) => Ok(true),
+        // A look saves a registration and a message.
+        Err(Errno::INPROGRESS) => Ok(stands(fd)),
+        // An interrupted connect goes on by itself; see connect(2).
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
 
 /// Begins to connect. True if that is done already, false if the calling process waits for the answer.
 pub fn begin(socket: &mut Socket, address: &SocketAddrAny) -> rustix::io::Result<bool> {
     let Some(fd) = &socket.fd else {
         return Err(Errno::BADF);
     };
-    match rustix::net::connect(fd.as_fd(), address) {
-        Ok(()) => {
-            socket.state = State::Connected;
-            Ok(true)
-        }
-        // An interrupted connect goes on by itself; see connect(2).
-        Err(Errno::INPROGRESS | Errno::INTR) => {
-            socket.state = State::Connecting;
-            (socket.readable, socket.writable) = (false, false);
-            socket.register()?;
-            Ok(false)
-        }
-        Err(errno) => Err(errno),
+    let stands = attempt(fd.as_fd(), address)?;
+    match stands {
+        true => socket.state = State::Connected,
+        false => expect(socket)?,
     }
+    Ok(stands)
+}
+
+/// Has the pollset tell how an attempt ends that was begun.
+pub fn expect(socket: &mut Socket) -> rustix::io::Result<()> {
+    socket.state = State::Connecting;
+    (socket.readable, socket.writable) = (false, false);
+    socket.register()
+}
+
+/// Whether a connection that was begun stands already. One that has failed is told of in the usual way.
+fn stands(fd: BorrowedFd) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents() == PollFlags::OUT
 }
 
 /// Makes the calling process wait for the connection. Returns its operation.

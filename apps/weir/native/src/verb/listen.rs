@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::kernel::sockopt;
@@ -33,4 +34,14 @@ pub fn refuse(socket: &mut Socket) -> rustix::io::Result<()> {
         // Where the kernel has no memory for a filter, or does not allow one, one more may come as well.
         _ => sockopt::drop_new(fd.as_fd()).or_else(|_| rustix::net::listen(fd.as_fd(), 0)),
     }
+}
+
+/// Whether connections wait in the backlog, as poll(2) has it: for every family, also where the kernel does not tell how many.
+/// True if it cannot be known (EINTR, ENOMEM): so nobody is overlooked.
+pub fn has_backlog(socket: &Socket) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let Socket { fd: Some(fd), state: State::Listening, .. } = socket else {
+        return false;
+    };
+    rustix::event::poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&NOW)) != Ok(0)
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::c_int;
 use rustix::io::{Errno, Result};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, ipproto, socket_with};
 use rustler::{Atom, Decoder, Error, NifResult, Term};
 
 use crate::kernel::sockopt;
@@ -15,7 +15,7 @@ use crate::socket::State;
 use crate::term::atoms;
 
 /// A family that TCP, or a stream of the same manners, is spoken in.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Inet,
     Inet6,
@@ -23,6 +23,16 @@ pub enum Family {
 }
 
 impl Family {
+    /// That of an address. EAFNOSUPPORT for another.
+    pub fn of(address: &SocketAddrAny) -> Result<Family> {
+        match address.address_family() {
+            AddressFamily::INET => Ok(Family::Inet),
+            AddressFamily::INET6 => Ok(Family::Inet6),
+            AddressFamily::UNIX => Ok(Family::Local),
+            _ => Err(Errno::AFNOSUPPORT),
+        }
+    }
+
     fn domain(self) -> AddressFamily {
         match self {
             Family::Inet => AddressFamily::INET,

@@ -13,7 +13,7 @@ use rustler::{Encoder, Env, LocalPid, Term};
 
 use self::broadcast::{Broadcast, Outcomes, tell};
 use crate::socket::message;
-use crate::socket::owner::Watch;
+use crate::socket::owner::DeathWatch;
 use crate::socket::{Reason, Socket, State};
 use crate::term::atoms;
 use crate::term::resource::ResourceArc;
@@ -79,7 +79,7 @@ struct Live {
     outcomes: Outcomes,
     owner: LocalPid,
     /// The monitor of the owner ends with this.
-    _watch: ResourceArc<Watch>,
+    _watch: ResourceArc<DeathWatch>,
 }
 
 impl Occupant for Group {
@@ -106,7 +106,7 @@ pub fn new(env: Env, settings: GroupSettings) -> Option<Handle> {
         sequence: 0,
         outcomes: Outcomes::default(),
         owner: env.pid(),
-        _watch: Watch::of_caller(env, Target::Group(handle)),
+        _watch: DeathWatch::of_caller(env, Target::Group(handle)),
     }));
     Some(handle)
 }

@@ -135,7 +135,8 @@ impl Socket {
             }
         } else {
             if let Some(receiver) = self.receiver.take() {
-                self.answer(env, receiver.waiter, (atoms::error(), reason));
+                // Only who sends hears of a reset: see tcp_close_check of the inet driver.
+                self.answer(env, receiver.waiter, (atoms::error(), atoms::closed()));
             }
             self.close_descriptor(env);
             self.late_send_error |= !somebody_sends;

@@ -30,6 +30,13 @@ pub struct Surrendered {
     pub permit: Option<Permit>,
 }
 
+impl Surrendered {
+    /// A connection that was no socket, and has nothing but its descriptor.
+    pub fn new(fd: OwnedFd) -> Surrendered {
+        Surrendered { fd, borrowed: false, input: InputBuffer::default(), queued: SendQueue::new(), permit: None }
+    }
+}
+
 impl Socket {
     /// Makes the socket one of the reactor that calls, whose socket it is already, on the reactor's pollset.
     pub fn join_reactor(&mut self, env: Env, pollset: u16) -> rustix::io::Result<()> {
