@@ -15,14 +15,14 @@
 -define(FULL, 65536).
 
 %% The last response first, and the bytes of all.
--record(batch, {responses = [] :: [weir_http_answer:output()], size = 0 :: non_neg_integer()}).
+-record(batch, {responses = [] :: [weir_http_response:output()], size = 0 :: non_neg_integer()}).
 
 -opaque batch() :: #batch{}.
 
 -spec new() -> batch().
 new() -> #batch{}.
 
--spec add(weir_http_answer:output(), batch()) -> batch().
+-spec add(weir_http_response:output(), batch()) -> batch().
 add({pieces, Bytes, _} = Response, #batch{responses = Responses, size = Size}) ->
     #batch{responses = [Response | Responses], size = Size + Bytes};
 add(Response, #batch{responses = Responses, size = Size}) ->

@@ -17,7 +17,7 @@
 -define(INPUT, 65536).
 
 %% @doc Starts the process of a request. Rest: what came behind it and its body. `begun': of one whose response has begun.
--spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_answer:wanted(), #idle{}}, #http{}) ->
+-spec start(weir_http_routes:found(), weir_http_request:request(), Body, Rest :: binary(), {weir_http_response:wanted(), #idle{}}, #http{}) ->
     #busy{}
 when
     Body :: whole | {begun, chunked | raw} | weir_http_body:body().
@@ -126,12 +126,12 @@ writable(Socket, Busy = #busy{pid = Pid}) ->
     end.
 
 %% @doc The process was killed, and could not say so itself. Returns what its client gets, if that has got nothing yet.
--spec killed(Reason :: term(), #busy{}, #http{}) -> {weir_http_answer:after_it(), iodata()}.
+-spec killed(Reason :: term(), #busy{}, #http{}) -> {weir_http_response:after_it(), iodata()}.
 killed(Reason, #busy{request = Request}, #http{name = Name, counters = Counters, reports = Reports}) ->
-    weir_http_answer:crashed(exit, Reason, [], Request, close, {Name, Counters, Reports}).
+    weir_http_crash:response(exit, Reason, [], Request, close, {Name, Counters, Reports}).
 
 %% @doc The client is gone: the process is told, and ends unless it traps exits.
 -spec stop(#busy{}) -> ok.
 stop(#busy{pid = Pid, monitor = Monitor}) ->
     _ = erlang:demonitor(Monitor, [flush]),
-    weir_http_worker:stop(Pid).
+    weir_http_process:client_gone(Pid).

@@ -31,7 +31,7 @@ run(Module, Callback, Key, Fun) ->
                 listener => Name,
                 callback => {Module, Callback},
                 reason => {Class, Reason},
-                stacktrace => [weir_http_answer:without_arguments(Call) || Call <- Stack]
+                stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
             },
             ok = weir_reports:log(error, Report, Reports),
             {crashed, {Class, Reason}}

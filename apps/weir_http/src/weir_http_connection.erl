@@ -239,7 +239,7 @@ coming(_Found, Body, Coming, _Http) ->
 refuse(Socket, Why = {Status, Reason}, Out, Idle = #idle{client = Client}, Http = #http{counters = Counters}) ->
     ok = weir_http_counters:add(Counters, refused),
     ok = weir_http_observation:refused(Socket, Client, Why, Http),
-    close_later(Socket, weir_http_batch:add(weir_http_answer:refusal(Status, Reason), Out), Idle).
+    close_later(Socket, weir_http_batch:add(weir_http_response:refusal(Status, Reason), Out), Idle).
 
 %% The client may still be sending, and a close at once would be a reset, which may overtake the response. So the end of our
 %% direction is said when the response is out (see handle_writable/2), and the client is left some time to read it.
@@ -393,7 +393,7 @@ handle_tick(Socket, State) ->
             Idle = #idle{client = Client} = idle(State),
             ok = weir_http_counters:add(Http#http.counters, timeouts),
             ok = weir_http_observation:refused(Socket, Client, {408, timeout}, Http),
-            close_later(Socket, weir_http_batch:add(weir_http_answer:refusal(408, timeout), weir_http_batch:new()), Idle);
+            close_later(Socket, weir_http_batch:add(weir_http_response:refusal(408, timeout), weir_http_batch:new()), Idle);
         Result ->
             Result
     end.

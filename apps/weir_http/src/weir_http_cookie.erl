@@ -7,6 +7,7 @@
 
 -export([set/3]).
 -export([delete/2]).
+-export([is_name/1]).
 
 -export_type([options/0]).
 
@@ -33,7 +34,7 @@
 %% `__Host-' without `secure', with a domain or a path that is not `/'.
 -spec set(Name :: binary(), Value :: binary(), options()) -> {binary(), iodata()}.
 set(Name, Value, Options) ->
-    is_binary(Name) andalso Name =/= <<>> andalso all(fun is_token/1, Name) orelse bad(name, Name, "a binary of the characters of a token"),
+    is_name(Name) orelse bad(name, Name, "a binary of the characters of a token"),
     is_binary(Value) andalso all(fun is_octet/1, Value) orelse
         bad(value, Value, "a binary of visible ASCII without quote, comma, semicolon and backslash"),
     byte_size(Name) + byte_size(Value) =< ?MOST orelse bad(value, Value, "4096 bytes with the name"),
@@ -46,6 +47,10 @@ set(Name, Value, Options) ->
 %% `secure'.
 -spec delete(Name :: binary(), options()) -> {binary(), iodata()}.
 delete(Name, Options) -> set(Name, <<>>, Options#{max_age => 0}).
+
+%% @doc Whether a cookie can have that name: a binary of the characters of a token (RFC 6265, 4.1.1).
+-spec is_name(term()) -> boolean().
+is_name(Name) -> is_binary(Name) andalso Name =/= <<>> andalso all(fun is_token/1, Name).
 
 -spec bad(atom(), term(), string()) -> no_return().
 bad(Name, Value, Allowed) -> error({bad_option, Name, Value, Allowed}).

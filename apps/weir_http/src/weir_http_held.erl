@@ -58,7 +58,7 @@
 -record(current, {
     held :: held(),
     request :: weir_http_request:request(),
-    wanted :: weir_http_answer:wanted(),
+    wanted :: weir_http_response:wanted(),
     joined = none :: none | joined
 }).
 
@@ -118,7 +118,7 @@ current(Held) ->
 %% @doc The bytes of a response, made once, to answer all requests that have joined a group. Fails as a handler would that
 %% returns it.
 -spec frame({reply, weir_http_direct:status(), weir_http_direct:fields(), Body :: iodata()}) -> binary().
-frame(Reply) -> weir_http_answer:frame(Reply).
+frame(Reply) -> weir_http_response:frame(Reply).
 
 %% @doc Whether a frame answers a held request as a response would. It does if the client speaks HTTP/1.1 without TLS, if the connection
 %% stays open, and if its listener and route neither add fields nor compress. A request that takes none may join a group all the same.
@@ -135,7 +135,7 @@ new(Socket) -> {weir_http_held, Socket, make_ref()}.
 
 %% @private
 %% @doc Calls a fun in which that request may join groups, and tells whether it has tried to.
--spec in(held(), weir_http_request:request(), weir_http_answer:wanted(), fun(() -> Result)) -> {Result, none | joined}.
+-spec in(held(), weir_http_request:request(), weir_http_response:wanted(), fun(() -> Result)) -> {Result, none | joined}.
 in(Held, Request, Wanted, Fun) ->
     _ = put(?MODULE, #current{held = Held, request = Request, wanted = Wanted}),
     try

@@ -9,8 +9,7 @@
 -behaviour(gen_server).
 
 -export([new_table/0]).
--export([written/0]).
--export([name/1]).
+-export([begin_again/0]).
 -export([check/1]).
 
 -export([open/3]).
@@ -67,13 +66,24 @@ new_table() ->
     ?MODULE = ets:new(?MODULE, [named_table, public, {read_concurrency, true}]),
     ok.
 
-%% @doc The logs that have a writer, or had one that is dead.
--spec written() -> [log()].
-written() -> [Log || [Log, Writer] <- ets:match(?MODULE, {'_', '$2', '_', '$1'}), Writer =/= none].
+%% @doc Starts a writer for each log that had one when the supervisor before ended.
+-spec begin_again() -> ignore.
+begin_again() ->
+    case written() of
+        [] ->
+            ignore;
+        Logs ->
+            _ = [weir_http_log_sup:start_writer(Log) || Log <- Logs],
+            ok = weir_reports:log(error, #{
+                what => "the writers of access logs ended too often, and were started again; lines may be lost",
+                domain => [weir, http],
+                listeners => [Name || #log{name = Name} <- Logs]
+            }),
+            ignore
+    end.
 
-%% @doc The name of its listener.
--spec name(log()) -> weir_listener:name().
-name(#log{name = Name}) -> Name.
+%% The logs that have a writer, or had one that is dead.
+written() -> [Log || [Log, Writer] <- ets:match(?MODULE, {'_', '$2', '_', '$1'}), Writer =/= none].
 
 %% @doc Whether these are options of an access log, or what is wrong.
 -spec check(term()) -> ok | {error, Value :: term(), Allowed :: string()}.

@@ -9,7 +9,6 @@
 -export([start_link/0]).
 -export([start_writers/0]).
 -export([start_writer/1]).
--export([begin_again/0]).
 -export([init/1]).
 
 -spec start_link() -> supervisor:startlink_ret().
@@ -23,26 +22,10 @@ start_writers() -> supervisor:start_link({local, ?MODULE}, ?MODULE, writers).
 -spec start_writer(weir_http_log:log()) -> {ok, pid()} | {error, term()}.
 start_writer(Log) -> supervisor:start_child(?MODULE, [Log]).
 
-%% @doc Starts a writer for each log that had one when the supervisor before ended.
--spec begin_again() -> ignore.
-begin_again() ->
-    case weir_http_log:written() of
-        [] ->
-            ignore;
-        Logs ->
-            _ = [start_writer(Log) || Log <- Logs],
-            ok = weir_reports:log(error, #{
-                what => "the writers of access logs ended too often, and were started again; lines may be lost",
-                domain => [weir, http],
-                listeners => [weir_http_log:name(Log) || Log <- Logs]
-            }),
-            ignore
-    end.
-
 -spec init(logs | writers) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(logs) ->
     Writers = #{id => writers, start => {?MODULE, start_writers, []}, type => supervisor, shutdown => infinity},
-    Again = #{id => again, start => {?MODULE, begin_again, []}},
+    Again = #{id => again, start => {weir_http_log, begin_again, []}},
     {ok, {#{strategy => rest_for_one, intensity => 5, period => 10}, [Writers, Again]}};
 init(writers) ->
     Writer = #{id => writer, start => {weir_http_log, start_link, []}, restart => transient},

@@ -73,7 +73,7 @@ lasting(Request) ->
     end.
 
 %% @doc A piece of its response. The first has the head.
--spec add(weir_http_answer:output(), seen()) -> seen().
+-spec add(weir_http_response:output(), seen()) -> seen().
 add(_Bytes, unseen) ->
     unseen;
 add({pieces, Size, [Head | _]}, Seen = #seen{status = 0}) ->
@@ -90,13 +90,13 @@ add(Bytes, Seen = #seen{status = 0}) ->
 add(Bytes, Seen = #seen{bytes = Before}) ->
     Seen#seen{bytes = Before + iolist_size(Bytes)}.
 
-%% It is made in one piece, see weir_http_answer.
+%% It is made in one piece, see weir_http_response.
 head(Head) when is_binary(Head) -> Head;
 head([Head | _]) when is_binary(Head) -> Head;
 head(Bytes) -> iolist_to_binary(Bytes).
 
 %% @doc A request that has begun was answered, or goes on.
--spec answered(weir_http_request:request(), {weir_http_answer:after_it(), weir_http_answer:output()} | tuple(), #http{}) -> ok.
+-spec answered(weir_http_request:request(), {weir_http_response:after_it(), weir_http_response:output()} | tuple(), #http{}) -> ok.
 answered(Request, {After, Response}, Http) when After =:= keep; After =:= close -> over(add(Response, #seen{request = Request}), normal, Http);
 answered(_Request, _GoesOn, _Http) -> ok.
 

@@ -7,7 +7,7 @@
 -module(weir_http_orphans).
 -behaviour(gen_server).
 
--export([start_link/0]).
+-export([start_link/1]).
 -export([watch/0]).
 
 -export([init/1]).
@@ -15,8 +15,9 @@
 -export([handle_cast/2]).
 -export([handle_info/2]).
 
--spec start_link() -> {ok, pid()} | {error, term()}.
-start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% @doc Workers: the initial calls of the processes that are to end with their reactor.
+-spec start_link(Workers :: [mfa()]) -> {ok, pid()} | {error, term()}.
+start_link(Workers) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Workers, []).
 
 %% @doc Has the calling process watched. Called with every request, and asks only once of the watcher that is there: another
 %% one would know nothing.
@@ -31,26 +32,26 @@ watch() ->
             gen_server:cast(?MODULE, {watch, self()})
     end.
 
--spec init([]) -> {ok, []}.
-init([]) -> {ok, []}.
+-spec init([mfa()]) -> {ok, [mfa()]}.
+init(Workers) -> {ok, Workers}.
 
--spec handle_call(term(), gen_server:from(), []) -> {reply, {error, badarg}, []}.
-handle_call(_Request, _From, State) -> {reply, {error, badarg}, State}.
+-spec handle_call(term(), gen_server:from(), [mfa()]) -> {reply, {error, badarg}, [mfa()]}.
+handle_call(_Request, _From, Workers) -> {reply, {error, badarg}, Workers}.
 
--spec handle_cast({watch, pid()}, []) -> {noreply, []}.
-handle_cast({watch, Parent}, State) ->
+-spec handle_cast({watch, pid()}, [mfa()]) -> {noreply, [mfa()]}.
+handle_cast({watch, Parent}, Workers) ->
     _ = monitor(process, Parent),
-    {noreply, State}.
+    {noreply, Workers}.
 
--spec handle_info(term(), []) -> {noreply, []}.
-handle_info({'DOWN', _Monitor, process, _Parent, normal}, State) ->
-    {noreply, State};
-handle_info({'DOWN', _Monitor, process, Parent, _Reason}, State) ->
+-spec handle_info(term(), [mfa()]) -> {noreply, [mfa()]}.
+handle_info({'DOWN', _Monitor, process, _Parent, normal}, Workers) ->
+    {noreply, Workers};
+handle_info({'DOWN', _Monitor, process, Parent, _Reason}, Workers) ->
     Parents = more(#{Parent => []}),
-    _ = [weir_http_worker:stop(Pid) || Pid <- processes(), is_of(Parents, Pid)],
-    {noreply, State};
-handle_info(_Message, State) ->
-    {noreply, State}.
+    _ = [weir_http_process:client_gone(Pid) || Pid <- processes(), is_of(Parents, Pid, Workers)],
+    {noreply, Workers};
+handle_info(_Message, Workers) ->
+    {noreply, Workers}.
 
 %% Where one was killed others may have been.
 more(Parents) ->
@@ -59,8 +60,9 @@ more(Parents) ->
     after 0 -> Parents
     end.
 
-is_of(Parents, Pid) ->
+is_of(Parents, Pid, Workers) ->
     case process_info(Pid, parent) of
-        {parent, Parent} when is_map_key(Parent, Parents) -> weir_http_worker:is_worker(Pid);
+        %% What handlers have started is theirs.
+        {parent, Parent} when is_map_key(Parent, Parents) -> lists:member(proc_lib:translate_initial_call(Pid), Workers);
         _ -> false
     end.

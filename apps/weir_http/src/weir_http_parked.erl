@@ -20,7 +20,7 @@
     state :: term(),
     held :: weir_http_held:held(),
     request :: weir_http_request:request(),
-    wanted :: weir_http_answer:wanted(),
+    wanted :: weir_http_response:wanted(),
     %% Whether it has joined groups. Most requests never do, and need not be withdrawn.
     joined :: none | joined,
     %% Milliseconds of the monotonic time, and what the answer is then.
@@ -30,14 +30,14 @@
     is_read = true :: boolean()
 }).
 
--spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
 enter({hold, Module, State}, Request, Wanted, Http) ->
     enter({hold, Module, State, #{}}, Request, Wanted, Http);
 enter({hold, Module, State, Options}, Request, Wanted, Http) ->
     {Timeout, Otherwise} = settings(Options),
     ok = weir_http_callback:check(Module, open),
     case weir_http_request:is_head(Request) of
-        true -> weir_http_answer:respond(Otherwise, Request, Wanted);
+        true -> weir_http_response:respond(Otherwise, Request, Wanted);
         false -> open(Module, State, {until(Timeout), Otherwise}, Request, Wanted, Http)
     end.
 
@@ -55,7 +55,7 @@ open(Module, State, {Until, Otherwise}, Request, Wanted, Http) ->
         {Response, Joined} ->
             %% What a group has for it comes with the next call of the engine, at the earliest.
             _ = withdraw(Socket, Joined),
-            weir_http_answer:respond(Response, Request, Wanted)
+            weir_http_response:respond(Response, Request, Wanted)
     catch
         Class:Reason:Stack ->
             _ = withdraw(Socket, joined),
@@ -145,9 +145,9 @@ answered(Socket, Response, Reason, Parked = #parked{handler = Handler, joined = 
     case withdraw(Socket, Joined) of
         ok ->
             ok = closed(Reason, Parked, Key),
-            Run = fun() -> weir_http_answer:respond(Response, Parked#parked.request, wanted(Parked, Key)) end,
+            Run = fun() -> weir_http_response:respond(Response, Parked#parked.request, wanted(Parked, Key)) end,
             case weir_http_callback:run(Handler, response, Key, Run) of
-                {crashed, _} -> over(weir_http_answer:reply({reply, 500, [], <<>>}, Parked#parked.request, wanted(Parked, Key)), Parked);
+                {crashed, _} -> over(weir_http_response:reply({reply, 500, [], <<>>}, Parked#parked.request, wanted(Parked, Key)), Parked);
                 Made -> over(Made, Parked)
             end;
         {error, _} ->

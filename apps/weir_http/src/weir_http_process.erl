@@ -44,6 +44,9 @@
 -export([has_begun/0]).
 -export([is_body_open/0]).
 
+%% For its connection.
+-export([client_gone/1]).
+
 -export_type([handler/0, result/0, body/0]).
 
 -type result() :: weir_http_direct:result() | streamed | {streamed, Trailers :: weir_http_direct:fields()}.
@@ -60,7 +63,7 @@
 -record(exchange, {
     socket :: weir_http_socket:socket(),
     request :: weir_http_request:request(),
-    wanted :: weir_http_answer:wanted(),
+    wanted :: weir_http_response:wanted(),
     %% Whether the body was read to its end.
     body :: body(),
     response = none :: none | chunked | raw | nothing,
@@ -74,7 +77,7 @@
 stream(Request, Status, Fields) ->
     Exchange = #exchange{response = Response} = exchange(),
     Response =:= none orelse error(response_has_begun),
-    {Kind, After, Head} = weir_http_answer:stream(Status, Fields, Request, wanted(Exchange)),
+    {Kind, After, Head} = weir_http_response:stream(Status, Fields, Request, wanted(Exchange)),
     give(more, Head, Exchange#exchange{response = Kind, wanted = After}).
 
 %% @doc Sends a piece of the body. Returns at once while less than 64 KiB are on their way; then it waits until the client has
@@ -157,7 +160,7 @@ tell(Socket, What) -> weir_http_socket:tell(Socket, {weir_http, Socket, self(), 
 
 %% @private
 %% @doc Says for which request the calling process is.
--spec begin_with(weir_http_socket:socket(), weir_http_request:request(), weir_http_answer:wanted(), body()) -> ok.
+-spec begin_with(weir_http_socket:socket(), weir_http_request:request(), weir_http_response:wanted(), body()) -> ok.
 begin_with(Socket, Request, Wanted, {begun, Response}) ->
     keep(#exchange{socket = Socket, request = Request, wanted = Wanted, body = whole, response = Response});
 begin_with(Socket, Request, Wanted, Body) ->
@@ -166,14 +169,14 @@ begin_with(Socket, Request, Wanted, Body) ->
 %% @private
 %% @doc What is left of the response with a file for {@link finish/1}: all of it, if the connection sends files. Otherwise
 %% they are read here.
--spec file(weir_http_file:response()) -> result() | {made, {weir_http_answer:after_it(), weir_http_answer:output()}}.
+-spec file(weir_http_file:response()) -> result() | {made, {weir_http_response:after_it(), weir_http_response:output()}}.
 file({pieces, Status, Fields, Length, Pieces}) ->
     Exchange = #exchange{socket = Socket, request = Request, response = none} = exchange(),
     case weir_http_socket:sends_files(Socket) of
         true ->
-            {made, weir_http_answer:pieces(Status, Fields, Length, Pieces, Request, wanted(Exchange))};
+            {made, weir_http_response:pieces(Status, Fields, Length, Pieces, Request, wanted(Exchange))};
         false ->
-            {Kind, After, Head} = weir_http_answer:sized(Status, Fields, Length, Request, wanted(Exchange)),
+            {Kind, After, Head} = weir_http_response:sized(Status, Fields, Length, Request, wanted(Exchange)),
             Begun = give(more, Head, Exchange#exchange{response = Kind, wanted = After}),
             _ = Begun =:= ok andalso Kind =/= nothing andalso send_pieces(weir_http_file:read(Pieces, <<>>)),
             streamed
@@ -208,12 +211,12 @@ has_begun() ->
 %% @private
 %% @doc Ends the response: that of a stream, or with what the handler has returned. Fails if that may not be sent. What goes on
 %% without this process is the reactor's matter.
--spec finish(result() | {made, Made} | {crash, fun((weir_http_answer:wanted()) -> Made)}) -> ok | {error, closed} when
-    Made :: {weir_http_answer:after_it(), weir_http_answer:output()}.
+-spec finish(result() | {made, Made} | {crash, fun((weir_http_response:wanted()) -> Made)}) -> ok | {error, closed} when
+    Made :: {weir_http_response:after_it(), weir_http_response:output()}.
 finish(streamed) ->
     finish({streamed, []});
 finish({streamed, Trailers} = Result) ->
-    Lines = weir_http_answer:trailers(Trailers),
+    Lines = weir_http_response:trailers(Trailers),
     case exchange() of
         #exchange{response = none} -> error({bad_return_value, Result});
         #exchange{response = chunked, wanted = After, socket = Socket} -> tell(Socket, {After, [<<"0\r\n">>, Lines, <<"\r\n">>]});
@@ -232,13 +235,21 @@ finish(Result) ->
         case Result of
             {crash, Plain} -> Plain(Wanted);
             {made, Already} -> Already;
-            _ -> weir_http_answer:reply(Result, Request, Wanted)
+            _ -> weir_http_response:reply(Result, Request, Wanted)
         end,
     tell(Socket, Made).
 
 %% Where a body is not read to its end nobody knows where the next request begins.
 wanted(#exchange{body = open, wanted = keep}) -> close;
 wanted(#exchange{wanted = Wanted}) -> Wanted.
+
+%% @private
+%% @doc Tells such a process that its client is gone. It ends, unless it traps exits.
+-spec client_gone(pid()) -> ok.
+client_gone(Pid) ->
+    Pid ! {weir_http, gone},
+    _ = exit(Pid, {shutdown, client_gone}),
+    ok.
 
 exchange() ->
     case get(?MODULE) of

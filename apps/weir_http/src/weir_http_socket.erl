@@ -10,6 +10,7 @@
 -export([is_tls/1]).
 -export([tell/2]).
 -export([active/2]).
+-export([read_on/1]).
 -export([notify_writable/1]).
 -export([tick_soon/1]).
 -export([pending/1]).
@@ -29,9 +30,11 @@
 
 -define(TLS(Pid, Socket, IsClosed), {weir_http_tls, Pid, Socket, IsClosed}).
 
-%% @doc The connection that the calling process serves.
+%% @doc The connection that the calling process serves. Nothing is read before {@link active/2}.
 -spec tls(ssl:sslsocket()) -> socket().
-tls(Socket) -> ?TLS(self(), Socket, atomics:new(1, [])).
+tls(Socket) ->
+    _ = put(?MODULE, false),
+    ?TLS(self(), Socket, atomics:new(1, [])).
 
 -spec is_tls(socket()) -> boolean().
 is_tls(?TLS(_, _, _)) -> true;
@@ -68,10 +71,20 @@ tell(Socket, Message) ->
 %% @doc Has it read, or not.
 -spec active(socket(), boolean()) -> ok.
 active(?TLS(_, Socket, _), IsActive) ->
-    weir_http_tls:active(Socket, IsActive);
+    Before = put(?MODULE, IsActive),
+    _ = IsActive andalso Before =:= false andalso weir_transport_tls:setopts(Socket, [{active, once}]),
+    ok;
 active(Socket, IsActive) ->
     _ = inet:setopts(Socket, [{active, IsActive}]),
     ok.
+
+%% @doc Has a connection of TLS, of which a message has come, read the next, unless {@link active/2} has said that it does not.
+-spec read_on(socket()) -> ok | {error, term()}.
+read_on(?TLS(_, Socket, _)) ->
+    case get(?MODULE) of
+        true -> weir_transport_tls:setopts(Socket, [{active, once}]);
+        false -> ok
+    end.
 
 %% @doc Has `handle_writable/2' called when nothing is pending.
 -spec notify_writable(socket()) -> ok.

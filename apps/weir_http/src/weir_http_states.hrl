@@ -32,7 +32,7 @@
 %% A process serves the request; see weir_http_busy.
 -record(busy, {
     idle :: #idle{},
-    wanted :: weir_http_answer:wanted(),
+    wanted :: weir_http_response:wanted(),
     pid :: pid(),
     monitor :: reference(),
     %% The request without its body, and what came behind it.

@@ -39,7 +39,7 @@
 -define(LOOK_MS, 15000).
 -define(RETRY_MS, 2000).
 
--spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
 enter({events, Module, State}, Request, Wanted, Http) ->
     enter({events, Module, State, #{}}, Request, Wanted, Http);
 enter({events, Module, State, Options}, Request, Wanted, Http) ->
@@ -47,10 +47,10 @@ enter({events, Module, State, Options}, Request, Wanted, Http) ->
     ok = weir_http_callback:check(Module, open),
     case weir_http_request:is_head(Request) of
         true ->
-            {nothing, After, Head} = weir_http_answer:stream(200, fields(Options), Request, Wanted),
+            {nothing, After, Head} = weir_http_response:stream(200, fields(Options), Request, Wanted),
             {After, Head};
         false ->
-            {Framing, close, Head} = weir_http_answer:stream(200, fields(Options), Request, close),
+            {Framing, close, Head} = weir_http_response:stream(200, fields(Options), Request, close),
             ok = weir_http_counters:add(Http#http.counters, streams),
             Socket = weir_http_request:connection(Request),
             ok = weir_http_socket:notify_writable(Socket),
@@ -184,7 +184,7 @@ said({process, Fun}, Socket, #stream{framing = Framing}, _Key) when is_function(
         _ = Fun(),
         streamed
     end,
-    Found = weir_http_answer:in_process(Serve, Request),
+    Found = weir_http_response:in_process(Serve, Request),
     {process, #{found => Found, request => Request, body => {begun, Framing}, wanted => close, rest => <<>>, is_read => true}, <<>>};
 said(Other, _Socket, _Stream, _Key) ->
     error({bad_return_value, Other}).

@@ -25,7 +25,7 @@
 -type entered() ::
     {switched, module(), iodata(), state()}
     %% It stays where it is, after this response.
-    | weir_http_answer:response().
+    | weir_http_response:response().
 
 -type result() ::
     {ok, state()}
@@ -36,7 +36,7 @@
     | {close_later, iodata()}
     %% Back to the cycle of requests: that was the response. Rest: what has come behind the request. IsRead: whether the
     %% connection is being read, and not `{active, false}'.
-    | {finished, weir_http_answer:wanted(), iodata(), Rest :: binary(), IsRead :: boolean()}
+    | {finished, weir_http_response:wanted(), iodata(), Rest :: binary(), IsRead :: boolean()}
     %% A process goes on, behind those bytes.
     | {process, process(), iodata()}.
 
@@ -46,14 +46,14 @@
     found := weir_http_routes:found(),
     request := weir_http_request:request(),
     body := whole | {begun, chunked | raw},
-    wanted := weir_http_answer:wanted(),
+    wanted := weir_http_response:wanted(),
     rest := binary(),
     is_read := boolean()
 }.
 %% See `weir_http_busy:start/6'. `begun': it goes on with a response that has begun.
 
 %% A handler's result leads here. Fails if it is not as it should be: then its client gets a 500.
--callback enter(Result :: tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> entered().
+-callback enter(Result :: tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> entered().
 
 %% Bytes have come.
 -callback data(weir_http_socket:socket(), binary(), state(), key()) -> result().

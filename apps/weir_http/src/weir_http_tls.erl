@@ -7,7 +7,6 @@
 -module(weir_http_tls).
 
 -export([options/2]).
--export([active/2]).
 -export([serve/2]).
 -export([loop/1]).
 -export([drain/1]).
@@ -46,13 +45,6 @@ options(Tls, _Timeout) ->
 
 has(Name, Options) -> lists:any(fun(Option) -> is_tuple(Option) andalso element(1, Option) =:= Name end, Options).
 
-%% @doc Has the calling process read its connection, or not. After each message of ssl it does so again by itself.
--spec active(ssl:sslsocket(), boolean()) -> ok.
-active(Socket, IsActive) ->
-    Before = put(?MODULE, IsActive),
-    _ = IsActive andalso Before =:= false andalso weir_transport_tls:setopts(Socket, [{active, once}]),
-    ok.
-
 %% @doc Has the connections of a listener that drains look whether they are idle.
 -spec drain(weir_listener:name()) -> ok.
 drain(Name) ->
@@ -71,8 +63,7 @@ serve(Ssl, Idle = #idle{key = Key}) ->
     Socket = weir_http_socket:tls(Ssl),
     {ok, State} = weir_http_connection:init(Socket, Idle),
     Tls = #tls{socket = Socket, ssl = Ssl, key = Key, state = State, due = infinity},
-    _ = put(?MODULE, true),
-    _ = weir_transport_tls:setopts(Ssl, [{active, once}]),
+    ok = weir_http_socket:active(Socket, true),
     next(Tls).
 
 %% @doc A round. Each begins with the code that is current.
@@ -142,13 +133,13 @@ tick(Tls = #tls{socket = Socket, key = Key, state = Idle = #idle{}}) ->
 tick(Tls = #tls{socket = Socket}) ->
     called(Tls#tls{due = infinity}, handle_tick, Socket).
 
-data(Tls = #tls{socket = Socket, ssl = Ssl, state = State}, Data) ->
+data(Tls = #tls{socket = Socket, state = State}, Data) ->
     ok = weir_http_observation:listen(),
     Result = call(Tls, fun() -> weir_http_connection:handle_data(Socket, Data, State) end),
     result(Result, Tls#tls{is_collected = false}, fun(NewTls) ->
-        case get(?MODULE) andalso weir_transport_tls:setopts(Ssl, [{active, once}]) of
-            {error, Reason} -> closed(Reason, NewTls);
-            _ -> next(NewTls)
+        case weir_http_socket:read_on(Socket) of
+            ok -> next(NewTls);
+            {error, Reason} -> closed(Reason, NewTls)
         end
     end).
 
@@ -184,7 +175,7 @@ result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
         domain => [weir, http],
         listener => Name,
         reason => {Class, Reason},
-        stacktrace => [weir_http_answer:without_arguments(Call) || Call <- Stack]
+        stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
     }, Reports),
     ended({error, {Class, Reason, Stack}}, Tls).
 

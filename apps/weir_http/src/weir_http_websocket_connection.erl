@@ -18,14 +18,14 @@
 
 %%% The beginning.
 
--spec enter(tuple(), weir_http_request:request(), weir_http_answer:wanted(), #http{}) -> weir_http_switched:entered().
+-spec enter(tuple(), weir_http_request:request(), weir_http_response:wanted(), #http{}) -> weir_http_switched:entered().
 enter({websocket, Module, State}, Request, Wanted, Http) ->
     enter({websocket, Module, State, #{}}, Request, Wanted, Http);
 enter({websocket, Module, State, Options}, Request, Wanted, Http) ->
     Settings = weir_http_websocket_options:settings(Options),
     is_handler(Module) orelse error({not_a_handler, Module}),
     case weir_http_patience:is_draining(Http) of
-        true -> weir_http_answer:reply({reply, 503, [], <<"draining\n">>}, Request, close);
+        true -> weir_http_response:reply({reply, 503, [], <<"draining\n">>}, Request, close);
         false -> respond(Module, State, Settings, Options, Request, Wanted, Http)
     end.
 
@@ -46,9 +46,9 @@ respond(Module, State, Settings, Options, Request, Wanted, Http) ->
             }),
             {switched, ?MODULE, Head, WebSocket};
         {refused, 426, Fields, Reason} ->
-            weir_http_answer:upgrade_required(Fields, Reason, Request, Wanted);
+            weir_http_response:upgrade_required(Fields, Reason, Request, Wanted);
         {refused, Status, Fields, Reason} ->
-            weir_http_answer:reply({reply, Status, Fields, Reason}, Request, Wanted)
+            weir_http_response:reply({reply, Status, Fields, Reason}, Request, Wanted)
     end.
 
 now_ms() -> erlang:monotonic_time(millisecond).
@@ -213,7 +213,7 @@ crashed(Class, Reason, Stack, Socket, Callback, WebSocket = #websocket{handler =
         listener => Name,
         callback => {Handler, Callback},
         reason => {Class, Reason},
-        stacktrace => [weir_http_answer:without_arguments(Call) || Call <- Stack]
+        stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
     },
     ok = weir_reports:log(error, Report, Reports),
     close(Socket, {crashed, {Class, Reason}}, WebSocket, Key).
@@ -254,7 +254,7 @@ closed(Reason, #websocket{handler = Handler, state = State, opened = Opened}, Ke
                 listener => Name,
                 callback => {Handler, closed},
                 reason => {Class, Error},
-                stacktrace => [weir_http_answer:without_arguments(Call) || Call <- Stack]
+                stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
             }, Reports)
     end.
 

@@ -4,6 +4,7 @@
 -behaviour(weir_http_websocket).
 
 -export([start/2]).
+-export([initial_call/0]).
 -export([run/2]).
 -export([message/2]).
 -export([info/2]).
@@ -31,6 +32,10 @@ start(Fun, Socket) ->
     Pid = proc_lib:spawn(?MODULE, run, [Fun, Socket]),
     Monitor = erlang:monitor(process, Pid, [{tag, {weir_reactor, Socket}}]),
     #process{socket = Socket, pid = Pid, monitor = Monitor}.
+
+%% @doc By what such a process is known, see `proc_lib:translate_initial_call/1'.
+-spec initial_call() -> mfa().
+initial_call() -> {?MODULE, run, 2}.
 
 %% @doc The process.
 -spec run(fun((weir_http_websocket:websocket()) -> term()), weir_http_websocket:websocket()) -> term().

@@ -254,7 +254,7 @@ kill_one() ->
         [] -> false
     end.
 
-workers() -> [Pid || Pid <- processes(), weir_http_worker:is_worker(Pid)].
+workers() -> [Pid || Pid <- processes(), proc_lib:translate_initial_call(Pid) =:= weir_http_worker:initial_call()].
 
 %% So many requests answered, whatever it takes.
 persistent(_Port, _Request, 0, _Lost) ->
