@@ -88,7 +88,7 @@ take_over(Name, Given) -> start(Name, Given, take_over).
 
 %% @doc Returns when another program has taken over from a proxy. The caller may wait for its connections with {@link stop/2}.
 -spec await_successor(name()) -> ok | {error, {no_proxy, name()}}.
-await_successor(Name) -> weir_proxy_instance:call(Name, await_successor).
+await_successor(Name) -> weir_proxy_memory:call(Name, await_successor).
 
 start(Name, Given, How) ->
     case {weir_proxy_config:new(Given), weir_proxy_memory:saved({proxy, Name}), whereis(weir_proxy_instances)} of
@@ -113,22 +113,22 @@ start(Name, Given, How) ->
 -spec change(name(), map()) -> ok | {error, error()}.
 change(Name, Given) ->
     case weir_proxy_config:new(Given) of
-        {ok, Config} -> weir_proxy_instance:call(Name, {change, Config});
+        {ok, Config} -> weir_proxy_memory:call(Name, {change, Config});
         {error, _} = Error -> Error
     end.
 
 %% @doc Stops a proxy and ends its connections.
 -spec stop(name()) -> ok | {error, {no_proxy, name()}}.
-stop(Name) -> weir_proxy_instance:call(Name, stop).
+stop(Name) -> weir_proxy_memory:call(Name, stop).
 
 %% @doc Stops a proxy when its connections have ended, those without a server yet too, or after so many milliseconds. What the backlogs
 %% hold is accepted; new connections are refused meanwhile.
 %% `{error, {timeout, HowMany}}' says how many connections were ended.
 -spec stop(name(), timeout()) -> ok | {error, {no_proxy, name()} | {timeout, pos_integer()}}.
 stop(Name, Timeout) ->
-    case weir_proxy_instance:call(Name, suspend) of
+    case weir_proxy_memory:call(Name, suspend) of
         ok ->
-            Left = weir_proxy_instance:await_end(Name, deadline(Timeout)),
+            Left = weir_proxy_listeners:await_end(Name, deadline(Timeout)),
             case {stop(Name), Left} of
                 {ok, 0} -> ok;
                 {ok, _} -> {error, {timeout, Left}};
@@ -147,7 +147,7 @@ proxies() -> weir_proxy_memory:proxies().
 
 %% @doc A proxy as it is now.
 -spec info(name()) -> {ok, info()} | {error, {no_proxy, name()}}.
-info(Name) -> weir_proxy_instance:call(Name, info).
+info(Name) -> weir_proxy_memory:call(Name, info).
 
 %% @doc The servers of a backend, with their states: `up', `down' (by its checks), `failing' (it refuses connections), `drain', `maint'
 %% (disabled), `unresolved' (its name has no address).
@@ -222,7 +222,7 @@ set_weight(_Name, Backend, Server, Weight) ->
 
 %% @doc Ends all sessions of a server; returns how many there were.
 -spec close_sessions(name(), atom() | iodata(), atom() | iodata()) -> non_neg_integer().
-close_sessions(Name, Backend, Server) -> weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}).
+close_sessions(Name, Backend, Server) -> weir_proxy_sessions:close(Name, {server, text(Backend), text(Server)}, operator).
 
 set(Name, Backend, Server, What) ->
     with_backend(Name, Backend, fun(Pid) -> weir_proxy_backend:set(Pid, text(Server), What) end).

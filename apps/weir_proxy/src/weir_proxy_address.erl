@@ -2,12 +2,16 @@
 -module(weir_proxy_address).
 
 -export([endpoint/2]).
+-export([path/2]).
 -export([ip/2]).
 -export([prefix/2]).
 -export([is_within/2]).
 -export([to_text/1]).
 
 -export_type([endpoint/0, prefix/0]).
+
+%% What fits into an address of a unix socket, see unix(7).
+-define(PATH_MAX, 107).
 
 -type endpoint() :: {inet:ip_address(), inet:port_number()} | {local, binary()} | {name, binary(), inet:port_number()}.
 %% A socket: an address and a port, a unix socket, or a name that has to be resolved.
@@ -17,7 +21,7 @@
 %% @doc An endpoint: `"10.0.0.1:80"', `"[::1]:80"', `":80"' (all addresses of this machine), `"unix:/run/x.sock"',
 %% `"name:80"', `{Address, Port}', or `{local, Path}'.
 -spec endpoint(weir_proxy_schema:path(), term()) -> endpoint().
-endpoint(_Path, {local, Path}) when is_binary(Path), Path =/= <<>> -> {local, Path};
+endpoint(Path, {local, Local}) when is_binary(Local), Local =/= <<>> -> local(Path, {local, Local}, Local);
 endpoint(_Path, {name, Name, Port}) when is_binary(Name), is_integer(Port), Port >= 0, Port =< 65535 -> {name, Name, Port};
 endpoint(Path, {Address, Port}) when is_integer(Port), Port >= 0, Port =< 65535 ->
     case inet:is_ip_address(Address) of
@@ -26,14 +30,17 @@ endpoint(Path, {Address, Port}) when is_integer(Port), Port >= 0, Port =< 65535 
     end;
 endpoint(Path, Value) ->
     case text(Value) of
-        <<"unix:", Local/binary>> when Local =/= <<>> -> {local, Local};
+        <<"unix:", Local/binary>> when Local =/= <<>> -> local(Path, Value, Local);
         error -> refuse(Path, Value);
         Text ->
-            case re:run(Text, "^(?:\\[([^]]+)\\]|([^:]*)):([0-9]{1,5})$", [{capture, all_but_first, binary}]) of
+            case re:run(Text, "^(?:\\[([^]]+)\\]|([^:]*)):([0-9]{1,5})$", [{capture, all_but_first, binary}, dollar_endonly]) of
                 {match, [V6, V4, Port]} -> host(Path, Value, V6, V4, binary_to_integer(Port));
                 nomatch -> refuse(Path, Value)
             end
     end.
+
+local(_Path, _Value, Local) when byte_size(Local) =< ?PATH_MAX -> {local, Local};
+local(Path, Value, _Local) -> weir_proxy_schema:refuse(Path, Value, io_lib:format("a path of at most ~b bytes", [?PATH_MAX])).
 
 host(Path, Value, _V6, _V4, Port) when Port > 65535 -> refuse(Path, Value);
 host(_Path, _Value, <<>>, <<>>, Port) -> {{0, 0, 0, 0}, Port};
@@ -57,6 +64,12 @@ host(Path, Value, V6, _V4, Port) ->
 refuse(Path, Value) ->
     weir_proxy_schema:refuse(Path, Value, "\"ADDRESS:PORT\", \"[IPV6]:PORT\", \":PORT\", \"NAME:PORT\" or \"unix:PATH\"").
 
+%% @doc The path of a unix socket.
+-spec path(weir_proxy_schema:path(), term()) -> binary().
+path(Path, Value) ->
+    {local, Local} = local(Path, Value, (weir_proxy_schema:text())(Path, Value)),
+    Local.
+
 %% @doc An address without a port.
 -spec ip(weir_proxy_schema:path(), term()) -> inet:ip_address().
 ip(Path, Value) ->
@@ -71,10 +84,10 @@ parse(Text) -> inet:parse_strict_address(binary_to_list(Text)).
 
 %% @doc Addresses that begin alike: `"10.0.0.0/8"', `"::1"'.
 -spec prefix(weir_proxy_schema:path(), term()) -> prefix().
-prefix(Path, {Address, Bits}) when is_integer(Bits), Bits >= 0 ->
-    case inet:is_ip_address(Address) andalso Bits =< bit_size(bytes(Address)) of
-        true -> {Address, Bits};
-        false -> refuse_prefix(Path, {Address, Bits})
+prefix(Path, {Address, Bits} = Value) ->
+    case inet:is_ip_address(Address) of
+        true -> bits(Path, Value, Address, Bits);
+        false -> refuse_prefix(Path, Value)
     end;
 prefix(Path, Value) ->
     case text(Value) of
@@ -84,11 +97,15 @@ prefix(Path, Value) ->
             case {parse(hd(binary:split(Text, <<"/">>))), binary:split(Text, <<"/">>)} of
                 {{ok, Address}, [_]} -> {Address, bit_size(bytes(Address))};
                 {{ok, Address}, [_, Bits]} ->
-                    try prefix(Path, {Address, binary_to_integer(Bits)})
-                    catch error:badarg -> refuse_prefix(Path, Value)
-                    end;
+                    bits(Path, Value, Address, try binary_to_integer(Bits) catch error:badarg -> none end);
                 _ -> refuse_prefix(Path, Value)
             end
+    end.
+
+bits(Path, Value, Address, Bits) ->
+    case is_integer(Bits) andalso Bits >= 0 andalso Bits =< bit_size(bytes(Address)) of
+        true -> {Address, Bits};
+        false -> refuse_prefix(Path, Value)
     end.
 
 -spec refuse_prefix(weir_proxy_schema:path(), term()) -> no_return().

@@ -156,8 +156,8 @@ handle_info(forget, State = #state{numbers = Numbers}) ->
     _ = weir_proxy_numbers:get(Numbers, sticks) > 0 andalso weir_proxy_sticks:forget(Numbers, now_ms()),
     _ = erlang:send_after(?FORGET_MS, self(), forget),
     {noreply, State};
-handle_info({weir_proxy_resolved, Host, Address}, State = #state{members = Members}) ->
-    case [resolved(Host, Address, Member) || Member <- Members] of
+handle_info({weir_proxy_resolved, Host, Addresses}, State = #state{members = Members}) ->
+    case [resolved(Host, Addresses, Member) || Member <- Members] of
         %% Each publication costs a look at all processes of the virtual machine.
         Members -> {noreply, State};
         Resolved -> {noreply, serve(publish(check_all(State#state{members = Resolved})))}
@@ -181,9 +181,9 @@ resolve(State = #state{config = #{resolve_interval := Interval}, members = Membe
     _ = [weir_proxy_resolver:resolve(Host) || Host <- Names],
     State#state{resolving = case Names of [] -> none; _ -> erlang:start_timer(Interval, self(), resolve) end}.
 
-resolved(Host, Address, Member) ->
+resolved(Host, Addresses, Member) ->
     case weir_proxy_server:endpoint(Member) of
-        {name, Host, Port} -> weir_proxy_server:set_address({Address, Port}, Member);
+        {name, Host, Port} -> weir_proxy_server:resolved([{Address, Port} || Address <- Addresses], Member);
         _ -> Member
     end.
 
@@ -195,10 +195,10 @@ put_member(Member, State = #state{members = Members}) ->
 
 %%% What connections see.
 
-publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members}) ->
+publish(State = #state{proxy = Proxy, name = Name, config = Config, numbers = Numbers, members = Members, balancer = Before}) ->
     #{balance := Balance, hash_load := Load} = Config,
     Now = now_ms(),
-    Balancer = weir_proxy_balancer:new(Balance, first_priority(eligible(Now, Members)), Load),
+    Balancer = weir_proxy_balancer:renew(Balance, first_priority(eligible(Now, Members)), Load, Before),
     Backend = #backend{name = Name, process = self(), numbers = Numbers, balancer = Balancer, config = Config},
     ok = weir_proxy_memory:publish(Proxy, Backend),
     ok = weir_proxy_memory:save({backend, Proxy, Name}, {Config, Numbers, Members}),
@@ -302,7 +302,7 @@ changed(Name, Change, State = #state{members = Members, config = #{on_down := On
                 up -> serve(publish(Noted));
                 down ->
                     Published = publish(Noted),
-                    _ = OnDown =:= close andalso weir_proxy_sessions:close(State#state.proxy, {server, State#state.name, Name}),
+                    _ = OnDown =:= close andalso weir_proxy_sessions:close(State#state.proxy, {server, State#state.name, Name}, down),
                     Published
             end
     end.

@@ -5,6 +5,7 @@
 -include("weir_proxy.hrl").
 
 -export([new/3]).
+-export([renew/4]).
 -export([choose/3]).
 -export([take/3]).
 -export([find/2]).
@@ -44,6 +45,16 @@ new(Kind, Servers, Load) ->
         load = Load,
         turn = Turn
     }.
+
+%% @doc The same in place of another one, which stays if it is of the same servers: to publish an equal term costs nothing.
+-spec renew(kind(), [#server{}], Load :: pos_integer() | infinity, Before :: balancer() | none) -> balancer().
+renew(Kind, Servers, Load, Before = #balancer{kind = Kind, load = Load, servers = Known}) ->
+    case list_to_tuple(Servers) of
+        Known -> Before;
+        _ -> new(Kind, Servers, Load)
+    end;
+renew(Kind, Servers, Load, _Before) ->
+    new(Kind, Servers, Load).
 
 schedule(_Kind, []) -> none;
 schedule(hash, _Weights) -> none;

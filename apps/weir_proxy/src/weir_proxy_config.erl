@@ -96,7 +96,7 @@ fields() ->
         {frontends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun frontend/2) end},
         {backends, fun(Path, Map) -> weir_proxy_schema:names(Path, Map, fun backend/2) end},
         {log, or_off(fun weir_proxy_log:options/2), off},
-        {control, or_off(weir_proxy_schema:text()), off},
+        {control, or_off(fun weir_proxy_address:path/2), off},
         {statistics, or_off(fun bindable_port/2), off}
     ].
 
@@ -216,8 +216,8 @@ passive(Path, Map) ->
 %% An address, or a table with one.
 server(Path, Map) when is_map(Map) ->
     Server = weir_proxy_schema:table(Path, Map, [
-        {address, fun weir_proxy_address:endpoint/2},
-        {name, weir_proxy_schema:text(), undefined},
+        {address, fun reachable_endpoint/2},
+        {name, weir_proxy_schema:name(), undefined},
         {weight, weir_proxy_schema:integer(0, 256), 1},
         {priority, weir_proxy_schema:integer(0, 255), 0},
         {max_connections, weir_proxy_schema:limit(1), infinity}
@@ -227,13 +227,22 @@ server(Path, Map) when is_map(Map) ->
         #{} -> Server
     end;
 server(Path, Address) ->
-    server(Path, #{address => weir_proxy_address:endpoint(Path, Address)}).
+    server(Path, #{address => reachable_endpoint(Path, Address)}).
+
+reachable_endpoint(Path, Value) ->
+    Endpoint = weir_proxy_address:endpoint(Path, Value),
+    case Endpoint of
+        {local, _} -> Endpoint;
+        _ when element(tuple_size(Endpoint), Endpoint) > 0 -> Endpoint;
+        _ -> weir_proxy_schema:refuse(Path, Value, "a port from 1 to 65535")
+    end.
 
 %% What two options say must fit.
-together(#{frontends := Frontends, backends := Backends}) ->
+together(#{frontends := Frontends, backends := Backends, control := Control, statistics := Page}) ->
     Known = maps:keys(Backends),
     lists:foreach(fun({Name, Frontend}) -> routes([frontends, Name], Frontend, Known) end, maps:to_list(Frontends)),
-    once([{[frontends, Name, listen], Endpoint} || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]).
+    once([{[control], {local, Control}} || Control =/= off] ++ [{[statistics], Page} || {_, Port} <- [Page], Port > 0] ++
+        [{[frontends, Name, listen], Endpoint} || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]).
 
 routes(Path, #{backend := Default, rules := Rules}, Known) ->
     Wanted = [{Path ++ [backend], Default} || Default =/= undefined] ++
@@ -242,7 +251,7 @@ routes(Path, #{backend := Default, rules := Rules}, Known) ->
          || {Place, Rule} <- lists:zip(lists:seq(1, length(Rules)), Rules), Backend <- weir_proxy_rules:backends(Rule)
         ],
     case {Wanted, [One || One = {_, Backend} <- Wanted, not lists:member(Backend, Known)]} of
-        {[], []} when Rules =:= [] -> weir_proxy_schema:refuse(Path ++ [backend], undefined, ["needed: ", known(Known)]);
+        {[], []} when Rules =:= [] -> weir_proxy_schema:refuse(Path ++ [backend], undefined, ["needed: the name of a backend", [[": ", known(Known)] || Known =/= []]]);
         {_, []} -> ok;
         {_, [{Where, Unknown} | _]} -> weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
     end.

@@ -23,9 +23,6 @@
     retries = 0 :: non_neg_integer()
 }).
 
--define(CONNECT, [binary, {active, false}]).
--define(CONNECT_TCP, [{nodelay, true} | ?CONNECT]).
-
 %% IP_BIND_ADDRESS_NO_PORT of ip(7): a port is chosen when it is known for which server. A port taken by bind(2) would be taken for all.
 -define(PORT_AT_CONNECT, {raw, 0, 24, <<1:32/native>>}).
 
@@ -63,8 +60,7 @@ peer(Client) ->
         _ -> inet:peername(Client)
     end.
 
-refuse(Way = #way{client = Client, frontend = #frontend{numbers = Numbers}}, Why) ->
-    _ = weir_proxy_numbers:add(Numbers, refusal(Why), 1),
+refuse(Way = #way{client = Client}, Why) ->
     ok = unserved(self(), Way, Why),
     gen_tcp:close(Client).
 
@@ -74,6 +70,7 @@ refusal(_) -> connection_errors.
 
 %% It ends here, and no keeper hears of it.
 unserved(Pid, Way = #way{frontend = Frontend}, Why) ->
+    _ = weir_proxy_numbers:add(Frontend#frontend.numbers, refusal(Why), 1),
     ok = weir_proxy_pending:ended(Pid),
     Session = #session{
         proxy = Frontend#frontend.proxy,
@@ -119,13 +116,16 @@ ask(Module, Args, Way = #way{client = Client, facts = Facts, frontend = Frontend
     Ended = fun(Why) -> unserved(Self, Way, Why) end,
     Asked = fun() -> Module:route(Client, Facts, Args) end,
     case weir_proxy_facts:in_time(Asked, first_bytes_timeout(Frontend), Ended) of
-        {backend, Backend} -> balance(Way, Backend);
+        {backend, Backend} -> balance(Way, name(Backend));
         {backend, Backend, Options} ->
             Key = maps:get(key, Options, none),
             %% What is no iodata is the module's fault, and should not look as if the client had left.
-            balance(Way#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, Backend);
+            balance(Way#way{key = Key, prefix = iolist_to_binary(maps:get(prefix, Options, <<>>))}, name(Backend));
         reject -> {failed, reject, Way}
     end.
+
+name(Backend) when is_atom(Backend) -> atom_to_binary(Backend);
+name(Backend) -> iolist_to_binary(Backend).
 
 %%% Which server.
 
@@ -172,12 +172,19 @@ to_one_of(Way = #way{frontend = #frontend{proxy = Proxy}}, Backend = #backend{co
 try_servers(Way, Backend, Key, Retries, Tried) ->
     case place(Way, Backend, Key, Tried) of
         {ok, Server, Placed} ->
-            case connect(Server, Backend, Key) of
-                {ok, Socket, Took} ->
-                    relay(Placed, Backend, {Server, Key}, Socket, Took);
-                {error, _Reason} ->
-                    ok = failed(Server, Backend),
-                    again(Placed, Backend, Key, Retries, [Server#server.name | Tried])
+            %% Connections that came together go to their servers one right after the other: to wake a process that waits for a packet costs
+            %% the sender more than the packet, and a server that is still at work with the one before need not be woken.
+            true = erlang:yield(),
+            Start = erlang:monotonic_time(millisecond),
+            case relay(Placed, Backend, Server) of
+                {ok, Relay, Keeper} ->
+                    began(Placed, Backend, {Server, Key}, erlang:monotonic_time(millisecond) - Start, Relay, Keeper);
+                {error, {connect, Reason}} ->
+                    ok = failed(Server, Backend, Reason),
+                    again(Placed, Backend, Key, Retries, [Server#server.name | Tried]);
+                {error, _} ->
+                    %% The client has left already.
+                    {failed, gone, Placed}
             end;
         none when Tried =/= [] ->
             %% All have been tried: begin anew, but not at once.
@@ -267,24 +274,53 @@ wait_on(Way, Before = #backend{process = Process}, Key, Left) ->
 
 %%% The server, and the relay.
 
-connect(#server{address = {local, Path}}, Backend, _Key) -> connect_to({local, Path}, 0, ?CONNECT, Backend);
-connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := undefined}}, _Key) ->
-    connect_to(Address, Port, ?CONNECT_TCP, Backend);
-connect(#server{address = {Address, Port}}, Backend = #backend{config = #{source := Source}}, _Key) ->
-    connect_to(Address, Port, [{ip, Source}, ?PORT_AT_CONNECT | ?CONNECT_TCP], Backend).
-
-connect_to(Address, Port, Options, #backend{config = #{connect_timeout := Timeout}}) ->
-    Start = erlang:monotonic_time(millisecond),
-    try weir_tcp:connect(Address, Port, Options, Timeout) of
-        {ok, Socket} -> {ok, Socket, erlang:monotonic_time(millisecond) - Start};
+relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend = #backend{config = Config}, Server) ->
+    #frontend{config = #{idle_timeout := Idle, half_close_timeout := HalfClose}} = Frontend,
+    Keeper = weir_proxy_sessions:keeper(),
+    Header = weir_proxy_outgoing:header(Config, Client, Way#way.address, Way#way.facts),
+    Options = measured(Server, #{
+        owner => Keeper, detached => true, idle_timeout => Idle, half_close_timeout => HalfClose, prefix => [Header, Prefix]
+    }),
+    case relay_to(Server, Backend, Client, Options) of
+        {ok, Relay} -> {ok, Relay, Keeper};
         {error, _} = Error -> Error
+    end.
+
+relay_to(#server{address = {Address, Port}}, #backend{config = #{source := Source} = Config}, Client, Options) when
+    Source =/= undefined, Address =/= local
+->
+    case connect_from(Source, Address, Port, Config) of
+        {ok, Socket} ->
+            case weir:relay(Client, Socket, Options) of
+                {ok, _} = Started ->
+                    Started;
+                {error, _} = Error ->
+                    %% One of them has left already.
+                    ok = gen_tcp:close(Socket),
+                    Error
+            end;
+        {error, Reason} ->
+            {error, {connect, Reason}}
+    end;
+relay_to(#server{address = Address}, #backend{config = #{connect_timeout := Timeout}}, Client, Options) ->
+    weir:relay(Client, {connect, Address, Timeout}, Options).
+
+connect_from(Source, Address, Port, #{connect_timeout := Timeout}) ->
+    try
+        weir_tcp:connect(Address, Port, [{ip, Source}, ?PORT_AT_CONNECT, {nodelay, true}, binary, {active, false}], Timeout)
     catch
         %% A source of another family than the server's.
         exit:badarg -> {error, einval}
     end.
 
-failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
+failed(Server, Backend, Reason) ->
     ok = weir_proxy_pending:displaced(),
+    case weir_proxy_health:is_of_this_machine(Reason) of
+        true -> ok;
+        false -> refused(Server, Backend)
+    end.
+
+refused(#server{name = Name, numbers = Numbers}, #backend{process = Process, config = #{passive := Passive}}) ->
     _ = weir_proxy_numbers:add(Numbers, connection_errors, 1),
     Failures = weir_proxy_numbers:add(Numbers, failures, 1),
     case Passive of
@@ -292,24 +328,11 @@ failed(#server{name = Name, numbers = Numbers}, #backend{process = Process, conf
         _ -> ok
     end.
 
-relay(Way = #way{client = Client, frontend = Frontend, prefix = Prefix}, Backend, {Server, Key}, Socket, Took) ->
-    #frontend{config = #{idle_timeout := Idle, half_close_timeout := HalfClose}} = Frontend,
-    Keeper = weir_proxy_sessions:keeper(),
-    Header = weir_proxy_outgoing:header(Backend#backend.config, Client, Way#way.address, Way#way.facts),
-    Options = #{
-        owner => Keeper, detached => true, idle_timeout => Idle, half_close_timeout => HalfClose, prefix => [Header, Prefix]
-    },
-    case weir:relay(Client, Socket, measured(Server, Options)) of
-        {ok, Relay} ->
-            ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
-            ok = stick(Backend, Key, Server),
-            ok = weir_proxy_pending:relayed(),
-            weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper));
-        {error, _} ->
-            %% One of them has left already.
-            ok = gen_tcp:close(Socket),
-            {failed, gone, Way}
-    end.
+began(Way, Backend, {Server, Key}, Took, Relay, Keeper) ->
+    ok = weir_proxy_numbers:clear(Server#server.numbers, failures),
+    ok = stick(Backend, Key, Server),
+    ok = weir_proxy_pending:relayed(),
+    weir_proxy_sessions:begun(session(Way, Backend, Server, Took, Relay, Keeper)).
 
 measured(#server{latency = none}, Options) -> Options;
 measured(#server{latency = Latency}, Options) -> Options#{latency => Latency}.
@@ -334,12 +357,12 @@ session(Way, Backend, Server, Took, Relay, Keeper) ->
         retries = Way#way.retries,
         keeper = Keeper,
         numbers = {Frontend#frontend.numbers, Backend#backend.numbers, Server#server.numbers},
-        timer = life(Frontend, Relay, Keeper)
+        timer = life(Frontend, Relay)
     }.
 
-life(#frontend{config = #{longest_life := infinity}}, _Relay, _Keeper) ->
+life(#frontend{config = #{longest_life := infinity}}, _Relay) ->
     none;
-life(#frontend{config = #{longest_life := Life, life_jitter := Percent}}, Relay, Keeper) ->
+life(#frontend{config = #{longest_life := Life, life_jitter := Percent}}, Relay) ->
     %% Connections that came together should not all end together.
     Less = round(Life * Percent / 100 * rand:uniform()),
-    erlang:send_after(max(1, Life - Less), Keeper, {life_over, Relay}).
+    weir_proxy_sessions:end_later(Relay, max(1, Life - Less)).

@@ -1,5 +1,6 @@
 %% @private
-%% @doc Control of a proxy over a unix socket: a line with a command, and an answer in JSON.
+%% @doc Control of a proxy over a unix socket: a line with a command, and an answer in JSON. The command is words with blanks between them,
+%% or an array of JSON, as `bin/weir proxy' sends it: names may have blanks.
 %%
 %% The socket belongs to the user of the proxy, and nobody else can connect to it.
 -module(weir_proxy_control).
@@ -49,20 +50,27 @@ serve(Socket, Proxy) ->
     ok = inet:setopts(Socket, [{packet, line}, {packet_size, ?LINE_MAX}]),
     case gen_tcp:recv(Socket, 0, ?TIMEOUT) of
         {ok, Line} ->
-            Answer = weir_json:encode(plain(answer(Proxy, string:lexemes(string:trim(Line), " ")))),
+            Answer = weir_json:encode(plain(answer(Proxy, words(Line)))),
             _ = gen_tcp:send(Socket, Answer),
             ok;
         {error, _} ->
             ok
     end.
 
+words(<<"[", _/binary>> = Line) ->
+    case weir_json:decode(Line) of
+        {ok, Words} -> Words;
+        {error, _} -> []
+    end;
+words(Line) ->
+    binary:split(Line, [<<" ">>, <<"\r">>, <<"\n">>], [global, trim_all]).
+
 %% @doc Has the proxy of another program leave, if there is one: only after that its path is free. After an error it has not left.
 -spec take_over(binary()) -> ok | {error, {take_over, binary(), term()}}.
 take_over(Path) ->
     case connect(Path) of
         {ok, Socket} ->
-            case converse(Socket, ["leave"]) of
-                {ok, <<>>} -> unanswered(Path, closed);
+            case converse(Socket, <<"leave">>) of
                 {ok, Json} -> left(Path, weir_json:decode(Json));
                 {error, Reason} -> unanswered(Path, Reason)
             end;
@@ -82,11 +90,11 @@ unanswered(Path, Reason) ->
     weir_reports:log(warning, #{what => What, control => Path, reason => Reason}).
 
 %% @doc Sends a command to a proxy, and returns what it answers.
--spec ask(file:filename_all(), [iodata()]) -> {ok, weir_json:value()} | {error, term()}.
+-spec ask(file:filename_all(), [unicode:chardata()]) -> {ok, weir_json:value()} | {error, term()}.
 ask(Path, Words) ->
     case connect(Path) of
         {ok, Socket} ->
-            case converse(Socket, Words) of
+            case converse(Socket, weir_json:compact([text(Word) || Word <- Words])) of
                 {ok, Json} -> weir_json:decode(Json);
                 {error, _} = Error -> Error
             end;
@@ -94,11 +102,18 @@ ask(Path, Words) ->
             Error
     end.
 
+%% An argument of a command line that is no UTF-8 names nothing.
+text(Word) ->
+    case unicode:characters_to_binary(Word) of
+        Text when is_binary(Text) -> Text;
+        _ -> <<>>
+    end.
+
 connect(Path) -> gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?TIMEOUT).
 
-converse(Socket, Words) ->
+converse(Socket, Line) ->
     Answer =
-        case gen_tcp:send(Socket, [lists:join(" ", Words), "\n"]) of
+        case gen_tcp:send(Socket, [Line, "\n"]) of
             ok -> read(Socket, []);
             {error, _} = Error -> Error
         end,
@@ -108,7 +123,7 @@ converse(Socket, Words) ->
 read(Socket, Read) ->
     case gen_tcp:recv(Socket, 0, ?ANSWER_TIMEOUT) of
         {ok, Data} -> read(Socket, [Read, Data]);
-        {error, closed} -> {ok, iolist_to_binary(Read)};
+        {error, closed} when Read =/= [] -> {ok, iolist_to_binary(Read)};
         {error, _} = Error -> Error
     end.
 
@@ -128,7 +143,7 @@ answer(Proxy, [<<"drain">>, Backend, Server, Seconds]) ->
     catch
         error:badarg -> #{error => <<"drain BACKEND SERVER SECONDS">>}
     end;
-answer(Proxy, [<<"leave">>]) -> result(weir_proxy_instance:call(Proxy, leave));
+answer(Proxy, [<<"leave">>]) -> result(weir_proxy_memory:call(Proxy, leave));
 answer(Proxy, [<<"enable">>, Backend, Server]) -> result(weir_proxy:enable(Proxy, Backend, Server));
 answer(Proxy, [<<"disable">>, Backend, Server]) -> result(weir_proxy:disable(Proxy, Backend, Server));
 answer(Proxy, [<<"close-sessions">>, Backend, Server]) -> close_sessions(Proxy, Backend, Server);

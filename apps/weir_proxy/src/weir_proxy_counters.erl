@@ -28,7 +28,9 @@ rows(proxy_frontend) ->
     shared() ++ [
         {rejected, counter, none, "connections that a rule has rejected"},
         {aborted, counter, none, "clients that left before they had a server"},
-        {connection_errors, counter, none, "clients for which there was no server"}
+        {connection_errors, counter, none, "clients for which there was no server"},
+        {denied, counter, none, "connections reset by allow, deny, per_address or max_connections"},
+        {failed_headers, counter, none, "connections whose PROXY header failed"}
     ];
 rows(proxy_backend) ->
     shared() ++ [

@@ -4,7 +4,8 @@
 %% <tr><td>`[weir, proxy, session]': a session has ended</td>
 %%   <td>`duration' since the server was connected, `bytes_in', `bytes_out', and in milliseconds `queued' and `connected': the waits for a
 %%   place and for the server</td>
-%%   <td>`proxy', `frontend', `backend', `server', `peer', `reason': `normal', `timeout', or why a connection failed</td></tr>
+%%   <td>`proxy', `frontend', `backend', `server', `peer', `reason': `normal', `timeout', `life' (its longest one is over), `operator' (it was ended by a
+%%   command, or with the proxy), `down' (its server is), or why a connection failed</td></tr>
 %% <tr><td>`[weir, proxy, refuse]': a client has had no server</td><td>`count', `queued'</td>
 %%   <td>`proxy', `frontend', `peer', `backend' (the frontend's name where no backend was chosen), `reason': `reject', `gone', `killed',
 %%   `crashed', `refused', `none', `no_backend', `queue_timeout' or `queue_full'</td></tr>
@@ -43,7 +44,8 @@ session(Session, Result, Statistics) ->
     end.
 
 reason(closed) -> normal;
-reason({error, Reason}) -> Reason.
+reason({error, Reason}) -> Reason;
+reason({ended, Why}) -> Why.
 
 %% @private
 -spec refuse(atom(), #session{}) -> ok.

@@ -15,23 +15,28 @@
 %% @doc Reads a file and checks it as a whole.
 -spec read(file:filename_all()) -> {ok, Given :: map()} | {error, fault()}.
 read(File) ->
+    with_given(File, fun(Given) ->
+        case weir_proxy_config:new(Given) of
+            {ok, _} -> {ok, Given};
+            {error, _} = Error -> Error
+        end
+    end).
+
+%% Whoever gets what is in the file also checks it. A fault is told with its line.
+with_given(File, Take) ->
     case file:read_file(File) of
-        {ok, Text} -> decode(File, Text);
-        {error, Reason} -> {error, {file, File, none, file:format_error(Reason)}}
+        {ok, Text} ->
+            case weir_toml:decode(Text) of
+                {ok, Given} -> located(Take(Given), File, Text);
+                {error, {line, Line, Why}} -> {error, {file, File, Line, Why}};
+                {error, {too_large, Most}} -> {error, {file, File, none, io_lib:format("a file of at most ~b bytes is needed", [Most])}}
+            end;
+        {error, Reason} ->
+            {error, {file, File, none, file:format_error(Reason)}}
     end.
 
-decode(File, Text) ->
-    case weir_toml:decode(Text) of
-        {ok, Given} ->
-            case weir_proxy_config:new(Given) of
-                {ok, _} -> {ok, Given};
-                {error, Bad = {bad_option, Path, _, _}} -> {error, {file, File, line(Text, Path), explain(Bad)}}
-            end;
-        {error, {line, Line, Why}} ->
-            {error, {file, File, Line, Why}};
-        {error, {too_large, Most}} ->
-            {error, {file, File, none, io_lib:format("a file of at most ~b bytes is needed", [Most])}}
-    end.
+located({error, Bad = {bad_option, Path, _, _}}, File, Text) -> {error, {file, File, line(Text, Path), explain(Bad)}};
+located(Result, _File, _Text) -> Result.
 
 line(Text, Path) ->
     weir_toml:line(Text, [case is_atom(Step) of true -> atom_to_binary(Step); false -> Step end || Step <- Path]).
@@ -45,27 +50,17 @@ start(Name, File) -> start(Name, File, fun weir_proxy:start/2).
 take_over(Name, File) -> start(Name, File, fun weir_proxy:take_over/2).
 
 start(Name, File, Start) ->
-    case read(File) of
-        {ok, Given} ->
-            case Start(Name, Given) of
-                ok -> weir_proxy_memory:save({file, Name}, filename:absname(File));
-                {error, _} = Error -> Error
-            end;
-        {error, _} = Error ->
-            Error
+    case with_given(File, fun(Given) -> Start(Name, Given) end) of
+        ok -> weir_proxy_memory:save({file, Name}, filename:absname(File));
+        {error, _} = Error -> Error
     end.
 
 %% @doc Reads the file of a proxy again. If it is wrong, nothing changes.
 -spec reload(weir_proxy:name()) -> ok | {error, no_file | fault() | weir_proxy:error()}.
 reload(Name) ->
     case weir_proxy_memory:saved({file, Name}) of
-        {ok, File} ->
-            case read(File) of
-                {ok, Given} -> weir_proxy:change(Name, Given);
-                {error, _} = Error -> Error
-            end;
-        none ->
-            {error, no_file}
+        {ok, File} -> with_given(File, fun(Given) -> weir_proxy:change(Name, Given) end);
+        none -> {error, no_file}
     end.
 
 %% @doc An error in a line.
@@ -76,6 +71,7 @@ explain({bad_option, Path, undefined, Allowed}) -> [path(Path), ": ", Allowed];
 explain({bad_option, Path, Value, Allowed}) -> [path(Path), " is ", value(Value), "; allowed: ", Allowed];
 explain({listen, Address, Reason}) when is_atom(Reason) -> ["cannot listen on ", Address, ": ", inet:format_error(Reason)];
 explain({listen, Address, Reason}) -> ["cannot listen on ", Address, io_lib:format(": ~0tp", [Reason])];
+explain({log, Where, timeout}) -> ["cannot write the log ", Where, ": it takes no lines"];
 explain({log, Where, Reason}) -> ["cannot write the log ", Where, ": ", file:format_error(Reason)];
 explain({take_over, Path, Reason}) -> ["cannot take over from the proxy of ", Path, ": ", value(Reason)];
 explain({no_server, Name}) -> ["no such server: ", Name];
@@ -91,4 +87,11 @@ step(Step) when is_atom(Step) -> atom_to_list(Step);
 step(Step) -> Step.
 
 value(Value) when is_binary(Value) -> [$", Value, $"];
+%% As in the file, nearly: tables and lists of it are JSON but for the signs.
+value(Value) when is_map(Value); is_list(Value), not is_integer(hd(Value)) ->
+    try
+        weir_json:compact(Value)
+    catch
+        error:_ -> io_lib:format("~0tp", [Value])
+    end;
 value(Value) -> io_lib:format("~0tp", [Value]).

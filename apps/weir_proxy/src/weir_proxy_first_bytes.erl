@@ -18,6 +18,9 @@
     <<"GET ">>, <<"HEAD ">>, <<"POST ">>, <<"PUT ">>, <<"DELETE ">>, <<"OPTIONS ">>, <<"PATCH ">>, <<"CONNECT ">>, <<"TRACE ">>
 ]).
 
+%% A name has at most 255 bytes; and a port.
+-define(HOST_MAX, 261).
+
 %% The lengths of PostgreSQL's first message.
 -define(STARTUP_MAX, 10_000).
 
@@ -62,17 +65,38 @@ begins(Bytes, Words) ->
             end
     end.
 
-%% The host of the request; what follows it is not read.
+%% The host of the request; what follows its head is not read. Servers differ in whether a line may end without a carriage return.
 http(Bytes) ->
-    case binary:split(Bytes, <<"\r\n\r\n">>) of
+    case binary:split(Bytes, [<<"\n\r\n">>, <<"\n\n">>]) of
         [Head, _] -> {ok, host(Head, #{protocol => http})};
         [_] -> more
     end.
 
+%% Two that differ are none: two readers could take another one each.
 host(Head, Facts) ->
-    case re:run(Head, "\r\n[Hh][Oo][Ss][Tt]:[ \t]*([^\r\n]*?)(?::[0-9]{1,5})?[ \t]*(?:\r\n|$)", [{capture, all_but_first, binary}]) of
-        {match, [Host]} -> Facts#{host => lower(Host)};
-        nomatch -> Facts
+    [_Request | Fields] = binary:split(Head, <<"\n">>, [global]),
+    case lists:usort([name(trimmed(Value)) || <<Name:4/binary, $:, Value/binary>> <- Fields, lower(Name) =:= <<"host">>]) of
+        [Host] when Host =/= none -> Facts#{host => Host};
+        _ -> Facts
+    end.
+
+%% Without blanks before it and behind it. Not by a regular expression: a client that sends many blanks would have it try them all.
+trimmed(<<Blank, Rest/binary>>) when Blank =:= $\s; Blank =:= $\t -> trimmed(Rest);
+trimmed(Text) -> trimmed_end(Text, byte_size(Text)).
+
+trimmed_end(_Text, 0) -> <<>>;
+trimmed_end(Text, Size) ->
+    case binary:at(Text, Size - 1) of
+        Blank when Blank =:= $\s; Blank =:= $\t; Blank =:= $\r -> trimmed_end(Text, Size - 1);
+        _ -> binary:part(Text, 0, Size)
+    end.
+
+%% Without its port.
+name(Text) when byte_size(Text) > ?HOST_MAX -> none;
+name(Text) ->
+    case re:run(Text, "^([^\\x00-\\x20\\x7f]+?)(?::[0-9]{1,5})?$", [{capture, all_but_first, binary}, dollar_endonly]) of
+        {match, [Host]} -> lower(Host);
+        nomatch -> none
     end.
 
 %% @doc Letters of ASCII in lower case, other bytes as they are: what somebody else says need not be UTF-8, and string:lowercase/1 raises

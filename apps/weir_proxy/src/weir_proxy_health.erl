@@ -6,6 +6,7 @@
 -export([new/1]).
 -export([change/2]).
 -export([checked/2]).
+-export([is_of_this_machine/1]).
 
 -export_type([health/0]).
 
@@ -21,22 +22,30 @@
 
 %% @doc The options of the checks of a backend.
 -spec options(weir_proxy_schema:path(), term()) -> #{atom() => term()}.
-options(Path, Map) ->
-    weir_proxy_schema:table(Path, Map, [
-        {kind, weir_proxy_schema:word([tcp, send_expect, http, tls, postgres, redis, smtp]), tcp},
+options(Path, Map) when is_map(Map) ->
+    Kinds = [{kind, weir_proxy_schema:word([tcp, send_expect, http, tls, postgres, redis, smtp]), tcp}],
+    #{kind := Kind} = weir_proxy_schema:table(Path, maps:with([kind, <<"kind">>], Map), Kinds),
+    weir_proxy_schema:table(Path, Map, Kinds ++ of_all() ++ of_kind(Kind));
+options(Path, Value) ->
+    weir_proxy_schema:refuse(Path, Value, "a table of options, or off").
+
+of_all() ->
+    [
         {interval, weir_proxy_schema:time(10), 2000},
         {timeout, weir_proxy_schema:time(1), 2000},
         {rise, weir_proxy_schema:integer(1, 1000), 2},
         {fall, weir_proxy_schema:integer(1, 1000), 3},
         {port, port(), undefined},
-        {send, weir_proxy_schema:text(), <<>>},
-        {expect, weir_proxy_schema:text(), <<>>},
-        {path, fun path/2, <<"/">>},
-        {host, fun host/2, <<"localhost">>},
-        {user, weir_proxy_schema:text(), <<"weir">>},
         %% Undefined: as that of connections, see weir_proxy_config.
         {send_proxy, weir_proxy_schema:word([off, v1, v2]), undefined}
-    ]).
+    ].
+
+%% One of another kind would do nothing.
+of_kind(send_expect) -> [{send, weir_proxy_schema:text(), <<>>}, {expect, weir_proxy_schema:text()}];
+of_kind(http) -> [{path, fun path/2, <<"/">>}, {host, fun host/2, <<"localhost">>}];
+of_kind(tls) -> [{host, fun host/2, <<"localhost">>}];
+of_kind(postgres) -> [{user, weir_proxy_schema:text(), <<"weir">>}];
+of_kind(_Kind) -> [].
 
 %% Both become a part of a request, which another character would make another request.
 path(Path, Value) -> matching(Path, Value, "^/[!-~]*$", "a path such as \"/health\", without blanks").
@@ -74,3 +83,7 @@ checked(false, Health = #health{against = Against, fall = Fall}) when Against + 
     {down, Health#health{is_up = false, against = 0}};
 checked(_Ok, Health = #health{against = Against}) ->
     {same, Health#health{against = Against + 1}}.
+
+%% @doc Whether a connection has failed for want of a descriptor, a port or memory here, which says nothing of the server.
+-spec is_of_this_machine(term()) -> boolean().
+is_of_this_machine(Reason) -> lists:member(Reason, [emfile, enfile, enobufs, enomem, eaddrnotavail, system_limit]).

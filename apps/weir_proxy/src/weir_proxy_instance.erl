@@ -6,8 +6,6 @@
 -include("weir_proxy.hrl").
 
 -export([start_link/2]).
--export([call/2]).
--export([await_end/2]).
 
 -export([init/1]).
 -export([handle_call/3]).
@@ -27,54 +25,14 @@
 %% Connections that were accepted have found their server by then.
 -define(LEAVING_MS, 60_000).
 
-%% Backlogs are accepted by then, also by a machine that is busy. It is looked for in between.
--define(BACKLOG_MS, 5000).
--define(LOOK_MS, 5).
-
 %% Until the disk takes the access log again, or the path of the control socket is free.
 -define(AGAIN_MS, 1000).
 
 %% How long a take-over that has failed serves those who came to it.
 -define(HAND_BACK_MS, 30_000).
 
-%% How often it is looked whether the last connection has ended.
--define(LAST_MS, 50).
-
--define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
-
 -spec start_link(term(), {start | take_over, weir_proxy_config:config()}) -> {ok, pid()} | {error, term()}.
 start_link(Name, Given) -> gen_server:start_link(?MODULE, {Name, Given}, []).
-
-%% @doc Asks the process of a proxy.
--spec call(term(), term()) -> term().
-call(Name, Request) ->
-    case weir_proxy_memory:saved({proxy, Name}) of
-        {ok, {Pid, _Config, _Listeners}} ->
-            try
-                gen_server:call(Pid, Request, infinity)
-            catch
-                exit:{Reason, _} when Reason =:= noproc; Reason =:= normal; Reason =:= shutdown -> {error, {no_proxy, Name}}
-            end;
-        none ->
-            {error, {no_proxy, Name}}
-    end.
-
-%% @doc Returns when a proxy has no connections, those on their way and sessions, or at a time of the monotonic clock. Returns how many are
-%% left.
--spec await_end(term(), Milliseconds :: integer() | infinity) -> non_neg_integer().
-await_end(Name, Deadline) ->
-    %% A session may have outlived its listener.
-    Now = max(weir_proxy_sessions:count(Name), connections(Name)),
-    case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
-        {0, _} -> 0;
-        {Left, true} -> Left;
-        {_, false} ->
-            timer:sleep(?LAST_MS),
-            await_end(Name, Deadline)
-    end.
-
-connections(Name) ->
-    lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Name, #{connections := Count} <- [weir:info(Listener)]]).
 
 -spec init({term(), {start | take_over, weir_proxy_config:config()}}) -> {ok, #state{}} | {stop, term()}.
 init({Name, {Given, Wanted}}) ->
@@ -102,12 +60,12 @@ handle_call({change, Config}, _From, State) ->
 handle_call(info, _From, State) ->
     {reply, {ok, info(State)}, State};
 handle_call(suspend, _From, State) ->
-    ok = suspend(State#state.name, maps:keys(State#state.listeners)),
+    ok = weir_proxy_listeners:suspend(State#state.name, maps:keys(State#state.listeners)),
     {reply, ok, State};
 handle_call(leave, _From, State = #state{name = Name, config = #{control := Control, statistics := Page}, waiting = Waiting}) ->
     _ = weir_proxy_page:adjust(Name, Page, off, false),
     ok = weir_proxy_control:leave(Name, Control),
-    ok = suspend(Name, maps:keys(State#state.listeners)),
+    ok = weir_proxy_listeners:suspend(Name, maps:keys(State#state.listeners)),
     _ = Waiting =/= left andalso [gen_server:reply(From, ok) || From <- Waiting],
     {reply, ok, State#state{waiting = left}};
 handle_call(await_successor, _From, State = #state{waiting = left}) ->
@@ -118,25 +76,6 @@ handle_call(stop, _From, State) ->
     ok = close(State),
     {stop, normal, ok, State#state{config = none, listeners = #{}}}.
 
-%% What their backlogs hold is still accepted; connections are not waited for.
-suspend(Name, Endpoints) ->
-    Listeners = [?LISTENER(Name, Endpoint) || Endpoint <- Endpoints],
-    Drains = [{Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)} || Listener <- Listeners],
-    lists:foreach(fun({Listener, {_Pid, Monitor}}) -> await_suspended(Listener, Monitor) end, Drains).
-
-await_suspended(Listener, Drain) ->
-    case weir:info(Listener) of
-        #{status := running} ->
-            receive
-                {'DOWN', Drain, process, _, _} -> ok
-            after ?LOOK_MS ->
-                await_suspended(Listener, Drain)
-            end;
-        _ ->
-            true = demonitor(Drain, [flush]),
-            ok
-    end.
-
 -spec handle_cast(term(), State) -> {noreply, State}.
 handle_cast(_Message, State) -> {noreply, State}.
 
@@ -144,7 +83,7 @@ handle_cast(_Message, State) -> {noreply, State}.
 handle_info({leave, Endpoint}, State = #state{name = Name, listeners = Listeners}) ->
     case Listeners of
         #{Endpoint := none} ->
-            _ = weir:stop_listener(?LISTENER(Name, Endpoint)),
+            ok = weir_proxy_listeners:stop(Name, [Endpoint]),
             {noreply, save(State#state{listeners = maps:remove(Endpoint, Listeners)})};
         #{} ->
             {noreply, State}
@@ -184,10 +123,10 @@ terminate(_Reason, _State) -> ok.
 close(#state{config = none}) ->
     ok;
 close(State = #state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
-    _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || Endpoint <- maps:keys(Listeners)],
+    ok = weir_proxy_listeners:stop(Name, maps:keys(Listeners)),
     lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, maps:keys(Frontends)),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(Backends)),
-    _ = weir_proxy_sessions:close(Name, all),
+    _ = weir_proxy_sessions:close(Name, all, operator),
     #{control := Control, statistics := Page} = State#state.config,
     _ = weir_proxy_control:adjust(Name, Control, off),
     _ = weir_proxy_page:adjust(Name, Page, off, false),
@@ -217,8 +156,8 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             fun() -> weir_proxy_page:adjust(Name, OldPage, Page, IsShared) end,
             fun() -> weir_proxy_paths:keep(Paths) end,
             %% From here on clients come in.
-            fun() -> open(Opening, IsShared, Config, Name) end,
-            fun() -> resume(Resuming, Config, Name) end,
+            fun() -> weir_proxy_listeners:open(Name, Opening, IsShared, Frontends) end,
+            fun() -> weir_proxy_listeners:resume(Name, Resuming, Frontends) end,
             fun() -> take_over(How, Name, OldControl, Control) end
         ])
     of
@@ -228,18 +167,18 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             ok = hand_back(How, Name, [Endpoint || {Endpoint, _} <- Opening]),
             _ = weir_proxy_log:adjust(Name, OldLog),
             _ = weir_proxy_page:adjust(Name, Page, OldPage, IsShared),
-            _ = [weir:stop_listener(?LISTENER(Name, Endpoint)) || {Endpoint, _} <- Opening],
-            ok = suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
+            ok = weir_proxy_listeners:stop(Name, [Endpoint || {Endpoint, _} <- Opening]),
+            ok = weir_proxy_listeners:suspend(Name, [Endpoint || {Endpoint, _} <- Resuming]),
             lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, NewFrontends),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, New),
             Error;
         ok ->
             ok = weir_proxy_paths:forget(Paths),
             _ = [
-                ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, maps:get(Backend, Backends))
-             || Backend <- maps:keys(Backends) -- New
+                ok = weir_proxy_backend:change((weir_proxy_memory:backend(Name, Backend))#backend.process, BackendConfig)
+             || {Backend, BackendConfig} <- maps:to_list(maps:without(New, other(Backends, Old)))
             ],
-            ok = publish(Name, Frontends),
+            ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
             _ = [weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) || Frontend <- maps:keys(maps:without(maps:keys(Frontends), OldFrontends))],
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
@@ -268,8 +207,8 @@ hand_back(start, _Name, _Endpoints) ->
     ok;
 hand_back(take_over, Name, Endpoints) ->
     %% A drain of one that was not opened would drain the next one of that name.
-    ok = suspend(Name, [Endpoint || Endpoint <- Endpoints, is_map(weir:info(?LISTENER(Name, Endpoint)))]),
-    _ = await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
+    ok = weir_proxy_listeners:suspend(Name, [Endpoint || Endpoint <- Endpoints, weir_proxy_listeners:is_there(Name, Endpoint)]),
+    _ = weir_proxy_listeners:await_end(Name, erlang:monotonic_time(millisecond) + ?HAND_BACK_MS),
     ok.
 
 in_turn([]) -> ok;
@@ -311,52 +250,27 @@ stop_backend(Proxy, Backend) ->
     ok = weir_proxy_memory:withdraw(?BACKEND(Proxy, Backend)),
     weir_proxy_memory:forget({backend, Proxy, Backend}).
 
-%% Listeners that were not there before.
-open([], _IsShared, _Config, _Name) ->
-    ok;
-open([{Endpoint, Frontend} | Others], IsShared, Config = #{frontends := Frontends}, Name) ->
-    Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
-    case weir:start_listener(?LISTENER(Name, Endpoint), Options, fun weir_proxy_connection:serve/2, {Name, Frontend}) of
-        {ok, _} ->
-            open(Others, IsShared, Config, Name);
-        {error, Reason} ->
-            {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+%% What is as it was is left alone: a change should cost what it changes.
+other(Configured, Before) -> maps:filter(fun(Name, Config) -> not is_same(Config, Name, Before) end, Configured).
+
+is_same(Config, Name, Before) ->
+    case Before of
+        #{Name := Config} -> true;
+        #{} -> false
     end.
-
-where({local, Path}, Options) -> Options#{ip => {local, Path}};
-%% Without addresses of IPv4: they have an endpoint of their own, and rules know them by it.
-where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Address) =:= 8 ->
-    Options#{ip => Address, port => Port, socket_opts => [{ipv6_v6only, true} | Settings]};
-where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
-
-options(Frontend = #{backlog := Backlog}) ->
-    Same = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend),
-    Same#{socket_opts => [{backlog, Backlog}]}.
-
-%% Those that were left a while ago.
-resume([], _Config, _Name) ->
-    ok;
-resume([{Endpoint, Frontend} | Others], Config, Name) ->
-    ok = set_options(Endpoint, Frontend, Config, Name),
-    case weir:resume_listener(?LISTENER(Name, Endpoint)) of
-        ok -> resume(Others, Config, Name);
-        {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
-    end.
-
-set_options(Endpoint, Frontend, #{frontends := Frontends}, Name) ->
-    Options = maps:remove(socket_opts, options(maps:get(Frontend, Frontends))),
-    weir:set_options(?LISTENER(Name, Endpoint), Options#{args => {Name, Frontend}}).
 
 %% Those that were there: other options, or nobody new.
-adjust(Wanted, Config, #state{name = Name, listeners = Listeners, config = Before}) ->
+adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
     Leaving = [Endpoint || {Endpoint, Was} <- maps:to_list(Listeners), Was =/= none, not is_map_key(Endpoint, Wanted)],
-    ok = suspend(Name, Leaving),
+    ok = weir_proxy_listeners:suspend(Name, Leaving),
     _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || Endpoint <- Leaving],
     maps:map(
-        fun(Endpoint, _Was) ->
+        fun(Endpoint, Was) ->
             case Wanted of
                 #{Endpoint := Frontend} when Before =/= none ->
-                    ok = set_options(Endpoint, Frontend, Config, Name),
+                    Config = maps:get(Frontend, Frontends),
+                    _ = Was =:= Frontend andalso is_same(Config, Frontend, maps:get(frontends, Before)) orelse
+                        weir_proxy_listeners:change(Name, Endpoint, Frontend, Config),
                     Frontend;
                 #{Endpoint := Frontend} ->
                     Frontend;
@@ -380,16 +294,8 @@ info(#state{name = Name, config = #{frontends := Frontends, backends := Backends
 frontend_info(Name, Frontend, Listeners) ->
     #frontend{numbers = Numbers} = weir_proxy_memory:frontend(Name, Frontend),
     Endpoints = [Endpoint || {Endpoint, Of} <- maps:to_list(Listeners), Of =:= Frontend],
-    (weir_proxy_numbers:to_map(Numbers))#{listen => lists:sort([bound(Name, Endpoint) || Endpoint <- Endpoints])}.
-
-%% Port 0 is told as what it has become.
-bound(Name, Endpoint = {Address, 0}) when Address =/= local ->
-    case weir:get_port(?LISTENER(Name, Endpoint)) of
-        Port when is_integer(Port) -> weir_proxy_address:to_text({Address, Port});
-        _ -> weir_proxy_address:to_text(Endpoint)
-    end;
-bound(_Name, Endpoint) ->
-    weir_proxy_address:to_text(Endpoint).
+    Counted = maps:merge(weir_proxy_numbers:to_map(Numbers), weir_proxy_listeners:refused(Name, Endpoints)),
+    Counted#{listen => lists:sort([weir_proxy_listeners:bound(Name, Endpoint) || Endpoint <- Endpoints])}.
 
 backend_info(#backend{process = Pid, numbers = Numbers}) ->
     (weir_proxy_numbers:to_map(Numbers))#{servers => weir_proxy_backend:servers(Pid)}.

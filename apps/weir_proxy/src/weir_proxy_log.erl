@@ -16,16 +16,27 @@
 -export([handle_call/3]).
 -export([handle_cast/2]).
 -export([handle_info/2]).
+-export([terminate/2]).
 
 %% Lines that wait for the disk, at most.
 -define(MOST, 10_000).
+
+%% Lines are written together: when they are that old, or have so many bytes.
+-define(WRITE_MS, 200).
+-define(WRITE_BYTES, 65536).
+
+%% A file that is no longer read, such as a pipe, must not hold up the proxy.
+-define(PATIENCE_MS, 2000).
 
 %% Facility local0, severity info, as HAProxy's examples have it.
 -define(PRIORITY, "<134>").
 
 -record(state, {
     to :: {file, file:io_device()} | {syslog, gen_udp:socket(), Where :: term(), Pid :: string()},
-    waiting :: counters:counters_ref()
+    waiting :: counters:counters_ref(),
+    %% Of a file, the last one first.
+    lines = [] :: [iodata()],
+    bytes = 0 :: non_neg_integer()
 }).
 
 %% @doc The option `log'.
@@ -61,31 +72,51 @@ adjust(Proxy, Wanted) ->
     case {running(Proxy), Wanted} of
         {{ok, {Pid, _, Wanted}}, _} when Wanted =/= off ->
             %% The file may have been moved away.
-            gen_server:call(Pid, {reopen, Wanted});
+            try
+                gen_server:call(Pid, {reopen, Wanted}, ?PATIENCE_MS)
+            catch
+                exit:{timeout, _} -> {error, {log, where(Wanted), timeout}}
+            end;
         {none, off} ->
             ok;
         {{ok, {Pid, _, _}}, off} ->
             ok = weir_proxy_memory:forget({log, Proxy}),
-            gen_server:stop(Pid);
+            stop(Pid);
         {Before, _} ->
             Waiting = counters:new(2, [write_concurrency]),
-            case gen_server:start_link(?MODULE, {Wanted, Waiting}, []) of
+            case gen_server:start_link(?MODULE, {Wanted, Waiting}, [{timeout, ?PATIENCE_MS}]) of
                 {ok, Pid} ->
                     ok = weir_proxy_memory:save({log, Proxy}, {Pid, Waiting, Wanted}),
                     case Before of
-                        {ok, {Old, _, _}} -> gen_server:stop(Old);
+                        {ok, {Old, _, _}} -> stop(Old);
                         none -> ok
                     end;
+                {error, timeout} ->
+                    {error, {log, where(Wanted), timeout}};
                 {error, {shutdown, Reason}} ->
                     {error, Reason}
             end
     end.
 
-%% That of a proxy that was killed has gone with it.
+%% With the lines that it has, if the disk takes them.
+stop(Pid) ->
+    try
+        gen_server:stop(Pid, normal, ?PATIENCE_MS)
+    catch
+        exit:_ ->
+            exit(Pid, kill),
+            ok
+    end.
+
+where(#{file := undefined, syslog := Where}) -> weir_proxy_address:to_text(Where);
+where(#{file := File}) -> File.
+
+%% That of a proxy that was killed ends with it, when it has written what it has.
 running(Proxy) ->
+    {links, Mine} = process_info(self(), links),
     case weir_proxy_memory:saved({log, Proxy}) of
         {ok, {Pid, _, _}} = Running ->
-            case is_process_alive(Pid) of
+            case lists:member(Pid, Mine) of
                 true -> Running;
                 false -> none
             end;
@@ -132,9 +163,11 @@ dropped(Proxy) ->
 
 -spec init({weir_proxy_config:log(), counters:counters_ref()}) -> {ok, #state{}} | {stop, {shutdown, term()}}.
 init({Options, Waiting}) ->
+    %% What it has is written when the proxy ends.
+    process_flag(trap_exit, true),
     case open(Options) of
         {ok, To} -> {ok, #state{to = To, waiting = Waiting}};
-        {error, Reason} -> {stop, {shutdown, Reason}}
+        {error, Reason} -> {stop, {shutdown, {log, where(Options), Reason}}}
     end.
 
 open(#{file := undefined, syslog := Where}) ->
@@ -146,22 +179,23 @@ open(#{file := undefined, syslog := Where}) ->
         end,
     case gen_udp:open(0, [Family, binary, {active, false}]) of
         {ok, Socket} -> {ok, {syslog, Socket, Destination, os:getpid()}};
-        {error, Reason} -> {error, {log, weir_proxy_address:to_text(Where), Reason}}
+        {error, _} = Error -> Error
     end;
 open(#{file := File}) ->
-    case file:open(File, [append, raw, binary, {delayed_write, 65536, 200}]) of
+    case file:open(File, [append, raw, binary]) of
         {ok, Device} -> {ok, {file, Device}};
-        {error, Reason} -> {error, {log, File, Reason}}
+        {error, _} = Error -> Error
     end.
 
 -spec handle_call({reopen, weir_proxy_config:log()}, gen_server:from(), #state{}) -> {reply, ok | {error, term()}, #state{}}.
 handle_call({reopen, Options}, _From, State = #state{to = {file, Device}}) ->
     case open(Options) of
         {ok, New} ->
+            Written = write_file(State),
             _ = file:close(Device),
-            {reply, ok, State#state{to = New}};
-        {error, _} = Error ->
-            {reply, Error, State}
+            {reply, ok, Written#state{to = New}};
+        {error, Reason} ->
+            {reply, {error, {log, where(Options), Reason}}, State}
     end;
 handle_call({reopen, _Options}, _From, State) ->
     {reply, ok, State}.
@@ -169,15 +203,33 @@ handle_call({reopen, _Options}, _From, State) ->
 -spec handle_cast({line, iodata()}, #state{}) -> {noreply, #state{}}.
 handle_cast({line, Line}, State = #state{to = To, waiting = Waiting}) ->
     ok = counters:sub(Waiting, 1, 1),
-    case put_line(To, Line) of
-        ok -> ok;
-        %% A disk that is full, or nobody who listens.
-        {error, _} -> counters:add(Waiting, 2, 1)
-    end,
-    {noreply, State}.
+    case To of
+        {file, _} ->
+            {noreply, gather(Line, State)};
+        {syslog, _, _, _} ->
+            _ = send(To, Line) =:= ok orelse counters:add(Waiting, 2, 1),
+            {noreply, State}
+    end.
 
-put_line({file, Device}, Line) -> file:write(Device, Line);
-put_line({syslog, Socket, {Where, Port}, Pid}, Line) -> gen_udp:send(Socket, Where, Port, [?PRIORITY, syslog_time(), " weir-proxy[", Pid, "]: ", Line]).
+gather(Line, State = #state{lines = Lines, bytes = Before}) ->
+    _ = Lines =:= [] andalso erlang:send_after(?WRITE_MS, self(), write),
+    case Before + iolist_size(Line) of
+        Bytes when Bytes < ?WRITE_BYTES -> State#state{lines = [Line | Lines], bytes = Bytes};
+        _ -> write_file(State#state{lines = [Line | Lines]})
+    end.
+
+write_file(State = #state{lines = []}) ->
+    State;
+write_file(State = #state{to = {file, Device}, lines = Lines, waiting = Waiting}) ->
+    case file:write(Device, lists:reverse(Lines)) of
+        ok -> ok;
+        %% A disk that is full.
+        {error, _} -> counters:add(Waiting, 2, length(Lines))
+    end,
+    State#state{lines = [], bytes = 0}.
+
+send({syslog, Socket, {Where, Port}, Pid}, Line) ->
+    gen_udp:send(Socket, Where, Port, [?PRIORITY, syslog_time(), " weir-proxy[", Pid, "]: ", Line]).
 
 %% As RFC 3164 has it, without a host: the receiver knows.
 syslog_time() ->
@@ -185,5 +237,9 @@ syslog_time() ->
     Name = element(Month, {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}),
     io_lib:format("~s ~2b ~2..0b:~2..0b:~2..0b", [Name, Day, Hour, Minute, Second]).
 
--spec handle_info(term(), State) -> {noreply, State}.
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info(write, State) -> {noreply, write_file(State)};
 handle_info(_Message, State) -> {noreply, State}.
+
+-spec terminate(term(), #state{}) -> #state{}.
+terminate(_Reason, State) -> write_file(State).

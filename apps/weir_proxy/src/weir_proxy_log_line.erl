@@ -11,13 +11,12 @@
 -type format() :: json | [binary() | atom()].
 %% Text and the names of fields, as they follow each other.
 
--type result() :: closed | {error, term()} | {unserved, atom()}.
+-type result() :: closed | {error, term()} | {ended, life | operator | down} | {unserved, atom()}.
 %% How a session has ended.
 
 %% As `option tcplog' has it.
 -define(TCPLOG, <<"%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc/%sc/%rc %sq/%bq">>).
 
-%% The longest first, where one begins like another.
 -define(FIELDS, [
     'Ts', 'Tw', 'Tc', 'Tt', 'ac', 'bc', 'bq', 'ci', 'cp', 'fc', 'ft', 'ms', 'rc', 'sc', 'si', 'sp', 'sq', 'ts', 'B', 'H', 'T', 'U', 'b', 'f', 's', 't'
 ]).
@@ -38,19 +37,13 @@ fields(Path, Value, Text, Before) ->
         [Rest] -> lists:reverse([Rest | Before]);
         [Front, <<"%", Rest/binary>>] -> fields(Path, Value, Rest, [<<Front/binary, "%">> | Before]);
         [Front, Rest] ->
-            case [Field || Field <- ?FIELDS, begins(Rest, Field)] of
-                [Field | _] -> fields(Path, Value, rest(Rest, Field), [Field, Front | Before]);
+            %% A whole word, as in HAProxy: `%bi' is another field than `%b', and not that one with a letter behind it.
+            {match, [Name, After]} = re:run(Rest, "^([A-Za-z0-9]*)(.*)$", [{capture, all_but_first, binary}, dotall, dollar_endonly]),
+            case [Field || Field <- ?FIELDS, atom_to_binary(Field) =:= Name] of
+                [Field] -> fields(Path, Value, After, [Field, Front | Before]);
                 [] -> refuse(Path, Value)
             end
     end.
-
-begins(Text, Field) ->
-    Name = atom_to_binary(Field),
-    binary:longest_common_prefix([Text, Name]) =:= byte_size(Name).
-
-rest(Text, Field) ->
-    Size = byte_size(atom_to_binary(Field)),
-    binary:part(Text, Size, byte_size(Text) - Size).
 
 -spec refuse(weir_proxy_schema:path(), term()) -> no_return().
 refuse(Path, Value) ->
@@ -139,6 +132,9 @@ local_time(Milliseconds) ->
 state(closed, _Statistics) -> "--";
 state({unserved, Why}, _Statistics) -> unserved(Why);
 state({error, timeout}, _Statistics) -> "cD";
+state({ended, life}, _Statistics) -> "cD";
+state({ended, operator}, _Statistics) -> "KD";
+state({ended, down}, _Statistics) -> "DD";
 state({error, _}, #{failed := b}) -> "SD";
 state({error, _}, _Statistics) -> "CD".
 

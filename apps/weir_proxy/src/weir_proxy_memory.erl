@@ -10,9 +10,11 @@
 -export([save/2]).
 -export([saved/1]).
 -export([forget/1]).
+-export([call/2]).
 -export([frontend/2]).
 -export([backend/2]).
 -export([members/1]).
+-export([started/1]).
 -export([publish/2]).
 -export([withdraw/1]).
 -export([freed/3]).
@@ -55,12 +57,31 @@ forget(Key) ->
     true = ets:delete(?TABLE, Key),
     ok.
 
+%% @doc Asks the process of a proxy.
+-spec call(Proxy :: term(), term()) -> term().
+call(Proxy, Request) ->
+    case saved({proxy, Proxy}) of
+        {ok, {Pid, _Config, _Listeners}} ->
+            try
+                gen_server:call(Pid, Request, infinity)
+            catch
+                exit:{Reason, _} when Reason =:= noproc; Reason =:= normal; Reason =:= shutdown -> {error, {no_proxy, Proxy}}
+            end;
+        none ->
+            {error, {no_proxy, Proxy}}
+    end.
+
 %% @doc The names of the proxies that were started.
 -spec proxies() -> [term()].
 proxies() ->
     try ets:select(?TABLE, [{{{proxy, '$1'}, '_'}, [], ['$1']}])
     catch error:badarg -> []
     end.
+
+%% @doc The proxies, or the backends, that there are, with their configurations: for the successor of their supervisor.
+-spec started(proxy | backend) -> [{Name :: term(), weir_proxy_config:config()} | {Proxy :: term(), Name :: binary(), weir_proxy_config:backend()}].
+started(proxy) -> ets:select(?TABLE, [{{{proxy, '$1'}, {'_', '$2', '_'}}, [], [{{'$1', '$2'}}]}]);
+started(backend) -> ets:select(?TABLE, [{{{backend, '$1', '$2'}, {'$3', '_', '_'}}, [], [{{'$1', '$2', '$3'}}]}]).
 
 -spec frontend(term(), binary()) -> #frontend{} | undefined.
 frontend(Proxy, Name) -> persistent_term:get(?FRONTEND(Proxy, Name), undefined).

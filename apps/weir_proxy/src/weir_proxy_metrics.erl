@@ -15,9 +15,12 @@
 ]).
 -define(FRONTEND, [
     {"requests_denied_total", rejected, counter, "connections that a rule has rejected"},
+    {"denied_connections_total", denied, counter, "connections reset by allow, deny, per_address or max_connections"},
     {"connection_errors_total", connection_errors, counter, "clients for which there was no server"},
     {"client_aborts_total", aborted, counter, "clients that left before they had a server"}
 ]).
+%% Those that HAProxy does not have.
+-define(FRONTEND_OURS, [{"failed_headers_total", failed_headers, counter, "connections whose PROXY header failed"}]).
 -define(BACKEND, [
     {"current_queue", queue_current, gauge, "connections that wait for a place"},
     {"retry_warnings_total", retries, counter, "connections that were tried again"},
@@ -45,8 +48,12 @@ text(Infos) ->
     ],
     [
         families("haproxy_frontend_", ?SHARED ++ ?FRONTEND, Frontends),
+        families("weir_proxy_frontend_", ?FRONTEND_OURS, Frontends),
         families("haproxy_backend_", ?SHARED ++ ?BACKEND, Backends),
         families("haproxy_server_", ?SHARED ++ ?SERVER, Servers),
+        "# HELP haproxy_process_dropped_logs_total lines of the access log that were dropped\n",
+        "# TYPE haproxy_process_dropped_logs_total counter\nhaproxy_process_dropped_logs_total ",
+        integer_to_list(lists:sum([Dropped || #{log_dropped := Dropped} <- Infos])), $\n,
         replies([{Labels, Numbers} || {Labels, Numbers = #{replies := Count}} <- Servers, Count > 0]),
         "# HELP haproxy_server_status whether a server is in that state\n# TYPE haproxy_server_status gauge\n",
         [sample("haproxy_server_status", Labels ++ [{"state", state(Is)}], flag(Is =:= State)) || {Labels, #{state := State}} <- Servers, Is <- [up, down, drain, maint, failing, unresolved]]

@@ -4,19 +4,21 @@
 
 -export([resolve/1]).
 
-%% @doc Sends `{weir_proxy_resolved, Name, Address}' to the caller when the name has an address. An answer that fails is none: the
-%% address that was there before stays.
+%% @doc Sends `{weir_proxy_resolved, Name, Addresses}' to the caller when the name has addresses, of IPv4 if it has such. An answer that fails is
+%% none: the address that was there before stays.
 -spec resolve(binary()) -> pid().
 resolve(Name) ->
     Caller = self(),
     spawn_link(fun() ->
-        case inet:getaddr(binary_to_list(Name), inet) of
-            {ok, Address} ->
-                Caller ! {weir_proxy_resolved, Name, Address};
-            {error, _} ->
-                case inet:getaddr(binary_to_list(Name), inet6) of
-                    {ok, Address} -> Caller ! {weir_proxy_resolved, Name, Address};
-                    {error, _} -> ok
-                end
+        case addresses(binary_to_list(Name), [inet, inet6]) of
+            [] -> ok;
+            Addresses -> Caller ! {weir_proxy_resolved, Name, Addresses}
         end
     end).
+
+addresses(_Name, []) -> [];
+addresses(Name, [Family | Others]) ->
+    case inet:getaddrs(Name, Family) of
+        {ok, [_ | _] = Addresses} -> Addresses;
+        _ -> addresses(Name, Others)
+    end.

@@ -28,8 +28,8 @@
 %% has asked for them.
 
 -type result() ::
-    {backend, binary()}
-    | {backend, binary(), #{key => term(), prefix => iodata()}}
+    {backend, atom() | iodata()}
+    | {backend, atom() | iodata(), #{key => term(), prefix => iodata()}}
     | reject.
 %% `key' is what a backend with `hash_key' `rule' hashes. `prefix' goes to the server before anything else, as if the client had
 %% sent it.

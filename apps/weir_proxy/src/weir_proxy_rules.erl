@@ -44,6 +44,9 @@
 
 -type decision() :: {backend, binary()} | reject | {module, module(), Args :: term()}.
 
+%% Steps that a regular expression may take for a name: about 2 ms.
+-define(STEPS, 100_000).
+
 %% Facts that need no byte of the client.
 -define(AT_ONCE, [from, port]).
 -define(OF_BYTES, [sni, alpn, protocol, host, user, database]).
@@ -145,9 +148,15 @@ asks_port(#{port := Ports, module := Module}) -> Ports =/= any orelse Module =/=
 -spec wants_port(rules()) -> boolean().
 wants_port({_, _, WantsPort}) -> WantsPort.
 
-%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet.
+%% @doc What to do with a connection; `first_bytes' if that is decided by bytes that are not among the facts yet. A name for which a regular
+%% expression takes too long is rejected: a rule that rejects it must not be passed by that.
 -spec decide(facts(), rules()) -> decision() | first_bytes.
-decide(Facts, {Rules, Default, _}) -> decide(Rules, Facts, Default).
+decide(Facts, {Rules, Default, _}) ->
+    try
+        decide(Rules, Facts, Default)
+    catch
+        throw:too_many_steps -> reject
+    end.
 
 decide([], _Facts, Default) ->
     Default;
@@ -185,4 +194,9 @@ fits({exact, Name}, Text) -> Name =:= Text;
 fits({suffix, Suffix}, Text) ->
     Size = byte_size(Text) - byte_size(Suffix),
     Size > 0 andalso binary:part(Text, Size, byte_size(Suffix)) =:= Suffix;
-fits({regex, Expression}, Text) -> re:run(Text, Expression, [{capture, none}]) =:= match.
+fits({regex, Expression}, Text) ->
+    case re:run(Text, Expression, [{capture, none}, report_errors, {match_limit, ?STEPS}]) of
+        match -> true;
+        nomatch -> false;
+        {error, _} -> throw(too_many_steps)
+    end.

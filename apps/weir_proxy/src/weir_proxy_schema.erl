@@ -14,6 +14,7 @@
 -export([limit/1]).
 -export([word/1]).
 -export([text/0]).
+-export([name/0]).
 -export([boolean/0]).
 -export([any/0]).
 
@@ -38,7 +39,8 @@ refuse(Path, Value, Allowed) ->
 %% @doc A map with these fields and no others. A default is taken as it is.
 -spec table(path(), term(), [field()]) -> #{atom() => term()}.
 table(Path, Map, Fields) when is_map(Map) ->
-    Named = maps:from_list([{name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- maps:to_list(Map)]),
+    %% Of several unknown ones the same is told on every release of OTP.
+    Named = maps:from_list([{name_of(Path, Key, Value, Fields), Value} || {Key, Value} <- lists:sort(maps:to_list(Map))]),
     maps:from_list([field(Path, Field, Named) || Field <- Fields]);
 table(Path, Value, _Fields) ->
     refuse(Path, Value, "a table of options").
@@ -74,7 +76,7 @@ names(Path, Value, _Kind) ->
     refuse(Path, Value, "a table of names").
 
 named(Path, Key, Value, Kind) ->
-    Name = (text())(Path, Key),
+    Name = (name())(Path, Key),
     {Name, Kind(Path ++ [Name], Value)}.
 
 %% @doc A list whose elements are of one kind.
@@ -118,7 +120,7 @@ time_or_infinity(Least) ->
 time(_Path, Value, Least, _Or) when is_integer(Value), Value >= Least, Value =< ?TIME_MAX ->
     Value;
 time(Path, Value, Least, Or) ->
-    case is_binary(Value) andalso re:run(Value, "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}]) of
+    case is_binary(as_text(Value)) andalso re:run(as_text(Value), "^([0-9]{1,9})(ms|s|m|h|d)$", [{capture, all_but_first, binary}, dollar_endonly]) of
         {match, [Digits, Unit]} ->
             Time = binary_to_integer(Digits) * unit(Unit),
             Time >= Least andalso Time =< ?TIME_MAX orelse refuse_time(Path, Value, Least, Or),
@@ -163,12 +165,28 @@ text() ->
         (_Path, Value) when is_binary(Value), Value =/= <<>> -> Value;
         (_Path, Value) when is_atom(Value), Value =/= '' -> atom_to_binary(Value);
         (Path, Value) ->
-            try unicode:characters_to_binary(Value) of
+            case as_text(Value) of
                 Text when is_binary(Text), Text =/= <<>> -> Text;
                 _ -> refuse(Path, Value, "text that is not empty")
-            catch
-                error:_ -> refuse(Path, Value, "text that is not empty")
             end
+    end.
+
+as_text(Value) ->
+    try
+        unicode:characters_to_binary(Value)
+    catch
+        error:_ -> none
+    end.
+
+%% @doc Text that stands in lines of logs and metrics.
+-spec name() -> kind().
+name() ->
+    fun(Path, Value) ->
+        Name = (text())(Path, Value),
+        case re:run(Name, "[\\x00-\\x1f\\x7f]", [{capture, none}]) of
+            nomatch -> Name;
+            match -> refuse(Path, Value, "text without control characters")
+        end
     end.
 
 -spec boolean() -> kind().

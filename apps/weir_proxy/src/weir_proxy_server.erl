@@ -11,7 +11,7 @@
 -export([checked_at/1]).
 -export([set_admin/2]).
 -export([set_weight/2]).
--export([set_address/2]).
+-export([resolved/2]).
 -export([checked/4]).
 -export([advised/3]).
 -export([failing/2]).
@@ -118,8 +118,14 @@ set_admin(Admin, Member) -> changed(Member#member{admin = Admin}).
 -spec set_weight(0..256, member()) -> member().
 set_weight(Weight, Member) -> Member#member{weight = Weight}.
 
--spec set_address(weir_tcp:name(), member()) -> member().
-set_address(Address, Member) -> Member#member{address = Address}.
+%% @doc Its name has these addresses now. It stays at the one that it has as long as that is one of them: servers of names answer in turns,
+%% and a server is not to move, nor its checks to begin anew, at each question.
+-spec resolved([weir_tcp:name(), ...], member()) -> member().
+resolved([First | _] = Addresses, Member = #member{address = Address}) ->
+    case lists:member(Address, Addresses) of
+        true -> Member;
+        false -> Member#member{address = First}
+    end.
 
 changed(Member) -> Member#member{changed = erlang:monotonic_time(millisecond)}.
 
@@ -128,11 +134,12 @@ changed(Member) -> Member#member{changed = erlang:monotonic_time(millisecond)}.
 checked(_Result, _Took, _Now, Member = #member{health = none}) ->
     {same, Member};
 checked(Result, Took, Now, Member = #member{health = Health, checks_failed = Failed}) ->
-    {Change, NewHealth} = weir_proxy_health:checked(Result =:= ok, Health),
+    IsOurs = case Result of {error, Reason} -> weir_proxy_health:is_of_this_machine(Reason); ok -> false end,
+    {Change, NewHealth} = case IsOurs of true -> {same, Health}; false -> weir_proxy_health:checked(Result =:= ok, Health) end,
     Noted = Member#member{
         health = NewHealth,
         last_check = #{result => Result, took_ms => Took},
-        checks_failed = case Result of ok -> Failed; _ -> Failed + 1 end
+        checks_failed = case Result =:= ok orelse IsOurs of true -> Failed; false -> Failed + 1 end
     },
     case Change of
         same -> {same, Noted};

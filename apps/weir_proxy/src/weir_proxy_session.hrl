@@ -17,5 +17,7 @@
     %% Of the frontend, the backend and the server.
     numbers :: {atomics:atomics_ref(), atomics:atomics_ref() | none, atomics:atomics_ref() | none} | '_',
     %% Of the longest life.
-    timer :: reference() | none | '_'
+    timer :: reference() | none | '_',
+    %% Who has ended it, if it did not end by itself.
+    ended_by = none :: none | life | operator | down | '_'
 }).

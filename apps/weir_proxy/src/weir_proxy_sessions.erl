@@ -11,9 +11,10 @@
 -export([keeper/0]).
 -export([begun/1]).
 -export([list/1]).
--export([close/2]).
+-export([close/3]).
 -export([close_within/3]).
 -export([count/1]).
+-export([end_later/2]).
 
 -export([start_link/1]).
 -export([init/1]).
@@ -53,7 +54,9 @@ name(Number) ->
 
 %% @doc The process that is to own the relay of the caller.
 -spec keeper() -> pid() | undefined.
-keeper() -> whereis(name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1)).
+keeper() -> whereis(nearest()).
+
+nearest() -> name((erlang:system_info(scheduler_id) - 1) rem keepers() + 1).
 
 %% @doc A session has begun.
 -spec begun(#session{}) -> ok.
@@ -70,12 +73,21 @@ list(Proxy) -> ets:match_object(?TABLE, #session{proxy = Proxy, _ = '_'}).
 -spec count(Proxy :: term()) -> non_neg_integer().
 count(Proxy) -> ets:select_count(?TABLE, [{#session{proxy = Proxy, _ = '_'}, [], [true]}]).
 
-%% @doc Ends sessions: all of a server, or one.
--spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all) -> non_neg_integer().
-close(Proxy, Which) ->
+%% @doc Ends sessions, all of a server or all of a proxy: an operator wants it, or the server is down.
+-spec close(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, operator | down) -> non_neg_integer().
+close(Proxy, Which, Why) ->
     Sessions = which(Proxy, Which),
-    lists:foreach(fun(#session{relay = Relay}) -> weir:stop_relay(Relay) end, Sessions),
+    lists:foreach(fun(#session{relay = Relay}) -> end_now(Relay, Why) end, Sessions),
     length(Sessions).
+
+end_now(Relay, Why) ->
+    %% False if it has just ended by itself.
+    _ = ets:update_element(?TABLE, Relay, {#session.ended_by, Why}),
+    weir:stop_relay(Relay).
+
+%% @doc Ends the session of a relay after so many milliseconds: its longest life. Not by a message to one process: that may die before.
+-spec end_later(weir_relay:relay(), pos_integer()) -> Timer :: reference().
+end_later(Relay, Milliseconds) -> erlang:send_after(Milliseconds, nearest(), {over, Relay, life}).
 
 %% @doc The same, one after the other within so many milliseconds.
 -spec close_within(Proxy :: term(), {server, Backend :: binary(), Server :: binary()} | all, non_neg_integer()) -> non_neg_integer().
@@ -84,7 +96,7 @@ close_within(Proxy, Which, Within) ->
     Count = length(Sessions),
     Due = fun({Number, #session{relay = Relay}}) ->
         %% Any of them ends any relay.
-        erlang:send_after(Number * Within div Count, name(Number rem keepers() + 1), {life_over, Relay})
+        erlang:send_after(Number * Within div Count, name(Number rem keepers() + 1), {over, Relay, operator})
     end,
     lists:foreach(Due, lists:zip(lists:seq(1, Count), Sessions)),
     Count.
@@ -115,8 +127,8 @@ handle_info({weir_relay, Relay, Result, Statistics}, State) ->
 handle_info({again, Relay, Result, Statistics, Times}, State) ->
     ok = ended(Relay, Result, Statistics, Times),
     {noreply, State};
-handle_info({life_over, Relay}, State) ->
-    ok = weir:stop_relay(Relay),
+handle_info({over, Relay, Why}, State) ->
+    ok = end_now(Relay, Why),
     {noreply, State};
 handle_info({timeout, Look, orphans}, Look) ->
     Orphans = orphans(),
@@ -144,8 +156,9 @@ ended(Relay, Result, Statistics, Times) ->
             ok
     end.
 
-finish(Session, Result, Statistics) ->
-    #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer} = Session,
+finish(Session, Relayed, Statistics) ->
+    #session{proxy = Proxy, backend = Name, numbers = {Frontend, Backend, Server}, timer = Timer, ended_by = EndedBy} = Session,
+    Result = case EndedBy of none -> Relayed; _ -> {ended, EndedBy} end,
     _ = Timer =/= none andalso erlang:cancel_timer(Timer, [{async, true}, {info, false}]),
     ok = judge(Session, Result, Statistics),
     {In, Out} = bytes(Statistics),

@@ -26,10 +26,20 @@ stop_child(Supervisor, Pid) ->
     _ = supervisor:terminate_child(Supervisor, Pid),
     ok.
 
-%% @doc A supervisor of processes of one kind.
+%% @doc A supervisor of processes of one kind. One that was killed, or has given up, took them with it: its successor starts them again.
 -spec start_children(atom(), module()) -> {ok, pid()} | {error, term()}.
 start_children(Name, Module) ->
-    supervisor:start_link({local, Name}, ?MODULE, {children, Module}).
+    case supervisor:start_link({local, Name}, ?MODULE, {children, Module}) of
+        {ok, Supervisor} ->
+            %% What fails is in the log.
+            lists:foreach(fun(Arguments) -> supervisor:start_child(Supervisor, Arguments) end, before(Module)),
+            {ok, Supervisor};
+        {error, _} = Error ->
+            Error
+    end.
+
+before(weir_proxy_backend) -> [[Proxy, {Name, Config}] || {Proxy, Name, Config} <- weir_proxy_memory:started(backend)];
+before(weir_proxy_instance) -> [[Name, {start, Config}] || {Name, Config} <- weir_proxy_memory:started(proxy)].
 
 -spec init(all | {children, module()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(all) ->

@@ -35,7 +35,7 @@ groups() ->
             a_backup_serves_when_the_others_are_gone,
             a_failing_server_is_left_alone,
             a_drained_server_keeps_its_connections,
-            a_name_is_resolved,
+            a_name_is_resolved, a_server_stays_at_an_address_of_its_name,
             changes_do_not_multiply_questions_for_a_name
         ]},
         {limits, [], [
@@ -216,6 +216,25 @@ a_name_is_resolved(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])]}),
     wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
+    ?assertEqual(<<"a">>, name(connect(Port))).
+
+%% Servers of names answer in turns. The second address has nobody.
+a_server_stays_at_an_address_of_its_name(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])], retries => 0}),
+    wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
+    [{_, Backend, _, _}] = supervisor:which_children(weir_proxy_backends),
+    Resolved = fun(Addresses) ->
+        Backend ! {weir_proxy_resolved, <<"localhost">>, Addresses},
+        {ok, [_]} = weir_proxy:servers(proxy, web)
+    end,
+    _ = Resolved([{127, 0, 0, 2}, {127, 0, 0, 1}]),
+    ?assertEqual(<<"a">>, name(connect(Port))),
+    _ = Resolved([{127, 0, 0, 2}]),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    _ = Resolved([{127, 0, 0, 1}, {127, 0, 0, 2}]),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    _ = Resolved([{127, 0, 0, 1}]),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
 %% A timer never fires early, so five questions in a row take four intervals.

@@ -25,6 +25,7 @@ groups() ->
             an_address_moves_to_another_frontend,
             an_address_that_was_left_may_be_taken,
             what_is_set_stays_over_a_change,
+            what_is_as_it_was_is_left_alone,
             names_that_are_not_there,
             fifty_changes_while_servers_die
         ]},
@@ -70,9 +71,34 @@ options_that_could_not_work_are_refused(_Config) ->
             {#{health => #{kind => http, path => "/health?deep=1", host => "a.org:80"}}, ok},
             {#{health => #{kind => http, path => <<"health">>}}, {[health, path], <<"health">>}},
             {#{health => #{kind => http, path => <<"/a b">>}}, {[health, path], <<"/a b">>}},
-            {#{health => #{kind => http, host => <<"a.org\r\nX: y">>}}, {[health, host], <<"a.org\r\nX: y">>}}
+            {#{health => #{kind => http, host => <<"a.org\r\nX: y">>}}, {[health, host], <<"a.org\r\nX: y">>}},
+            {#{connect_timeout => "5s", queue_timeout => <<"5s">>}, ok},
+            {#{connect_timeout => "5s\n"}, {[connect_timeout], "5s\n"}},
+            {#{health => #{kind => send_expect, expect => "PONG"}}, ok},
+            {#{health => #{kind => send_expect, send => "PING"}}, {[health, expect], undefined}},
+            {#{health => #{send => "PING", expect => "PONG"}}, {[health, expect], "PONG"}},
+            {#{health => #{kind => tls, path => "/"}}, {[health, path], "/"}},
+            {#{health => tcp}, {[health], tcp}},
+            {#{servers => ["127.0.0.1:0"]}, {[servers, 1], "127.0.0.1:0"}},
+            {#{servers => [#{address => "name:0"}]}, {[servers, 1, address], "name:0"}},
+            {#{servers => [#{address => "127.0.0.1:1", name => "a\nb"}]}, {[servers, 1, name], "a\nb"}}
         ]
-    ].
+    ],
+    Path = lists:duplicate(108, $x),
+    All = fun(Options) ->
+        Web = #{listen => maps:get(listen, Options, "unix:/same"), backend => web},
+        Whole = maps:merge(#{frontends => #{web => Web}, backends => #{web => #{servers => []}}}, maps:remove(listen, Options)),
+        case weir_proxy_config:new(Whole) of
+            {ok, _} -> ok;
+            {error, {bad_option, Where, _, _}} -> Where
+        end
+    end,
+    ?assertEqual([frontends, <<"web">>, listen], All(#{listen => "unix:" ++ Path})),
+    ?assertEqual([control], All(#{control => Path})),
+    ?assertEqual(ok, All(#{control => tl(Path)})),
+    ?assertEqual([frontends, <<"web">>, listen], All(#{control => "/same"})),
+    ?assertEqual([frontends, <<"web">>, listen], All(#{listen => ":9", statistics => ":9"})),
+    ?assertEqual(ok, All(#{listen => ":0", statistics => ":0"})).
 
 a_wrong_option_is_told_with_its_path(_Config) ->
     Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
@@ -178,6 +204,32 @@ what_is_set_stays_over_a_change(_Config) ->
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
     {ok, [#{state := drain}, #{weight := 7}]} = weir_proxy:servers(proxy, web),
     ?assertMatch({error, {bad_option, [backends, <<"web">>, servers, <<"b">>, weight], 257, _}}, weir_proxy:set_weight(proxy, web, b, 257)).
+
+%% To publish another balancer has the virtual machine look at all processes.
+what_is_as_it_was_is_left_alone(_Config) ->
+    Servers = [[?SERVER:address(?SERVER:start(Name))] || Name <- ["a", "b", "c"]],
+    Configured = fun([Web, Other]) ->
+        #{
+            frontends => #{front => #{listen => "127.0.0.1:0", backend => web, rules => [#{from => "10.0.0.0/8", backend => other}]}},
+            backends => #{web => #{servers => Web}, other => #{servers => Other}}
+        }
+    end,
+    [A, B, C] = Servers,
+    ok = weir_proxy:start(proxy, Configured([A, B])),
+    Published = fun() -> [weir_proxy_memory:backend(proxy, Name) || Name <- [<<"web">>, <<"other">>]] end,
+    [Web, Other] = Published(),
+    ok = weir_proxy:change(proxy, Configured([A, C])),
+    [Web, Another] = Published(),
+    ?assertNotEqual(Other, Another),
+    ok = weir_proxy:change(proxy, Configured([A, C])),
+    ?assertEqual([Web, Another], Published()),
+    [#{name := Name}] = servers(web),
+    ok = weir_proxy:enable(proxy, web, Name),
+    ?assertEqual([Web, Another], Published()).
+
+servers(Backend) ->
+    {ok, Servers} = weir_proxy:servers(proxy, Backend),
+    Servers.
 
 names_that_are_not_there(_Config) ->
     ?assertEqual({error, {no_proxy, nobody}}, weir_proxy:stop(nobody)),

@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/2, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -15,7 +15,8 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, keepers_look_at_no_living_session,
-        a_killed_keeper_loses_no_session, a_killed_backend_keeps_its_state, a_place_is_given_on_behind_a_killed_backend,
+        a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
+        a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
         who_waits_waits_on_behind_a_killed_backend, who_waits_is_told_of_a_removed_backend,
         a_killed_proxy_keeps_its_listeners
     ].
@@ -97,6 +98,14 @@ a_killed_keeper_loses_no_session(_Config) ->
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
     wait_for(fun() -> numbers(0) end).
 
+a_killed_keeper_forgets_no_end(_Config) ->
+    Server = ?SERVER:start("a"),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 1500})),
+    <<"a">> = name(Socket),
+    [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    ?assertMatch({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    wait_for(fun() -> numbers(0) end).
+
 a_killed_backend_keeps_its_state(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}]}),
@@ -104,6 +113,37 @@ a_killed_backend_keeps_its_state(_Config) ->
     ok = kill_backend(),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
     ?assertEqual(drain, state(a)).
+
+%% It takes all backends, or all proxies, with it.
+a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
+    Server = ?SERVER:start("a"),
+    Backend = fun(Retries) -> #{servers => [#{name => a, address => ?SERVER:address(Server)}], health => #{interval => 50}, retries => Retries} end,
+    Port = proxy(Backend(1)),
+    Old = connect(Port),
+    <<"a">> = name(Old),
+    [
+        begin
+            [{_, Child, _, _}] = supervisor:which_children(Supervisor),
+            ok = kill(whereis(Supervisor)),
+            wait_for(fun() -> is_pid(whereis(Supervisor)) andalso [Child] =/= [Pid || {_, Pid, _, _} <- supervisor:which_children(Supervisor)] end),
+            wait_for(fun() -> case catch weir_proxy:info(proxy) of {ok, _} -> true; _ -> false end end),
+            ok = weir_proxy:drain(proxy, web, a),
+            ?assertEqual(drain, state(a)),
+            ok = weir_proxy:enable(proxy, web, a),
+            ok = change(Backend(Retries)),
+            ?assertEqual(<<"a">>, name(connect(Port))),
+            wait_for(fun() -> {ok, [#{last_check := Check}]} = weir_proxy:servers(proxy, web), Check =/= none end)
+        end
+     || {Supervisor, Retries} <- [{weir_proxy_backends, 2}, {weir_proxy_instances, 3}]
+    ],
+    ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
+    ok = weir_proxy:stop(proxy),
+    ?assertMatch({error, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])).
+
+kill(Pid) ->
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok end.
 
 %% The session of before tells the process of now.
 a_place_is_given_on_behind_a_killed_backend(_Config) ->

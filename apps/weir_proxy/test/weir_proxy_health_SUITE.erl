@@ -17,7 +17,7 @@ all() ->
         rise_and_fall, a_server_goes_down_and_comes_back, sessions_of_a_server_that_goes_down_are_ended,
         a_disabled_server_is_not_checked, a_server_by_name_is_checked, a_check_that_crashes_is_started_again,
         a_slow_start, weights_grow_by_one_timer, a_failing_server_is_told_once, a_server_that_resets_is_a_failing_one,
-        a_server_that_closes_early_is_a_failing_one, probes,
+        a_server_that_closes_early_is_a_failing_one, a_shortage_of_this_machine_is_no_fault_of_a_server, probes,
         checks_begin_as_connections_do, what_an_agent_says, an_agent,
         a_client_sticks_to_its_server, sticks_are_bounded_and_forgotten, sticks_are_forgotten_when_they_are_turned_off
     ].
@@ -207,6 +207,23 @@ probes(_Config) ->
     ?assertEqual({error, timeout}, Ask(<<"not yet">>, #{kind => send_expect, send => "?", expect => "ready", timeout => 300})),
     ?assertEqual({error, econnrefused}, weir_proxy_probe:probe({{127, 0, 0, 1}, 1}, health_options(#{}))).
 
+%% A machine without descriptors must not take its servers for dead: neither by checks, nor by connections.
+a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
+    Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 1, priority => 0, max_connections => infinity},
+    Server = weir_proxy_server:new(Config, #{health => health_options(#{fall => 1}), slow_start => 0}),
+    {same, Short} = weir_proxy_server:checked({error, emfile}, 0, 0, Server),
+    ?assertMatch(#{state := up, checks_failed := 0, last_check := #{result := {error, emfile}}}, weir_proxy_server:to_map(0, Short)),
+    ?assertMatch({down, _}, weir_proxy_server:checked({error, econnrefused}, 0, 0, Short)),
+
+    Real = ?SERVER:start("a"),
+    %% Nobody has this address, so there is no port to connect from.
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(Real)}], source => "192.0.2.1", retries => 0, passive => #{fall => 1}
+    }),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> {ok, #{frontends := #{<<"front">> := #{connection_errors := Errors}}}} = weir_proxy:info(proxy), Errors =:= 1 end),
+    ?assertMatch({ok, [#{state := up, connection_errors := 0, failures := 0, current_sessions := 0}]}, weir_proxy:servers(proxy, web)).
+
 %% As a backend has them.
 health_options(Options) ->
     {ok, #{backends := #{<<"web">> := #{health := Health}}}} =
@@ -220,7 +237,7 @@ checks_begin_as_connections_do(_Config) ->
         Turn = make_ref(),
         {ok, _} = weir:start_listener(checked, #{ip => {127, 0, 0, 1}}, Tell, {self(), Turn}),
         Checked = weir:get_port(checked),
-        Options = maps:merge(#{kind => send_expect, send => "?", expect => "!"}, Health(Checked)),
+        Options = case Health(Checked) of #{kind := tcp} = Tcp -> Tcp; More -> More#{kind => send_expect, send => "?", expect => "!"} end,
         _ = proxy(Backend#{servers => [{{127, 0, 0, 1}, Checked}], health => health(Options)}),
         Words = receive {Turn, Heard} -> Heard after ?PATIENCE -> ct:fail(no_check) end,
         ok = weir_proxy:stop(proxy),
@@ -334,4 +351,4 @@ sticks_are_forgotten_when_they_are_turned_off(_Config) ->
     %% The key is a millisecond later too old.
     timer:sleep(5),
     _ = backend() ! forget,
-    ?assertEqual(0, Sticks()).
+    wait_for(fun() -> Sticks() =:= 0 end).

@@ -16,7 +16,8 @@ all() ->
     [
         a_line_for_a_session, a_format_of_ones_own, a_log_by_syslog, a_line_for_a_client_without_a_server,
         a_killed_log_is_written_again, a_log_that_cannot_be_written,
-        who_has_reset_a_session, events, counters_are_in_the_table, metrics, the_page,
+        lines_that_the_disk_does_not_take_are_counted, a_pipe_that_nobody_reads,
+        who_has_reset_a_session, who_has_ended_a_session, events, what_listeners_refuse_is_counted, counters_are_in_the_table, metrics, the_page,
         replies_are_measured, replies_of_each_server_are_measured
     ].
 
@@ -62,7 +63,7 @@ a_format_of_ones_own(_Config) ->
     ?assertEqual(<<"10.0.0.1|80|b/s|7|4+3|SD|%|1700000000.042\n">>, Line({error, econnreset})),
     [
         ?assertMatch({error, {bad_option, [log, format], _, "haproxy, json, or text with the fields %Ts " ++ _}}, Log(Wrong))
-     || Wrong <- ["nothing", "%zz", "%"]
+     || Wrong <- ["nothing", "%zz", "%", "%bi", "%Tq", "%ci%sslv", "%{+Q}s"]
     ],
     New = fun(Options) -> weir_proxy_config:new(#{frontends => #{}, backends => #{}, log => Options}) end,
     [?assertMatch({error, {bad_option, [log], _, "one of file and syslog"}}, New(Wrong)) || Wrong <- [#{}, #{file => "x", syslog => "127.0.0.1:514"}]].
@@ -139,6 +140,64 @@ a_log_that_cannot_be_written(Config) ->
         <<"cannot write the log ", File/binary, ": no such file or directory">>, iolist_to_binary(weir_proxy_file:explain(element(2, Error)))
     ).
 
+lines_that_the_disk_does_not_take_are_counted(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => "/dev/full"}}),
+    [begin Socket = connect(Port), <<"a">> = name(Socket), ok = gen_tcp:close(Socket) end || _ <- lists:seq(1, 5)],
+    wait_for(fun() -> {ok, #{log_dropped := Dropped}} = weir_proxy:info(proxy), Dropped =:= 5 end),
+    ?assertMatch({_, _}, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nhaproxy_process_dropped_logs_total 5\n">>)).
+
+%% Sessions, changes and the end of the proxy do not wait for it.
+a_pipe_that_nobody_reads(Config) ->
+    Pipe = filename:join(proplists:get_value(priv_dir, Config), "pipe"),
+    "" = os:cmd("mkfifo " ++ Pipe),
+    %% Somebody who opens it and reads nothing: without one the log cannot even be opened.
+    Reader = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "exec sleep 60 < \"$0\"", Pipe]}]),
+    {os_pid, Pid} = erlang:port_info(Reader, os_pid),
+    Server = ?SERVER:start("a"),
+    Log = #{log => #{file => Pipe, format => iolist_to_binary(["%ci", lists:duplicate(4096, $.)])}},
+    Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, Log),
+    Asked = fun() -> Socket = connect(Port), <<"a">> = name(Socket), ok = gen_tcp:close(Socket) end,
+    %% More than a pipe holds.
+    [Asked() || _ <- lists:seq(1, 40)],
+    {ok, {Writer, _, _}} = weir_proxy_memory:saved({log, proxy}),
+    wait_for(fun() -> {message_queue_len, Waiting} = process_info(Writer, message_queue_len), Waiting > 0 end),
+    {ok, {Process, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    #{frontends := Frontends, backends := Backends} = config(Server),
+    ?assertMatch({error, {log, _, timeout}}, weir_proxy:change(proxy, maps:merge(#{frontends => Frontends, backends => Backends}, Log))),
+    ?assertMatch({ok, {Process, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
+    Asked(),
+    ok = weir_proxy:stop(proxy),
+    "" = os:cmd("kill " ++ integer_to_list(Pid)).
+
+config(Server) ->
+    #{frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}}, backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}}}.
+
+who_has_ended_a_session(Config) ->
+    Server = ?SERVER:start("a", [silent]),
+    [
+        begin
+            File = iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), "ended-" ++ binary_to_list(State))),
+            Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}], on_down => close, health => #{fall => 1, interval => "1h"}},
+            Port = proxy(Backend, #{}, #{log => #{file => File, format => "%b/%s %ts %B"}}),
+            Socket = connect(Port),
+            ok = gen_tcp:send(Socket, <<"x">>),
+            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+            wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 1 end),
+            _ = End(),
+            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            ?assertEqual({ok, <<"web/a ", State/binary, " 1\n">>}, file:read_file(File)),
+            ok = weir_proxy:stop(proxy)
+        end
+     || {State, End} <- [
+            %% As the timer of the longest life does.
+            {<<"cD">>, fun() -> [Session] = weir_proxy_sessions:list(proxy), weir_proxy_sessions:end_later(element(2, Session), 1) end},
+            {<<"KD">>, fun() -> weir_proxy:close_sessions(proxy, web, a) end},
+            {<<"DD">>, fun() -> [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends), Pid ! {weir_proxy_check, <<"a">>, {error, timeout}, 1} end}
+        ]
+    ].
+
 who_has_reset_a_session(Config) ->
     Server = ?SERVER:start("a", [silent]),
     [
@@ -192,6 +251,31 @@ counters_are_in_the_table(_Config) ->
         )
      || {Subject, Info} <- [{proxy_frontend, Front}, {proxy_backend, Back}, {proxy_server, One}]
     ].
+
+what_listeners_refuse_is_counted(_Config) ->
+    Server = ?SERVER:start("a"),
+    Backend = #{servers => [#{name => a, address => ?SERVER:address(Server)}]},
+    Counted = fun(Frontend, Said, Wanted) ->
+        Port = proxy(Backend, Frontend, #{}),
+        %% It may be reset before it knows that it was connected.
+        case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]) of
+            {ok, Socket} ->
+                _ = gen_tcp:send(Socket, Said),
+                ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE));
+            {error, econnreset} -> ok
+        end,
+        wait_for(fun() ->
+            {ok, #{frontends := #{<<"front">> := Numbers}}} = weir_proxy:info(proxy),
+            maps:with([denied, failed_headers], Numbers) =:= Wanted
+        end),
+        Text = iolist_to_binary(weir_proxy_metrics:text()),
+        ok = weir_proxy:stop(proxy),
+        Text
+    end,
+    Denied = Counted(#{deny => ["127.0.0.1"]}, "x", #{denied => 1, failed_headers => 0}),
+    ?assertMatch({_, _}, binary:match(Denied, <<"\nhaproxy_frontend_denied_connections_total{proxy=\"front\"} 1\n">>)),
+    Failed = Counted(#{proxy_protocol => true}, "GET / HTTP/1.1\r\n\r\n", #{denied => 0, failed_headers => 1}),
+    ?assertMatch({_, _}, binary:match(Failed, <<"\nweir_proxy_frontend_failed_headers_total{proxy=\"front\"} 1\n">>)).
 
 metrics(_Config) ->
     Server = ?SERVER:start("a"),

@@ -54,6 +54,11 @@ a_wrong_file(Config) ->
     ?assertMatch("5: frontends.front.idle is 1; allowed: unknown option; valid: listen, " ++ _, Unknown),
     ?assertMatch("4: backends.web.retries is -1; allowed: " ++ _, Explained(["[frontends]\n[backends.web]\nservers = []\nretries = -1\n"])),
     ?assertMatch("2: " ++ _, Explained(["[frontends]\n]"])),
+    %% Values as they were written.
+    Rule = fun(Line) -> Explained(["[backends]\n[frontends.front]\nlisten = ':0'\n[[frontends.front.rules]]\n", Line]) end,
+    ?assertMatch("5: frontends.front.rules.1.from is \"10.0.0.0/33\"; allowed: " ++ _, Rule("from = '10.0.0.0/33'")),
+    ?assertMatch("4: frontends.front.rules.1 is {\"sni\":\"a\"}; allowed: " ++ _, Rule("sni = 'a'")),
+    ?assertEqual("2: frontends.front.backend: needed: the name of a backend", Explained("[backends]\n[frontends.front]\nlisten = ':0'\n")),
     ?assertEqual([], weir_proxy:proxies()),
     ?assertEqual({error, no_file}, weir_proxy_file:reload(proxy)),
     ok = ?SERVER:stop(Server).

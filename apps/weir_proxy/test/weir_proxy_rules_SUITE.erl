@@ -16,9 +16,10 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        by_address, by_port, by_server_name, by_alpn, by_host, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
+        by_address, by_port, by_server_name, by_alpn, by_host, a_name_that_takes_too_long, by_postgres, by_protocol, silence_is_a_protocol, what_stops_is_unknown,
         a_server_for_each_name_without_a_rule, pieces_lose_no_byte, a_hello_is_not_parsed_at_every_piece, a_long_hello_is_refused_or_routed, clients_of_openssl,
-        a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises, a_module_that_takes_too_long, a_rejected_client_is_closed,
+        a_module_talks_and_hands_over, a_module_with_a_wrong_prefix, a_module_that_raises,
+        a_module_may_name_a_backend_by_an_atom, a_module_that_returns_something_else, a_module_that_takes_too_long, a_rejected_client_is_closed,
         wrong_rules
     ].
 
@@ -78,7 +79,35 @@ by_host(Config) ->
     ?assertEqual(<<"b">>, said(Port, <<"GET / HTTP/1.1\r\nAccept: *\r\nHOST: B.org:8080\r\n\r\n">>)),
     ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nX-Host: b.org\r\nHost: c.org\r\n\r\n">>)),
     %% No UTF-8.
-    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nHost: b", 255, ".org\r\n\r\n">>)).
+    ?assertEqual(<<"a">>, said(Port, <<"GET / HTTP/1.1\r\nHost: b", 255, ".org\r\n\r\n">>)),
+    Host = fun(Head) -> {ok, Facts} = weir_proxy_first_bytes:classify(iolist_to_binary(["GET / HTTP/1.1\r\n", Head, "\r\n\r\n"])), maps:get(host, Facts, none) end,
+    Blanks = lists:duplicate(20_000, $\s),
+    [
+        ?assertEqual({Wanted, Head}, {Host(Head), Head})
+     || {Wanted, Head} <- [
+            {<<"b.org">>, ["Host:", Blanks, "b.org", Blanks]},
+            {<<"b.org">>, "Accept: *\nhost:\tb.org\nX: y"},
+            {<<"[::1]">>, "Host: [::1]:80"}, {<<"[::1]">>, "Host: [::1]"},
+            {<<"b.org">>, "Host: b.org\r\nHost: B.org"},
+            %% Two readers could take another one each.
+            {none, "Host: b.org\r\nHost: c.org"}, {none, "Host: b.org\nHost: c.org"},
+            {none, ["Host: b.org", Blanks, "c.org"]}, {none, ["Host: ", lists:duplicate(300, $b)]}, {none, "Host:"}, {none, "Accept: *"}
+        ]
+    ].
+
+%% In steps, and not in a time: an expression that needs too many fits nothing.
+a_name_that_takes_too_long(Config) ->
+    Port = proxy(Config, [#{sni => "~^([a-z]+)+[.]org$", reject => true}, #{host => "~^(b+)+[.]org$", reject => true}]),
+    ?assertEqual(<<"a">>, said(Port, weir_proxy_hello:build(<<"aa-aa.org">>))),
+    Long = fun(Letter) -> binary:copy(Letter, 60) end,
+    Refused = fun(Bytes) ->
+        Socket = connect(Port),
+        ok = gen_tcp:send(Socket, Bytes),
+        gen_tcp:recv(Socket, 0, ?PATIENCE)
+    end,
+    ?assertMatch({error, _}, Refused(weir_proxy_hello:build(<<(Long(<<"a">>))/binary, "-.org">>))),
+    ?assertMatch({error, _}, Refused(["GET / HTTP/1.1\r\nHost: ", Long(<<"b">>), "-.org\r\n\r\n"])),
+    wait_for(fun() -> numbers(rejected) =:= 2 end).
 
 by_postgres(Config) ->
     Port = proxy(Config, [#{database => "sales", backend => b}, #{user => "joe", backend => c}]),
@@ -213,13 +242,24 @@ a_module_with_a_wrong_prefix(Config) ->
 a_module_that_raises(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => raise}]),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(current_sessions) =:= 0 end).
+    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
+
+a_module_may_name_a_backend_by_an_atom(Config) ->
+    ?assertEqual(<<"b">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, b}}}])))),
+    ok = weir_proxy:stop(proxy),
+    ?assertEqual(<<"c">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, "c", #{key => 1}}}}])))).
+
+a_module_that_returns_something_else(Config) ->
+    Port = proxy(Config, [#{module => ?MODULE, args => {return, {backend, 1}}}]),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
 
 a_module_that_takes_too_long(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => sleep}], ?SOON),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(current_sessions) =:= 0 end).
+    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
 
+route(_Socket, _Facts, {return, Result}) -> Result;
 route(_Socket, _Facts, raise) -> error(on_purpose);
 route(_Socket, _Facts, wrong_prefix) -> {backend, <<"a">>, #{prefix => wrong}};
 route(_Socket, _Facts, sleep) -> timer:sleep(infinity);

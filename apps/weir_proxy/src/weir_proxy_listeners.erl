@@ -1,0 +1,127 @@
+%% @private
+%% @doc The listeners of a proxy: one for each address of its frontends. Each is named after its address, and knows its frontend by name.
+-module(weir_proxy_listeners).
+
+-export([open/4]).
+-export([resume/3]).
+-export([change/4]).
+-export([suspend/2]).
+-export([stop/2]).
+-export([is_there/2]).
+-export([bound/2]).
+-export([refused/2]).
+-export([await_end/2]).
+
+-type endpoint() :: weir_proxy_address:endpoint().
+-type frontends() :: #{binary() => weir_proxy_config:frontend()}.
+-type wanted() :: [{endpoint(), Frontend :: binary()}].
+-type fault() :: {listen, Address :: binary(), Reason :: term()}.
+
+-define(LISTENER(Proxy, Endpoint), {weir_proxy, Proxy, Endpoint}).
+
+%% Backlogs are accepted by then, also by a machine that is busy. It is looked for in between.
+-define(BACKLOG_MS, 5000).
+-define(LOOK_MS, 5).
+
+%% How often it is looked whether the last connection has ended.
+-define(LAST_MS, 50).
+
+%% @doc Opens listeners that were not there before. Those that are open when one fails stay. `IsShared' also beside another program.
+-spec open(Proxy :: term(), wanted(), IsShared :: boolean(), frontends()) -> ok | {error, fault()}.
+open(_Proxy, [], _IsShared, _Frontends) ->
+    ok;
+open(Proxy, [{Endpoint, Frontend} | Others], IsShared, Frontends) ->
+    Options = where(Endpoint, (options(maps:get(Frontend, Frontends)))#{shared => IsShared}),
+    case weir:start_listener(?LISTENER(Proxy, Endpoint), Options, fun weir_proxy_connection:serve/2, {Proxy, Frontend}) of
+        {ok, _} -> open(Proxy, Others, IsShared, Frontends);
+        {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+    end.
+
+where({local, Path}, Options) -> Options#{ip => {local, Path}};
+%% Without addresses of IPv4: they have an endpoint of their own, and rules know them by it.
+where({Address, Port}, Options = #{socket_opts := Settings}) when tuple_size(Address) =:= 8 ->
+    Options#{ip => Address, port => Port, socket_opts => [{ipv6_v6only, true} | Settings]};
+where({Address, Port}, Options) -> Options#{ip => Address, port => Port}.
+
+options(Frontend = #{backlog := Backlog}) ->
+    Same = maps:with([max_connections, overload, max_rate, per_address, allow, deny, proxy_protocol, measure], Frontend),
+    Same#{socket_opts => [{backlog, Backlog}]}.
+
+%% @doc Opens those again that were suspended a while ago.
+-spec resume(Proxy :: term(), wanted(), frontends()) -> ok | {error, fault()}.
+resume(_Proxy, [], _Frontends) ->
+    ok;
+resume(Proxy, [{Endpoint, Frontend} | Others], Frontends) ->
+    ok = change(Proxy, Endpoint, Frontend, maps:get(Frontend, Frontends)),
+    case weir:resume_listener(?LISTENER(Proxy, Endpoint)) of
+        ok -> resume(Proxy, Others, Frontends);
+        {error, Reason} -> {error, {listen, weir_proxy_address:to_text(Endpoint), Reason}}
+    end.
+
+%% @doc An address belongs to this frontend from now on, with its options.
+-spec change(Proxy :: term(), endpoint(), Frontend :: binary(), weir_proxy_config:frontend()) -> ok.
+change(Proxy, Endpoint, Frontend, Config) ->
+    Options = maps:remove(socket_opts, options(Config)),
+    ok = weir:set_options(?LISTENER(Proxy, Endpoint), Options#{args => {Proxy, Frontend}}).
+
+%% @doc Has them refuse new connections. What their backlogs hold is still accepted; connections are not waited for.
+-spec suspend(Proxy :: term(), [endpoint()]) -> ok.
+suspend(Proxy, Endpoints) ->
+    Listeners = [?LISTENER(Proxy, Endpoint) || Endpoint <- Endpoints],
+    Drains = [{Listener, spawn_monitor(fun() -> weir:drain_listener(Listener, ?BACKLOG_MS) end)} || Listener <- Listeners],
+    lists:foreach(fun({Listener, {_Pid, Monitor}}) -> await_suspended(Listener, Monitor) end, Drains).
+
+await_suspended(Listener, Drain) ->
+    case weir:info(Listener) of
+        #{status := running} ->
+            receive
+                {'DOWN', Drain, process, _, _} -> ok
+            after ?LOOK_MS ->
+                await_suspended(Listener, Drain)
+            end;
+        _ ->
+            true = demonitor(Drain, [flush]),
+            ok
+    end.
+
+%% @doc Closes them, those that are there.
+-spec stop(Proxy :: term(), [endpoint()]) -> ok.
+stop(Proxy, Endpoints) ->
+    lists:foreach(fun(Endpoint) -> weir:stop_listener(?LISTENER(Proxy, Endpoint)) end, Endpoints).
+
+-spec is_there(Proxy :: term(), endpoint()) -> boolean().
+is_there(Proxy, Endpoint) -> is_map(weir:info(?LISTENER(Proxy, Endpoint))).
+
+%% @doc Where it listens, as text. Port 0 is told as what it has become.
+-spec bound(Proxy :: term(), endpoint()) -> binary().
+bound(Proxy, Endpoint = {Address, 0}) when Address =/= local ->
+    case weir:get_port(?LISTENER(Proxy, Endpoint)) of
+        Port when is_integer(Port) -> weir_proxy_address:to_text({Address, Port});
+        _ -> weir_proxy_address:to_text(Endpoint)
+    end;
+bound(_Proxy, Endpoint) ->
+    weir_proxy_address:to_text(Endpoint).
+
+%% @doc What the listeners of these addresses have refused before a connection had a process, each since it was opened.
+-spec refused(Proxy :: term(), [endpoint()]) -> #{denied | failed_headers => non_neg_integer()}.
+refused(Proxy, Endpoints) ->
+    Infos = [Info || Endpoint <- Endpoints, Info = #{} <- [weir:info(?LISTENER(Proxy, Endpoint))]],
+    Sum = fun(Keys) -> lists:sum([maps:get(Key, Info) || Info <- Infos, Key <- Keys]) end,
+    #{denied => Sum([denied, crowded, overload]), failed_headers => Sum([failed_handshakes])}.
+
+%% @doc Returns when a proxy has no connections, those on their way and sessions, or at a time of the monotonic clock. Returns how many are
+%% left.
+-spec await_end(Proxy :: term(), Deadline :: integer() | infinity) -> non_neg_integer().
+await_end(Proxy, Deadline) ->
+    %% A session may have outlived its listener.
+    Now = max(weir_proxy_sessions:count(Proxy), connections(Proxy)),
+    case {Now, Deadline =/= infinity andalso erlang:monotonic_time(millisecond) >= Deadline} of
+        {0, _} -> 0;
+        {Left, true} -> Left;
+        {_, false} ->
+            timer:sleep(?LAST_MS),
+            await_end(Proxy, Deadline)
+    end.
+
+connections(Proxy) ->
+    lists:sum([Count || Listener = ?LISTENER(Of, _) <- weir:listeners(), Of =:= Proxy, #{connections := Count} <- [weir:info(Listener)]]).
