@@ -349,9 +349,10 @@ class HttpLine {
   }
 
   // The position is in the query: no field of the request has a browser ask first whether it may.
-  async get(subscription, headers, signal) {
+  async get(subscription, headers, signal, query = {}) {
     const url = this.#at('/sub/', subscription.channel);
     const from = begin(subscription);
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     url.searchParams.set(String(from).includes(':') ? 'last_event_id' : 'from', from);
     const response = await this.options.fetch(url, { headers, signal, cache: 'no-store' });
     if (response.status === 410) this.push.ended(subscription, 'deleted');
@@ -494,19 +495,50 @@ class PollLine extends HttpLine {
 
   async follow(subscription, signal) {
     while (!signal.aborted) {
-      const response = await this.get(subscription, {}, signal);
+      const response = await this.get(subscription, {}, signal, { poll_answer: 'multipart' });
       if (!response) return;
       if (response.status === 408) continue;
       if (response.status !== 200) throw new PushError('unavailable');
-      const id = `${Date.parse(response.headers.get('last-modified')) / 1000}:${response.headers.get('etag')}`;
+      const epoch = Date.parse(response.headers.get('last-modified')) / 1000;
+      const last = Number(response.headers.get('etag'));
       const contentType = response.headers.get('content-type') ?? undefined;
-      const bytes = new Uint8Array(await response.arrayBuffer());
+      const messages = messagesOf(new Uint8Array(await response.arrayBuffer()), contentType);
+      // They follow each other, and the answer has the id of the last.
+      const ids = messages.map((_, index) => `${epoch}:${last - messages.length + 1 + index}`);
       const missed = response.headers.get('weir-missed');
-      if (missed) this.push.gap(subscription, missed === 'unknown' ? null : Number(missed), id);
-      this.push.heard(subscription, { channel: subscription.channel, id, data: textOr(bytes), event: undefined, contentType });
+      if (missed) this.push.gap(subscription, missed === 'unknown' ? null : Number(missed), ids[0]);
+      messages.forEach(({ bytes, contentType }, index) => {
+        this.push.heard(subscription, { channel: subscription.channel, id: ids[index], data: textOr(bytes), event: undefined, contentType });
+      });
     }
   }
 }
+
+// The messages of an answer: one, or one in each part.
+const messagesOf = (bytes, contentType) => {
+  const boundary = contentType?.match(/^multipart\/mixed; boundary=(.+)$/)?.[1];
+  if (!boundary) return [{ bytes, contentType }];
+  const messages = [];
+  const delimiter = new TextEncoder().encode(`\r\n--${boundary}`);
+  let at = delimiter.length - 2;
+  while (bytes[at] !== 0x2d) {
+    const data = indexOf(bytes, END_OF_HEAD, at) + END_OF_HEAD.length;
+    const end = indexOf(bytes, delimiter, data);
+    const head = new TextDecoder().decode(bytes.subarray(at, data));
+    messages.push({ bytes: bytes.slice(data, end), contentType: head.match(/^content-type: (.*?)\r$/im)?.[1] });
+    at = end + delimiter.length;
+  }
+  return messages;
+};
+
+const END_OF_HEAD = new TextEncoder().encode('\r\n\r\n');
+
+const indexOf = (bytes, part, from) => {
+  for (let at = bytes.indexOf(part[0], from); at >= 0; at = bytes.indexOf(part[0], at + 1)) {
+    if (part.every((byte, index) => byte === bytes[at + index])) return at;
+  }
+  throw new PushError('bad_request', 'a part has no end');
+};
 
 const textOr = (bytes) => {
   try {

@@ -10,7 +10,7 @@
 -export([question/3]).
 -export([known/1]).
 -export([allows/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, format_status/1]).
 
 -export_type([server/0, question/0]).
 
@@ -28,11 +28,14 @@
 
 -type question() :: binary().
 
+-type name() :: binary().
+
 -record(asker, {
     server = none :: server() | none,
-    %% By the monitors of those that ask, with the server that they ask: another may have been set meanwhile.
-    running = #{} :: #{reference() => {server(), question()}},
-    waiting = #{} :: #{{server(), question()} => [gen_server:from(), ...]},
+    %% By the monitors of those that ask, with the server that they ask: another may have been set meanwhile. A question has secrets of
+    %% clients, and the log has this when the process fails: so only its name is here.
+    running = #{} :: #{reference() => {server(), name()}},
+    waiting = #{} :: #{{server(), name()} => [gen_server:from(), ...]},
     reports :: weir_reports:limit()
 }).
 
@@ -120,11 +123,12 @@ handle_call({configure, Server}, _From, Asker) ->
     true = ets:delete_all_objects(?MODULE),
     {reply, ok, Asker#asker{server = Server}};
 handle_call({ask, Question}, From, #asker{server = Server, waiting = Waiting} = Asker) ->
+    Asked = {Server, name(Question)},
     case {known(Question), Waiting} of
         {{ok, IsAllowed}, _} ->
             {reply, IsAllowed, Asker};
-        {unknown, #{{Server, Question} := Others}} ->
-            {noreply, Asker#asker{waiting = Waiting#{{Server, Question} := [From | Others]}}};
+        {unknown, #{Asked := Others}} ->
+            {noreply, Asker#asker{waiting = Waiting#{Asked := [From | Others]}}};
         {unknown, #{}} ->
             begin_to_ask(Question, From, Asker)
     end.
@@ -136,7 +140,7 @@ begin_to_ask(_Question, _From, #asker{server = #{max_concurrent := Most}, runnin
 begin_to_ask(Question, From, #asker{server = Server, running = Running, waiting = Waiting} = Asker) ->
     ok = weir_pubsub_counters:add(asked, 1),
     {_, Monitor} = spawn_monitor(weir_pubsub_asker_request, run, [Server, Question]),
-    Asked = {Server, Question},
+    Asked = {Server, name(Question)},
     {noreply, Asker#asker{running = Running#{Monitor => Asked}, waiting = Waiting#{Asked => [From]}}}.
 
 %% @private
@@ -156,8 +160,8 @@ handle_info({'DOWN', Monitor, process, _, Reason}, #asker{running = Running, wai
 handle_info(_Other, Asker) ->
     {noreply, Asker}.
 
-answered({answer, {ok, IsAllowed}}, {Server, Question}, #asker{server = Now}) ->
-    _ = Server =:= Now andalso keep(Question, IsAllowed, Server),
+answered({answer, {ok, IsAllowed}}, {Server, Name}, #asker{server = Now}) ->
+    _ = Server =:= Now andalso keep(Name, IsAllowed, Server),
     IsAllowed;
 answered(Reason, _Asked, #asker{reports = Reports}) ->
     Why = case Reason of {answer, {error, Error}} -> Error; _ -> Reason end,
@@ -165,9 +169,14 @@ answered(Reason, _Asked, #asker{reports = Reports}) ->
     ok = weir_reports:log(warning, #{what => What, reason => Why}, Reports),
     failed().
 
-keep(Question, IsAllowed, #{cache := Cache}) when Cache > 0 ->
+keep(Name, IsAllowed, #{cache := Cache}) when Cache > 0 ->
     ets:info(?MODULE, size) < ?MOST_KNOWN orelse ets:delete_all_objects(?MODULE),
-    true = ets:insert(?MODULE, {name(Question), IsAllowed, erlang:monotonic_time(millisecond) + Cache}),
+    true = ets:insert(?MODULE, {Name, IsAllowed, erlang:monotonic_time(millisecond) + Cache}),
     ok;
-keep(_Question, _IsAllowed, #{cache := 0}) ->
+keep(_Name, _IsAllowed, #{cache := 0}) ->
     ok.
+
+%% @private
+-spec format_status(gen_server:format_status()) -> gen_server:format_status().
+format_status(#{message := _} = Status) -> Status#{message := hidden};
+format_status(Status) -> Status.

@@ -81,7 +81,8 @@ configure(Options) ->
     end.
 
 allowed(kind, Value) -> lists:member(Value, [memory, redis, pg]) orelse "memory, redis or pg";
-allowed(host, Value) -> (io_lib:char_list(Value) andalso Value =/= []) orelse "the name or address of a host, a string";
+allowed(host, Value) ->
+    (io_lib:char_list(Value) andalso Value =/= [] andalso not lists:member(0, Value)) orelse "the name or address of a host, a string";
 allowed(port, Value) -> (is_integer(Value) andalso Value > 0 andalso Value < 65536) orelse "an integer from 1 to 65535";
 allowed(database, Value) -> (is_integer(Value) andalso Value >= 0) orelse "an integer from 0 on";
 allowed(prefix, Value) -> (is_binary(Value) andalso binary:match(Value, [<<"{">>, <<"}">>]) =:= nomatch) orelse "a binary without braces";

@@ -7,8 +7,8 @@
 -export([defaults/0]).
 
 -import(weir_pubsub_file_value, [
-    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, url/0, host/0, prefix/0, file_in/1,
-    secret_in/1, sources/2, certificates_in/1
+    integer/2, milliseconds/1, infinite/1, choice/1, choices/1, text/0, boolean/0, ip/0, origins/0, url/0, host/0, prefix/0, cookie/0,
+    file_in/1, secret_in/1, sources/2, certificates_in/1
 ]).
 -import(weir_pubsub_file_table, [section/3, several/3, table/3, unknown/1]).
 
@@ -30,6 +30,7 @@
     control := none | file:filename_all(),
     transports := [weir_pubsub_http:transport()],
     plain := long_poll | interval_poll | raw,
+    poll_answer := one | multipart | raw,
     origins := any | [binary()],
     poll_timeout := timeout(),
     stream_timeout := timeout(),
@@ -97,7 +98,7 @@ settings(Table, Directory) ->
     {Http, HttpFaults} = section(<<"http">>, Table, http_keys()),
     {May, MayFaults} = section(<<"may">>, Table, may_keys()),
     {Tokens, TokenFaults} = section(<<"tokens">>, Table, token_keys(Directory)),
-    {Broker, BrokerFaults} = section(<<"broker">>, Table, broker_keys(Directory)),
+    {Broker, BrokerFaults} = broker(Table, Directory),
     {Mercure, MercureFaults} = mercure(Table),
     {Ask, AskFaults} = ask(Table, Directory),
     {Total, TotalFaults} = section(<<"limits">>, Table, limit_keys()),
@@ -119,22 +120,27 @@ settings(Table, Directory) ->
     Settings = maps:merge(
         #{
             drain => Timeout, spread => Timeout div 2, control => none, transports => weir_pubsub_http:transports(), plain => long_poll,
-            origins => any, poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000, status => local,
-            broker => Broker, mercure => Mercure, ask => Ask
+            poll_answer => one, origins => any, poll_timeout => infinity, stream_timeout => infinity, deflate => false, max_body => 1000000,
+            status => local, broker => Broker, mercure => Mercure, ask => Ask
         },
         maps:merge(Drain, Http)
     ),
     %% What looks at the whole looks at one whose parts are right.
     case Faults of
-        [] -> whole(Settings, listeners(Listeners), {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
+        [] -> whole(Settings, Listeners, {May, Rules}, {Keys, maps:without([secrets, public_keys, jwks], Tokens)}, Whole);
         _ -> {error, Faults}
     end.
 
-whole(Settings, Listeners, {May, Rules}, {Keys, Tokens}, Channels) ->
+whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
     #{drain := Timeout, spread := Spread, mercure := Mercure, ask := Ask} = Settings,
+    Listeners = listeners(Given),
     Faults = lists:append([
         [{[<<"spread">>], "no longer than drain"} || Spread > Timeout],
         twice(<<"listeners">>, [{Ip, Port} || #{ip := Ip, port := Port} <- Listeners], <<"port">>, "another listener has this address"),
+        [
+            {[<<"listeners">>, Index, <<"access_log_format">>], "only with access_log"}
+         || {Index, #{access_log_format := _} = Listener} <- numbered(Given), not is_map_key(access_log, Listener)
+        ],
         certificates(Listeners),
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
@@ -171,14 +177,15 @@ listener(Given) ->
     end.
 
 twice(Section, Values, Key, Text) ->
-    Numbered = lists:zip(lists:seq(1, length(Values)), Values),
-    [{[Section, Index, Key], Text} || {Index, Value} <- Numbered, lists:member(Value, lists:sublist(Values, Index - 1))].
+    [{[Section, Index, Key], Text} || {Index, Value} <- numbered(Values), lists:member(Value, lists:sublist(Values, Index - 1))].
+
+numbered(Values) -> lists:zip(lists:seq(1, length(Values)), Values).
 
 %% Whether each certificate is one, and has its key, is seen now and not at the first handshake.
 certificates(Listeners) ->
     Given = [
         {Index, Name, Files}
-     || {Index, #{tls := #{cert := _, key := _} = Files}} <- lists:zip(lists:seq(1, length(Listeners)), Listeners), Name <- [cert, key]
+     || {Index, #{tls := #{cert := _, key := _} = Files}} <- numbered(Listeners), Name <- [cert, key]
     ],
     Given =:= [] orelse ({ok, _} = application:ensure_all_started(ssl)),
     [
@@ -223,12 +230,20 @@ unusable(Reason) -> ["cannot be read: ", file:format_error(Reason)].
 without(Who, Text, May, Rules) ->
     Places = [{[<<"may">>], May} | [
         {[<<"channels">>, Index, <<"may">>], Of}
-     || {Index, {_, Of}} <- lists:zip(lists:seq(1, length(Rules)), Rules)
+     || {Index, {_, Of}} <- numbered(Rules)
     ]],
     [
         {Place ++ [atom_to_binary(Right)], Text}
      || {Place, Of} <- Places, {Right, Whom} <- lists:sort(maps:to_list(Of)), Whom =:= Who
     ].
+
+%% Whoever names a server and not the kind has channels in memory, and does not see it.
+broker(Table, Directory) ->
+    {Broker, Faults} = section(<<"broker">>, Table, broker_keys(Directory)),
+    case maps:get(kind, Broker, memory) of
+        memory -> {Broker, [{[<<"broker">>, atom_to_binary(Key)], "only with kind = \"redis\""} || Key <- maps:keys(Broker), Key =/= kind] ++ Faults};
+        redis -> {Broker, Faults}
+    end.
 
 groups(Groups) when is_map(Groups) ->
     {Values, Faults} = lists:unzip([
@@ -275,7 +290,7 @@ mercure(#{<<"mercure">> := Table}) ->
     Kept = [max_messages, max_bytes, max_age, max_message, max_subscribers],
     Policy = maps:from_list([{atom_to_binary(Name), {Name, fun policy_value/1}} || Name <- Kept]),
     Keys = Policy#{
-        <<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, text()}, <<"subscriptions">> => {subscriptions, boolean()}
+        <<"anonymous">> => {anonymous, boolean()}, <<"cookie">> => {cookie, cookie()}, <<"subscriptions">> => {subscriptions, boolean()}
     },
     {Values, Faults} = table(Table, [<<"mercure">>], Keys),
     {(maps:without(Kept, Values))#{policy => maps:with(Kept, Values)}, Faults};
@@ -315,6 +330,7 @@ http_keys() ->
     #{
         <<"transports">> => {transports, choices(weir_pubsub_http:transports())},
         <<"plain">> => {plain, choice([long_poll, interval_poll, raw])},
+        <<"poll_answer">> => {poll_answer, choice([one, multipart, raw])},
         <<"origins">> => {origins, origins()},
         <<"poll_timeout">> => {poll_timeout, infinite(milliseconds(1))},
         <<"stream_timeout">> => {stream_timeout, infinite(milliseconds(1))},

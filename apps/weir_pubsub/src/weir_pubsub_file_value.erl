@@ -14,6 +14,7 @@
 -export([url/0]).
 -export([host/0]).
 -export([prefix/0]).
+-export([cookie/0]).
 -export([file_in/1]).
 -export([secret_in/1]).
 -export([sources/2]).
@@ -151,10 +152,17 @@ url(Scheme, Default, Host, Uri) ->
 -spec host() -> check(string()).
 host() ->
     fun(Value) ->
-        case text(Value) of
+        case name(Value) of
             {ok, Host} -> {ok, binary_to_list(Host)};
-            {error, _} = Error -> Error
+            error -> {error, "the name or address of a host"}
         end
+    end.
+
+%% The system would take what is before a zero byte.
+name(Value) ->
+    case is_binary(Value) andalso Value =/= <<>> andalso binary:match(Value, <<0>>) of
+        nomatch -> {ok, Value};
+        _ -> error
     end.
 
 %% @doc What keys of Redis begin with. Braces say which part of a key decides where it is.
@@ -167,13 +175,23 @@ prefix() ->
         end
     end.
 
+%% @doc The name of a cookie.
+-spec cookie() -> check(binary()).
+cookie() ->
+    fun(Value) ->
+        case weir_http_cookie:is_name(Value) of
+            true -> {ok, Value};
+            false -> {error, "the name of a cookie: letters, digits and !#$%&'*+-.^_`|~"}
+        end
+    end.
+
 %% @doc The name of a file, relative to a directory.
 -spec file_in(file:filename_all()) -> check(file:filename_all()).
 file_in(Directory) ->
     fun(Value) ->
-        case text(Value) of
+        case name(Value) of
             {ok, File} -> {ok, filename:join(Directory, File)};
-            {error, _} -> {error, "the name of a file"}
+            error -> {error, "the name of a file"}
         end
     end.
 
@@ -212,7 +230,7 @@ certificates_in(Directory) ->
     fun(Value) ->
         case Text(Value) of
             {ok, Pem} ->
-                case [Der || {'Certificate', Der, not_encrypted} <- public_key:pem_decode(Pem)] of
+                case [Der || {'Certificate', Der, not_encrypted} <- weir_pubsub_pem:entries(Pem)] of
                     [] -> {error, [Value, ": there is no certificate in it (PEM)"]};
                     Certificates -> {ok, Certificates}
                 end;

@@ -12,6 +12,7 @@
 -export([position/2]).
 -export([missed/2]).
 -export([read/4]).
+-export([of_bytes/2]).
 -export([after_position/3]).
 -export([oldest_at/2]).
 -export([latest_at/2]).
@@ -31,16 +32,24 @@
 append(_Shard, _Messages, #channel{last = Last} = Channel, #policy{max_messages = 0}, _Message) ->
     {ok, Channel#channel{first = Last + 2, last = Last + 1}};
 append(Shard, Messages, #channel{epoch = Epoch, last = Last, bytes = Bytes} = Channel, Policy, {At, Data, Meta}) ->
-    Longer = Channel#channel{last = Last + 1, bytes = Bytes + byte_size(Data)},
+    Size = size(Data, Meta),
+    Longer = Channel#channel{last = Last + 1, bytes = Bytes + Size},
     Trimmed = trimmed(Messages, Longer, Policy),
     case count(Shard, Channel, Trimmed) of
         ok ->
-            true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta, byte_size(Data))),
+            true = ets:insert(Messages, ?ROW(Epoch, Last + 1, At, own(Data), Meta, Size)),
             ok = forget(Messages, Channel, Trimmed),
             {ok, Trimmed};
         {error, _} = Error ->
             Error
     end.
+
+%% What is said beside the data is memory, too: a type, a name, and up to a hundred topics of Mercure.
+size(Data, Meta) when map_size(Meta) =:= 0 -> byte_size(Data);
+size(Data, Meta) -> byte_size(Data) + lists:sum([bytes(Value) || Value <- maps:values(Meta)]).
+
+bytes(Text) when is_binary(Text) -> byte_size(Text);
+bytes({Topics, _IsPrivate, _Retry}) -> iolist_size(Topics).
 
 %% A full history takes one message for another: mostly nothing changes that is counted.
 count(Shard, #channel{group = Group} = Before, After) ->
@@ -161,3 +170,12 @@ read(Messages, Epoch, Number, Last, Oldest, {Position, Read}) when Number =< Las
     end;
 read(_Messages, _Epoch, _Number, _Last, _Oldest, {Position, Read}) ->
     {Position, lists:reverse(Read)}.
+
+%% @doc The first messages, with so many bytes at most, and at least one.
+-spec of_bytes([weir_pubsub:message()], Bytes :: pos_integer()) -> [weir_pubsub:message()].
+of_bytes([_] = One, _Bytes) -> One;
+of_bytes([{message, _, Data, _} = First | Others], Bytes) -> [First | within(Others, Bytes - byte_size(Data))];
+of_bytes([], _Bytes) -> [].
+
+within([{message, _, Data, _} = Message | Others], Bytes) when byte_size(Data) =< Bytes -> [Message | within(Others, Bytes - byte_size(Data))];
+within(_TooMany, _Bytes) -> [].

@@ -33,6 +33,7 @@
     stream_timeout => timeout(),
     deflate => boolean() | weir_http_websocket_deflate:options(),
     plain => long_poll | interval_poll | raw,
+    poll_answer => one | multipart | raw,
     max_body => pos_integer()
 }.
 %% <dl>
@@ -48,6 +49,9 @@
 %%   {@link weir_http_websocket}, without `context'</dd>
 %% <dt>`plain' (`long_poll')</dt><dd>What a GET gets that asks for no transport. `interval_poll': the next message, or 304 at once if
 %%   there is none. `raw': all messages, each with an end of line</dd>
+%% <dt>`poll_answer' (`one')</dt><dd>What a long poll is answered with where several messages wait for it: the first of them, or as many as 256
+%%   with 64 KiB together. `multipart': they are the parts of `multipart/mixed'. `raw': each has an end of line behind it. One message alone is
+%%   sent as it is in either. A client has several in parts, whatever the route says, if it asks with `?poll_answer=multipart'</dd>
 %% <dt>`max_body' (1000000)</dt><dd>bytes of a message, at most: a larger one gets 413, or is the end of a WebSocket with 1009</dd>
 %% </dl>
 
@@ -59,6 +63,7 @@
     stream_timeout => infinity,
     deflate => false,
     plain => long_poll,
+    poll_answer => one,
     max_body => 1000000
 }).
 
@@ -85,6 +90,7 @@ allowed(subscribers, Who) -> Who =:= any orelse is_function(Who, 2) orelse "any,
 allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
 allowed(Name, Time) when Name =:= poll_timeout; Name =:= stream_timeout -> Time =:= infinity orelse (is_integer(Time) andalso Time > 0) orelse "milliseconds from 1 on, or infinity";
 allowed(plain, Plain) -> lists:member(Plain, [long_poll, interval_poll, raw]) orelse "long_poll, interval_poll or raw";
+allowed(poll_answer, Answer) -> lists:member(Answer, [one, multipart, raw]) orelse "one, multipart or raw";
 allowed(deflate, #{context := true}) -> "true, false, or options without context";
 allowed(deflate, Deflate) -> element(1, weir_http_websocket_deflate:offer(Deflate)) =:= ok orelse "true, false, or options without context";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
@@ -201,10 +207,12 @@ subscribe(poll, Channels, Froms, Request, {_Role, #{plain := raw, stream_timeout
     weir_pubsub_http_bytes:new(raw, Channels, Froms, Timeout, Request);
 subscribe(poll, Channels, Froms, Request, {_Role, #{plain := interval_poll}}) ->
     weir_pubsub_http_poll:now(Channels, Froms, Request);
-subscribe(poll, Channels, Froms, Request, {_Role, #{poll := later, poll_timeout := Timeout}}) ->
-    weir_pubsub_http_poll:later(Channels, Froms, Timeout, Request);
-subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout}}) ->
-    weir_pubsub_http_poll:new(Channels, Froms, Timeout, Request).
+subscribe(poll, Channels, Froms, Request, {_Role, #{poll_timeout := Timeout, poll_answer := Answer} = Options}) ->
+    Settings = {Timeout, weir_pubsub_http_messages:form(Request, Answer)},
+    case Options of
+        #{poll := later} -> weir_pubsub_http_poll:later(Channels, Froms, Settings, Request);
+        #{} -> weir_pubsub_http_poll:new(Channels, Froms, Settings, Request)
+    end.
 
 %% @doc How a request wants to subscribe.
 -spec transport(weir_http_request:request()) -> transport().

@@ -14,10 +14,13 @@
 
 -export([message/3]).
 
+-type settings() :: {Timeout :: timeout(), weir_pubsub_http_messages:form()}.
+
 %% There are many of these at a time. So it has what it needs of the request, and not the request.
 -record(poll, {
     channels :: [weir_pubsub:channel()],
     froms :: [weir_pubsub:from()],
+    form :: weir_pubsub_http_messages:form(),
     socket :: weir_tcp:socket() | ssl:sslsocket(),
     reference :: reference(),
     %% Fields of the response: of any, and of one without a message.
@@ -30,26 +33,41 @@
 }).
 
 %% @doc The result for the listener.
--spec new([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
-new(Channels, Froms, Timeout, Http) ->
-    case not weir_http_request:is_tls(Http) andalso at_once(Channels, Froms) of
-        {ok, Message, Missed} ->
-            reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
+-spec new([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) -> weir_http_direct:result().
+new([Channel], [From], {_Timeout, Form} = Settings, Http) when Form =/= one ->
+    Key = {Form, Channel, From, weir_pubsub_http_fields:origin(Http)},
+    case not weir_http_request:is_tls(Http) andalso weir_pubsub_http_shared:find(Key) of
+        {ok, Reply} -> Reply;
+        _ -> at_once([Channel], [From], Settings, Http)
+    end;
+new(Channels, Froms, Settings, Http) ->
+    at_once(Channels, Froms, Settings, Http).
+
+at_once(Channels, Froms, {_Timeout, Form} = Settings, Http) ->
+    case not weir_http_request:is_tls(Http) andalso weir_pubsub_http_next:at_once(Channels, Froms, weir_pubsub_http_messages:most(Form)) of
+        {ok, Messages, Missed} ->
+            Origin = weir_pubsub_http_fields:origin(Http),
+            Reply = weir_pubsub_http_messages:reply(Form, Messages, Missed, Origin),
+            case {Channels, Froms, Messages} of
+                {[Channel], [From], [_, _ | _]} when Missed =:= none -> weir_pubsub_http_shared:share({Form, Channel, From, Origin}, Messages, Reply);
+                _ -> Reply
+            end;
         Others ->
-            hold(Channels, Froms, Timeout, Others =:= others_wait, Http)
+            hold(Channels, Froms, Settings, Others =:= others_wait, Http)
     end.
 
 %% @doc The same without a look at what is there already, for a process that is no reactor.
--spec later([weir_pubsub:channel()], [weir_pubsub:from()], timeout(), weir_http_request:request()) -> weir_http_direct:result().
-later(Channels, Froms, Timeout, Http) -> hold(Channels, Froms, Timeout, false, Http).
+-spec later([weir_pubsub:channel()], [weir_pubsub:from()], settings(), weir_http_request:request()) -> weir_http_direct:result().
+later(Channels, Froms, Settings, Http) -> hold(Channels, Froms, Settings, false, Http).
 
-hold(Channels, Froms, Timeout, OthersWait, Http) ->
+hold(Channels, Froms, {Timeout, Form}, OthersWait, Http) ->
     Origin = weir_pubsub_http_fields:origin(Http),
     NoMessage = weir_pubsub_http_fields:no_message_from(Origin, Http),
     Poll = #poll{
         %% They are parts of the request.
         channels = [binary:copy(Channel) || Channel <- Channels],
         froms = Froms,
+        form = Form,
         socket = weir_http_request:socket(Http),
         reference = make_ref(),
         origin = Origin,
@@ -58,60 +76,15 @@ hold(Channels, Froms, Timeout, OthersWait, Http) ->
     },
     {hold, ?MODULE, Poll, #{timeout => Timeout, otherwise => {reply, 408, NoMessage, <<>>}}}.
 
-at_once([Channel], [From]) ->
-    case weir_pubsub_socket:seems_latest(Channel, From) of
-        true -> others_wait;
-        false -> message_at_once(weir_pubsub_socket:next_at_once(Channel, From))
-    end;
-at_once(Channels, Froms) ->
-    %% Who begins with the messages to come, or with the latest, is told where that is in all channels: only subscriptions know.
-    case [From || From <- Froms, From =:= new orelse element(1, From) =:= last] of
-        [] -> one_of_several(fun weir_pubsub_socket:next_at_once/2, Channels, Froms);
-        _ -> none
-    end.
-
-message_at_once({ok, Message, Missed}) -> {ok, Message, Missed};
-message_at_once(others_wait) -> others_wait;
-message_at_once(_None) -> none.
-
-%% The next message of any channel: one that has much to say does not keep the others from being heard.
-one_of_several(Next, Channels, Froms) ->
-    {Earlier, Later} = lists:split(rand:uniform(length(Channels)) - 1, lists:zip3(Channels, Froms, lists:seq(1, length(Channels)))),
-    first(Next, Later ++ Earlier, Froms).
-
-first(Next, [{Channel, From, Number} | Others], Froms) ->
-    case Next(Channel, From) of
-        {ok, {message, Id, Data, Meta}, Missed} ->
-            {Before, [_ | After]} = lists:split(Number - 1, Froms),
-            {ok, {message, {several, Number, known(Before) ++ [Id | known(After)]}, Data, Meta}, Missed};
-        _ ->
-            first(Next, Others, Froms)
-    end;
-first(_Next, [], _Froms) ->
-    none.
-
-known(Froms) -> [case From of {Epoch, _} when is_integer(Epoch) -> From; _ -> none end || From <- Froms].
-
 %% @doc The next message of now, without waiting: an interval poll.
 -spec now([weir_pubsub:channel()], [weir_pubsub:from()], weir_http_request:request()) -> weir_http_direct:response().
-now([Channel], [From], Http) ->
-    case next_of_now(Channel, From) of
-        {ok, Message, Missed} -> reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
-        none -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
-        {error, no_channel} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
-        {error, Reason} -> weir_pubsub_http_fields:refusal(Reason, Http)
-    end;
 now(Channels, Froms, Http) ->
-    case one_of_several(fun next_of_now/2, Channels, Froms) of
-        {ok, Message, Missed} -> reply(Message, Missed, weir_pubsub_http_fields:origin(Http));
-        none -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>}
-    end.
-
-next_of_now(Channel, From) ->
-    case weir_pubsub_inspection:history(Channel, From, 1) of
-        {ok, #{messages := [Message], missed := Missed}} -> {ok, Message, Missed};
-        {ok, _} -> none;
-        {error, _} = Error -> Error
+    case {weir_pubsub_http_next:of_now(Channels, Froms, weir_pubsub_http_messages:most(one)), Froms} of
+        {{ok, Messages, Missed}, _} -> weir_pubsub_http_messages:reply(one, Messages, Missed, weir_pubsub_http_fields:origin(Http));
+        {none, [From]} -> {reply, 304, weir_pubsub_http_fields:id(From, weir_pubsub_http_fields:poll(Http)), <<>>};
+        {none, _} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
+        {{error, no_channel}, _} -> {reply, 304, weir_pubsub_http_fields:no_message(Http), <<>>};
+        {{error, Reason}, _} -> weir_pubsub_http_fields:refusal(Reason, Http)
     end.
 
 -spec open(weir_http_held:held(), #poll{}) -> weir_http_held:result().
@@ -135,9 +108,9 @@ open(_Held, #poll{channels = Channels, froms = Froms, socket = Socket, origin = 
     end.
 
 %% What makes the response, if that is the same for others.
-framing(Held, #poll{origin = Origin}) ->
+framing(Held, #poll{form = Form, origin = Origin}) ->
     case weir_http_held:takes_frame(Held) of
-        true -> {?MODULE, Origin};
+        true -> {?MODULE, {Form, Origin}};
         false -> none
     end.
 
@@ -151,29 +124,25 @@ info(_Earlier, #poll{channels = [_]} = Poll) ->
 info(Message, #poll{subscribed = Several} = Poll) ->
     heard_of_several(weir_pubsub_several:heard(Message, Several), Poll).
 
-%% The others come with the next poll: the id of the first says nothing of them.
+%% What else is there is read from the histories. What was sent comes with the next poll: the id of this one says nothing of it.
 heard_of_several({ok, Items, Several}, Poll) -> each(Items, Poll#poll{subscribed = Several});
 heard_of_several({over, Reason}, Poll) -> over(Reason, Poll).
 
 each([{gap, Missed, _} | Items], #poll{missed = Before} = Poll) -> each(Items, Poll#poll{missed = weir_pubsub_history:missed(Before, Missed)});
-each([{message, _, _, _} = Message | _], #poll{origin = Origin, missed = Missed}) -> reply(Message, Missed, Origin);
+each([{message, _, _, _} = Message | _], Poll) -> answer(Message, Poll);
 each([], Poll) -> {ok, Poll}.
 
-heard({message, _, _, _} = Message, #poll{origin = Origin, missed = Missed}) -> reply(Message, Missed, Origin);
+heard({message, _, _, _} = Message, Poll) -> answer(Message, Poll);
 heard({gap, Missed, _Position}, Poll) -> {ok, Poll#poll{missed = Missed}};
 heard({answer, {error, Reason}}, Poll) -> over(Reason, Poll);
 heard({closed, Reason}, Poll) -> over(Reason, Poll).
 
+answer(Message, #poll{channels = Channels, form = Form, missed = Missed, origin = Origin}) ->
+    Behind = weir_pubsub_http_next:behind(Message, Channels, weir_pubsub_http_messages:most(Form)),
+    weir_pubsub_http_messages:reply(Form, [Message | Behind], Missed, Origin).
+
 over(deleted, #poll{no_message = Fields}) -> {reply, 410, Fields, <<>>};
 over(Reason, #poll{origin = Origin}) -> weir_pubsub_http_fields:refusal_from(Reason, Origin).
-
-reply({message, _, Data, _} = Message, Missed, Origin) ->
-    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
-
-%% How many messages are missing before this one.
-gap(none, Fields) -> Fields;
-gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
-gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].
 
 -spec closed(weir_http_held:reason(), #poll{}) -> term().
 closed(_Reason, #poll{subscribed = one, channels = [Channel]} = Poll) -> weir_pubsub_socket:unsubscribe(Channel, tag(Poll));
@@ -183,6 +152,7 @@ closed(_Reason, #poll{subscribed = Several}) -> weir_pubsub_several:unsubscribe(
 
 %% Framing -----------------------------------------------------------------------------
 
-%% @doc The response to all who wait for a message, and whose pages are of the same site.
--spec message(Origin :: weir_http_direct:fields(), weir_pubsub:channel(), weir_pubsub_framing:message()) -> binary().
-message(Origin, _Channel, Message) -> weir_http_held:frame(reply(Message, none, Origin)).
+%% @doc The response to all who wait for a message, in the same form, and whose pages are of the same site.
+-spec message({weir_pubsub_http_messages:form(), Origin :: weir_http_direct:fields()}, weir_pubsub:channel(), weir_pubsub_framing:message()) ->
+    binary().
+message({Form, Origin}, _Channel, Message) -> weir_http_held:frame(weir_pubsub_http_messages:reply(Form, [Message], none, Origin)).

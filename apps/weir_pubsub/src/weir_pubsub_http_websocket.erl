@@ -19,6 +19,16 @@
 -export([message/3]).
 -export([gap/4]).
 
+-export_type([options/0]).
+
+-type options() :: #{
+    stream_timeout := timeout(),
+    deflate := boolean() | weir_http_websocket_deflate:options(),
+    max_body := pos_integer(),
+    _ => _
+}.
+%% The options of the routes that concern it.
+
 -record(websocket, {
     subscription :: weir_pubsub_http_subscription:subscription(),
     form :: form(),
@@ -36,7 +46,7 @@
 -spec new([weir_pubsub:channel()], [weir_pubsub:from()], MayPublish :: boolean(), {weir_http_request:request(), Options}) ->
     weir_http_direct:result()
 when
-    Options :: weir_pubsub_http:options().
+    Options :: options().
 new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := Deflate} = Given}) ->
     Options = options(Http, Given),
     Front = case Options of #{protocol := _} -> meta; #{} -> plain end,
@@ -48,7 +58,7 @@ new(Channels, Froms, MayPublish, {Http, #{stream_timeout := Timeout, deflate := 
     {websocket, ?MODULE, State, Options}.
 
 %% @doc The options of a handshake. The subprotocol counts only if it is the first.
--spec options(weir_http_request:request(), weir_pubsub_http:options()) -> weir_http_websocket:options().
+-spec options(weir_http_request:request(), options()) -> weir_http_websocket:options().
 options(Http, #{deflate := Deflate, max_body := Most}) ->
     Options = #{origins => any, drain_code => 1012, max_message => Most, max_pending => ?MOST_PENDING, deflate => Deflate},
     case weir_http_websocket:protocols(Http) of

@@ -16,7 +16,7 @@
 
 -type source() :: {secret, file:filename_all()} | {public_key, file:filename_all()} | {jwks, file:filename_all()}.
 %% Files: a secret for HS256, whose bytes are the key but for line ends at the end, at least 32; public keys in PEM, for RS256, ES256
-%% or EdDSA; a set of JSON Web Keys (RFC 7517), of which those with another algorithm, or for encryption, are left out.
+%% or EdDSA; a set of JSON Web Keys (RFC 7517), of which those with another algorithm, for encryption, or off their curve are left out.
 
 -type reason() :: file:posix() | badarg | terminated | system_limit | too_short | no_key | not_json.
 %% `too_short': a secret of less than 32 bytes, or an RSA key of less than 2048 bits. `no_key': there is none in the file that could be
@@ -78,14 +78,14 @@ read({Kind, File} = Source) ->
 keys(secret, Bytes, Source) ->
     [{hs256, any, long_enough(string:trim(Bytes, trailing, "\r\n"), Source)}];
 keys(public_key, Bytes, Source) ->
-    case [Key || Entry <- public_key:pem_decode(Bytes), {ok, Key} <- [of_pem(Entry, Source)]] of
+    case [Key || Entry <- weir_pubsub_pem:entries(Bytes), {ok, Key} <- [of_pem(Entry, Source)]] of
         [] -> bad(Source, no_key);
         Keys -> Keys
     end;
 keys(jwks, Bytes, Source) ->
     case weir_json:decode(Bytes) of
         {ok, #{<<"keys">> := Set}} when is_list(Set) ->
-            case [Key || Jwk <- Set, {ok, Key} <- [of_jwk(Jwk, Source)]] of
+            case [Key || Jwk <- Set, not is_for_others(Jwk), {ok, Key} <- [of_jwk(Jwk, Source)]] of
                 [] -> bad(Source, no_key);
                 Keys -> Keys
             end;
@@ -99,7 +99,7 @@ long_enough(Secret, _Source) when byte_size(Secret) >= ?SECRET_BYTES -> Secret;
 long_enough(_Secret, Source) -> bad(Source, too_short).
 
 of_pem({Type, _, not_encrypted} = Entry, Source) when Type =:= 'SubjectPublicKeyInfo'; Type =:= 'RSAPublicKey' ->
-    try public_key:pem_entry_decode(Entry) of
+    try usable(public_key:pem_entry_decode(Entry)) of
         #'RSAPublicKey'{} = Key -> {ok, {rs256, any, rsa(Key, Source)}};
         {#'ECPoint'{}, {namedCurve, ?secp256r1}} = Key -> {ok, {es256, any, Key}};
         {#'ECPoint'{point = Point}, {namedCurve, ?ED25519}} -> {ok, {eddsa, any, Point}};
@@ -110,11 +110,22 @@ of_pem({Type, _, not_encrypted} = Entry, Source) when Type =:= 'SubjectPublicKey
 of_pem(_Other, _Source) ->
     none.
 
+%% With a point that is not on the curve each check of a token would fail: it does here.
+usable({#'ECPoint'{}, {namedCurve, ?secp256r1}} = Key) ->
+    _ = public_key:verify(<<>>, sha256, <<>>, Key),
+    Key;
+usable(Key) ->
+    Key.
+
 rsa(#'RSAPublicKey'{modulus = Modulus} = Key, Source) ->
     byte_size(binary:encode_unsigned(Modulus)) * 8 >= ?RSA_BITS orelse bad(Source, too_short),
     Key.
 
-of_jwk(#{<<"use">> := Use}, _Source) when Use =/= <<"sig">> -> none;
+%% They may be shorter than ours.
+is_for_others(#{<<"use">> := Use}) when Use =/= <<"sig">> -> true;
+is_for_others(#{<<"alg">> := Name}) -> weir_pubsub_jose:algorithm(Name) =:= undefined;
+is_for_others(_Jwk) -> false.
+
 of_jwk(#{<<"kty">> := Type} = Jwk, Source) ->
     try material(Type, Jwk, Source) of
         {Algorithm, Material} ->
@@ -141,7 +152,7 @@ material(<<"RSA">>, #{<<"n">> := Modulus, <<"e">> := Exponent}, Source) ->
     {rs256, rsa(Key, Source)};
 material(<<"EC">>, #{<<"crv">> := <<"P-256">>, <<"x">> := X, <<"y">> := Y}, _Source) ->
     {<<_:32/binary>> = Left, <<_:32/binary>> = Right} = {bytes(X), bytes(Y)},
-    {es256, {#'ECPoint'{point = <<4, Left/binary, Right/binary>>}, {namedCurve, ?secp256r1}}};
+    {es256, usable({#'ECPoint'{point = <<4, Left/binary, Right/binary>>}, {namedCurve, ?secp256r1}})};
 material(<<"OKP">>, #{<<"crv">> := <<"Ed25519">>, <<"x">> := X}, _Source) ->
     <<_:32/binary>> = Point = bytes(X),
     {eddsa, Point};

@@ -82,7 +82,7 @@ allowed(tokens, Tokens) -> is_map(Tokens) orelse "a map of options of tokens";
 allowed(anonymous, IsAnonymous) -> is_boolean(IsAnonymous) orelse "true or false";
 allowed(origins, Origins) -> Origins =:= any orelse (is_list(Origins) andalso lists:all(fun is_binary/1, Origins)) orelse "any, or a list of origins";
 allowed(subscriptions, IsTold) -> is_boolean(IsTold) orelse "true or false";
-allowed(cookie, Name) -> (is_binary(Name) andalso Name =/= <<>>) orelse "the name of a cookie";
+allowed(cookie, Name) -> weir_http_cookie:is_name(Name) orelse "the name of a cookie: letters, digits and !#$%&'*+-.^_`|~";
 allowed(max_body, Bytes) -> (is_integer(Bytes) andalso Bytes > 0) orelse "bytes from 1 on".
 
 %% @doc The channel that has the updates: how many are kept is said by its policy.
@@ -159,7 +159,7 @@ text(Request) -> [{<<"content-type">>, <<"text/plain; charset=utf-8">>} | weir_p
 
 %% Subscribing ---------------------------------------------------------------------------
 
-subscribe(Request, Claims, #{subscriptions := IsTold}) ->
+subscribe(Request, Claims, #{subscriptions := IsTold, tokens := Tokens}) ->
     Pairs = weir_http_request:query_pairs(Request),
     case topics(Pairs) of
         {ok, Topics} ->
@@ -167,7 +167,7 @@ subscribe(Request, Claims, #{subscriptions := IsTold}) ->
             Wanted = lists:usort([weir_pubsub_mercure_topics:new(Topic) || Topic <- Copies]),
             Granted = weir_pubsub_mercure_access:subscribes(Claims),
             weir_pubsub_mercure_stream:new({Wanted, Granted}, {?HUB_CHANNEL, from(Request, Pairs)}, Request, #{
-                expires_in => weir_pubsub_mercure_access:expires_in(Claims),
+                expires_in => weir_pubsub_mercure_access:expires_in(Claims, Tokens),
                 tell => case IsTold of true -> {Copies, weir_pubsub_mercure_access:payload(Claims)}; false -> nothing end
             });
         {error, Text} ->

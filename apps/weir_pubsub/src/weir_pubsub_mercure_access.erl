@@ -8,7 +8,10 @@
 -export([subscribes/1]).
 -export([may_receive/2]).
 -export([payload/1]).
--export([expires_in/1]).
+-export([expires_in/2]).
+
+%% Seconds. A later end may be a float, of which there are no milliseconds.
+-define(NEVER, 1 bsl 50).
 
 -type options() :: #{
     keys := weir_pubsub_keys:name(), tokens := weir_pubsub_token:options(), cookie := binary(), origins := any | [binary()], _ => _
@@ -79,7 +82,9 @@ payload(Claims) ->
         _ -> none
     end.
 
-%% @doc Milliseconds until a token ends.
--spec expires_in(weir_pubsub_token:claims()) -> timeout().
-expires_in(#{<<"exp">> := End}) when is_number(End) -> max(0, round(1000 * End) - os:system_time(millisecond));
-expires_in(_Claims) -> infinity.
+%% @doc Milliseconds until a token is refused.
+-spec expires_in(weir_pubsub_token:claims(), weir_pubsub_token:options()) -> timeout().
+expires_in(#{<<"exp">> := End}, Options) when is_number(End), End < ?NEVER ->
+    max(0, round(1000 * (End + maps:get(leeway, Options, 0))) - os:system_time(millisecond));
+expires_in(_Claims, _Options) ->
+    infinity.

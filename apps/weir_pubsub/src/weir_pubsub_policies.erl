@@ -41,7 +41,7 @@
     group => binary()
 }.
 %% <dl>
-%% <dt>`max_messages' (10), `max_bytes' (1048576), `max_age' (3600000)</dt><dd>what the history keeps: messages, their bytes, and
+%% <dt>`max_messages' (10), `max_bytes' (1048576), `max_age' (3600000)</dt><dd>what the history keeps: messages, their bytes (data, type, event and topics), and
 %%   how long in milliseconds, or `infinity'. One message is kept whatever its size, unless `max_messages' is 0</dd>
 %% <dt>`max_message' (1000000)</dt><dd>bytes of one message, at most that</dd>
 %% <dt>`max_subscribers' (`infinity')</dt><dd>of one channel</dd>
@@ -54,7 +54,7 @@
 %% <dt>`presence' (`false')</dt><dd>whether {@link weir_pubsub:presence/1} tells who subscribes</dd>
 %% <dt>`events' (`none')</dt><dd>a channel that gets a message about each subscription, publication and deletion. That channel itself
 %%   must have none</dd>
-%% <dt>`group' (`<<"">>')</dt><dd>whose limits the channel shares</dd>
+%% <dt>`group' (`<<"">>')</dt><dd>whose limits the channel shares: one of `groups'</dd>
 %% </dl>
 
 -define(DEFAULTS, #{
@@ -109,6 +109,7 @@ checked(Configuration) ->
         Channels = channels(maps:get(channels, Configuration, [])),
         Groups = groups(maps:get(groups, Configuration, #{})),
         Total = limits([total], maps:get(total, Configuration, #{})),
+        ok = groups_are_there(Channels, Groups),
         ok = no_events_of_events(Channels, [new(#{}) | [Policy || {_, _, Policy} <- Channels]]),
         {ok, {Channels, Groups, Total}}
     catch
@@ -191,6 +192,18 @@ allowed(events, Value) ->
     Value =:= none orelse weir_pubsub_shards:is_channel(Value) orelse "none, or the name of a channel";
 allowed(group, Value) ->
     is_binary(Value) orelse "a binary".
+
+%% In a group that is misspelled there would be no limit.
+groups_are_there(Channels, Groups) ->
+    lists:foreach(
+        fun({Pattern, _, #policy{group = Group}}) ->
+            Group =:= <<>> orelse is_map_key(Group, Groups) orelse bad([channels, Pattern, group], Group, group_allowed(maps:keys(Groups)))
+        end,
+        Channels
+    ).
+
+group_allowed([]) -> "the name of a group; groups has none";
+group_allowed(Names) -> "the name of a group: " ++ binary_to_list(iolist_to_binary(lists:join(", ", lists:sort(Names)))).
 
 %% A message about a message would be about itself.
 no_events_of_events(Channels, [_ | Policies]) ->

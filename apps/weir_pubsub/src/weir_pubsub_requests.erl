@@ -43,13 +43,14 @@ withdraw(Table, Key) -> ets:take(Table, Key) =/= [].
 -spec is_open(ets:tab(), key()) -> boolean().
 is_open(Table, Key) -> ets:member(Table, Key).
 
-%% @doc Answers it. `ask_unless_ok': who has asked is told only of errors.
--spec answer(ets:tab(), {ask | ask_unless_ok, key()}, term()) -> ok.
+%% @doc Answers it. `ask_unless_ok': who has asked is told only of errors. `tell': of nothing.
+-spec answer(ets:tab(), {ask | ask_unless_ok | tell, key()}, term()) -> ok.
 answer(Table, {How, Key}, Answer) ->
     [{Key, {Pid, Tag, Channel}}] = ets:take(Table, Key),
     _ =
         case {How, Answer} of
             {ask_unless_ok, {ok, _}} -> ok;
+            {tell, _} -> ok;
             _ -> Pid ! weir_pubsub_subscribers:message(Tag, Channel, {answer, Answer})
         end,
     ok.

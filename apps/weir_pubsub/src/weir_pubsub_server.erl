@@ -149,7 +149,7 @@ routes(#{transports := Transports, origins := Origins} = Settings) ->
     #{listeners := Listeners, status := Status} = Settings,
     IsAny = weir_pubsub_http:transports() -- Transports =:= [],
     May = fun(Right, Request, Channel) -> may(Right, Request, Channel, Settings) end,
-    Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
+    Nchan = weir_pubsub_http:routes((maps:with([origins, plain, poll_answer, poll_timeout, stream_timeout, deflate, max_body], Settings))#{
         publishers => fun(Request, Channel) -> May(publish, Request, Channel) end,
         subscribers => fun(Request, Channel) ->
             %% The transport is found out again when the request is served.

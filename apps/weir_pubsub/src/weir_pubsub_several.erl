@@ -128,6 +128,9 @@ taken(#several{channels = Channels, given = Given} = Several) ->
 -spec unsubscribe(several()) -> ok.
 unsubscribe(#several{channels = Channels} = Several) ->
     lists:foreach(
-        fun({Channel, Number}) -> weir_pubsub_socket:unsubscribe(Channel, tag(Number, Several)) end,
+        fun({Channel, Number}) ->
+            Tag = tag(Number, Several),
+            weir_pubsub_shards:tell(Channel, {unsubscribe, Channel, {self(), Tag}}, Tag)
+        end,
         lists:zip(Channels, lists:seq(1, length(Channels)))
     ).

@@ -104,7 +104,7 @@ told({stop_waiting, _Name, Row}, Shard) ->
     Shard;
 told({news, Name, News}, Shard) ->
     take_note(Name, News, Shard);
-told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok ->
+told({How, Request, Key}, #shard{requests = Requests} = Shard) when How =:= ask; How =:= ask_unless_ok; How =:= tell ->
     case weir_pubsub_requests:is_open(Requests, Key) of
         true -> answered(asked(Request, {How, Key}, Shard), {How, Key});
         %% It was answered when this shard began.

@@ -17,6 +17,7 @@
 -export([call/2]).
 -export([send/3]).
 -export([send_unless_ok/3]).
+-export([tell/3]).
 -export([cast/2]).
 
 -export_type([tables/0]).
@@ -174,13 +175,19 @@ send(Channel, Request, Tag) ->
 send_unless_ok(Channel, Request, Tag) ->
     ask(ask_unless_ok, Channel, Request, Tag).
 
+%% @doc Tells the end of the subscription with that tag, without an answer. If the shard dies before it hears that, or there is none just
+%% now, the next one does not take the subscription over.
+-spec tell(weir_pubsub:channel(), Request :: term(), Tag :: term()) -> ok | {error, weir_pubsub:unavailable()}.
+tell(Channel, Request, Tag) ->
+    ask(tell, Channel, Request, Tag).
+
 ask(How, Channel, Request, Tag) ->
     case find(Channel) of
         {Shard, #shard{requests = Requests}} ->
             try
                 Key = weir_pubsub_requests:add(Requests, Channel, Tag),
                 Sent = to(Shard, {'$gen_cast', {How, Request, Key}}),
-                case Sent =:= ok orelse weir_pubsub_requests:withdraw(Requests, Key) of
+                case Sent =:= ok orelse How =:= tell orelse weir_pubsub_requests:withdraw(Requests, Key) of
                     true -> Sent;
                     %% A shard that has begun meanwhile has answered it.
                     false -> ok

@@ -16,7 +16,7 @@
 
 -export_type([asker/0]).
 
--type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok, weir_pubsub_requests:key()} | nobody.
+-type asker() :: {call, gen_server:from()} | {ask | ask_unless_ok | tell, weir_pubsub_requests:key()} | nobody.
 %% Who gets the answer; some only if it is an error.
 
 -type work() :: {News :: [{weir_pubsub:channel(), [weir_pubsub_publication:news()]}], [{Request :: term(), asker()}], #shard{}}.

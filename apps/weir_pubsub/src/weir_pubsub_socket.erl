@@ -15,8 +15,9 @@
 -export([stop_waiting/2]).
 -export([pace/3]).
 -export([taken/3]).
--export([next_at_once/2]).
+-export([next_at_once/3]).
 -export([seems_latest/2]).
+-export([is_latest/2]).
 -export([rejoin/3]).
 -export([unsubscribe/2]).
 -export([ended/3]).
@@ -162,15 +163,15 @@ subscriber(Channel, Tag, Framing, Window) ->
 taken(Channel, Tag, Count) -> weir_pubsub_shards:cast(Channel, {taken, Channel, {self(), Tag}, Count}).
 
 %% @private
-%% @doc The next message behind a position, if there is one already and nobody is at work in the shard of the channel; then nobody
-%% subscribes. Where subscriptions are told to another channel, it is a subscription nevertheless. `others_wait': there is none, and maybe
-%% it can {@link wait/5}. Only for reactors.
--spec next_at_once(weir_pubsub:channel(), weir_pubsub:from()) ->
-    {ok, weir_pubsub:message(), none | weir_pubsub:missed()} | others_wait | none | {error, weir_pubsub:unavailable()}.
-next_at_once(Name, From) ->
+%% @doc The next messages behind a position, at most so many and so many bytes, if there is one already and nobody is at work in the shard
+%% of the channel; then nobody subscribes. One may have any size. Where subscriptions are told to another channel, it is a subscription
+%% nevertheless. `others_wait': there is none, and maybe it can {@link wait/5}. Only for reactors.
+-spec next_at_once(weir_pubsub:channel(), weir_pubsub:from(), {Count :: pos_integer(), Bytes :: pos_integer()}) ->
+    {ok, [weir_pubsub:message(), ...], none | weir_pubsub:missed()} | others_wait | none | {error, weir_pubsub:unavailable()}.
+next_at_once(Name, From, Most) ->
     Next = fun(Shard) ->
         case weir_pubsub_registry:find(Name, Shard) of
-            {ok, Channel, #policy{events = none} = Policy} -> read_next(From, Channel, Policy, Shard);
+            {ok, Channel, #policy{events = none} = Policy} -> read_next({From, Most}, Channel, Policy, Shard);
             _ -> none
         end
     end,
@@ -181,19 +182,20 @@ next_at_once(Name, From) ->
     end.
 
 %% The broker knows whether that is an earlier life of the channel or a later one.
-read_next({Other, _}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
+read_next({{Other, _}, _Most}, #channel{epoch = Epoch}, _Policy, #shard{broker = redis}) when is_integer(Other), Other =/= Epoch ->
     none;
-read_next(From, Channel, Policy, #shard{messages = Messages} = Shard) ->
+read_next({From, {Count, Bytes}}, Channel, Policy, #shard{messages = Messages} = Shard) ->
     {Position, Missed} = weir_pubsub_history:position(From, Channel),
-    case weir_pubsub_history:read(Messages, Channel, Position, {1, none}) of
-        {Position, [Message]} ->
+    case weir_pubsub_history:read(Messages, Channel, Position, {Count, none}) of
+        {Position, [_ | _] = Read} ->
             case weir_pubsub_subscription:admits(Channel, Policy, Shard) of
                 true ->
                     Now = erlang:monotonic_time(millisecond),
                     _ = weir_pubsub_registry:save(Channel#channel{used = Now, requested = Now}, Policy, Shard),
-                    ok = weir_pubsub_counters:add(delivered, 1),
+                    Next = weir_pubsub_history:of_bytes(Read, Bytes),
+                    ok = weir_pubsub_counters:add(delivered, length(Next)),
                     Missed =:= none orelse weir_pubsub_observation:gap(Channel#channel.name, Missed),
-                    {ok, Message, Missed};
+                    {ok, Next, Missed};
                 false ->
                     none
             end;
@@ -221,6 +223,22 @@ seems_latest(Name, {Epoch, Number}) when is_integer(Epoch) ->
     end;
 seems_latest(_Name, _From) ->
     false.
+
+%% @private
+%% @doc Whether that was the last message of the channel a moment ago, not of an earlier life of it. Also without the claim.
+-spec is_latest(weir_pubsub:channel(), weir_pubsub_id:id()) -> boolean().
+is_latest(Name, {Epoch, _} = Id) ->
+    seems_latest(Name, Id) andalso
+        case weir_pubsub_shards:of_channel(Name) of
+            {ok, #shard{channels = Channels}} ->
+                try
+                    ets:lookup_element(Channels, Name, #channel.epoch) =:= Epoch
+                catch
+                    error:badarg -> false
+                end;
+            {error, _} ->
+                false
+        end.
 
 %% @doc Has a slow socket go on. Its process got `{weir_group, left, Socket, Group, Mark}', or as the callback of a reactor
 %% `{{weir_reactor, Socket}, left, Group, Mark}': as much waits for the socket as may. When that is written, see {@link

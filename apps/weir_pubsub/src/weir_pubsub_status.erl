@@ -47,7 +47,7 @@ status(Listeners) ->
         now => now_there(),
         counters => weir_pubsub:counters(),
         broker => weir_pubsub_broker:status(),
-        listeners => [maps:from_list([{port, port(Info)} | values(Info)]) || Info <- infos(Listeners)]
+        listeners => [maps:from_list([{ip, ip(Info)}, {port, port(Info)} | values(Info)]) || Info <- infos(Listeners)]
     }.
 
 now_there() ->
@@ -63,6 +63,11 @@ info(Name) ->
     catch
         error:_ -> []
     end.
+
+%% Several may have one port, each at another address.
+ip(#{ip := Ip}) when tuple_size(Ip) =:= 4; tuple_size(Ip) =:= 8 -> list_to_binary(inet:ntoa(Ip));
+ip(#{ip := Ip}) when Ip =:= any; Ip =:= loopback -> atom_to_binary(Ip);
+ip(#{}) -> null.
 
 port(#{port := Port}) when is_integer(Port) -> Port;
 port(#{}) -> null.
@@ -81,12 +86,14 @@ metrics(Listeners) ->
         ],
         [
             metric(listener, Name, Kind, Help, [
-                {["{port=\"", integer_to_binary(Port), "\"}"], Value}
+                {["{ip=\"", ip_label(Info), "\",port=\"", integer_to_binary(Port), "\"}"], Value}
              || #{port := Port} = Info <- Infos, is_integer(Port), {Of, Value} <- values(Info), Of =:= Name
             ])
          || #{name := Name, kind := Kind, help := Help} <- weir_counters:table(listener) ++ weir_http_counters:table()
         ]
     ].
+
+ip_label(Info) -> case ip(Info) of null -> ""; Ip -> Ip end.
 
 gauges() ->
     [
@@ -145,7 +152,7 @@ page() ->
         "  const { now, counters, broker, listeners, uptime } = await (await fetch('/status', { headers: { accept: 'application/json' } })).json();\n"
         "  document.querySelector('#now').innerHTML = row('uptime', uptime + ' s') +\n"
         "    (broker.kind === 'memory' ? '' : row('broker', broker.kind + (broker.away ? ', away' : ''))) +\n"
-        "    listeners.map(({ port, connections }) => row(`connections, port ${port}`, connections)).join('') +\n"
+        "    listeners.map(({ ip, port, connections }) => row(`connections, ${ip} port ${port}`, connections)).join('') +\n"
         "    Object.entries(now).map(([name, count]) => row(name, count)).join('');\n"
         "  document.querySelector('#counters').innerHTML = row('', 'in all', 'in this second') + Object.entries(counters)\n"
         "    .map(([name, count]) => row(name, count, before ? count - before[name] : '')).join('');\n"

@@ -254,7 +254,7 @@ taken(Name, {Pid, Tag}, Count, #shard{subscribers = Subscribers} = Shard) ->
 
 %% @doc A socket has left its audience because it was slow, and has taken what waited for it. It goes on behind that number, in that group: if
 %% its channel is another by now, nothing happens.
--spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, weir_pubsub_socket:left(), #shard{}) -> #shard{}.
+-spec rejoin(weir_pubsub:channel(), {pid(), Tag :: term()}, {weir_group:group(), Mark :: non_neg_integer()}, #shard{}) -> #shard{}.
 rejoin(Name, {Pid, Tag}, {Group, Mark}, #shard{subscribers = Subscribers, messages = Messages} = Shard) ->
     case weir_pubsub_registry:find(Name, Shard) of
         {ok, #channel{epoch = Epoch, audiences = Audiences} = Channel, Policy} ->

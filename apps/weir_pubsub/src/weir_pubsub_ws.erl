@@ -139,14 +139,16 @@ act({subscribe, Channel, From, Info}, Ref, State) ->
 act({unsubscribe, Channel}, Ref, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of
         #{Channel := Reference} ->
-            ask({unsubscribe, Channel, {self(), tag(Reference, State)}}, Ref, State#ws{
-                subscriptions = maps:remove(Channel, Subscriptions)
-            });
+            %% Asked by the name of the subscription: if the shard is killed before it has read this, the next one does not take that over.
+            case ask({unsubscribe, Channel, {self(), tag(Reference, State)}}, Ref, Reference, State) of
+                {ok, Asked} -> {ok, Asked#ws{subscriptions = maps:remove(Channel, Subscriptions)}};
+                NotAsked -> NotAsked
+            end;
         #{} ->
             fail(Ref, not_subscribed, <<"does not subscribe to this channel">>, State)
     end;
 act({publish, _, _, _} = Request, Ref, State) ->
-    ask(Request, Ref, State);
+    ask(Request, Ref, make_ref(), State);
 act({history, Channel, From, Limit}, Ref, State) ->
     case weir_pubsub_inspection:history(Channel, From, Limit) of
         {ok, #{position := Position, missed := Missed, messages := Messages, last_id := Last}} ->
@@ -189,11 +191,10 @@ present(#{info := Info, age := Age}) -> #{info => weir_pubsub_ws_frames:info(Inf
 
 tag(Reference, #ws{socket = Socket}) -> {weir_reactor, Socket, Reference}.
 
-ask(_Request, Ref, #ws{asked = Asked} = State) when map_size(Asked) >= ?MOST_ASKED ->
+ask(_Request, Ref, _Reference, #ws{asked = Asked} = State) when map_size(Asked) >= ?MOST_ASKED ->
     fail(Ref, too_many, <<"waits for as many answers as it may">>, State);
-ask(Request, Ref, #ws{asked = Asked} = State) ->
+ask(Request, Ref, Reference, #ws{asked = Asked} = State) ->
     Channel = element(2, Request),
-    Reference = make_ref(),
     case weir_pubsub_shards:send(Channel, Request, tag(Reference, State)) of
         ok -> {ok, State#ws{asked = Asked#{Reference => {element(1, Request), Ref, Channel}}}};
         {error, Reason} -> refused(Ref, Reason, State)
@@ -204,15 +205,16 @@ ask(Request, Ref, #ws{asked = Asked} = State) ->
 info({_, Reference, may, IsAllowed}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
     {{may, Ref, Request}, Left} = maps:take(Reference, Asked),
     decided(IsAllowed, Request, Ref, State#ws{asked = Left});
-info({_, Reference, _Channel, {answer, Answer}}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
-    {Asking, Left} = maps:take(Reference, Asked),
-    answered(Asking, Answer, State#ws{asked = Left});
+%% This comes before the answer to an `unsubscribe', which has the same reference.
 info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
     {Ref, Left} = maps:take(Reference, Subscribing),
     case Answer of
         {ok, Position} -> {send, weir_pubsub_ws_frames:position(Channel, Position), State#ws{subscribing = Left}};
         {error, Reason} -> refused(Ref, Reason, forget(Channel, Reference, State#ws{subscribing = Left}))
     end;
+info({_, Reference, _Channel, {answer, Answer}}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
+    {Asking, Left} = maps:take(Reference, Asked),
+    answered(Asking, Answer, State#ws{asked = Left});
 info({_, Reference, Channel, {closed, Reason}}, #ws{subscriptions = Subscriptions} = State) ->
     case Subscriptions of
         #{Channel := Reference} -> {send, weir_pubsub_ws_frames:closed(Channel, Reason), forget(Channel, Reference, State)};
@@ -284,7 +286,8 @@ written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
 
 %% @private
 -spec closed(weir_http_websocket:reason(), #ws{}) -> term().
-closed(_Reason, #ws{subscriptions = Subscriptions} = State) ->
+closed(Reason, #ws{subscriptions = Subscriptions} = State) ->
+    _ = Reason =:= slow andalso weir_pubsub_observation:slow(maps:keys(Subscriptions)),
     maps:foreach(
         fun(Channel, Reference) -> weir_pubsub_socket:unsubscribe(Channel, tag(Reference, State)) end,
         Subscriptions

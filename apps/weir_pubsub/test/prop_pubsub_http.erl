@@ -13,7 +13,7 @@
 -define(PATIENCE, 5000).
 
 -record(client, {
-    transport = none :: none | stream | multipart | websocket | poll,
+    transport = none :: none | stream | multipart | websocket | poll | polls,
     channels = [] :: [binary()],
     socket = none,
     is_read = true :: boolean(),
@@ -48,7 +48,7 @@ channels() -> ?LET(Some, non_empty(list(oneof(?CHANNELS))), lists:usort(Some)).
 step() ->
     frequency([
         {10, {publish, channels(), oneof([10, 1000, 50000])}},
-        {5, {subscribe, channels(), oneof([stream, multipart, websocket, poll]), oneof([oldest, back, nonsense])}},
+        {5, {subscribe, channels(), oneof([stream, multipart, websocket, poll, polls]), oneof([oldest, back, nonsense])}},
         {2, drop},
         {2, {read, boolean()}},
         {1, {delete, oneof(?CHANNELS)}}
@@ -118,6 +118,7 @@ connect(Id, #client{transport = Transport, channels = Channels} = Client) ->
             stream -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "text/event-stream"} | Fields]);
             multipart -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, [{"Accept", "multipart/mixed"} | Fields]);
             poll -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, Path, Fields);
+            polls -> weir_pubsub_nchan:begin_request(Port, <<"GET">>, [Path, "?poll_answer=multipart"], Fields);
             websocket -> element(2, weir_pubsub_nchan:handshake(Port, Path, "ws+meta.nchan", none, Fields))
         end,
     ok = inet:setopts(Socket, [{active, Client#client.is_read}, {buffer, 16#10000}]),
@@ -148,7 +149,7 @@ closed(Client) ->
 come(#client{socket = Socket, transport = Transport, bytes = Bytes} = Client) ->
     receive
         {tcp, Socket, More} -> come(Client#client{bytes = <<Bytes/binary, More/binary>>});
-        {tcp_closed, Socket} when Transport =:= poll -> come(answered(Client));
+        {tcp_closed, Socket} when Transport =:= poll; Transport =:= polls -> come(answered(Client));
         {tcp_closed, Socket} -> ended(look(Client));
         {tcp_error, Socket, _} -> ended(look(Client))
     after 0 -> Client
@@ -159,7 +160,7 @@ ended(#client{socket = Socket} = Client) ->
     Client#client{socket = none, transport = none, bytes = <<>>, looked_at = 0}.
 
 %% What has come is looked at when it is whole.
-look(#client{transport = poll} = Client) ->
+look(#client{transport = Transport} = Client) when Transport =:= poll; Transport =:= polls ->
     Client;
 look(#client{transport = Transport, bytes = Bytes, looked_at = Count} = Client) ->
     Events = events(Transport, Bytes),
@@ -229,13 +230,43 @@ answered(#client{bytes = Bytes, socket = Socket} = Client) ->
             {_, Date} = lists:keyfind(<<"last-modified">>, 1, Fields),
             {_, Tag} = lists:keyfind(<<"etag">>, 1, Fields),
             Id = <<(integer_to_binary(weir_http_nif:parse_date(Date)))/binary, $:, Tag/binary>>,
-            Told = case lists:keyfind(<<"weir-missed">>, 1, Fields) of {_, Missed} -> told(missed(Missed), Id, Client); false -> Client end,
-            connect(Id, seen({message, Id, Data}, Told));
+            Missed = case lists:keyfind(<<"weir-missed">>, 1, Fields) of {_, Text} -> missed(Text); false -> none end,
+            connect(Id, taken(Id, Missed, contents(Fields, Data), Client));
         {Status, _, _} when Status =:= 408; Status =:= 410; Status =:= 503 ->
             Client#client{socket = none, transport = none}
     end.
 
+contents(Fields, Body) ->
+    case lists:keyfind(<<"content-type">>, 1, Fields) of
+        {_, <<"multipart/mixed; boundary=", Boundary/binary>>} ->
+            [<<>> | Parts] = binary:split(<<"\r\n", Body/binary>>, <<"\r\n--", Boundary/binary>>, [global]),
+            [lists:last(binary:split(Part, <<"\r\n\r\n">>)) || Part <- lists:droplast(Parts)];
+        _ ->
+            [Body]
+    end.
+
+%% Several messages of one channel follow each other. Of several channels an answer does not say which each is of: they are counted.
+taken(Id, Missed, [Data], Client) ->
+    seen({message, Id, Data}, told(Missed, Id, Client));
+taken(Id, Missed, Several, #client{channels = [_]} = Client) ->
+    {ok, {Epoch, Last}} = weir_pubsub_id:from_text(Id),
+    [First | _] = Ids = [weir_pubsub_id:to_text({Epoch, Number}) || Number <- lists:seq(Last - length(Several) + 1, Last)],
+    lists:foldl(fun({Of, Data}, Now) -> seen({message, Of, Data}, Now) end, told(Missed, First, Client), lists:zip(Ids, Several));
+taken(Id, Missed, Several, #client{channels = Channels, positions = Before, ids = Ids} = Client) ->
+    Now = positions(Id, Channels),
+    Taken = [
+        case Before of #{Channel := {Epoch, From}} -> Number - From; #{} -> unknown end
+     || {Channel, {Epoch, Number}} <- maps:to_list(Now)
+    ],
+    case lists:member(unknown, [Missed | Taken]) of
+        true -> ok;
+        false -> ?assertEqual(length(Several) + case Missed of none -> 0; _ -> Missed end, lists:sum(Taken))
+    end,
+    Client#client{positions = maps:merge(Before, Now), ids = Ids#{Channels => Id}}.
+
 %% Which of the channels has the gap, a long poll does not say: what it says is at least as much as is missing there.
+told(none, _Id, Client) ->
+    Client;
 told(unknown, _Id, Client) ->
     Client#client{positions = #{}};
 told(Missed, Id, #client{channels = Channels, positions = Positions} = Client) ->

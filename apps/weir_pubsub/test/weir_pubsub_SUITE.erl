@@ -73,7 +73,10 @@ kept_by_bytes(_Config) ->
     ?assertEqual([<<"four">>, <<"four">>], kept(<<"a">>)),
     %% One is kept, whatever its size.
     publish(<<"a">>, <<"more than ten bytes">>),
-    ?assertEqual([<<"more than ten bytes">>], kept(<<"a">>)).
+    ?assertEqual([<<"more than ten bytes">>], kept(<<"a">>)),
+    %% What is said beside the data counts.
+    [{ok, _} = weir_pubsub:publish(<<"b">>, <<"1">>, #{type => <<"a/b">>, event => <<"e">>}) || _ <- lists:seq(1, 4)],
+    ?assertMatch({ok, #{messages := 2, bytes := 10}}, weir_pubsub:info(<<"b">>)).
 
 kept_by_age(_Config) ->
     policy(#{max_age => 100, idle_timeout => 1000000}),

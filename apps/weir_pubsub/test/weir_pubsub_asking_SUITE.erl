@@ -16,7 +16,7 @@
 suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
-    [asked, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers].
+    [asked, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
 
 %% A server that is asked who may: its answers count for a while, and for the same question only.
 asked(Config) ->
@@ -150,3 +150,23 @@ nobody_answers(Config) ->
     ?assertEqual(403, publish(Port, "a", Good)),
     #{asked := AskedNow, ask_failures := FailuresNow} = weir_pubsub:counters(),
     ?assertEqual({4, 3}, {AskedNow - Asked, FailuresNow - Failures}).
+
+%% What is asked has the tokens of clients. Reports of a process that fails have its state, and its last message.
+what_is_asked_is_in_no_report(Config) ->
+    _ = start(Config, asking(0)),
+    {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
+    {ok, SlowPort} = inet:port(Slow),
+    ok = weir_pubsub_asker:configure(#{
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 0, max_concurrent => 10
+    }),
+    Test = self(),
+    _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
+    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
+    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker)]),
+    ?assertEqual(nomatch, string:find(Status, "top-secret")),
+    ?assertNotEqual(nomatch, string:find(Status, integer_to_list(SlowPort))),
+    Message = {'$gen_call', {self(), make_ref()}, {ask, <<"authorization: Bearer top-secret\r\n">>}},
+    Reported = weir_pubsub_asker:format_status(#{message => Message, reason => shutdown}),
+    ?assertEqual(nomatch, string:find(io_lib:format("~0p", [Reported]), "top-secret")),
+    ok = gen_tcp:send(Connection, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).

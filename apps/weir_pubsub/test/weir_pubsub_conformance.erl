@@ -9,7 +9,7 @@
 %% The script -------------------------------------------------------------------------------
 
 %% A case is a name and steps. In paths `A', `B' and `C' stand for channels that no other case has.
-cases() -> publishing() ++ telling() ++ polls() ++ buffers() ++ streams() ++ websockets() ++ several() ++ refusals() ++ methods() ++ origins().
+cases() -> publishing() ++ telling() ++ polls() ++ poll_answers() ++ buffers() ++ streams() ++ websockets() ++ several() ++ refusals() ++ methods() ++ origins().
 
 read(Path) -> read(Path, []).
 read(Path, Fields) -> {request, <<"GET">>, Path, Fields, <<>>}.
@@ -82,6 +82,25 @@ polls() ->
 
 %% How much is kept and for how long is said by the place where it is published with Nchan, and by a policy here: of channels whose names begin
 %% with `two-', `none-' and `brief-'. One subscriber at most has a channel of the name `single-'.
+%% Several messages in the answer to a long poll.
+poll_answers() ->
+    Several = [post("/pub/A", type("text/x-foo"), <<"one">>), post("/pub/A", <<"two\r\n--">>), post("/pub/A", <<>>), post("/pub/A", <<"four">>)],
+    lists:append([
+        [
+            {"several in " ++ How, Several ++ [read(Path ++ "A")]},
+            {"several in " ++ How ++ ", and on", Several ++ [read(Path ++ "A"), post("/pub/A", <<"five">>), {resume, Path ++ "A", []}]},
+            {"several in " ++ How ++ ", and on: timeout", Several ++ [read(Path ++ "A"), {resume, Path ++ "A", []}]},
+            {"several in " ++ How ++ ", but one", [post("/pub/A", type("text/x-foo"), <<"x">>), read(Path ++ "A")]},
+            {"several in " ++ How ++ ", but none: timeout", [read(Path ++ "A")]},
+            {"several in " ++ How ++ ", but it waits for one", [
+                {stream, s, Path ++ "A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}
+            ]},
+            {"several in " ++ How ++ ", of several channels", Several ++ [read(Path ++ "A,B")]},
+            {"several in " ++ How ++ ", of a page", Several ++ [read(Path ++ "A", [{"Origin", "http://example.org"}])]}
+        ]
+     || {How, Path} <- [{"parts", "/parts/"}, {"lines", "/lines/"}]
+    ]).
+
 buffers() ->
     Stream = accept("text/event-stream"),
     [

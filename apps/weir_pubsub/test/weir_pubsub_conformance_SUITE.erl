@@ -36,7 +36,11 @@ init_per_testcase(_Case, Config) -> [{nchan, weir_pubsub_nchan:start()} | Config
 end_per_testcase(_Case, Config) -> weir_pubsub_nchan:stop(proplists:get_value(nchan, Config)).
 
 %% What a plain GET is depends on the place with Nchan, and on the listener here.
-listeners() -> [{"/sub", #{}}, {"/poll", #{plain => interval_poll}}, {"/raw", #{plain => raw}}].
+listeners() ->
+    [
+        {"/sub", #{}}, {"/poll", #{plain => interval_poll}}, {"/raw", #{plain => raw}}, {"/parts", #{poll_answer => multipart}},
+        {"/lines", #{poll_answer => raw}}
+    ].
 
 start(Path, Options) ->
     Routes = weir_pubsub_http:routes(maps:merge(#{publishers => any, poll_timeout => 1000, stream_timeout => 1000, deflate => true}, Options)),
@@ -47,6 +51,8 @@ ours(Ports) ->
     fun
         ("/poll/" ++ Channel) -> {map_get("/poll", Ports), "/sub/" ++ Channel};
         ("/raw/" ++ Channel) -> {map_get("/raw", Ports), "/sub/" ++ Channel};
+        ("/parts/" ++ Channel) -> {map_get("/parts", Ports), "/sub/" ++ Channel};
+        ("/lines/" ++ Channel) -> {map_get("/lines", Ports), "/sub/" ++ Channel};
         (Path) -> {map_get("/sub", Ports), Path}
     end.
 

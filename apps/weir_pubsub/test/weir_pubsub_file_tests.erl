@@ -28,14 +28,19 @@ a_broker_test() ->
     ),
     ?assertMatch({error, [{6, _}]}, read(Text)),
     ?assertMatch({error, [{2, <<"broker.kind: one of \"memory\", \"redis\"">>}]}, read("[broker]\nkind = 'pg'\n")),
-    ?assertMatch({error, [{2, _}]}, read("[broker]\nprefix = 'a{b'\n")).
+    ?assertMatch({error, [{3, <<"broker.prefix: ", _/binary>>}]}, read("[broker]\nkind = 'redis'\nprefix = 'a{b'\n")),
+    %% It would be a server whose channels are in memory.
+    [
+        ?assertMatch({error, [{Line, <<"broker.host: only with kind = \"redis\"">>}]}, read(Broken))
+     || {Line, Broken} <- [{2, "[broker]\nhost = 'redis'\n"}, {3, "[broker]\nkind = 'memory'\nhost = 'redis'\n"}]
+    ].
 
 everything_test() ->
     Text =
         "drain = 1000\n"
         "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
         "[[listeners]]\nport = 2\n"
-        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'raw'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'raw'\npoll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
         "[may]\npublish = 'token'\n"
         "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
         "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
@@ -53,6 +58,7 @@ everything_test() ->
             ],
             transports := [stream, poll],
             plain := raw,
+            poll_answer := multipart,
             origins := [<<"https://a.example:8443">>],
             poll_timeout := 30000, stream_timeout := 60000, deflate := true,
             max_body := 10,
@@ -87,6 +93,12 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {3, "listeners.1.port: an integer from 0 to 65535", "\n[[listeners]]\nport = 65536\n"},
             {2, "listeners.1.ip: an address", "[[listeners]]\nip = 'here'\n"},
             {2, "listeners.1.colour: unknown key; valid: access_log", "[[listeners]]\ncolour = 1\n"},
+            {3, "listeners.1.access_log_format: only with access_log", "[[listeners]]\nport = 8\naccess_log_format = 'json'\n"},
+            {1, "control: the name of a file", "control = \"push\\u0000.sock\"\n"},
+            {3, "broker.host: the name or address of a host", "[broker]\nkind = 'redis'\nhost = \"redis\\u0000\"\n"},
+            {2, "mercure.cookie: the name of a cookie", "[mercure]\ncookie = 'my cookie'\n"},
+            {3, "channels.1.group: the name of a group; groups has none", "[[channels]]\npattern = 'a'\ngroup = 'chat'\n"},
+            {5, "channels.1.group: the name of a group: chat, other", "[groups.chat]\n[groups.other]\n[[channels]]\npattern = 'a'\ngroup = 'chats'\n"},
             {2, "listeners.1.tls: a table", "[[listeners]]\ntls = 1\n"},
             {2, "listeners.1.tls: cert and key, each the name of a file", "[[listeners]]\ntls = {cert = 'a.pem'}\n"},
             {2, "listeners.1.tls.cert: a file that can be read (enoent)", "[[listeners]]\ntls = {cert = 'a.pem', key = 'b.pem'}\n"},

@@ -94,7 +94,7 @@ a_channel_changes_its_group(_Config) ->
     limited(#{}),
     _ = publish(<<"g/1">>, "xy"),
     _ = subscribe(<<"g/1">>),
-    ok = weir_pubsub:configure(#{channels => [{<<"g/*">>, #{group => <<"h">>}}]}),
+    ok = weir_pubsub:configure(#{channels => [{<<"g/*">>, #{group => <<"h">>}}], groups => #{<<"h">> => #{}}}),
     _ = publish(<<"g/1">>, "z"),
     ?assertEqual({ok, #{channels => 0, subscribers => 0, messages => 0, bytes => 0}}, weir_pubsub:usage(<<"g">>)),
     ?assertEqual({ok, #{channels => 1, subscribers => 1, messages => 2, bytes => 3}}, weir_pubsub:usage(<<"h">>)).
@@ -118,6 +118,8 @@ configurations_that_are_wrong(_Config) ->
             {#{channels => [{<<"a">>, #{slow => stop}}]}, [channels, <<"a">>, slow]},
             {#{channels => [{<<"a">>, #{nothing => 1}}]}, [channels, <<"a">>, nothing]},
             {#{channels => [{<<"*">>, #{events => <<"meta">>}}]}, [channels, <<"*">>, events]},
+            {#{channels => [{<<"a">>, #{group => <<"g">>}}]}, [channels, <<"a">>, group]},
+            {#{channels => [{<<"a">>, #{group => <<"g">>}}], groups => #{<<"h">> => #{}}}, [channels, <<"a">>, group]},
             {#{groups => #{g => #{}}}, [groups]},
             {#{groups => #{<<"g">> => #{bytes => -1}}}, [groups, <<"g">>, bytes]},
             {#{total => #{files => 1}}, [total, files]}

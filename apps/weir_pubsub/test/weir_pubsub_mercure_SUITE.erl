@@ -20,8 +20,8 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         publish_and_subscribe, who_may_publish, what_is_malformed, private_updates, topics_that_are_selected,
-        coming_back, an_id_that_is_not_known, a_token_that_ends, nobody_without_a_token, tokens_in_three_places,
-        cookies_of_other_sites, other_ways_to_the_channel, head, kept_in_redis, a_browser
+        coming_back, an_id_that_is_not_known, topics_are_bytes, a_token_that_ends, nobody_without_a_token, tokens_in_three_places,
+        cookies_of_other_sites, a_cookie_that_no_client_has, other_ways_to_the_channel, head, kept_in_redis, a_browser
     ].
 
 publish_and_subscribe(_Config) ->
@@ -93,6 +93,12 @@ coming_back(_Config) ->
     {_, All, _} = hears(subscribe(["a"], [{"Last-Event-ID", "earliest"}]), <<"data: 5">>),
     ?assertEqual([<<"3">>, <<"4">>, <<"5">>], All).
 
+%% An update is kept with its topics, which may be a hundred times its data.
+topics_are_bytes(_Config) ->
+    Topics = [{"topic", [Letter | lists:duplicate(499, $t)]} || Letter <- "abcd"],
+    {200, _} = publish([{"data", "12345"} | Topics]),
+    ?assertMatch({ok, #{messages := 1, bytes := 2005}}, weir_pubsub:info(weir_pubsub_mercure:channel())).
+
 an_id_that_is_not_known(_Config) ->
     {200, _} = publish([{"topic", "a"}, {"data", "1"}]),
     {Fields, Data, _} = hears(subscribe(["a"], [{"Last-Event-ID", "urn:uuid:e1ee88e2-532a-4d6f-ba70-f0f8bd584022"}]), <<"data: 1">>),
@@ -132,6 +138,11 @@ cookies_of_other_sites(_Config) ->
     ?assertMatch({403, _}, publish(Form, [Cookie, {"Origin", "https://other.example"}])).
 
 %% Private updates are not for those who guess the name of the channel.
+a_cookie_that_no_client_has(_Config) ->
+    Routes = fun(Name) -> weir_pubsub_mercure:routes(#{keys => weir_pubsub_mercure_test, cookie => Name}) end,
+    [_] = Routes(<<"__Host-hub">>),
+    [?assertError({bad_option, cookie, Name, [_ | _]}, Routes(Name)) || Name <- [<<>>, <<"my cookie">>, <<"a=b">>, <<"a;b">>, <<"a\0">>, "hub"]].
+
 other_ways_to_the_channel(_Config) ->
     _ = publish([{"topic", "a"}, {"data", "1"}, {"private", "on"}]),
     %% A path has no zero byte, but a frame of the push protocol may.

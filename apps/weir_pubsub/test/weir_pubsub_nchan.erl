@@ -38,6 +38,11 @@ start() ->
         ],
         "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
+        [
+            ["  location ~ /", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t;",
+                " nchan_longpoll_multipart_response ", Several, "; }\n"]
+         || {Path, Several} <- [{"parts", "on"}, {"lines", "raw"}]
+        ],
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
             ["  location ~ ", Path, "/(.+)$ { ", Kind, "; nchan_channel_id $1; nchan_channel_group t; nchan_channel_events_channel_id ev;",

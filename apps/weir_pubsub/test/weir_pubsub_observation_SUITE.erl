@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [publications, refusals, gaps, slow_ones, a_shard_is_killed, a_handler_that_raises].
+all() -> [publications, refusals, gaps, slow_ones, a_slow_websocket, a_shard_is_killed, a_handler_that_raises].
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
@@ -19,6 +19,7 @@ init_per_testcase(_Case, Config) ->
     Config.
 
 end_per_testcase(Case, _Config) ->
+    _ = weir_http:stop_listener(?MODULE),
     _ = weir_event:detach(Case),
     ok = application:stop(weir_pubsub).
 
@@ -73,6 +74,26 @@ slow_ones(_Config) ->
     _ = subscribe(<<"a">>, #{window => 1}),
     _ = publish_numbered(<<"a">>, [1, 2, 3]),
     ?assertEqual({#{count => 1}, #{channels => [<<"a">>]}}, told(Event)).
+
+%% One that subscribes to several channels is told of once, and counted, as other transports are.
+a_slow_websocket(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 1, max_messages => 2, slow => disconnect}}]}),
+    Event = [weir, channel, slow],
+    ok = hear_of(?FUNCTION_NAME, Event),
+    #{slow := Before} = weir_pubsub:counters(),
+    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}, socket_opts => [{sndbuf, 65536}]}, [weir_pubsub_ws:route(#{})]),
+    {{101, _}, Socket} = weir_pubsub_nchan:websocket(weir:get_port(?MODULE), "/ws", none),
+    Frames = [<<"{\"type\":\"subscribe\",\"channel\":\"", Channel, "\"}">> || Channel <- "ab"],
+    ok = gen_tcp:send(Socket, [<<16#81, 1:1, (byte_size(Frame)):7, 0:32, Frame/binary>> || Frame <- Frames]),
+    Data = binary:copy(<<"x">>, 100000),
+    Flood = fun Flood(Number) ->
+        _ = publish(<<"a">>, Data),
+        case told(Event) of none when Number < 10000 -> Flood(Number + 1); Told -> Told end
+    end,
+    ?assertEqual({#{count => 1}, #{channels => [<<"a">>, <<"b">>]}}, Flood(1)),
+    #{slow := After} = weir_pubsub:counters(),
+    ?assertEqual(1, After - Before),
+    ok = gen_tcp:close(Socket).
 
 a_shard_is_killed(_Config) ->
     Event = [weir, shard, restart],

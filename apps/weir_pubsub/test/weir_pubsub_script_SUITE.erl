@@ -14,8 +14,8 @@ suite() -> [{timetrap, {seconds, 90}}].
 all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
 groups() ->
-    Cases = [websocket, stream, poll, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
-    [{node, [], [node_without_websockets | Cases]}, {node_through_tls, [], [websocket, stream, poll, deleted]}, {chromium, [], Cases}].
+    Cases = [websocket, stream, poll, several_in_an_answer, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
+    [{node, [], [node_without_websockets | Cases]}, {node_through_tls, [], [websocket, stream, poll, several_in_an_answer, deleted]}, {chromium, [], Cases}].
 
 init_per_group(node, Config) ->
     case os:find_executable("node") of
@@ -71,6 +71,27 @@ poll(Config) ->
     Client = start(Config, #{transports => [poll]}, #{}),
     comes_back(Client, <<"poll">>),
     stop(Client).
+
+%% All that is there comes with one poll, each message as it was published and with its own id.
+several_in_an_answer(Config) ->
+    Fake = <<"--B\r\n\r\nfake\r\n--B--\r\n">>,
+    Published = [
+        weir_pubsub:publish(<<"room">>, Data, Options)
+     || {Data, Options} <- [{<<"one">>, #{}}, {<<0, 255, "\r\n\r\n">>, #{}}, {Fake, #{type => <<"multipart/mixed; boundary=B">>}}]
+    ],
+    Client = start(Config, #{transports => [poll]}, #{}),
+    Ids = [weir_pubsub_id:to_text(Id) || {ok, #{id := Id}} <- Published],
+    ?assertEqual(
+        [#{<<"message">> => Data, <<"id">> => Id} || {Data, Id} <- lists:zip([<<"one">>, [0, 255, 13, 10, 13, 10], Fake], Ids)], messages(3)
+    ),
+    %% The second is that for what comes next.
+    ?assert(polls(0) =< 2),
+    ok = wait_for_a_subscriber(),
+    {ok, #{id := Id}} = weir_pubsub:publish(<<"room">>, Fake, #{type => <<"multipart/mixed; boundary=B">>}),
+    ?assertEqual([#{<<"message">> => Fake, <<"id">> => weir_pubsub_id:to_text(Id)}], messages(1)),
+    stop(Client).
+
+polls(Count) -> receive {asked, <<"room">>} -> polls(Count + 1) after 0 -> Count end.
 
 node_without_websockets(Config) ->
     Client = start(Config, #{}, #{websocket => false}),
@@ -165,7 +186,8 @@ start(Config, Options, Test) ->
     {ok, _} = weir_http:start_listener(script_said, #{ip => {127, 0, 0, 1}}, [{"/said", ?MODULE, {said, self()}}]),
     Data = proplists:get_value(data_dir, Config),
     Served = maps:get(routes, Test, [script, ws, nchan]),
-    May = fun(Channel) -> Channel =/= maps:get(refused, Test, none) end,
+    Case = self(),
+    May = fun(Channel) -> Case ! {asked, binary:copy(Channel)}, Channel =/= maps:get(refused, Test, none) end,
     Routes = lists:append([
         [{"/client.mjs", ?MODULE, {file, filename:join(Data, "client.mjs")}}],
         weir_pubsub_script:routes(),
@@ -233,7 +255,7 @@ stop(#{proxy := Proxy, program := Program}) ->
     [ok = weir_http:stop_listener(Name) || Name <- [script_server, script_said]],
     forget().
 
-forget() -> receive {said, _} -> forget() after 0 -> ok end.
+forget() -> receive {said, _} -> forget(); {asked, _} -> forget() after 0 -> ok end.
 
 %% A way to the server that can be cut: then all connections end, and new ones do at once.
 proxy(To) ->

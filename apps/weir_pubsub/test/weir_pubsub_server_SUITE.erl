@@ -302,7 +302,7 @@ what_it_does(Config) ->
         #{
             <<"now">> := #{<<"channels">> := 1, <<"messages">> := 1, <<"subscribers">> := 0, <<"bytes">> := 1},
             <<"counters">> := #{<<"published">> := _, <<"delivered">> := _},
-            <<"listeners">> := [#{<<"port">> := Port, <<"connections">> := _, <<"requests">> := _}],
+            <<"listeners">> := [#{<<"ip">> := <<"127.0.0.1">>, <<"port">> := Port, <<"connections">> := _, <<"requests">> := _}],
             <<"uptime">> := _
         },
         Status
@@ -315,7 +315,8 @@ what_it_does(Config) ->
 
 %% Each line is a sample or says what it is; each sample was announced.
 metrics(Config) ->
-    Port = port(start(Config, "")),
+    %% Two listeners may have one port. Prometheus takes no sample twice.
+    Port = port(start(Config, "[[listeners]]\nip = '127.0.0.1'\n[[listeners]]\nip = '127.0.0.2'\n")),
     _ = publish(Port, "a", []),
     {200, _, Text} = request(Port, <<"GET">>, "/metrics", []),
     Lines = binary:split(Text, <<"\n">>, [global, trim]),
@@ -324,13 +325,14 @@ metrics(Config) ->
     Samples = [Line || Line <- Lines, binary:first(Line) =/= $#],
     [
         begin
-            {match, [Name]} = re:run(Sample, "^([a-z0-9_]+)(?:[{]port=\"[0-9]+\"[}])? [0-9.e+-]+$", [{capture, all_but_first, binary}]),
+            {match, [Name]} = re:run(Sample, "^([a-z0-9_]+)(?:[{]ip=\"[0-9.]+\",port=\"[0-9]+\"[}])? [0-9.e+-]+$", [{capture, all_but_first, binary}]),
             ?assert(lists:member(Name, Types), Name)
         end
      || Sample <- Samples
     ],
     ?assert(lists:member(<<"weir_pubsub_channels 1">>, Samples)),
-    ?assertMatch([_], [Sample || <<"weir_listener_connections{", _/binary>> = Sample <- Samples]).
+    Labels = [Label || <<"weir_listener_connections{", Rest/binary>> <- Samples, [Label, _] <- [binary:split(Rest, <<",">>)]],
+    ?assertEqual([<<"ip=\"127.0.0.1\"">>, <<"ip=\"127.0.0.2\"">>], Labels).
 
 stub_status(Config) ->
     Port = port(start(Config, "")),

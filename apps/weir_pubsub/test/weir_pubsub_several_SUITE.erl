@@ -25,7 +25,8 @@ groups() ->
         {ours, [], [
             who_may, resumed_by_streams, resumed_by_parts, resumed_by_websockets, resumed_by_polls, resumed_by_new_polls, resumed_by_what_a_client_puts_together,
              a_gap_in_one, a_client_that_does_not_read,
-            a_client_that_does_not_read_is_disconnected, a_client_that_goes_away, a_shard_is_killed, some_cannot_be_published
+            a_client_that_does_not_read_is_disconnected, a_client_that_goes_away, a_shard_is_killed,
+            gone_as_a_shard_is_killed, some_cannot_be_published
         ]}
     ].
 
@@ -337,6 +338,24 @@ a_shard_is_killed(_Config) ->
     {201, _, _} = publish(port(), "b", <<"x">>),
     Bytes = read_until(Socket, <<"data: x\n\n">>, <<>>),
     ?assertMatch([_, _], binary:matches(Bytes, <<"data: unknown\n\n">>)).
+
+%% What it was told is lost with it. The next one does not take over what nobody wants any more.
+gone_as_a_shard_is_killed(_Config) ->
+    Gone = fun(Fields) ->
+        Socket = begin_request(port(), <<"GET">>, "/sub/a,b", Fields),
+        [ok = wait_for_subscribers(port(), Channel, 1) || Channel <- ["a", "b"]],
+        Shard = whereis(weir_pubsub_test:shard_of(<<"a">>)),
+        ok = sys:suspend(Shard),
+        ok = gen_tcp:close(Socket),
+        IsTold = fun() -> [told || {'$gen_cast', _} <- element(2, process_info(Shard, messages))] =/= [] end,
+        ok = weir_pubsub_test:wait_until(IsTold),
+        ok = weir_pubsub_test:kill_shard_of(<<"a">>),
+        %% It answers when it has taken over what it does.
+        _ = sys:get_state(weir_pubsub_test:shard_of(<<"a">>)),
+        ok = weir_pubsub_test:wait_until(fun() -> weir_pubsub_test:used(total, subscribers) =:= 0 end)
+    end,
+    ok = Gone([]),
+    ok = Gone([{"Accept", "text/event-stream"}]).
 
 %% The others have it.
 some_cannot_be_published(_Config) ->

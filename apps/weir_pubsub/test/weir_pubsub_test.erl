@@ -14,6 +14,7 @@
 -export([used/2]).
 -export([kill_shard_of/1]).
 -export([until_asked/2]).
+-export([shard_of/1]).
 
 -include("../src/weir_pubsub_shard.hrl").
 

@@ -13,8 +13,9 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        curl_polls, curl_reads_streams, several_channels, positions_go_on, nchan_websocket, deleted, an_update_of_mercure,
-        a_slow_reader_is_told_of_the_gap, publishers_at_once, a_shard_is_killed, certificates_are_read_again
+        curl_polls, several_in_an_answer, curl_reads_streams, several_channels, positions_go_on, nchan_websocket, deleted,
+        an_update_of_mercure, a_slow_reader_is_told_of_the_gap, publishers_at_once, a_shard_is_killed, unsubscribed_as_a_shard_is_killed,
+        certificates_are_read_again
     ].
 
 init_per_testcase(Case, Config) ->
@@ -105,6 +106,12 @@ curl_polls(_Config) ->
     ?assertMatch({_, _}, binary:match(said(Published), <<"queued messages: 1">>)),
     ?assertEqual(<<"one">>, said(Held)),
     ?assertEqual(<<"one">>, said(curl([url("/sub/a?from=oldest")]))).
+
+%% The process of a connection has the first message sent, and reads what else there is.
+several_in_an_answer(_Config) ->
+    _ = [publish(<<"a">>, Data) || Data <- ["one", "two", "three"]],
+    Said = said(curl([url("/sub/a?poll_answer=multipart")])),
+    ?assertMatch({match, _}, re:run(Said, "^--[0-9A-F]{32}\r\n\r\none\r\n--[0-9A-F]{32}\r\n\r\ntwo\r\n--[0-9A-F]{32}\r\n\r\nthree\r\n--[0-9A-F]{32}--\r\n$")).
 
 curl_reads_streams(_Config) ->
     Streams = [
@@ -262,6 +269,21 @@ a_shard_is_killed(_Config) ->
     _ = heard_until(Socket, <<"event: gap">>),
     _ = publish(<<"a">>, <<"one">>),
     _ = heard_until(Socket, <<"data: one">>).
+
+%% What it was asked is lost with it. The next one does not take over what nobody wants any more.
+unsubscribed_as_a_shard_is_killed(_Config) ->
+    Socket = websocket("/ws"),
+    Say = fun(Type) -> Text = <<"{\"type\":\"", Type/binary, "\",\"channel\":\"a\"}">>, ok = ssl:send(Socket, [<<16#81, 1:1, (byte_size(Text)):7, 0:32>>, Text]) end,
+    Say(<<"subscribe">>),
+    ok = subscribed(<<"a">>),
+    Shard = whereis(weir_pubsub_test:shard_of(<<"a">>)),
+    ok = sys:suspend(Shard),
+    Say(<<"unsubscribe">>),
+    ok = weir_pubsub_test:until_asked([<<"a">>], 1),
+    true = exit(Shard, kill),
+    _ = heard_until(Socket, <<"\"unsubscribed\"">>),
+    ?assertMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
+    ok = ssl:close(Socket).
 
 %% Those that have connected before keep theirs.
 certificates_are_read_again(Config) ->

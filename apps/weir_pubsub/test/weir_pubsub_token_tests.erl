@@ -87,6 +87,43 @@ changed(Token, At) ->
     Other = case Character of $A -> $Q; _ -> $A end,
     <<Before/binary, Other, After/binary>>.
 
+%% Whoever gives out a set of keys has keys for other uses, too, and shorter ones.
+keys_for_others_test() ->
+    Short = [
+        #{kty => oct, alg => 'A128KW', k => url(<<0:128>>)},
+        #{kty => 'RSA', alg => 'RSA-OAEP', n => url(binary:copy(<<255>>, 128)), e => <<"AQAB">>},
+        #{kty => 'RSA', use => enc, n => url(binary:copy(<<255>>, 128)), e => <<"AQAB">>}
+    ],
+    ok = load([{jwks, file(json(#{keys => Short ++ [#{kty => oct, k => url(?SECRET)}]}))}]),
+    ?assertMatch({ok, _}, verify(token(#{alg => 'HS256'}, claims(), by(hs256, ?SECRET)))),
+    ?assertMatch({error, {bad_key, _, too_short}}, load([{jwks, file(json(#{keys => [#{kty => oct, alg => 'HS256', k => url(<<0:128>>)}]}))}])).
+
+%% A token cannot be checked with a point beside the curve.
+no_point_test() ->
+    Jwk = #{kty => 'EC', crv => 'P-256', x => url(<<1:256>>), y => url(<<2:256>>)},
+    ?assertMatch({error, {bad_key, _, no_key}}, load([{jwks, file(json(#{keys => [Jwk]}))}])),
+    Pem = pem({#'ECPoint'{point = <<4, 1:256, 2:256>>}, {namedCurve, ?secp256r1}}),
+    ?assertMatch({error, {bad_key, _, no_key}}, load([{public_key, file(Pem)}])).
+
+%% It is just being written, when somebody reads it.
+half_a_file_test() ->
+    {_, Public} = rsa(),
+    Pem = pem(Public),
+    Half = binary:part(Pem, 0, byte_size(Pem) div 2),
+    ?assertMatch({error, {bad_key, _, no_key}}, load([{public_key, file(Half)}])),
+    ?assertMatch({error, {bad_key, _, no_key}}, load([{public_key, file([Pem, Half])}])),
+    Certificates = weir_pubsub_file_value:certificates_in("/"),
+    ?assertMatch({error, _}, Certificates(list_to_binary(file("-----BEGIN CERTIFICATE-----\nAAAA")))).
+
+%% A stream ends when its token is refused, and not earlier.
+end_of_a_stream_test() ->
+    Now = os:system_time(second),
+    ?assertEqual(0, weir_pubsub_mercure_access:expires_in(#{<<"exp">> => Now - 100}, #{leeway => 50})),
+    Left = weir_pubsub_mercure_access:expires_in(#{<<"exp">> => Now - 100}, #{leeway => 3600}),
+    ?assert(Left > 0 andalso Left =< 3500000),
+    ?assertEqual(infinity, weir_pubsub_mercure_access:expires_in(#{<<"exp">> => 1.0e307}, #{})),
+    ?assertEqual(infinity, weir_pubsub_mercure_access:expires_in(#{}, #{})).
+
 %% A public key is known to all: as a secret it would sign anything.
 confusion_test() ->
     {_, Public} = rsa(),

@@ -12,7 +12,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         subscribe_and_publish, many_channels, unsubscribed, from_where, a_gap, a_position_to_come_back_to, bytes_that_are_no_text,
-        meta, presence, what_processes_say_of_themselves, slow_in_many_channels, history, ping, wrong_frames, who_may, limits, subscribed_twice, deleted, a_shard_is_killed,
+        meta, presence, what_processes_say_of_themselves, slow_in_many_channels, history, ping, wrong_frames, who_may, limits, asked_too_much, subscribed_twice, deleted, a_shard_is_killed,
         asked_of_a_shard_that_is_killed,
         who_may_is_said_later, gone_when_closed, a_drain, other_sites, options_that_are_wrong
     ].
@@ -305,6 +305,18 @@ limits(_Config) ->
     %% What was refused is no subscription.
     subscribe(Socket, <<"c">>, new),
     ?ERROR(<<"too_large">>) = ask(Socket, #{type => publish, channel => <<"full">>, data => <<"123456">>}).
+
+%% What was not asked has not happened.
+asked_too_much(_Config) ->
+    Socket = connect(),
+    subscribe(Socket, <<"a">>, new),
+    Shard = weir_pubsub_test:shard_of(<<"b">>),
+    ok = sys:suspend(Shard),
+    [say(Socket, #{type => publish, channel => <<"b">>, data => <<"x">>}) || _ <- lists:seq(1, 1000)],
+    ?ERROR(<<"too_many">>) = ask(Socket, #{type => unsubscribe, channel => <<"a">>}),
+    ok = sys:resume(Shard),
+    [#{<<"type">> := <<"published">>} = hear(Socket) || _ <- lists:seq(1, 1000)],
+    #{<<"type">> := <<"unsubscribed">>} = ask(Socket, #{type => unsubscribe, channel => <<"a">>}).
 
 subscribed_twice(_Config) ->
     Socket = connect(),

@@ -1,0 +1,67 @@
+%% @private
+%% @doc The messages in the answer to a long poll. Nchan says of several (`nchan_longpoll_multipart_response'): the position is that of the
+%% last, parts have no fields but their type, and one alone is sent as if there could not be more. Here one whose own type is
+%% `multipart/mixed' is a part nevertheless: nobody can publish what looks like several messages of others.
+-module(weir_pubsub_http_messages).
+
+-export([form/2]).
+-export([most/1]).
+-export([reply/4]).
+
+-export_type([form/0]).
+
+-type form() :: one | multipart | raw.
+
+%% What an answer has at most. Clients that are behind further ask again.
+-define(MOST, {256, 65536}).
+
+%% @doc How a request wants several messages: as it says in the query, or else as the route has it.
+-spec form(weir_http_request:request(), form()) -> form().
+form(Request, Default) ->
+    case lists:keyfind(<<"poll_answer">>, 1, weir_http_request:query_pairs(Request)) of
+        {_, <<"multipart">>} -> multipart;
+        _ -> Default
+    end.
+
+%% @doc How much an answer has at most.
+-spec most(form()) -> weir_pubsub_http_next:most().
+most(one) -> {1, 1};
+most(_) -> ?MOST.
+
+%% @doc The answer, to a page of the site that {@link weir_pubsub_http_fields:origin/1} says.
+-spec reply(form(), [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed(), Origin :: weir_http_direct:fields()) ->
+    weir_http_direct:response().
+reply(multipart, [{message, _, _, #{type := Type}}] = Messages, Missed, Origin) ->
+    case weir_http_value:lower(Type) of
+        <<"multipart/mixed", _/binary>> -> parts(Messages, Missed, Origin);
+        _ -> alone(Messages, Missed, Origin)
+    end;
+reply(_Form, [_] = Messages, Missed, Origin) ->
+    alone(Messages, Missed, Origin);
+reply(raw, Messages, Missed, Origin) ->
+    {reply, 200, last(Messages, Missed, Origin), [[Data, $\n] || {message, _, Data, _} <- Messages]};
+reply(multipart, Messages, Missed, Origin) ->
+    parts(Messages, Missed, Origin).
+
+alone([{message, _, Data, _} = Message], Missed, Origin) ->
+    {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
+
+parts(Messages, Missed, Origin) ->
+    %% It is chosen now, so that nobody who has published one of them could know it.
+    Boundary = binary:encode_hex(crypto:strong_rand_bytes(16)),
+    Type = {<<"content-type">>, <<"multipart/mixed; boundary=", Boundary/binary>>},
+    Begin = <<"--", Boundary/binary>>,
+    Body = [[[Begin, type(Meta), <<"\r\n\r\n">>, Data, <<"\r\n">>] || {message, _, Data, Meta} <- Messages], Begin, <<"--\r\n">>],
+    {reply, 200, [Type | last(Messages, Missed, Origin)], Body}.
+
+type(#{type := Type}) -> [<<"\r\nContent-Type: ">>, Type];
+type(_Meta) -> [].
+
+last(Messages, Missed, Origin) ->
+    {message, Id, _, _} = lists:last(Messages),
+    gap(Missed, weir_pubsub_http_fields:id(Id, weir_pubsub_http_fields:poll_from(Origin))).
+
+%% How many messages are missing before the first.
+gap(none, Fields) -> Fields;
+gap(unknown, Fields) -> [{<<"weir-missed">>, <<"unknown">>} | Fields];
+gap(Missed, Fields) -> [{<<"weir-missed">>, integer_to_binary(Missed)} | Fields].

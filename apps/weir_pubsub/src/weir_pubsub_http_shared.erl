@@ -1,0 +1,64 @@
+%% @private
+%% @doc An answer with several messages, made once for all polls that come soon with the same position: where much is said, most of them. It is
+%% kept by the reactor that made it, one for each channel, and found without the claim on the shard. Only for reactors.
+-module(weir_pubsub_http_shared).
+
+-export([find/1]).
+-export([share/3]).
+
+-export_type([key/0]).
+
+-type key() :: {weir_pubsub_http_messages:form(), weir_pubsub:channel(), weir_pubsub:from(), Origin :: weir_http_direct:fields()}.
+
+-record(shared, {
+    key :: key(),
+    last :: weir_pubsub_id:id(),
+    count :: pos_integer(),
+    until :: integer(),
+    reply :: weir_http_direct:response()
+}).
+
+%% What all of them take at most: so many, of so many bytes.
+-define(SLOTS, 256).
+-define(MOST_BYTES, 16384).
+
+%% Milliseconds. Messages may become too old meanwhile, and limits may be reached: only for so long does nobody look.
+-define(KEPT, 50).
+
+%% @doc The answer of a moment ago, if no message has come since.
+-spec find(key()) -> {ok, weir_http_direct:response()} | none.
+find({_, Channel, _, _} = Key) ->
+    case get(slot(Channel)) of
+        #shared{key = Key, last = Last, count = Count, until = Until, reply = Reply} ->
+            case weir_pubsub_socket:is_latest(Channel, Last) andalso erlang:monotonic_time(millisecond) < Until of
+                true ->
+                    ok = weir_pubsub_counters:add(delivered, Count),
+                    {ok, Reply};
+                false ->
+                    none
+            end;
+        _ ->
+            none
+    end.
+
+%% @doc Keeps an answer, unless it is too large. Returns it.
+-spec share(key(), [weir_pubsub:message(), ...], weir_http_direct:response()) -> weir_http_direct:response().
+share({Form, Channel, From, Origin}, Messages, {reply, 200, Fields, Body} = Reply) ->
+    case iolist_size(Body) of
+        Size when Size =< ?MOST_BYTES ->
+            {message, Last, _, _} = lists:last(Messages),
+            Whole = {reply, 200, Fields, iolist_to_binary(Body)},
+            _ = put(slot(Channel), #shared{
+                %% It is part of the request.
+                key = {Form, binary:copy(Channel), From, Origin},
+                last = Last,
+                count = length(Messages),
+                until = erlang:monotonic_time(millisecond) + ?KEPT,
+                reply = Whole
+            }),
+            Whole;
+        _ ->
+            Reply
+    end.
+
+slot(Channel) -> {?MODULE, erlang:phash2(Channel, ?SLOTS)}.
