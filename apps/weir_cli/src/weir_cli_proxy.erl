@@ -19,9 +19,12 @@ serve(Arguments) ->
     case weir_cli_options:parse(options(), Arguments) of
         {ok, #{help := true}, _} -> {help, help()};
         {ok, _, [Extra | _]} -> usage(["unexpected argument: ", Extra]);
-        {ok, #{config := _, listen := _}, []} -> usage("--listen stands in the file where there is --config");
-        {ok, #{config := _, to := _}, []} -> usage("--to stands in the file where there is --config");
+        {ok, #{config := _} = Values, []} when is_map_key(listen, Values); is_map_key(to, Values); is_map_key(balance, Values);
+                is_map_key(control, Values) ->
+            [Option | _] = [Each || Each <- [listen, to, balance, control], is_map_key(Each, Values)],
+            usage(["--", atom_to_list(Option), " stands in the file where there is --config"]);
         {ok, #{config := File, check := true}, []} -> check(File);
+        {ok, #{check := true}, []} -> usage("--check needs --config FILE");
         {ok, #{config := File, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy_file:take_over(proxy, File) end, Values);
         {ok, #{config := File} = Values, []} -> start(fun() -> weir_proxy_file:start(proxy, File) end, Values);
         {ok, #{listen := _, to := _, 'take-over' := true} = Values, []} -> start(fun() -> weir_proxy:take_over(proxy, one_route(Values)) end, Values);
@@ -38,7 +41,8 @@ check(File) ->
         {error, Fault} -> {failed, weir_proxy_file:explain(Fault)}
     end.
 
-one_route(#{listen := Listen, to := Servers, balance := Balance} = Values) ->
+one_route(#{listen := Listen, to := Servers} = Values) ->
+    Balance = maps:get(balance, Values, round_robin),
     Options = #{frontends => #{main => #{listen => Listen, backend => main}}, backends => #{main => #{servers => Servers, balance => Balance}}},
     maps:merge(Options, maps:with([control], Values)).
 
@@ -50,7 +54,7 @@ start(Start, #{drain := Seconds}) ->
             ok = os:set_signal(sighup, handle),
             {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
             Listen = lists:append([Addresses || #{listen := Addresses} <- maps:values(Frontends)]),
-            io:format("ready ~ts~npid ~s~n", [lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()]),
+            ok = weir_cli_notice:say("ready ~ts~npid ~s", [lists:join($\s, [port(Address) || Address <- Listen]), os:getpid()]),
             Main = self(),
             _ = spawn(fun() -> await_successor(Main) end),
             loop(Seconds * 1000);
@@ -80,12 +84,14 @@ loop(Drain) ->
     receive
         reload ->
             case weir_proxy_file:reload(proxy) of
-                ok -> io:format("reloaded~n");
-                {error, Reason} -> io:format(standard_error, "weir: ~ts~nweir: nothing is changed~n", [weir_proxy_file:explain(Reason)])
+                ok -> weir_cli_notice:say("reloaded", []);
+                {error, Reason} ->
+                    ok = weir_cli_notice:complain("~ts", [weir_proxy_file:explain(Reason)]),
+                    weir_cli_notice:complain("nothing is changed", [])
             end,
             loop(Drain);
         succeeded ->
-            io:format("another one has taken over~n"),
+            ok = weir_cli_notice:say("another one has taken over", []),
             stop(Drain);
         stop ->
             stop(Drain)
@@ -94,7 +100,7 @@ loop(Drain) ->
 stop(Drain) ->
     case weir_proxy:stop(proxy, Drain) of
         ok -> ok;
-        {error, {timeout, Left}} -> io:format(standard_error, "weir: ~b connections were ended~n", [Left])
+        {error, {timeout, Left}} -> weir_cli_notice:complain("~b connections were ended", [Left])
     end.
 
 %%% Asking one that runs.
@@ -113,6 +119,7 @@ asked({ok, #{<<"ok">> := Value}}, _Path, #{json := true}) -> io:put_chars(weir_j
 asked({ok, #{<<"ok">> := Value}}, _Path, _Values) -> io:put_chars(weir_cli_proxy_table:text(Value));
 asked({error, Reason}, Path, _Values) -> {failed, [Path, ": ", reason(Reason)]}.
 
+reason(closed) -> "the proxy has not answered";
 reason(Reason) when is_atom(Reason) -> inet:format_error(Reason);
 reason(Reason) -> io_lib:format("~0tp", [Reason]).
 
@@ -136,7 +143,7 @@ options() ->
             help => "where to listen: 0.0.0.0:80, [::]:80, :80, unix:PATH; port 0 takes a free one"},
         #{name => to, type => {text, fun words/1}, value => "ADDR,...",
             help => "the servers: 10.0.0.1:80, NAME:80, unix:PATH"},
-        #{name => balance, type => {choice, [round_robin, least_connections, random, hash]}, value => "HOW", default => round_robin,
+        #{name => balance, type => {choice, [round_robin, least_connections, random, hash]}, value => "HOW",
             help => "round_robin, least_connections, random (the better of two), hash (by the client's address) (round_robin)"},
         #{name => control, type => {text, fun(Path) -> {ok, Path} end}, value => "PATH",
             help => "a unix socket for the commands below, without a file"},
@@ -150,7 +157,11 @@ options() ->
             help => "this text"}
     ].
 
-words(Text) -> {ok, [unicode:characters_to_binary(Word) || Word <- string:lexemes(Text, ",")]}.
+words(Text) ->
+    case [unicode:characters_to_binary(Word) || Word <- string:lexemes(Text, ",")] of
+        [] -> {error, "an address, or several with commas between them, is needed"};
+        Words -> {ok, Words}
+    end.
 
 help() ->
     [

@@ -95,7 +95,7 @@ reload(File, Control, Server) ->
         {ok, Settings} ->
             case weir_pubsub_server:change(Settings, Server) of
                 {ok, Changed} ->
-                    io:format("reloaded ~ts~n", [File]),
+                    ok = weir_cli_notice:say("reloaded ~ts", [File]),
                     {[], Changed};
                 {error, Reason} ->
                     unchanged([explain(Reason)], Server)
@@ -105,8 +105,8 @@ reload(File, Control, Server) ->
     end.
 
 unchanged(Texts, Server) ->
-    [io:format(standard_error, "weir: ~ts~n", [Text]) || Text <- Texts],
-    io:format(standard_error, "weir: nothing is changed~n", []),
+    [ok = weir_cli_notice:complain("~ts", [Text]) || Text <- Texts],
+    ok = weir_cli_notice:complain("nothing is changed", []),
     {Texts, Server}.
 
 explain({listen, Ip, Port, Reason}) ->
@@ -120,6 +120,7 @@ explain({fixed, broker}) ->
 explain({bad_key, {_, File}, Reason}) ->
     io_lib:format("~ts: ~tp", [File, Reason]).
 
+listen_reason({bad_option, Name, _Value, Allowed}) -> [atom_to_list(Name), " needs ", Allowed];
 listen_reason(Reason) when is_atom(Reason) -> inet:format_error(Reason);
 listen_reason(Reason) -> io_lib:format("~0tp", [Reason]).
 

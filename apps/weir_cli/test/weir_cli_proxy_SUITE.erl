@@ -6,6 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([help_says_how/1, a_wrong_argument_is_one_line/1, a_file_is_checked/1, an_address_in_use/1]).
 -export([one_route_balances_until_a_signal/1, connections_end_with_the_drain/1, a_changed_file_is_taken/1]).
+-export([who_reads_no_more_ends_nothing/1, names_of_any_letters/1]).
 -export([commands_show_and_change/1, wrong_commands_say_why/1, a_new_version_takes_over/1, another_user/1]).
 
 -import(weir_cli_program, [start/2, run/2, line/1, exit_status/1, later_lines/1, shell/1, kill/2, mentions/2]).
@@ -17,7 +18,7 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() ->
     [
         help_says_how, a_wrong_argument_is_one_line, a_file_is_checked, an_address_in_use,
-        one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken,
+        one_route_balances_until_a_signal, connections_end_with_the_drain, a_changed_file_is_taken, who_reads_no_more_ends_nothing, names_of_any_letters,
         commands_show_and_change, wrong_commands_say_why, a_new_version_takes_over, another_user
     ].
 
@@ -47,7 +48,9 @@ a_wrong_argument_is_one_line(Config) ->
         end
      || {Arguments, Wrong} <- [
             {[], "--config FILE, or --listen"}, {["--listen", ":0"], "--to"}, {["more"], "more"},
-            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"}, {["--config", "a", "--to", ":1"], "--to"}, {["status"], "--control"}
+            {["--listen", ":0", "--to", ":1", "--balance", "best"], "best"}, {["--config", "a", "--to", ":1"], "--to"}, {["status"], "--control"},
+            {["--config", "a", "--control", "b"], "--control"}, {["--config", "a", "--balance", "hash"], "--balance"},
+            {["--listen", ":0", "--to", ":1", "--check"], "--check"}, {["--check"], "--check"}, {["--listen", ":0", "--to", ","], "--to"}
         ]
     ].
 
@@ -126,6 +129,72 @@ a_changed_file_is_taken(Config) ->
     ?assertEqual("b", asked(Port)),
     ?assertEqual(<<"kept">>, echo(Old, <<"kept">>)),
     ok = gen_tcp:close(Old),
+    _ = kill("TERM", shell(Program)),
+    ?assertEqual(0, exit_status(Program)).
+
+%% As behind `| head'. Standard error goes elsewhere: where both are closed, OTP 27 and later end the emulator.
+who_reads_no_more_ends_nothing(Config) ->
+    [{_, A}, {_, B}] = proplists:get_value(servers, Config),
+    File = file(Config, text([A], "")),
+    Quiet = lists:keystore(weir, 1, Config, {weir, os:find_executable("sh")}),
+    Arguments = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", proplists:get_value(weir, Config), "proxy", "--config", File],
+    #{program := Reader} = Program = start(Quiet, Arguments),
+    Port = ready(Program),
+    <<"pid ", Pid/binary>> = line(Program),
+    Shell = shell(Program),
+    true = port_close(Reader),
+    Reload = fun() -> kill("HUP", binary_to_list(Pid)) end,
+    Old = connect(Port),
+    ?assertEqual("a", name(Old)),
+    [
+        begin
+            File = file(Config, Text),
+            _ = Reload(),
+            until(fun() -> asked(Port) =:= Name end)
+        end
+     || {Text, Name} <- [{text([B], ""), "b"}, {text([A], ""), "a"}]
+    ],
+    %% What is wrong cannot be told either.
+    File = file(Config, text([B], "retries = 1000\n")),
+    _ = Reload(),
+    File = file(Config, text([B], "")),
+    _ = Reload(),
+    until(fun() -> asked(Port) =:= "b" end),
+    ?assertEqual(<<"kept">>, echo(Old, <<"kept">>)),
+    ok = gen_tcp:close(Old),
+    _ = kill("TERM", Shell),
+    until(fun() -> gen_tcp:connect({127, 0, 0, 1}, Port, []) =:= {error, econnrefused} end).
+
+until(Done) -> until(Done, 200).
+
+until(Done, Left) ->
+    case Done() of
+        true -> ok;
+        false when Left > 0 ->
+            timer:sleep(100),
+            until(Done, Left - 1)
+    end.
+
+names_of_any_letters(Config) ->
+    Control = socket_path("control"),
+    Server = first(Config),
+    Text = [
+        "control = '", Control, "'\n[frontends.front]\nlisten = '127.0.0.1:0'\nbackend = 'my web'\n[backends.'my web']\n",
+        "servers = [{ address = '", Server, "', name = 'one two' }, { address = '", Server, "', name = 'größe €' }]\n"
+    ],
+    Program = start(Config, ["proxy", "--config", file(Config, unicode:characters_to_binary(Text))]),
+    _ = ready(Program),
+    Ask = fun(Words) -> run(Config, ["proxy" | Words] ++ ["--control", Control]) end,
+    ?assertEqual({0, []}, Ask(["drain", "my web", "one two"])),
+    ?assertEqual({0, []}, Ask(["set-weight", "my web", "größe €", "0"])),
+    ?assertMatch({1, [<<"weir: no such server: €"/utf8>>]}, Ask(["drain", "my web", "€"])),
+    {0, [_ | Servers]} = Ask(["servers"]),
+    ?assert(mentions("one two  drain", [re:replace(Line, "  +", "  ", [global, {return, binary}]) || Line <- Servers])),
+    %% As a person or a script asks, without the program.
+    {ok, Socket} = gen_tcp:connect({local, Control}, 0, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, <<"status \xff\n">>),
+    {ok, Answer} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    ?assertMatch({ok, #{<<"error">> := _}}, weir_json:decode(Answer)),
     _ = kill("TERM", shell(Program)),
     ?assertEqual(0, exit_status(Program)).
 
@@ -312,9 +381,7 @@ is_refused(Port) ->
 %% Who answers to a connection that ends at once.
 asked(Port) ->
     Socket = connect(Port),
-    Name = name(Socket),
-    ok = gen_tcp:close(Socket),
-    Name.
+    try name(Socket) after gen_tcp:close(Socket) end.
 
 echo(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),

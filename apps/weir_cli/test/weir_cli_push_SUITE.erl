@@ -64,7 +64,11 @@ a_file_is_checked(Config) ->
     ok = file:write_file(File, "drain = 0\n[[listeners]]\nport = 'a'\n"),
     {1, [First, Second]} = run(Config, ["push", "--config", File, "--check"]),
     ?assertEqual(iolist_to_binary(["weir: ", File, ":1: drain: milliseconds from 1 on"]), First),
-    ?assertEqual(iolist_to_binary(["weir: ", File, ":3: listeners.1.port: an integer from 0 to 65535"]), Second).
+    ?assertEqual(iolist_to_binary(["weir: ", File, ":3: listeners.1.port: an integer from 0 to 65535"]), Second),
+    %% This is seen by the start.
+    ok = file:write_file(File, "[[listeners]]\naccess_log = '/nowhere/access.log'\n"),
+    {1, [Third]} = run(Config, ["push", "--config", File]),
+    ?assertMatch({_, _}, binary:match(Third, <<" port 0: access_log needs a file that can be written (">>)).
 
 %% The signal goes to what the user has started.
 a_changed_file_is_taken(Config) ->
