@@ -1,15 +1,17 @@
-%% @doc A headless Chromium for tests of pages. It ends with the process that has started it, whatever the reason: it is spoken to over
-%% a pipe, and leaves when that is closed.
+%% @doc A headless Chromium for tests of pages. It is spoken to over a pipe, and leaves when that is closed: with {@link stop/1}, or with
+%% the virtual machine.
 -module(weir_compatibility_chromium).
 
 -export([find/0]).
 -export([start/2]).
 -export([stop/1]).
 -export([open/3]).
+-export([look/2]).
 -export([close/1]).
 -export([evaluate/2]).
 -export([wait_until/2]).
 -export([screenshot/2]).
+-export([errors/1]).
 
 -export_type([browser/0, page/0, look/0]).
 
@@ -21,6 +23,17 @@
 %% How long an answer may take on a machine that is busy.
 -define(PATIENCE, 60000).
 
+-record(state, {
+    port :: port(),
+    %% Who waits for the answer to a question, by its number.
+    asked = #{} :: #{pos_integer() => {pid(), reference()}},
+    next = 1 :: pos_integer(),
+    %% The beginning of a message.
+    read = [] :: iodata(),
+    %% Those of pages that nobody has asked for yet, the last one first.
+    errors = [] :: [{Session :: binary(), map()}]
+}).
+
 %% @doc Where it is.
 -spec find() -> {ok, file:filename()} | error.
 find() ->
@@ -29,7 +42,7 @@ find() ->
         [] -> error
     end.
 
-%% @doc Starts one, with a directory for what it keeps. It ends with {@link stop/1} or the virtual machine.
+%% @doc Starts one, with a directory for what it keeps.
 -spec start(file:filename(), Directory :: file:filename()) -> {ok, browser()}.
 start(Program, Directory) ->
     Arguments = [
@@ -41,7 +54,7 @@ start(Program, Directory) ->
         %% It complains of a desktop that is not there.
         Quiet = ["-c", "exec \"$0\" \"$@\" 2>/dev/null", Program | Arguments],
         Port = open_port({spawn_executable, "/bin/sh"}, [{args, Quiet}, nouse_stdio, binary, exit_status]),
-        loop(Port, #{}, 1, [])
+        loop(#state{port = Port})
     end)}.
 
 %% @doc Ends it, and returns when it has ended.
@@ -51,18 +64,22 @@ stop(Browser) ->
     Browser ! stop,
     receive {'DOWN', Monitor, process, Browser, _} -> ok end.
 
-loop(Port, Asked, Next, Read) ->
+loop(State = #state{port = Port, asked = Asked, next = Next, read = Read, errors = Errors}) ->
     receive
         {ask, Pid, Reference, Question} ->
             true = port_command(Port, [weir_json:compact(Question#{id => Next}), 0]),
-            loop(Port, Asked#{Next => {Pid, Reference}}, Next + 1, Read);
+            loop(State#state{asked = Asked#{Next => {Pid, Reference}}, next = Next + 1});
+        {errors, Pid, Reference, Session} ->
+            Pid ! {Reference, lists:reverse([What || {Of, What} <- Errors, Of =:= Session])},
+            loop(State#state{errors = [Error || {Of, _} = Error <- Errors, Of =/= Session]});
         {Port, {data, Data}} ->
             case binary:split(Data, <<0>>) of
                 [_] ->
-                    loop(Port, Asked, Next, [Read, Data]);
+                    loop(State#state{read = [Read, Data]});
                 [End, Rest] ->
                     self() ! {Port, {data, Rest}},
-                    loop(Port, told(weir_json:decode(iolist_to_binary([Read, End])), Asked), Next, [])
+                    {ok, Message} = weir_json:decode(iolist_to_binary([Read, End])),
+                    loop(told(Message, State#state{read = []}))
             end;
         {Port, {exit_status, _}} ->
             ok;
@@ -72,13 +89,22 @@ loop(Port, Asked, Next, Read) ->
             receive {Port, {exit_status, _}} -> ok after 5000 -> _ = os:cmd("kill -9 " ++ integer_to_list(Pid)), ok end
     end.
 
-%% What comes by itself is not needed.
-told({ok, #{<<"id">> := Id} = Answer}, Asked) when is_map_key(Id, Asked) ->
+told(#{<<"id">> := Id} = Answer, State = #state{asked = Asked}) when is_map_key(Id, Asked) ->
     {{Pid, Reference}, Left} = maps:take(Id, Asked),
     Pid ! {Reference, Answer},
-    Left;
-told(_Event, Asked) ->
-    Asked.
+    State#state{asked = Left};
+told(#{<<"method">> := Method, <<"params">> := What, <<"sessionId">> := Session}, State = #state{errors = Errors}) ->
+    case error_of(Method, What) of
+        {ok, Error} -> State#state{errors = [{Session, Error} | Errors]};
+        none -> State
+    end;
+told(_Event, State) ->
+    State.
+
+error_of(<<"Runtime.exceptionThrown">>, What) -> {ok, What};
+error_of(<<"Runtime.consoleAPICalled">>, #{<<"type">> := <<"error">>} = What) -> {ok, What};
+error_of(<<"Log.entryAdded">>, #{<<"entry">> := #{<<"level">> := <<"error">>} = What}) -> {ok, What};
+error_of(_Method, _What) -> none.
 
 ask(Browser, Method, Parameters, Session) ->
     Reference = monitor(process, Browser),
@@ -98,14 +124,21 @@ open(Browser, Url, Look) ->
     #{<<"targetId">> := Target} = ask(Browser, <<"Target.createTarget">>, #{url => <<"about:blank">>, newWindow => true}, #{}),
     #{<<"sessionId">> := Session} = ask(Browser, <<"Target.attachToTarget">>, #{targetId => Target, flatten => true}, #{}),
     Page = {Browser, Target, Session},
+    _ = [in(Page, Domain, #{}) || Domain <- [<<"Runtime.enable">>, <<"Log.enable">>]],
+    ok = look(Page, Look),
+    _ = in(Page, <<"Page.navigate">>, #{url => iolist_to_binary(Url)}),
+    Page.
+
+%% @doc Has a page look otherwise: its size, and whether it is dark.
+-spec look(page(), look()) -> ok.
+look(Page, Look) ->
     Width = maps:get(width, Look, 1200),
     _ = in(Page, <<"Emulation.setDeviceMetricsOverride">>, #{
         width => Width, height => maps:get(height, Look, 800), deviceScaleFactor => 1, mobile => Width < 600
     }),
     Scheme = case Look of #{dark := true} -> <<"dark">>; #{} -> <<"light">> end,
     _ = in(Page, <<"Emulation.setEmulatedMedia">>, #{features => [#{name => <<"prefers-color-scheme">>, value => Scheme}]}),
-    _ = in(Page, <<"Page.navigate">>, #{url => iolist_to_binary(Url)}),
-    Page.
+    ok.
 
 -spec close(page()) -> ok.
 close({Browser, Target, _Session}) ->
@@ -141,3 +174,15 @@ screenshot(Page, File) ->
     #{<<"data">> := Data} = in(Page, <<"Page.captureScreenshot">>, #{format => <<"png">>}),
     ok = filelib:ensure_dir(File),
     file:write_file(File, base64:decode(Data)).
+
+%% @doc What scripts of a page have raised, and what the console was told as an error, since the last time.
+-spec errors(page()) -> [map()].
+errors({Browser, _Target, Session} = Page) ->
+    %% What was told before this answer has come before it.
+    _ = evaluate(Page, "1"),
+    Reference = monitor(process, Browser),
+    Browser ! {errors, self(), Reference, Session},
+    receive
+        {Reference, Errors} -> demonitor(Reference, [flush]), Errors;
+        {'DOWN', Reference, _, _, Reason} -> error({chromium, errors, Reason})
+    end.

@@ -8,7 +8,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_operating/1, nchan/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
+-export([gen_tcp/1, listeners/1, ranch/1, yaws/1, mochiweb/1, ssl/1, whole_vm/1, reactors/1, http/1, http_process/1, http_limits/1, http_operating/1, static_files/1, streams/1, websocket/1, relays/1, groups/1, pubsub/1, proxy/1, push_protocol/1, push_server/1, push_operating/1, nchan/1, mercure/1, elixir/1, doctor/1, scope/1, scope_cpu/1, scope_latency/1, scope_memory/1]).
 -export([readme/1, readme_of_weir_http/1, readme_of_weir_proxy/1, readme_of_weir_pubsub/1, readme_of_weir_load/1, readme_of_weir_scope/1, readme_of_weir_toml/1]).
 -export([every_page_is_run/1]).
 -export([start_session/0, evaluate/2, sockets/0]).
@@ -19,7 +19,7 @@ suite() ->
     [{timetrap, {minutes, 2}}].
 
 all() ->
-    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
+    [gen_tcp, listeners, ranch, yaws, mochiweb, ssl, whole_vm, reactors, http, http_process, http_limits, http_operating, static_files, streams, websocket, relays, groups, pubsub, proxy, push_protocol, push_server, push_operating, nchan, mercure, elixir, doctor, scope, scope_cpu, scope_latency, scope_memory | readmes()] ++ [every_page_is_run].
 
 readmes() ->
     [readme, readme_of_weir_http, readme_of_weir_proxy, readme_of_weir_pubsub, readme_of_weir_load, readme_of_weir_scope, readme_of_weir_toml].
@@ -52,6 +52,7 @@ pubsub(Config) -> run_readme("docs/guide/pubsub.md", [], Config).
 push_protocol(Config) -> run_readme("docs/guide/push_protocol.md", [], Config).
 mercure(Config) -> run_readme("docs/guide/mercure.md", [], Config).
 %% Nothing in these can be run here.
+push_server(Config) -> run_readme("docs/guide/push_server.md", [], Config).
 push_operating(Config) -> run_readme("docs/guide/push_operating.md", [], Config).
 nchan(Config) -> run_readme("docs/guide/nchan.md", [], Config).
 proxy(Config) -> run_readme("docs/guide/proxy.md", [], Config).

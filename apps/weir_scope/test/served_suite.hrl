@@ -1,8 +1,6 @@
 %% What the suites of the page and of what else is served do around their cases.
 
-end_per_suite(Config) ->
-    _ = [application:stop(Application) || Application <- lists:reverse(?config(started, Config))],
-    ok.
+end_per_suite(Config) -> weir_scope_served:without(Config).
 
 init_per_testcase(_Case, Config) ->
     _ = process_flag(trap_exit, true),

@@ -3,7 +3,7 @@
 
 -compile({no_auto_import, [node/1]}).
 
--export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, next/1, until/1]).
+-export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, next/1]).
 
 %% Whether it was started now. The daemon may not listen yet when the command that starts it ends.
 start(Name) ->
@@ -62,13 +62,4 @@ next(View, At) ->
     case weir_scope:sample(View) of
         {ok, #{at := At}} -> timer:sleep(20), next(View, At);
         {ok, Sample} -> Sample
-    end.
-
-until(Condition) -> until(Condition, 600).
-
-until(Condition, 0) -> ct:fail({never_true, Condition});
-until(Condition, Times) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(50), until(Condition, Times - 1)
     end.

@@ -8,7 +8,8 @@
 -export([cpu_by_the_kernel/1, collections/1, ready_to_run/1, sockets_by_what_was_sent/1, relays_by_what_was_sent/1, callbacks_of_known_length/1, binaries_by_holder/1, collections_by_who_collects/1, idle_since_data_moved/1, who_listens_by_what_came/1]).
 -export([peers_of_relays/1]).
 
--import(weir_scope_distribution, [bring/2, application/2, load/3, next/1, until/1]).
+-import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
+-import(weir_scope_test, [until/1]).
 
 suite() ->
     [{timetrap, {minutes, 1}}].

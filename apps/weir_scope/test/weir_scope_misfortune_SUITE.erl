@@ -9,7 +9,8 @@
 -export([a_large_dictionary/1, a_large_node/1]).
 -export([ask/1]).
 
--import(weir_scope_distribution, [bring/2, application/2, load/3, until/1]).
+-import(weir_scope_distribution, [bring/2, application/2, load/3]).
+-import(weir_scope_test, [until/1]).
 
 suite() ->
     [{timetrap, {minutes, 2}}].

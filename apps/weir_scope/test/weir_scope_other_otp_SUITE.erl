@@ -97,7 +97,7 @@ looked_at(Config, Load) ->
     ?assert(length(Fine) > 20, Unknown).
 
 nothing_stays(Config) ->
-    weir_scope_distribution:until(fun() ->
+    weir_scope_test:until(fun() ->
         [Module || {Module, _} <- call(Config, code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module))] =:= []
     end).
 

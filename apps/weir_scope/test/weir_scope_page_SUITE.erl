@@ -8,9 +8,9 @@
 -export([every_tab_draws/1, a_range_is_that_of_all_charts/1, latency_is_a_map_of_heat/1, a_recording_draws/1, it_comes_back_after_a_restart/1, it_asks_for_a_token/1]).
 
 -import(weir_scope_served, [start/1, replay/1, stop/1, recording/1]).
+-import(weir_compatibility_chromium, [open/3, look/2, close/1, evaluate/2, wait_until/2, screenshot/2, errors/1]).
 
--include("served_suite.hrl").
-
+-define(LOOK, #{width => 1250, height => 1000}).
 -define(TOKEN, (weir_scope_served:token())).
 
 %% A browser starts slowly where others use the machine.
@@ -20,17 +20,31 @@ all() -> [every_tab_draws, a_range_is_that_of_all_charts, latency_is_a_map_of_he
 
 init_per_suite(Config) ->
     Charts = filename:join([code:priv_dir(weir_scope), "page", "uplot.js"]),
-    case {weir_scope_browser:find(), filelib:is_file(Charts)} of
+    case {weir_compatibility_chromium:find(), filelib:is_file(Charts)} of
         {error, _} -> {skip, "no Chromium here"};
         {_, false} -> {skip, "built without npm"};
-        _ -> weir_scope_served:with([weir_http, weir_scope], Config)
+        {{ok, Program}, true} ->
+            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            weir_scope_served:with([weir_http, weir_scope], [{browser, Browser} | Config])
     end.
 
-browse(Config, Case, Path) ->
-    Browser = weir_scope_browser:start(filename:join(?config(priv_dir, Config), atom_to_list(Case))),
-    weir_scope_browser:size(Browser, 1250, 1000),
-    weir_scope_browser:open(Browser, url(Path)),
-    Browser.
+end_per_suite(Config) ->
+    ok = weir_compatibility_chromium:stop(?config(browser, Config)),
+    weir_scope_served:without(Config).
+
+init_per_testcase(_Case, Config) ->
+    _ = process_flag(trap_exit, true),
+    Config.
+
+%% What a case has started is linked to it.
+end_per_testcase(_Case, _Config) -> ok.
+
+%% A page that has come to its end, without an error in it.
+done(Page) ->
+    ?assertEqual([], errors(Page)),
+    close(Page).
+
+browse(Config, Path) -> open(?config(browser, Config), url(Path), ?LOOK).
 
 url(Path) -> ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), Path, "#token=", uri_string:quote(?TOKEN)].
 
@@ -44,14 +58,14 @@ drawn() ->
     "  return coloured > 50; }); })()".
 
 %% Those that the documents show go there, when that is asked for.
-keep(Browser, Config, Name) ->
+keep(Page, Config, Name) ->
     Directory =
         case os:getenv("WEIR_WRITE_RESULTS") of
             "1" when Name =:= "schedulers"; Name =:= "memory"; Name =:= "processes" -> filename:join(root(code:which(?MODULE)), "docs/images");
             _ -> ?config(priv_dir, Config)
         end,
     File = filename:join(Directory, "scope_" ++ Name ++ ".png"),
-    weir_scope_browser:picture(Browser, File),
+    screenshot(Page, File),
     ?assert(filelib:file_size(File) > 10_000).
 
 root(Path) ->
@@ -62,45 +76,43 @@ root(Path) ->
 
 every_tab_draws(Config) ->
     Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, "document.querySelectorAll('#tabs a').length > 7"),
-    ?assertEqual(<<>>, weir_scope_browser:evaluate(Browser, "location.hash")),
+    Page = browse(Config, "/"),
+    wait_until(Page, "document.querySelectorAll('#tabs a').length > 7"),
+    ?assertEqual(<<>>, evaluate(Page, "location.hash")),
     Charts = [<<"overview">>, <<"schedulers">>, <<"memory">>, <<"processes">>, <<"sockets">>, <<"polls">>, <<"latency">>, <<"threads">>, <<"weir">>],
     [
         begin
-            weir_scope_browser:evaluate(Browser, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),
-            weir_scope_browser:until(Browser, ["document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"]),
-            _ = [weir_scope_browser:until(Browser, drawn()) || lists:member(Tab, Charts)],
+            evaluate(Page, ["[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === '", Tab, "').click()"]),
+            wait_until(Page, ["document.title.endsWith(': ", Tab, "') && document.querySelector('#blocks').innerText.length > 20"]),
+            _ = [wait_until(Page, drawn()) || lists:member(Tab, Charts)],
             %% What the page has watched itself.
-            _ = [weir_scope_browser:until(Browser, "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))") || Tab =:= <<"threads">>],
-            keep(Browser, Config, binary_to_list(Tab))
+            _ = [wait_until(Page, "[...document.querySelectorAll('h2')].some((title) => title.textContent.startsWith('Schedulers, while'))") || Tab =:= <<"threads">>],
+            keep(Page, Config, binary_to_list(Tab))
         end
      || {Name, _} <- weir_scope_tabs:all(), Tab <- [atom_to_binary(Name)]
     ],
-    weir_scope_browser:evaluate(Browser, "[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === 'overview').click()"),
-    a_dark_page(Browser, Config),
-    what_is_downloaded(Browser),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
+    evaluate(Page, "[...document.querySelectorAll('#tabs a')].find((a) => a.textContent === 'overview').click()"),
+    a_dark_page(Page, Config),
+    what_is_downloaded(Page),
+    done(Page),
     stop(Pid).
 
 %% The pointer is drawn over one chart: all others show that time.
 a_range_is_that_of_all_charts(Config) ->
     Pid = start(#{}),
-    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=overview"),
-    weir_scope_browser:until(Browser, drawn()),
-    weir_scope_browser:evaluate(Browser, "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
+    Page = browse(Config, "/?tab=overview"),
+    wait_until(Page, drawn()),
+    evaluate(Page, "(() => { const over = document.querySelector('figure .u-over'); const { left, top, width } = over.getBoundingClientRect();"
         " const at = (type, part) => over.dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0, clientX: left + part * width, clientY: top + 20,"
         " movementX: 1, view: window })); at('mouseenter', 0.2); at('mousemove', 0.2); at('mousedown', 0.2); at('mousemove', 0.5); at('mousemove', 0.6);"
         " document.dispatchEvent(new MouseEvent('mouseup', { bubbles: true, button: 0, clientX: left + 0.6 * width, clientY: top + 20, view: window })); })()"),
-    weir_scope_browser:until(Browser, "new URLSearchParams(location.search).has('from') && !document.querySelector('#live').hidden"),
-    ?assertEqual(true, weir_scope_browser:evaluate(Browser, "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()")),
+    wait_until(Page, "new URLSearchParams(location.search).has('from') && !document.querySelector('#live').hidden"),
+    ?assertEqual(true, evaluate(Page, "(() => { const given = new URLSearchParams(location.search); return +given.get('to') > +given.get('from'); })()")),
     %% Back by the browser's own button.
-    weir_scope_browser:evaluate(Browser, "history.back()"),
-    weir_scope_browser:until(Browser, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
-    the_address_tells_what_is_shown(Browser),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
+    evaluate(Page, "history.back()"),
+    wait_until(Page, "!new URLSearchParams(location.search).has('from') && document.querySelector('#live').hidden"),
+    the_address_tells_what_is_shown(Config),
+    done(Page),
     stop(Pid).
 
 %% Replies of about 2 and of about 40 milliseconds: the chart has steps far apart, and both are painted.
@@ -109,14 +121,13 @@ latency_is_a_map_of_heat(Config) ->
     Reply = fun(Socket, _) -> answers(Socket) end,
     {ok, _} = weir:start_listener(?MODULE, #{ip => loopback, measure => true}, Reply, none),
     {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [binary, {active, false}]),
-    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=latency"),
-    weir_scope_browser:until(Browser, drawn()),
-    ?assertEqual(false, weir_scope_browser:evaluate(Browser, heat())),
+    Page = browse(Config, "/?tab=latency"),
+    wait_until(Page, drawn()),
+    ?assertEqual(false, evaluate(Page, heat())),
     _ = [begin ok = gen_tcp:send(Client, <<Milliseconds>>), {ok, <<Milliseconds>>} = gen_tcp:recv(Client, 1) end || _ <- lists:seq(1, 20), Milliseconds <- [2, 40]],
-    weir_scope_browser:until(Browser, heat()),
-    keep(Browser, Config, "heat"),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
+    wait_until(Page, heat()),
+    keep(Page, Config, "heat"),
+    done(Page),
     ok = gen_tcp:close(Client),
     ok = weir:stop_listener(?MODULE),
     stop(Pid).
@@ -139,58 +150,57 @@ heat() ->
     "  for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 0 && data[i + 2] - data[i] > 40) coloured++; return coloured; };"
     " return half(0) > 5 && half(canvas.height / 2) > 5; })()".
 
-the_address_tells_what_is_shown(Browser) ->
+the_address_tells_what_is_shown(Config) ->
     Now = erlang:system_time(millisecond),
-    weir_scope_browser:open(Browser, url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)])),
-    weir_scope_browser:until(Browser, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
-    ?assertEqual(<<"schedulers">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#tabs a[aria-current]').textContent")),
-    ?assertEqual(<<"1 day">>, weir_scope_browser:evaluate(Browser, "document.querySelector('#grains button[aria-pressed=true]').textContent")),
-    ?assertEqual(false, weir_scope_browser:evaluate(Browser, "document.querySelector('#live').hidden")).
+    Page = open(?config(browser, Config), url(["/?tab=schedulers&grain=minute&sort=cpu&from=", integer_to_list(Now - 60000), "&to=", integer_to_list(Now)]), ?LOOK),
+    wait_until(Page, "document.querySelector('th[aria-sort]')?.textContent === 'CPU'"),
+    ?assertEqual(<<"schedulers">>, evaluate(Page, "document.querySelector('#tabs a[aria-current]').textContent")),
+    ?assertEqual(<<"1 day">>, evaluate(Page, "document.querySelector('#grains button[aria-pressed=true]').textContent")),
+    ?assertEqual(false, evaluate(Page, "document.querySelector('#live').hidden")),
+    done(Page).
 
 it_comes_back_after_a_restart(Config) ->
     Pid = start(#{}),
     Port = weir_scope_web:port(),
-    Browser = browse(Config, ?FUNCTION_NAME, "/"),
-    weir_scope_browser:until(Browser, drawn()),
+    Page = browse(Config, "/"),
+    wait_until(Page, drawn()),
     stop(Pid),
-    weir_scope_browser:until(Browser, "document.querySelector('#state').className === 'bad'"),
+    wait_until(Page, "document.querySelector('#state').className === 'bad'"),
     Again = start(#{port => Port}),
-    weir_scope_browser:until(Browser, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"),
-    weir_scope_browser:until(Browser, drawn()),
+    wait_until(Page, "document.querySelector('#state').className === '' && document.querySelector('#state').textContent === ''"),
+    wait_until(Page, drawn()),
     %% The browser says itself what could not be reached; no script has failed.
-    ?assertEqual([], [Error || Error <- weir_scope_browser:errors(Browser), maps:get(<<"source">>, Error, none) =/= <<"network">>]),
-    weir_scope_browser:stop(Browser),
+    ?assertEqual([], [Error || Error <- errors(Page), maps:get(<<"source">>, Error, none) =/= <<"network">>]),
+    close(Page),
     stop(Again).
 
 a_recording_draws(Config) ->
     Pid = replay(recording(Config)),
-    Browser = browse(Config, ?FUNCTION_NAME, "/?tab=memory"),
-    weir_scope_browser:until(Browser, drawn()),
-    weir_scope_browser:until(Browser, "document.querySelector('#blocks').innerText.includes('eheap_alloc')"),
-    ?assertEqual([], weir_scope_browser:errors(Browser)),
-    weir_scope_browser:stop(Browser),
+    Page = browse(Config, "/?tab=memory"),
+    wait_until(Page, drawn()),
+    wait_until(Page, "document.querySelector('#blocks').innerText.includes('eheap_alloc')"),
+    done(Page),
     stop(Pid).
 
 it_asks_for_a_token(Config) ->
     Pid = start(#{}),
-    Browser = weir_scope_browser:start(filename:join(?config(priv_dir, Config), "asks")),
-    weir_scope_browser:open(Browser, ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), "/"]),
-    weir_scope_browser:until(Browser, "document.querySelector('#ask')?.hidden === false"),
-    weir_scope_browser:evaluate(Browser, ["document.querySelector('#token').value = '", ?TOKEN, "'; document.querySelector('#ask').requestSubmit()"]),
-    weir_scope_browser:until(Browser, "document.querySelector('#ask').hidden && document.querySelectorAll('#tabs a').length > 7"),
-    weir_scope_browser:stop(Browser),
+    Page = open(?config(browser, Config), ["http://127.0.0.1:", integer_to_list(weir_scope_web:port()), "/"], ?LOOK),
+    wait_until(Page, "document.querySelector('#ask')?.hidden === false"),
+    evaluate(Page, ["document.querySelector('#token').value = '", ?TOKEN, "'; document.querySelector('#ask').requestSubmit()"]),
+    wait_until(Page, "document.querySelector('#ask').hidden && document.querySelectorAll('#tabs a').length > 7"),
+    close(Page),
     stop(Pid).
 
-a_dark_page(Browser, Config) ->
-    weir_scope_browser:dark(Browser, true),
-    weir_scope_browser:until(Browser, "getComputedStyle(document.body).backgroundColor === 'rgb(18, 23, 29)'"),
-    weir_scope_browser:until(Browser, drawn()),
-    keep(Browser, Config, "dark").
+a_dark_page(Page, Config) ->
+    look(Page, ?LOOK#{dark => true}),
+    wait_until(Page, "getComputedStyle(document.body).backgroundColor === 'rgb(18, 23, 29)'"),
+    wait_until(Page, drawn()),
+    keep(Page, Config, "dark").
 
-what_is_downloaded(Browser) ->
-    weir_scope_browser:evaluate(Browser, "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
+what_is_downloaded(Page) ->
+    evaluate(Page, "globalThis.kept = null; URL.createObjectURL = (blob) => { blob.text().then((text) => { kept = text; }); return '#'; };"
         " document.querySelector('#download').click()"),
-    weir_scope_browser:until(Browser, "kept !== null"),
-    {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(weir_scope_browser:evaluate(Browser, "kept")),
+    wait_until(Page, "kept !== null"),
+    {ok, #{<<"at">> := At, <<"columns">> := #{<<"vm.run_queue">> := Queue}, <<"node">> := Node}} = weir_json:decode(evaluate(Page, "kept")),
     ?assertEqual(atom_to_binary(node()), Node),
     ?assert(length(At) > 1 andalso length(At) =:= length(Queue)).

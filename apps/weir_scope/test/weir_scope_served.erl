@@ -4,13 +4,16 @@
 -include_lib("common_test/include/ct.hrl").
 
 -export([start/1, start/2, replay/1, stop/1, recording/1]).
--export([with/2]).
+-export([with/2, without/1]).
 -export([ask/2, bearer/1, host/0, token/0]).
 
 %% Starts applications for a suite, which stops them in `served_suite.hrl'.
 with(Applications, Config) ->
     Started = lists:append([element(2, {ok, _} = application:ensure_all_started(Application)) || Application <- Applications]),
     [{started, Started} | Config].
+
+without(Config) ->
+    lists:foreach(fun application:stop/1, lists:reverse(proplists:get_value(started, Config))).
 
 token() -> <<"of sixteen bytes at least">>.
 

@@ -14,9 +14,7 @@ view(Config) ->
     View.
 
 %% A module of the tests on the node.
-bring(Config, Module) ->
-    {Module, Beam, File} = code:get_object_code(Module),
-    {module, Module} = peer:call(?config(peer, Config), code, load_binary, [Module, File, Beam]).
+bring(Config, Module) -> weir_scope_distribution:bring(?config(peer, Config), Module).
 
 %% The sample after the present one.
 next(View) ->
