@@ -9,13 +9,15 @@
 -type result() :: {ok, [weir_bench_sample:sample(), ...]} | {error, binary()}.
 
 %% @doc Has `Load' measure a server. A run with `changes' has so many of them meanwhile, spread over its time; what failed is a
-%% connection lost. That is counted as well where `changes' is 0, for comparison.
+%% connection lost. For comparison the server may not be told (`told'): to write a file and to send a signal is work on a core, too.
 -spec during(weir_bench_scenario:run(), weir_bench_server:server(), fun(() -> result())) -> result().
-during(#{changes := Count, warmup := Warmup, duration := Duration}, #{change := Change}, Load) ->
+during(#{changes := Count, warmup := Warmup, duration := Duration} = Run, #{change := Change}, Load) ->
     First = erlang:monotonic_time(millisecond) + Warmup + ?FIRST,
     %% The last is over before the load is.
-    Interval = 0.9 * (Duration - ?FIRST) / max(1, Count),
-    Changer = spawn_link(fun() -> change([First + round(Number * Interval) || Number <- lists:seq(1, Count)], 1, Change) end),
+    Interval = 0.9 * (Duration - ?FIRST) / Count,
+    Told = maps:get(told, Run, true),
+    Changes = [{First + round(Number * Interval), case Told of true -> Number; false -> 0 end} || Number <- lists:seq(1, Count)],
+    Changer = spawn_link(fun() -> change(Changes, Change) end),
     Result = Load(),
     Left = left(Changer),
     case Result of
@@ -32,17 +34,18 @@ told_of_changes(0, _Count, Sample) -> Sample;
 told_of_changes(Left, Count, Sample) -> weir_bench_sample:note(iolist_to_binary(io_lib:format("~b of ~b changes were made", [Count - Left, Count])), Sample).
 
 %% At these moments, however long each takes.
-change(Moments, Number, Change) ->
+change(Changes, Change) ->
     Pause =
-        case Moments of
-            [Next | _] -> max(0, Next - erlang:monotonic_time(millisecond));
+        case Changes of
+            [{Next, _} | _] -> max(0, Next - erlang:monotonic_time(millisecond));
             [] -> infinity
         end,
     receive
-        {how_many_left, Asker} -> Asker ! {left, self(), length(Moments)}
+        {how_many_left, Asker} -> Asker ! {left, self(), length(Changes)}
     after Pause ->
+        [{_, Number} | Left] = Changes,
         ok = Change(Number),
-        change(tl(Moments), Number + 1, Change)
+        change(Left, Change)
     end.
 
 left(Changer) ->

@@ -19,16 +19,20 @@ write(Name, Text) ->
     ok = file:write_file(File, Text(0)),
     {File, {File, Text}}.
 
-%% @doc The server with its configuration, which it is told of with a signal.
+%% @doc The server with its configuration, which it is told of with a signal; of none that is as at first.
 -spec keep(configuration(), Signal :: string(), weir_bench_server:server()) -> weir_bench_server:server().
 keep({File, Text}, Signal, #{pid := Pid} = Server) ->
     Change = fun(Number) ->
         ok = weir_bench_tree:replace(File, iolist_to_binary(Text(Number))),
         %% One that has ended is told of where its load fails.
-        _ = os:cmd("kill -s " ++ Signal ++ " " ++ Pid),
+        _ = os:cmd("kill -s " ++ signal(Signal, Number) ++ " " ++ Pid),
         ok
     end,
     Server#{file => File, change => Change}.
+
+%% 0 only looks whether the process is there: see kill(2).
+signal(_Signal, 0) -> "0";
+signal(Signal, _Number) -> Signal.
 
 %% @doc The server is gone, or did not come.
 -spec delete(file:filename() | configuration()) -> ok.

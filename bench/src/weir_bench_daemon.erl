@@ -3,6 +3,7 @@
 -module(weir_bench_daemon).
 
 -export([start/4]).
+-export([stop/1]).
 
 -define(READY_TIMEOUT, 10000).
 -define(TRY_EVERY, 50).
@@ -28,6 +29,14 @@ start(Configuration, Command, Signal, Pin) ->
             ok = weir_bench_configuration:delete(Kept),
             Error
     end.
+
+%% @doc Ends a server, one of ours too, with what it has left, and waits until it is gone.
+-spec stop(weir_bench_server:server()) -> ok.
+stop(#{program := Program} = Server) ->
+    ok = weir_bench_program:stop(Program),
+    lists:foreach(fun weir_bench_configuration:delete/1, [File || #{file := File} <- [Server]]),
+    lists:foreach(fun file:del_dir_r/1, [Directory || #{directory := Directory} <- [Server]]),
+    lists:foreach(fun stop/1, [Origin || #{origin := Origin} <- [Server]]).
 
 %% The leash tells the pid of what it started, which the daemon keeps.
 listening(Program, Port) ->

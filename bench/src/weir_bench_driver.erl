@@ -31,7 +31,7 @@ await(Program, Timeout) ->
             {error, <<"driver ", (weir_bench_program:explain(Failure))/binary>>}
     end.
 
-command(Run, #{port := Port, pid := Pid}, Backend) ->
+command(Run, #{port := Port, pid := Pid} = Server, Backend) ->
     #{server := Kind, load := Load, connections := Connections, warmup := Warmup, duration := Duration} = Run,
     [
         weir_bench_tree:driver(), atom_to_list(Load), "127.0.0.1:" ++ integer_to_list(Port),
@@ -39,6 +39,7 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         "--warmup", milliseconds(max(1, Warmup)), "--duration", milliseconds(Duration),
         "--observe", Pid
     ] ++
+        ["--observe=" ++ Other || Other <- maps:get(others, Server, [])] ++
         ["--connect-rate=" ++ integer_to_list(Rate) || #{connect_rate := Rate} <- [Run]] ++
         ["--size=" ++ integer_to_list(Size) || {ok, Size} <- [weir_bench_server:message_size(Run)]] ++
         [lists:concat(["--frame=", Packet]) || #{packet := Packet} <- [Run]] ++
@@ -52,6 +53,8 @@ command(Run, #{port := Port, pid := Pid}, Backend) ->
         ["--pieces=" ++ integer_to_list(Count) || #{pieces := Count} <- [Run]] ++
         ["--at-a-time=" ++ integer_to_list(Count) || #{at_a_time := Count} <- [Run]] ++
         ["--rooms=" ++ integer_to_list(Rooms) || #{rooms := Rooms} <- [Run]] ++
+        ["--speakers=" ++ integer_to_list(Speakers) || #{speakers := Speakers} <- [Run]] ++
+        ["--several" || #{several := true} <- [Run]] ++
         ["--churn=" ++ integer_to_list(Churn) || #{churn := Churn} <- [Run]] ++
         ["--slow=" ++ integer_to_list(Slow) || #{slow := Slow} <- [Run]] ++
         ["--backend=" ++ integer_to_list(Backend) || lists:member(Kind, [proxy, relay, weir_proxy])].

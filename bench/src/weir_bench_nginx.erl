@@ -3,9 +3,8 @@
 -module(weir_bench_nginx).
 
 -export([start/3]).
+-export([start_origin/2]).
 -export([configuration/3]).
--export([stream_module/0]).
--export([nchan_module/0]).
 
 %% It sizes its tables by it. A connection through a proxy is two.
 -define(MOST_CONNECTIONS, 20000).
@@ -23,18 +22,31 @@ start(#{server := Server} = Run, Pin, Backend) ->
     Serves =
         case Server of
             proxy -> {proxy, (maps:with([sni], Run))#{backend => Backend}};
-            push -> push;
+            push -> {push, maps:with([several, sndbuf], Run)};
             http_file -> {file, weir_bench_tree:file_of(map_get(size, Run))};
             _ -> http
         end,
-    weir_bench_daemon:start(
+    %% What reads it again is the master.
+    Master = case Run of #{changes := _} -> ""; #{} -> "master_process off;\n" end,
+    start_with(
         fun(Port, Directory, Changes) ->
-            [
-                %% What reads it again is the master.
-                case Run of #{changes := _} -> ""; #{} -> "master_process off;\n" end,
-                configuration(Port, with_servers(Serves, weir_bench_proxy:servers(Changes)), Directory)
-            ]
+            [Master, configuration(Port, with_servers(Serves, weir_bench_proxy:servers(Changes)), Directory)]
         end,
+        Pin
+    ).
+
+%% @doc Starts what Pushpin asks: it answers each subscription, and publishes over HTTP at 127.0.0.1:`Control'.
+-spec start_origin(weir_bench_machine:pin(), Control :: inet:port_number()) ->
+    {ok, weir_bench_server:server()} | {error, weir_bench_program:failure()}.
+start_origin(Pin, Control) ->
+    start_with(
+        fun(Port, Directory, _Changes) -> ["master_process off;\n", configuration(Port, {origin, Control}, Directory)] end,
+        Pin
+    ).
+
+start_with(Configuration, Pin) ->
+    weir_bench_daemon:start(
+        Configuration,
         %% What it says before it has read its configuration.
         fun(File) -> [weir_bench_peers:executable(nginx), "-e", "stderr", "-p", filename:dirname(File), "-c", File] end,
         "HUP",
@@ -46,16 +58,21 @@ with_servers(Other, _Servers) -> Other.
 
 %% @doc The configuration: what it comes with, but no log and no limit that a run meets. `Directory' is where it keeps
 %% what it writes, which is nothing but the file with its pid.
--spec configuration(inet:port_number(), http | push | {file, file:filename()} | {proxy, Settings}, file:filename()) -> iodata() when
+-spec configuration(inet:port_number(), http | {push, Push} | {origin, inet:port_number()} | {file, file:filename()} | {proxy, Settings}, file:filename()) -> iodata() when
+    Push :: #{several => boolean(), sndbuf => pos_integer()},
     Settings :: #{backend := inet:port_number(), servers := pos_integer(), sni => boolean()}.
 configuration(Port, Serves, Directory) ->
     [
-        case Serves of {proxy, _} -> load_module(stream_module()); push -> load_module(nchan_module()); _ -> "" end,
+        case Serves of
+            {proxy, _} -> load_module(weir_bench_peers:stream_module());
+            {push, _} -> load_module(weir_bench_peers:nchan_module());
+            _ -> ""
+        end,
         "daemon off;\n"
         "worker_processes 1;\n"
         "error_log stderr crit;\n",
         io_lib:format("pid ~ts/nginx-~b.pid;\n", [Directory, Port]),
-        io_lib:format("events { worker_connections ~b; }\n", [case Serves of push -> ?MOST_SUBSCRIBERS; _ -> ?MOST_CONNECTIONS end]),
+        io_lib:format("events { worker_connections ~b; }\n", [case Serves of {push, _} -> ?MOST_SUBSCRIBERS; _ -> ?MOST_CONNECTIONS end]),
         serves(Serves, Port)
     ].
 
@@ -89,18 +106,39 @@ serves(Http, Port) ->
         "    uwsgi_temp_path temporary;\n"
         "    scgi_temp_path temporary;\n"
         "    server {\n"
-        "        listen 127.0.0.1:~b backlog=1024;\n"
+        "        listen 127.0.0.1:~b backlog=1024~ts;\n"
         "        ~ts\n"
         "    }\n"
         "}\n",
-        [Port, answers(Http)]
+        [Port, send_buffer(Http), answers(Http)]
     ).
 
-answers(push) ->
+send_buffer({push, #{sndbuf := Bytes}}) -> " sndbuf=" ++ integer_to_list(Bytes);
+send_buffer(_Serves) -> "".
+
+answers({push, Push}) ->
     [
         "nchan_message_buffer_length ", integer_to_list(?KEPT), ";",
+        case Push of #{several := true} -> " nchan_longpoll_multipart_response on;"; #{} -> "" end,
         " location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; }",
         " location ~ /pub/(.+)$ { nchan_publisher; nchan_channel_id $1; }"
+    ];
+%% In the name of each channel, but over WebSockets of one with six letters: the answer says how long it is.
+answers({origin, Control}) ->
+    Subscribe = "c:{\"type\":\"subscribe\",\"channel\":\"$room\"}",
+    Length = integer_to_list(length(Subscribe) - length("$room") + length("room-0"), 16),
+    [
+        "location ~ /sub/(.+)$ {"
+        " set $room $1; if ($content_type ~ websocket-events) { rewrite ^ /websocket last; }"
+        " default_type text/event-stream; add_header Grip-Hold stream; add_header Grip-Channel $room; return 200; }"
+        " location /websocket {"
+        " default_type application/websocket-events; add_header Sec-WebSocket-Extensions 'grip; message-prefix=\"\"';"
+        " return 200 'OPEN\\r\\nTEXT ", Length, "\\r\\n", Subscribe, "\\r\\n'; }"
+        " location ~ /pub/(.+)$ {"
+        " set $room $1; rewrite ^ /publish/ break;"
+        " proxy_set_body '{\"items\":[{\"channel\":\"$room\",\"formats\":{"
+        "\"http-stream\":{\"content\":\"data: $request_body\\\\n\\\\n\"},\"ws-message\":{\"content\":\"$request_body\"}}}]}';",
+        io_lib:format(" proxy_pass http://127.0.0.1:~b; }", [Control])
     ];
 answers(Page) -> ["location / { ", page(Page), " }"].
 
@@ -115,32 +153,3 @@ by_name(_) ->
 
 load_module(built_in) -> "";
 load_module(File) -> ["load_module ", File, ";\n"].
-
-%% @doc Where its module for push is, or `false'.
--spec nchan_module() -> file:filename() | false.
-nchan_module() ->
-    File = "/usr/lib/nginx/modules/ngx_nchan_module.so",
-    case filelib:is_regular(File) of
-        true -> File;
-        false -> false
-    end.
-
-%% @doc Where its module for streams is: a file, or in the program itself, or `false'.
--spec stream_module() -> file:filename() | built_in | false.
-stream_module() ->
-    File = "/usr/lib/nginx/modules/ngx_stream_module.so",
-    case filelib:is_regular(File) of
-        true -> File;
-        false ->
-            Program = weir_bench_program:start([weir_bench_peers:executable(nginx), "-V"], []),
-            case weir_bench_program:await_exit(Program, 5000) of
-                {ok, Told} ->
-                    case re:run(Told, "--with-stream( |$)", [{capture, none}]) of
-                        match -> built_in;
-                        nomatch -> false
-                    end;
-                {error, _} ->
-                    ok = weir_bench_program:stop(Program),
-                    false
-            end
-    end.

@@ -5,19 +5,21 @@
 -export([all/0]).
 -export([missing/1]).
 -export([executable/1]).
+-export([nchan_module/0]).
+-export([stream_module/0]).
 -export([versions/0]).
 
 -export_type([peer/0, program/0, application/0]).
 
 -define(APPLICATIONS, [ranch, cowboy, recon, observer_cli]).
 
--type program() :: haproxy | nginx | envoy | go | tokio.
+-type program() :: haproxy | nginx | pushpin | envoy | go | tokio.
 -type application() :: ranch | cowboy | recon | observer_cli.
 -type peer() :: program() | application() | nginx_stream | nchan.
 
 %% @doc The peers that are known.
 -spec all() -> [peer()].
-all() -> [haproxy, nginx, nginx_stream, nchan, envoy, go, tokio] ++ ?APPLICATIONS.
+all() -> [haproxy, nginx, nginx_stream, nchan, pushpin, envoy, go, tokio] ++ ?APPLICATIONS.
 
 %% @doc Those of some that are not here, or do not run on this OTP.
 -spec missing([peer()]) -> [peer()].
@@ -25,9 +27,12 @@ missing(Peers) ->
     [Peer || Peer <- Peers, not is_installed(Peer)].
 
 is_installed(nginx_stream) ->
-    executable(nginx) =/= false andalso weir_bench_nginx:stream_module() =/= false;
+    executable(nginx) =/= false andalso stream_module() =/= false;
 is_installed(nchan) ->
-    executable(nginx) =/= false andalso weir_bench_nginx:nchan_module() =/= false;
+    executable(nginx) =/= false andalso nchan_module() =/= false;
+is_installed(pushpin) ->
+    %% nginx is what it stands in front of.
+    executable(pushpin) =/= false andalso executable(nginx) =/= false;
 is_installed(Peer) ->
     case lists:member(Peer, ?APPLICATIONS) of
         %% The servers run on our own emulator, and find what we find.
@@ -50,7 +55,7 @@ is_loadable(Application) ->
 
 %% @doc Where a program is, or `false'.
 -spec executable(program()) -> file:filename() | false.
-executable(Program) when Program =:= haproxy; Program =:= nginx ->
+executable(Program) when Program =:= haproxy; Program =:= nginx; Program =:= pushpin ->
     %% Debian keeps them where only root looks.
     os:find_executable(atom_to_list(Program), os:getenv("PATH", "") ++ ":/usr/sbin:/usr/local/sbin");
 executable(Built) ->
@@ -60,6 +65,35 @@ executable(Built) ->
         false -> false
     end.
 
+%% @doc Where nginx's module for push is, or `false'.
+-spec nchan_module() -> file:filename() | false.
+nchan_module() ->
+    File = "/usr/lib/nginx/modules/ngx_nchan_module.so",
+    case filelib:is_regular(File) of
+        true -> File;
+        false -> false
+    end.
+
+%% @doc Where nginx's module for streams is: a file, or in the program itself, or `false'.
+-spec stream_module() -> file:filename() | built_in | false.
+stream_module() ->
+    File = "/usr/lib/nginx/modules/ngx_stream_module.so",
+    case filelib:is_regular(File) of
+        true -> File;
+        false ->
+            Program = weir_bench_program:start([executable(nginx), "-V"], []),
+            case weir_bench_program:await_exit(Program, 5000) of
+                {ok, Told} ->
+                    case re:run(Told, "--with-stream( |$)", [{capture, none}]) of
+                        match -> built_in;
+                        nomatch -> false
+                    end;
+                {error, _} ->
+                    ok = weir_bench_program:stop(Program),
+                    false
+            end
+    end.
+
 %% @doc The versions of those that are here, for people.
 -spec versions() -> #{peer() => binary()}.
 versions() ->
@@ -67,6 +101,7 @@ versions() ->
 
 version(haproxy) -> told(executable(haproxy), "-v", "version ([0-9][0-9.]*)");
 version(nginx) -> told(executable(nginx), "-v", "nginx/([0-9.]+)");
+version(pushpin) -> told(executable(pushpin), "--version", "([0-9]+[.][0-9.]+)");
 version(envoy) -> told(executable(envoy), "--version", "/([0-9]+[.][0-9.]+)/");
 version(go) -> told(executable(go), "version", "go([0-9.]+)");
 version(tokio) -> locked(<<"tokio">>);

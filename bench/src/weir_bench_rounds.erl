@@ -83,7 +83,7 @@ measured(Run, Shares, Cores) ->
             [Reason | _] ->
                 {error, Reason}
         end,
-    lists:foreach(fun weir_bench_server:stop/1, Servers),
+    lists:foreach(fun weir_bench_daemon:stop/1, Servers),
     case Result of
         {ok, Samples} when length(Servers) > 1 -> {ok, weir_bench_sample:side_by_side(Samples)};
         {ok, Samples} -> {ok, weir_bench_sample:sum(Samples)};

@@ -229,16 +229,18 @@ metrics() ->
         lost, cpu_us_per_request, cpu_ms, cpu_ms_per_s, cpu_s_per_minute, bytes_per_connection, core_percent, bytes_per_s, bytes_per_cpu_s, connections, servers, memory_kib
     ].
 
-%% @doc The median and the spread of each metric.
+%% @doc The median and the spread of each metric. Of what must not happen the worst round counts in place of the median.
 -spec summary([sample()]) -> summary().
 summary(Samples) ->
     Metrics = lists:usort(lists:append([maps:keys(Of) || #{metrics := Of} <- Samples])),
     maps:from_list([
-        {Metric, spread([map_get(Metric, Of) || #{metrics := Of} <- Samples, is_map_key(Metric, Of)])}
+        {Metric, spread(Metric, [map_get(Metric, Of) || #{metrics := Of} <- Samples, is_map_key(Metric, Of)])}
      || Metric <- Metrics
     ]).
 
-spread(Values) ->
+spread(lost, Values) ->
+    (spread(any, Values))#{median := lists:max(Values)};
+spread(_Metric, Values) ->
     #{median => median(Values), min => lists:min(Values), max => lists:max(Values), samples => Values}.
 
 %% @doc The middle one, or the mean of the two in the middle.

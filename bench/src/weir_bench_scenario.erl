@@ -14,7 +14,7 @@
 
 -type name() :: atom().
 %% The last is the server in native code; those before it are programs of others.
--type backend() :: inet | socket | weir | haproxy | nginx | envoy | go | tokio | reference.
+-type backend() :: inet | socket | weir | haproxy | nginx | envoy | pushpin | go | tokio | reference.
 
 -type scenario() :: #{
     name := name(),
@@ -54,12 +54,13 @@
     bytes => pos_integer(),
     %% Of HTTP: requests that are sent at once.
     depth => pos_integer(),
-    %% Of fanout: broadcasts a second (0, as many as are taken); connections that never read; the send buffer of all.
+    %% Of fanout: broadcasts a second (0, as many as are taken); the send buffer of all. Of it and of a chat: connections that never read.
     per_second => non_neg_integer(),
-    slow => pos_integer(),
     sndbuf => pos_integer(),
-    %% Of a proxy: how often its configuration changes meanwhile.
-    changes => non_neg_integer(),
+    slow => pos_integer(),
+    %% Of a proxy: how often its configuration changes meanwhile. Where it is not told, its file is written as it was, with a signal of 0.
+    changes => pos_integer(),
+    told => boolean(),
     %% Of short connections: bytes of a ClientHello that each sends, and its pieces.
     hello => pos_integer(),
     pieces => pos_integer(),
@@ -68,6 +69,9 @@
     %% Of a chat: among how many rooms the clients are divided, and how many a second come back on a new connection.
     rooms => pos_integer(),
     churn => non_neg_integer(),
+    %% Of a chat: how many speak in each room, and whether an answer to a poll may have several messages.
+    speakers => pos_integer(),
+    several => boolean(),
     %% Something that is not everywhere (see weir_bench_peers). What needs it is skipped where it is not.
     needs => weir_bench_peers:peer(),
     %% Schedulers of the server's emulator (1), and whether they share their cores with two drivers, each of which opens
@@ -164,7 +168,7 @@ scenario_setting(search, Value) -> weir_bench_search:check(Value);
 scenario_setting(Key, Value) -> setting(Key, Value).
 
 contestant_setting(backend, Value) ->
-    one_of(Value, [inet, socket, weir, haproxy, nginx, envoy, go, tokio, reference]);
+    one_of(Value, [inet, socket, weir, haproxy, nginx, envoy, pushpin, go, tokio, reference]);
 contestant_setting(active, N) when is_integer(N), N >= 1, N =< 32767 -> ok;
 contestant_setting(active, Value) ->
     case lists:member(Value, [once, true, false]) of
@@ -205,9 +209,12 @@ setting(per_second, Value) -> at_least_0(Value);
 setting(slow, Value) -> positive(Value);
 setting(sndbuf, Value) -> positive(Value);
 setting(rooms, Value) -> positive(Value);
+setting(speakers, Value) -> positive(Value);
+setting(several, Value) -> boolean(Value);
 setting(churn, Value) -> at_least_0(Value);
 setting(processes, Value) -> positive(Value);
-setting(changes, Value) -> at_least_0(Value);
+setting(changes, Value) -> positive(Value);
+setting(told, Value) -> boolean(Value);
 setting(hello, Value) -> positive(Value);
 setting(pieces, Value) -> positive(Value);
 setting(at_a_time, Value) -> positive(Value);

@@ -2,7 +2,6 @@
 -module(weir_bench_server).
 
 -export([start/3]).
--export([stop/1]).
 -export([message_size/1]).
 
 -export_type([server/0]).
@@ -11,9 +10,13 @@
     program := weir_bench_program:program(),
     port := inet:port_number(),
     pid := string(),
-    %% Of those that have one: their configuration, and what changes it, the first time with 1.
+    %% Of those that are several processes: the others, a server that they ask, and a directory of their own.
+    others => [Pid :: string()],
+    origin => server(),
+    directory => file:filename(),
+    %% Of those that have one: their configuration, and what changes it, the first time with 1; with 0 it stays and nobody is told.
     file => file:filename(),
-    change => fun((Number :: pos_integer()) -> ok)
+    change => fun((Number :: non_neg_integer()) -> ok)
 }.
 
 -define(READY_TIMEOUT, 20000).
@@ -29,6 +32,8 @@ start(#{backend := haproxy} = Run, Pin, Backend) ->
     explained(weir_bench_haproxy:start(Run, Pin, Backend));
 start(#{backend := envoy}, Pin, Backend) ->
     explained(weir_bench_envoy:start(Pin, Backend));
+start(#{backend := pushpin}, Pin, _Backend) ->
+    explained(weir_bench_pushpin:start(Pin));
 start(#{backend := nginx} = Run, Pin, Backend) ->
     explained(weir_bench_nginx:start(Run, Pin, Backend));
 start(#{server := weir_proxy} = Run, Pin, Backend) ->
@@ -67,12 +72,6 @@ environment(#{backend := Kind} = Run) when Kind =:= inet; Kind =:= socket; Kind 
     [{"ERL_FLAGS", ?FLAGS ++ Schedulers}, {"ERL_AFLAGS", false}, {"ERL_ZFLAGS", false}];
 environment(_Native) ->
     [{"GOMAXPROCS", "1"}].
-
-%% @doc Ends the server and waits until it is gone.
--spec stop(server()) -> ok.
-stop(#{program := Program} = Server) ->
-    ok = weir_bench_program:stop(Program),
-    lists:foreach(fun weir_bench_configuration:delete/1, [File || #{file := File} <- [Server]]).
 
 %% @doc Bytes of a message, where the load has messages of a size that can be chosen.
 -spec message_size(weir_bench_scenario:run()) -> {ok, pos_integer()} | none.
@@ -120,9 +119,11 @@ works_on(#{load := fanout} = Run, _Backend) ->
     %% Rate 0: the server is the limit.
     {ok, Size} = message_size(Run),
     ["--size", integer_to_list(Size), "--per-second", integer_to_list(maps:get(per_second, Run, 0))] ++
-        ["--sndbuf=" ++ integer_to_list(Bytes) || #{sndbuf := Bytes} <- [Run]];
-works_on(_, _Backend) ->
-    [].
+        send_buffer(Run);
+works_on(Run, _Backend) ->
+    send_buffer(Run).
+
+send_buffer(Run) -> ["--sndbuf=" ++ integer_to_list(Bytes) || #{sndbuf := Bytes} <- [Run]].
 
 %% The leash tells the pid of what it started, first of all. That of an example is the shell that waits for the
 %% emulator, which tells its own once it is ready.

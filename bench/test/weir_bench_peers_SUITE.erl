@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([haproxy_listens/1, envoy_listens/1, weir_proxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1]).
+-export([haproxy_listens/1, envoy_listens/1, weir_proxy_listens/1, nginx_listens_as_proxy/1, nginx_answers/1, go_echoes/1, go_answers/1, go_sends_messages_back/1, pushpin_subscribes/1]).
 -export([tokio_echoes/1, tokio_answers/1, tokio_sends_messages_back/1, cowboy_sends_messages_back/1]).
 
 suite() ->
@@ -17,6 +17,7 @@ all() ->
         weir_proxy_listens,
         nginx_listens_as_proxy,
         nginx_answers,
+        pushpin_subscribes,
         go_echoes,
         go_answers,
         go_sends_messages_back,
@@ -49,6 +50,7 @@ envoy_listens(_Config) -> serves(envoy, [envoy], proxy, none).
 weir_proxy_listens(_Config) -> serves(weir, [], weir_proxy, none).
 nginx_listens_as_proxy(_Config) -> serves(nginx, [nginx_stream], proxy, none).
 nginx_answers(_Config) -> serves(nginx, [nginx], ehttpd, http).
+pushpin_subscribes(_Config) -> serves(pushpin, [pushpin], push, events).
 go_echoes(_Config) -> serves(go, [go], echo, echo).
 go_answers(_Config) -> serves(go, [go], ehttpd, http).
 go_sends_messages_back(_Config) -> serves(go, [go], ws_echo, websocket).
@@ -69,7 +71,7 @@ serves(Backend, Needs, Example, Asked) ->
             {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
             ok = ask(Asked, Socket),
             ok = gen_tcp:close(Socket),
-            ok = weir_bench_server:stop(Server),
+            ok = weir_bench_daemon:stop(Server),
             ?assertEqual({error, econnrefused}, gen_tcp:connect({127, 0, 0, 1}, Port, []));
         [What | _] ->
             {skip, atom_to_list(What) ++ " is not here"}
@@ -91,6 +93,16 @@ ask(websocket, Socket) ->
     ok = gen_tcp:send(Socket, <<16#82, 16#85, 0:32, "hello">>),
     <<16#82, 5, "hello">> = until(Socket, <<"hello">>, <<>>),
     ok;
+%% One subscribes, and publishes on another connection.
+ask(events, Socket) ->
+    ok = gen_tcp:send(Socket, <<"GET /sub/a HTTP/1.1\r\nhost: localhost\r\n\r\n">>),
+    <<"HTTP/1.1 200 ", _/binary>> = until(Socket, <<"\r\n\r\n">>, <<>>),
+    {ok, {Address, Port}} = inet:peername(Socket),
+    {ok, Publisher} = gen_tcp:connect(Address, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Publisher, <<"POST /pub/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello">>),
+    <<"HTTP/1.1 200 ", _/binary>> = until(Publisher, <<"\r\n\r\n">>, <<>>),
+    _ = until(Socket, <<"data: hello\n\n">>, <<>>),
+    gen_tcp:close(Publisher);
 ask(http, Socket) ->
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n">>),
     Answer = until_closed(Socket, <<>>),

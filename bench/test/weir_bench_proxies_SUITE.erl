@@ -45,6 +45,8 @@ changes_while_a_connection_is_open(Config) ->
         Behind = behind(Client, Accept),
         {ok, Before} = file:read_file(File),
         Has = workers(Server),
+        ok = Change(0),
+        ?assertEqual({ok, Before}, file:read_file(File)),
         ok = Change(1),
         {ok, After} = file:read_file(File),
         ?assertNotEqual(Before, After),
@@ -54,7 +56,7 @@ changes_while_a_connection_is_open(Config) ->
         Another = connect(Port),
         ok = passes(Another, behind(Another, Accept)),
         [ok = gen_tcp:close(Socket) || Socket <- [Client, Another, Behind]],
-        ok = weir_bench_server:stop(Server),
+        ok = weir_bench_daemon:stop(Server),
         ?assertNot(filelib:is_file(File))
     end).
 
@@ -82,7 +84,7 @@ goes_by_the_server_name(Config) ->
         ok = gen_tcp:send(Stranger, hello("example.org")),
         ?assertMatch({error, Closed} when Closed =:= closed; Closed =:= econnreset, gen_tcp:recv(Stranger, 0, ?PATIENCE)),
         [ok = gen_tcp:close(Socket) || Socket <- [Client, Stranger, Behind]],
-        ok = weir_bench_server:stop(Server)
+        ok = weir_bench_daemon:stop(Server)
     end).
 
 %% The rows of the bench, in short.

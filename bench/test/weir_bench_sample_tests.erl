@@ -165,6 +165,11 @@ a_metric_that_some_samples_lack_is_summed_up_over_the_others_test() ->
     ),
     ?assertEqual(#{}, weir_bench_sample:summary([])).
 
+%% A median would hide a connection that was lost in one round of three.
+of_what_must_not_happen_the_worst_round_counts_test() ->
+    Samples = [#{metrics => #{lost => Lost}, errors => Lost} || Lost <- [0, 7, 0]],
+    ?assertEqual(#{lost => #{median => 7, min => 0, max => 7, samples => [0, 7, 0]}}, weir_bench_sample:summary(Samples)).
+
 every_metric_has_a_title_and_a_better_side_test() ->
     [
         begin

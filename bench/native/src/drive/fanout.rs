@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::measurement::{Fault, Measurement};
 use super::protocol::{Connection, Protocol};
+use super::readers::Readers;
 use super::target::Target;
 use super::transport::{Transport, Turn};
 use crate::clock;
@@ -19,15 +20,8 @@ use crate::socket::scratch;
 pub struct Fanout<T> {
     transport: T,
     size: usize,
-    crowd: Crowd,
+    readers: Readers,
     scratch: Box<[u8]>,
-}
-
-/// Which of the listeners are slow: spread evenly among the others, as a server may serve them in order.
-#[derive(Clone, Copy, Debug)]
-struct Crowd {
-    all: u32,
-    slow: u32,
 }
 
 /// A listener and what carries its messages.
@@ -60,20 +54,12 @@ impl<T> Fanout<T> {
         Self {
             transport,
             size,
-            crowd: Crowd {
+            readers: Readers {
                 all: connections,
                 slow,
             },
             scratch: scratch(),
         }
-    }
-}
-
-impl Crowd {
-    fn is_slow(self, index: u32) -> bool {
-        let slow_before =
-            |index: u32| u64::from(index) * u64::from(self.slow) / u64::from(self.all);
-        slow_before(index + 1) > slow_before(index)
     }
 }
 
@@ -102,7 +88,7 @@ impl<T: Transport> Protocol for Fanout<T> {
     /// What the kernel would keep for a slow listener could be more than the server sends in the whole run: it is to have
     /// no room soon.
     fn dial(&self, target: &Target, index: u32) -> Result<OwnedFd, Errno> {
-        if self.crowd.is_slow(index) {
+        if self.readers.is_slow(index) {
             target.dial_to_ignore(index)
         } else {
             target.dial(index)
@@ -110,7 +96,7 @@ impl<T: Transport> Protocol for Fanout<T> {
     }
 
     fn open(&mut self, index: u32) -> Self::State {
-        let kind = if self.crowd.is_slow(index) {
+        let kind = if self.readers.is_slow(index) {
             Kind::Slow
         } else {
             Kind::Attentive(Arriving::default())
@@ -179,20 +165,6 @@ impl<T: Transport> Protocol for Fanout<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_slow_are_spread_among_the_others() {
-        let slow = |all, slow| {
-            let crowd = Crowd { all, slow };
-            (0..all)
-                .filter(|&index| crowd.is_slow(index))
-                .collect::<Vec<_>>()
-        };
-        assert!(slow(10, 0).is_empty());
-        assert_eq!(slow(10, 2), [4, 9]);
-        assert_eq!(slow(3, 3), [0, 1, 2]);
-        assert_eq!(slow(1_000_000, 1000).len(), 1000);
-    }
 
     #[test]
     fn timestamps_are_found_however_the_stream_is_cut() {

@@ -9,7 +9,7 @@ macro_rules! with_common_options {
   --duration TIME   the measured window (3s)
   --warmup TIME     load before it (1s; idle: 2s)
   --timeout TIME    longest wait for a connection or a reply (5s)
-  --observe PID     reports CPU time and memory of this process, the server
+  --observe PID     reports CPU time and memory of this process, the server; once for each where those are several
   --progress        a line on standard error each second"
         )
     };
@@ -91,7 +91,7 @@ connection, its latency the time from the connect to the reply.
   --backend PORT    through a proxy at HOST:PORT: the driver itself answers, on 127.0.0.1:PORT (see proxy --help)
   --hello BYTES     a ClientHello of TLS for bench.example instead, which is to come back whole (it never becomes TLS)
   --pieces N        pieces in which it is sent (1)
-  --observe PID     reports CPU time and memory of this process, the server
+  --observe PID     reports CPU time and memory of this process, the server; once for each where those are several
   --progress        a line on standard error each second";
 
 pub(super) const HELP_GAME: &str = with_common_options!(
@@ -141,12 +141,15 @@ client has got, its latency the time since it was due. Reports the longest silen
 due and nobody got anything.
 
   --rooms N         rooms, among which the clients are divided (20)
+  --speakers N      who speak in each room, each on a connection of its own, one request after the other (1)
   --rate R          messages that clients are to get a second, in all (300)
   --at-a-time N     instead, N messages on their way, the next when all clients have one of them; a request is such a message, its
                     latency the time until the last client has it; needs --rooms 1
   --churn R         clients that drop their connection and come back with their position, a second (0)
+  --several         answers to polls may have several messages, in parts
   --events          clients listen to event streams
   --websocket       clients listen on WebSockets
+  --slow N          so many of the clients never read, and have the smallest receive buffer there is (0)
   --size BYTES      bytes of a message (128)"
 );
 

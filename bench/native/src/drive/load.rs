@@ -30,8 +30,8 @@ pub struct Load {
     pub most_bytes: Option<u64>,
     /// Longest wait for a connection or a reply.
     pub timeout: Duration,
-    /// The server's process.
-    pub observe: Option<u32>,
+    /// The server's processes.
+    pub observe: Vec<u32>,
     /// Whether to tell each second how it goes.
     pub progress: bool,
 }
@@ -66,6 +66,8 @@ pub enum Listening {
     /// By a long poll after the other.
     #[default]
     Poll,
+    /// The same, and an answer may have several messages.
+    Several,
     /// To an event stream.
     Events,
     /// On a WebSocket.
@@ -86,8 +88,12 @@ pub enum Said {
 pub struct Chat {
     /// How many rooms.
     pub rooms: u32,
+    /// Who speak in each of them.
+    pub speakers: u32,
     /// How clients listen.
     pub carrier: Listening,
+    /// Clients that never read.
+    pub slow: u32,
     /// How much is said.
     pub said: Said,
     /// Clients that drop their connection and come back, a second.

@@ -6,21 +6,21 @@ use std::fs;
 use crate::clock::SECOND;
 use crate::command_line::Failure;
 
-/// Another process that is watched.
+/// Other processes that are watched: those of one server.
 #[derive(Debug)]
 pub struct Observer {
-    pid: u32,
+    pids: Vec<u32>,
     baseline_kib: u64,
 }
 
-/// The state of the process at one moment.
+/// The state of the processes at one moment.
 #[derive(Debug)]
 pub struct Sample {
-    cpu: Cpu,
+    cpu: Vec<Cpu>,
     rss_kib: u64,
 }
 
-/// What the process used between two samples.
+/// What the processes used together between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerUse {
     /// CPU time of all its threads, in nanoseconds.
@@ -42,28 +42,36 @@ enum Cpu {
 }
 
 impl Observer {
-    /// Begins to watch a process, and takes its present memory as the baseline.
-    pub fn new(pid: u32) -> Result<Self, Failure> {
-        let baseline_kib = rss_kib(pid).ok_or_else(|| {
-            Failure::Runtime(format!(
-                "cannot observe process {pid}: it is not there, or has no memory"
-            ))
-        })?;
-        Ok(Self { pid, baseline_kib })
+    /// Begins to watch processes, and takes their present memory as the baseline.
+    pub fn new(pids: &[u32]) -> Result<Self, Failure> {
+        let present = |&pid: &u32| {
+            rss_kib(pid).ok_or_else(|| {
+                Failure::Runtime(format!(
+                    "cannot observe process {pid}: it is not there, or has no memory"
+                ))
+            })
+        };
+        Ok(Self {
+            pids: pids.to_vec(),
+            baseline_kib: pids.iter().map(present).sum::<Result<_, _>>()?,
+        })
     }
 
-    /// The state now; `None` if the process has gone.
+    /// The state now; `None` if one of the processes has gone.
     pub fn sample(&self) -> Option<Sample> {
+        let pids = self.pids.iter().copied();
         Some(Sample {
-            cpu: Cpu::of(self.pid)?,
-            rss_kib: rss_kib(self.pid)?,
+            cpu: pids.clone().map(Cpu::of).collect::<Option<_>>()?,
+            rss_kib: pids.map(rss_kib).sum::<Option<_>>()?,
         })
     }
 
     /// The difference of two samples.
     pub fn between(&self, start: &Sample, end: &Sample) -> ServerUse {
         ServerUse {
-            cpu: end.cpu.since(&start.cpu),
+            cpu: std::iter::zip(&end.cpu, &start.cpu)
+                .map(|(end, start)| end.since(start))
+                .sum(),
             rss_baseline_kib: self.baseline_kib,
             rss_start_kib: start.rss_kib,
             rss_end_kib: end.rss_kib,
@@ -160,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_own_process_is_seen_working() {
-        let observer = Observer::new(std::process::id()).unwrap();
+        let observer = Observer::new(&[std::process::id()]).unwrap();
         let start = observer.sample().unwrap();
         let until = clock::process_cpu() + 30 * clock::MILLISECOND;
         while clock::process_cpu() < until {}
@@ -170,7 +178,23 @@ mod tests {
     }
 
     #[test]
+    fn processes_count_together() {
+        let own = std::process::id();
+        let observer = Observer::new(&[own, own]).unwrap();
+        assert!(observer.baseline_kib > rss_kib(own).unwrap());
+        let sample = |times: [u64; 2], rss_kib| Sample {
+            cpu: times.map(Cpu::Process).into(),
+            rss_kib,
+        };
+        let used = observer.between(&sample([10, 20], 5), &sample([11, 50], 6));
+        assert_eq!((used.cpu, used.rss_end_kib), (31, 6));
+    }
+
+    #[test]
     fn a_process_that_is_not_there_is_an_error() {
-        assert!(matches!(Observer::new(u32::MAX), Err(Failure::Runtime(_))));
+        let own = std::process::id();
+        for gone in [[u32::MAX, own], [own, u32::MAX]] {
+            assert!(matches!(Observer::new(&gone), Err(Failure::Runtime(_))));
+        }
     }
 }

@@ -7,7 +7,7 @@ use lexopt::prelude::*;
 
 use super::client_hello::{Hello, SIZES};
 use super::help;
-use super::load::{Broadcast, Carrier, Chat, Command, Held, Listening, Load, Run, Said};
+use super::load::{Broadcast, Carrier, Command, Held, Load, Run};
 use super::pattern::{Frame, Message};
 use super::target::Target;
 use crate::command_line::{Failure, address, duration, number, text};
@@ -39,7 +39,7 @@ struct Given {
     warmup: Option<Duration>,
     duration: Option<Duration>,
     timeout: Option<Duration>,
-    observe: Option<u64>,
+    observe: Vec<u32>,
     progress: bool,
     size: Option<u64>,
     frame: Frame,
@@ -55,6 +55,8 @@ struct Given {
     slow: Option<u64>,
     connect_rate: Option<u64>,
     rooms: Option<u64>,
+    speakers: Option<u64>,
+    several: bool,
     churn: Option<u64>,
     at_a_time: Option<u64>,
     hello: Option<u64>,
@@ -120,7 +122,8 @@ impl Given {
                     given.timeout = Some(positive("--timeout", parser.value()?)?);
                 }
                 (Long("observe"), _) => {
-                    given.observe = Some(number("--observe", parser.value()?, 1..=1 << 22)?);
+                    let pid = number("--observe", parser.value()?, 1..=1 << 22)?;
+                    given.observe.push(pid as u32);
                 }
                 (Long("progress"), _) => given.progress = true,
                 (Long("size"), "echo" | "proxy") => {
@@ -132,6 +135,10 @@ impl Given {
                 (Long("rooms"), "chat") => {
                     given.rooms = Some(number("--rooms", parser.value()?, 1..=1_000_000)?);
                 }
+                (Long("speakers"), "chat") => {
+                    given.speakers = Some(number("--speakers", parser.value()?, 1..=1000)?);
+                }
+                (Long("several"), "chat") => given.several = true,
                 (Long("churn"), "chat") => {
                     given.churn = Some(number("--churn", parser.value()?, 0..=100_000)?);
                 }
@@ -168,7 +175,7 @@ impl Given {
                 (Long("bytes"), "download" | "upload") => {
                     given.bytes = Some(number("--bytes", parser.value()?, 1..=MOST_BYTES)?);
                 }
-                (Long("slow"), "fanout") => {
+                (Long("slow"), "fanout" | "chat") => {
                     given.slow = Some(number("--slow", parser.value()?, 0..=MOST_CONNECTIONS)?);
                 }
                 (Long("connect-rate"), "game") => {
@@ -222,7 +229,7 @@ impl Given {
             "game" => Command::Game {
                 connect_rate: self.connect_rate,
             },
-            "idle" if self.observe.is_none() => return Err(missing("--observe PID")),
+            "idle" if self.observe.is_empty() => return Err(missing("--observe PID")),
             "idle" if backend.is_some() && self.held()? != Held::Open => {
                 return Err(Failure::Usage(
                     "--backend does not go with --http, --websocket or --events".into(),
@@ -233,7 +240,7 @@ impl Given {
                 path: self.path.unwrap_or_else(|| "/".into()),
                 backend,
             },
-            "fanout" if slow >= u64::from(connections) => {
+            "fanout" | "chat" if slow >= u64::from(connections) => {
                 return Err(Failure::Usage(format!(
                     "--slow {slow}: of {connections} connections one at least has to read"
                 )));
@@ -243,13 +250,7 @@ impl Given {
                 slow: slow as u32,
                 broadcast: self.broadcast()?,
             },
-            "chat" => Command::Chat(Chat {
-                rooms: self.rooms.unwrap_or(20) as u32,
-                carrier: self.listening()?,
-                said: self.said()?,
-                churn: self.churn.unwrap_or(0),
-                size: self.size.unwrap_or(128) as usize,
-            }),
+            "chat" => Command::Chat(self.chat()?),
             "download" => Command::Download { backend },
             "upload" => Command::Upload { backend },
             _ => match self.rate {
@@ -282,7 +283,7 @@ impl Given {
             duration: self.duration.unwrap_or(Duration::from_secs(3)),
             most_bytes: self.bytes,
             timeout: self.timeout.unwrap_or(Duration::from_secs(5)),
-            observe: self.observe.map(|pid| pid as u32),
+            observe: self.observe,
             progress: self.progress,
         };
         Ok(Run { command, load })
@@ -310,25 +311,6 @@ impl Given {
                 pieces: pieces.unwrap_or(1) as usize,
             })),
         }
-    }
-
-    fn said(&self) -> Result<Said, Failure> {
-        match (self.at_a_time, self.rate) {
-            (None, rate) => Ok(Said::Rate(rate.unwrap_or(300))),
-            (Some(_), Some(_)) => Err(Failure::Usage("--at-a-time does not go with --rate".into())),
-            (Some(_), None) if self.rooms != Some(1) => {
-                Err(Failure::Usage("--at-a-time needs --rooms 1".into()))
-            }
-            (Some(count), None) => Ok(Said::AtATime(count as u32)),
-        }
-    }
-
-    fn listening(&self) -> Result<Listening, Failure> {
-        Ok(match self.broadcast()? {
-            Broadcast::Bytes => Listening::Poll,
-            Broadcast::WebSocket => Listening::WebSocket,
-            Broadcast::Events => Listening::Events,
-        })
     }
 
     fn broadcast(&self) -> Result<Broadcast, Failure> {
@@ -392,6 +374,9 @@ fn positive(option: &str, value: OsString) -> Result<Duration, Failure> {
         duration => Ok(duration),
     }
 }
+
+#[path = "options_chat.rs"]
+mod chat;
 
 #[cfg(test)]
 #[path = "options_tests.rs"]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::drive::load::{Chat, Listening, Said};
 
 fn parse(line: &str) -> Result<Invocation, Failure> {
     super::parse(line.split_whitespace().map(OsString::from).collect())
@@ -30,7 +31,7 @@ fn defaults() {
     assert_eq!(load.duration, Duration::from_secs(3));
     assert_eq!(load.warmup, Duration::from_secs(1));
     assert_eq!(load.timeout, Duration::from_secs(5));
-    assert_eq!((load.observe, load.progress), (None, false));
+    assert_eq!((load.observe, load.progress), (vec![], false));
     let idle = driven("idle 127.0.0.1:80 --observe 1");
     assert_eq!(idle.load.warmup, Duration::from_secs(2));
     assert_eq!(
@@ -50,7 +51,7 @@ fn defaults() {
 fn options_come_in_any_order() {
     let Run { command, load } = driven(
         "proxy --size=1 --backend 0 --connections 8 127.0.0.1:80 --depth 4 \
-         --duration 500ms --warmup 0s --timeout 1s --observe 7 --progress",
+         --duration 500ms --warmup 0s --timeout 1s --observe 7 --observe 8 --progress",
     );
     assert_eq!(
         command,
@@ -87,7 +88,7 @@ fn options_come_in_any_order() {
     assert_eq!(load.connections, 8);
     assert_eq!(load.duration, Duration::from_millis(500));
     assert_eq!(load.warmup, Duration::ZERO);
-    assert_eq!((load.observe, load.progress), (Some(7), true));
+    assert_eq!((load.observe, load.progress), (vec![7, 8], true));
     assert_eq!(
         driven("fanout 127.0.0.1:80 --slow 3 --connections 4 --size 8 --websocket").command,
         Command::Fanout {
@@ -157,6 +158,17 @@ fn options_come_in_any_order() {
             ..
         })
     ));
+    let chat = driven("chat 127.0.0.1:80 --several --speakers 10 --slow 3");
+    assert!(matches!(
+        chat.command,
+        Command::Chat(Chat {
+            rooms: 20,
+            speakers: 10,
+            carrier: Listening::Several,
+            slow: 3,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -208,6 +220,16 @@ fn wrong_arguments_are_named() {
         ("accept 127.0.0.1:80 --hello 20000", "--hello 20000: a"),
         ("accept 127.0.0.1:80 --pieces 2", "--pieces needs --hello"),
         ("chat 127.0.0.1:80 --at-a-time 4", "--rooms 1"),
+        (
+            "chat 127.0.0.1:80 --several --events",
+            "--several does not go with --events",
+        ),
+        ("chat 127.0.0.1:80 --slow 9 --churn 1", "--churn"),
+        ("chat 127.0.0.1:80 --slow 100", "one at least"),
+        (
+            "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --speakers 2",
+            "--speakers",
+        ),
         (
             "chat 127.0.0.1:80 --rooms 1 --at-a-time 4 --rate 9",
             "--at-a-time does not go with --rate",

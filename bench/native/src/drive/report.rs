@@ -286,7 +286,7 @@ mod tests {
             duration: Duration::from_secs(2),
             most_bytes: None,
             timeout: Duration::from_secs(5),
-            observe: None,
+            observe: Vec::new(),
             progress: false,
         }
     }

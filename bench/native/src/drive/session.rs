@@ -91,7 +91,9 @@ impl Session {
             warmup: nanoseconds(load.warmup),
             duration: nanoseconds(load.duration),
             most_bytes: load.most_bytes.unwrap_or(u64::MAX),
-            observer: load.observe.map(Observer::new).transpose()?,
+            observer: (!load.observe.is_empty())
+                .then(|| Observer::new(&load.observe))
+                .transpose()?,
             progress: load.progress.then_some(Progress {
                 started: now,
                 last_at: now,

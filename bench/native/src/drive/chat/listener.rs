@@ -1,15 +1,13 @@
 //! Who listens in a room, and its position there, which it keeps from one connection to the next.
 
-use httparse::{EMPTY_HEADER, Response, Status};
-
-use super::super::load::Listening;
+use super::super::load::{Chat, Listening, Load};
 use super::super::measurement::Fault;
 use super::super::target::Target;
+use super::answer::{Answer, find};
 use super::message::{self, Message};
 use crate::clock;
 
-/// Header lines that a response may have, and bytes that may wait for their end.
-const MOST_HEADERS: usize = 64;
+/// Bytes that may wait for their end.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// Somebody who listens.
@@ -24,8 +22,8 @@ pub struct Listener {
     /// The head of a stream, of events or of frames, has come.
     is_streaming: bool,
     position: Option<Position>,
-    /// The number of the last message, and since when it listens.
-    last: Option<u64>,
+    /// The number of the last message of each speaker, 0 before the first, and since when it listens.
+    last: Vec<u64>,
     since: u64,
 }
 
@@ -36,33 +34,44 @@ enum Position {
     Event(Vec<u8>),
 }
 
-/// What an answer to a poll says.
-struct Answer {
-    status: u16,
-    length: usize,
-    body: std::ops::Range<usize>,
-    position: Option<Position>,
+/// Those of all rooms, among which they are divided.
+pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Listener> {
+    (0..load.connections)
+        .map(|index| {
+            Listener::new(
+                &load.target,
+                chat.carrier,
+                index % chat.rooms,
+                chat.speakers,
+            )
+        })
+        .collect()
 }
 
 impl Listener {
-    /// Who listens in a room.
-    pub fn new(target: &Target, carrier: Listening, room: u32) -> Self {
+    /// Who listens in a room of so many speakers.
+    pub fn new(target: &Target, carrier: Listening, room: u32, speakers: u32) -> Self {
         let accept = match carrier {
-            Listening::Poll => "",
+            Listening::Poll | Listening::Several => "",
             Listening::Events => "Accept: text/event-stream\r\n",
             Listening::WebSocket => {
                 "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             }
         };
+        // Nchan is told by its configuration, and looks into no query.
+        let query = match carrier {
+            Listening::Several => "?poll_answer=multipart",
+            _ => "",
+        };
         Self {
             carrier,
-            head: format!("GET /sub/room-{room} HTTP/1.1\r\nHost: {target}\r\n{accept}"),
+            head: format!("GET /sub/room-{room}{query} HTTP/1.1\r\nHost: {target}\r\n{accept}"),
             request: Vec::new(),
             bytes: Vec::new(),
             is_streaming: false,
             position: None,
-            last: None,
+            last: vec![0; speakers as usize],
             since: clock::now(),
         }
     }
@@ -71,6 +80,11 @@ impl Listener {
     pub fn left(&mut self) {
         self.bytes.clear();
         self.is_streaming = false;
+    }
+
+    /// Whether the server knows of it, as far as it says so: to a long poll it says nothing before a message.
+    pub fn listens(&self) -> bool {
+        self.is_streaming || self.carrier == Listening::Poll
     }
 
     /// What it asks.
@@ -97,7 +111,7 @@ impl Listener {
         }
         self.bytes.extend_from_slice(bytes);
         match self.carrier {
-            Listening::Poll => self.hear_answer(take),
+            Listening::Poll | Listening::Several => self.hear_answer(take),
             Listening::Events => {
                 self.hear_events(&mut take)?;
                 Ok(false)
@@ -110,7 +124,7 @@ impl Listener {
     }
 
     fn hear_answer(&mut self, mut take: impl FnMut(Message)) -> Result<bool, Fault> {
-        let Some(answer) = answer(&self.bytes)? else {
+        let Some(answer) = Answer::read(&self.bytes)? else {
             return Ok(false);
         };
         // One request, one answer.
@@ -119,9 +133,17 @@ impl Listener {
         }
         match answer.status {
             200 => {
-                let stamp = message::read(&self.bytes[answer.body]).ok_or(Fault::Mismatch)?;
-                self.got(stamp, &mut take)?;
-                self.position = answer.position;
+                let stamps: Option<Vec<_>> = answer
+                    .messages(&self.bytes)?
+                    .into_iter()
+                    .map(message::read)
+                    .collect();
+                for stamp in stamps.ok_or(Fault::Mismatch)? {
+                    self.got(stamp, &mut take)?;
+                }
+                self.position = answer
+                    .position
+                    .map(|(modified, tag)| Position::Poll { modified, tag });
             }
             // Nothing was said for long.
             408 | 304 => {}
@@ -198,12 +220,14 @@ impl Listener {
         if due < self.since {
             return Ok(());
         }
-        let missed = match self.last {
-            Some(last) if number <= last => return Err(Fault::Mismatch),
-            Some(last) => number - last - 1,
-            None => 0,
+        let speaker = message::speaker(number);
+        let last = self.last.get_mut(speaker).ok_or(Fault::Mismatch)?;
+        let missed = match *last {
+            last if number <= last => return Err(Fault::Mismatch),
+            0 => 0,
+            last => number - last - 1,
         };
-        self.last = Some(number);
+        *last = number;
         take(Message {
             due,
             number,
@@ -219,45 +243,6 @@ fn field(request: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     request.extend_from_slice(b"\r\n");
 }
 
-fn answer(bytes: &[u8]) -> Result<Option<Answer>, Fault> {
-    let mut headers = [EMPTY_HEADER; MOST_HEADERS];
-    let mut response = Response::new(&mut headers);
-    let start = match response.parse(bytes) {
-        Ok(Status::Complete(length)) => length,
-        Ok(Status::Partial) => return Ok(None),
-        Err(_) => return Err(Fault::BadResponse),
-    };
-    let status = response.code.ok_or(Fault::BadResponse)?;
-    let value = |name: &str| {
-        let header = response
-            .headers
-            .iter()
-            .find(|header| header.name.eq_ignore_ascii_case(name));
-        header.map(|header| header.value.to_vec())
-    };
-    let length = match value("content-length") {
-        Some(length) => std::str::from_utf8(&length)
-            .ok()
-            .and_then(|length| length.trim().parse::<usize>().ok())
-            .ok_or(Fault::BadResponse)?,
-        None if status == 304 || status == 204 => 0,
-        None => return Err(Fault::BadResponse),
-    };
-    if bytes.len() < start + length {
-        return Ok(None);
-    }
-    let position = match (value("last-modified"), value("etag")) {
-        (Some(modified), Some(tag)) => Some(Position::Poll { modified, tag }),
-        _ => None,
-    };
-    Ok(Some(Answer {
-        status,
-        length: start + length,
-        body: start..start + length,
-        position,
-    }))
-}
-
 /// The first byte of a whole frame of a WebSocket, and where its payload is. None is as long as 64 KiB.
 fn frame(bytes: &[u8]) -> Option<(u8, std::ops::Range<usize>)> {
     let (start, length) = match *bytes.get(1)? {
@@ -268,10 +253,6 @@ fn frame(bytes: &[u8]) -> Option<(u8, std::ops::Range<usize>)> {
         length => (2, usize::from(length)),
     };
     (bytes.len() >= start + length).then(|| (bytes[0], start..start + length))
-}
-
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
 }
 
 #[cfg(test)]
@@ -292,7 +273,7 @@ mod tests {
     fn heard(carrier: Listening, stream: &[u8]) -> Vec<Vec<u64>> {
         (1..=stream.len())
             .map(|piece| {
-                let mut listener = Listener::new(&target(), carrier, 3);
+                let mut listener = Listener::new(&target(), carrier, 3, 2);
                 let mut missed = Vec::new();
                 for bytes in stream.chunks(piece) {
                     listener
@@ -306,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_poll_goes_on_where_the_answer_says() {
-        let mut listener = Listener::new(&target(), Listening::Poll, 3);
+        let mut listener = Listener::new(&target(), Listening::Poll, 3, 2);
         assert_eq!(
             listener.request(),
             b"GET /sub/room-3 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\r\n"
@@ -326,7 +307,7 @@ mod tests {
             Err(Fault::Mismatch)
         );
         assert_eq!(
-            Listener::new(&target(), Listening::Poll, 3)
+            Listener::new(&target(), Listening::Poll, 3, 2)
                 .hear(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", |_| ()),
             Err(Fault::Status)
         );
@@ -342,6 +323,25 @@ mod tests {
             heard(Listening::Poll, answer.as_bytes())
                 .iter()
                 .all(|missed| missed == &[0])
+        );
+    }
+
+    #[test]
+    fn parts_are_heard_however_they_are_cut_and_each_speaker_counts_for_itself() {
+        let body = format!(
+            "--B\r\n\r\n{}\r\n--B\r\n\r\n{}\r\n--B\r\nContent-Type: x/y\r\n\r\n{}\r\n--B--\r\n",
+            message(5),
+            message(message::first(1) + 9),
+            message(8)
+        );
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: multipart/mixed; boundary=B\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert!(
+            heard(Listening::Several, answer.as_bytes())
+                .iter()
+                .all(|missed| missed == &[0, 0, 2])
         );
     }
 
@@ -363,7 +363,7 @@ mod tests {
                 .iter()
                 .all(|missed| missed == &[0, 1])
         );
-        let mut listener = Listener::new(&target(), Listening::WebSocket, 3);
+        let mut listener = Listener::new(&target(), Listening::WebSocket, 3, 2);
         let bytes = [head.as_bytes(), &[0x88, 0]].concat();
         assert_eq!(listener.hear(&bytes, |_| ()), Err(Fault::Closed));
     }

@@ -10,16 +10,16 @@ use crate::socket::send;
 pub enum Role {
     /// The listener of this number.
     Listener(u32),
-    /// The speaker of this room.
+    /// The speaker of this number.
     Speaker(u32),
 }
 
 /// Speakers come first: what is said before everybody listens is not measured.
-pub fn everybody(listeners: u32, rooms: u32) -> Vec<Role> {
+pub fn everybody(listeners: u32, speakers: u32) -> Vec<Role> {
     (0..listeners)
         .rev()
         .map(Role::Listener)
-        .chain((0..rooms).map(Role::Speaker))
+        .chain((0..speakers).map(Role::Speaker))
         .collect()
 }
 

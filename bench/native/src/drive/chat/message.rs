@@ -3,15 +3,28 @@
 /// Bytes of the two numbers.
 pub const STAMP_BYTES: usize = 32;
 
+/// A number has that of its speaker above so many bits.
+const SPEAKER_BITS: u32 = 40;
+
 /// What a client has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// When it was due.
     pub due: u64,
-    /// Its number in the room.
+    /// Its number among those of its speaker.
     pub number: u64,
-    /// Messages before it that never came.
+    /// Messages of its speaker before it that never came.
     pub missed: u64,
+}
+
+/// What the numbers of a speaker come behind.
+pub fn first(speaker: u32) -> u64 {
+    u64::from(speaker) << SPEAKER_BITS
+}
+
+/// Which speaker has said that.
+pub fn speaker(number: u64) -> usize {
+    (number >> SPEAKER_BITS) as usize
 }
 
 /// Writes a message of so many bytes.
@@ -32,6 +45,12 @@ pub fn read(message: &[u8]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn speakers_have_numbers_of_their_own() {
+        assert_eq!(first(0), 0);
+        assert_eq!(speaker(first(999) + 5), 999);
+    }
 
     #[test]
     fn what_is_written_is_read() {

@@ -5,6 +5,8 @@
 //! at a time, and a delay is that of the last client. Clients come and go: one drops its connection and comes back with the position that it
 //! had, as often as is asked for.
 
+mod answer;
+mod beginning;
 mod course;
 mod listener;
 mod member;
@@ -12,15 +14,13 @@ mod message;
 mod pace;
 mod speaker;
 
-use std::os::fd::OwnedFd;
-
-use rustix::io::Errno;
 use rustix::net::sockopt;
 
 use super::arrivals::Arrivals;
 use super::lane::{ALARM, CONNECTIONS};
 use super::load::{Chat, Load};
 use super::measurement::{Fault, Measurement};
+use super::readers::Readers;
 use super::session::{Outcome, Session, TIMEOUT_SCAN};
 use super::transport::{Turn, read};
 use crate::alarm::Alarm;
@@ -36,15 +36,13 @@ use member::{Member, Role, everybody};
 use pace::Pace;
 use speaker::Speaker;
 
-/// Connections begun at each look at the course of the run, every 20 ms: as many as a backlog of moderate size holds.
-const BEGUN_AT_A_TIME: usize = 200;
-
 struct Crowd<'a> {
     load: &'a Load,
     session: Session,
     members: Connections<Member>,
     /// Those without a connection.
     resting: Vec<Role>,
+    readers: Readers,
     listeners: Vec<Listener>,
     speakers: Vec<Speaker>,
     pace: Pace,
@@ -68,13 +66,13 @@ pub fn run(
         load,
         session,
         members: Connections::new(CONNECTIONS),
-        resting: everybody(load.connections, chat.rooms),
-        listeners: (0..load.connections)
-            .map(|index| Listener::new(&load.target, chat.carrier, index % chat.rooms))
-            .collect(),
-        speakers: (0..chat.rooms)
-            .map(|room| Speaker::new(&load.target, room, chat.size))
-            .collect(),
+        resting: everybody(load.connections, chat.rooms * chat.speakers),
+        readers: Readers {
+            all: load.connections,
+            slow: chat.slow,
+        },
+        listeners: listener::of_rooms(load, &chat),
+        speakers: speaker::of_rooms(load, &chat),
         pace: Pace::new(&chat, load.connections, now),
         departures: (chat.churn > 0).then(|| Arrivals::new(chat.churn, now)),
         alarm: Alarm::new()?,
@@ -104,52 +102,6 @@ pub fn run(
 }
 
 impl Crowd<'_> {
-    /// Begins connections of those who rest, some at a time.
-    fn resume(&mut self) -> Result<(), Failure> {
-        for _ in 0..BEGUN_AT_A_TIME.min(self.resting.len()) {
-            let Some(role) = self.resting.pop() else {
-                break;
-            };
-            self.begin(role)?;
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, role: Role) -> Result<(), Failure> {
-        let (Role::Listener(index) | Role::Speaker(index)) = role;
-        match self.load.target.dial(index) {
-            Ok(socket) => self.dialed(socket, role),
-            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS)) => {
-                let what = format!("cannot open a connection to {}", self.load.target);
-                Err(Failure::runtime(what, errno))
-            }
-            Err(errno) => {
-                self.not_connected(role, errno.into());
-                Ok(())
-            }
-        }
-    }
-
-    fn dialed(&mut self, socket: OwnedFd, role: Role) -> Result<(), Failure> {
-        let token = self.members.next_token();
-        self.session
-            .poller
-            .add(&socket, token, Interest::ReadWrite)?;
-        self.members.insert(Member::new(socket, role, clock::now()));
-        Ok(())
-    }
-
-    fn not_connected(&mut self, role: Role, fault: Fault) {
-        self.course.failed_connects += 1;
-        self.failed(role, fault);
-    }
-
-    fn failed(&mut self, role: Role, fault: Fault) {
-        self.session.measurement.failed(fault);
-        // Not at once: a server that refuses is not to be stormed.
-        self.resting.insert(0, role);
-    }
-
     /// Something is due: a message, or a departure.
     fn tick(&mut self) -> Result<(), Failure> {
         self.alarm.acknowledge();
@@ -161,9 +113,9 @@ impl Crowd<'_> {
 
     /// Has said what is to be said by now.
     fn say(&mut self, now: u64) -> Result<(), Failure> {
-        while let Some((due, room)) = self.pace.due(now) {
+        while let Some((due, speaker)) = self.pace.due(now) {
             self.course.due(due);
-            if let Some(token) = self.speakers[room as usize].enqueue(due) {
+            if let Some(token) = self.speakers[speaker as usize].enqueue(due) {
                 self.speak(token)?;
             }
         }
@@ -210,15 +162,15 @@ impl Crowd<'_> {
         self.set_alarm()
     }
 
-    /// Says the next thing that is due in a room.
+    /// Says the next thing that is due of a speaker.
     fn speak(&mut self, token: Token) -> Result<(), Failure> {
         let Some(member) = self.members.get_mut(token) else {
             return Ok(());
         };
-        let Role::Speaker(room) = member.role else {
+        let Role::Speaker(index) = member.role else {
             return Ok(());
         };
-        if let Some(request) = self.speakers[room as usize].next_request() {
+        if let Some(request) = self.speakers[index as usize].next_request() {
             member.since = clock::now();
             if let Err(fault) = member.send(request) {
                 self.lose(token, fault);
@@ -276,16 +228,10 @@ impl Crowd<'_> {
                     self.lose(token, fault);
                 }
             }
-            Role::Speaker(room) => {
-                self.speakers[room as usize].came(token);
+            Role::Speaker(index) => {
+                self.speakers[index as usize].came(token);
                 self.speak(token)?;
             }
-        }
-        let is_open = !self.is_started
-            && self.resting.is_empty()
-            && self.members.iter_mut().all(|(_, one)| one.is_connected);
-        if is_open {
-            self.start()?;
         }
         Ok(())
     }
@@ -300,6 +246,7 @@ impl Crowd<'_> {
             pace,
             course,
             scratch,
+            readers,
             ..
         } = self;
         let Some(member) = members.get_mut(event.token) else {
@@ -308,17 +255,18 @@ impl Crowd<'_> {
         if event.readiness.writable() {
             member.flush()?;
         }
-        if !event.readiness.readable() {
+        let role = member.role;
+        let is_slow = matches!(role, Role::Listener(index) if readers.is_slow(index));
+        if is_slow || !event.readiness.readable() {
             return Ok(Turn::Done);
         }
         let measurement = &mut session.measurement;
         let mut next = false;
-        let role = member.role;
         let turn = read(&member.socket, event.readiness, scratch, |bytes| {
             measurement.transferred(bytes.len());
             match role {
-                Role::Speaker(room) => {
-                    if speakers[room as usize].hear(bytes)? {
+                Role::Speaker(index) => {
+                    if speakers[index as usize].hear(bytes)? {
                         course.published += u64::from(measurement.is_recording());
                         next = true;
                     }
@@ -338,9 +286,9 @@ impl Crowd<'_> {
         if next {
             match role {
                 Role::Listener(index) => member.send(listeners[index as usize].request())?,
-                Role::Speaker(room) => {
+                Role::Speaker(index) => {
                     member.since = 0;
-                    if let Some(request) = speakers[room as usize].next_request() {
+                    if let Some(request) = speakers[index as usize].next_request() {
                         member.since = clock::now();
                         member.send(request)?;
                     }
@@ -357,7 +305,7 @@ impl Crowd<'_> {
         };
         match member.role {
             Role::Listener(index) => self.listeners[index as usize].left(),
-            Role::Speaker(room) => self.speakers[room as usize].left(),
+            Role::Speaker(index) => self.speakers[index as usize].left(),
         }
         if member.is_connected {
             self.failed(member.role, fault);

@@ -8,8 +8,8 @@ use super::super::load::{Chat, Said};
 /// When something is said.
 #[derive(Debug)]
 pub enum Pace {
-    /// At random moments, whatever the server makes of it, in one of so many rooms.
-    Random { arrivals: Arrivals, rooms: u32 },
+    /// At random moments, whatever the server makes of it, by one of so many speakers.
+    Random { arrivals: Arrivals, speakers: u32 },
     /// In one room, as long as fewer messages are on their way than may be.
     AtATime(Broadcasts),
 }
@@ -37,7 +37,7 @@ impl Pace {
         match chat.said {
             Said::Rate(rate) => Self::Random {
                 arrivals: Arrivals::new(chat.published_per_second(rate, listeners), now),
-                rooms: chat.rooms,
+                speakers: chat.rooms * chat.speakers,
             },
             Said::AtATime(most) => Self::AtATime(Broadcasts {
                 most: most as usize,
@@ -74,15 +74,15 @@ impl Pace {
         }
     }
 
-    /// What is to be said by now: when it was due, and in which room.
+    /// What is to be said by now: when it was due, and by which speaker.
     pub fn due(&mut self, now: u64) -> Option<(u64, u32)> {
         match self {
-            Self::Random { arrivals, rooms } => {
+            Self::Random { arrivals, speakers } => {
                 let due = arrivals.next();
                 (due <= now).then(|| {
-                    let room = arrivals.draw(*rooms);
+                    let speaker = arrivals.draw(*speakers);
                     arrivals.advance();
-                    (due, room)
+                    (due, speaker)
                 })
             }
             Self::AtATime(broadcasts) => broadcasts.begin(now).then_some((now, 0)),
@@ -152,7 +152,9 @@ mod tests {
     fn four_at_a_time(listeners: u32) -> Pace {
         let chat = Chat {
             rooms: 1,
+            speakers: 1,
             carrier: Listening::WebSocket,
+            slow: 0,
             said: Said::AtATime(4),
             churn: 0,
             size: 128,

@@ -1,21 +1,22 @@
-//! Who speaks in a room: one request of HTTP after the other, each as soon as it is due and the one before is answered.
+//! Who speaks in a room, maybe beside others: one request of HTTP after the other, each as soon as it is due and the one before is answered.
 
 use std::collections::VecDeque;
 
+use super::super::load::{Chat, Load};
 use super::super::measurement::Fault;
 use super::super::response::{Progress, ResponseReader};
 use super::super::target::Target;
 use super::message;
 use crate::poller::Token;
 
-/// The speaker of a room.
+/// A speaker of a room.
 #[derive(Debug)]
 pub struct Speaker {
     head: String,
     size: usize,
     /// When what is to be said was due.
     due: VecDeque<u64>,
-    /// The number of the last message.
+    /// The number of the last message, its own among those of the room.
     number: u64,
     token: Option<Token>,
     is_waiting: bool,
@@ -23,9 +24,19 @@ pub struct Speaker {
     request: Vec<u8>,
 }
 
+/// Those of all rooms: first one of each.
+pub fn of_rooms(load: &Load, chat: &Chat) -> Vec<Speaker> {
+    (0..chat.rooms * chat.speakers)
+        .map(|index| {
+            let (room, speaker) = (index % chat.rooms, index / chat.rooms);
+            Speaker::new(&load.target, room, speaker, chat.size)
+        })
+        .collect()
+}
+
 impl Speaker {
-    /// Who says messages of `size` bytes in a room.
-    pub fn new(target: &Target, room: u32, size: usize) -> Self {
+    /// Who says messages of `size` bytes in a room, as its speaker of that number.
+    pub fn new(target: &Target, room: u32, speaker: u32, size: usize) -> Self {
         let size = size.max(message::STAMP_BYTES);
         Self {
             head: format!(
@@ -33,7 +44,7 @@ impl Speaker {
             ),
             size,
             due: VecDeque::new(),
-            number: 0,
+            number: message::first(speaker),
             token: None,
             is_waiting: false,
             reader: ResponseReader::default(),

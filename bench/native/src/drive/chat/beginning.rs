@@ -1,0 +1,88 @@
+//! How connections of a chat begin.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+
+use super::super::measurement::Fault;
+use super::Crowd;
+use super::member::{Member, Role};
+use crate::clock;
+use crate::command_line::Failure;
+use crate::poller::Interest;
+
+/// Connections that are begun and of no use yet, at most: what a backlog of moderate size holds, and Pushpin's processes pass on.
+const BEGUN_AT_A_TIME: usize = 50;
+
+impl Crowd<'_> {
+    /// Begins connections of those who rest, some at a time, and the run when everybody listens.
+    pub(super) fn resume(&mut self) -> Result<(), Failure> {
+        if self.is_started && self.resting.is_empty() {
+            return Ok(());
+        }
+        let begun = self.begun();
+        if begun == 0 && self.resting.is_empty() {
+            return self.start();
+        }
+        for _ in begun..BEGUN_AT_A_TIME {
+            let Some(role) = self.resting.pop() else {
+                break;
+            };
+            self.begin(role)?;
+        }
+        Ok(())
+    }
+
+    fn begun(&mut self) -> usize {
+        let is_there = |one: &Member| match one.role {
+            // Who never reads does not see what the server says.
+            Role::Listener(index) => {
+                self.readers.is_slow(index) || self.listeners[index as usize].listens()
+            }
+            Role::Speaker(_) => true,
+        };
+        let members = self.members.iter_mut();
+        members
+            .filter(|(_, one)| !(one.is_connected && is_there(one)))
+            .count()
+    }
+
+    pub(super) fn begin(&mut self, role: Role) -> Result<(), Failure> {
+        let target = &self.load.target;
+        let dialed = match role {
+            Role::Listener(index) if self.readers.is_slow(index) => target.dial_to_ignore(index),
+            Role::Listener(index) | Role::Speaker(index) => target.dial(index),
+        };
+        match dialed {
+            Ok(socket) => self.dialed(socket, role),
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS)) => {
+                let what = format!("cannot open a connection to {target}");
+                Err(Failure::runtime(what, errno))
+            }
+            Err(errno) => {
+                self.not_connected(role, errno.into());
+                Ok(())
+            }
+        }
+    }
+
+    fn dialed(&mut self, socket: OwnedFd, role: Role) -> Result<(), Failure> {
+        let token = self.members.next_token();
+        self.session
+            .poller
+            .add(&socket, token, Interest::ReadWrite)?;
+        self.members.insert(Member::new(socket, role, clock::now()));
+        Ok(())
+    }
+
+    pub(super) fn not_connected(&mut self, role: Role, fault: Fault) {
+        self.course.failed_connects += 1;
+        self.failed(role, fault);
+    }
+
+    pub(super) fn failed(&mut self, role: Role, fault: Fault) {
+        self.session.measurement.failed(fault);
+        // Not at once: a server that refuses is not to be stormed.
+        self.resting.insert(0, role);
+    }
+}
