@@ -4,14 +4,15 @@
 -export([start/2]).
 
 %% @doc Starts a listener with those routes, which takes as many connections as there may be descriptors. The options are
-%% those of the examples: `port' and, of `listen', the address.
+%% those of the examples: `port' and, of `listen', the address and the send buffer of each connection.
 -spec start(#{port => inet:port_number(), listen => [gen_tcp:listen_option()], _ => _}, [weir_http_routes:route()]) ->
     {ok, weir_example_reactors:server()} | {error, term()}.
 start(Options, Routes) ->
-    Ip = proplists:get_value(ip, maps:get(listen, Options, []), any),
+    Listen = maps:get(listen, Options, []),
+    Ip = proplists:get_value(ip, Listen, any),
     Name = {?MODULE, make_ref()},
     {ok, _} = application:ensure_all_started(weir_http),
-    Listener = #{port => maps:get(port, Options, 0), ip => Ip, max_connections => infinity},
+    Listener = #{port => maps:get(port, Options, 0), ip => Ip, max_connections => infinity, socket_opts => [{sndbuf, Bytes} || {sndbuf, Bytes} <- Listen]},
     case weir_http:start_listener(Name, Listener, Routes) of
         {ok, _} -> {ok, #{port => weir:get_port(Name), stop => fun() -> weir_http:stop_listener(Name) end}};
         {error, _} = Error -> Error
