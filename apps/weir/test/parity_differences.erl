@@ -37,10 +37,10 @@ is_different({send, Data}, _Process, Session) ->
     %% "longer than `{packet, 1}` or `{packet, 2}` can say"
     iolist_size(Data) > 255 andalso option(packet, Session) =:= 1;
 is_different({unrecv, Data}, _Process, Session = #session{waiting = Waiting}) ->
-    %% "`unrecv` of a part of a packet", "`unrecv` while a process is in `recv`"
+    %% "`unrecv` of a part of a packet", "`unrecv` in front of half a packet", "`unrecv` while a process is in `recv`"
     Packet = option(packet, Session),
     map_size(Waiting) > 0 orelse not is_whole(Packet, Data) orelse
-        (Packet =/= raw andalso byte_size(Data) > option(buffer, Session));
+        (Packet =/= raw andalso (byte_size(Data) > option(buffer, Session) orelse may_be_half_read(Session)));
 is_different({give_to, _}, Process, Session) ->
     %% "`controlling_process` by an owner that has not seen all messages"
     {messages, Messages} = process_info(Process, messages),
