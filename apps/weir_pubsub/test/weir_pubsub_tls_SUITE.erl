@@ -46,6 +46,7 @@ settings(Directory) ->
         "[[listeners]]\ntls = {cert = 'server-certificate.pem', key = 'server-key.pem'}\n"
         "[tokens]\nsecrets = ['secret']\nrequire_exp = false\n[mercure]\nsubscriptions = true\n"
         "[[channels]]\npattern = 'small'\nmax_messages = 5\n"
+        "[[channels]]\npattern = 'all'\nmax_messages = 100\n"
     ),
     {ok, Settings} = weir_pubsub_file:read(File),
     Settings.
@@ -240,15 +241,15 @@ a_slow_reader_is_told_of_the_gap(_Config) ->
     ?assertEqual(100, length(Got) + lists:sum([list_to_integer(Count) || [Count] <- Gaps])).
 
 publishers_at_once(_Config) ->
-    Stream = asked("/sub/a", [{"Accept", "text/event-stream"}]),
-    ok = subscribed(<<"a">>),
+    Stream = asked("/sub/all", [{"Accept", "text/event-stream"}]),
+    ok = subscribed(<<"all">>),
     Publishers = [
         spawn_monitor(fun() ->
             _ = put(port, Port),
             Socket = connect(),
             [
                 begin
-                    ok = ssl:send(Socket, "POST /pub/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"),
+                    ok = ssl:send(Socket, "POST /pub/all HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"),
                     heard_until(Socket, <<"queued messages">>)
                 end
              || _ <- lists:seq(1, 20)
