@@ -4,7 +4,7 @@
 
 -include_lib("proper/include/proper.hrl").
 
--export([prop_agree/2, search/3, repeat/3, agree/3, observe_both/3]).
+-export([search/3, repeat/3, agree/3, observe_both/3]).
 
 %% A difference counts if it is there again each time when everything is given more time: where the machine is busy, what
 %% is waited for in vain may come too late.
@@ -17,28 +17,39 @@
 %% How large sequences become that are the same each time: as in a search.
 -define(SIZE, 42).
 
-%% The property for two backends, each given by the options that choose it.
--spec prop_agree([gen_tcp:option()], [gen_tcp:option()]) -> proper:test().
-prop_agree(One, Other) ->
-    ?FORALL(Sequence, parity_sequence:sequence(), agree(Sequence, One, Other) =:= true).
-
 %% Tries so many sequences, several at a time, as they mostly wait. Returns what differs: sequences that have been made as
 %% short as possible, with the difference.
 -spec search([gen_tcp:option()], [gen_tcp:option()], pos_integer()) -> [{parity_sequence:sequence(), term()}].
 search(One, Other, Sequences) ->
     Options = [{numtests, Sequences div ?SEARCHERS}, long_result, quiet],
+    Caller = self(),
     Searchers = [
-        spawn_monitor(fun() -> exit({searched, proper:quickcheck(prop_agree(One, Other), Options)}) end)
+        spawn_monitor(fun() -> exit({searched, proper:quickcheck(prop_agree(One, Other, Caller), Options)}) end)
      || _ <- lists:seq(1, ?SEARCHERS)
     ],
-    lists:append([found(Searcher, One, Other) || Searcher <- Searchers]).
+    lists:append([found(Searcher, none, One, Other) || Searcher <- Searchers]).
 
-found({Pid, Monitor}, One, Other) ->
+%% PropEr's shrinking may itself fail; then the shortest that it had come to is told.
+found(Searcher = {Pid, Monitor}, Shortest, One, Other) ->
     receive
+        {differs, Pid, Sequence} -> found(Searcher, Sequence, One, Other);
         {'DOWN', Monitor, process, Pid, {searched, true}} -> [];
         {'DOWN', Monitor, process, Pid, {searched, [Sequence]}} -> [{Sequence, agree(Sequence, One, Other)}];
-        {'DOWN', Monitor, process, Pid, Reason} -> [{no_sequence, Reason}]
+        {'DOWN', Monitor, process, Pid, Reason} when Shortest =:= none -> [{no_sequence, Reason}];
+        {'DOWN', Monitor, process, Pid, _Reason} -> [{Shortest, agree(Shortest, One, Other)}]
     end.
+
+%% The property for two backends, each given by the options that choose it.
+prop_agree(One, Other, Caller) ->
+    ?FORALL(
+        Sequence,
+        parity_sequence:sequence(),
+        agree(Sequence, One, Other) =:= true orelse
+            begin
+                Caller ! {differs, self(), Sequence},
+                false
+            end
+    ).
 
 %% Runs so many sequences that are the same each time, several at a time. Returns those that differ, as they are.
 -spec repeat([gen_tcp:option()], [gen_tcp:option()], pos_integer()) -> [{parity_sequence:sequence(), term()}].
