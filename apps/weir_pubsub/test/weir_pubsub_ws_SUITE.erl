@@ -177,6 +177,7 @@ presence(_Config) ->
     #{<<"present">> := Present} = ask(A, #{type => presence, channel => <<"room">>}),
     ?assertEqual([null, #{<<"name">> => <<"Ann">>}], lists:sort([Info || #{<<"info">> := Info, <<"age">> := _} <- Present])),
     subscribe(A, <<"a">>, new),
+    #{<<"type">> := <<"position">>, <<"channel">> := <<"a">>} = hear_all(A),
     ?ERROR(<<"no_presence">>) = ask(A, #{type => presence, channel => <<"a">>}),
     ?ERROR(<<"bad_request">>) = ask(A, #{type => subscribe, channel => <<"b">>, info => binary:copy(<<"x">>, 1025)}).
 
