@@ -3,6 +3,7 @@
 -module(weir_http_percent).
 
 -export([decode/1]).
+-export([encode/1]).
 -export([pairs/1]).
 
 %% @doc The bytes that are meant. A percent sign that encodes nothing stands for itself.
@@ -27,6 +28,23 @@ digit(C) when C >= $0, C =< $9 -> C - $0;
 digit(C) when C >= $a, C =< $f -> C - $a + 10;
 digit(C) when C >= $A, C =< $F -> C - $A + 10;
 digit(_) -> none.
+
+%% @doc Bytes as they may stand in a path or a query, whatever they are: `uri_string:quote/1' takes only UTF-8.
+-spec encode(binary()) -> binary().
+encode(Bytes) -> <<<<(encoded(Byte))/binary>> || <<Byte>> <= Bytes>>.
+
+encoded(Byte) when
+    Byte >= $a, Byte =< $z;
+    Byte >= $A, Byte =< $Z;
+    Byte >= $0, Byte =< $9;
+    Byte =:= $-;
+    Byte =:= $.;
+    Byte =:= $_;
+    Byte =:= $~
+->
+    <<Byte>>;
+encoded(Byte) ->
+    <<$%, (binary:encode_hex(<<Byte>>))/binary>>.
 
 %% @doc The names and values of a query or a form. A name without `=' has an empty value.
 -spec pairs(binary()) -> [{binary(), binary()}].

@@ -58,7 +58,7 @@ configure(Server) ->
 question(Right, Request, Channel) ->
     Said = [{Name, weir_http_request:field(Name, Request)} || Name <- [<<"authorization">>, <<"cookie">>, <<"origin">>]],
     iolist_to_binary([
-        ["weir-right: ", atom_to_binary(Right), "\r\nweir-channel: ", uri_string:quote(Channel), "\r\n"],
+        ["weir-right: ", atom_to_binary(Right), "\r\nweir-channel: ", weir_http_percent:encode(Channel), "\r\n"],
         address(weir_http_request:peer(Request)),
         [[Name, ": ", Value, "\r\n"] || {Name, Value} <- with_token(Said, Request), Value =/= undefined]
     ]).
@@ -66,7 +66,7 @@ question(Right, Request, Channel) ->
 with_token([{Name, undefined} | Others] = Said, Request) ->
     case lists:keyfind(<<"access_token">>, 1, weir_http_request:query_pairs(Request)) of
         %% It was encoded, and may have any bytes.
-        {_, Token} -> [{Name, ["Bearer ", uri_string:quote(Token)]} | Others];
+        {_, Token} -> [{Name, ["Bearer ", weir_http_percent:encode(Token)]} | Others];
         false -> Said
     end;
 with_token(Said, _Request) ->

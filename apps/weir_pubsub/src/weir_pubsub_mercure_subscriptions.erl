@@ -69,7 +69,7 @@ document(Selector, {Subscriber, _Selectors, Payload}, IsActive) ->
 
 %% @doc The path of what is told: about all, about a selector, or about a selector and a subscriber. It is the topic of updates, too.
 -spec id([binary()]) -> binary().
-id(Names) -> iolist_to_binary([?HUB_PATH, "/subscriptions" | [[$/, uri_string:quote(Name)] || Name <- Names]]).
+id(Names) -> iolist_to_binary([?HUB_PATH, "/subscriptions" | [[$/, weir_http_percent:encode(Name)] || Name <- Names]]).
 
 -spec init([]) -> {ok, #subscriptions{}}.
 init([]) -> {ok, lists:foldl(fun watch/2, #subscriptions{}, [Pid || {{Pid, _}, _, _} <- ets:tab2list(?MODULE)])}.

@@ -16,7 +16,7 @@
 suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
-    [asked, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
+    [asked, asked_about_any_bytes, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
 
 %% A server that is asked who may: its answers count for a while, and for the same question only.
 asked(Config) ->
@@ -34,6 +34,14 @@ asked(Config) ->
     ?assertEqual(202, publish(Port, "b%2Fc", Good)),
     ?assertEqual({<<"publish">>, <<"b%2Fc">>, <<"Bearer good">>}, question()),
     receive {question, More} -> ct:fail({asked_again, More}) after 0 -> ok end.
+
+%% A path and a query may have bytes that are no text: they are asked as they came.
+asked_about_any_bytes(Config) ->
+    Port = port(start(Config, asking(0))),
+    ?assertEqual(202, publish(Port, "a%FFb%2F~", [{"Authorization", "Bearer good"}])),
+    ?assertEqual({<<"publish">>, <<"a%FFb%2F~">>, <<"Bearer good">>}, question()),
+    ?assertEqual(403, get(Port, "/sub/a?access_token=%FF.%C3%A9%0D%0A", [])),
+    ?assertEqual({<<"subscribe">>, <<"a">>, <<"Bearer %FF.%C3%A9%0D%0A">>}, question()).
 
 %% The server that is asked has to show a certificate for its name, of somebody who is trusted.
 asked_through_tls(Config) ->

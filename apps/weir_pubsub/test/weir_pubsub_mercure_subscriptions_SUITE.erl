@@ -18,7 +18,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        subscriptions_are_told, the_web_api, who_may_see_subscriptions, one_that_is_refused_is_not_told,
+        subscriptions_are_told, the_web_api, paths_that_are_no_text, who_may_see_subscriptions, one_that_is_refused_is_not_told,
         subscriptions_end_with_their_reactor, subscriptions_outlive_who_tells_them
     ].
 
@@ -53,6 +53,13 @@ told_up_to_the_end_of(Topic) ->
         subscribe([?ANY_SUBSCRIPTION], [bearer(#{subscribe => [<<?ANY_SUBSCRIPTION>>]}), {"Last-Event-ID", "earliest"}]), Last
     ),
     [begin {ok, Document} = weir_json:decode(Text), Document end || Text <- Data].
+
+%% Nobody subscribes to them.
+paths_that_are_no_text(_Config) ->
+    with_subscriptions(),
+    #{<<"id">> := Id, <<"subscriptions">> := []} = document(tells(?SUBSCRIPTIONS "/%FF")),
+    ?assertEqual(<<?SUBSCRIPTIONS "/%FF">>, Id),
+    {404, _, _} = tells(?SUBSCRIPTIONS "/%FF/%FE").
 
 %% Of each selector, to those who may have it.
 subscriptions_are_told(_Config) ->
