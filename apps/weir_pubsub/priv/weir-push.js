@@ -118,7 +118,6 @@ class Push {
       }
       this.#opening = null;
       if (this.#closed) return line.close();
-      this.#failures = 0;
       this.#line = line;
       line.begin([...this.#subscriptions.values()], (delay) => this.#broken(line, delay));
       this.#options.state('open', name);
@@ -143,6 +142,11 @@ class Push {
     const delay = Math.random() * bound;
     this.#options.state('waiting', null);
     this.#timer = setTimeout(() => this.#open(), delay);
+  }
+
+  // A server has answered as it should: the next break is the first again.
+  works() {
+    this.#failures = 0;
   }
 
   // What transports have heard.
@@ -206,7 +210,7 @@ class WebSocketLine {
   }
 
   // It works when the server has said welcome.
-  open() {
+  async open() {
     const socket = new this.#options.WebSocket(this.#url.href);
     this.#socket = socket;
     const welcome = new Promise((resolve, reject) => {
@@ -216,7 +220,8 @@ class WebSocketLine {
       };
       socket.onerror = socket.onclose = ({ code }) => reject(new PushError('closed', String(code)));
     });
-    return within(welcome, this.#options.openTimeout);
+    await within(welcome, this.#options.openTimeout);
+    this.#push.works();
   }
 
   begin(subscriptions, broken) {
@@ -355,6 +360,7 @@ class HttpLine {
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     url.searchParams.set(String(from).includes(':') ? 'last_event_id' : 'from', from);
     const response = await this.options.fetch(url, { headers, signal, cache: 'no-store' });
+    if (response.ok || response.status === 408) this.push.works();
     if (response.status === 410) this.push.ended(subscription, 'deleted');
     else if (response.status === 403) this.refused(subscription);
     else return response;

@@ -15,7 +15,7 @@ all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
 groups() ->
     Cases = [websocket, stream, poll, several_in_an_answer, no_websocket_on_the_way, nothing_but_polls, deleted, forbidden],
-    [{node, [], [node_without_websockets | Cases]}, {node_through_tls, [], [websocket, stream, poll, several_in_an_answer, deleted]}, {chromium, [], Cases}].
+    [{node, [], [node_without_websockets, waits_longer_each_time | Cases]}, {node_through_tls, [], [websocket, stream, poll, several_in_an_answer, deleted]}, {chromium, [], Cases}].
 
 init_per_group(node, Config) ->
     case os:find_executable("node") of
@@ -97,6 +97,14 @@ node_without_websockets(Config) ->
     Client = start(Config, #{}, #{websocket => false}),
     #{<<"open">> := <<"stream">>} = said(),
     stop(Client).
+
+%% A server that is away is asked more and more seldom, and a break behind an answer is the first again.
+waits_longer_each_time(Config) ->
+    Directory = filename:join(proplists:get_value(priv_dir, Config), "waits"),
+    ok = filelib:ensure_path(Directory),
+    {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
+    {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "waits.mjs"), filename:join(Directory, "waits.mjs")),
+    ?assertEqual("[500,1000,2000,4000,500,1000,2000,4000]\n", os:cmd("cd '" ++ Directory ++ "' && node waits.mjs")).
 
 no_websocket_on_the_way(Config) ->
     Client = start(Config, #{}, #{routes => [script, nchan]}),

@@ -1,0 +1,23 @@
+// Prints how long the client waits, at most, before it tries again: with a server that is away but for one answer.
+import { connect } from './weir-push.mjs';
+
+const waits = [];
+let asked = 0;
+Math.random = () => 1;
+globalThis.setTimeout = (callback, milliseconds) => {
+  waits.push(milliseconds);
+  if (waits.length < 8) queueMicrotask(callback);
+  else console.log(JSON.stringify(waits));
+};
+
+const message = () => new Response('x', { headers: { 'last-modified': 'Fri, 28 Mar 1980 01:09:51 GMT', etag: '1' } });
+const client = connect('http://localhost', {
+  transports: ['poll'],
+  maxDelay: 4000,
+  fetch: async () => {
+    asked += 1;
+    if (asked === 5) return message();
+    throw new Error('away');
+  },
+});
+client.subscribe('a', { message: () => {} });
