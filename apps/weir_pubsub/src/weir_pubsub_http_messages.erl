@@ -32,9 +32,9 @@ most(_) -> ?MOST.
 -spec reply(form(), [weir_pubsub_framing:message(), ...], none | weir_pubsub:missed(), Origin :: weir_http_direct:fields()) ->
     weir_http_direct:response().
 reply(multipart, [{message, _, _, #{type := Type}}] = Messages, Missed, Origin) ->
-    case weir_http_value:lower(Type) of
-        <<"multipart/mixed", _/binary>> -> parts(Messages, Missed, Origin);
-        _ -> alone(Messages, Missed, Origin)
+    case is_of_parts(weir_http_value:lower(Type)) of
+        true -> parts(Messages, Missed, Origin);
+        false -> alone(Messages, Missed, Origin)
     end;
 reply(_Form, [_] = Messages, Missed, Origin) ->
     alone(Messages, Missed, Origin);
@@ -45,6 +45,10 @@ reply(multipart, Messages, Missed, Origin) ->
 
 alone([{message, _, Data, _} = Message], Missed, Origin) ->
     {reply, 200, gap(Missed, weir_pubsub_http_fields:message(Message, weir_pubsub_http_fields:poll_from(Origin))), Data}.
+
+%% Space in front of a value is no part of it, for who reads the field.
+is_of_parts(<<Space, Type/binary>>) when Space =:= $\s; Space =:= $\t -> is_of_parts(Type);
+is_of_parts(Type) -> binary:longest_common_prefix([Type, <<"multipart/mixed">>]) =:= byte_size(<<"multipart/mixed">>).
 
 parts(Messages, Missed, Origin) ->
     %% It is chosen now, so that nobody who has published one of them could know it.

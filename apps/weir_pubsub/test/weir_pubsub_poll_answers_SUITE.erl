@@ -139,7 +139,11 @@ a_message_that_looks_like_several(_Config) ->
         end
      || {Form, Client} <- Clients
     ],
-    ?assertMatch({[Fake], _}, parts("a", [])).
+    ?assertMatch({[Fake], _}, parts("a", [])),
+    %% Clients do not see space in front of it.
+    {ok, #{id := {Epoch, Number}}} = weir_pubsub:publish(<<"a">>, Fake, #{type => <<" multipart/mixed; boundary=B">>}),
+    Before = weir_pubsub_id:to_text({Epoch, Number - 1}),
+    ?assertMatch({[Fake], _}, parts("a", [{"Last-Event-ID", Before}])).
 
 wait_together() ->
     Clients = [
