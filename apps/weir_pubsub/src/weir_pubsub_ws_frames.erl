@@ -34,6 +34,9 @@
 -define(INFO_BYTES, 1024).
 -define(MOST_HISTORY, 1000).
 
+%% Data is not copied unless its frame is so many times larger.
+-define(SPARE, 2).
+
 %% @doc A request out of the text of a frame.
 -spec request(binary()) -> {ok, ref(), request()} | {error, ref(), Text :: binary()}.
 request(Text) ->
@@ -53,13 +56,16 @@ request(Text) ->
             {error, null, <<"not JSON">>}
     end.
 
-ref(#{<<"ref">> := Ref}) when is_number(Ref); is_binary(Ref), byte_size(Ref) =< 64 -> Ref;
+%% What is kept of a frame is copied: it would keep the whole frame.
+ref(#{<<"ref">> := Ref}) when is_number(Ref) -> Ref;
+ref(#{<<"ref">> := Ref}) when is_binary(Ref), byte_size(Ref) =< 64 -> binary:copy(Ref);
 ref(#{}) -> null.
 
 request(<<"subscribe">>, Frame) ->
-    Info = maps:get(<<"info">>, Frame, null),
-    iolist_size(weir_json:compact(Info)) =< ?INFO_BYTES orelse wrong(<<"info has more than 1024 bytes">>),
-    {subscribe, channel(Frame), from(Frame, new), Info};
+    Info = iolist_to_binary(weir_json:compact(maps:get(<<"info">>, Frame, null))),
+    byte_size(Info) =< ?INFO_BYTES orelse wrong(<<"info has more than 1024 bytes">>),
+    {ok, Own} = weir_json:decode(Info),
+    {subscribe, channel(Frame), from(Frame, new), Own};
 request(<<"unsubscribe">>, Frame) ->
     {unsubscribe, channel(Frame)};
 request(<<"publish">>, Frame) ->
@@ -82,7 +88,7 @@ wrong(What) -> throw({wrong, What}).
 channel(Frame) ->
     Channel = maps:get(<<"channel">>, Frame, none),
     weir_pubsub_shards:is_channel(Channel) orelse wrong(<<"channel is a string of 1 to 1024 bytes">>),
-    Channel.
+    binary:copy(Channel).
 
 from(Frame, Default) ->
     case maps:get(<<"from">>, Frame, Default) of
@@ -98,7 +104,10 @@ from(Frame, Default) ->
     end.
 
 data(#{<<"data">> := Data}) when is_binary(Data) ->
-    Data;
+    case binary:referenced_byte_size(Data) > ?SPARE * byte_size(Data) of
+        true -> binary:copy(Data);
+        false -> Data
+    end;
 data(#{<<"base64">> := Text}) when is_binary(Text) ->
     try
         base64:decode(Text)
@@ -117,7 +126,7 @@ meta(Frame) ->
 
 line(Name, Value) ->
     case is_binary(Value) andalso byte_size(Value) =< 256 andalso [] =:= [Byte || <<Byte>> <= Value, Byte < 32 orelse Byte =:= 127] of
-        true -> Value;
+        true -> binary:copy(Value);
         false -> wrong(<<Name/binary, " is a string of at most 256 bytes in one line">>)
     end.
 
