@@ -39,11 +39,10 @@
     options :: options(),
     %% By channel. A subscription that ends is forgotten when the shard has said so.
     subscriptions = #{} :: #{weir_pubsub:channel() => reference()},
-    %% What shards were asked, and funs that wait, and have not answered.
-    asked = #{} :: #{
-        reference() =>
-            {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()} | {may, weir_pubsub_ws_frames:ref(), Request :: tuple()}
-    },
+    %% What shards were asked, and have not answered.
+    asked = #{} :: #{reference() => {publish | unsubscribe, weir_pubsub_ws_frames:ref(), weir_pubsub:channel()}},
+    %% Requests that wait for who says whether they are allowed.
+    verdicts = weir_pubsub_ws_verdicts:new() :: weir_pubsub_ws_verdicts:verdicts(),
     %% The names of requests to subscribe, which are answered by what they bring or by an error.
     subscribing = #{} :: #{reference() => weir_pubsub_ws_frames:ref()},
     %% Where subscriptions go on when the client has taken what waits for it.
@@ -57,6 +56,9 @@
 
 %% How many answers of shards a client may wait for.
 -define(MOST_ASKED, 1000).
+
+%% Of the messages in an answer, which is one frame. The first may have any size.
+-define(HISTORY_BYTES, 1048576).
 
 -define(DEFAULTS, #{may => fun may/3, origins => any, max_channels => 1000, max_message => 1048576}).
 
@@ -108,13 +110,11 @@ decided(true, Request, Ref, State) -> act(Request, Ref, State);
 decided(false, _Request, Ref, State) -> fail(Ref, forbidden, <<"not allowed in this channel">>, State).
 
 %% Requests that come meanwhile are not held up.
-wait(_Verdict, _Request, Ref, #ws{asked = Asked} = State) when map_size(Asked) >= ?MOST_ASKED ->
-    fail(Ref, too_many, <<"waits for as many answers as it may">>, State);
-wait(Verdict, Request, Ref, #ws{socket = Socket, asked = Asked} = State) ->
-    Reference = make_ref(),
-    Own = self(),
-    _ = spawn(fun() -> Own ! {{weir_reactor, Socket}, Reference, may, weir_pubsub_access:wait(Verdict)} end),
-    {ok, State#ws{asked = Asked#{Reference => {may, Ref, Request}}}}.
+wait(Verdict, Request, Ref, #ws{socket = Socket, verdicts = Verdicts} = State) ->
+    case weir_pubsub_ws_verdicts:wait(Verdict, {Ref, Request}, Socket, Verdicts) of
+        {ok, Waiting} -> {ok, State#ws{verdicts = Waiting}};
+        too_many -> fail(Ref, too_many, <<"waits for as many answers as it may">>, State)
+    end.
 
 rights({subscribe, _, new, _}) -> [subscribe];
 rights({subscribe, _, _, _}) -> [subscribe, history];
@@ -158,7 +158,7 @@ act({history, Channel, From, Limit}, Ref, State) ->
                 id => weir_pubsub_id:to_text(Position),
                 last_id => weir_pubsub_id:to_text(Last),
                 missed => weir_pubsub_ws_frames:missed(Missed),
-                messages => weir_pubsub_ws_frames:messages(Messages)
+                messages => weir_pubsub_ws_frames:messages(weir_pubsub_history:of_bytes(Messages, ?HISTORY_BYTES))
             }, State);
         {error, Reason} ->
             refused(Ref, Reason, State)
@@ -202,9 +202,11 @@ ask(Request, Ref, Reference, #ws{asked = Asked} = State) ->
 
 %% @private
 -spec info(term(), #ws{}) -> weir_http_websocket:result().
-info({_, Reference, may, IsAllowed}, #ws{asked = Asked} = State) when is_map_key(Reference, Asked) ->
-    {{may, Ref, Request}, Left} = maps:take(Reference, Asked),
-    decided(IsAllowed, Request, Ref, State#ws{asked = Left});
+info({_, Reference, may, IsAllowed}, #ws{socket = Socket, verdicts = Verdicts} = State) ->
+    case weir_pubsub_ws_verdicts:said(Reference, Socket, Verdicts) of
+        {{Ref, Request}, Waiting} -> decided(IsAllowed, Request, Ref, State#ws{verdicts = Waiting});
+        none -> {ok, State}
+    end;
 %% This comes before the answer to an `unsubscribe', which has the same reference.
 info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
     {Ref, Left} = maps:take(Reference, Subscribing),

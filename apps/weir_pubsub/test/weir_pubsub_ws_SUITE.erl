@@ -5,6 +5,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
+-import(weir_pubsub_ws_test, [start/1, start/2, port/0, connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1, ask/2, subscribe/3]).
+
 -define(PATIENCE, 10000).
 
 suite() -> [{timetrap, {seconds, 60}}].
@@ -26,65 +28,8 @@ init_per_testcase(_Case, Config) ->
     Config.
 
 end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?MODULE),
+    ok = weir_pubsub_ws_test:stop(),
     ok = application:stop(weir_pubsub).
-
-start(Options) -> start(Options, #{}).
-
-start(Options, Listener) ->
-    _ = weir_http:stop_listener(?MODULE),
-    {ok, _} = weir_http:start_listener(?MODULE, Listener#{ip => {127, 0, 0, 1}}, [weir_pubsub_ws:route(Options)]).
-
-connect() ->
-    {{101, _}, Socket} = weir_pubsub_nchan:websocket(weir:get_port(?MODULE), "/ws", none),
-    #{<<"type">> := <<"welcome">>, <<"protocol">> := 1} = hear(Socket),
-    Socket.
-
-say(Socket, Frame) -> say_text(Socket, iolist_to_binary(weir_json:compact(Frame))).
-
-say_text(Socket, Text) ->
-    Size = byte_size(Text),
-    Length = case Size < 126 of true -> <<1:1, Size:7>>; false -> <<1:1, 126:7, Size:16>> end,
-    ok = gen_tcp:send(Socket, [<<16#81>>, Length, <<0:32>>, Text]).
-
-frame(Socket) ->
-    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
-    Length =
-        case Short of
-            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long;
-            127 -> {ok, <<Long:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Long;
-            _ -> Short
-        end,
-    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, ?PATIENCE) end,
-    {Opcode, Data}.
-
-%% The next frame but for positions, which may come anywhere.
-hear(Socket) ->
-    case hear_all(Socket) of
-        #{<<"type">> := <<"position">>} -> hear(Socket);
-        Frame -> Frame
-    end.
-
-%% A client of whom nothing comes for long gets a ping.
-hear_all(Socket) ->
-    case frame(Socket) of
-        {9, <<>>} ->
-            hear_all(Socket);
-        {1, Text} ->
-            {ok, Frame} = weir_json:decode(Text),
-            Frame
-    end.
-
-ask(Socket, Frame) ->
-    say(Socket, Frame#{ref => 7}),
-    #{<<"ref">> := 7} = Answer = hear(Socket),
-    maps:remove(<<"ref">>, Answer).
-
-subscribe(Socket, Channel, From) ->
-    ?assertEqual(
-        #{<<"type">> => <<"subscribed">>, <<"channel">> => Channel},
-        ask(Socket, #{type => subscribe, channel => Channel, from => From})
-    ).
 
 publish(Channel, Data) ->
     {ok, #{id := Id}} = weir_pubsub:publish(Channel, Data),
@@ -378,7 +323,7 @@ wait_for_nobody(Channel) ->
 
 a_drain(_Config) ->
     Socket = connect(),
-    spawn_link(fun() -> weir_http:drain_listener(?MODULE, 5000) end),
+    spawn_link(fun() -> weir_http:drain_listener(weir_pubsub_ws_test, 5000) end),
     {8, <<1012:16, _/binary>>} = frame(Socket).
 
 other_sites(_Config) ->
@@ -387,7 +332,7 @@ other_sites(_Config) ->
     ?assertMatch(<<"HTTP/1.1 403", _/binary>>, handshake("http://other.example")).
 
 handshake(Origin) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir:get_port(?MODULE), [binary, {active, false}]),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, [
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ", Origin, "\r\n\r\n"

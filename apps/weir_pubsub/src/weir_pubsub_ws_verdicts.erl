@@ -1,0 +1,68 @@
+%% @private
+%% @doc Requests of one client of which somebody else has to say whether they are allowed. A few processes wait for that at a time; the
+%% other requests stand in line, and only so many of them.
+-module(weir_pubsub_ws_verdicts).
+
+-export([new/0]).
+-export([wait/4]).
+-export([said/3]).
+
+-export_type([verdicts/0]).
+
+-type request() :: {weir_pubsub_ws_frames:ref(), weir_pubsub_ws_frames:request()}.
+
+-record(verdicts, {
+    running = #{} :: #{reference() => request()},
+    line = queue:new() :: queue:queue({weir_pubsub_access:verdict(), request()}),
+    count = 0 :: non_neg_integer(),
+    bytes = 0 :: non_neg_integer()
+}).
+
+-opaque verdicts() :: #verdicts{}.
+
+%% Processes for one client, which may be anybody.
+-define(AT_A_TIME, 16).
+
+%% All that wait, and the bytes that they would publish. One may have any size.
+-define(MOST, 1000).
+-define(MOST_BYTES, 4194304).
+
+-spec new() -> verdicts().
+new() -> #verdicts{}.
+
+%% @doc Has a process wait for a verdict, or lets the request stand in line for that. The connection gets `{{weir_reactor, Socket}, Reference, may,
+%% IsAllowed}', which is for {@link said/3}.
+-spec wait(weir_pubsub_access:verdict(), request(), weir_http_websocket:websocket(), verdicts()) -> {ok, verdicts()} | too_many.
+wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Before} = Verdicts) ->
+    case Before + bytes(Request) of
+        Bytes when Count < ?MOST, Bytes =< ?MOST_BYTES orelse Before =:= 0 ->
+            {ok, next(Socket, Verdicts#verdicts{line = queue:in({Verdict, Request}, Line), count = Count + 1, bytes = Bytes})};
+        _ ->
+            too_many
+    end.
+
+%% @doc The request that a verdict is for. The next one has its turn.
+-spec said(reference(), weir_http_websocket:websocket(), verdicts()) -> {request(), verdicts()} | none.
+said(Reference, Socket, #verdicts{running = Running, count = Count, bytes = Bytes} = Verdicts) ->
+    case maps:take(Reference, Running) of
+        {Request, Left} ->
+            {Request, next(Socket, Verdicts#verdicts{running = Left, count = Count - 1, bytes = Bytes - bytes(Request)})};
+        error ->
+            none
+    end.
+
+bytes({_Ref, {publish, _Channel, Data, _Meta}}) -> byte_size(Data);
+bytes(_Request) -> 0.
+
+next(Socket, #verdicts{running = Running, line = Line} = Verdicts) when map_size(Running) < ?AT_A_TIME ->
+    case queue:out(Line) of
+        {{value, {Verdict, Request}}, Left} ->
+            Reference = make_ref(),
+            Own = self(),
+            _ = spawn(fun() -> Own ! {{weir_reactor, Socket}, Reference, may, weir_pubsub_access:wait(Verdict)} end),
+            Verdicts#verdicts{running = Running#{Reference => Request}, line = Left};
+        {empty, _} ->
+            Verdicts
+    end;
+next(_Socket, Verdicts) ->
+    Verdicts.

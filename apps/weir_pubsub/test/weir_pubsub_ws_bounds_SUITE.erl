@@ -1,0 +1,122 @@
+%% What one client of `/ws' can have a server keep: processes, requests that wait, and bytes.
+-module(weir_pubsub_ws_bounds_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+-import(weir_pubsub_ws_test, [start/1, connect/0, say/2, hear/1, ask/2]).
+
+-define(PATIENCE, 10000).
+
+-define(ERROR(Code), #{<<"type">> := <<"error">>, <<"code">> := Code, <<"text">> := _}).
+
+suite() -> [{timetrap, {seconds, 60}}].
+
+all() -> [few_wait_at_a_time, too_many_wait, too_many_bytes_wait, a_long_history].
+
+init_per_testcase(_Case, Config) ->
+    {ok, _} = application:ensure_all_started(weir_pubsub),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    ok = weir_pubsub_ws_test:stop(),
+    ok = application:stop(weir_pubsub).
+
+%% Each tells the test that it waits, and does so until it is told what to say.
+start_waiting() ->
+    Test = self(),
+    start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after ?PATIENCE -> false end end} end}).
+
+waits() -> receive {waits, Pid, Right, Channel} -> {Pid, Right, Channel} after ?PATIENCE -> ct:fail(nobody_waits) end.
+
+nobody_waits() -> receive {waits, _, _, _} = More -> ct:fail(More) after 0 -> ok end.
+
+channel(Number) -> <<"c", (integer_to_binary(Number))/binary>>.
+
+%% The answer to a ping says that what was sent before has been read.
+until_read(Socket) -> #{<<"type">> := <<"pong">>} = ask(Socket, #{type => ping}).
+
+%% Of all that is asked each gets its verdict, in whatever order they are said.
+few_wait_at_a_time(_Config) ->
+    start_waiting(),
+    Socket = connect(),
+    Numbers = lists:seq(1, 100),
+    [say(Socket, #{type => presence, channel => channel(Number), ref => Number}) || Number <- Numbers],
+    until_read(Socket),
+    First = [waits() || _ <- lists:seq(1, 16)],
+    nobody_waits(),
+    ?assertEqual([channel(Number) || Number <- lists:seq(1, 16)], lists:sort(fun in_order/2, [Channel || {_, presence, Channel} <- First])),
+    [{Last, _, LastChannel} | Others] = lists:reverse(First),
+    %% A place is free for one more only.
+    Answers = answered(Socket, Others, length(Numbers) - 1),
+    nobody_waits(),
+    Last ! {say, false},
+    LastAnswer = hear(Socket),
+    ?assertMatch(?ERROR(<<"forbidden">>), LastAnswer),
+    ?assertEqual(LastChannel, channel(maps:get(<<"ref">>, LastAnswer))),
+    ?assertEqual(Numbers, lists:sort([Ref || #{<<"ref">> := Ref} <- [LastAnswer | Answers]])).
+
+in_order(A, B) -> {byte_size(A), A} =< {byte_size(B), B}.
+
+answered(_Socket, [], 0) ->
+    [];
+answered(Socket, [{Pid, presence, Channel} | Waiting], Left) ->
+    Pid ! {say, false},
+    #{<<"ref">> := Ref} = Answer = hear(Socket),
+    ?assertEqual(Channel, channel(Ref)),
+    ?assertMatch(?ERROR(<<"forbidden">>), Answer),
+    More = case Left > length(Waiting) + 1 of true -> [waits()]; false -> [] end,
+    [Answer | answered(Socket, Waiting ++ More, Left - 1)].
+
+too_many_wait(_Config) ->
+    start_waiting(),
+    Socket = connect(),
+    [say(Socket, #{type => presence, channel => <<"a">>}) || _ <- lists:seq(1, 1000)],
+    ?assertMatch(?ERROR(<<"too_many">>), ask(Socket, #{type => presence, channel => <<"a">>})),
+    [{Pid, _, _} | _] = [waits() || _ <- lists:seq(1, 16)],
+    nobody_waits(),
+    %% As soon as one has its answer there is a place.
+    Pid ! {say, false},
+    ?assertMatch(?ERROR(<<"forbidden">>), hear(Socket)),
+    say(Socket, #{type => presence, channel => <<"a">>}),
+    until_read(Socket).
+
+%% A message to publish may be large, and one of any size can wait.
+too_many_bytes_wait(_Config) ->
+    start_waiting(),
+    Socket = connect(),
+    Publish = #{type => publish, channel => <<"a">>, data => binary:copy(<<"x">>, 1000000)},
+    [say(Socket, Publish) || _ <- lists:seq(1, 4)],
+    ?assertMatch(?ERROR(<<"too_many">>), ask(Socket, Publish)),
+    say(Socket, #{type => presence, channel => <<"a">>}),
+    until_read(Socket),
+    Waiting = [waits() || _ <- lists:seq(1, 5)],
+    [Pid ! {say, true} || {Pid, publish, _} <- Waiting],
+    [?assertMatch(#{<<"type">> := <<"published">>}, hear(Socket)) || _ <- lists:seq(1, 4)],
+    say(Socket, Publish),
+    {_, publish, <<"a">>} = waits().
+
+%% An answer is one frame: what has no place in it is asked for again.
+a_long_history(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_bytes => 10000000}}]}),
+    start(#{}),
+    Socket = connect(),
+    Texts = [binary:copy(Byte, 400000) || Byte <- [<<"1">>, <<"2">>, <<"3">>]] ++ [binary:copy(<<"4">>, 1000000), <<"5">>],
+    Ids = [begin {ok, #{id := Id}} = weir_pubsub:publish(<<"a">>, Text), weir_pubsub_id:to_text(Id) end || Text <- Texts],
+    ?assertEqual([[1, 2], [3], [4, 5]], pages(Socket, oldest, lists:zip(Ids, lists:seq(1, 5)), Texts)).
+
+pages(Socket, From, Numbers, Texts) ->
+    #{<<"messages">> := Messages, <<"last_id">> := Last, <<"missed">> := 0} = ask(Socket, #{type => history, channel => <<"a">>, from => From}),
+    Page = [
+        begin
+            Number = proplists:get_value(Id, Numbers),
+            true = lists:nth(Number, Texts) =:= Data,
+            Number
+        end
+     || #{<<"id">> := Id, <<"data">> := Data} <- Messages
+    ],
+    case maps:get(<<"id">>, lists:last(Messages)) of
+        Last -> [Page];
+        Id -> [Page | pages(Socket, Id, Numbers, Texts)]
+    end.
