@@ -57,7 +57,7 @@
 %% How many answers of shards a client may wait for.
 -define(MOST_ASKED, 1000).
 
-%% Of the messages in an answer, which is one frame. The first may have any size.
+%% Of the messages in an answer, which is one frame.
 -define(HISTORY_BYTES, 1048576).
 
 -define(DEFAULTS, #{may => fun may/3, origins => any, max_channels => 1000, max_message => 1048576}).

@@ -23,7 +23,7 @@
 %% Processes for one client, which may be anybody.
 -define(AT_A_TIME, 16).
 
-%% All that wait, and the bytes that they would publish. One may have any size.
+%% All that wait, and the bytes that they would publish. One alone may have any size.
 -define(MOST, 1000).
 -define(MOST_BYTES, 4194304).
 
