@@ -360,7 +360,6 @@ class HttpLine {
     for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
     url.searchParams.set(String(from).includes(':') ? 'last_event_id' : 'from', from);
     const response = await this.options.fetch(url, { headers, signal, cache: 'no-store' });
-    if (response.ok || response.status === 408) this.push.works();
     if (response.status === 410) this.push.ended(subscription, 'deleted');
     else if (response.status === 403) this.refused(subscription);
     else return response;
@@ -425,6 +424,7 @@ class StreamLine extends HttpLine {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const { value, done } = await reader.read();
     if (done) throw new PushError('no_stream');
+    this.push.works();
     return { reader, text: value };
   }
 
@@ -503,10 +503,13 @@ class PollLine extends HttpLine {
     while (!signal.aborted) {
       const response = await this.get(subscription, {}, signal, { poll_answer: 'multipart' });
       if (!response) return;
-      if (response.status === 408) continue;
-      if (response.status !== 200) throw new PushError('unavailable');
+      if (response.status !== 200 && response.status !== 408) throw new PushError('unavailable');
       const epoch = Date.parse(response.headers.get('last-modified')) / 1000;
-      const last = Number(response.headers.get('etag'));
+      const last = Number(response.headers.get('etag') || NaN);
+      // A page of some other server has no position, and would come again and again.
+      if (response.status === 200 && !Number.isInteger(epoch + last)) throw new PushError('unavailable');
+      this.push.works();
+      if (response.status === 408) continue;
       const contentType = response.headers.get('content-type') ?? undefined;
       const messages = messagesOf(new Uint8Array(await response.arrayBuffer()), contentType);
       // They follow each other, and the answer has the id of the last.

@@ -98,13 +98,16 @@ node_without_websockets(Config) ->
     #{<<"open">> := <<"stream">>} = said(),
     stop(Client).
 
-%% A server that is away is asked more and more seldom, and a break behind an answer is the first again.
+%% A server that is away is asked more and more seldom, and a break behind an answer is the first again. What is no answer of a push server is
+%% no message.
 waits_longer_each_time(Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "waits"),
     ok = filelib:ensure_path(Directory),
     {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
     {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "waits.mjs"), filename:join(Directory, "waits.mjs")),
-    ?assertEqual("[500,1000,2000,4000,500,1000,2000,4000]\n", os:cmd("cd '" ++ Directory ++ "' && node waits.mjs")).
+    Waits = fun(Server) -> os:cmd("cd '" ++ Directory ++ "' && timeout 20 node waits.mjs " ++ Server) end,
+    ?assertEqual("[500,1000,2000,4000,500,1000,2000,4000]\n", Waits("away")),
+    ?assertEqual("[500,1000,2000,4000,4000,4000,4000,4000]\n", Waits("page")).
 
 no_websocket_on_the_way(Config) ->
     Client = start(Config, #{}, #{routes => [script, nchan]}),

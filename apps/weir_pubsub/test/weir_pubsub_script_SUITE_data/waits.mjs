@@ -1,4 +1,5 @@
-// Prints how long the client waits, at most, before it tries again: with a server that is away but for one answer.
+// Prints how long the client waits, at most, before it tries again: with a server that is away but for one answer, or with one that
+// answers everything with a page.
 import { connect } from './weir-push.mjs';
 
 const waits = [];
@@ -16,6 +17,7 @@ const client = connect('http://localhost', {
   maxDelay: 4000,
   fetch: async () => {
     asked += 1;
+    if (process.argv[2] === 'page') return new Response('<p>', { headers: { 'content-type': 'text/html', etag: '"a"' } });
     if (asked === 5) return message();
     throw new Error('away');
   },
