@@ -78,8 +78,8 @@ parse(<<?SIGNATURE, 2:4, _:4, _/binary>> = Data) when byte_size(Data) < 16 ->
 parse(<<?SIGNATURE, _, _/binary>>) ->
     {error, bad_header};
 parse(<<"PROXY ", _/binary>> = Data) ->
-    case binary:split(Data, <<"\r\n">>) of
-        [Line, Rest] when byte_size(Line) =< ?LINE_SIZE - 2 -> line(binary:split(Line, <<" ">>, [global]), Rest);
+    case binary:split(Data, <<"\n">>) of
+        [Front, Rest] when byte_size(Front) < ?LINE_SIZE -> ended_line(Front, Rest);
         [Whole] when byte_size(Whole) < ?LINE_SIZE -> more;
         _ -> {error, bad_header}
     end;
@@ -93,6 +93,14 @@ is_beginning(Data, Whole) ->
     byte_size(Data) =< byte_size(Whole) andalso Data =:= binary:part(Whole, 0, byte_size(Data)).
 
 %%% Version 1.
+
+%% A line feed alone ends no header. No more is waited for: what comes would be the client's.
+ended_line(Front, Rest) ->
+    Size = byte_size(Front) - 1,
+    case Front of
+        <<Line:Size/binary, "\r">> -> line(binary:split(Line, <<" ">>, [global]), Rest);
+        _ -> {error, bad_header}
+    end.
 
 line([_, <<"UNKNOWN">> | _], Rest) ->
     {ok, #{version => 1, command => proxy, transport_family => undefined, transport_protocol => undefined}, Rest};

@@ -35,6 +35,13 @@ a_line_that_does_not_end_test() ->
     ?assertEqual(more, weir_proxy_header:parse(<<"PROXY TCP4 ">>)),
     ?assertEqual({error, bad_header}, weir_proxy_header:parse(<<"PROXY ", 0:(101 * 8)>>)).
 
+%% Nothing that follows can make a header of it.
+a_line_that_ends_with_a_line_feed_alone_test_() ->
+    [
+        ?_assertEqual({error, bad_header}, weir_proxy_header:parse(iolist_to_binary(["PROXY ", Line, $\n, Rest])))
+     || Line <- ["TCP4 1.2.3.4 1.2.3.4 1 2", "UNKNOWN", "", "nothing", "TCP4 1.2.3.4\r1.2.3.4 1 2"], Rest <- ["", "GET /", "GET / HTTP/1.1\r\n"]
+    ].
+
 no_header_test() ->
     ?assertEqual({error, not_proxy}, weir_proxy_header:parse(<<"GET / HTTP/1.1\r\n">>)),
     ?assertEqual(more, weir_proxy_header:parse(<<>>)),
