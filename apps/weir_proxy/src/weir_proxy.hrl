@@ -9,9 +9,12 @@
     %% How long its replies take, if that is measured.
     latency = none :: weir_relay:latency() | none,
     max_connections = infinity :: pos_integer() | infinity,
-    %% As a balancer takes it: above 0.
+    %% As a balancer takes it: above 0, in steps of ?WEIGHT_STEPS to a unit.
     weight = 1 :: pos_integer()
 }).
+
+%% Steps of a unit of weight, by which a server starts slowly.
+-define(WEIGHT_STEPS, 16).
 
 -record(backend, {
     name :: binary(),

@@ -61,7 +61,7 @@ schedule(hash, _Weights) -> none;
 schedule(_Kind, Weights) -> weir_proxy_schedule:new(Weights).
 
 ring(hash, [_ | _] = Servers) ->
-    weir_proxy_ring:new([{Name, Weight} || #server{name = Name, weight = Weight} <- Servers]);
+    weir_proxy_ring:new([{Name, Weight / ?WEIGHT_STEPS} || #server{name = Name, weight = Weight} <- Servers]);
 ring(_Kind, _Servers) ->
     none.
 

@@ -55,9 +55,6 @@
 
 -opaque member() :: #member{}.
 
-%% Steps of a unit of weight while a server starts slowly.
--define(STEPS, 16).
-
 %% @doc A server that was not there before.
 -spec new(weir_proxy_config:server(), weir_proxy_config:backend()) -> member().
 new(Config, Backend) ->
@@ -198,8 +195,8 @@ weight(#member{weight = Weight}) -> Weight.
 %% Of a slow start: at least one step, so that there is a first connection.
 fraction(Now, Member = #member{rising_since = Since, slow_start = SlowStart}) ->
     case slow_starting(Now, Member) of
-        true -> max(1, ?STEPS * (Now - Since) div SlowStart);
-        false -> ?STEPS
+        true -> max(1, ?WEIGHT_STEPS * (Now - Since) div SlowStart);
+        false -> ?WEIGHT_STEPS
     end.
 
 %% @doc Whether its weight still grows.

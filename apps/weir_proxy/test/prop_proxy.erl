@@ -4,7 +4,7 @@
 -include_lib("proper/include/proper.hrl").
 -include("../src/weir_proxy.hrl").
 
--export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_bounded_load/0, prop_least_connections/0,
+-export([prop_schedule/0, prop_ring_shares/0, prop_ring_movement/0, prop_ring_slow_start/0, prop_bounded_load/0, prop_least_connections/0,
     prop_untried/0, prop_hello_in_pieces/0, prop_any_bytes/0, prop_changed_hello/0]).
 -export([hellos/0, records_of/3]).
 
@@ -57,6 +57,20 @@ prop_ring_movement() ->
             fun(Key) ->
                 Was = owner_name(Key, Before),
                 Was =:= Gone orelse owner_name(Key, After) =:= Was
+            end,
+            lists:seq(1, 300)
+        )
+    end).
+
+%% While a server starts slowly, no key moves from one of the others to another.
+prop_ring_slow_start() ->
+    ?FORALL({Count, Step}, {range(2, 200), range(1, 15)}, begin
+        [Starting | Others] = Names = names(Count),
+        [Before, After] = [weir_proxy_ring:new([{Starting, Weight} | [{Name, 1} || Name <- Others]]) || Weight <- [Step / 16, 1]],
+        lists:all(
+            fun(Key) ->
+                Is = owner_name(Key, {After, Names}),
+                Is =:= Starting orelse owner_name(Key, {Before, Names}) =:= Is
             end,
             lists:seq(1, 300)
         )

@@ -9,13 +9,21 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        schedule, ring_shares, ring_movement, bounded_load, least_connections, untried, hello_in_pieces, any_bytes, hellos_of_clients,
+        schedule, ring_shares, ring_movement, ring_slow_start, ring_size, bounded_load, least_connections, untried, hello_in_pieces, any_bytes, hellos_of_clients,
         changed_hello
     ].
 
 schedule(_Config) -> holds(prop_proxy:prop_schedule(), 100).
 ring_shares(_Config) -> holds(prop_proxy:prop_ring_shares(), 20).
 ring_movement(_Config) -> holds(prop_proxy:prop_ring_movement(), 30).
+ring_slow_start(_Config) -> holds(prop_proxy:prop_ring_slow_start(), 30).
+
+%% However many servers there are, and with which weights: it is made anew at each change of one of them.
+ring_size(_Config) ->
+    Size = fun(Count, Weight) -> tuple_size(element(1, weir_proxy_ring:new([{integer_to_binary(N), Weight} || N <- lists:seq(1, Count)]))) end,
+    ?assertEqual(100 * 128, Size(100, 1)),
+    [?assert(Size(Count, Weight) =< 32768 + Count) || {Count, Weight} <- [{10, 256}, {100, 16}, {500, 1}, {500, 256}]].
+
 bounded_load(_Config) -> holds(prop_proxy:prop_bounded_load(), 100).
 least_connections(_Config) -> holds(prop_proxy:prop_least_connections(), 100).
 untried(_Config) -> holds(prop_proxy:prop_untried(), 500).
