@@ -49,7 +49,7 @@ start_link(Proxy, Backend) -> gen_server:start_link(?MODULE, {Proxy, Backend}, [
 
 %% @doc Another configuration.
 -spec change(pid(), weir_proxy_config:backend()) -> ok.
-change(Pid, Config) -> gen_server:call(Pid, {change, Config}).
+change(Pid, Config) -> gen_server:call(Pid, {change, Config}, infinity).
 
 %% @doc Waits for a place at a server, which is taken then, as long as the configuration says. `ended': the process was killed, or the backend
 %% was removed.
@@ -69,11 +69,11 @@ failing(Pid, Server) ->
 
 %% @doc Sets what an operator wants of a server.
 -spec set(pid(), binary(), {admin, weir_proxy_server:admin()} | {weight, 0..256}) -> ok | {error, {no_server, binary()}}.
-set(Pid, Server, What) -> gen_server:call(Pid, {set, Server, What}).
+set(Pid, Server, What) -> gen_server:call(Pid, {set, Server, What}, infinity).
 
 %% @doc The servers with their states and numbers.
 -spec servers(pid()) -> [map()].
-servers(Pid) -> gen_server:call(Pid, servers).
+servers(Pid) -> gen_server:call(Pid, servers, infinity).
 
 %%% The process.
 

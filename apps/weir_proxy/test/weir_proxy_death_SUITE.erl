@@ -18,7 +18,7 @@ all() ->
         a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
         a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
         who_waits_waits_on_behind_a_killed_backend, who_waits_is_told_of_a_removed_backend,
-        a_killed_proxy_keeps_its_listeners
+        a_killed_proxy_keeps_its_listeners, a_backend_that_is_busy_is_waited_for
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -207,3 +207,22 @@ a_killed_proxy_keeps_its_listeners(_Config) ->
     ?assertEqual(<<"a">>, name(connect(Port))),
     ok = change(#{servers => []}),
     ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
+
+%% For longer than a call waits by itself. The process of the proxy would die of it, and what it was asked with it.
+a_backend_that_is_busy_is_waited_for(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}),
+    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
+    ok = sys:suspend(Backend),
+    Asked = [spawn_monitor(fun() -> exit(Ask()) end) || Ask <- [
+        fun() -> element(1, weir_proxy:info(proxy)) end,
+        fun() -> element(1, weir_proxy:servers(proxy, web)) end,
+        fun() -> weir_proxy:drain(proxy, web, ?SERVER:address(Server)) end
+    ]],
+    timer:sleep(5500),
+    ok = sys:resume(Backend),
+    [receive {'DOWN', Monitor, _, Pid, Answer} -> ?assertEqual(ok, Answer) after ?PATIENCE -> ct:fail(timeout) end || {Pid, Monitor} <- Asked],
+    ?assertMatch({ok, {Proxy, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
+    ok = weir_proxy:enable(proxy, web, ?SERVER:address(Server)),
+    ?assertEqual(<<"a">>, name(connect(Port))).
