@@ -42,6 +42,7 @@ init({Name, {Given, Wanted}}) ->
             %% A successor goes on with what there is.
             {ok, {_Pid, Saved, Known}} ->
                 _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || {Endpoint, none} <- maps:to_list(Known)],
+                ok = withdraw_later(weir_proxy_memory:frontends(Name)),
                 {start, Saved, Known};
             none -> {Given, Wanted, #{}}
         end,
@@ -88,6 +89,10 @@ handle_info({leave, Endpoint}, State = #state{name = Name, listeners = Listeners
         #{} ->
             {noreply, State}
     end;
+handle_info({withdraw, Frontend}, State = #state{name = Name, config = #{frontends := Frontends}}) ->
+    %% It may be there again.
+    _ = is_map_key(Frontend, Frontends) orelse weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
+    {noreply, State};
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
     case weir_proxy_memory:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
@@ -122,9 +127,9 @@ terminate(_Reason, _State) -> ok.
 
 close(#state{config = none}) ->
     ok;
-close(State = #state{name = Name, config = #{frontends := Frontends, backends := Backends}, listeners = Listeners}) ->
+close(State = #state{name = Name, config = #{backends := Backends}, listeners = Listeners}) ->
     ok = weir_proxy_listeners:stop(Name, maps:keys(Listeners)),
-    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, maps:keys(Frontends)),
+    lists:foreach(fun(Frontend) -> weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) end, weir_proxy_memory:frontends(Name)),
     lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(Backends)),
     _ = weir_proxy_sessions:close(Name, all, operator),
     #{control := Control, statistics := Page} = State#state.config,
@@ -180,10 +185,14 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             ],
             ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
-            _ = [weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)) || Frontend <- maps:keys(maps:without(maps:keys(Frontends), OldFrontends))],
+            ok = withdraw_later(maps:keys(maps:without(maps:keys(Frontends), OldFrontends))),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
             {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})}
     end.
+
+%% Connections that were accepted look for their frontend by its name.
+withdraw_later(Frontends) ->
+    lists:foreach(fun(Frontend) -> _ = erlang:send_after(?LEAVING_MS, self(), {withdraw, Frontend}) end, Frontends).
 
 take_over(start, Name, Before, Control) ->
     weir_proxy_control:adjust(Name, Before, Control);

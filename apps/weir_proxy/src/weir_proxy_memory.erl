@@ -12,6 +12,7 @@
 -export([forget/1]).
 -export([call/2]).
 -export([frontend/2]).
+-export([frontends/1]).
 -export([backend/2]).
 -export([members/1]).
 -export([started/1]).
@@ -36,6 +37,10 @@ init() ->
 clear() ->
     Published = [Key || {Key, _} <- persistent_term:get(), is_tuple(Key), element(1, Key) =:= weir_proxy],
     lists:foreach(fun withdraw/1, Published).
+
+%% @doc The names of all frontends of a proxy that are published. Looks at all terms of the virtual machine.
+-spec frontends(term()) -> [binary()].
+frontends(Proxy) -> [Name || {?FRONTEND(Of, Name), _} <- persistent_term:get(), Of =:= Proxy].
 
 -spec save(key(), term()) -> ok.
 save(Key, State) ->

@@ -23,6 +23,7 @@ groups() ->
             a_change_keeps_connections_and_sockets,
             a_wrong_change_changes_nothing,
             an_address_moves_to_another_frontend,
+            clients_of_a_frontend_that_is_renamed_are_served,
             an_address_that_was_left_may_be_taken,
             what_is_set_stays_over_a_change,
             what_is_as_it_was_is_left_alone,
@@ -177,6 +178,27 @@ an_address_moves_to_another_frontend(_Config) ->
     ?assertEqual(<<"still">>, echo(Old, <<"still">>)),
     ok = weir_proxy:change(proxy, #{frontends => #{back => #{listen => ["127.0.0.1:0"], backend => web}}, backends => Backends}),
     ?assertEqual(<<"a">>, name(connect(Port))).
+
+%% Those that came to the one that is gone too.
+clients_of_a_frontend_that_is_renamed_are_served(_Config) ->
+    Server = ?SERVER:start("a"),
+    Port = free_port(),
+    Config = fun(Name) ->
+        #{frontends => #{Name => #{listen => {{127, 0, 0, 1}, Port}, backend => web}}, backends => #{web => #{servers => [?SERVER:address(Server)]}}}
+    end,
+    ok = weir_proxy:start(proxy, Config(one)),
+    Clients = [spawn_monitor(fun() -> until_stopped(Port) end) || _ <- lists:seq(1, 8)],
+    [ok = weir_proxy:change(proxy, Config(Name)) || _ <- lists:seq(1, 100), Name <- [two, one]],
+    [Pid ! stop || {Pid, _} <- Clients],
+    [receive {'DOWN', Monitor, _, Pid, Reason} -> ?assertEqual(normal, Reason) after ?PATIENCE -> ct:fail(timeout) end || {Pid, Monitor} <- Clients].
+
+until_stopped(Port) ->
+    receive
+        stop -> ok
+    after 0 ->
+        true = is_served(Port),
+        until_stopped(Port)
+    end.
 
 %% By another program meanwhile.
 an_address_that_was_left_may_be_taken(_Config) ->
