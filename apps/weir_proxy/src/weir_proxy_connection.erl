@@ -12,8 +12,8 @@
 -record(way, {
     client :: weir_tcp:socket(),
     frontend :: #frontend{},
-    %% Whose connection it is, also behind a proxy in front of us.
-    address :: weir_tcp:name(),
+    %% Whose connection it is, also behind a proxy in front of us. Unknown of one that has left before it was asked.
+    address = undefined :: weir_tcp:name() | undefined,
     accepted :: integer(),
     facts = #{} :: weir_proxy_rules:facts(),
     key = none :: term(),
@@ -36,21 +36,29 @@
 %% @doc Serves a connection of a listener: its handler.
 -spec serve(weir_tcp:socket(), {Proxy :: term(), Frontend :: binary()}) -> ok.
 serve(Client, {Proxy, Name}) ->
-    case {weir_proxy_memory:frontend(Proxy, Name), peer(Client)} of
-        {Frontend = #frontend{numbers = Numbers}, {ok, Address}} ->
+    case weir_proxy_memory:frontend(Proxy, Name) of
+        Frontend = #frontend{numbers = Numbers} ->
             ok = weir_proxy_pending:begun(Numbers),
-            Way = #way{client = Client, frontend = Frontend, address = Address, accepted = erlang:system_time(millisecond)},
-            try route(Way) of
-                ok -> ok;
-                {failed, Why, Last} -> refuse(Last, Why)
-            catch
-                Class:Reason:Stack ->
-                    ok = unserved(self(), Way, crashed),
-                    erlang:raise(Class, Reason, Stack)
-            end;
-        %% The frontend was removed, or the client has left.
-        _ ->
+            serve(#way{client = Client, frontend = Frontend, accepted = erlang:system_time(millisecond)});
+        %% The frontend was removed.
+        undefined ->
             gen_tcp:close(Client)
+    end.
+
+serve(Way = #way{client = Client}) ->
+    case peer(Client) of
+        {ok, Address} -> served(Way#way{address = Address});
+        {error, _} -> refuse(Way, gone)
+    end.
+
+served(Way) ->
+    try route(Way) of
+        ok -> ok;
+        {failed, Why, Last} -> refuse(Last, Why)
+    catch
+        Class:Reason:Stack ->
+            ok = unserved(self(), Way, crashed),
+            erlang:raise(Class, Reason, Stack)
     end.
 
 peer(Client) ->
@@ -181,7 +189,7 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
                     began(Placed, Backend, {Server, Key}, erlang:monotonic_time(millisecond) - Start, Relay, Keeper);
                 {error, {connect, Reason}} ->
                     ok = failed(Server, Backend, Reason),
-                    again(Placed, Backend, Key, Retries, [Server#server.name | Tried]);
+                    again(Placed, Backend, Key, Retries, [Server#server.name | Tried], Reason);
                 {error, _} ->
                     %% The client has left already.
                     {failed, gone, Placed}
@@ -194,9 +202,9 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
             {failed, Why, Way}
     end.
 
-again(Way, _Backend, _Key, 0, _Tried) ->
-    {failed, refused, Way};
-again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried) ->
+again(Way, _Backend, _Key, 0, _Tried, Reason) ->
+    {failed, case weir_proxy_health:is_of_this_machine(Reason) of true -> exhausted; false -> refused end, Way};
+again(Way = #way{retries = Before}, Backend = #backend{numbers = Numbers}, Key, Retries, Tried, _Reason) ->
     _ = weir_proxy_numbers:add(Numbers, retries, 1),
     _ = weir_proxy_numbers:add(Numbers, redispatches, 1),
     try_servers(Way#way{retries = Before + 1}, current(Way, Backend), Key, Retries - 1, Tried).

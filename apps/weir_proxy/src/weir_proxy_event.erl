@@ -8,7 +8,7 @@
 %%   command, or with the proxy), `down' (its server is), or why a connection failed</td></tr>
 %% <tr><td>`[weir, proxy, refuse]': a client has had no server</td><td>`count', `queued'</td>
 %%   <td>`proxy', `frontend', `peer', `backend' (the frontend's name where no backend was chosen), `reason': `reject', `gone', `killed',
-%%   `crashed', `refused', `none', `no_backend', `queue_timeout' or `queue_full'</td></tr>
+%%   `crashed', `refused', `exhausted' (no descriptor, port or memory was left here), `none', `no_backend', `queue_timeout' or `queue_full'</td></tr>
 %% <tr><td>`[weir, proxy, server]': a server has another state</td><td>`count'</td>
 %%   <td>`proxy', `backend', `server', `state', `before'</td></tr>
 %% </table>

@@ -144,4 +144,5 @@ unserved(killed) -> "cR";
 unserved(Why) when Why =:= reject; Why =:= crashed -> "PR";
 unserved(queue_timeout) -> "sQ";
 unserved(queue_full) -> "SQ";
+unserved(exhausted) -> "RC";
 unserved(_NoServer) -> "SC".

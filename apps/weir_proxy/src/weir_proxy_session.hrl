@@ -6,7 +6,7 @@
     backend :: binary() | '_',
     server :: binary() | '_',
     %% Who is at both ends.
-    client :: weir_tcp:name() | '_',
+    client :: weir_tcp:name() | undefined | '_',
     address :: weir_tcp:name() | undefined | '_',
     %% Milliseconds of the system's clock when the client came; then milliseconds waited for a place, and for the server.
     accepted :: integer() | '_',

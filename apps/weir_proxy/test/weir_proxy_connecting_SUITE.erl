@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, change/1, numbers/1, busy_port/0, connect/1, name/1, until/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/2, proxy/3, change/1, numbers/1, busy_port/0, connect/1, name/1, until/2, wait_for/1]).
 
 -define(SERVER, weir_proxy_backend_double).
 -define(PATIENCE, 10_000).
@@ -15,7 +15,7 @@ suite() -> [{timetrap, {seconds, 60}}].
 all() ->
     [
         the_proxy_stops, the_configuration_changes, clients_reset, clients_end_their_direction, a_frontend_has_no_more_places,
-        servers_of_the_same_machine_are_connected_at_once
+        servers_of_the_same_machine_are_connected_at_once, clients_that_reset_at_once_are_counted, this_machine_has_nothing_left
     ].
 
 init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
@@ -108,6 +108,43 @@ servers_of_the_same_machine_are_connected_at_once(_Config) ->
     wait_for(fun() -> numbers(100) end),
     [ok = gen_tcp:close(Client) || Client <- Clients],
     wait_for(fun() -> numbers(0) end).
+
+%% Some before it is known who they are. Each is a client of the frontend, and a line of the log.
+clients_that_reset_at_once_are_counted(Config) ->
+    Server = ?SERVER:start("a"),
+    File = log_file(Config, "reset_at_once"),
+    Port = proxy(#{servers => [?SERVER:address(Server)]}, #{}, #{log => #{file => File}}),
+    Count = 200,
+    [
+        begin
+            Client = connect(Port),
+            ok = inet:setopts(Client, [{linger, {true, 0}}]),
+            ok = gen_tcp:close(Client)
+        end
+     || _ <- lists:seq(1, Count)
+    ],
+    wait_for(fun() -> lines(File) =:= Count end),
+    {ok, #{frontends := #{<<"front">> := #{sessions_total := Total}}}} = weir_proxy:info(proxy),
+    ?assertEqual(Count, Total),
+    wait_for(fun() -> numbers(0) end).
+
+%% No descriptor, or no port: here, an address that it does not have. It is not the server's fault, and the log does not say so.
+this_machine_has_nothing_left(Config) ->
+    Server = ?SERVER:start("a"),
+    File = log_file(Config, "nothing_left"),
+    Port = proxy(#{servers => [?SERVER:address(Server)], source => "192.0.2.1", retries => 0}, #{}, #{log => #{file => File, format => "%ts %rc"}}),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    wait_for(fun() -> lines(File) =:= 1 end),
+    ?assertEqual({ok, <<"RC 0\n">>}, file:read_file(File)),
+    {ok, #{frontends := #{<<"front">> := Front}}} = weir_proxy:info(proxy),
+    ?assertMatch(#{connection_errors := 1, current_sessions := 0}, Front),
+    ?assertMatch({ok, [#{state := up, connection_errors := 0, failures := 0}]}, weir_proxy:servers(proxy, web)).
+
+log_file(Config, Name) -> iolist_to_binary(filename:join(proplists:get_value(priv_dir, Config), Name)).
+
+lines(File) ->
+    {ok, Text} = file:read_file(File),
+    length(binary:matches(Text, <<"\n">>)).
 
 busy() -> lists:concat(["127.0.0.1:", busy_port()]).
 
