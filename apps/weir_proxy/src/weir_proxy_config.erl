@@ -178,6 +178,7 @@ backend(Path, Map) ->
     ]),
     ok = reachable(Path, Backend),
     ok = identified(Path, Backend),
+    ok = effective(Path, Backend),
     Names = [Name || #{name := Name} <- maps:get(servers, Backend)],
     case Names -- lists:usort(Names) of
         [] -> Backend#{health := introduced(Backend)};
@@ -201,6 +202,15 @@ reachable(Path, #{source := Source, servers := Servers}) ->
 identified(Path, #{unique_id := true, send_proxy := Send}) when Send =/= v2 ->
     weir_proxy_schema:refuse(Path ++ [unique_id], true, "false, or send_proxy v2 with it");
 identified(_Path, _Backend) -> ok.
+
+%% What would be taken and do nothing: who has set it expects otherwise.
+effective(Path, #{hash_key := Key, balance := Balance, stick := off}) when Key =/= address, Balance =/= hash ->
+    weir_proxy_schema:refuse(Path ++ [hash_key], Key, "address, or balance hash or stick with it");
+effective(Path, #{slow_start := Time, health := off, agent := off}) when Time > 0 ->
+    weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0, or health or agent with it");
+effective(Path, #{on_down := close, health := off, agent := off}) ->
+    weir_proxy_schema:refuse(Path ++ [on_down], close, "keep, or health or agent with it");
+effective(_Path, _Backend) -> ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
 hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value).
