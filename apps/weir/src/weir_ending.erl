@@ -68,8 +68,10 @@ all() ->
         true ->
             %% First those by which others come in.
             Listening = each(fun weir_nif:sockets/1, fun close_listening/1),
+            Others = each(fun weir_nif:sockets/1, fun close/1),
+            %% Sockets may have become relays meanwhile.
             _ = each(fun weir_nif:relays/1, fun(Relay) -> weir_nif:relay_stop(Relay) =:= ok end),
-            Listening + each(fun weir_nif:sockets/1, fun close/1);
+            Listening + Others;
         false ->
             0
     end.

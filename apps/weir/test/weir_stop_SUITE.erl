@@ -25,6 +25,7 @@ groups() ->
         {application, [], [
             connections_end_when_the_application_stops,
             ten_thousand_end_within_a_second,
+            relays_that_begin_meanwhile_end,
             what_was_sent_arrives_after_the_stop,
             listeners_of_others_close,
             sockets_after_the_stop_are_served,
@@ -110,6 +111,39 @@ stop_ten_thousand(_Config) ->
      || {_, Server} <- Pairs
     ],
     [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)) || {Client, _} <- Pairs].
+
+relays_that_begin_meanwhile_end(_Config) ->
+    on_own_node(stop_among_relays, "", []).
+
+%% Each becomes a relay when it likes, before the stop, in it or not at all.
+stop_among_relays(Config) ->
+    [
+        begin
+            {ok, _} = application:ensure_all_started(weir),
+            Relaying = [relaying_later(Config) || _ <- lists:seq(1, 200)],
+            Starter = spawn(fun() -> [begin Pid ! go, erlang:yield() end || Pid <- Relaying] end),
+            ok = application:stop(weir),
+            Reference = monitor(process, Starter),
+            receive {'DOWN', Reference, process, Starter, _} -> ok end,
+            [receive {Pid, _} -> ok after ?PATIENCE -> error({waits, Pid}) end || Pid <- Relaying],
+            ?assertEqual([], weir:relays()),
+            [exit(Pid, kill) || Pid <- Relaying]
+        end
+     || _ <- lists:seq(1, 5)
+    ].
+
+%% A process that joins two connections when it is told to, and lives on.
+relaying_later(Config) ->
+    Self = self(),
+    {Left, _} = socket_pair(Config, [binary, {active, false}]),
+    {Right, _} = socket_pair(Config, [binary, {active, false}]),
+    Pid = spawn(fun() ->
+        receive go -> ok end,
+        Self ! {self(), weir:relay(Left, Right, #{})},
+        receive stop -> ok end
+    end),
+    [ok = gen_tcp:controlling_process(Socket, Pid) || Socket <- [Left, Right]],
+    Pid.
 
 what_was_sent_arrives_after_the_stop(_Config) ->
     on_own_node(stop_behind_data, "", []).
