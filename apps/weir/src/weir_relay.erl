@@ -88,7 +88,7 @@
 %% The statistics so far, and who and where.
 
 -type refused() ::
-    {connect, timeout | inet:posix()}
+    {connect, timeout | closed | inet:posix()}
     | {weir_tcp:socket(), closed | not_owner | enotconn | ebusy | epipe}
     | {bad_socket, term(), Needed :: string()}
     | weir_checked_options:bad_option()
@@ -162,6 +162,8 @@ await(A, Handle, Operation, {connect, _, Timeout}, Options) ->
         ok ->
             case join(A, ?SOCKET(Handle), Options) of
                 {ok, _} = Started -> Started;
+                %% A stop of Weir may close it, and the caller does not know this socket.
+                {error, {?SOCKET(Handle), Reason}} -> close_and(Handle, {error, {connect, Reason}});
                 {error, _} = Error -> close_and(Handle, Error)
             end;
         {error, Reason} ->

@@ -38,7 +38,9 @@ groups() ->
             the_end_of_a_direction_waits_for_the_server,
             a_client_resets_meanwhile,
             times_out,
-            killed_meanwhile
+            killed_meanwhile,
+            the_connection_is_closed_meanwhile,
+            the_connection_is_closed_when_it_stands
         ]}
     ].
 
@@ -221,9 +223,30 @@ times_out(Config) ->
 
 killed_meanwhile(Config) ->
     {Connecting, Client, _Listener} = connecting(Config, infinity),
+    [_] = sockets_that_connect(),
     ok = kill(Connecting),
     ?assertEqual(closed, is_closed(Client)),
-    wait_until(fun() -> not lists:any(fun(#{state := State}) -> State =:= connecting end, [Info || Socket <- weir:sockets(), {ok, Info} <- [weir:info(Socket)]]) end).
+    wait_until(fun() -> sockets_that_connect() =:= [] end).
+
+%% As when Weir stops. The caller does not know the socket.
+the_connection_is_closed_meanwhile(Config) ->
+    {Connecting, _Client, _Listener} = connecting(Config, infinity),
+    [Handle] = sockets_that_connect(),
+    ok = weir_nif:close(Handle, now),
+    ?assertEqual({error, {connect, closed}}, await(Connecting)).
+
+the_connection_is_closed_when_it_stands(Config) ->
+    {Connecting, _Client, Listener} = connecting(Config, infinity),
+    [Handle] = sockets_that_connect(),
+    true = erlang:suspend_process(pid(Connecting)),
+    _ = peer_behind_others(Listener),
+    wait_until(fun() -> sockets_that_connect() =:= [] end),
+    ok = weir_nif:close(Handle, now),
+    true = erlang:resume_process(pid(Connecting)),
+    ?assertEqual({error, {connect, closed}}, await(Connecting)).
+
+sockets_that_connect() ->
+    [Handle || {'$inet', weir_tcp, Handle} <- weir:sockets(), {ok, #{state := connecting}} <- [weir_nif:info(Handle)]].
 
 %% A process that waits for a server, which has as many connections as its backlog takes. The relay is the caller's.
 connecting(Config, Timeout) ->
