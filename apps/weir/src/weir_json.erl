@@ -20,7 +20,8 @@
 %% What is encoded may have atoms for strings and keys.
 -type encodable() :: atom() | number() | binary() | [encodable()] | #{atom() | binary() => encodable()}.
 
-%% @doc A document for people and for `diff': two spaces of indentation, keys in order, a line feed at the end.
+%% @doc A document for people and for `diff': two spaces of indentation, keys in order, a line feed at the end. A byte of a string that is not
+%% UTF-8 becomes U+FFFD.
 -spec encode(encodable()) -> iodata().
 encode(Value) ->
     [encode(Value, <<"\n">>), $\n].
@@ -64,7 +65,10 @@ escaped(String) ->
     Size = plain(String, 0),
     case String of
         <<Plain:Size/binary, Character, Rest/binary>> when Character < 128 -> [Plain, escape(Character) | escaped(Rest)];
-        <<Plain:Size/binary, _/binary>> -> [Plain]
+        <<Plain:Size/binary>> ->
+            [Plain];
+        <<Plain:Size/binary, _NotUtf8, Rest/binary>> ->
+            [Plain, <<16#FFFD/utf8>> | escaped(Rest)]
     end.
 
 escape($") -> "\\\"";

@@ -19,6 +19,10 @@ strings_are_escaped_test() ->
     Escaped = <<"\"\\\"\\\\\\n\\u0001", "µ"/utf8, "\"\n">>,
     ?assertEqual(Escaped, iolist_to_binary(weir_json:encode(<<"\"\\\n\001µ"/utf8>>))).
 
+%% RFC 8259 has no other strings.
+bytes_that_are_not_utf8_are_replaced_test() ->
+    ?assertEqual(<<"\"a", 16#FFFD/utf8, "b", 16#FFFD/utf8, "\"">>, iolist_to_binary(weir_json:compact(<<"a", 255, "b", 16#C3>>))).
+
 decoding_test_() ->
     [
         ?_assertEqual({ok, Value}, weir_json:decode(Text))
