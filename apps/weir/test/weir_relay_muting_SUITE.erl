@@ -81,11 +81,10 @@ spliced_segments_cost_no_events(Config) ->
 
 count_events(Config) ->
     both_ways(Config, fun(Relay, Sender, Reader, Flood) ->
-        Idle = events_of_rounds(Relay, Sender, Reader, <<>>),
         Segments = rand:bytes(?SEGMENT),
-        Busy = events_of_rounds(Relay, Sender, Reader, Segments),
-        %% Each segment would have been an event, as each byte the other way is one.
-        ?assert(Busy < Idle + ?ROUNDS div 2, {idle, Idle, busy, Busy}),
+        Events = events_of_rounds(Relay, Sender, Reader, Segments),
+        %% Each byte the other way is an event, or fewer where a busy machine lets several come together. Each segment would be one more.
+        ?assert(Events < ?ROUNDS + ?ROUNDS div 2, {events, Events}),
         ?assert(taken(Relay) =< byte_size(Flood)),
         All = <<Flood/binary, (binary:copy(Segments, ?ROUNDS))/binary>>,
         ?assertEqual(All, recv_exactly(Reader, byte_size(All))),
