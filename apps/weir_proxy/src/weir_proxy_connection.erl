@@ -190,9 +190,8 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
                 {error, {connect, Reason}} ->
                     ok = failed(Server, Backend, Reason),
                     again(Placed, Backend, Key, Retries, [Server#server.name | Tried], Reason);
-                {error, _} ->
-                    %% The client has left already.
-                    {failed, gone, Placed}
+                {error, Reason} ->
+                    {failed, unrelayed(Reason, Placed), Placed}
             end;
         none when Tried =/= [] ->
             %% All have been tried: begin anew, but not at once.
@@ -200,6 +199,18 @@ try_servers(Way, Backend, Key, Retries, Tried) ->
             try_servers(Way, current(Way, Backend), Key, Retries, []);
         Why ->
             {failed, Why, Way}
+    end.
+
+%% The client has left already, or nothing is left for a relay. Anything else is a fault of the proxy, and should not look as if the client had left.
+unrelayed({Client, _}, #way{client = Client}) ->
+    gone;
+unrelayed(Reason, #way{frontend = #frontend{proxy = Proxy, name = Name}}) ->
+    case weir_proxy_health:is_of_this_machine(Reason) of
+        true ->
+            exhausted;
+        false ->
+            ok = weir_reports:log(error, #{what => "a relay cannot begin", proxy => Proxy, frontend => Name, reason => Reason}),
+            crashed
     end.
 
 again(Way, _Backend, _Key, 0, _Tried, Reason) ->
@@ -302,10 +313,10 @@ relay_to(#server{address = {Address, Port}}, #backend{config = #{source := Sourc
             case weir:relay(Client, Socket, Options) of
                 {ok, _} = Started ->
                     Started;
-                {error, _} = Error ->
+                {error, Reason} ->
                     %% One of them has left already.
                     ok = gen_tcp:close(Socket),
-                    Error
+                    {error, case Reason of {Socket, Why} -> {connect, Why}; _ -> Reason end}
             end;
         {error, Reason} ->
             {error, {connect, Reason}}

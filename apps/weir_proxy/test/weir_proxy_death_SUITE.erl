@@ -14,7 +14,8 @@ suite() -> [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, keepers_look_at_no_living_session,
+        connections_that_are_killed_give_back_what_they_count_for, a_rule_that_is_killed_is_told_in_the_log, a_relay_that_cannot_begin_is_not_the_clients_fault,
+        keepers_look_at_no_living_session,
         a_killed_keeper_loses_no_session, a_killed_keeper_forgets_no_end, a_killed_backend_keeps_its_state,
         a_killed_supervisor_has_a_successor_with_the_same_children, a_place_is_given_on_behind_a_killed_backend,
         who_waits_waits_on_behind_a_killed_backend, who_waits_is_told_of_a_removed_backend,
@@ -73,6 +74,23 @@ a_rule_that_is_killed_is_told_in_the_log(Config) ->
 route(_Socket, _Facts, Test) ->
     Test ! {routes, self()},
     timer:sleep(infinity).
+
+%% Here, because the process that would own it was killed, and has no successor yet.
+a_relay_that_cannot_begin_is_not_the_clients_fault(Config) ->
+    Server = ?SERVER:start("a"),
+    File = filename:join(proplists:get_value(priv_dir, Config), "no_relay.log"),
+    More = #{log => #{file => iolist_to_binary(File), format => <<"%b %ts">>}},
+    Port = weir_proxy_test:proxy(#{servers => [?SERVER:address(Server)]}, #{}, More),
+    Keepers = [Id || {Id = {weir_proxy_sessions, _}, _, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [ok = supervisor:terminate_child(weir_proxy_sup, Id) || Id <- Keepers],
+    try
+        ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+        wait_for(fun() -> file:read_file(File) =:= {ok, <<"web PR\n">>} end)
+    after
+        [{ok, _} = supervisor:restart_child(weir_proxy_sup, Id) || Id <- Keepers]
+    end,
+    wait_for(fun() -> numbers(0) end),
+    ?assertEqual(<<"a">>, name(connect(Port))).
 
 %% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions.
 keepers_look_at_no_living_session(_Config) ->
