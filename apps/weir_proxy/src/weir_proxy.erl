@@ -113,7 +113,7 @@ start(Name, Given, How) ->
 -spec change(name(), map()) -> ok | {error, error()}.
 change(Name, Given) ->
     case weir_proxy_config:new(Given) of
-        {ok, Config} -> weir_proxy_memory:call(Name, {change, Config});
+        {ok, _} = Checked -> weir_proxy_memory:call(Name, {change, fun() -> Checked end});
         {error, _} = Error -> Error
     end.
 

@@ -55,11 +55,12 @@ start(Name, File, Start) ->
         {error, _} = Error -> Error
     end.
 
-%% @doc Reads the file of a proxy again. If it is wrong, nothing changes.
+%% @doc Reads the file of a proxy again. If it is wrong, nothing changes. Of several calls at once the last reads what is in the file then.
 -spec reload(weir_proxy:name()) -> ok | {error, no_file | fault() | weir_proxy:error()}.
 reload(Name) ->
     case weir_proxy_memory:saved({file, Name}) of
-        {ok, File} -> with_given(File, fun(Given) -> weir_proxy:change(Name, Given) end);
+        %% Read by the proxy's process, between two changes: an older text cannot be applied after a newer one.
+        {ok, File} -> weir_proxy_memory:call(Name, {change, fun() -> with_given(File, fun weir_proxy_config:new/1) end});
         none -> {error, no_file}
     end.
 

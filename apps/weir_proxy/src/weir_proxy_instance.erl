@@ -53,8 +53,8 @@ init({Name, {Given, Wanted}}) ->
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
     {reply, term(), #state{}} | {noreply, #state{}} | {stop, normal, ok, #state{}}.
-handle_call({change, Config}, _From, State) ->
-    case apply_config(start, Config, State) of
+handle_call({change, Read}, _From, State) ->
+    case change(Read(), State) of
         {ok, Changed} -> {reply, ok, Changed};
         {error, _} = Error -> {reply, Error, State}
     end;
@@ -140,6 +140,9 @@ close(State = #state{name = Name, config = #{backends := Backends}, listeners = 
     weir_proxy_memory:forget({proxy, Name}).
 
 %%% From one configuration to the next. What may fail comes first, and is undone if it does.
+
+change({ok, Config}, State) -> apply_config(start, Config, State);
+change({error, _} = Error, _State) -> Error.
 
 apply_config(How, Config, State = #state{name = Name, config = Before}) ->
     #{backends := Backends, frontends := Frontends, log := Log, control := Control, statistics := Page} = Config,

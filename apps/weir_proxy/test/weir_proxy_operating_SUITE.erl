@@ -15,8 +15,8 @@ suite() -> [{timetrap, {seconds, 30}}].
 
 all() ->
     [
-        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, commands, a_control_socket_is_its_users_alone,
-        a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody,
+        all_code_is_loaded_at_the_start, a_file, a_wrong_file, a_reload_keeps_connections, reloads_at_once_end_with_the_newest_text, commands,
+        a_control_socket_is_its_users_alone, a_control_socket_that_cannot_be_made_changes_nothing, sessions_end_within_a_time, a_successor, a_successor_of_nobody,
         a_successor_that_is_refused_loses_nobody, a_successor_that_is_not_answered_serves, a_successor_without_a_control_socket_serves
     ].
 
@@ -77,6 +77,26 @@ a_reload_keeps_connections(Config) ->
     ?assertEqual(<<"b">>, name(connect(Port))),
     ok = gen_tcp:send(Old, <<"still">>),
     ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, ?PATIENCE)).
+
+%% The first has asked for an older text, and does not run when that comes.
+reloads_at_once_end_with_the_newest_text(Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    File = file(Config, text([A])),
+    ok = weir_proxy_file:start(proxy, File),
+    ok = file:delete(File),
+    [] = os:cmd("mkfifo " ++ File),
+    {First, Monitor} = spawn_monitor(fun() -> exit({result, weir_proxy_file:reload(proxy)}) end),
+    %% It is open when it is read.
+    {ok, Pipe} = file:open(File, [write, raw]),
+    true = erlang:suspend_process(First),
+    ok = file:write(Pipe, text([A])),
+    ok = file:close(Pipe),
+    ok = file:delete(File),
+    File = file(Config, text([B])),
+    ok = weir_proxy_file:reload(proxy),
+    true = erlang:resume_process(First),
+    receive {'DOWN', Monitor, process, First, Result} -> ?assertEqual({result, ok}, Result) after ?PATIENCE -> ct:fail(timeout) end,
+    ?assertEqual(<<"b">>, name(connect(port()))).
 
 commands(_Config) ->
     Path = iolist_to_binary(["/tmp/weir-proxy-control-", os:getpid()]),
