@@ -18,9 +18,13 @@
     config :: weir_proxy_config:config() | none,
     %% The frontend of each address that is listened on; `none' of one whose last connections are on their way.
     listeners = #{} :: #{weir_proxy_address:endpoint() => binary() | none},
+    %% The timers of addresses and frontends that were left. What comes back has none: when it leaves again its connections get the whole time.
+    leaving = #{} :: #{leaving() => reference()},
     %% Those that want to know when another program has taken over, unless it has.
     waiting = [] :: [gen_server:from()] | left
 }).
+
+-type leaving() :: {leave, weir_proxy_address:endpoint()} | {withdraw, Frontend :: binary()}.
 
 %% Connections that were accepted have found their server by then.
 -define(LEAVING_MS, 60_000).
@@ -37,16 +41,17 @@ start_link(Name, Given) -> gen_server:start_link(?MODULE, {Name, Given}, []).
 -spec init({term(), {start | take_over, weir_proxy_config:config()}}) -> {ok, #state{}} | {stop, term()}.
 init({Name, {Given, Wanted}}) ->
     process_flag(trap_exit, true),
-    {How, Config, Listeners} =
+    {How, Config, There} =
         case weir_proxy_memory:saved({proxy, Name}) of
             %% A successor goes on with what there is.
-            {ok, {_Pid, Saved, Known}} ->
-                _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || {Endpoint, none} <- maps:to_list(Known)],
-                ok = withdraw_later(weir_proxy_memory:frontends(Name)),
-                {start, Saved, Known};
-            none -> {Given, Wanted, #{}}
+            {ok, {_Pid, Saved = #{frontends := Frontends}, Known}} ->
+                Left = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(Known)] ++
+                    [{withdraw, Frontend} || Frontend <- weir_proxy_memory:frontends(Name), not is_map_key(Frontend, Frontends)],
+                {start, Saved, #state{name = Name, config = none, listeners = Known, leaving = leave_later(Left)}};
+            none ->
+                {Given, Wanted, #state{name = Name, config = none}}
         end,
-    case apply_config(How, Config, #state{name = Name, config = none, listeners = Listeners}) of
+    case apply_config(How, Config, There) of
         {ok, State} -> {ok, State};
         {error, Reason} -> {stop, {shutdown, Reason}}
     end.
@@ -81,18 +86,12 @@ handle_call(stop, _From, State) ->
 handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
-handle_info({leave, Endpoint}, State = #state{name = Name, listeners = Listeners}) ->
-    case Listeners of
-        #{Endpoint := none} ->
-            ok = weir_proxy_listeners:stop(Name, [Endpoint]),
-            {noreply, save(State#state{listeners = maps:remove(Endpoint, Listeners)})};
-        #{} ->
-            {noreply, State}
+handle_info({timeout, Timer, What}, State = #state{leaving = Leaving}) ->
+    case Leaving of
+        #{What := Timer} -> {noreply, left(What, State#state{leaving = maps:remove(What, Leaving)})};
+        %% It was on its way when what it is about came back.
+        #{} -> {noreply, State}
     end;
-handle_info({withdraw, Frontend}, State = #state{name = Name, config = #{frontends := Frontends}}) ->
-    %% It may be there again.
-    _ = is_map_key(Frontend, Frontends) orelse weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
-    {noreply, State};
 handle_info({'EXIT', Pid, Reason}, State = #state{name = Name}) ->
     case weir_proxy_memory:saved({log, Name}) of
         {ok, {Pid, _, _}} ->
@@ -117,6 +116,13 @@ handle_info(control_again, State = #state{name = Name, config = #{control := Con
     {noreply, State};
 handle_info(_Message, State) ->
     {noreply, State}.
+
+left({leave, Endpoint}, State = #state{name = Name, listeners = Listeners}) ->
+    ok = weir_proxy_listeners:stop(Name, [Endpoint]),
+    save(State#state{listeners = maps:remove(Endpoint, Listeners)});
+left({withdraw, Frontend}, State = #state{name = Name}) ->
+    ok = weir_proxy_memory:withdraw(?FRONTEND(Name, Frontend)),
+    State.
 
 report(Report) -> weir_reports:say(fun() -> weir_reports:log(error, Report) end).
 
@@ -188,14 +194,26 @@ apply_config(How, Config, State = #state{name = Name, config = Before}) ->
             ],
             ok = publish(Name, other(Frontends, OldFrontends)),
             Kept = adjust(Wanted, Config, State),
-            ok = withdraw_later(maps:keys(maps:without(maps:keys(Frontends), OldFrontends))),
             lists:foreach(fun(Backend) -> stop_backend(Name, Backend) end, maps:keys(maps:without(maps:keys(Backends), Old))),
-            {ok, save(State#state{config = Config, listeners = maps:merge(Kept, Wanted)})}
+            Listeners = maps:merge(Kept, Wanted),
+            {ok, save(State#state{config = Config, listeners = Listeners, leaving = leaving(Listeners, Config, OldFrontends, State)})}
     end.
 
 %% Connections that were accepted look for their frontend by its name.
-withdraw_later(Frontends) ->
-    lists:foreach(fun(Frontend) -> _ = erlang:send_after(?LEAVING_MS, self(), {withdraw, Frontend}) end, Frontends).
+leaving(Listeners, #{frontends := Frontends}, OldFrontends, #state{leaving = Before}) ->
+    Wanted = [{leave, Endpoint} || {Endpoint, none} <- maps:to_list(Listeners)] ++
+        [{withdraw, Frontend} || Frontend <- maps:keys(OldFrontends), not is_map_key(Frontend, Frontends)],
+    %% Frontends that left before are not among the old ones any more.
+    Back = [What || What <- maps:keys(Before), is_back(What, Listeners, Frontends)],
+    _ = [erlang:cancel_timer(Timer) || Timer <- maps:values(maps:with(Back, Before))],
+    Still = maps:without(Back, Before),
+    maps:merge(Still, leave_later([What || What <- Wanted, not is_map_key(What, Still)])).
+
+is_back({leave, Endpoint}, Listeners, _Frontends) -> maps:get(Endpoint, Listeners) =/= none;
+is_back({withdraw, Frontend}, _Listeners, Frontends) -> is_map_key(Frontend, Frontends).
+
+-spec leave_later([leaving()]) -> #{leaving() => reference()}.
+leave_later(Left) -> maps:from_list([{What, erlang:start_timer(?LEAVING_MS, self(), What)} || What <- Left]).
 
 take_over(start, Name, Before, Control) ->
     weir_proxy_control:adjust(Name, Before, Control);
@@ -275,7 +293,6 @@ is_same(Config, Name, Before) ->
 adjust(Wanted, #{frontends := Frontends}, #state{name = Name, listeners = Listeners, config = Before}) ->
     Leaving = [Endpoint || {Endpoint, Was} <- maps:to_list(Listeners), Was =/= none, not is_map_key(Endpoint, Wanted)],
     ok = weir_proxy_listeners:suspend(Name, Leaving),
-    _ = [erlang:send_after(?LEAVING_MS, self(), {leave, Endpoint}) || Endpoint <- Leaving],
     maps:map(
         fun(Endpoint, Was) ->
             case Wanted of

@@ -25,6 +25,7 @@ groups() ->
             an_address_moves_to_another_frontend,
             clients_of_a_frontend_that_is_renamed_are_served,
             an_address_that_was_left_may_be_taken,
+            each_leaving_has_its_own_time,
             what_is_set_stays_over_a_change,
             what_is_as_it_was_is_left_alone,
             names_that_are_not_there,
@@ -223,6 +224,27 @@ an_address_that_was_left_may_be_taken(_Config) ->
     ok = gen_tcp:close(Taken),
     ok = weir_proxy:change(proxy, Config([0, Port])),
     ?assertEqual(<<"a">>, name(connect(Port))).
+
+%% A timer of a leaving before would cut short what connections have at the next one.
+each_leaving_has_its_own_time(_Config) ->
+    _ = proxy(#{servers => []}),
+    Config = fun(Others) ->
+        Address = {{127, 0, 0, 1}, free_port()},
+        Fronts = [{front, #{listen => "127.0.0.1:0", backend => web}} | [{other, #{listen => Address, backend => web}} || Others]],
+        #{frontends => maps:from_list(Fronts), backends => #{web => #{servers => []}}}
+    end,
+    {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
+    [With, Without] = [Config(Others) || Others <- [true, false]],
+    1 = erlang:trace(Proxy, true, [call]),
+    Trace = fun(What) -> [1 = erlang:trace_pattern({erlang, Start, 3}, What, []) || Start <- [send_after, start_timer]] end,
+    _ = Trace([{[60_000, '_', '_'], [], [{return_trace}]}]),
+    [ok = weir_proxy:change(proxy, Each) || Each <- [With, Without, With, Without]],
+    Timers = [receive {trace, Proxy, return_from, _, Timer} -> Timer after ?PATIENCE -> ct:fail(no_timer) end || _ <- lists:seq(1, 4)],
+    _ = Trace(false),
+    %% One of the address and one of the frontend.
+    ?assertEqual([false, false, true, true], [is_integer(erlang:read_timer(Timer)) || Timer <- Timers]),
+    ok = weir_proxy:change(proxy, With),
+    ?assertEqual([false], lists:usort([erlang:read_timer(Timer) || Timer <- Timers])).
 
 what_is_set_stays_over_a_change(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
