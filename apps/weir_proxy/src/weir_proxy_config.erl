@@ -80,6 +80,9 @@
 -type bad_option() :: weir_proxy_schema:bad_option().
 %% The path to the option that is wrong, its value, and in words what is allowed.
 
+%% Percent.
+-define(HASH_LOAD, 125).
+
 %% @doc Checks a configuration and fills in the defaults.
 -spec new(term()) -> {ok, config()} | {error, bad_option()}.
 new(Given) ->
@@ -159,7 +162,7 @@ backend(Path, Map) ->
         {servers, list_of(fun server/2)},
         {balance, weir_proxy_schema:word([round_robin, least_connections, random, hash]), round_robin},
         {hash_key, weir_proxy_schema:word([address, sni, rule]), address},
-        {hash_load, fun hash_load/2, 125},
+        {hash_load, fun hash_load/2, ?HASH_LOAD},
         {stick, or_off(weir_proxy_schema:time(1)), off},
         {retries, weir_proxy_schema:integer(0, 100), 3},
         {connect_timeout, weir_proxy_schema:time(1), 5000},
@@ -210,7 +213,21 @@ effective(Path, #{slow_start := Time, health := off, agent := off}) when Time > 
     weir_proxy_schema:refuse(Path ++ [slow_start], Time, "0, or health or agent with it");
 effective(Path, #{on_down := close, health := off, agent := off}) ->
     weir_proxy_schema:refuse(Path ++ [on_down], close, "keep, or health or agent with it");
+effective(Path, #{hash_load := Load, balance := Balance}) when Load =/= ?HASH_LOAD, Balance =/= hash ->
+    weir_proxy_schema:refuse(Path ++ [hash_load], Load, [integer_to_list(?HASH_LOAD), ", or balance hash with it"]);
+effective(Path, Backend = #{servers := [_ | _] = Servers}) ->
+    case [Address || #{address := Address} <- Servers, element(1, Address) =/= local] of
+        [] -> effective_locally(Path, Backend);
+        _ -> ok
+    end;
 effective(_Path, _Backend) -> ok.
+
+%% A unix socket has neither another port nor another address.
+effective_locally(Path, #{agent := #{port := Port}}) ->
+    weir_proxy_schema:refuse(Path ++ [agent, port], Port, "agent off, where all servers are unix sockets");
+effective_locally(Path, #{source := Source}) when Source =/= undefined ->
+    weir_proxy_schema:refuse(Path ++ [source], iolist_to_binary(inet:ntoa(Source)), "no source, where all servers are unix sockets");
+effective_locally(_Path, _Backend) -> ok.
 
 hash_load(_Path, Infinity) when Infinity =:= infinity; Infinity =:= <<"infinity">> -> infinity;
 hash_load(Path, Value) -> (weir_proxy_schema:integer(101, 100_000))(Path, Value).
@@ -251,6 +268,7 @@ reachable_endpoint(Path, Value) ->
 together(#{frontends := Frontends, backends := Backends, control := Control, statistics := Page}) ->
     Known = maps:keys(Backends),
     lists:foreach(fun({Name, Frontend}) -> routes([frontends, Name], Frontend, Known) end, maps:to_list(Frontends)),
+    ok = keyed(maps:values(Frontends), maps:to_list(Backends)),
     once([{[control], {local, Control}} || Control =/= off] ++ [{[statistics], Page} || {_, Port} <- [Page], Port > 0] ++
         [{[frontends, Name, listen], Endpoint} || {Name, #{listen := Listen}} <- maps:to_list(Frontends), Endpoint <- Listen]).
 
@@ -264,6 +282,16 @@ routes(Path, #{backend := Default, rules := Rules}, Known) ->
         {[], []} when Rules =:= [] -> weir_proxy_schema:refuse(Path ++ [backend], undefined, ["needed: the name of a backend", [[": ", known(Known)] || Known =/= []]]);
         {_, []} -> ok;
         {_, [{Where, Unknown} | _]} -> weir_proxy_schema:refuse(Where, Unknown, ["the name of a backend: ", known(Known)])
+    end.
+
+%% Only a module says a key. To which backend is not known here.
+keyed(Frontends, Backends) ->
+    case [Name || {Name, #{hash_key := rule}} <- lists:sort(Backends)] of
+        [] -> ok;
+        [First | _] ->
+            lists:any(fun weir_proxy_rules:has_module/1, lists:append([Rules || #{rules := Rules} <- Frontends])) orelse
+                weir_proxy_schema:refuse([backends, First, hash_key], rule, "address, sni, or a rule with a module"),
+            ok
     end.
 
 known(Known) -> lists:join(", ", Known).

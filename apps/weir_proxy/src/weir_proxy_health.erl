@@ -3,6 +3,7 @@
 -module(weir_proxy_health).
 
 -export([options/2]).
+-export([longest/0]).
 -export([new/1]).
 -export([change/2]).
 -export([checked/2]).
@@ -40,12 +41,22 @@ of_all() ->
         {send_proxy, weir_proxy_schema:word([off, v1, v2]), undefined}
     ].
 
+%% @doc What is read of an answer, at most, in bytes.
+-spec longest() -> pos_integer().
+longest() -> 16#4000.
+
 %% One of another kind would do nothing.
-of_kind(send_expect) -> [{send, weir_proxy_schema:text(), <<>>}, {expect, weir_proxy_schema:text()}];
+of_kind(send_expect) -> [{send, weir_proxy_schema:text(), <<>>}, {expect, fun expect/2}];
 of_kind(http) -> [{path, fun path/2, <<"/">>}, {host, fun host/2, <<"localhost">>}];
 of_kind(tls) -> [{host, fun host/2, <<"localhost">>}];
 of_kind(postgres) -> [{user, weir_proxy_schema:text(), <<"weir">>}];
 of_kind(_Kind) -> [].
+
+expect(Path, Value) ->
+    Text = (weir_proxy_schema:text())(Path, Value),
+    byte_size(Text) =< longest() orelse
+        weir_proxy_schema:refuse(Path, Value, io_lib:format("at most ~b bytes, which is what is read of an answer", [longest()])),
+    Text.
 
 %% Both become a part of a request, which another character would make another request.
 path(Path, Value) -> matching(Path, Value, "^/[!-~]*$", "a path such as \"/health\", without blanks").

@@ -4,9 +4,6 @@
 
 -export([probe/2]).
 
-%% What is read of an answer, at most.
--define(LONGEST, 16#4000).
-
 %% @doc Checks a server. Takes no longer than the timeout of the options.
 -spec probe(weir_tcp:name(), weir_proxy_config:health()) -> ok | {error, term()}.
 probe(Where, Health = #{timeout := Timeout}) ->
@@ -39,11 +36,11 @@ say(_Socket, <<>>) -> ok;
 say(Socket, Words) -> gen_tcp:send(Socket, Words).
 
 await(Socket, Deadline, Answer, Before) ->
-    case Answer(Before) of
-        ok -> ok;
-        {error, _} = Error -> Error;
-        more when byte_size(Before) >= ?LONGEST -> {error, {unexpected, binary:part(Before, 0, 64)}};
-        more ->
+    case {Answer(Before), byte_size(Before) >= weir_proxy_health:longest()} of
+        {ok, _} -> ok;
+        {{error, _} = Error, _} -> Error;
+        {more, true} -> {error, {unexpected, binary:part(Before, 0, 64)}};
+        {more, false} ->
             case gen_tcp:recv(Socket, 0, max(0, Deadline - erlang:monotonic_time(millisecond))) of
                 {ok, Data} -> await(Socket, Deadline, Answer, <<Before/binary, Data/binary>>);
                 {error, _} = Error -> Error

@@ -3,6 +3,7 @@
 
 -export([rule/2]).
 -export([backends/1]).
+-export([has_module/1]).
 -export([new/2]).
 -export([wants_port/1]).
 -export([decide/2]).
@@ -76,6 +77,8 @@ rule(Path, Map) ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
         #{module := Module, backend := Backend, reject := Reject} when Module =/= undefined, Backend =/= undefined orelse Reject ->
             weir_proxy_schema:refuse(Path, Map, "one of backend, reject and module");
+        #{module := undefined, args := Args} when Args =/= undefined ->
+            weir_proxy_schema:refuse(Path ++ [args], Args, "no args, or module with it");
         #{} ->
             Rule
     end.
@@ -128,6 +131,10 @@ refuse_module(Path, Value) ->
 -spec backends(rule()) -> [binary()].
 backends(#{backend := undefined}) -> [];
 backends(#{backend := Backend}) -> [Backend].
+
+%% @doc Whether a module decides where a connection goes.
+-spec has_module(rule()) -> boolean().
+has_module(#{module := Module}) -> Module =/= undefined.
 
 %% @doc Rules, and the backend if none matches; `undefined' rejects. What a connection asks of a rule is worked out here, once.
 -spec new([rule()], binary() | undefined) -> rules().

@@ -62,6 +62,7 @@ options_that_could_not_work_are_refused(_Config) ->
             {error, {bad_option, [backends, <<"web">> | Path], Value, _}} -> {Path, Value}
         end
     end,
+    Long = lists:duplicate(16#4001, $x),
     [
         ?assertEqual({Options, Result}, {Options, New(Options)})
      || {Options, Result} <- [
@@ -73,6 +74,10 @@ options_that_could_not_work_are_refused(_Config) ->
             {#{hash_key => sni, balance => hash}, ok},
             {#{hash_key => sni, stick => "1m"}, ok},
             {#{hash_key => sni}, {[hash_key], sni}},
+            {#{hash_load => 200, balance => hash}, ok},
+            {#{hash_load => 200, stick => "1m"}, {[hash_load], 200}},
+            {#{agent => #{port => 9}, servers => ["unix:/s"]}, {[agent, port], 9}},
+            {#{source => "127.0.0.9", servers => ["unix:/s"]}, {[source], <<"127.0.0.9">>}},
             {#{slow_start => "5s", health => #{}}, ok},
             {#{slow_start => "5s", agent => #{port => 9}}, ok},
             {#{slow_start => "5s"}, {[slow_start], 5000}},
@@ -85,6 +90,8 @@ options_that_could_not_work_are_refused(_Config) ->
             {#{connect_timeout => "5s", queue_timeout => <<"5s">>}, ok},
             {#{connect_timeout => "5s\n"}, {[connect_timeout], "5s\n"}},
             {#{health => #{kind => send_expect, expect => "PONG"}}, ok},
+            {#{health => #{kind => send_expect, expect => tl(Long)}}, ok},
+            {#{health => #{kind => send_expect, expect => Long}}, {[health, expect], Long}},
             {#{health => #{kind => send_expect, send => "PING"}}, {[health, expect], undefined}},
             {#{health => #{send => "PING", expect => "PONG"}}, {[health, expect], "PONG"}},
             {#{health => #{kind => tls, path => "/"}}, {[health, path], "/"}},
@@ -108,7 +115,12 @@ options_that_could_not_work_are_refused(_Config) ->
     ?assertEqual(ok, All(#{control => tl(Path)})),
     ?assertEqual([frontends, <<"web">>, listen], All(#{control => "/same"})),
     ?assertEqual([frontends, <<"web">>, listen], All(#{listen => ":9", statistics => ":9"})),
-    ?assertEqual(ok, All(#{listen => ":0", statistics => ":0"})).
+    ?assertEqual(ok, All(#{listen => ":0", statistics => ":0"})),
+    Ruled = fun(Rule) -> #{frontends => #{web => #{listen => ":9", rules => [Rule]}}} end,
+    Keyed = #{backends => #{web => #{servers => [], balance => hash, hash_key => rule}}},
+    ?assertEqual([backends, <<"web">>, hash_key], All(maps:merge(Keyed, Ruled(#{backend => web})))),
+    ?assertEqual(ok, All(maps:merge(Keyed, Ruled(#{module => weir_proxy_rules_SUITE, args => 1})))),
+    ?assertEqual([frontends, <<"web">>, rules, 1, args], All(Ruled(#{backend => web, args => 1}))).
 
 a_wrong_option_is_told_with_its_path(_Config) ->
     Wrong = fun(Config) -> {error, {bad_option, Path, Value, Allowed}} = weir_proxy:start(proxy, Config), ct:log("~ts", [Allowed]), {Path, Value} end,
