@@ -120,11 +120,20 @@
 start(A, B, Options) ->
     Known = [owner, latency | maps:keys(?DEFAULTS)],
     case {check_ends(A, B), weir_checked_options:check(Options, Known, fun allowed/2), weir_nif:available()} of
-        {ok, ok, true} -> join(A, B, maps:merge(?DEFAULTS, Options));
+        {ok, ok, true} -> owned(A, B, maps:merge(?DEFAULTS, Options));
         {ok, ok, false} -> {error, no_native_part};
         {ok, {error, _} = Error, _} -> Error;
         {{error, _} = Error, _, _} -> Error
     end.
+
+%% Before anything else: a server should not get a connection that nobody is there for.
+owned(A, B, #{owner := Owner, detached := false} = Options) when Owner =/= self() ->
+    case is_process_alive(Owner) of
+        true -> join(A, B, Options);
+        false -> {error, esrch}
+    end;
+owned(A, B, Options) ->
+    join(A, B, Options).
 
 join(?SOCKET(A) = SocketA, B, #{prefix := Prefix} = Options) ->
     Owner = maps:get(owner, Options, self()),
@@ -142,7 +151,7 @@ join(?SOCKET(A) = SocketA, B, #{prefix := Prefix} = Options) ->
         {_, {error, {Handle, Reason}}} -> {error, {?SOCKET(Handle), Reason}};
         {_, {error, Reason}} -> {error, Reason}
     catch
-        %% One of them was never a socket here, or the latency is something else.
+        %% One of them was never a socket here, the latency is something else, or the owner is of an earlier life of this node.
         error:badarg -> {error, unknown([SocketA | [B || ?SOCKET(_) <- [B]]], Options)}
     end.
 
@@ -180,8 +189,14 @@ unknown([Socket = ?SOCKET(Handle) | Sockets], Options) ->
     catch
         error:badarg -> {bad_socket, Socket, needed_socket()}
     end;
-unknown([], #{latency := Latency}) ->
-    {bad_option, latency, Latency, needed_latency()}.
+unknown([], #{latency := {weir_latency, Native} = Latency} = Options) ->
+    try weir_nif:latency_seen(Native) of
+        _ -> unknown([], maps:remove(latency, Options))
+    catch
+        error:badarg -> {bad_option, latency, Latency, needed_latency()}
+    end;
+unknown([], Options) ->
+    {bad_option, owner, maps:get(owner, Options, self()), needed_owner()}.
 
 started(_Relay, _Owner, false) ->
     ok;
@@ -215,6 +230,8 @@ is_server(_) -> false.
 
 needed_latency() -> "what weir_relay:new_latency/0 has returned".
 
+needed_owner() -> "a process of this node".
+
 needed_socket() ->
     "a socket of {tcp_module, weir_tcp} is needed, without TLS".
 
@@ -236,7 +253,7 @@ allowed(prefix, Prefix) ->
 allowed(buffer, Bytes) ->
     is_integer(Bytes) andalso Bytes >= 1 andalso Bytes =< ?BUFFER_MAX orelse "a number of bytes from 1 to 1048576";
 allowed(owner, Owner) ->
-    is_pid(Owner) andalso node(Owner) =:= node() orelse "a process of this node";
+    is_pid(Owner) andalso node(Owner) =:= node() orelse needed_owner();
 allowed(latency, {weir_latency, Native}) when is_reference(Native) -> true;
 allowed(latency, _Latency) -> needed_latency();
 allowed(splice, Splice) ->

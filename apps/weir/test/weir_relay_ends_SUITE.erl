@@ -28,6 +28,8 @@ groups() ->
             ends_with_its_owner,
             detached_outlives_its_owner,
             another_process_owns_it,
+            a_dead_owner_connects_nowhere,
+            an_owner_of_an_earlier_life,
             linger_is_not_waited_for
         ]}
     ].
@@ -130,6 +132,40 @@ another_process_owns_it(Config) ->
     ?assertEqual({error, esrch}, weir:relay(A, B, #{owner => pid(Owner)})),
     {ok, Detached} = weir:relay(A, B, #{owner => pid(Owner), detached => true}),
     ok = weir:stop_relay(Detached).
+
+%% A server is not connected to for nobody.
+a_dead_owner_connects_nowhere(Config) ->
+    Owner = async(fun() -> receive never -> ok end end),
+    kill(Owner),
+    {A, Client} = socket_pair(Config, [binary, {active, false}]),
+    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
+    {ok, Port} = inet:port(Listener),
+    ?assertEqual({error, esrch}, weir:relay(A, {connect, {{127, 0, 0, 1}, Port}, 1000}, #{owner => pid(Owner)})),
+    %% Who comes now is the first.
+    {ok, First} = gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}]),
+    {ok, Accepted} = gen_tcp:accept(Listener, 1000),
+    ?assertEqual(inet:sockname(First), inet:peername(Accepted)),
+    carried(A, Client, <<"still">>),
+    [ok = gen_tcp:close(Socket) || Socket <- [First, Accepted, Listener]].
+
+%% As a process that was there before this node was started again, which others may still know.
+an_owner_of_an_earlier_life(Config) ->
+    {A, Client} = socket_pair(Config, [binary, {active, false}]),
+    {B, Server} = socket_pair(Config, [binary, {active, false}]),
+    Owner = of_an_earlier_life(),
+    ?assertEqual({error, esrch}, weir:relay(A, B, #{owner => Owner})),
+    [
+        ?assertMatch({error, {bad_option, owner, Owner, [_ | _]}}, weir:relay(A, To, maps:merge(Options, #{owner => Owner, detached => true})))
+     || To <- [B, {connect, {{127, 0, 0, 1}, 80}, 1000}], Options <- [#{}, #{latency => weir_relay:new_latency()}]
+    ],
+    carried(A, Client, <<"still">>),
+    carried(B, Server, <<"there">>).
+
+of_an_earlier_life() ->
+    <<131, Node/binary>> = term_to_binary(node()),
+    Pid = binary_to_term(<<131, 88, Node/binary, 1:32, 0:32, (erlang:system_info(creation) + 1):32>>),
+    ?assertEqual({node(), true}, {node(Pid), is_pid(Pid)}),
+    Pid.
 
 linger_is_not_waited_for(Config) ->
     [
