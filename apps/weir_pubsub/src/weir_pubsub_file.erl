@@ -107,7 +107,7 @@ settings(Table, Directory) ->
     Keys = maps:get(secrets, Tokens, []) ++ maps:get(public_keys, Tokens, []) ++ maps:get(jwks, Tokens, []),
     Faults = lists:append([
         Unknown, DrainFaults, ListenerFaults, HttpFaults, MayFaults, TokenFaults, BrokerFaults, MercureFaults, AskFaults, TotalFaults,
-        GroupFaults, ChannelFaults
+        GroupFaults, ChannelFaults, weir_pubsub_file_effect:http(Http)
     ]),
     Patterns = [maps:get(pattern, Channel, <<>>) || Channel <- Channels],
     Whole = #{
@@ -145,6 +145,7 @@ whole(Settings, Given, {May, Rules}, {Keys, Tokens}, Channels) ->
         twice(<<"channels">>, [Pattern || {Pattern, _} <- Rules], <<"pattern">>, "stands in the file twice"),
         policies(Channels, [Pattern || {Pattern, _} <- Rules]),
         keys(Keys),
+        weir_pubsub_file_effect:tokens(Keys, Tokens),
         mercure_policy(Mercure),
         [{[<<"mercure">>], "Mercure needs a key: [tokens] with secrets, public_keys or jwks"} || Keys =:= [], Mercure =/= none],
         [Fault || Keys =:= [], Fault <- without(token, "tokens need a key: [tokens] with secrets, public_keys or jwks", May, Rules)],

@@ -40,7 +40,7 @@ everything_test() ->
         "drain = 1000\n"
         "[[listeners]]\nip = '::1'\nport = 1\nmax_connections = 5\naccess_log = 'log'\naccess_log_format = 'json'\n"
         "[[listeners]]\nport = 2\n"
-        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'raw'\npoll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
+        "[http]\ntransports = ['stream', 'poll']\norigins = ['https://a.example:8443']\nplain = 'long_poll'\npoll_answer = 'multipart'\npoll_timeout = 30000\nstream_timeout = 60000\ndeflate = true\nmax_body = 10\n"
         "[may]\npublish = 'token'\n"
         "[tokens]\nsecrets = ['secret']\naudience = 'chat'\nissuer = 'me'\nleeway = 5\nrequire_exp = false\n"
         "[limits]\nbytes = 1000\nsubscribers = 'infinity'\n"
@@ -57,7 +57,7 @@ everything_test() ->
                 #{ip := {127, 0, 0, 1}, port := 2, access_log := off}
             ],
             transports := [stream, poll],
-            plain := raw,
+            plain := long_poll,
             poll_answer := multipart,
             origins := [<<"https://a.example:8443">>],
             poll_timeout := 30000, stream_timeout := 60000, deflate := true,
@@ -135,6 +135,31 @@ faults_have_line_key_and_what_is_allowed_test() ->
             {3, "channels.1.slow: drop_oldest or disconnect", "[[channels]]\npattern = 'a'\nslow = 'never'\n"},
             {3, "channels.1.events: a channel whose policy", "[[channels]]\npattern = 'a'\nevents = 'a'\n"},
             {2, "duplicate key", "drain = 1\ndrain = 2\n"}
+        ]
+    ].
+
+%% Who writes a setting expects something of it.
+settings_without_effect_are_faults_test() ->
+    [
+        ?assertEqual({Text, {error, [{Line, What}]}}, {Text, read(Text)})
+     || {Line, What, Text} <- [
+            {3, <<"http.poll_answer: only with plain = \"long_poll\"">>, "[http]\nplain = 'raw'\npoll_answer = 'multipart'\n"},
+            {2, <<"http.poll_answer: only with plain = \"long_poll\"">>, "[http]\npoll_answer = 'raw'\nplain = 'interval_poll'\n"},
+            {3, <<"http.poll_timeout: only with plain = \"long_poll\"">>, "[http]\nplain = 'interval_poll'\npoll_timeout = 1000\n"},
+            {3, <<"http.plain: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\nplain = 'raw'\n"},
+            {3, <<"http.poll_answer: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_answer = 'raw'\n"},
+            {3, <<"http.poll_timeout: only with \"poll\" in transports">>, "[http]\ntransports = ['stream']\npoll_timeout = 1000\n"},
+            {3, <<"http.stream_timeout: only with a transport but \"poll\", or with plain = \"raw\"">>,
+                "[http]\ntransports = ['poll']\nstream_timeout = 1000\n"},
+            {2, <<"tokens.audience: only with a key: secrets, public_keys or jwks">>, "[tokens]\naudience = 'chat'\n"}
+        ]
+    ],
+    [
+        ?assertMatch({Text, {ok, _}}, {Text, read(Text)})
+     || Text <- [
+            "[http]\nplain = 'long_poll'\npoll_answer = 'raw'\npoll_timeout = 1000\n",
+            "[http]\ntransports = ['poll']\nplain = 'raw'\nstream_timeout = 1000\n",
+            "[http]\ntransports = ['poll', 'chunked']\nstream_timeout = 1000\npoll_answer = 'multipart'\n"
         ]
     ].
 
