@@ -57,6 +57,9 @@
 %% How many answers of shards a client may wait for.
 -define(MOST_ASKED, 1000).
 
+%% Bytes that may wait for a client when the next of its decided requests is answered.
+-define(MOST_PENDING, 65536).
+
 %% Of the messages in an answer, which is one frame.
 -define(HISTORY_BYTES, 1048576).
 
@@ -93,6 +96,8 @@ open(Socket, State) ->
 message({binary, _}, State) ->
     {close, 1003, <<"text is needed">>, State};
 message({text, Text}, State) ->
+    %% A connection whose own messages wait as well is told once only that it can write.
+    ok = notify_if_waiting(State),
     case weir_pubsub_ws_frames:request(Text) of
         {ok, Ref, ping} -> answer(Ref, #{type => pong}, State);
         {ok, Ref, Request} -> allowed(Request, Ref, State);
@@ -114,6 +119,25 @@ wait(Verdict, Request, Ref, #ws{socket = Socket, verdicts = Verdicts} = State) -
     case weir_pubsub_ws_verdicts:wait(Verdict, {Ref, Request}, Socket, Verdicts) of
         {ok, Waiting} -> {ok, State#ws{verdicts = Waiting}};
         too_many -> fail(Ref, too_many, <<"waits for as many answers as it may">>, State)
+    end.
+
+%% An answer may be long: the next one is made when the kernel has taken what waits for the client, and not before, since nobody knows
+%% how much is sent already by callbacks of the same batch.
+next_decided(#ws{socket = Socket, verdicts = Verdicts} = State) ->
+    case weir_http_socket:pending(Socket) < ?MOST_PENDING andalso weir_pubsub_ws_verdicts:next_decided(Verdicts) of
+        {IsAllowed, {Ref, Request}, Left} ->
+            Next = State#ws{verdicts = Left},
+            ok = notify_if_waiting(Next),
+            decided(IsAllowed, Request, Ref, Next);
+        _ ->
+            ok = notify_if_waiting(State),
+            {ok, State}
+    end.
+
+notify_if_waiting(#ws{socket = Socket, verdicts = Verdicts}) ->
+    case weir_pubsub_ws_verdicts:is_any_decided(Verdicts) of
+        true -> weir_http_socket:notify_writable(Socket);
+        false -> ok
     end.
 
 rights({subscribe, _, new, _}) -> [subscribe];
@@ -203,10 +227,9 @@ ask(Request, Ref, Reference, #ws{asked = Asked} = State) ->
 %% @private
 -spec info(term(), #ws{}) -> weir_http_websocket:result().
 info({_, Reference, may, IsAllowed}, #ws{socket = Socket, verdicts = Verdicts} = State) ->
-    case weir_pubsub_ws_verdicts:said(Reference, Socket, Verdicts) of
-        {{Ref, Request}, Waiting} -> decided(IsAllowed, Request, Ref, State#ws{verdicts = Waiting});
-        none -> {ok, State}
-    end;
+    Next = State#ws{verdicts = weir_pubsub_ws_verdicts:said(Reference, IsAllowed, Socket, Verdicts)},
+    ok = notify_if_waiting(Next),
+    {ok, Next};
 %% This comes before the answer to an `unsubscribe', which has the same reference.
 info({_, Reference, Channel, {answer, Answer}}, #ws{subscribing = Subscribing} = State) when is_map_key(Reference, Subscribing) ->
     {Ref, Left} = maps:take(Reference, Subscribing),
@@ -284,7 +307,7 @@ written(_Socket, #ws{left = Left, subscriptions = Subscriptions} = State) ->
         end,
         Left
     ),
-    {ok, State#ws{left = []}}.
+    next_decided(State#ws{left = []}).
 
 %% @private
 -spec closed(weir_http_websocket:reason(), #ws{}) -> term().

@@ -1,11 +1,13 @@
 %% @private
 %% @doc Requests of one client of which somebody else has to say whether they are allowed. A few processes wait for that at a time; the
-%% other requests stand in line, and only so many of them.
+%% other requests stand in line, and only so many of them. What is decided waits here too until the client has taken earlier answers.
 -module(weir_pubsub_ws_verdicts).
 
 -export([new/0]).
 -export([wait/4]).
--export([said/3]).
+-export([said/4]).
+-export([next_decided/1]).
+-export([is_any_decided/1]).
 
 -export_type([verdicts/0]).
 
@@ -14,6 +16,7 @@
 -record(verdicts, {
     running = #{} :: #{reference() => request()},
     line = queue:new() :: queue:queue({weir_pubsub_access:verdict(), request()}),
+    decided = queue:new() :: queue:queue({IsAllowed :: boolean(), request()}),
     count = 0 :: non_neg_integer(),
     bytes = 0 :: non_neg_integer()
 }).
@@ -41,15 +44,27 @@ wait(Verdict, Request, Socket, #verdicts{line = Line, count = Count, bytes = Bef
             too_many
     end.
 
-%% @doc The request that a verdict is for. The next one has its turn.
--spec said(reference(), weir_http_websocket:websocket(), verdicts()) -> {request(), verdicts()} | none.
-said(Reference, Socket, #verdicts{running = Running, count = Count, bytes = Bytes} = Verdicts) ->
+%% @doc Keeps a verdict for {@link next_decided/1}. The next request in line has its turn.
+-spec said(reference(), IsAllowed :: boolean(), weir_http_websocket:websocket(), verdicts()) -> verdicts().
+said(Reference, IsAllowed, Socket, #verdicts{running = Running, decided = Decided} = Verdicts) ->
     case maps:take(Reference, Running) of
-        {Request, Left} ->
-            {Request, next(Socket, Verdicts#verdicts{running = Left, count = Count - 1, bytes = Bytes - bytes(Request)})};
-        error ->
+        {Request, Left} -> next(Socket, Verdicts#verdicts{running = Left, decided = queue:in({IsAllowed, Request}, Decided)});
+        error -> Verdicts
+    end.
+
+%% @doc The request whose verdict was said first, which waits no longer.
+-spec next_decided(verdicts()) -> {IsAllowed :: boolean(), request(), verdicts()} | none.
+next_decided(#verdicts{decided = Decided, count = Count, bytes = Bytes} = Verdicts) ->
+    case queue:out(Decided) of
+        {{value, {IsAllowed, Request}}, Left} ->
+            {IsAllowed, Request, Verdicts#verdicts{decided = Left, count = Count - 1, bytes = Bytes - bytes(Request)}};
+        {empty, _} ->
             none
     end.
+
+%% @doc Whether there is a request for {@link next_decided/1}.
+-spec is_any_decided(verdicts()) -> boolean().
+is_any_decided(#verdicts{decided = Decided}) -> not queue:is_empty(Decided).
 
 bytes({_Ref, {publish, _Channel, Data, _Meta}}) -> byte_size(Data);
 bytes(_Request) -> 0.

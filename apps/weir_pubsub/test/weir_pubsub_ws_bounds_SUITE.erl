@@ -13,7 +13,7 @@
 
 suite() -> [{timetrap, {seconds, 60}}].
 
-all() -> [few_wait_at_a_time, too_many_wait, too_many_bytes_wait, a_long_history].
+all() -> [few_wait_at_a_time, too_many_wait, too_many_bytes_wait, a_long_history, long_answers_wait_for_the_client].
 
 init_per_testcase(_Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
@@ -120,3 +120,32 @@ pages(Socket, From, Numbers, Texts) ->
         Last -> [Page];
         Id -> [Page | pages(Socket, Id, Numbers, Texts)]
     end.
+
+%% A client that takes nothing has one of them waiting; and nobody is closed for what it has asked for.
+long_answers_wait_for_the_client(_Config) ->
+    ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_bytes => 10000000}}]}),
+    {ok, _} = weir_pubsub:publish(<<"a">>, binary:copy(<<"x">>, 1000000)),
+    start_waiting(),
+    Socket = connect(),
+    Numbers = lists:seq(1, 32),
+    [say(Socket, #{type => history, channel => <<"a">>, from => oldest, ref => Number}) || Number <- Numbers],
+    [
+        begin
+            {Pid, history, <<"a">>} = waits(),
+            Monitor = monitor(process, Pid),
+            Pid ! {say, true},
+            receive {'DOWN', Monitor, _, _, normal} -> ok after ?PATIENCE -> ct:fail(is_waiting) end
+        end
+     || _ <- Numbers
+    ],
+    %% The reactors have dealt with all that was said, and after that have sent.
+    [_ = sys:get_state(Reactor) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
+    [?assert(Bytes < 2000000) || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]],
+    Answers = [hear(Socket) || _ <- Numbers],
+    [?assertMatch(#{<<"messages">> := [#{<<"data">> := <<"xxx", _/binary>>}]}, Answer) || Answer <- Answers],
+    ?assertEqual(Numbers, lists:sort([Ref || #{<<"ref">> := Ref} <- Answers])),
+    %% There is a place for others.
+    say(Socket, #{type => presence, channel => <<"a">>}),
+    {Last, presence, <<"a">>} = waits(),
+    Last ! {say, false},
+    ?assertMatch(?ERROR(<<"forbidden">>), hear(Socket)).
