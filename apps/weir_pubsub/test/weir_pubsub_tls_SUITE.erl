@@ -15,7 +15,7 @@ all() ->
     [
         curl_polls, several_in_an_answer, curl_reads_streams, several_channels, positions_go_on, nchan_websocket, deleted,
         an_update_of_mercure, a_slow_reader_is_told_of_the_gap, publishers_at_once, a_shard_is_killed, unsubscribed_as_a_shard_is_killed,
-        certificates_are_read_again
+        rights_that_are_waited_for, certificates_are_read_again
     ].
 
 init_per_testcase(Case, Config) ->
@@ -285,6 +285,33 @@ unsubscribed_as_a_shard_is_killed(_Config) ->
     _ = heard_until(Socket, <<"\"unsubscribed\"">>),
     ?assertMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
     ok = ssl:close(Socket).
+
+%% Each of several requests is decided, and answered one after the other.
+rights_that_are_waited_for(_Config) ->
+    Route = weir_pubsub_ws:route(#{may => fun(_, _, Channel) -> {wait, fun() -> Channel =:= <<"a">> end} end}),
+    [Name] = [Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()],
+    ok = weir_http:set_routes(Name, [Route]),
+    _ = weir_pubsub:publish(<<"a">>, <<"one">>),
+    Socket = websocket("/ws"),
+    Texts = [
+        <<"{\"type\":\"history\",\"from\":\"oldest\",\"channel\":\"", Channel/binary, "\",\"ref\":\"", Ref, "\"}">>
+     || {Channel, Ref} <- [{<<"a">>, $x}, {<<"b">>, $y}, {<<"a">>, $z}]
+    ],
+    ok = ssl:send(Socket, [[<<16#81, 1:1, (byte_size(Text)):7, 0:32>>, Text] || Text <- Texts]),
+    Heard = heard(Socket, <<>>, [<<"\"x\"">>, <<"\"y\"">>, <<"\"z\"">>]),
+    ?assertEqual(2, length(binary:matches(Heard, <<"\"one\"">>))),
+    ?assertEqual(1, length(binary:matches(Heard, <<"forbidden">>))),
+    ok = ssl:close(Socket).
+
+%% In whatever order it comes.
+heard(Socket, Bytes, Wanted) ->
+    case [Each || Each <- Wanted, binary:match(Bytes, Each) =:= nomatch] =:= [] andalso binary:last(Bytes) =:= $} of
+        true ->
+            Bytes;
+        false ->
+            {ok, More} = ssl:recv(Socket, 0, 10000),
+            heard(Socket, <<Bytes/binary, More/binary>>, Wanted)
+    end.
 
 %% Those that have connected before keep theirs.
 certificates_are_read_again(Config) ->
