@@ -322,7 +322,8 @@ writable(Socket, WebSocket = #websocket{phase = opening, handler = Handler}, Key
         false -> go_on(Socket, {ok, Open}, Key)
     end;
 writable(Socket, WebSocket = #websocket{phase = paused}, Key) ->
-    go_on(Socket, {ok, WebSocket#websocket{phase = open}}, Key);
+    %% The handler may have asked for that, too: both hear of it at once.
+    go_on(Socket, called(written, Socket, Socket, WebSocket#websocket{phase = open}, Key), Key);
 writable(Socket, WebSocket = #websocket{phase = open}, Key) ->
     called(written, Socket, Socket, WebSocket, Key);
 writable(_Socket, WebSocket, _Key) ->

@@ -22,6 +22,7 @@ all() ->
         frames_that_may_not_be_sent,
         any_process_sends,
         messages_for_a_handler,
+        a_handler_hears_of_what_is_written,
         a_handler_closes,
         the_client_closes,
         the_client_is_gone,
@@ -141,6 +142,22 @@ messages_for_a_handler(_Config) ->
     {text, <<"gone">>} = recv(Client).
 
 %%% Ends.
+
+%% Also if the connection itself has waited for that, with frames behind those that were answered.
+a_handler_hears_of_what_is_written(_Config) ->
+    Answer = binary:copy(<<"x">>, 100000),
+    Port = start(#{
+        open => fun(Socket, State) -> {ok, State#{socket => Socket}} end,
+        message => fun(_, State = #{socket := Socket}) ->
+            _ = weir:notify_writable(Socket),
+            {send, {binary, Answer}, State}
+        end,
+        written => fun(_, State) -> {send, {text, "written"}, State} end
+    }),
+    Client = open(Port),
+    ok = send(Client, [text("large"), frame(16#89, "behind")]),
+    [{binary, Answer}, Said, Other] = recv(Client, 3),
+    ?assertEqual([{pong, <<"behind">>}, {text, <<"written">>}], lists:sort([Said, Other])).
 
 a_handler_closes(_Config) ->
     Port = start(telling(#{

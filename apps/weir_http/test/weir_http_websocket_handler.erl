@@ -5,7 +5,7 @@
 -behaviour(weir_http_websocket).
 
 -export([handle/2]).
--export([open/2, message/2, info/2, closed/2]).
+-export([open/2, message/2, info/2, written/2, closed/2]).
 
 -export([start/2, start/3]).
 -export([with/1, telling/1, telling_open/1]).
@@ -39,6 +39,8 @@ open(Socket, Funs) -> call(open, Socket, Funs, {ok, Funs}).
 message(Message, Funs) -> call(message, Message, Funs, {send, Message, Funs}).
 
 info(Message, Funs) -> call(info, Message, Funs, {ok, Funs}).
+
+written(Socket, Funs) -> call(written, Socket, Funs, {ok, Funs}).
 
 closed(Reason, Funs) -> call(closed, Reason, Funs, ok).
 

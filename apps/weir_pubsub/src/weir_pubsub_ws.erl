@@ -96,8 +96,6 @@ open(Socket, State) ->
 message({binary, _}, State) ->
     {close, 1003, <<"text is needed">>, State};
 message({text, Text}, State) ->
-    %% A connection whose own messages wait as well is told once only that it can write.
-    ok = notify_if_waiting(State),
     case weir_pubsub_ws_frames:request(Text) of
         {ok, Ref, ping} -> answer(Ref, #{type => pong}, State);
         {ok, Ref, Request} -> allowed(Request, Ref, State);
