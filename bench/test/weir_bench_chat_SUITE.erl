@@ -12,8 +12,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() -> [{group, processes}, {group, channels}].
 
 groups() ->
-    Cases = [by_long_polls, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time],
-    [{processes, [], Cases -- [by_event_streams, by_websockets]}, {channels, [], Cases}].
+    Cases = [by_long_polls, by_long_polls_with_several, by_event_streams, by_websockets, who_comes_and_goes, some_at_a_time],
+    %% A process for each client has nothing but polls, with one message in each answer.
+    [{processes, [], Cases -- [by_long_polls_with_several, by_event_streams, by_websockets]}, {channels, [], Cases}].
 
 init_per_suite(Config) ->
     ok = weir_bench_record:in_tree(),
@@ -28,6 +29,8 @@ init_per_group(channels, Config) -> [{module, weir_example_push} | Config].
 end_per_group(_Group, _Config) -> ok.
 
 by_long_polls(Config) -> assert_nothing_is_missed(chat(Config, [])).
+
+by_long_polls_with_several(Config) -> assert_nothing_is_missed(chat(Config, ["--several", "--speakers", "3"])).
 
 by_event_streams(Config) -> assert_nothing_is_missed(chat(Config, ["--events"])).
 

@@ -1,6 +1,7 @@
 //! How connections of a chat begin.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -13,6 +14,10 @@ use crate::poller::Interest;
 
 /// Connections that are begun and of no use yet, at most: what a backlog of moderate size holds, and Pushpin's processes pass on.
 const BEGUN_AT_A_TIME: usize = 50;
+
+/// How often to look whether everybody listens at last, and how long that may take.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+const PATIENCE: u64 = 120 * clock::SECOND;
 
 impl Crowd<'_> {
     /// Begins connections of those who rest, some at a time, and the run when everybody listens.
@@ -31,6 +36,16 @@ impl Crowd<'_> {
             self.begin(role)?;
         }
         Ok(())
+    }
+
+    /// An error if the run has not begun long after the first connection.
+    pub(super) fn give_up_if_late(&mut self, since: u64) -> Result<(), Failure> {
+        if self.is_started || clock::now() - since < PATIENCE {
+            return Ok(());
+        }
+        let waiting = self.begun() + self.resting.len();
+        let why = format!("{waiting} connections wait after two minutes");
+        Err(Failure::runtime("not everybody listens", why))
     }
 
     fn begun(&mut self) -> usize {

@@ -84,7 +84,7 @@ impl Listener {
 
     /// Whether the server knows of it, as far as it says so: to a long poll it says nothing before a message.
     pub fn listens(&self) -> bool {
-        self.is_streaming || self.carrier == Listening::Poll
+        self.is_streaming || matches!(self.carrier, Listening::Poll | Listening::Several)
     }
 
     /// What it asks.

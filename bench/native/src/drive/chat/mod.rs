@@ -30,6 +30,7 @@ use crate::connections::Connections;
 use crate::limits;
 use crate::poller::{Event, Events, Interest, Token};
 use crate::socket::scratch;
+use beginning::LOOK;
 pub use course::Course;
 use listener::Listener;
 use member::{Member, Role, everybody};
@@ -87,7 +88,9 @@ pub fn run(
         .add(&crowd.alarm, ALARM, Interest::Read)?;
     let mut events = Events::new();
     loop {
-        crowd.session.poller.wait(&mut events, None)?;
+        let patience = (!crowd.is_started).then_some(LOOK);
+        crowd.session.poller.wait(&mut events, patience)?;
+        crowd.give_up_if_late(now)?;
         for event in events.iter() {
             match event.token.lane() {
                 CONNECTIONS => crowd.ready(event)?,
