@@ -87,7 +87,7 @@ pairs([Mark | _]) ->
 %% @doc A text with its places filled, and the charts that it shows. Results are documents by the name of their file.
 -spec fill(binary(), [{string(), weir_bench_results:document()}], weir_bench_suite:suite()) ->
     {ok, binary(), [{file:filename(), Svg :: binary()}]} | {error, iodata()}.
-fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters}) ->
+fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters, targets := Targets}) ->
     case places(Text) of
         {ok, Names} ->
             Known = [{atom_to_binary(Name), Scenario} || #{name := Name} = Scenario <- Scenarios],
@@ -101,7 +101,8 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters}) ->
             Places = maps:from_list([{Name, [Entry]} || {Name, _} = Entry <- Known] ++ Of),
             case [Name || Name <- Names, not is_map_key(Name, Places), Name =/= <<"results">>, Name =/= <<"targets">>] of
                 [] ->
-                    Sorted = lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Results),
+                    Judged = [{File, with_verdicts_on(Targets, Document)} || {File, Document} <- Results],
+                    Sorted = lists:sort(fun({_, A}, {_, B}) -> started(A) =< started(B) end, Judged),
                     Filled = lists:foldl(
                         fun(Name, SoFar) ->
                             case block(Name, Sorted, Places, lists:keymember(Name, 1, Known)) of
@@ -121,6 +122,11 @@ fill(Text, Results, #{scenarios := Scenarios, chapters := Chapters}) ->
     end.
 
 started(#{<<"started">> := Started}) -> Started.
+
+%% A target that the suite no longer has is neither met nor missed.
+with_verdicts_on(Targets, #{<<"targets">> := Verdicts} = Document) ->
+    Titles = [Title || #{title := Title} <- Targets],
+    Document#{<<"targets">> := [Verdict || #{<<"title">> := Title} = Verdict <- Verdicts, lists:member(Title, Titles)]}.
 
 put_between(Name, Block, Text) ->
     Begin = <<"<!-- ", Name/binary, " -->\n">>,
