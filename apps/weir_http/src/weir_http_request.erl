@@ -237,7 +237,7 @@ form(Request = #request{body = Body}) ->
         _ -> error
     end.
 
-%% @doc The trailer fields of a chunked body. They are never mixed with those of the head: whoever is in between may not
+%% @doc The trailer fields of a chunked body. They are never mixed with those of the head: a program in between may not
 %% have looked at them.
 -spec trailers(request()) -> [{Name :: binary(), Value :: binary()}].
 trailers(#request{trailers = Trailers}) -> weir_http_nif:fields(Trailers).

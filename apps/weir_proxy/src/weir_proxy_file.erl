@@ -22,7 +22,7 @@ read(File) ->
         end
     end).
 
-%% Whoever gets what is in the file also checks it. A fault is told with its line.
+%% Who gets what is in the file also checks it. A fault is told with its line.
 with_given(File, Take) ->
     case file:read_file(File) of
         {ok, Text} ->

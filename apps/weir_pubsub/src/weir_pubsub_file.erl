@@ -238,7 +238,7 @@ without(Who, Text, May, Rules) ->
      || {Place, Of} <- Places, {Right, Whom} <- lists:sort(maps:to_list(Of)), Whom =:= Who
     ].
 
-%% Whoever names a server and not the kind has channels in memory, and does not see it.
+%% A file that names a server and not the kind would have channels in memory, unseen.
 broker(Table, Directory) ->
     {Broker, Faults} = section(<<"broker">>, Table, broker_keys(Directory)),
     case maps:get(kind, Broker, memory) of

@@ -273,7 +273,7 @@ answered({publish, Ref, Channel}, {ok, #{id := Id, subscribers := Count}}, State
     answer(Ref, #{type => published, channel => Channel, id => weir_pubsub_id:to_text(Id), subscribers => Count}, State);
 answered({publish, Ref, _Channel}, {error, Reason}, State) ->
     refused(Ref, Reason, State);
-%% It has ended, whoever ended it.
+%% It has ended, by either side.
 answered({unsubscribe, Ref, Channel}, _Answer, State) ->
     answer(Ref, #{type => unsubscribed, channel => Channel}, State).
 

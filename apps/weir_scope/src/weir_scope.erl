@@ -7,7 +7,7 @@
 %% ok = weir_scope:close(View).
 %% '''
 %%
-%% A node is sampled once a second by one process, whoever looks; {@link sample/1} and {@link history/3} read what that has. The others
+%% A node is sampled once a second by one process, for all who look; {@link sample/1} and {@link history/3} read what that has. The others
 %% ask when they are called, and say what they cost. Where the application `weir_scope' runs, the sampler is part of it and has
 %% the last day; elsewhere it begins with the first view and ends with the last.
 %%

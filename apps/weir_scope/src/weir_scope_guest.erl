@@ -106,7 +106,7 @@ left(Monitor, #guest{visitors = Visitors, modules = Modules, brought = Brought} 
             ?MODULE:stay(Guest#guest{visitors = Others})
     end.
 
-%% By a process that runs none of them, since a purge ends whoever is in the module. This one, whose module is the last, stays until then:
+%% By a process that runs none of them, since a purge ends every process in the module. This one, whose module is the last, stays until then:
 %% a visitor that comes meanwhile learns from its end that it has to begin anew.
 -define(TAKE_AWAY, "
     [begin code:purge(Module), code:delete(Module), code:purge(Module) end || Module <- Modules],
