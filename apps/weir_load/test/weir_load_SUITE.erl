@@ -76,11 +76,8 @@ end_per_suite(_Config) ->
 every_request_of_an_open_loop_is_counted(_Config) ->
     #{total := Total} = open_loop(at_once(), [{constant, 500, 2 * ?SECOND}], #{}),
     ?assertMatch(#{offered := 1000, sent := 1000, answered := 1000, error_count := 0, connected := 10}, Total),
-    ?assertMatch(#{offered_rate := 500.0, response_us := #{count := 1000}}, Total),
-    #{achieved_rate := Achieved, bytes_sent := Bytes} = Total,
-    %% Bytes are those within the time: on a busy machine the last requests are sent behind it.
-    ?assertEqual(0, Bytes rem 64),
-    ?assert(Bytes =< 64000 andalso Bytes > 60000, Bytes),
+    ?assertMatch(#{offered_rate := 500.0, bytes_sent := 64000, response_us := #{count := 1000}}, Total),
+    #{achieved_rate := Achieved} = Total,
     ?assert(Achieved =< 500.0 andalso Achieved > 50.0),
     [?assertMatch(#{Measure := #{count := 1000}}, Total) || Measure <- [service_us, first_byte_us, lag_us]],
     ?assertMatch(#{connect_us := #{count := 10}}, Total).
