@@ -17,9 +17,9 @@ demo: build ## stock gen_tcp beside Weir on real traffic, in two minutes
 	@scripts/setup demo
 	bin/weir demo
 
-test: ## run all tests
+test: ## run all tests; APP=weir_http SUITE=weir_http_SUITE CASE=GROUP:CASE for less
 	@scripts/setup build test
-	@scripts/test
+	@scripts/test $(APP) $(SUITE) $(CASE)
 
 matrix: build ## run all tests on OTP 27 and 29, in Debian roots; OTP=29 for one, OTP=29:weir for one application
 	@scripts/setup matrix

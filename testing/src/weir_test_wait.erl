@@ -9,6 +9,7 @@
 -export([stretch/0]).
 -export([wait_until/1]).
 -export([wait_match/3]).
+-export([wait_match/4]).
 -export([becomes_true/2]).
 -export([wait_for_messages/1]).
 -export([wait_for_end/1]).
@@ -38,15 +39,18 @@ patience() -> ?PATIENCE * stretch().
 stretch() ->
     case persistent_term:get(?MODULE, undefined) of
         undefined ->
-            Stretch =
-                case string:to_integer(os:getenv("WEIR_PATIENCE", "1")) of
-                    {Number, ""} when is_integer(Number), Number > 0 -> Number;
-                    _ -> error({bad_environment, "WEIR_PATIENCE", os:getenv("WEIR_PATIENCE"), "a whole number from 1 on"})
-                end,
+            Stretch = stretch(os:getenv("WEIR_PATIENCE", "")),
             ok = persistent_term:put(?MODULE, Stretch),
             Stretch;
         Stretch ->
             Stretch
+    end.
+
+stretch("") -> 1;
+stretch(Text) ->
+    case string:to_integer(Text) of
+        {Number, ""} when is_integer(Number), Number > 0 -> Number;
+        _ -> error({bad_environment, "WEIR_PATIENCE", Text, "a whole number from 1 on"})
     end.
 
 %% @doc Waits until the function returns `true'. Any other value says that it is not yet so, and the last one is told if that
@@ -60,8 +64,12 @@ wait_until(Condition) ->
 
 %% @doc Waits until a value passes, and returns it: what the macros `?waitMatch' and `?waitEqual' of weir_test.hrl call.
 -spec wait_match(fun(() -> Value), fun((Value) -> boolean()), map()) -> Value.
-wait_match(Fun, Passes, About) ->
-    case wait(Fun, Passes, deadline(patience())) of
+wait_match(Fun, Passes, About) -> wait_match(Fun, Passes, patience(), About).
+
+%% @doc The same with so many milliseconds.
+-spec wait_match(fun(() -> Value), fun((Value) -> boolean()), non_neg_integer(), map()) -> Value.
+wait_match(Fun, Passes, Milliseconds, About) ->
+    case wait(Fun, Passes, deadline(Milliseconds)) of
         {ok, Value} -> Value;
         {never, Last} -> error({never_seen, About#{last => Last}})
     end.

@@ -1,0 +1,55 @@
+%% @doc The connection of a worker to the runner, by which it tells of its tests. It is the worker's leash as well: when the
+%% runner has gone, the worker ends, and with it what its cases have started.
+-module(weir_test_connection).
+
+-export([open/2]).
+-export([tell/1]).
+
+-export_type([event/0, outcome/0]).
+
+-type outcome() :: passed | {skipped, Reason :: term()} | {failed, Reason :: term()}.
+%% `planned' says how many cases Common Test will run; a time is in milliseconds.
+-type event() ::
+    {hello, Number :: pos_integer()}
+    | {planned, non_neg_integer()}
+    | {started, Suite :: module(), Groups :: [atom()], Case :: atom() | string()}
+    | {result, Suite :: module(), Groups :: [atom()], Case :: atom() | string(), Time :: non_neg_integer(), outcome()}
+    | {broken, Reason :: term()}
+    | finished.
+
+%% @doc Connects to the runner on a port of 127.0.0.1 as the worker of this number, and returns what the runner wants of it. The
+%% virtual machine halts when the runner closes the connection.
+-spec open(inet:port_number(), pos_integer()) -> term().
+open(Port, Number) ->
+    Caller = self(),
+    true = register(?MODULE, spawn(fun() -> connect(Port, Number, Caller) end)),
+    receive
+        {?MODULE, Wanted} -> Wanted
+    end.
+
+%% @doc Tells the runner of an event. Common Test keeps the arguments of its event handlers in a file, where no function and no
+%% process can stand: hence the name.
+-spec tell(event()) -> ok.
+tell(Event) ->
+    ?MODULE ! {tell, Event},
+    ok.
+
+connect(Port, Number, Caller) ->
+    {ok, Runner} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {packet, 4}, {active, true}, {nodelay, true}]),
+    ok = send(Runner, {hello, Number}),
+    loop(Runner, Caller).
+
+loop(Runner, Caller) ->
+    receive
+        {tell, Event} ->
+            _ = send(Runner, Event),
+            loop(Runner, Caller);
+        {tcp, Runner, Wanted} ->
+            Caller ! {?MODULE, binary_to_term(Wanted)},
+            loop(Runner, Caller);
+        %% It has heard all, or has gone.
+        {tcp_closed, Runner} ->
+            halt(0, [{flush, false}])
+    end.
+
+send(Runner, Event) -> gen_tcp:send(Runner, term_to_binary(Event)).

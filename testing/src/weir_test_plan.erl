@@ -1,0 +1,84 @@
+%% @doc What there is to run: the parts of the tree's tests, each for a process of its own.
+-module(weir_test_plan).
+
+-export([parts/2]).
+-export([modules/1]).
+
+-export_type([part/0, wanted/0]).
+
+%% A part is run by one worker. `units' are modules of EUnit, `suites' are suites of Common Test in one directory of compiled
+%% tests, `cargo' is a Rust crate.
+-type part() ::
+    #{kind := units, name := string(), modules := [module()]}
+    | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom()}
+    | #{kind := cargo, name := string(), arguments := [string()]}.
+%% What was asked for: all, or less.
+-type wanted() :: #{application => string(), suite => string(), group => atom(), testcase => atom()}.
+
+%% So many suites are run by one worker at most: few enough to spread them over the workers evenly.
+-define(SUITES, 12).
+
+%% @doc The parts of a tree that are wanted, the largest first. `Lib' is where rebar3 has compiled the applications. Fails with
+%% `{nothing_to_run, Wanted}' if no test of the tree is wanted.
+-spec parts(file:filename(), wanted()) -> [part()].
+parts(Lib, Wanted) ->
+    case [Part || Application <- applications(Lib), Part <- of_application(Application, Wanted)] of
+        [] -> error({nothing_to_run, Wanted});
+        Parts -> units_together(lists:sort(fun larger/2, Parts))
+    end.
+
+%% @doc The modules of tests in these parts: each must have had a result when all have run.
+-spec modules([part()]) -> [module()].
+modules(Parts) -> lists:usort([Module || Part <- Parts, Module <- modules_of(Part)]).
+
+modules_of(#{modules := Modules}) -> Modules;
+modules_of(#{suites := Suites}) -> Suites;
+modules_of(#{kind := cargo}) -> [].
+
+larger(A, B) -> length(modules_of(A)) >= length(modules_of(B)).
+
+%% {Name, Directory of compiled tests}. An application is found by its sources, so that what was compiled from sources that
+%% have gone is not run.
+applications(Lib) ->
+    Files = filelib:wildcard("apps/*/src/*.app.src") ++ filelib:wildcard("*/src/*.app.src"),
+    [{filename:basename(File, ".app.src"), filename:dirname(filename:dirname(File)), Lib} || File <- Files].
+
+of_application({Name, Source, Lib}, Wanted) ->
+    Directory = filename:join([Lib, Name, "test"]),
+    case lists:member(maps:get(application, Wanted, Name), [Name, filename:basename(Source)]) of
+        true -> units(Name, sources(Source, "_tests", Wanted)) ++ suites(Name, Directory, sources(Source, "_SUITE", Wanted), Wanted);
+        false -> []
+    end.
+
+sources(Source, Ending, Wanted) ->
+    Names = [filename:basename(File, ".erl") || File <- filelib:wildcard(filename:join([Source, "test", "*" ++ Ending ++ ".erl"]))],
+    [list_to_atom(Name) || Name <- Names, maps:get(suite, Wanted, Name) =:= Name].
+
+units(_Name, []) -> [];
+units(Name, Modules) -> [#{kind => units, name => Name ++ "-units", modules => Modules}].
+
+suites(_Name, _Directory, [], _Wanted) ->
+    [];
+suites(Name, Directory, Suites, Wanted) ->
+    Parts = (length(Suites) + ?SUITES - 1) div ?SUITES,
+    Size = (length(Suites) + Parts - 1) div Parts,
+    Chosen = maps:with([group, testcase], Wanted),
+    [
+        Chosen#{kind => suites, name => part_name(Name, Number, Parts), directory => Directory, suites => Part}
+     || {Number, Part} <- lists:zip(lists:seq(1, Parts), split(Suites, Size))
+    ].
+
+part_name(Name, _Number, 1) -> Name;
+part_name(Name, Number, _Parts) -> lists:concat([Name, "-", Number]).
+
+split(Suites, Size) when length(Suites) =< Size -> [Suites];
+split(Suites, Size) ->
+    {Part, Rest} = lists:split(Size, Suites),
+    [Part | split(Rest, Size)].
+
+%% The modules of EUnit are small: one worker runs all of them.
+units_together(Parts) ->
+    case lists:partition(fun(#{kind := Kind}) -> Kind =:= units end, Parts) of
+        {[_, _ | _] = Units, Suites} -> [#{kind => units, name => "units", modules => modules(Units)} | Suites];
+        _ -> Parts
+    end.

@@ -1,0 +1,251 @@
+%% @doc Runs the tests of the tree: parts side by side, each in a process of its own, what failed told at once, and the sum at the
+%% end. `scripts/test' calls it.
+-module(weir_test_runner).
+
+-export([main/0]).
+
+-record(worker, {
+    number :: pos_integer(),
+    part :: weir_test_plan:part(),
+    port :: port(),
+    log :: file:io_device(),
+    os_pid :: non_neg_integer(),
+    connection :: undefined | gen_tcp:socket(),
+    %% How many cases Common Test has planned, and how many have had a result.
+    planned = 0 :: non_neg_integer(),
+    reported = 0 :: non_neg_integer(),
+    running :: undefined | {module(), [atom()], atom() | string()},
+    finished = false :: boolean(),
+    exited :: undefined | integer(),
+    heard :: integer(),
+    %% Of the suite that runs.
+    results = [] :: [weir_test_report:result()]
+}).
+
+-record(run, {
+    id :: string(),
+    logs :: file:filename(),
+    listen :: gen_tcp:socket(),
+    queue :: [{pos_integer(), weir_test_plan:part()}],
+    workers = [] :: [#worker{}],
+    results = [] :: [weir_test_report:result()]
+}).
+
+%% A worker that tells nothing for so long hangs: longer than the longest time limit of a case. In milliseconds.
+-define(SILENCE, 15 * 60_000).
+%% Between two looks at the silence, in milliseconds.
+-define(LOOK, 5_000).
+
+%% @doc Runs what the arguments of the command line name and halts, with 0 if all has passed: `lib=DIRECTORY' where rebar3 has compiled
+%% the applications, `logs=DIRECTORY', `app=NAME', `suite=MODULE', `group=NAME', `case=NAME', `workers=NUMBER', and `cargo=CRATE' for
+%% each Rust crate. Returns at once.
+-spec main() -> ok.
+main() ->
+    ok = io:setopts(standard_io, [{encoding, unicode}]),
+    _ = spawn(fun() ->
+        try
+            halt(run([option(Argument) || Argument <- init:get_plain_arguments()]))
+        catch
+            Class:Reason:Stack ->
+                io:format("FAILED scripts/test: ~tp~n0 passed, 1 failed~n", [{Class, Reason, Stack}]),
+                halt(1)
+        end
+    end),
+    ok.
+
+option(Argument) ->
+    [Key, Value] = string:split(Argument, "="),
+    {list_to_atom(Key), Value}.
+
+run(Options) ->
+    Start = erlang:monotonic_time(second),
+    Lib = filename:absname(proplists:get_value(lib, Options)),
+    Logs = filename:absname(proplists:get_value(logs, Options)),
+    Wanted = wanted(Options),
+    Parts = crates(Options) ++ weir_test_plan:parts(Lib, Wanted),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {packet, 4}, {ip, {127, 0, 0, 1}}, {active, true}, {nodelay, true}]),
+    Run = #run{
+        id = lists:concat([os:getpid(), "-", erlang:system_time()]),
+        logs = Logs,
+        listen = Listen,
+        queue = lists:zip(lists:seq(1, length(Parts)), Parts)
+    },
+    accept(Listen),
+    start_epmd(),
+    {ok, _} = timer:send_interval(?LOOK, look),
+    Ended = loop(fill(list_to_integer(proplists:get_value(workers, Options)), Run)),
+    Results = lists:reverse(Ended#run.results) ++ absent(Parts, Ended#run.results),
+    io:put_chars(weir_test_report:sum(Results, erlang:monotonic_time(second) - Start)),
+    io:format("logs: ~ts~n", [Logs]),
+    case weir_test_report:has_failed(Results) of
+        true -> 1;
+        false -> 0
+    end.
+
+wanted(Options) ->
+    maps:from_list(
+        [{application, Name} || {app, Name} <- Options] ++
+            [{suite, Name} || {suite, Name} <- Options] ++
+            [{group, list_to_atom(Name)} || {group, Name} <- Options] ++
+            [{testcase, list_to_atom(Name)} || {'case', Name} <- Options]
+    ).
+
+crates(Options) -> [#{kind => cargo, name => Crate, crate => Crate} || {cargo, Crate} <- Options].
+
+%% A module of the tree that has had no result was not run, whatever the reason.
+absent(Parts, Results) ->
+    Seen = [Suite || #{suite := Suite} <- Results],
+    [
+        #{part => "tree", name => Module, time => 0, outcome => {failed, "no case of it was run"}}
+     || Module <- weir_test_plan:modules(Parts), not lists:member(Module, Seen)
+    ].
+
+%% Nodes share it. Started here, it is not of a test, and stays for other runs.
+start_epmd() ->
+    _ = os:cmd(filename:join([code:root_dir(), "erts-" ++ erlang:system_info(version), "bin", "epmd"]) ++ " -daemon"),
+    ok.
+
+%% Connections of workers. The process of the run owns them.
+accept(Listen) ->
+    Run = self(),
+    _ = spawn_link(fun() -> accept(Listen, Run) end),
+    ok.
+
+accept(Listen, Run) ->
+    {ok, Connection} = gen_tcp:accept(Listen),
+    ok = gen_tcp:controlling_process(Connection, Run),
+    accept(Listen, Run).
+
+%% Workers ----------------------------------------------------------------------
+
+fill(Most, #run{queue = [Next | Queue], workers = Workers} = Run) when length(Workers) < Most ->
+    fill(Most, Run#run{queue = Queue, workers = [start(Next, Run) | Workers]});
+fill(_Most, Run) ->
+    Run.
+
+start({Number, #{name := Name} = Part}, #run{id = Id, logs = Logs, listen = Listen}) ->
+    File = filename:join(Logs, string:replace(Name, "/", "-", all) ++ ".log"),
+    ok = filelib:ensure_dir(File),
+    {ok, Log} = file:open(File, [write, raw, delayed_write]),
+    {Program, Arguments} = command(Part, Number, Listen),
+    Port = open_port({spawn_executable, Program}, [
+        {args, Arguments}, {env, [{"WEIR_TEST_RUN", mark(Id, Number)}]}, stderr_to_stdout, exit_status, binary
+    ]),
+    {os_pid, OsPid} = erlang:port_info(Port, os_pid),
+    #worker{number = Number, part = Part, port = Port, log = Log, os_pid = OsPid, heard = now_ms()}.
+
+command(#{kind := cargo, crate := Crate}, _Number, _Listen) ->
+    {os:find_executable("cargo"), ["test", "--quiet", "--release", "--locked", "--manifest-path", Crate ++ "/Cargo.toml"]};
+command(_Part, Number, Listen) ->
+    {ok, Port} = inet:port(Listen),
+    Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
+    {
+        filename:join([code:root_dir(), "bin", "erl"]),
+        ["-noinput", "-pa" | Paths] ++
+            ["-s", "weir_test_worker", "main", "-extra", integer_to_list(Port), integer_to_list(Number)]
+    }.
+
+mark(Id, Number) -> lists:concat([Id, "-", Number]).
+
+now_ms() -> erlang:monotonic_time(millisecond).
+
+%% The run ----------------------------------------------------------------------
+
+loop(#run{queue = [], workers = []} = Run) ->
+    Run;
+loop(#run{workers = Workers} = Run) ->
+    receive
+        {tcp, Connection, Data} ->
+            loop(heard(Connection, binary_to_term(Data), Run));
+        {tcp_closed, _Connection} ->
+            loop(Run);
+        {Port, {data, Data}} ->
+            Worker = lists:keyfind(Port, #worker.port, Workers),
+            ok = file:write(Worker#worker.log, Data),
+            loop(Run);
+        {Port, {exit_status, Status}} ->
+            loop(ended(lists:keyfind(Port, #worker.port, Workers), Status, Run));
+        look ->
+            [kill(Worker) || #worker{heard = Heard} = Worker <- Workers, now_ms() - Heard > ?SILENCE * weir_test_wait:stretch()],
+            loop(Run)
+    end.
+
+kill(#worker{os_pid = OsPid}) -> os:cmd("kill -KILL " ++ integer_to_list(OsPid)).
+
+heard(Connection, {hello, Number}, #run{workers = Workers, logs = Logs} = Run) ->
+    #worker{part = #{name := Name} = Part} = Worker = lists:keyfind(Number, #worker.number, Workers),
+    Directory = filename:join(Logs, Name),
+    ok = filelib:ensure_dir(filename:join(Directory, "x")),
+    ok = gen_tcp:send(Connection, term_to_binary({Part, Directory})),
+    put_worker(Worker#worker{connection = Connection, heard = now_ms()}, Run);
+heard(Connection, Event, #run{workers = Workers} = Run) ->
+    Worker = lists:keyfind(Connection, #worker.connection, Workers),
+    event(Event, Worker#worker{heard = now_ms()}, Run).
+
+event({planned, Count}, #worker{planned = Planned} = Worker, Run) ->
+    put_worker(Worker#worker{planned = Planned + Count}, Run);
+event({started, Suite, Groups, Name}, Worker, Run) ->
+    put_worker((next_suite(Suite, Worker))#worker{running = {Suite, Groups, Name}}, Run);
+event({result, Suite, Groups, Name, Time, Outcome}, #worker{part = #{name := Part}} = Worker0, Run) ->
+    Result = #{part => Part, suite => Suite, groups => Groups, name => Name, time => Time, outcome => Outcome},
+    Worker = next_suite(Suite, Worker0),
+    put_worker(
+        Worker#worker{
+            reported = Worker#worker.reported + counted(Name),
+            results = [Result | Worker#worker.results]
+        },
+        add(Result, Run)
+    );
+event({broken, Reason}, Worker, Run) ->
+    put_worker(Worker, add(fault(Worker, "the run", Reason), Run));
+event(finished, #worker{connection = Connection} = Worker0, Run) ->
+    Worker = next_suite(none, Worker0),
+    ok = gen_tcp:close(Connection),
+    put_worker(Worker#worker{finished = true}, Run).
+
+%% Common Test does not plan its configuration functions.
+counted(Name) when Name =:= init_per_suite; Name =:= end_per_suite; Name =:= init_per_group; Name =:= end_per_group -> 0;
+counted(_) -> 1.
+
+%% A line for the suite that has ended.
+next_suite(Suite, #worker{results = [#{suite := Suite} | _]} = Worker) ->
+    Worker;
+next_suite(_Suite, #worker{results = []} = Worker) ->
+    Worker;
+next_suite(_Suite, #worker{results = [#{suite := Ended} | _] = Results} = Worker) ->
+    io:put_chars(weir_test_report:suite(Ended, Results)),
+    Worker#worker{results = []}.
+
+add(#{outcome := {failed, _}} = Result, #run{results = Results} = Run) ->
+    io:put_chars(weir_test_report:failure(Result)),
+    Run#run{results = [Result | Results]};
+add(Result, #run{results = Results} = Run) ->
+    Run#run{results = [Result | Results]}.
+
+fault(#worker{part = #{name := Name}}, What, Reason) -> #{part => Name, name => What, time => 0, outcome => {failed, Reason}}.
+
+put_worker(#worker{number = Number} = Worker, #run{workers = Workers} = Run) ->
+    Run#run{workers = lists:keystore(Number, #worker.number, Workers, Worker)}.
+
+%% Ends -------------------------------------------------------------------------
+
+ended(#worker{number = Number, log = Log} = Worker, Status, #run{workers = Workers, id = Id} = Run) ->
+    ok = file:close(Log),
+    Faults = how_it_ended(Worker, Status, Run) ++ left_behind(Worker, mark(Id, Number)),
+    Others = lists:keydelete(Number, #worker.number, Workers),
+    fill(length(Workers), lists:foldl(fun add/2, Run#run{workers = Others}, Faults)).
+
+how_it_ended(#worker{part = #{kind := cargo, name := Name}}, Status, #run{logs = Logs}) ->
+    {ok, Output} = file:read_file(filename:join(Logs, string:replace(Name, "/", "-", all) ++ ".log")),
+    weir_test_cargo:results(Name, Output, Status);
+how_it_ended(#worker{finished = true, planned = Planned, reported = Reported} = Worker, _Status, _Run) ->
+    [
+        fault(Worker, "the run", {Planned - Reported, "cases were planned and had no result"})
+     || Planned > Reported
+    ];
+how_it_ended(#worker{running = Running} = Worker, Status, _Run) ->
+    [fault(Worker, "the run", {"its virtual machine ended", {status, Status}, {in, Running}})].
+
+%% What a case starts ends with it. What is left is ended here, and is a fault.
+left_behind(Worker, Mark) ->
+    [fault(Worker, "left behind", Command) || Command <- weir_test_processes:end_marked(Mark)].

@@ -1,0 +1,38 @@
+%% @doc A virtual machine that runs one part of the tests and tells the runner of each result.
+-module(weir_test_worker).
+
+-export([main/0]).
+
+%% @doc Runs the part that the runner names, in a process of its own. The arguments of the command line are the port of the runner
+%% and the number of the part. Returns at once, because the emulator has booted only when this has returned.
+-spec main() -> ok.
+main() ->
+    _ = spawn(fun work/0),
+    ok.
+
+work() ->
+    [Port, Number] = [list_to_integer(Argument) || Argument <- init:get_plain_arguments()],
+    {Part, Logs} = weir_test_connection:open(Port, Number),
+    try
+        run(Part, Logs)
+    catch
+        Class:Reason:Stack -> weir_test_connection:tell({broken, {Class, Reason, Stack}})
+    end,
+    weir_test_connection:tell(finished).
+
+run(#{kind := units, modules := Modules}, _Logs) ->
+    weir_test_units:run(Modules);
+run(#{kind := suites, directory := Directory, suites := Suites} = Part, Logs) ->
+    Chosen = [{Key, Value} || {Key, Value} <- maps:to_list(maps:with([group, testcase], Part))],
+    Outcome = ct:run_test([
+        {suite, [filename:join(Directory, Suite) || Suite <- Suites]},
+        {auto_compile, false},
+        {logdir, Logs},
+        {event_handler, weir_test_events},
+        {multiply_timetraps, weir_test_wait:stretch()}
+        | Chosen
+    ]),
+    case Outcome of
+        {error, Reason} -> weir_test_connection:tell({broken, Reason});
+        _ -> ok
+    end.
