@@ -1,22 +1,42 @@
-%% @doc Reads what `cargo test --quiet' has printed.
+%% @doc Runs the tests of a Rust crate, and tells the runner of their results.
 -module(weir_test_cargo).
 
--export([results/3]).
+-export([run/1]).
 
-%% @doc The results of a crate, from the output of cargo and its exit status. Tests that passed are counted, those that failed
-%% are named. Output without a single result (a compiler error, say) is a failure.
--spec results(string(), binary(), integer()) -> [weir_test_report:result()].
-results(Crate, Output, Status) ->
-    Passed = sum(Output, "passed"),
-    Ignored = sum(Output, "ignored"),
-    Failed = names(Output),
-    result(Crate, passed, Passed) ++ result(Crate, {skipped, "marked with ignore"}, Ignored) ++
-        [one(Crate, Name, {failed, text(Output)}) || Name <- Failed] ++
-        [one(Crate, "cargo test", {failed, text(Output)}) || Status =/= 0, Failed =:= []].
+%% @doc Runs `cargo test' in a directory with a Cargo.toml. Tests that passed are counted, those that failed are named. Output
+%% without a single result (a compiler error, say) is a failure.
+-spec run(file:filename()) -> ok.
+run(Crate) ->
+    Port = open_port({spawn_executable, os:find_executable("cargo")}, [
+        {args, ["test", "--quiet", "--release", "--locked", "--manifest-path", filename:join(Crate, "Cargo.toml")]},
+        stderr_to_stdout, exit_status, binary
+    ]),
+    Start = erlang:monotonic_time(millisecond),
+    {Status, Output} = output(Port, <<>>),
+    io:put_chars(Output),
+    tell(list_to_atom(Crate), erlang:monotonic_time(millisecond) - Start, results(Output) ++ fault(Output, Status)).
 
-result(Crate, Outcome, Count) -> [one(Crate, "a test", Outcome) || _ <- lists:seq(1, Count)].
+%% Only the time of the whole is known.
+tell(Crate, Time, [{Name, Outcome} | Results]) ->
+    weir_test_connection:tell({result, Crate, [], Name, Time, Outcome}),
+    tell(Crate, 0, Results);
+tell(_Crate, _Time, []) ->
+    ok.
 
-one(Crate, Name, Outcome) -> #{part => Crate, name => Name, time => 0, outcome => Outcome}.
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, <<Output/binary, Data/binary>>);
+        {Port, {exit_status, Status}} -> {Status, Output}
+    end.
+
+results(Output) ->
+    [{"a test", passed} || _ <- lists:seq(1, sum(Output, "passed"))] ++
+        [{"a test", {skipped, "marked with ignore"}} || _ <- lists:seq(1, sum(Output, "ignored"))] ++
+        [{Name, {failed, text(Output)}} || Name <- names(Output)].
+
+%% Cargo has failed without a test that did.
+fault(_Output, 0) -> [];
+fault(Output, _Status) -> [{"cargo test", {failed, text(Output)}} || names(Output) =:= []].
 
 %% Of lines such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...'.
 sum(Output, Word) ->

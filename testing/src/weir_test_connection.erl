@@ -41,15 +41,18 @@ connect(Port, Number, Caller) ->
 
 loop(Runner, Caller) ->
     receive
+        {tell, finished} ->
+            ok = send(Runner, finished),
+            receive {tcp_closed, Runner} -> halt(0, [{flush, false}]) end;
         {tell, Event} ->
             _ = send(Runner, Event),
             loop(Runner, Caller);
         {tcp, Runner, Wanted} ->
             Caller ! {?MODULE, binary_to_term(Wanted)},
             loop(Runner, Caller);
-        %% It has heard all, or has gone.
         {tcp_closed, Runner} ->
-            halt(0, [{flush, false}])
+            _ = weir_test_processes:kill_marked(os:getenv("WEIR_TEST_RUN")),
+            halt(1, [{flush, false}])
     end.
 
 send(Runner, Event) -> gen_tcp:send(Runner, term_to_binary(Event)).

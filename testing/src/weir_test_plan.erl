@@ -11,37 +11,39 @@
 -type part() ::
     #{kind := units, name := string(), modules := [module()]}
     | #{kind := suites, name := string(), directory := file:filename(), suites := [module()], group => atom(), testcase => atom()}
-    | #{kind := cargo, name := string(), arguments := [string()]}.
+    | #{kind := cargo, name := string(), crate := file:filename()}.
 %% What was asked for: all, or less.
 -type wanted() :: #{application => string(), suite => string(), group => atom(), testcase => atom()}.
 
 %% So many suites are run by one worker at most: few enough to spread them over the workers evenly.
--define(SUITES, 12).
+-define(SUITES, 8).
+%% These begin, because they take longest: they start nodes, programs and browsers.
+-define(FIRST, ["weir_cli", "weir_scope", "weir_load", "weir_compatibility", "weir_bench"]).
 
-%% @doc The parts of a tree that are wanted, the largest first. `Lib' is where rebar3 has compiled the applications. Fails with
+%% @doc The parts of a tree that are wanted, those that take longest first. `Lib' is where rebar3 has compiled the applications. Fails with
 %% `{nothing_to_run, Wanted}' if no test of the tree is wanted.
 -spec parts(file:filename(), wanted()) -> [part()].
 parts(Lib, Wanted) ->
     case [Part || Application <- applications(Lib), Part <- of_application(Application, Wanted)] of
         [] -> error({nothing_to_run, Wanted});
-        Parts -> units_together(lists:sort(fun larger/2, Parts))
+        Parts -> units_together(Parts)
     end.
 
-%% @doc The modules of tests in these parts: each must have had a result when all have run.
+%% @doc The modules of tests in these parts, and the crates: each must have had a result when all have run.
 -spec modules([part()]) -> [module()].
 modules(Parts) -> lists:usort([Module || Part <- Parts, Module <- modules_of(Part)]).
 
 modules_of(#{modules := Modules}) -> Modules;
 modules_of(#{suites := Suites}) -> Suites;
-modules_of(#{kind := cargo}) -> [].
-
-larger(A, B) -> length(modules_of(A)) >= length(modules_of(B)).
+modules_of(#{crate := Crate}) -> [list_to_atom(Crate)].
 
 %% {Name, Directory of compiled tests}. An application is found by its sources, so that what was compiled from sources that
 %% have gone is not run.
 applications(Lib) ->
     Files = filelib:wildcard("apps/*/src/*.app.src") ++ filelib:wildcard("*/src/*.app.src"),
-    [{filename:basename(File, ".app.src"), filename:dirname(filename:dirname(File)), Lib} || File <- Files].
+    All = [{filename:basename(File, ".app.src"), filename:dirname(filename:dirname(File)), Lib} || File <- Files],
+    {First, Others} = lists:partition(fun({Name, _, _}) -> lists:member(Name, ?FIRST) end, All),
+    First ++ Others.
 
 of_application({Name, Source, Lib}, Wanted) ->
     Directory = filename:join([Lib, Name, "test"]),

@@ -2,6 +2,7 @@
 -module(weir_test_processes).
 
 -export([end_marked/1]).
+-export([kill_marked/1]).
 
 %% A program that has been told to end may take so long, in milliseconds.
 -define(GRACE, 10_000).
@@ -12,8 +13,16 @@
 end_marked(Mark) ->
     case weir_test_wait:becomes_true(fun() -> marked(Mark) =:= [] end, ?GRACE * weir_test_wait:stretch()) of
         true -> [];
-        false -> [kill(Pid) || Pid <- marked(Mark)]
+        false -> kill_marked(Mark)
     end.
+
+%% @doc Kills all processes with this mark at once, the caller's own excepted, and returns their command lines.
+-spec kill_marked(string()) -> [string()].
+kill_marked(Mark) ->
+    Pids = marked(Mark) -- [os:getpid()],
+    Commands = [command(Pid) || Pid <- Pids],
+    _ = os:cmd(lists:flatten(["kill -KILL" | [[" ", Pid] || Pid <- Pids]])),
+    Commands.
 
 marked(Mark) ->
     Variable = iolist_to_binary(["WEIR_TEST_RUN=", Mark, 0]),
@@ -22,11 +31,8 @@ marked(Mark) ->
 has(Variable, {ok, Environment}) -> binary:match(Environment, Variable) =/= nomatch;
 has(_Variable, {error, _}) -> false.
 
-kill(Pid) ->
-    Command =
-        case file:read_file(["/proc/", Pid, "/cmdline"]) of
-            {ok, Line} -> lists:flatten(string:replace(binary_to_list(Line), [0], " ", all));
-            {error, _} -> Pid
-        end,
-    _ = os:cmd("kill -KILL " ++ Pid),
-    Command.
+command(Pid) ->
+    case file:read_file(["/proc/", Pid, "/cmdline"]) of
+        {ok, Line} -> lists:flatten(string:replace(binary_to_list(Line), [0], " ", all));
+        {error, _} -> Pid
+    end.

@@ -46,6 +46,9 @@ main() ->
         try
             halt(run([option(Argument) || Argument <- init:get_plain_arguments()]))
         catch
+            error:{nothing_to_run, Wanted} ->
+                io:format("FAILED scripts/test: no test of the tree is ~0tp~n0 passed, 1 failed~n", [Wanted]),
+                halt(1);
             Class:Reason:Stack ->
                 io:format("FAILED scripts/test: ~tp~n0 passed, 1 failed~n", [{Class, Reason, Stack}]),
                 halt(1)
@@ -124,26 +127,20 @@ fill(_Most, Run) ->
     Run.
 
 start({Number, #{name := Name} = Part}, #run{id = Id, logs = Logs, listen = Listen}) ->
-    File = filename:join(Logs, string:replace(Name, "/", "-", all) ++ ".log"),
+    File = filename:join(Logs, lists:flatten(string:replace(Name, "/", "-", all)) ++ ".log"),
     ok = filelib:ensure_dir(File),
     {ok, Log} = file:open(File, [write, raw, delayed_write]),
-    {Program, Arguments} = command(Part, Number, Listen),
-    Port = open_port({spawn_executable, Program}, [
-        {args, Arguments}, {env, [{"WEIR_TEST_RUN", mark(Id, Number)}]}, stderr_to_stdout, exit_status, binary
+    Port = open_port({spawn_executable, filename:join([code:root_dir(), "bin", "erl"])}, [
+        {args, arguments(Number, Listen)}, {env, [{"WEIR_TEST_RUN", mark(Id, Number)}]}, stderr_to_stdout, exit_status, binary
     ]),
     {os_pid, OsPid} = erlang:port_info(Port, os_pid),
     #worker{number = Number, part = Part, port = Port, log = Log, os_pid = OsPid, heard = now_ms()}.
 
-command(#{kind := cargo, crate := Crate}, _Number, _Listen) ->
-    {os:find_executable("cargo"), ["test", "--quiet", "--release", "--locked", "--manifest-path", Crate ++ "/Cargo.toml"]};
-command(_Part, Number, Listen) ->
+arguments(Number, Listen) ->
     {ok, Port} = inet:port(Listen),
     Paths = [filename:absname(Path) || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)],
-    {
-        filename:join([code:root_dir(), "bin", "erl"]),
-        ["-noinput", "-pa" | Paths] ++
-            ["-s", "weir_test_worker", "main", "-extra", integer_to_list(Port), integer_to_list(Number)]
-    }.
+    ["-noinput", "-pa" | Paths] ++
+        ["-s", "weir_test_worker", "main", "-extra", integer_to_list(Port), integer_to_list(Number)].
 
 mark(Id, Number) -> lists:concat([Id, "-", Number]).
 
@@ -185,7 +182,7 @@ heard(Connection, Event, #run{workers = Workers} = Run) ->
 event({planned, Count}, #worker{planned = Planned} = Worker, Run) ->
     put_worker(Worker#worker{planned = Planned + Count}, Run);
 event({started, Suite, Groups, Name}, Worker, Run) ->
-    put_worker((next_suite(Suite, Worker))#worker{running = {Suite, Groups, Name}}, Run);
+    put_worker(Worker#worker{running = {Suite, Groups, Name}}, Run);
 event({result, Suite, Groups, Name, Time, Outcome}, #worker{part = #{name := Part}} = Worker0, Run) ->
     Result = #{part => Part, suite => Suite, groups => Groups, name => Name, time => Time, outcome => Outcome},
     Worker = next_suite(Suite, Worker0),
@@ -231,19 +228,16 @@ put_worker(#worker{number = Number} = Worker, #run{workers = Workers} = Run) ->
 
 ended(#worker{number = Number, log = Log} = Worker, Status, #run{workers = Workers, id = Id} = Run) ->
     ok = file:close(Log),
-    Faults = how_it_ended(Worker, Status, Run) ++ left_behind(Worker, mark(Id, Number)),
+    Faults = how_it_ended(Worker, Status) ++ left_behind(Worker, mark(Id, Number)),
     Others = lists:keydelete(Number, #worker.number, Workers),
     fill(length(Workers), lists:foldl(fun add/2, Run#run{workers = Others}, Faults)).
 
-how_it_ended(#worker{part = #{kind := cargo, name := Name}}, Status, #run{logs = Logs}) ->
-    {ok, Output} = file:read_file(filename:join(Logs, string:replace(Name, "/", "-", all) ++ ".log")),
-    weir_test_cargo:results(Name, Output, Status);
-how_it_ended(#worker{finished = true, planned = Planned, reported = Reported} = Worker, _Status, _Run) ->
+how_it_ended(#worker{finished = true, planned = Planned, reported = Reported} = Worker, _Status) ->
     [
         fault(Worker, "the run", {Planned - Reported, "cases were planned and had no result"})
      || Planned > Reported
     ];
-how_it_ended(#worker{running = Running} = Worker, Status, _Run) ->
+how_it_ended(#worker{running = Running} = Worker, Status) ->
     [fault(Worker, "the run", {"its virtual machine ended", {status, Status}, {in, Running}})].
 
 %% What a case starts ends with it. What is left is ended here, and is a fault.

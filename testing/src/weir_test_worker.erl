@@ -20,6 +20,8 @@ work() ->
     end,
     weir_test_connection:tell(finished).
 
+run(#{kind := cargo, crate := Crate}, _Logs) ->
+    weir_test_cargo:run(Crate);
 run(#{kind := units, modules := Modules}, _Logs) ->
     weir_test_units:run(Modules);
 run(#{kind := suites, directory := Directory, suites := Suites} = Part, Logs) ->

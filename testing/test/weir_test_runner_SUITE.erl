@@ -126,7 +126,7 @@ a_case_that_is_not_there(Config) ->
 a_runner_that_is_killed(Config) ->
     Mark = filename:join(?config(tree, Config), "mark"),
     suite(Config, sample_SUITE, [
-        "all() -> [a]. a(_) -> open_port({spawn, \"sh -c 'echo $$ >", Mark, "; exec cat'\"}, []), timer:sleep(infinity)."
+        "all() -> [a]. a(_) -> open_port({spawn, \"sh -c 'echo $$ >", Mark, "; exec sleep 4322'\"}, []), timer:sleep(infinity)."
     ]),
     Port = start(Config, []),
     ?waitMatch({ok, <<_, _/binary>>}, file:read_file(Mark)),
