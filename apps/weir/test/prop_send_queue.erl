@@ -37,7 +37,8 @@ arrives({Messages, Data}, Settings, Reads, End) ->
     Received =
         receive
             {Reader, Read} -> Read
-        after weir_test_wait:patience() -> error({no_end, {sent, byte_size(Data)}, process_info(Reader, current_stacktrace)})
+        after weir_test_wait:patience() ->
+            error({no_end, {sent, byte_size(Data)}, process_info(Reader, current_stacktrace)})
         end,
     ok = gen_tcp:close(Socket),
     (Received =:= Data andalso [Result || Result <- Results, Result =/= ok] =:= []) orelse

@@ -6,8 +6,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, listen/3, connect_raw/1, socket_pair/2, socket_pair/3, wait_for_queued/2, keep/1, free_port/0, async/1, await/1,
-    kill/1, pid/1
+    listen/2, listen/3, connect_raw/1, socket_pair/2, socket_pair/3, wait_for_queued/2, keep/1, free_port/0, async/1,
+    await/1, kill/1, pid/1
 ]).
 -import(weir_test_wait, [patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 

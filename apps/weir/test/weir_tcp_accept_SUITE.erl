@@ -7,7 +7,8 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, connect_raw/1, connect_raw/2, wait_for_queued/2, keep/1, async/1, await/1, assert_waits/1, kill/1, pid/1, reset/1, socket_pair/2
+    listen/2, connect_raw/1, connect_raw/2, wait_for_queued/2, keep/1, async/1, await/1, assert_waits/1, kill/1, pid/1,
+    reset/1, socket_pair/2
 ]).
 -import(weir_test_wait, [
     patience/0, messages_of/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1,

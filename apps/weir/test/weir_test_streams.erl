@@ -84,7 +84,8 @@ start_streams(Port, Count) ->
 start_stream(Port) ->
     Position = counters:new(1, []),
     Client = async(fun() ->
-        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], weir_test_wait:patience()),
+        Options = [binary, {active, false}, {nodelay, true}],
+        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, Options, weir_test_wait:patience()),
         Sent = stream(Socket, Position, 0, queue:new()),
         ok = gen_tcp:close(Socket),
         Sent
