@@ -21,9 +21,6 @@
 -define(LOOPBACK, {127, 0, 0, 1}).
 -define(NAMES, [a, b, c]).
 
-%% How long to wait for what must happen.
--define(LIMIT, 10000).
-
 %% Runs a sequence on sockets that are opened with the options of the backend.
 %% Patience is a factor on all times that are waited in vain.
 -spec observe(parity_sequence:sequence(), Backend :: [gen_tcp:option()], Patience :: pos_integer()) ->
@@ -72,7 +69,7 @@ open(accepted, Options, #{a := Owner}) ->
         {ok, Listener} ->
             {ok, Port} = inet:port(Listener),
             Peer = connect(Port),
-            Accepted = call(Owner, fun() -> gen_tcp:accept(Listener, ?LIMIT) end),
+            Accepted = call(Owner, fun() -> gen_tcp:accept(Listener, weir_test_wait:patience()) end),
             ok = gen_tcp:close(Listener),
             {Accepted, Peer};
         Error ->
@@ -81,9 +78,9 @@ open(accepted, Options, #{a := Owner}) ->
 open(connected, Options, #{a := Owner}) ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK} | peer_options()]),
     {ok, Port} = inet:port(Listener),
-    case call(Owner, fun() -> gen_tcp:connect(?LOOPBACK, Port, Options, ?LIMIT) end) of
+    case call(Owner, fun() -> gen_tcp:connect(?LOOPBACK, Port, Options, weir_test_wait:patience()) end) of
         {ok, Socket} ->
-            {ok, Peer} = gen_tcp:accept(Listener, ?LIMIT),
+            {ok, Peer} = gen_tcp:accept(Listener, weir_test_wait:patience()),
             ok = gen_tcp:close(Listener),
             {{ok, Socket}, Peer};
         Error ->
@@ -92,7 +89,7 @@ open(connected, Options, #{a := Owner}) ->
     end.
 
 connect(Port) ->
-    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, peer_options(), ?LIMIT),
+    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, peer_options(), weir_test_wait:patience()),
     Peer.
 
 peer_options() ->
@@ -242,7 +239,7 @@ call(Process, Function) ->
     Reference = ask(Process, Function),
     receive
         {Reference, Result} -> Result
-    after ?LIMIT -> {does_not_return, element(2, process_info(Process, current_stacktrace))}
+    after weir_test_wait:patience() -> {does_not_return, element(2, process_info(Process, current_stacktrace))}
     end.
 
 %% The process has come as far as it gets: it waits in the call or for the next.
@@ -252,13 +249,13 @@ begins(Process) ->
     end.
 
 begun(Process) ->
-    case process_info(Process, [status, current_function]) of
-        [{status, waiting}, {current_function, {Module, _, _}}] when Module =/= erts_internal ->
-            begun;
-        _ ->
-            timer:sleep(1),
-            begun(Process)
-    end.
+    weir_test_wait:wait_until(fun() ->
+        case process_info(Process, [status, current_function]) of
+            [{status, waiting}, {current_function, {Module, _, _}}] when Module =/= erts_internal -> true;
+            Other -> Other
+        end
+    end),
+    begun.
 
 stop(Process) ->
     Monitor = monitor(process, Process),

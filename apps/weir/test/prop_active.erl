@@ -9,8 +9,6 @@
 -export([initial_state/0, command/1, precondition/2, postcondition/3, next_state/3]).
 -export([send/3, setopts/2, getopts/0]).
 
--define(PATIENCE, 10000).
-
 %% The mode, what was sent and not delivered yet, and how much was sent in all.
 -record(model, {
     active = false :: boolean() | once | pos_integer(),
@@ -19,24 +17,19 @@
 }).
 
 prop_active() ->
-    ?FORALL(Commands, commands(?MODULE), begin
-        {Socket, Peer} = pair(),
-        put(?MODULE, {Socket, Peer}),
-        {History, Model, Result} = run_commands(?MODULE, Commands),
-        Left = weir_test_wait:messages(),
-        ok = gen_tcp:close(Socket),
-        ok = gen_tcp:close(Peer),
-        ?WHENFAIL(
-            io:format("history ~p~nmodel ~p~nresult ~p~nleft ~p~n", [History, Model, Result, Left]),
-            aggregate(command_names(Commands), Result =:= ok andalso Left =:= [])
-        )
-    end).
+    ?FORALL(Commands, commands(?MODULE), weir_test_property:holds(fun() -> agrees(Commands) end)).
+
+agrees(Commands) ->
+    put(?MODULE, pair()),
+    {History, Model, Result} = run_commands(?MODULE, Commands),
+    Left = weir_test_wait:messages(),
+    (Result =:= ok andalso Left =:= []) orelse {{history, History}, {model, Model}, {result, Result}, {left, Left}}.
 
 pair() ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, loopback}]),
     {ok, Port} = inet:port(Listener),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     {Socket, Peer}.
 
@@ -62,7 +55,7 @@ received(0) ->
 received(Messages) ->
     receive
         Message -> [tag(Message) | received(Messages - 1)]
-    after ?PATIENCE -> [missing]
+    after weir_test_wait:patience() -> [missing]
     end.
 
 tag({tcp, _, Data}) -> {tcp, Data};
@@ -74,7 +67,7 @@ wait_for_kernel(Socket, Total) ->
     weir_test_wait:wait_until(fun() ->
         {ok, [{raw, 6, 11, Info}]} = inet:getopts(Socket, [{raw, 6, 11, 192}]),
         <<_:128/binary, Received:64/native, _/binary>> = Info,
-        Received >= Total
+        Received >= Total orelse {received, Received, 'of', Total}
     end).
 
 %% The model ------------------------------------------------------------------

@@ -7,30 +7,29 @@
 
 -export([prop_delivery/0]).
 
--define(PATIENCE, 10000).
-
 prop_delivery() ->
-    ?FORALL({Connections, Moves}, {non_empty(list(connection())), list(move())}, begin
-        Sockets = [open(Connection) || Connection <- Connections],
-        Mover = spawn_link(fun() -> move(Moves, [Socket || {Socket, _, _} <- Sockets]) end),
-        Monitor = monitor(process, Mover),
-        Received = receive_all(
-            maps:from_list([{Socket, Active} || {Socket, Active, _} <- Sockets]),
-            maps:from_list([{Socket, []} || {Socket, _, _} <- Sockets])
-        ),
-        receive
-            {'DOWN', Monitor, process, Mover, _} -> ok
-        end,
-        [ok = gen_tcp:close(Socket) || {Socket, _, _} <- Sockets],
-        Wrong = [
-            {Socket, Active, byte_size(Sent)}
-         || {Socket, Active, Sent} <- Sockets,
-            iolist_to_binary(lists:reverse(maps:get(Socket, Received))) =/= Sent
-        ],
-        ?WHENFAIL(io:format("wrong: ~p~n", [Wrong]), Wrong =:= [])
-    end).
+    ?FORALL(
+        {Connections, Moves},
+        {resize(16, non_empty(list(connection()))), list(move())},
+        weir_test_property:holds(fun() -> delivered(Connections, Moves) end)
+    ).
 
-%% The active mode, the most bytes of a message, and the bursts that are sent.
+delivered(Connections, Moves) ->
+    Sockets = [open(Connection) || Connection <- Connections],
+    Mover = spawn_link(fun() -> move(Moves, [Socket || {Socket, _, _} <- Sockets]) end),
+    Received = receive_all(
+        maps:from_list([{Socket, Active} || {Socket, Active, _} <- Sockets]),
+        maps:from_list([{Socket, []} || {Socket, _, _} <- Sockets])
+    ),
+    _ = weir_test_wait:wait_for_end(Mover),
+    Wrong = [
+        {Socket, Active, {sent, byte_size(Sent)}, {received, byte_size(Got)}, binary:longest_common_prefix([Sent, Got])}
+     || {Socket, Active, Sent} <- Sockets,
+        Got <- [iolist_to_binary(lists:reverse(maps:get(Socket, Received)))],
+        Got =/= Sent
+    ],
+    Wrong =:= [] orelse {wrong, Wrong}.
+
 connection() ->
     {
         oneof([true, once, 1, 7, 100]),
@@ -54,7 +53,7 @@ open({Active, Buffer, Bursts}) ->
         {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
         send(Peer, Sizes, Sent)
     end),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     ok = inet:setopts(Socket, [{active, Active}]),
     {Socket, Active, Sent}.
@@ -89,5 +88,5 @@ receive_all(Modes, Received) ->
             receive_all(Modes, Received);
         {tcp_closed, Socket} ->
             receive_all(maps:remove(Socket, Modes), Received)
-    after ?PATIENCE -> exit({nothing_comes_from, Modes})
+    after weir_test_wait:patience() -> error({nothing_comes_from, Modes})
     end.

@@ -6,28 +6,30 @@
 
 -export([prop_group/0]).
 
--define(PATIENCE, 20000).
 %% More than there are messages.
 -define(ENOUGH, 10000).
 
 prop_group() ->
-    ?FORALL({Options, Kinds, Steps}, {options(), vector(4, kind()), list(step())}, begin
-        {ok, Group} = weir_group:new(Options),
-        Members = [member(Kind) || Kind <- Kinds],
-        Numbered = lists:zip(lists:seq(1, length(Steps)), Steps),
-        Expected = lists:foldl(fun(Step, Due) -> take(Step, Group, Members, Due) end, #{}, Numbered),
-        ok = settle(Group),
-        Got = [got(Member) || Member <- Members],
-        ok = weir_group:delete(Group),
-        Verdicts = [
-            judge(is_complete(Kind, Options), Packets, maps:get(At, Expected, []))
-         || {At, Kind, Packets} <- lists:zip3(lists:seq(1, 4), Kinds, Got)
-        ],
-        ?WHENFAIL(
-            io:format("expected: ~p~ngot: ~p~nverdicts: ~p~n", [Expected, Got, Verdicts]),
-            lists:all(fun(Verdict) -> Verdict =:= ok end, Verdicts)
-        )
-    end).
+    ?FORALL(
+        {Options, Kinds, Steps},
+        {options(), vector(4, kind()), list(step())},
+        weir_test_property:holds(fun() -> is_delivered(Options, Kinds, Steps) end)
+    ).
+
+is_delivered(Options, Kinds, Steps) ->
+    {ok, Group} = weir_group:new(Options),
+    Members = [member(Kind) || Kind <- Kinds],
+    Numbered = lists:zip(lists:seq(1, length(Steps)), Steps),
+    Expected = lists:foldl(fun(Step, Due) -> take(Step, Group, Members, Due) end, #{}, Numbered),
+    ok = settle(Group),
+    Got = [got(Member) || Member <- Members],
+    ok = weir_group:delete(Group),
+    Verdicts = [
+        judge(is_complete(Kind, Options), Packets, maps:get(At, Expected, []))
+     || {At, Kind, Packets} <- lists:zip3(lists:seq(1, 4), Kinds, Got)
+    ],
+    lists:all(fun(Verdict) -> Verdict =:= ok end, Verdicts) orelse
+        {{expected, Expected}, {got, Got}, {verdicts, Verdicts}}.
 
 options() ->
     ?LET(
@@ -88,7 +90,7 @@ settle(Group) ->
     {ok, _} = weir_group:broadcast(Group, [], #{notify => Reference, except => nobody()}),
     receive
         {weir_group, Group, Reference, _} -> ok
-    after ?PATIENCE -> {not_through, weir_group:info(Group)}
+    after weir_test_wait:patience() -> {not_through, weir_group:info(Group)}
     end.
 
 %% A socket that is no member: an empty message costs a member nothing but its length.
@@ -124,7 +126,7 @@ member(Kind) ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, {127, 0, 0, 1}} | options(Kind)]),
     {ok, Port} = inet:port(Listener),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {packet, 4}, {active, false} | room(Kind)]),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     Parent = self(),
     Reader = spawn_link(fun() ->
@@ -161,5 +163,5 @@ got(#{socket := Socket, peer := Peer, reader := Reader}) ->
     ok = gen_tcp:close(Socket),
     receive
         {got, Reader, Packets} -> Packets
-    after ?PATIENCE -> {broken, timeout}
+    after weir_test_wait:patience() -> {broken, timeout}
     end.

@@ -7,8 +7,6 @@
 -export([prop_sockets/0]).
 -export([prop_pollsets/0]).
 
--define(PATIENCE, 10000).
-
 %% Those that decide who polls: they need another start of Weir afterwards.
 -define(POLLING, [{make, 1}, {claim, 1}, {poll, 2}, {sleep, 3}, {reactor_begin, 3}, {react, 3}, {reap, 2}]).
 
@@ -70,7 +68,7 @@ sockets() ->
     {ok, {_, _, Listening}} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, {ip, loopback}]),
     {ok, Port} = inet:port({'$inet', weir_tcp, Listening}),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-    {ok, {_, _, Connected}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
+    {ok, {_, _, Connected}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, weir_test_wait:patience()),
     {ok, Closed} = weir_nif:open(weir_tcp, inet, 1),
     ok = weir_nif:close(Closed, now),
     {ok, File} = file:open(code:which(?MODULE), [read, raw, binary]),
@@ -88,7 +86,7 @@ sockets() ->
 %% A connection, and its other end.
 pair(Listening, Port) ->
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-    {ok, {_, _, Handle}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, ?PATIENCE),
+    {ok, {_, _, Handle}} = gen_tcp:accept({'$inet', weir_tcp, Listening}, weir_test_wait:patience()),
     {Handle, Peer}.
 
 actual({socket, State}, Sockets) -> maps:get(State, Sockets);

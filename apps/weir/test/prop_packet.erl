@@ -7,19 +7,16 @@
 
 -export([prop_packet/0]).
 
--define(PATIENCE, 10000).
-
 prop_packet() ->
-    ?FORALL({Type, Limit, Active, Packets}, stream(),
-        ?FORALL(Sizes, list(integer(1, 40)), begin
+    ?FORALL(
+        {{Type, Limit, Active, Packets}, Sizes},
+        {stream(), list(integer(1, 40))},
+        weir_test_property:holds(fun() ->
             Bytes = iolist_to_binary(Packets),
             Options = [{packet, Type} | socket_options(Limit)],
             Received = received(Options, Active, pieces(Sizes, Bytes)),
             Expected = expected(Type, Limit, Bytes),
-            ?WHENFAIL(
-                io:format("expected ~p~nreceived ~p~n", [Expected, Received]),
-                Received =:= Expected
-            )
+            Received =:= Expected orelse {{expected, Expected}, {received, Received}}
         end)
     ).
 
@@ -144,7 +141,7 @@ received(Options, Active, Pieces) ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {active, false}, {ip, loopback} | Options]),
     {ok, Port} = inet:port(Listener),
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     ok = inet:setopts(Socket, [{active, Active}]),
     %% The socket may be closed before all is sent.
@@ -167,5 +164,5 @@ messages(Socket, Active) ->
             [Reason | messages(Socket, Active)];
         {tcp_closed, Socket} ->
             [closed]
-    after ?PATIENCE -> exit(nothing_comes)
+    after weir_test_wait:patience() -> error(nothing_comes)
     end.

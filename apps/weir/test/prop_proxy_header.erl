@@ -6,17 +6,18 @@
 -include_lib("proper/include/proper.hrl").
 
 prop_proxy_header() ->
-    ?FORALL({Header, Rest, Cut}, {header(), binary(), non_neg_integer()}, begin
+    ?FORALL({Header, Rest, Cut}, {header(), binary(), non_neg_integer()}, weir_test_property:holds(fun() ->
         Built = weir_proxy_header:build(Header),
         %% Every beginning asks for more.
         Front = binary:part(Built, 0, Cut rem byte_size(Built)),
-        weir_proxy_header:parse(Front) =:= more andalso
-            weir_proxy_header:parse(<<Built/binary, Rest/binary>>) =:= {ok, Header, Rest}
-    end).
+        more = weir_proxy_header:parse(Front),
+        {ok, Header, Rest} = weir_proxy_header:parse(<<Built/binary, Rest/binary>>),
+        true
+    end)).
 
 %% Whatever comes, there is an answer; and a header with one byte changed is one, or none.
 prop_nonsense() ->
-    ?FORALL({Header, At, Byte, Data}, {header(), non_neg_integer(), byte(), binary()}, begin
+    ?FORALL({Header, At, Byte, Data}, {header(), non_neg_integer(), byte(), binary()}, weir_test_property:holds(fun() ->
         Built = weir_proxy_header:build(Header),
         Position = At rem byte_size(Built),
         <<Front:Position/binary, _, Back/binary>> = Built,
@@ -24,7 +25,7 @@ prop_nonsense() ->
             is_answer(weir_proxy_header:parse(Data)) andalso
             is_answer(weir_proxy_header:parse(<<"PROXY ", Data/binary>>)) andalso
             is_answer(weir_proxy_header:parse(<<"\r\n\r\n\0\r\nQUIT\n", Data/binary>>))
-    end).
+    end)).
 
 is_answer({ok, #{version := _}, Rest}) -> is_binary(Rest);
 is_answer(more) -> true;

@@ -8,75 +8,76 @@
 -export([prop_echo/0]).
 -export([prop_packets/0]).
 
--export([without_ours/2]).
+-export([quietly/1, without_ours/2]).
 
 -export([init/2, handle_data/3, handle_close/3, handle_writable/2, handle_info/2, handle_tick/2]).
 
-%% Who receives gives up before who waits for it, and says how far it came.
--define(PATIENCE, 30000).
--define(SILENCE, 15000).
+%% So many times a reader pauses: enough for buffers to fill.
+-define(PAUSES, 30).
 
 %% Streams: some connections, each with its way of sending back, its chunks and its pauses, and a fate. Those whose
 %% fate is `good' get back all that they have sent, and nothing else; the others a beginning of it.
 prop_echo() ->
-    ?FORALL({Connections, Tick}, {resize(6, non_empty(list(connection()))), oneof([1, 5])}, begin
-        Options = #{module => ?MODULE, tick => Tick, max_send_queue => 100_000_000},
-        Results = with_reactor(Options, fun(Reactor) ->
-            Peers = [{open(Reactor, Connection), Connection} || Connection <- Connections],
-            Clients = [client(Peer, Connection) || {Peer, Connection} <- Peers],
-            [result(Client) || Client <- Clients]
-        end),
-        ?WHENFAIL(
-            io:format("~p~n", [[sizes(Result) || Result <- Results]]),
-            length(Results) =:= length(Connections) andalso lists:all(fun is_right/1, lists:zip(Connections, Results))
-        )
-    end).
+    ?FORALL(
+        {Connections, Tick},
+        {resize(6, non_empty(list(connection()))), oneof([1, 5])},
+        weir_test_property:holds(fun() -> sends_back(Connections, Tick) end)
+    ).
 
-sizes({Sent, Got, End}) -> {byte_size(Sent), byte_size(Got), End};
-sizes(Failed) -> Failed.
+sends_back(Connections, Tick) ->
+    Options = #{module => ?MODULE, tick => Tick, max_send_queue => 100_000_000},
+    Results = with_reactor(Options, fun(Reactor) ->
+        Peers = [{open(Reactor, Connection), Connection} || Connection <- Connections],
+        Clients = [client(Peer, Connection) || {Peer, Connection} <- Peers],
+        [result(Client) || Client <- Clients]
+    end),
+    lists:all(fun is_right/1, lists:zip(Connections, Results)) orelse [sizes(Result) || Result <- Results].
+
+sizes({Sent, Got, End}) -> {byte_size(Sent), byte_size(Got), End}.
 
 is_right({#{fate := good}, {Sent, Got, End}}) -> Got =:= Sent andalso End =:= closed;
-is_right({_, {Sent, Got, _End}}) -> Got =:= binary:part(Sent, 0, min(byte_size(Got), byte_size(Sent)));
-is_right({_, {failed, _, _, _}}) -> false.
+is_right({_, {Sent, Got, _End}}) -> Got =:= binary:part(Sent, 0, min(byte_size(Got), byte_size(Sent))).
 
 %% Packets: each is delivered once, in order, and sent back with its frame.
 prop_packets() ->
-    ?FORALL({Type, Streams}, {oneof([1, 2, 4, line]), resize(4, non_empty(list(stream())))}, begin
-        Self = self(),
-        Indexed = [
-            {Index, Stream, [packet(Type, Size) || Size <- Sizes]}
-         || {Index, Stream = #{sizes := Sizes}} <- lists:zip(lists:seq(1, length(Streams)), Streams)
-        ],
-        Results = with_reactor(#{module => ?MODULE}, fun(Reactor) ->
-            Clients = [
-                begin
-                    Connection = #{
-                        way => {tell, Self, Index},
-                        fate => good,
-                        through => Through,
-                        options => [{packet, Type}],
-                        buffers => default,
-                        chunks => chunks(iolist_to_binary([frame(Type, Packet) || Packet <- Packets]), Cuts),
-                        slow => Slow
-                    },
-                    client(open(Reactor, Connection), Connection)
-                end
-             || {Index, #{cuts := Cuts, slow := Slow, through := Through}, Packets} <- Indexed
-            ],
-            [result(Client) || Client <- Clients]
-        end),
-        Delivered = delivered(),
-        Expected = [Packets || {_, _, Packets} <- Indexed],
-        ?WHENFAIL(
-            io:format("~p~ndelivered: ~P~nexpected: ~P~n", [[sizes(Result) || Result <- Results], Delivered, 50, Expected, 50]),
-            length(Results) =:= length(Streams) andalso lists:all(fun is_whole/1, Results) andalso
-                %% In order for each connection.
-                [[P || {I, P} <- Delivered, I =:= Index] || {Index, _, _} <- Indexed] =:= Expected
-        )
-    end).
+    ?FORALL(
+        {Type, Streams},
+        {oneof([1, 2, 4, line]), resize(4, non_empty(list(stream())))},
+        weir_test_property:holds(fun() -> delivers_packets(Type, Streams) end)
+    ).
 
-is_whole({Sent, Got, End}) -> Sent =:= Got andalso End =:= closed;
-is_whole({failed, _, _, _}) -> false.
+delivers_packets(Type, Streams) ->
+    Indexed = [
+        {Index, Stream, [packet(Type, Size) || Size <- Sizes]}
+     || {Index, Stream = #{sizes := Sizes}} <- lists:zip(lists:seq(1, length(Streams)), Streams)
+    ],
+    Results = with_reactor(#{module => ?MODULE}, fun(Reactor) ->
+        Clients = [client_of_packets(Reactor, Type, Stream) || Stream <- Indexed],
+        [result(Client) || Client <- Clients]
+    end),
+    Delivered = delivered(),
+    %% In order for each connection.
+    Wrong = [
+        {Index, {delivered, Got}, {expected, Packets}}
+     || {Index, _, Packets} <- Indexed,
+        Got <- [[Packet || {From, Packet} <- Delivered, From =:= Index]],
+        Got =/= Packets
+    ],
+    (Wrong =:= [] andalso lists:all(fun is_whole/1, Results)) orelse {[sizes(Result) || Result <- Results], Wrong}.
+
+client_of_packets(Reactor, Type, {Index, #{cuts := Cuts, slow := Slow, through := Through}, Packets}) ->
+    Connection = #{
+        way => {tell, self(), Index},
+        fate => good,
+        through => Through,
+        options => [{packet, Type}],
+        buffers => default,
+        chunks => chunks(iolist_to_binary([frame(Type, Packet) || Packet <- Packets]), Cuts),
+        slow => Slow
+    },
+    client(open(Reactor, Connection), Connection).
+
+is_whole({Sent, Got, End}) -> Sent =:= Got andalso End =:= closed.
 
 packet(line, Size) -> <<(binary:copy(<<"x">>, Size))/binary, "\n">>;
 packet(1, Size) -> rand:bytes(Size rem 256);
@@ -134,23 +135,27 @@ pause() ->
 
 %%% A reactor and its peers.
 
-%% One result for each connection. An exception is the only one: PropEr 1.2 asks for its stack as no OTP does any more.
 with_reactor(Options, Fun) ->
-    process_flag(trap_exit, true),
-    %% What fails on purpose is not to fill the log.
-    ok = logger:add_primary_filter(?MODULE, {fun ?MODULE:without_ours/2, []}),
     {ok, Reactor} = weir_reactor:start_link(Options),
+    Results =
+        try
+            Fun(Reactor)
+        catch
+            Class:Reason:Stack ->
+                show(Reactor),
+                erlang:raise(Class, Reason, Stack)
+        end,
+    _ = lists:keymember(timeout, 3, Results) andalso show(Reactor),
+    ok = proc_lib:stop(Reactor),
+    Results.
+
+%% Calls a function while what fails on purpose is not to fill the log.
+quietly(Fun) ->
+    ok = logger:add_primary_filter(?MODULE, {fun ?MODULE:without_ours/2, []}),
     try
-        Results = Fun(Reactor),
-        _ = lists:keymember(timeout, 3, Results) andalso show(Reactor),
-        Results
-    catch
-        Class:Reason:Stack ->
-            show(Reactor),
-            [{failed, Class, Reason, Stack}]
+        Fun()
     after
-        ok = proc_lib:stop(Reactor),
-        ok = logger:remove_primary_filter(?MODULE)
+        logger:remove_primary_filter(?MODULE)
     end.
 
 without_ours(#{msg := {report, #{callback := {?MODULE, _}}}}, _) -> stop;
@@ -179,7 +184,7 @@ open(Reactor, Connection = #{through := Through, options := Options, buffers := 
             {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [{tcp_module, weir_tcp} | Options ++ Common]),
             {ok, Socket} = weir_reactor:adopt(Reactor, Socket, Connection)
     end,
-    {ok, Peer} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Peer} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     Peer.
 
@@ -192,7 +197,7 @@ client(Peer, #{chunks := Chunks, slow := Slow}) ->
         receive
             go -> ok
         end,
-        {Got, End} = receive_all(Peer, byte_size(Sent), Slow, []),
+        {Got, End} = receive_all(Peer, byte_size(Sent), {Slow, ?PAUSES}, []),
         Self ! {Reference, Got, End},
         ok = gen_tcp:close(Peer)
     end),
@@ -210,24 +215,24 @@ client(Peer, #{chunks := Chunks, slow := Slow}) ->
     Receiver ! go,
     {Reference, Sent}.
 
+%% Who receives gives up by itself.
 result({Reference, Sent}) ->
     receive
         {Reference, Got, End} -> {Sent, Got, End}
-    after ?PATIENCE -> exit({nothing_back_of, byte_size(Sent)})
     end.
 
 %% When all is there, the peer ends the stream, and nothing may come before the other's end.
 receive_all(Peer, Missing, _Slow, Got) when Missing =< 0 ->
     _ = gen_tcp:shutdown(Peer, write),
-    case gen_tcp:recv(Peer, 0, ?SILENCE) of
-        {ok, Data} -> receive_all(Peer, Missing, 0, [Data | Got]);
+    case gen_tcp:recv(Peer, 0, weir_test_wait:patience()) of
+        {ok, Data} -> receive_all(Peer, Missing, {0, 0}, [Data | Got]);
         {error, End} -> {iolist_to_binary(lists:reverse(Got)), End}
     end;
-receive_all(Peer, Missing, Slow, Got) ->
-    case gen_tcp:recv(Peer, 0, ?SILENCE) of
+receive_all(Peer, Missing, {Slow, Pauses}, Got) ->
+    case gen_tcp:recv(Peer, 0, weir_test_wait:patience()) of
         {ok, Data} ->
-            wait(Slow),
-            receive_all(Peer, Missing - byte_size(Data), Slow, [Data | Got]);
+            Pauses > 0 andalso wait(Slow),
+            receive_all(Peer, Missing - byte_size(Data), {Slow, Pauses - 1}, [Data | Got]);
         {error, End} ->
             {iolist_to_binary(lists:reverse(Got)), End}
     end.

@@ -6,39 +6,35 @@
 
 -export([prop_relay/0]).
 
--define(PATIENCE, 20000).
+%% So many times a reader pauses: enough for buffers to fill. One that paused each time would take its 1,000 bytes at a time
+%% out of megabytes for half a minute.
+-define(PAUSES, 30).
 
 prop_relay() ->
-    ?FORALL({Client, Server, Before, Options}, {side(), side(), before(), options()}, begin
-        {A, ClientEnd} = pair(Client),
-        {B, ServerEnd} = pair(Server),
-        #{put_back := PutBack, queued := Queued} = Before,
-        Prefix = maps:get(prefix, Options),
-        ok = gen_tcp:unrecv(A, PutBack),
-        ok = gen_tcp:send(A, Queued),
-        {ok, Relay} = weir:relay(A, B, Options),
-        Sides = [serve(ClientEnd, Client), serve(ServerEnd, Server)],
-        [{SentByClient, GotByClient}, {SentByServer, GotByServer}] = [result(Side) || Side <- Sides],
-        {Ended, Counted} =
-            receive
-                {weir_relay, Relay, Result, #{a_to_b := #{bytes := There}, b_to_a := #{bytes := Back}}} ->
-                    {Result, {There, Back}}
-            after ?PATIENCE -> {weir:relay_info(Relay), none}
-            end,
-        [Receiver ! close || {_, Receiver, _} <- Sides],
-        FromA = <<Prefix/binary, PutBack/binary, SentByClient/binary>>,
-        Expected = {<<Queued/binary, SentByServer/binary>>, FromA},
-        ?WHENFAIL(
-            io:format("ended: ~p~ncounted: ~p~nexpected: ~p~ngot: ~p~n", [
-                Ended,
-                Counted,
-                sizes(Expected),
-                sizes({GotByClient, GotByServer})
-            ]),
-            {GotByClient, GotByServer} =:= Expected andalso Ended =:= closed andalso
-                Counted =:= {byte_size(FromA), byte_size(SentByServer)}
-        )
-    end).
+    ?FORALL(Case, {side(), side(), before(), options()}, weir_test_property:holds(fun() -> relayed(Case) end)).
+
+relayed({Client, Server, Before, Options}) ->
+    {A, ClientEnd} = pair(Client),
+    {B, ServerEnd} = pair(Server),
+    #{put_back := PutBack, queued := Queued} = Before,
+    Prefix = maps:get(prefix, Options),
+    ok = gen_tcp:unrecv(A, PutBack),
+    ok = gen_tcp:send(A, Queued),
+    {ok, Relay} = weir:relay(A, B, Options),
+    Sides = [serve(ClientEnd, Client), serve(ServerEnd, Server)],
+    [{SentByClient, GotByClient}, {SentByServer, GotByServer}] = [result(Side, Relay) || Side <- Sides],
+    {Ended, Counted} =
+        receive
+            {weir_relay, Relay, Result, #{a_to_b := #{bytes := There}, b_to_a := #{bytes := Back}}} ->
+                {Result, {There, Back}}
+        after weir_test_wait:patience() -> {weir:relay_info(Relay), none}
+        end,
+    [Receiver ! close || {_, Receiver, _} <- Sides],
+    FromA = <<Prefix/binary, PutBack/binary, SentByClient/binary>>,
+    Expected = {<<Queued/binary, SentByServer/binary>>, FromA},
+    ({GotByClient, GotByServer} =:= Expected andalso Ended =:= closed andalso
+        Counted =:= {byte_size(FromA), byte_size(SentByServer)}) orelse
+        {Ended, {counted, Counted}, {expected, sizes(Expected)}, {got, sizes({GotByClient, GotByServer})}}.
 
 sizes({One, Other}) ->
     {byte_size(One), byte_size(Other)}.
@@ -87,7 +83,7 @@ pair(#{buffers := Buffers, read := Read}) ->
     %% A stock socket throws away what a blocked sender has queued when the end of input comes: none is to block.
     PeerOptions = [{buffer, Read}, {exit_on_close, false}, {high_watermark, 100_000_000} | Options],
     {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, PeerOptions),
-    {ok, Socket} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     %% What is queued before must not wait for its reader.
     ok = inet:setopts(Socket, [{high_watermark, 10_000_000}]),
@@ -102,7 +98,7 @@ serve(Socket, #{chunks := Chunks, slow := Slow, ends := Ends}) ->
         receive
             go -> ok
         end,
-        Got = receive_all(Socket, Slow, []),
+        Got = receive_all(Socket, Slow, ?PAUSES, []),
         Self ! {Reference, Got},
         receive
             close -> gen_tcp:close(Socket)
@@ -123,17 +119,18 @@ serve(Socket, #{chunks := Chunks, slow := Slow, ends := Ends}) ->
     Receiver ! go,
     {Reference, Receiver, iolist_to_binary([Chunk || {Chunk, _} <- Sent])}.
 
-result({Reference, _Receiver, Sent}) ->
+result({Reference, Receiver, Sent}, Relay) ->
     receive
         {Reference, Got} -> {Sent, Got}
-    after ?PATIENCE -> exit({no_end_after, byte_size(Sent)})
+    after weir_test_wait:patience() ->
+        error({no_end, {sent, byte_size(Sent)}, weir:relay_info(Relay), process_info(Receiver, current_stacktrace)})
     end.
 
-receive_all(Socket, Slow, Got) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+receive_all(Socket, Slow, Pauses, Got) ->
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} ->
-            wait(Slow),
-            receive_all(Socket, Slow, [Data | Got]);
+            Pauses > 0 andalso wait(Slow),
+            receive_all(Socket, Slow, Pauses - 1, [Data | Got]);
         {error, closed} ->
             iolist_to_binary(lists:reverse(Got))
     end.

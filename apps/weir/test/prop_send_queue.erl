@@ -6,7 +6,6 @@
 
 -export([prop_send_queue/0]).
 
--define(PATIENCE, 10000).
 -define(LARGEST, 200000).
 
 %% Data has this period, which is prime, so that a piece in a wrong place shows.
@@ -17,35 +16,34 @@ prop_send_queue() ->
     ?FORALL(
         {Sizes, Settings, Reads, End},
         {list(message()), settings(), non_empty(list(read())), oneof([close, shutdown])},
-        begin
-            {Socket, Peer} = pair(Settings),
-            {Messages, Data} = messages(Sizes, Pattern),
-            Largest = lists:max([0 | [iolist_size(Message) || Message <- Messages]]),
-            %% A send onto an empty queue is taken whole, as by OTP's driver, and one more goes over the watermark.
-            Bound = max(proplists:get_value(high_watermark, Settings), Largest) + Largest,
-            Self = self(),
-            Reader = spawn_link(fun() ->
-                receive
-                    {take, Peer} -> Self ! {self(), read(Peer, Reads)}
-                end
-            end),
-            ok = gen_tcp:controlling_process(Peer, Reader),
-            Reader ! {take, Peer},
-            Results = [send(Socket, Message, Bound) || Message <- Messages],
-            ok = finish(End, Socket),
-            Received =
-                receive
-                    {Reader, Read} -> Read
-                end,
-            ok = gen_tcp:close(Socket),
-            ?WHENFAIL(
-                io:format("results ~p, sent ~p bytes, received ~p, the same up to ~p~n", [
-                    Results, byte_size(Data), byte_size(Received), binary:longest_common_prefix([Data, Received])
-                ]),
-                Received =:= Data andalso [Result || Result <- Results, Result =/= ok] =:= []
-            )
-        end
+        weir_test_property:holds(fun() -> arrives(messages(Sizes, Pattern), Settings, Reads, End) end)
     ).
+
+arrives({Messages, Data}, Settings, Reads, End) ->
+    {Socket, Peer} = pair(Settings),
+    Largest = lists:max([0 | [iolist_size(Message) || Message <- Messages]]),
+    %% A send onto an empty queue is taken whole, as by OTP's driver, and one more goes over the watermark.
+    Bound = max(proplists:get_value(high_watermark, Settings), Largest) + Largest,
+    Self = self(),
+    Reader = spawn_link(fun() ->
+        receive
+            {take, Peer} -> Self ! {self(), read(Peer, Reads)}
+        end
+    end),
+    ok = gen_tcp:controlling_process(Peer, Reader),
+    Reader ! {take, Peer},
+    Results = [send(Socket, Message, Bound) || Message <- Messages],
+    ok = finish(End, Socket),
+    Received =
+        receive
+            {Reader, Read} -> Read
+        after weir_test_wait:patience() ->
+            error({no_end, {sent, byte_size(Data)}, process_info(Reader, current_stacktrace)})
+        end,
+    ok = gen_tcp:close(Socket),
+    (Received =:= Data andalso [Result || Result <- Results, Result =/= ok] =:= []) orelse
+        {{results, Results}, {sent, byte_size(Data)}, {received, byte_size(Received)},
+            {same_up_to, binary:longest_common_prefix([Data, Received])}}.
 
 %% Generators -----------------------------------------------------------------
 
@@ -104,7 +102,7 @@ pair(Settings) ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, loopback} | Buffer]),
     {ok, Port} = inet:port(Listener),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [{tcp_module, weir_tcp}, {active, false} | Options]),
-    {ok, Peer} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Peer} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     ok = gen_tcp:close(Listener),
     {Socket, Peer}.
 
@@ -132,7 +130,7 @@ read(Peer, [], Reads) ->
 read(Peer, [{Size, Yields} | Left], Reads) ->
     [erlang:yield() || _ <- lists:seq(1, Yields)],
     ok = inet:setopts(Peer, [{buffer, Size}]),
-    case gen_tcp:recv(Peer, 0, ?PATIENCE) of
+    case gen_tcp:recv(Peer, 0, weir_test_wait:patience()) of
         {ok, Data} -> [Data | read(Peer, Left, Reads)];
         {error, closed} -> []
     end.

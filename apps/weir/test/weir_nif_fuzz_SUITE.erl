@@ -11,7 +11,7 @@
 -import(weir_test_node, [on_node/4]).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [sockets, pollsets].
@@ -23,7 +23,7 @@ pollsets(_Config) ->
     on_node(?MODULE, fuzz_pollsets, "", []).
 
 fuzz_sockets(Config) ->
-    fuzz(prop_nif:prop_sockets(), 1000),
+    fuzz(prop_nif:prop_sockets(), 500),
     wait_until(fun() -> weir:sockets() =:= [] end),
     serves(Config).
 

@@ -6,7 +6,7 @@
 -define(WEIR, [{tcp_module, weir_tcp}]).
 
 suite() ->
-    [{timetrap, {minutes, 5}}].
+    [{timetrap, {minutes, 10}}].
 
 all() ->
     [known_sequences, known_differences, stock_agrees_with_itself, weir_agrees_with_stock].

@@ -6,14 +6,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, listen/3, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, free_port/0, async/1, await/1, kill/1, pid/1
+    listen/2, listen/3, connect_raw/1, socket_pair/2, socket_pair/3, wait_for_queued/2, keep/1, free_port/0, async/1,
+    await/1, kill/1, pid/1
 ]).
--import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -89,8 +90,10 @@ port_option_wins(Config) ->
     ).
 
 address_in_use(Config) ->
-    {Listener, Port} = listen(Config, []),
+    %% No connection of others takes it while nothing listens.
+    Port = free_port(),
     Options = [{ip, {127, 0, 0, 1}}],
+    {ok, Listener} = listen(Config, Port, Options),
     ?assertEqual({error, eaddrinuse}, listen(Config, Port, Options)),
     ?assertEqual({error, eaddrinuse}, listen(Config, Port, [{reuseaddr, true} | Options])),
     ?assertEqual({error, eaddrinuse}, listen(Config, Port, [])),
@@ -103,14 +106,15 @@ address_that_is_not_here(Config) ->
 
 %% The end that closes first keeps the address for a while, unless it is reused.
 reuse_of_an_address(Config) ->
-    {Listener, Port} = listen(Config, [binary, {active, false}, {reuseaddr, true}]),
+    Port = free_port(),
+    Options = [{ip, {127, 0, 0, 1}}],
+    {ok, Listener} = listen(Config, Port, [binary, {active, false}, {reuseaddr, true} | Options]),
     Peer = connect_raw(Port),
     {ok, Socket} = gen_tcp:accept(Listener),
     ok = gen_tcp:close(Socket),
     ?assertEqual({<<>>, closed}, recv_all(Peer)),
     ok = gen_tcp:close(Peer),
     ok = gen_tcp:close(Listener),
-    Options = [{ip, {127, 0, 0, 1}}],
     ?assertEqual({error, eaddrinuse}, listen(Config, Port, Options)),
     ?assertMatch({ok, _}, listen(Config, Port, [{reuseaddr, true} | Options])).
 
@@ -119,10 +123,11 @@ reuse_of_an_address(Config) ->
 backlog(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 2}]),
     Connect = fun(Time) -> keep(gen_tcp:connect({127, 0, 0, 1}, Port, [], Time)) end,
-    [?assertMatch({ok, _}, Connect(20000)) || _ <- [1, 2, 3]],
+    [?assertMatch({ok, _}, Connect(patience())) || _ <- [1, 2, 3]],
+    wait_for_queued(Listener, 3),
     ?assertEqual({error, timeout}, Connect(60)),
-    [{ok, _} = keep(gen_tcp:accept(Listener, 20000)) || _ <- [1, 2, 3]],
-    ?assertMatch({ok, _}, Connect(20000)).
+    [{ok, _} = keep(gen_tcp:accept(Listener, patience())) || _ <- [1, 2, 3]],
+    ?assertMatch({ok, _}, Connect(patience())).
 
 listen_takes_the_defaults_of_gen_tcp(Config) ->
     {Listener, Port} = listen(Config, []),
@@ -188,7 +193,7 @@ calls_on_a_listener(Config) ->
     ?assertEqual(ok, inet:setopts(Listener, [{active, once}])),
     assert_no_message(),
     Peer = connect_raw(Port),
-    {ok, Socket} = keep(gen_tcp:accept(Listener, 5000)),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ?assertEqual(inet:sockname(Peer), inet:peername(Socket)).
 
 addresses_of_both_ends(Config) ->

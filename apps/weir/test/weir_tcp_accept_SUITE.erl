@@ -2,18 +2,23 @@
 -module(weir_tcp_accept_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [
-    listen/2, connect_raw/1, connect_raw/2, keep/1, async/1, await/1, assert_waits/1, kill/1, pid/1, reset/1, socket_pair/2
+    listen/2, connect_raw/1, connect_raw/2, wait_for_queued/2, keep/1, async/1, await/1, assert_waits/1, kill/1, pid/1,
+    reset/1, socket_pair/2
 ]).
--import(weir_test_wait, [messages_of/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1, wait_until/1]).
+-import(weir_test_wait, [
+    patience/0, messages_of/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1,
+    wait_until/1
+]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -69,7 +74,14 @@ waits_for_a_connection(Config) ->
 
 takes_queued_connections(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {backlog, 16}]),
-    Peers = [connect_raw(Port) || _ <- lists:seq(1, 10)],
+    Peers = [
+        begin
+            Peer = connect_raw(Port),
+            wait_for_queued(Listener, Number),
+            Peer
+        end
+     || Number <- lists:seq(1, 10)
+    ],
     Sockets = [
         begin
             {ok, Socket} = accept(Listener),
@@ -84,6 +96,7 @@ takes_a_queued_connection_with_timeout_zero(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     ?assertEqual({error, timeout}, accept(Listener, 0)),
     Peer = connect_raw(Port),
+    wait_for_queued(Listener, 1),
     {ok, Socket} = accept(Listener, 0),
     assert_connected(Socket, Peer).
 
@@ -100,7 +113,7 @@ timeout_loses_no_connection(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     [?assertEqual({error, timeout}, accept(Listener, 5)) || _ <- lists:seq(1, 5)],
     Peer = connect_raw(Port),
-    {ok, Socket} = accept(Listener, 5000),
+    {ok, Socket} = accept(Listener, patience()),
     assert_connected(Socket, Peer),
     ?assertEqual({error, timeout}, accept(Listener, 5)).
 
@@ -126,7 +139,7 @@ acceptors_of_different_patience(Config) ->
     Patient = async(fun() -> gen_tcp:accept(Listener) end),
     assert_waits(Patient),
     Impatient = async(fun() -> gen_tcp:accept(Listener, 30) end),
-    Last = async(fun() -> gen_tcp:accept(Listener, 20000) end),
+    Last = async(fun() -> gen_tcp:accept(Listener, 2 * patience()) end),
     ?assertEqual({error, timeout}, await(Impatient)),
     assert_waits(Last),
     assert_waits(Patient),
@@ -172,7 +185,7 @@ killed_acceptor_loses_no_connection(Config) ->
     _ = [assert_waits(Acceptor) || Acceptor <- Killed],
     _ = [ok = kill(Acceptor) || Acceptor <- Killed],
     Peer = connect_raw(Port),
-    {ok, Socket} = accept(Listener, 5000),
+    {ok, Socket} = accept(Listener, patience()),
     assert_connected(Socket, Peer).
 
 killed_acceptor_is_no_longer_accepting(Config) ->
@@ -205,7 +218,7 @@ listener_closed_with_queued_connections(Config) ->
     {Listener, Port} = listen(Config, []),
     Peers = [connect_raw(Port, [{show_econnreset, true}]) || _ <- [1, 2, 3]],
     ok = gen_tcp:close(Listener),
-    [?assertEqual({error, econnreset}, gen_tcp:recv(Peer, 0, 5000)) || Peer <- Peers].
+    [?assertEqual({error, econnreset}, gen_tcp:recv(Peer, 0, patience())) || Peer <- Peers].
 
 accepted_outlive_the_listener(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
@@ -226,7 +239,7 @@ with_a_wrong_timeout(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     [?assertError(_, gen_tcp:accept(Listener, Timeout)) || Timeout <- [foo, 1.0, "10"]],
     Peer = connect_raw(Port),
-    {ok, Socket} = accept(Listener, 5000),
+    {ok, Socket} = accept(Listener, patience()),
     assert_connected(Socket, Peer).
 
 by_any_process(Config) ->
@@ -252,7 +265,7 @@ data_sent_before_passive(Config) ->
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, <<"early">>),
     {ok, Socket} = accept(Listener),
-    ?assertEqual({ok, <<"early">>}, gen_tcp:recv(Socket, 5, 5000)).
+    ?assertEqual({ok, <<"early">>}, gen_tcp:recv(Socket, 5, patience())).
 
 data_sent_before_active(Config) ->
     lists:foreach(
@@ -283,12 +296,14 @@ peer_that_is_gone_already(Config) ->
 
 peer_that_has_reset_already(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {show_econnreset, true}]),
-    ok = reset(connect_raw(Port)),
-    {ok, Socket} = accept(Listener, 5000),
-    ?assertEqual({error, enotconn}, inet:peername(Socket)),
-    ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0, 5000)),
+    Gone = connect_raw(Port),
+    wait_for_queued(Listener, 1),
+    ok = reset(Gone),
+    {ok, Socket} = accept(Listener, patience()),
+    ?waitEqual({error, enotconn}, inet:peername(Socket)),
+    ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0, patience())),
     Peer = connect_raw(Port),
-    {ok, Second} = accept(Listener, 5000),
+    {ok, Second} = accept(Listener, patience()),
     assert_connected(Second, Peer).
 
 addresses(Config) ->

@@ -6,13 +6,16 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, pid/1]).
--import(weir_test_wait, [wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, collect_active/2, recv_exactly/2]).
+-import(weir_test_wait, [
+    patience/0, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, collect_active/2,
+    recv_exactly/2
+]).
 -import(weir_tcp_test, [active_of/1, collect_rearming/3]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -105,7 +108,7 @@ false_stops_delivery(Config) ->
             ok = inet:setopts(Socket, [{active, false}]),
             ok = gen_tcp:send(Peer, <<"kept">>),
             assert_no_message(),
-            ?assertEqual({ok, <<"kept">>}, gen_tcp:recv(Socket, 4, 5000))
+            ?assertEqual({ok, <<"kept">>}, gen_tcp:recv(Socket, 4, patience()))
         end,
         [true, once, 7]
     ).

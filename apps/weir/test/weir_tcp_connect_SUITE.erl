@@ -9,12 +9,12 @@
     connect/4, accept_raw/1, keep/1, descriptors/0, listener_with_full_backlog/0, free_port/0, async/1, await/1,
     assert_waits/1, kill/1
 ]).
--import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_exactly/2, timed/1]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_exactly/2, timed/1]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -47,8 +47,11 @@ cases() ->
 
 %% A stock listener on the loopback.
 listener() ->
+    listener(0).
+
+listener(Wanted) ->
     {ok, Listener} = keep(
-        gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 128}])
+        gen_tcp:listen(Wanted, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {backlog, 128}])
     ),
     {ok, Port} = inet:port(Listener),
     {Listener, Port}.
@@ -67,7 +70,7 @@ to_an_address(Config) ->
         fun(Address) ->
             {ok, Socket} = connect(Config, Address, Port, [binary, {active, false}]),
             assert_talk(Socket, accept_raw(Listener)),
-            {ok, Second} = connect(Config, Address, Port, {[binary, {active, false}], 5000}),
+            {ok, Second} = connect(Config, Address, Port, {[binary, {active, false}], patience()}),
             assert_talk(Second, accept_raw(Listener)),
             {ok, Third} = connect(Config, Address, Port, {[binary, {active, false}], infinity}),
             assert_talk(Third, accept_raw(Listener))
@@ -79,19 +82,20 @@ to_a_name(Config) ->
     {Listener, Port} = listener(),
     lists:foreach(
         fun(Name) ->
-            {ok, Socket} = connect(Config, Name, Port, {[binary, {active, false}], 5000}),
+            {ok, Socket} = connect(Config, Name, Port, {[binary, {active, false}], patience()}),
             assert_talk(Socket, accept_raw(Listener))
         end,
         ["localhost", localhost]
     ).
 
 to_a_socket_address(Config) ->
-    {Listener, Port} = listener(),
+    %% No connection of others takes it when the listener is closed.
+    {Listener, Port} = listener(free_port()),
     Options = proplists:get_value(backend, Config) ++ [binary, {active, false}],
     Address = #{family => inet, addr => {127, 0, 0, 1}, port => Port},
     {ok, Socket} = keep(gen_tcp:connect(Address, Options)),
     assert_talk(Socket, accept_raw(Listener)),
-    {ok, Second} = keep(gen_tcp:connect(Address, Options, 5000)),
+    {ok, Second} = keep(gen_tcp:connect(Address, Options, patience())),
     assert_talk(Second, accept_raw(Listener)),
     ok = gen_tcp:close(Listener),
     ?assertEqual({error, econnrefused}, gen_tcp:connect(Address, Options)).
@@ -121,9 +125,9 @@ many_at_once(Config) ->
     Options = proplists:get_value(backend, Config) ++ [binary, {active, false}],
     Connecting = [
         async(fun() ->
-            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, Options, 10000),
+            {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, Options, patience()),
             ok = gen_tcp:send(Socket, <<N:32>>),
-            gen_tcp:recv(Socket, 4, 10000)
+            gen_tcp:recv(Socket, 4, patience())
         end)
      || N <- lists:seq(1, 50)
     ],
@@ -141,8 +145,8 @@ many_at_once(Config) ->
 refused(Config) ->
     Port = free_port(),
     ?assertEqual({error, econnrefused}, connect(Config, {127, 0, 0, 1}, Port, [])),
-    ?assertEqual({error, econnrefused}, connect(Config, "localhost", Port, {[], 5000})),
-    ?assertEqual({error, econnrefused}, connect(Config, {127, 0, 0, 1}, 0, {[], 5000})),
+    ?assertEqual({error, econnrefused}, connect(Config, "localhost", Port, {[], patience()})),
+    ?assertEqual({error, econnrefused}, connect(Config, {127, 0, 0, 1}, 0, {[], patience()})),
     assert_no_message().
 
 times_out(Config) ->
@@ -228,7 +232,7 @@ from_an_address_that_is_not_here(Config) ->
 
 to_a_broadcast_address(Config) ->
     ?assertEqual(
-        {error, enetunreach}, connect(Config, {127, 255, 255, 255}, free_port(), {[], 5000})
+        {error, enetunreach}, connect(Config, {127, 255, 255, 255}, free_port(), {[], patience()})
     ).
 
 bad_addresses(Config) ->

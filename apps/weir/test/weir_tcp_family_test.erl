@@ -18,9 +18,9 @@
 -export([passive_pair/1]).
 -export([what/1]).
 
+-import(weir_test_wait, [patience/0]).
 -import(weir_test_peer, [keep/1]).
 
--define(PATIENCE, 10000).
 
 %% The same families on each of the three backends.
 groups(Families) ->
@@ -86,7 +86,7 @@ listen(Config, Port, Options) ->
     keep(gen_tcp:listen(Port, backend(Config) ++ Options)).
 
 connect(Config, Address, Port, Options) ->
-    keep(gen_tcp:connect(Address, Port, backend(Config) ++ Options, ?PATIENCE)).
+    keep(gen_tcp:connect(Address, Port, backend(Config) ++ Options, patience())).
 
 port(Config, Listener) ->
     case family(Config) of
@@ -100,7 +100,7 @@ connect_to(Config, Listener, Options) ->
 pair(Config, ConnectOptions, ListenOptions) ->
     {ok, Listener} = listen(Config, ListenOptions),
     {ok, Connected} = connect_to(Config, Listener, ConnectOptions),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     {Connected, Accepted}.
 
 passive_pair(Config) ->

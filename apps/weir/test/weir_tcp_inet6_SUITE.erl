@@ -6,15 +6,14 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [keep/1]).
--import(weir_test_wait, [recv_exactly/2]).
+-import(weir_test_wait, [patience/0, recv_exactly/2]).
 -import(weir_tcp_family_test, [backend/1, where/1, listen/2, listen/3, connect/4, pair/3, what/1]).
 
 -include("family_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_tcp_family_test:groups([{inet6, cases()}]).
@@ -38,7 +37,7 @@ inet6_any_takes_ipv4(Config) ->
     {ok, Listener} = listen(Config, 0, [{active, false} | unspecified(Config)]),
     {ok, {{0, 0, 0, 0, 0, 0, 0, 0}, Port}} = inet:sockname(Listener),
     {ok, Peer} = keep(gen_tcp:connect({127, 0, 0, 1}, Port, [])),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     {ok, {{127, 0, 0, 1}, PeerPort}} = inet:sockname(Peer),
     ?assertEqual({ok, {{0, 0, 0, 0, 0, 16#ffff, 16#7f00, 1}, PeerPort}}, inet:peername(Accepted)).
 
@@ -86,7 +85,7 @@ inet6_map(Config) ->
     Address = #{family => inet6, addr => IP, port => Port},
     {ok, Connected} = keep(gen_tcp:connect(Address, backend(Config))),
     ?assertEqual({ok, {IP, Port}}, inet:peername(Connected)),
-    {ok, Other} = keep(gen_tcp:connect(Address#{flowinfo => 0, scope_id => 0}, backend(Config), ?PATIENCE)),
+    {ok, Other} = keep(gen_tcp:connect(Address#{flowinfo => 0, scope_id => 0}, backend(Config), patience())),
     ?assertEqual({ok, {IP, Port}}, inet:peername(Other)).
 
 inet6_map_with_scope(Config) ->

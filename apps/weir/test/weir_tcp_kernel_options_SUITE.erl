@@ -7,13 +7,12 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [listen/2, listen/3, connect/4, connect_raw/1, socket_pair/2, keep/1]).
--import(weir_test_wait, [recv_exactly/2]).
+-import(weir_test_wait, [patience/0, recv_exactly/2]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, inet}, {group, weir}].
@@ -69,9 +68,9 @@ reason_to_skip(Case, Config) ->
 no_namespaces() ->
     case string:trim(os:cmd("id -u")) of
         "0" ->
-            case os:find_executable("ip") of
-                false -> "there is no program `ip'";
-                _ -> none
+            case [Name || Name <- ["ip", "unshare"], os:find_executable(Name) =:= false] of
+                [] -> none;
+                Missing -> lists:flatten(["there is no program ", lists:join(" and no ", Missing)])
             end;
         _ ->
             "only root makes network namespaces"
@@ -194,7 +193,7 @@ inherited(Config) ->
     ],
     {Listener, Port} = listen(Config, Options),
     _ = connect_raw(Port),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     Names = [Name || {Name, _} <- Options],
     ?assertEqual({ok, Options}, inet:getopts(Accepted, Names)).
 
@@ -204,7 +203,7 @@ late_on_listener(Config) ->
     _ = connect_raw(Port),
     Options = [{priority, 4}, {tos, 8}, {ttl, 44}, {recvtos, true}, {recvttl, true}, {nodelay, true}, {keepalive, true}],
     ok = inet:setopts(Listener, Options),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     Names = [Name || {Name, _} <- Options],
     ?assertEqual({ok, Options}, inet:getopts(Accepted, Names)).
 
@@ -212,7 +211,7 @@ bound_to_device(Config) ->
     {Listener, Port} = listen(Config, [{bind_to_device, <<"lo">>}]),
     ?assertEqual(<<"lo">>, get(Listener, bind_to_device)),
     {ok, Connected} = connect(Config, ?LOOPBACK, Port, [{bind_to_device, <<"lo">>}]),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     ?assertEqual(<<"lo">>, get(Connected, bind_to_device)),
     ?assertEqual(<<"lo">>, get(Accepted, bind_to_device)).
 
@@ -245,7 +244,7 @@ debug(Config) ->
 closed_socket(Config) ->
     {Socket, Peer} = socket_pair(Config, [{active, false}]),
     ok = gen_tcp:close(Peer),
-    {error, closed} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {error, closed} = gen_tcp:recv(Socket, 0, patience()),
     ?assertEqual(
         {ok, [{active, false}, {debug, false}]},
         inet:getopts(Socket, [nodelay, tos, active, bind_to_device, pktoptions, netns, debug])
@@ -261,7 +260,7 @@ namespace_that_is_ours(Config) ->
     ?assertEqual("/proc/self/ns/net", get(Listener, netns)),
     {ok, Connected} = connect(Config, ?LOOPBACK, Port, [{netns, <<"/proc/self/ns/net">>}]),
     ?assertEqual("/proc/self/ns/net", get(Connected, netns)),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     ?assertEqual({ok, []}, inet:getopts(Accepted, [netns])),
     %% It is but a word to an open socket.
     ok = inet:setopts(Accepted, [{netns, "/nowhere"}]),
@@ -273,26 +272,30 @@ namespace_that_is_none(Config) ->
     ?assertEqual({error, enoent}, connect(Config, ?LOOPBACK, 1, [{netns, "/nowhere"}])).
 
 another_namespace(Config) ->
-    Name = "weir_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive])),
-    case os:cmd("ip netns add " ++ Name ++ " && ip -n " ++ Name ++ " link set lo up") of
-        "" ->
-            try
-                in_namespace(Config, "/run/netns/" ++ Name)
-            after
-                "" = os:cmd("ip netns delete " ++ Name)
-            end;
-        Refused ->
+    %% It is there as long as its only process, which ends with this one.
+    Program = open_port({spawn_executable, os:find_executable("unshare")}, [
+        {args, ["--net", "/bin/sh", "-c", "ip link set lo up && echo up && exec cat"]}, stderr_to_stdout, exit_status
+    ]),
+    receive
+        {Program, {data, "up\n"}} ->
+            {os_pid, Pid} = erlang:port_info(Program, os_pid),
+            in_namespace(Config, "/proc/" ++ integer_to_list(Pid) ++ "/ns/net"),
+            true = port_close(Program);
+        {Program, {data, Refused}} ->
+            true = port_close(Program),
             {skip, Refused}
+    after patience() -> error({no_namespace, erlang:port_info(Program)})
     end.
 
 in_namespace(Config, Path) ->
     %% The same port is free in both.
-    {Outside, Port} = listen(Config, []),
+    Connections = 2 * erlang:system_info(schedulers),
+    {Outside, Port} = listen(Config, [{backlog, Connections}]),
     {ok, Inside} = listen(Config, Port, [{ip, ?LOOPBACK}, {netns, Path}, {active, false}]),
     {ok, Connected} = connect(Config, ?LOOPBACK, Port, [{netns, Path}, {active, false}]),
-    {ok, Accepted} = keep(gen_tcp:accept(Inside, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Inside, patience())),
     ok = gen_tcp:send(Connected, "inside"),
-    ?assertEqual({ok, "inside"}, gen_tcp:recv(Accepted, 6, ?PATIENCE)),
+    ?assertEqual({ok, "inside"}, gen_tcp:recv(Accepted, 6, patience())),
     ?assertEqual({error, timeout}, gen_tcp:accept(Outside, 20)),
     %% Nobody has stayed there.
     _ = [
@@ -300,7 +303,7 @@ in_namespace(Config, Path) ->
             {ok, Socket} = connect(Config, ?LOOPBACK, Port, []),
             ok = gen_tcp:close(Socket)
         end
-     || _ <- lists:seq(1, 2 * erlang:system_info(schedulers))
+     || _ <- lists:seq(1, Connections)
     ],
     ?assertEqual({error, timeout}, gen_tcp:accept(Inside, 20)),
     [ok = gen_tcp:close(Socket) || Socket <- [Inside, Connected, Accepted, Outside]],

@@ -3,6 +3,8 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
+-import(weir_test_wait, [patience/0]).
+
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [keep/1]).
@@ -10,10 +12,9 @@
 
 -include("family_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_tcp_family_test:groups([{local, cases()}]).
@@ -55,7 +56,7 @@ local_chosen_name(Config) ->
 local_bound_connect(Config) ->
     {ok, Listener} = listen(Config, []),
     {ok, Connected} = connect_to(Config, Listener, [{ifaddr, {local, path(Config, "client")}}]),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     ?assertEqual({ok, {local, path(Config, "client")}}, inet:peername(Accepted)),
     ?assertEqual({ok, {local, path(Config, "client")}}, inet:sockname(Connected)).
 
@@ -67,7 +68,8 @@ local_length(Config) ->
     {ok, Listener} = listen(Config, 0, [{ifaddr, {local, Path(107)}}]),
     ?assertEqual({ok, {local, Path(107)}}, inet:sockname(Listener)),
     ?assertMatch({ok, _}, connect(Config, {local, Path(107)}, 0, [])),
-    Abstract = fun(Size) -> <<0, (binary:copy(<<"x">>, Size - 1))/binary>> end,
+    %% The directory is that of the case, and so is its name.
+    Abstract = fun(Size) -> <<0, (Path(Size - 1))/binary>> end,
     {ok, Named} = listen(Config, 0, [{ifaddr, {local, Abstract(108)}}]),
     ?assertEqual({ok, {local, Abstract(108)}}, inet:sockname(Named)),
     [

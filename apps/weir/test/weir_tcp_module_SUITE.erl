@@ -3,16 +3,17 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
+-import(weir_test_wait, [patience/0]).
+
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [keep/1]).
 
 -include("engine_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, weir}].
@@ -30,9 +31,9 @@ whole_virtual_machine(_Config) ->
                 {ok, Port} = inet:port(Listener),
                 {ok, Connected} = keep(gen_tcp:connect(IP, Port, [binary, {active, false}])),
                 {ok, Mapped} = keep(gen_tcp:connect(#{family => Family, addr => IP, port => Port}, [])),
-                {ok, Accepted} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+                {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
                 ok = gen_tcp:send(Connected, <<"through">>),
-                ?assertEqual({ok, <<"through">>}, gen_tcp:recv(Accepted, 7, ?PATIENCE)),
+                ?assertEqual({ok, <<"through">>}, gen_tcp:recv(Accepted, 7, patience())),
                 ?assertEqual({ok, {IP, Port}}, inet:peername(Mapped)),
                 [?assertMatch({'$inet', weir_tcp, _}, Socket) || Socket <- [Listener, Connected, Mapped, Accepted]]
             end

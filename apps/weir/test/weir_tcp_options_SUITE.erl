@@ -20,7 +20,7 @@
 -define(UNKNOWN_OPTION, 999).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).

@@ -7,14 +7,14 @@
 
 -import(weir_test_peer, [socket_pair/2, listen/2, keep/1, connect_raw/1, async/1, await/1, assert_waits/1, kill/1, pid/1]).
 -import(weir_test_wait, [
-    messages_of/1, wait_until/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0, recv_all/1,
-    recv_exactly/2
+    patience/0, messages_of/1, wait_until/1, wait_for_messages/1, messages/0, next_message/0, assert_no_message/0,
+    recv_all/1, recv_exactly/2
 ]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -281,14 +281,14 @@ owner_of_a_listener(Config) ->
     ?assertEqual(ok, gen_tcp:controlling_process(Listener, pid(Owner))),
     %% Whoever accepts owns what was accepted.
     Peer = connect_raw(Port),
-    {ok, Socket} = keep(gen_tcp:accept(Listener, 5000)),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ok = gen_tcp:send(Peer, <<"mine">>),
     ?assertEqual({tcp, Socket, <<"mine">>}, next_message()).
 
 end_of_the_owner_of_a_listener(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     Peer = connect_raw(Port),
-    {ok, Accepted} = keep(gen_tcp:accept(Listener, 5000)),
+    {ok, Accepted} = keep(gen_tcp:accept(Listener, patience())),
     Acceptor = async(fun() -> gen_tcp:accept(Listener) end),
     assert_waits(Acceptor),
     ok = end_of_owner(Listener, kill),

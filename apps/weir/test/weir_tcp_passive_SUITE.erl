@@ -6,12 +6,12 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
--import(weir_test_wait, [next_message/0, recv_all/1, recv_exactly/2, timed/1]).
+-import(weir_test_wait, [patience/0, next_message/0, recv_all/1, recv_exactly/2, timed/1]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -64,7 +64,7 @@ recv_waits_for_data(Config) ->
 
 recv_of_a_length_joins_segments(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    Receiver = async(fun() -> gen_tcp:recv(Socket, 10, 5000) end),
+    Receiver = async(fun() -> gen_tcp:recv(Socket, 10, patience()) end),
     ok = gen_tcp:send(Peer, <<"0123">>),
     assert_waits(Receiver),
     ok = gen_tcp:send(Peer, <<"456">>),
@@ -126,16 +126,16 @@ recv_of_a_length_is_not_bounded_by_buffer(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {buffer, 100}]),
     Data = rand:bytes(1000),
     ok = gen_tcp:send(Peer, Data),
-    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, 1000, 5000)).
+    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, 1000, patience())).
 
 recv_of_too_large_a_length(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     Limit = 64 * 1024 * 1024,
-    ?assertEqual({error, enomem}, gen_tcp:recv(Socket, Limit + 1, 1000)),
-    ?assertEqual({error, enomem}, gen_tcp:recv(Socket, 16#7fffffff, 1000)),
+    ?assertEqual({error, enomem}, gen_tcp:recv(Socket, Limit + 1, patience())),
+    ?assertEqual({error, enomem}, gen_tcp:recv(Socket, 16#7fffffff, patience())),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, Limit, 1)),
     ok = gen_tcp:send(Peer, <<"still here">>),
-    ?assertEqual({ok, <<"still here">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"still here">>}, gen_tcp:recv(Socket, 0, patience())).
 
 recv_times_out(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -157,11 +157,11 @@ recv_timeout_leaves_the_data(Config) ->
     ok = gen_tcp:send(Peer, <<"abc">>),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 5, 30)),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 4, 1)),
-    ?assertEqual({ok, <<"abc">>}, gen_tcp:recv(Socket, 0, 30)),
+    ?assertEqual({ok, <<"abc">>}, gen_tcp:recv(Socket, 0, patience())),
     ok = gen_tcp:send(Peer, <<"de">>),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 5, 30)),
     ok = gen_tcp:send(Peer, <<"fgh">>),
-    ?assertEqual({ok, <<"defgh">>}, gen_tcp:recv(Socket, 5, 5000)).
+    ?assertEqual({ok, <<"defgh">>}, gen_tcp:recv(Socket, 5, patience())).
 
 recv_timeout_leaves_the_data_to_active(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -177,7 +177,7 @@ recv_with_wrong_arguments(Config) ->
      || {Length, Timeout} <- [{-1, 10}, {a, 10}, {1.0, 10}, {0, foo}, {0, 1.0}]
     ],
     ok = gen_tcp:send(Peer, <<"unharmed">>),
-    ?assertEqual({ok, <<"unharmed">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"unharmed">>}, gen_tcp:recv(Socket, 0, patience())).
 
 recv_on_an_active_socket(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -191,19 +191,19 @@ recv_on_an_active_socket(Config) ->
         [true, once, 5]
     ),
     ok = gen_tcp:send(Peer, <<"passive again">>),
-    ?assertEqual({ok, <<"passive again">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"passive again">>}, gen_tcp:recv(Socket, 0, patience())).
 
 second_recv_is_refused(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     First = async(fun() -> gen_tcp:recv(Socket, 0) end),
     assert_waits(First),
-    ?assertEqual({error, ealready}, gen_tcp:recv(Socket, 0, 1000)),
+    ?assertEqual({error, ealready}, gen_tcp:recv(Socket, 0, patience())),
     ?assertEqual({error, ealready}, gen_tcp:recv(Socket, 3)),
     assert_waits(First),
     ok = gen_tcp:send(Peer, <<"for the first">>),
     ?assertEqual({ok, <<"for the first">>}, await(First)),
     ok = gen_tcp:send(Peer, <<"and on">>),
-    ?assertEqual({ok, <<"and on">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"and on">>}, gen_tcp:recv(Socket, 0, patience())).
 
 recv_by_another_process(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
@@ -249,18 +249,18 @@ unrecv_puts_data_before_what_comes(Config) ->
     ok = gen_tcp:send(Peer, <<"header body">>),
     {ok, <<"header">>} = gen_tcp:recv(Socket, 6),
     ok = gen_tcp:unrecv(Socket, <<"header">>),
-    ?assertEqual({ok, <<"header body">>}, gen_tcp:recv(Socket, 11, 5000)).
+    ?assertEqual({ok, <<"header body">>}, gen_tcp:recv(Socket, 11, patience())).
 
 unrecv_twice(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:unrecv(Socket, ["c", [<<"d">>]]),
     ok = gen_tcp:unrecv(Socket, <<"ab">>),
-    ?assertEqual({ok, <<"abcd">>}, gen_tcp:recv(Socket, 4, 5000)).
+    ?assertEqual({ok, <<"abcd">>}, gen_tcp:recv(Socket, 4, patience())).
 
 unrecv_and_a_part(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ok = gen_tcp:unrecv(Socket, "abcd"),
-    ?assertEqual({ok, <<"abc">>}, gen_tcp:recv(Socket, 3, 5000)),
+    ?assertEqual({ok, <<"abc">>}, gen_tcp:recv(Socket, 3, patience())),
     ?assertEqual({ok, <<"d">>}, gen_tcp:recv(Socket, 0, 0)),
     ok = gen_tcp:unrecv(Socket, "last"),
     ok = gen_tcp:close(Peer),
@@ -273,7 +273,7 @@ unrecv_then_active(Config) ->
     ?assertEqual({tcp, Socket, <<"first">>}, next_message()),
     ?assertEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])),
     ok = gen_tcp:send(Peer, <<"second">>),
-    ?assertEqual({ok, <<"second">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"second">>}, gen_tcp:recv(Socket, 0, patience())).
 
 unrecv_while_active(Config) ->
     {Socket, _Peer} = socket_pair(Config, [binary, {active, once}]),
@@ -285,4 +285,4 @@ unrecv_of_bad_data(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     [?assertEqual({error, einval}, gen_tcp:unrecv(Socket, Bad)) || Bad <- [a, [a], [256]]],
     ok = gen_tcp:send(Peer, <<"unharmed">>),
-    ?assertEqual({ok, <<"unharmed">>}, gen_tcp:recv(Socket, 0, 5000)).
+    ?assertEqual({ok, <<"unharmed">>}, gen_tcp:recv(Socket, 0, patience())).

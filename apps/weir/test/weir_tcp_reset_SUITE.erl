@@ -5,14 +5,14 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1, reset/1]).
+-import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1, reset/1, wait_for_reset/1]).
 -import(weir_test_wait, [next_message/0, assert_no_message/0, recv_all/1]).
 -import(weir_tcp_test, [assert_closed/1]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -89,6 +89,7 @@ reset_while_receiving(Config) ->
 reset_found_by_send(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
     ok = reset(Peer),
+    wait_for_reset(Socket),
     ?assertEqual({error, closed}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0)),
@@ -97,6 +98,7 @@ reset_found_by_send(Config) ->
 reset_found_by_send_shown(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {show_econnreset, true}]),
     ok = reset(Peer),
+    wait_for_reset(Socket),
     ?assertEqual({error, econnreset}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, enotconn}, gen_tcp:send(Socket, <<"x">>)),
     ?assertEqual({error, econnreset}, gen_tcp:recv(Socket, 0)),
@@ -109,6 +111,7 @@ reset_found_by_send_told_when_active_is_set(Config) ->
                 Config, [binary, {active, false}, {show_econnreset, Show}]
             ),
             ok = reset(Peer),
+            wait_for_reset(Socket),
             {error, _} = gen_tcp:send(Socket, <<"x">>),
             ?assertEqual(ok, inet:setopts(Socket, [{active, once}])),
             _ = [?assertEqual({tcp_error, Socket, econnreset}, next_message()) || Told],

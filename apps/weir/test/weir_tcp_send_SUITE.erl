@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_tcp_send_test, [narrow_pair/2, pending/1, send_until_error/3]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -116,7 +116,7 @@ both_directions_at_once(Config) ->
 
 large_with_a_slow_reader(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}]),
-    Data = rand:bytes(10 * 1024 * 1024),
+    Data = rand:bytes(4 * 1024 * 1024),
     Sender = async(fun() ->
         ok = gen_tcp:send(Socket, Data),
         gen_tcp:shutdown(Socket, write)
@@ -139,7 +139,7 @@ read_slowly(Peer, Data) ->
 recv_parts(_Peer, 0, Data) ->
     {more, Data};
 recv_parts(Peer, Count, Data) ->
-    case gen_tcp:recv(Peer, 0, 10000) of
+    case gen_tcp:recv(Peer, 0, patience()) of
         {ok, Part} -> recv_parts(Peer, Count - 1, [Part | Data]);
         {error, closed} -> {closed, Data}
     end.

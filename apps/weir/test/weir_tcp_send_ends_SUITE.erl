@@ -6,13 +6,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, socket_pair/3, async/1, await/1, assert_waits/1, kill/1, reset/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1]).
+-import(weir_test_wait, [
+    patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2, timed/1
+]).
 -import(weir_tcp_send_test, [narrow_pair/2, pending/1, send_until_error/3]).
 
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend(cases()).
@@ -77,7 +79,7 @@ send_timeout_of_zero(Config) ->
     ?assertEqual(<<"recovered">>, recv_exactly(Peer, 9)).
 
 send_timeout_is_not_reached(Config) ->
-    {Socket, Peer} = narrow_pair(Config, [{send_timeout, 10000}, {send_timeout_close, true}]),
+    {Socket, Peer} = narrow_pair(Config, [{send_timeout, 3_600_000}, {send_timeout_close, true}]),
     Data = rand:bytes(300000),
     Sender = async(fun() -> [gen_tcp:send(Socket, Data), gen_tcp:send(Socket, Data)] end),
     assert_waits(Sender),
@@ -145,7 +147,7 @@ waiting_when_the_peer_resets(Config) ->
             assert_waits(Sender),
             ok = reset(Peer),
             ?assertMatch({_, {error, Reason}}, await(Sender)),
-            ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, 1000))
+            ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, patience()))
         end,
         [{false, closed}, {true, econnreset}]
     ).
@@ -190,6 +192,8 @@ killed_while_waiting(Config) ->
     ok = gen_tcp:send(Socket, Data),
     Sender = async(fun() -> gen_tcp:send(Socket, Data) end),
     assert_waits(Sender),
+    %% The first send has given a part of its bytes to the kernel.
+    wait_until(fun() -> pending(Socket) >= byte_size(Data) orelse {pending, pending(Socket)} end),
     ok = kill(Sender),
     Reader = async(fun() -> recv_all(Peer) end),
     ?assertEqual(ok, gen_tcp:send(Socket, <<"from the owner">>)),

@@ -7,7 +7,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [socket_pair/2, async/1, await/1, assert_waits/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, assert_no_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_tcp_send_test, [narrow_pair/2]).
 -import(weir_tcp_sendfile_test, [
     assert_refused/2, contents/1, file/2, is_weir/1, open/2, open_with/2, pair/1, send_whole/2, stuck/2
@@ -16,7 +16,7 @@
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -91,7 +91,7 @@ large_file(Config) ->
 %% What the reader has not taken is in the file, not in memory.
 large_file_to_a_slow_reader(Config) ->
     {Socket, Peer} = narrow_pair(Config, []),
-    Contents = contents(10 * 1024 * 1024),
+    Contents = contents(3 * 1024 * 1024),
     Name = file(Config, Contents),
     Before = erlang:memory(binary),
     Sender = stuck(Socket, Name),
@@ -106,7 +106,7 @@ read_slowly(_Peer, 0, Parts) ->
 read_slowly(Peer, Size, Parts) ->
     receive
         never_sent -> ok
-    after 5 -> ok
+    after 1 -> ok
     end,
     Length = min(Size, 100000),
     read_slowly(Peer, Size - Length, [recv_exactly(Peer, Length) | Parts]).
@@ -339,7 +339,7 @@ options_meanwhile(Config) ->
     ?assertMatch({ok, _}, inet:peername(Socket)),
     %% The other direction goes on.
     ok = gen_tcp:send(Peer, <<"request">>),
-    ?assertEqual({ok, <<"request">>}, gen_tcp:recv(Socket, 7, 5000)),
+    ?assertEqual({ok, <<"request">>}, gen_tcp:recv(Socket, 7, patience())),
     assert_waits(Sender),
     ?assert(Contents =:= recv_exactly(Peer, 500000)),
     ?assertEqual({ok, 500000}, await(Sender)).

@@ -6,7 +6,7 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [listen/2, async/1, await/1, assert_waits/1, kill/1, pid/1, reset/1, descriptors/0]).
--import(weir_test_wait, [wait_until/1, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_all/1, recv_exactly/2]).
 -import(weir_tcp_send_test, [narrow_pair/2]).
 -import(weir_tcp_sendfile_test, [
     assert_refused/2, contents/1, file/2, is_weir/1, open/2, open_with/2, pair/1, send_whole/2, stuck/2
@@ -15,7 +15,7 @@
 -include("drop_in_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 groups() ->
     weir_test_peer:by_backend_and_role(cases()).
@@ -59,7 +59,7 @@ many_at_once(Config) ->
     ],
     Readers = [
         async(fun() ->
-            {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+            {ok, Peer} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {buffer, 1 bsl 18}]),
             {Received, closed} = recv_all(Peer),
             ok = gen_tcp:close(Peer),
             Received =:= Contents
@@ -156,7 +156,7 @@ peer_resets_meanwhile(Config) ->
             ok = reset(Peer),
             ?assertEqual({error, closed}, await(Sender)),
             assert_refused(Config, Socket),
-            ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, 1000))
+            ?assertEqual({error, Reason}, gen_tcp:recv(Socket, 0, patience()))
         end,
         [{false, closed}, {true, econnreset}]
     ).
@@ -247,7 +247,7 @@ ended_at_any_moment(Config) ->
             pid(Sender) ! go,
             receive
                 never_sent -> ok
-            after N rem 8 -> ok
+            after N - 1 -> ok
             end,
             ok = End(Socket, Sender),
             {Received, _} = await(Reader),
@@ -255,7 +255,7 @@ ended_at_any_moment(Config) ->
             ok = kill(Sender),
             ok = gen_tcp:close(Peer)
         end
-     || N <- lists:seq(1, 16),
+     || N <- lists:seq(1, 8),
         End <- [fun(Socket, _) -> gen_tcp:close(Socket) end, fun(_, Sender) -> kill(Sender) end]
     ],
     wait_until(fun() -> descriptors() =< Before end).

@@ -13,11 +13,11 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_peer, [socket_pair/2, async/1, assert_waits/1, pid/1]).
+-import(weir_test_peer, [socket_pair/3, async/1, assert_waits/1, pid/1]).
 
-%% The bytes of a file say where they are from.
+%% The bytes of a file say where they are from: each 64 of them are a number, 16 times.
 contents(Size) ->
-    binary:part(<<<<N:32>> || N <- lists:seq(1, (Size + 3) div 4)>>, 0, Size).
+    binary:part(<<<<(binary:copy(<<N:32>>, 16))/binary>> || N <- lists:seq(1, Size div 64 + 1)>>, 0, Size).
 
 file(Config, Contents) ->
     Name = filename:join(
@@ -33,8 +33,9 @@ open_with(Name, Modes) ->
     {ok, File} = file:open(Name, Modes),
     File.
 
+%% The peer reads much at a time.
 pair(Config) ->
-    socket_pair(Config, [binary, {active, false}]).
+    socket_pair(Config, [binary, {active, false}], [{buffer, 1 bsl 18}]).
 
 send_whole(File, Socket) ->
     file:sendfile(File, Socket, 0, 0, []).

@@ -27,7 +27,7 @@
 -export([handle_close/3]).
 -export([terminate/2]).
 
--include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -define(SERVER, {127, 0, 0, 1}).
 
@@ -39,8 +39,6 @@
 
 %% Connections that are made before the backlogs are looked at again.
 -define(WAVE, 500).
-
--define(PATIENCE, 120000).
 
 %% How often is looked whether memory becomes less.
 -define(LOOK_MS, 300).
@@ -168,40 +166,30 @@ close(Pair = {_, Server, Client, Connections}) ->
     Stay = length([Number || Number <- lists:seq(1, Connections), manner(Number) =:= stay]),
     becomes(Pair, #{connections => Stay}, #{ended => Connections - Stay}),
     ok = call(Server, close_server, []),
-    becomes_true(fun() -> call(Client, client, []) end, #{ended => Connections, wrong => 0}),
+    become_equal(fun() -> call(Client, client, []) end, #{ended => Connections, wrong => 0}),
     lists:foreach(
         fun(Node) ->
-            becomes_true(fun() -> call(Node, left, []) end, #{more_descriptors => 0, sockets => 0, counted => 0, abandoned => 0})
+            become_equal(fun() -> call(Node, left, []) end, #{more_descriptors => 0, sockets => 0, counted => 0, abandoned => 0})
         end,
         [Server, Client]
     ).
 
 %% Waits until a server and its client are such.
 becomes({_, Server, Client, _}, OfServer, OfClient) ->
-    becomes_true(fun() -> call(Client, client, []) end, OfClient),
-    becomes_true(fun() -> call(Server, server, []) end, OfServer).
+    become_equal(fun() -> call(Client, client, []) end, OfClient),
+    become_equal(fun() -> call(Server, server, []) end, OfServer).
 
-becomes_true(Look, Wanted) ->
-    becomes_true(Look, Wanted, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-becomes_true(Look, Wanted, Deadline) ->
-    Seen = Look(),
-    case maps:with(maps:keys(Wanted), Seen) of
-        Wanted ->
-            ok;
-        Other ->
-            erlang:monotonic_time(millisecond) < Deadline orelse error({never, Wanted, Other}),
-            timer:sleep(20),
-            becomes_true(Look, Wanted, Deadline)
-    end.
+become_equal(Look, Wanted) ->
+    _ = ?waitEqual(Wanted, maps:with(maps:keys(Wanted), Look())),
+    ok.
 
 call(Node, Function, Arguments) ->
-    peer:call(Node, ?MODULE, Function, Arguments, ?PATIENCE).
+    peer:call(Node, ?MODULE, Function, Arguments, weir_test_wait:patience()).
 
 %% At the same time for all.
 each(List, Fun) ->
     Asyncs = [weir_test_peer:async(fun() -> Fun(Element) end) || Element <- List],
-    [weir_test_peer:await(Async, 4 * ?PATIENCE) || Async <- Asyncs].
+    [weir_test_peer:await(Async, infinity) || Async <- Asyncs].
 
 now_seconds() -> erlang:monotonic_time(microsecond) / 1.0e6.
 

@@ -9,16 +9,13 @@
 -export([start_vm/4]).
 -export([ended/2]).
 
-%% How long one may take to start, on a busy machine under a sanitizer or an emulator.
--define(BOOT, 60_000).
-
 %% Such a machine, for what could hurt the one that runs the tests: a shell command before it, and arguments. It ends with
 %% the process that called.
 -spec start_node(string(), [string()]) -> pid().
 start_node(Command, Arguments) ->
     {ok, Peer, _Node} = peer:start_link(#{
         connection => standard_io,
-        wait_boot => ?BOOT,
+        wait_boot => weir_test_wait:patience(),
         exec => {"/bin/sh", ["-c", Command ++ " exec \"$0\" \"$@\"", erl()]},
         args => Arguments ++ ["-pa" | paths()]
     }),
@@ -55,12 +52,14 @@ call(Command, Arguments, Function, Values) ->
         peer:stop(Node)
     end.
 
-%% A VM that calls a function of a suite and ends by itself: its port.
+%% A VM that calls a function of a suite and ends by itself, or with this one: its port.
 -spec start_vm(module(), [string()], atom(), [term()]) -> port().
 start_vm(Suite, Arguments, Function, Values) ->
     Call = lists:flatten(io_lib:format("apply(~p, ~p, ~0p).", [Suite, Function, Values])),
     All = ["-noshell", "-pa" | paths()] ++ Arguments ++ ["-eval", Call],
-    open_port({spawn_executable, erl()}, [exit_status, stderr_to_stdout, binary, {args, All}]).
+    %% A VM without a shell does not see the end of its standard input.
+    Leashed = ["-c", "exec setpriv --pdeathsig KILL \"$0\" \"$@\"", erl() | All],
+    open_port({spawn_executable, "/bin/sh"}, [exit_status, stderr_to_stdout, binary, {args, Leashed}]).
 
 %% Waits for its end, and returns what it has said.
 -spec ended(port(), timeout()) -> binary().

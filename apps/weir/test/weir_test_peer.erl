@@ -24,6 +24,8 @@
 -export([socket_pair/2]).
 -export([socket_pair/3]).
 -export([listener_with_full_backlog/0]).
+-export([wait_for_queued/2]).
+-export([wait_for_reset/1]).
 -export([free_port/0]).
 -export([keep/1]).
 -export([reset/1]).
@@ -41,11 +43,15 @@
 
 -export([descriptors/0]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
+
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 30000).
-%% How long silence must last to be taken for silence.
--define(QUIET, 40).
+%% How long silence must last to be taken for silence, in milliseconds.
+-define(QUIET, 20).
+%% IPPROTO_TCP, TCP_INFO: so many bytes of it.
+-define(TCP_INFO(Size), {raw, 6, 11, Size}).
+%% The state of a socket whose connection was reset, as the kernel numbers it.
+-define(CLOSE, 7).
 
 -type config() :: [{atom(), term()}].
 -type async() :: {pid(), reference(), reference()}.
@@ -108,7 +114,12 @@ init_case(Config) ->
 %% which nobody reads.
 -spec end_case(config()) -> ok | {fail, term()}.
 end_case(Config) ->
-    Kept = get(?MODULE),
+    %% The process that kept them is gone if the case was ended by its time limit, and they with it.
+    Kept =
+        case get(?MODULE) of
+            undefined -> [];
+            List -> List
+        end,
     [reset(Socket) || {peer, Socket} <- Kept],
     [catch gen_tcp:close(Socket) || {socket, Socket} <- Kept],
     [kill(Async) || {process, Async} <- Kept],
@@ -118,7 +129,7 @@ end_case(Config) ->
             weir_sockets(Config) =< proplists:get_value(sockets, Config) andalso
             counted_sockets(Config) =:= weir_sockets(Config)
     end,
-    case weir_test_wait:becomes_true(Released, ?PATIENCE) of
+    case weir_test_wait:becomes_true(Released, weir_test_wait:patience()) of
         true ->
             ok;
         false ->
@@ -178,12 +189,12 @@ connect_raw(Port) ->
 
 -spec connect_raw(inet:port_number(), [term()]) -> gen_tcp:socket().
 connect_raw(Port, Options) ->
-    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, raw_options() ++ Options, ?PATIENCE),
+    {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, raw_options() ++ Options, weir_test_wait:patience()),
     keep_peer(Peer).
 
 -spec accept_raw(gen_tcp:socket()) -> gen_tcp:socket().
 accept_raw(Listener) ->
-    {ok, Peer} = gen_tcp:accept(Listener, ?PATIENCE),
+    {ok, Peer} = gen_tcp:accept(Listener, weir_test_wait:patience()),
     keep_peer(Peer).
 
 raw_options() ->
@@ -200,58 +211,51 @@ socket_pair(Config, Options, PeerOptions) ->
         accepted ->
             {Listener, Port} = listen(Config, Options),
             Peer = connect_raw(Port, PeerOptions),
-            {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+            {ok, Socket} = keep(gen_tcp:accept(Listener, weir_test_wait:patience())),
             ok = gen_tcp:close(Listener),
             {Socket, Peer};
         connected ->
             {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK} | raw_options() ++ PeerOptions]),
             {ok, Port} = inet:port(Listener),
-            {ok, Socket} = connect(Config, ?LOOPBACK, Port, {Options, ?PATIENCE}),
+            {ok, Socket} = connect(Config, ?LOOPBACK, Port, {Options, weir_test_wait:patience()}),
             Peer = accept_raw(Listener),
             ok = gen_tcp:close(Listener),
             {Socket, Peer}
     end.
 
 %% A stock listener that lets further connections hang: the kernel drops what
-%% comes in after its queue is full.
+%% comes in when more wait to be accepted than the backlog says.
 -spec listener_with_full_backlog() -> inet:port_number().
 listener_with_full_backlog() ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, ?LOOPBACK}, {backlog, 0}]),
     _ = keep_peer(Listener),
     {ok, Port} = inet:port(Listener),
-    fill_backlog(Port, 16),
+    _ = connect_raw(Port),
+    wait_for_queued(Listener, 1),
     Port.
 
-fill_backlog(_Port, 0) ->
-    ct:fail(backlog_is_never_full);
-fill_backlog(Port, Attempts) ->
-    case fits(Port, 60) orelse fits(Port, 1000) of
-        true -> fill_backlog(Port, Attempts - 1);
-        %% Twice in a row it was not the machine that was slow.
-        false -> ok
-    end.
+%% Waits until so many connections wait to be accepted. The end that connects is told so before the kernel has queued its
+%% connection at the other.
+-spec wait_for_queued(inet:socket(), non_neg_integer()) -> ok.
+wait_for_queued(Listener, Count) ->
+    _ = ?waitEqual(Count, queued(Listener)),
+    ok.
 
-fits(Port, Time) ->
-    case gen_tcp:connect(?LOOPBACK, Port, raw_options(), Time) of
-        {ok, Peer} ->
-            _ = keep_peer(Peer),
-            true;
-        {error, timeout} ->
-            false
-    end.
+%% The kernel says it of a listener in the field tcpi_unacked: behind 8 bytes and 4 words.
+queued(Listener) ->
+    {ok, [{raw, 6, 11, <<_:24/binary, Queued:32/native>>}]} = inet:getopts(Listener, [?TCP_INFO(28)]),
+    Queued.
 
-%% A port that can be bound. It is none of those that the kernel chooses for connections and for port 0, as other suites run
-%% at the same time.
+%% Waits until the kernel has got the reset that the peer has sent, without any use of the socket that would tell it.
+-spec wait_for_reset(inet:socket()) -> ok.
+wait_for_reset(Socket) ->
+    _ = ?waitMatch({ok, [{raw, 6, 11, <<?CLOSE>>}]}, inet:getopts(Socket, [?TCP_INFO(1)])),
+    ok.
+
+%% A port of the loopback on which nothing listens, and which no other test takes before the end of the case.
 -spec free_port() -> inet:port_number().
 free_port() ->
-    case gen_tcp:listen(20000 + rand:uniform(10000), [{ip, ?LOOPBACK}]) of
-        {ok, Listener} ->
-            {ok, Port} = inet:port(Listener),
-            ok = gen_tcp:close(Listener),
-            Port;
-        {error, eaddrinuse} ->
-            free_port()
-    end.
+    await(async(fun weir_test_port:claim/0)).
 
 %% Has the socket closed when the case is over.
 -spec keep(Result) -> Result when Result :: {ok, inet:socket()} | {error, term()}.
@@ -274,13 +278,13 @@ reset(Peer) ->
 %% Processes ------------------------------------------------------------------
 
 %% Runs a function in another process, which lives on until the end of the
-%% case: what it opened stays open, and its mailbox can be looked at. The
-%% result is sent when it is asked for, so that the caller's mailbox holds
+%% case, or of the process that called: what it opened stays open, and its
+%% mailbox can be looked at. The result is sent when it is asked for, so that the caller's mailbox holds
 %% messages of sockets only.
 -spec async(fun(() -> term())) -> async().
 async(Fun) ->
     Reference = make_ref(),
-    {Pid, Monitor} = spawn_monitor(fun() ->
+    {Pid, Monitor} = weir_test_process:start(fun() ->
         Result = Fun(),
         _ = put(Reference, returned),
         receive
@@ -296,10 +300,10 @@ async(Fun) ->
 
 -spec await(async()) -> term().
 await(Async) ->
-    await(Async, ?PATIENCE).
+    await(Async, weir_test_wait:patience()).
 
 %% As await/1, for what may take longer, in milliseconds.
--spec await(async(), pos_integer()) -> term().
+-spec await(async(), timeout()) -> term().
 await({Pid, Monitor, Reference}, Patience) ->
     Pid ! {Reference, self()},
     receive

@@ -11,8 +11,6 @@
 -import(weir_test_wait, [wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 30000).
 
 -type mode() :: passive | true | once | pos_integer().
 -type stream() :: {weir_test_peer:async(), counters:counters_ref()}.
@@ -86,7 +84,8 @@ start_streams(Port, Count) ->
 start_stream(Port) ->
     Position = counters:new(1, []),
     Client = async(fun() ->
-        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], ?PATIENCE),
+        Options = [binary, {active, false}, {nodelay, true}],
+        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, Options, weir_test_wait:patience()),
         Sent = stream(Socket, Position, 0, queue:new()),
         ok = gen_tcp:close(Socket),
         Sent
@@ -115,7 +114,7 @@ stream(Socket, Position, Next, Blocks) ->
 
 check_block(Socket, Position, {First, Size}) ->
     Expected = numbers(First, Size),
-    case gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE) of
+    case gen_tcp:recv(Socket, byte_size(Expected), weir_test_wait:patience()) of
         {ok, Expected} -> counters:put(Position, 1, First + Size);
         {ok, Other} -> exit({wrong_data, {at, First}, binary:longest_common_prefix([Other, Expected])});
         {error, Reason} -> exit({Reason, {at, First}})
@@ -143,7 +142,7 @@ assert_streams_go_on(Streams) ->
         fun({{Client, Position}, Old}) ->
             wait_until(fun() ->
                 is_process_alive(pid(Client)) orelse ct:fail({stream_died, await(Client)}),
-                counters:get(Position, 1) > Old
+                counters:get(Position, 1) > Old orelse {position, counters:get(Position, 1), of_stream, pid(Client)}
             end)
         end,
         Before
