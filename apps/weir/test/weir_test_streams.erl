@@ -8,11 +8,9 @@
 -export([assert_streams_go_on/1]).
 
 -import(weir_test_peer, [listen/2, async/1, await/1, pid/1]).
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% How long to wait for what must happen; reached only by a failing test.
--define(PATIENCE, 30000).
 
 -type mode() :: passive | true | once | pos_integer().
 -type stream() :: {weir_test_peer:async(), counters:counters_ref()}.
@@ -86,7 +84,7 @@ start_streams(Port, Count) ->
 start_stream(Port) ->
     Position = counters:new(1, []),
     Client = async(fun() ->
-        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], ?PATIENCE),
+        {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], patience()),
         Sent = stream(Socket, Position, 0, queue:new()),
         ok = gen_tcp:close(Socket),
         Sent
@@ -115,7 +113,7 @@ stream(Socket, Position, Next, Blocks) ->
 
 check_block(Socket, Position, {First, Size}) ->
     Expected = numbers(First, Size),
-    case gen_tcp:recv(Socket, byte_size(Expected), ?PATIENCE) of
+    case gen_tcp:recv(Socket, byte_size(Expected), patience()) of
         {ok, Expected} -> counters:put(Position, 1, First + Size);
         {ok, Other} -> exit({wrong_data, {at, First}, binary:longest_common_prefix([Other, Expected])});
         {error, Reason} -> exit({Reason, {at, First}})
