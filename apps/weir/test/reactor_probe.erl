@@ -137,8 +137,8 @@ exchange(Peer, Bytes) ->
     ok = gen_tcp:send(Peer, Bytes),
     ?assertEqual(iolist_to_binary(Bytes), weir_test_wait:recv_exactly(Peer, iolist_size(Bytes))).
 
-%% Sends pieces to a socket of Weir, each when the one before has been read, so that no two are read together. Nothing else
-%% may be read meanwhile.
+%% Sends pieces to a socket of Weir, each when the one before has been read, so that no two are read together. Nothing
+%% else may be read meanwhile.
 send_apart(Peer, Pieces) ->
     lists:foldl(
         fun(Piece, Before) ->

@@ -144,7 +144,8 @@ sockets_die_while_they_become_a_relay(Config) ->
     wait_until(fun() -> weir:relays() =:= [] end).
 
 %% A poller that serves a stream is in a dirty call, and what such a call sends after the kill is lost. Here a relay ends, and
-%% a socket of the same pollset gets data, while pollers die.
+%% a socket of the same pollset gets data, while pollers die. Each message is waited for, so no later one makes good a wake-up
+%% that is lost.
 pollers_of_streams_are_killed(Config) ->
     Killer = killer_of_pollers(2),
     [
@@ -158,7 +159,10 @@ pollers_of_streams_are_killed(Config) ->
             [
                 begin
                     ok = gen_tcp:send(Peer, <<Number:32>>),
-                    receive {tcp, Socket, Data} -> ?assertEqual(<<Number:32>>, Data) after patience() -> ct:fail({lost, Number}) end
+                    receive
+                        {tcp, Socket, Data} -> ?assertEqual(<<Number:32>>, Data)
+                    after patience() -> ct:fail({lost, Number})
+                    end
                 end
              || Number <- lists:seq(1, 50)
             ],

@@ -61,7 +61,10 @@ with_few_descriptors(Config) ->
     First = connect_all(Port, []),
     ok = file:close(Spare),
     Sockets = connect_all(Port, First),
-    receive {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason) after patience() -> ct:fail(not_told) end,
+    receive
+        {exhausted, #{name := few, reason := Reason}} -> ?assertEqual(emfile, Reason)
+    after patience() -> ct:fail(not_told)
+    end,
     #{connections := Served} = weir:info(few),
     ?assert(Served < length(Sockets)),
     [ok = weir_test_peer:reset(Socket) || Socket <- Sockets],

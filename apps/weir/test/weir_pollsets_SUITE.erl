@@ -303,7 +303,8 @@ unbound_pollers_serve(Config) ->
     ok = weir_fastpath_test:new_engine(),
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     %% A bound poller that finds out would be replaced, and its successor take over from ours.
-    ok = sys:suspend(weir_pollsets),
+    Suspended = whereis(weir_pollsets),
+    ok = sys:suspend(Suspended),
     Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
     wait_until(fun() ->
         lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)
@@ -317,7 +318,6 @@ unbound_pollers_serve(Config) ->
     ],
     [?assert(is_process_alive(Poller)) || Poller <- Pollers],
     %% Their tokens are stale when the bound ones are back.
-    Suspended = whereis(weir_pollsets),
     exit(Suspended, kill),
     wait_until(fun() -> not lists:member(whereis(weir_pollsets), [undefined, Suspended]) end),
     ok = gen_tcp:send(Peer, <<"bound">>),

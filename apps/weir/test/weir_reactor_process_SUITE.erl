@@ -117,7 +117,7 @@ what_comes_during_an_adoption_is_sent_back(Config) ->
         element(2, {ok, _} = weir_reactor:start_link(#{module => reactor_probe, scheduler => Scheduler, affinity => bound}))
      || Scheduler <- lists:seq(1, erlang:system_info(schedulers_online))
     ],
-    [adopt_meanwhile(Reactor, Config) || _ <- lists:seq(1, 10), Reactor <- Reactors],
+    [adopt_meanwhile(Reactor, Config) || _ <- lists:seq(1, 5), Reactor <- Reactors],
     [stop(Reactor) || Reactor <- Reactors].
 
 adopt_meanwhile(Reactor, Config) ->
