@@ -29,13 +29,15 @@
 -export([told_of/2]).
 -export([recv_all/1]).
 -export([exchange/2]).
+-export([send_apart/2]).
 -export([reports/1]).
 -export([log/2]).
 
 -include_lib("stdlib/include/assert.hrl").
 
+-import(weir_test_wait, [patience/0, wait_until/1]).
+
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
 
 init(Socket, Args = #{tell := Pid}) ->
     Pid ! {init, Socket},
@@ -86,7 +88,7 @@ prepare() ->
     {ok, _} = application:ensure_all_started(weir),
     Reactors = [element(2, {ok, _} = weir_reactor:start_link(#{module => ?MODULE})) || _ <- lists:seq(1, 4)],
     lists:foreach(fun(Reactor) -> ok = proc_lib:stop(Reactor) end, Reactors),
-    weir_test_wait:wait_until(fun() -> weir_nif:abandoned() =:= [] end).
+    wait_until(fun() -> weir_nif:abandoned() =:= [] end).
 
 %% A reactor that listens, and its port. What it tells comes to the caller.
 start(Args) ->
@@ -117,13 +119,13 @@ stop(Reactor) ->
 told(Kind) ->
     receive
         Message when element(1, Message) =:= Kind -> Message
-    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
+    after patience() -> ct:fail({not_told, Kind, process_info(self(), messages)})
     end.
 
 told(Kind, Socket) ->
     receive
         {Kind, Socket, What} -> What
-    after ?PATIENCE -> ct:fail({not_told, Kind, process_info(self(), messages)})
+    after patience() -> ct:fail({not_told, Kind, process_info(self(), messages)})
     end.
 
 %% What comes before the end, whatever that is.
@@ -135,7 +137,26 @@ exchange(Peer, Bytes) ->
     ok = gen_tcp:send(Peer, Bytes),
     ?assertEqual(iolist_to_binary(Bytes), weir_test_wait:recv_exactly(Peer, iolist_size(Bytes))).
 
-%% What is logged meanwhile, as text.
+%% Sends pieces to a socket of Weir, each when the one before has been read, so that no two are read together. Nothing
+%% else may be read meanwhile.
+send_apart(Peer, Pieces) ->
+    lists:foldl(
+        fun(Piece, Before) ->
+            ok = gen_tcp:send(Peer, Piece),
+            After = Before + iolist_size(Piece),
+            wait_until(fun() -> read_bytes() =:= After orelse {read, read_bytes(), 'of', After} end),
+            After
+        end,
+        read_bytes(),
+        Pieces
+    ).
+
+%% By all pollsets, those of reactors among them.
+read_bytes() ->
+    OfReactors = [weir_nif:counters(Pollset) || #{pollset := Pollset} <- weir:reactors()],
+    lists:sum([Bytes || #{read_bytes := Bytes} <- weir:pollsets() ++ OfReactors]).
+
+%% What is logged while a function runs, as text.
 reports(Fun) ->
     Self = self(),
     Id = list_to_atom(lists:flatten(io_lib:format("~p", [make_ref()]))),
@@ -143,9 +164,8 @@ reports(Fun) ->
     try
         Fun()
     after
-        %% A report may come a moment after its cause: that of a callback before its reactor answers.
-        [catch sys:get_state(Reactor, ?PATIENCE) || #{reactor := Reactor} <- weir:reactors()],
-        timer:sleep(200),
+        %% A reactor logs what it has to say before it answers, and the log tells us in the reactor's process.
+        [catch sys:get_state(Reactor, patience()) || #{reactor := Reactor} <- weir:reactors()],
         ok = logger:remove_handler(Id)
     end,
     reported().
@@ -171,7 +191,7 @@ client(Args) ->
 told_of(Kind, Socket) ->
     receive
         {Kind, Socket} -> {Kind, Socket}
-    after ?PATIENCE -> ct:fail({not_told, Kind})
+    after patience() -> ct:fail({not_told, Kind})
     end.
 
 kill_reactor(Reactor) ->
@@ -179,6 +199,7 @@ kill_reactor(Reactor) ->
     exit(Reactor, kill),
     receive
         {'DOWN', Monitor, process, Reactor, _} -> ok
+    after patience() -> ct:fail({still_alive, Reactor})
     end.
 
 %% A callback that tells its test of data, and one that fails in each way there is.

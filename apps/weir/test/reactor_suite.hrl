@@ -1,7 +1,6 @@
 %% What the suites of reactors do around their cases.
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
 
 init_per_suite(Config) ->
     reactor_probe:prepare(),

@@ -6,17 +6,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, socket_pair/2, socket_pair/3, keep/1, reset/1, async/1, await/1, await/2, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(weir_fastpath_test, [given/2, has_ended/1, is_over/1, kill_pollers/0, one_of/1, pause/0, stop/1]).
 
 -include("fastpath_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
-%% How long to wait for many at once.
--define(LONG, 60000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, groups}].
@@ -161,7 +159,7 @@ broadcasters_killed(Config) ->
     ],
     wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
     [kill(Owner) || {Owner, _, _} <- Members],
-    [?assertMatch({<<_:?BYTES/binary, _/binary>>, closed}, await(Reader, ?LONG)) || Reader <- Readers].
+    [?assertMatch({<<_:?BYTES/binary, _/binary>>, closed}, await(Reader, patience())) || Reader <- Readers].
 
 members_move_and_close(Config) ->
     Group = new_group(#{}),
@@ -176,7 +174,7 @@ members_move_and_close(Config) ->
             pause(),
             ok = gen_tcp:close(Socket),
             _ = await(Mover),
-            {Data, closed} = await(Reader, ?LONG),
+            {Data, closed} = await(Reader, patience()),
             is_in_order(Data)
         end
      || N <- lists:seq(1, 60)
@@ -203,7 +201,7 @@ groups_deleted_while_broadcasts_fly(Config) ->
     ],
     ok = gen_tcp:send(Socket, <<"open">>),
     ok = gen_tcp:close(Socket),
-    {Data, closed} = await(Reader, ?LONG),
+    {Data, closed} = await(Reader, patience()),
     ?assertEqual(4, byte_size(Data) rem ?BYTES),
     ?assertEqual(<<"open">>, binary:part(Data, byte_size(Data), -4)).
 
@@ -228,10 +226,10 @@ everybody_joins_and_leaves_at_once(Config) ->
      || {Socket, _} <- Pairs,
         _ <- [1, 2]
     ],
-    [await(Joiner, ?LONG) || Joiner <- Joiners],
+    [await(Joiner, patience()) || Joiner <- Joiners],
     lists:foreach(fun weir_fastpath_test:stop/1, Broadcasters),
     [ok = gen_tcp:close(Socket) || {Socket, _} <- Pairs],
-    [?assertMatch({_, closed}, await(Reader, ?LONG)) || Reader <- Readers],
+    [?assertMatch({_, closed}, await(Reader, patience())) || Reader <- Readers],
     ?assertEqual([0, 0, 0], [weir_group:size(Group) || Group <- Groups]).
 
 %% Its connections are members no more; those of processes are, and get everything.
@@ -261,7 +259,7 @@ a_reactor_of_members_killed(Config) ->
     Count = stop(Broadcaster),
     wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
     kill(element(1, Steady)),
-    {Data, closed} = await(Reader, ?LONG),
+    {Data, closed} = await(Reader, patience()),
     ?assertEqual(Count, length(numbers(Data))),
     is_in_order(Data),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
@@ -282,7 +280,7 @@ members_become_relays(Config) ->
             pause(),
             ok = gen_tcp:shutdown(Client, write),
             ok = gen_tcp:shutdown(Server, write),
-            [{ToClient, closed}, {ToServer, closed}] = [await(Reader, ?LONG) || Reader <- Readers],
+            [{ToClient, closed}, {ToServer, closed}] = [await(Reader, patience()) || Reader <- Readers],
             closed = has_ended(Relay),
             ?assertEqual(0, byte_size(ToClient) rem ?BYTES),
             ?assertEqual(6, byte_size(ToServer) rem ?BYTES),

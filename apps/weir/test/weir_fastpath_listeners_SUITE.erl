@@ -9,18 +9,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/2, pid/1]).
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 -import(weir_fastpath_test, [kill_pollers/0, one_of/1, pause/0]).
 
 -include("fastpath_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 20000).
-%% How long to wait for many at once.
--define(LONG, 60000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, listeners}].
@@ -64,7 +61,7 @@ start(Name, Options, Handler) ->
 
 is_served(Socket) ->
     ok = gen_tcp:send(Socket, <<"hello">>),
-    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Socket, 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Socket, 5, patience())),
     Socket.
 
 count(Name) ->
@@ -96,14 +93,14 @@ storm(Port) ->
                     2 -> reset(Socket)
                 end;
             {error, _} ->
-                timer:sleep(2)
+                pause()
         end,
         storm(Port)
     end.
 
 calm(Storm) ->
     [pid(Client) ! stop || Client <- Storm],
-    [ok = await(Client, ?LONG) || Client <- Storm].
+    [ok = await(Client, patience()) || Client <- Storm].
 
 %% A virtual machine has one supervisor of each kind, and gives up when they die too often: such cases have one of their own.
 on_node(Case) ->
@@ -206,7 +203,8 @@ killed_before_their_handshake(Config) ->
 started_and_stopped_in_a_storm(Config) ->
     Name = ?config(name, Config),
     Current = atomics:new(1, []),
-    atomics:put(Current, 1, weir_test_peer:free_port()),
+    %% Nothing listens on the first.
+    atomics:put(Current, 1, await(async(fun weir_test_port:claim/0), patience())),
     Storm = storm(fun() -> atomics:get(Current, 1) end, 6),
     [
         begin

@@ -7,6 +7,7 @@
 -export([pause/0]).
 -export([one_of/1]).
 -export([kill_pollers/0]).
+-export([new_engine/0]).
 -export([given/2]).
 -export([is_over/1]).
 -export([relay/2]).
@@ -16,11 +17,8 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -import(weir_test_peer, [socket_pair/3, async/1, await/2, pid/1]).
--import(weir_test_wait, [recv_all/1]).
+-import(weir_test_wait, [patience/0, recv_all/1]).
 
--define(PATIENCE, 20000).
-%% How long to wait for many at once.
--define(LONG, 60000).
 
 init_group(Config) ->
     Weir = weir_test_peer:init_group(weir, Config),
@@ -43,6 +41,12 @@ pause() ->
 
 one_of(Choices) ->
     lists:nth(rand:uniform(length(Choices)), Choices).
+
+%% The engine's supervisor gives up after five deaths in ten seconds. A case that kills what it supervises starts a new one
+%% first, so that deaths of the cases before it do not count. There may be no socket of Weir.
+new_engine() ->
+    _ = supervisor:terminate_child(kernel_safe_sup, weir_engine),
+    weir_engine:start().
 
 kill_pollers() ->
     [exit(Poller, kill) || #{poller := Poller} <- weir:pollsets(), is_pid(Poller)].
@@ -75,9 +79,9 @@ relay(Config, Options) ->
 has_ended(Relay) ->
     receive
         {weir_relay, Relay, Result, _} -> Result
-    after ?PATIENCE -> ct:fail({not_ended, weir:relay_info(Relay)})
+    after patience() -> ct:fail({not_ended, weir:relay_info(Relay)})
     end.
 
 stop(Broadcaster) ->
     pid(Broadcaster) ! stop,
-    await(Broadcaster, ?LONG).
+    await(Broadcaster, patience()).

@@ -7,16 +7,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/file.hrl").
 
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 -import(weir_listener_test, [connect/1, count/1, handler/1, is_served/1, is_waiting/1, start/2, still_serves/1]).
 
 -include("listener_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -47,17 +46,17 @@ new_connections_are_dropped_and_those_before_accepted(_Config) ->
             {ok, Port} = inet:port(Listen),
             Before = [connected(Ip, Port) || _ <- lists:seq(1, 3)],
             ok = weir_nif:refuse(Handle),
-            ?assertEqual({error, timeout}, gen_tcp:connect(Ip, Port, [], 300)),
+            ?assertEqual({error, timeout}, gen_tcp:connect(Ip, Port, [], 100)),
             ?assert(weir_nif:has_backlog(Handle)),
             [
                 begin
-                    {ok, Accepted} = gen_tcp:accept(Listen, ?PATIENCE),
+                    {ok, Accepted} = gen_tcp:accept(Listen, patience()),
                     ok = gen_tcp:send(Accepted, "hello"),
                     ok = gen_tcp:close(Accepted)
                 end
              || _ <- Before
             ],
-            [?assertEqual({ok, "hello"}, gen_tcp:recv(Socket, 5, ?PATIENCE)) || Socket <- Before],
+            [?assertEqual({ok, "hello"}, gen_tcp:recv(Socket, 5, patience())) || Socket <- Before],
             [ok = gen_tcp:close(Socket) || Socket <- Before],
             ?assertNot(weir_nif:has_backlog(Handle)),
             ?assertEqual({error, timeout}, gen_tcp:accept(Listen, 0)),
@@ -101,7 +100,7 @@ a_shared_port(Config) ->
     wait_until(fun() -> Heard() =:= {ok, <<"other">>} end),
     %% What one leaves is the other's.
     ok = weir:stop_listener(?config(name, Config)),
-    [?assertEqual({ok, <<"other">>}, gen_tcp:recv(connect(Port), 5, ?PATIENCE)) || _ <- lists:seq(1, 10)],
+    [?assertEqual({ok, <<"other">>}, gen_tcp:recv(connect(Port), 5, patience())) || _ <- lists:seq(1, 10)],
     ok = weir:stop_listener(other).
 
 a_shared_unix_socket(Config) ->
@@ -114,7 +113,7 @@ a_shared_unix_socket(Config) ->
     Before = Connect(),
     Says = fun(Socket, Word) -> gen_tcp:send(Socket, Word) end,
     {ok, _} = weir:start_listener(other, #{ip => {local, Path}, shared => true}, Says, <<"other">>),
-    ?assertEqual({ok, <<"other">>}, gen_tcp:recv(Connect(), 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"other">>}, gen_tcp:recv(Connect(), 5, patience())),
     is_served(Before),
     ok = weir:stop_listener(other),
     ok = file:delete(Path),
@@ -212,7 +211,7 @@ with_weir_stopped(Config) ->
     ?assertEqual(Before, supervisor:which_children(Supervisor)),
     ok = weir:resume_listener(suspended),
     still_serves(weir:get_port(suspended)),
-    [?assertEqual(ok, weir:drain_listener(Name, ?PATIENCE)) || Name <- [running, suspended]],
+    [?assertEqual(ok, weir:drain_listener(Name, patience())) || Name <- [running, suspended]],
     unlink(Supervisor),
     exit(Supervisor, shutdown),
     wait_until(fun() -> weir:listeners() =:= [] end),
@@ -271,7 +270,7 @@ stop_ends_relays(Config) ->
             wait_until(fun() -> length(weir:relays()) =:= 1 end),
             ok = weir:stop_listener(Name),
             ?assertEqual([], weir:relays()),
-            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE))
+            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience()))
         end
      || Options <- [#{}, #{detached => true}]
     ].
@@ -286,7 +285,7 @@ a_connection_may_count_no_more(Config) ->
     Acceptors = [Acceptor || {_, Acceptor, _, _} <- supervisor:which_children(Listener)],
     [Pid] = [Pid || Acceptor <- Acceptors, {_, Pid, _, _} <- supervisor:which_children(Acceptor)],
     [Acceptor ! {remove_connection, Name, Pid} || Acceptor <- Acceptors, _ <- [1, 2]],
-    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Second, 5, patience())),
     is_served(First),
     ?assertMatch(#{connections := 2}, weir:info(Name)),
     %% It gave its place back once.
@@ -295,7 +294,7 @@ a_connection_may_count_no_more(Config) ->
     Third = connect(weir:get_port(Name)),
     is_waiting(Third),
     ok = gen_tcp:close(Second),
-    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, ?PATIENCE)).
+    ?assertEqual({ok, <<"hello">>}, gen_tcp:recv(Third, 5, patience())).
 
 %% A listener whose connections are joined with an echo server's.
 start_relay(Name, Options, RelayOptions) ->

@@ -7,13 +7,12 @@
 -include_lib("stdlib/include/assert.hrl").
 
 -import(weir_test_peer, [connect_raw/1]).
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -64,7 +63,7 @@ start(Options, What) ->
 change(Changes) -> ok = weir:set_options(?MODULE, Changes).
 
 hears(Socket, What) ->
-    ?assertEqual({ok, What}, gen_tcp:recv(Socket, byte_size(What), ?PATIENCE)),
+    ?assertEqual({ok, What}, gen_tcp:recv(Socket, byte_size(What), patience())),
     Socket.
 
 still_echoes(Socket) ->
@@ -78,7 +77,7 @@ certificate() ->
     [Option || Option = {Name, _} <- Server, Name =:= cert orelse Name =:= key].
 
 connect_tls(Port) ->
-    {ok, Socket} = ssl:connect(?LOOPBACK, Port, [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
+    {ok, Socket} = ssl:connect(?LOOPBACK, Port, [binary, {active, false}, {verify, verify_none}], patience()),
     Socket.
 
 the_handler_changes(_Config) ->
@@ -88,7 +87,7 @@ the_handler_changes(_Config) ->
     Two = hears(connect_raw(Port), <<"two">>),
     change(#{handler => fun(Socket, Args) -> gen_tcp:send(Socket, string:uppercase(Args)) end}),
     Three = hears(connect_raw(Port), <<"TWO">>),
-    ?assertEqual({error, closed}, gen_tcp:recv(Three, 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(Three, 0, patience())),
     [still_echoes(Socket) || Socket <- [One, Two]].
 
 a_fun_becomes_a_protocol(_Config) ->
@@ -106,12 +105,12 @@ tls_comes_and_goes(_Config) ->
     Plain = hears(connect_raw(Port), <<"hi">>),
     change(#{tls => certificate()}),
     Tls = connect_tls(Port),
-    ?assertEqual({ok, <<"hi">>}, ssl:recv(Tls, 2, ?PATIENCE)),
+    ?assertEqual({ok, <<"hi">>}, ssl:recv(Tls, 2, patience())),
     change(#{tls => undefined}),
     still_echoes(hears(connect_raw(Port), <<"hi">>)),
     still_echoes(Plain),
     ok = ssl:send(Tls, <<"hello">>),
-    ?assertEqual({ok, <<"hello">>}, ssl:recv(Tls, 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"hello">>}, ssl:recv(Tls, 5, patience())),
     ok = ssl:close(Tls).
 
 certificates_change(_Config) ->
@@ -124,7 +123,7 @@ certificates_change(_Config) ->
         begin
             ?assertEqual({ok, proplists:get_value(cert, Certificate)}, ssl:peercert(Socket)),
             ok = ssl:send(Socket, <<"hello">>),
-            ?assertEqual({ok, <<"hihello">>}, ssl:recv(Socket, 7, ?PATIENCE)),
+            ?assertEqual({ok, <<"hihello">>}, ssl:recv(Socket, 7, patience())),
             ok = ssl:close(Socket)
         end
      || {Socket, Certificate} <- [{Before, First}, {After, Second}]
@@ -185,8 +184,8 @@ limits_change(_Config) ->
     hears(connect_raw(Port), <<"hi">>),
     change(#{max_connections => infinity, deny => ["127.0.0.1"]}),
     Refused = fun() ->
-        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE) of
-            {ok, Socket} -> {error, _} = gen_tcp:recv(Socket, 0, ?PATIENCE), gen_tcp:close(Socket);
+        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()) of
+            {ok, Socket} -> {error, _} = gen_tcp:recv(Socket, 0, patience()), gen_tcp:close(Socket);
             {error, econnreset} -> ok
         end
     end,
@@ -237,23 +236,24 @@ a_suspended_listener_changes(_Config) ->
 %% Connections come and go and talk all the time; every one is served, by the options of its time.
 nothing_is_dropped_under_load(_Config) ->
     Port = start(<<"0">>),
-    Self = self(),
     Stop = atomics:new(1, []),
-    Client = fun Loop(Served) ->
+    Served = counters:new(1, []),
+    Client = fun Loop() ->
         case atomics:get(Stop, 1) of
             1 ->
-                Self ! {served, self(), Served};
+                ok;
             0 ->
-                {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
-                {ok, <<Digit>>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+                {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()),
+                {ok, <<Digit>>} = gen_tcp:recv(Socket, 1, patience()),
                 true = Digit >= $0 andalso Digit =< $9,
                 ok = gen_tcp:send(Socket, <<"hello">>),
-                {ok, <<"hello">>} = gen_tcp:recv(Socket, 5, ?PATIENCE),
+                {ok, <<"hello">>} = gen_tcp:recv(Socket, 5, patience()),
                 ok = gen_tcp:close(Socket),
-                Loop(Served + 1)
+                ok = counters:add(Served, 1, 1),
+                Loop()
         end
     end,
-    Clients = [spawn_link(fun() -> Client(0) end) || _ <- lists:seq(1, 6)],
+    Clients = [weir_test_peer:async(Client) || _ <- lists:seq(1, 6)],
     [
         begin
             change(#{
@@ -261,11 +261,11 @@ nothing_is_dropped_under_load(_Config) ->
                 socket_opts => [{nodelay, N rem 2 =:= 0}, {backlog, 512 + N}],
                 max_connections => 1000 + N
             }),
-            timer:sleep(5)
+            Before = counters:get(Served, 1),
+            wait_until(fun() -> counters:get(Served, 1) > Before end)
         end
      || N <- lists:seq(1, 100)
     ],
     ok = atomics:put(Stop, 1, 1),
-    Served = [receive {served, Pid, Count} -> Count after ?PATIENCE -> ct:fail(not_served) end || Pid <- Clients],
-    ?assert(lists:min(Served) > 0),
+    [ok = weir_test_peer:await(One) || One <- Clients],
     ?assertMatch(#{overload := 0, denied := 0}, weir:info(?MODULE)).

@@ -6,16 +6,15 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 -import(weir_listener_test, [connect/1, count/1, is_served/1, start/2, still_serves/1]).
 
 -include("listener_suite.hrl").
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, function}, {group, protocol}, {group, reactor}].
@@ -52,7 +51,7 @@ killed_workers_have_successors(Config) ->
     [
         begin
             kill_workers(?config(name, Config)),
-            timer:sleep(20)
+            still_serves(Port)
         end
      || _ <- lists:seq(1, 20)
     ],
@@ -95,7 +94,7 @@ killed_processes_leave_nothing(Config) ->
         begin
             [exit(Pid, kill) || {_, Pid} <- weir:connections(Name)],
             [exit(Pid, kill) || N rem 4 =:= 0, #{poller := Pid} <- weir:pollsets(), is_pid(Pid)],
-            timer:sleep(10)
+            weir_fastpath_test:pause()
         end
      || N <- lists:seq(1, 30)
     ],
@@ -126,10 +125,10 @@ a_storm_of_resets_leaves_nothing(Config) ->
     wait_until(fun() -> gives_back(Port, <<"hello">>) end).
 
 gives_back(Port, Bytes) ->
-    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE) of
+    case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()) of
         {ok, Socket} ->
             _ = gen_tcp:send(Socket, Bytes),
-            Answer = gen_tcp:recv(Socket, byte_size(Bytes), ?PATIENCE),
+            Answer = gen_tcp:recv(Socket, byte_size(Bytes), patience()),
             ok = gen_tcp:close(Socket),
             Answer =:= {ok, Bytes};
         {error, _} ->
@@ -142,17 +141,17 @@ storm(Port) ->
     receive
         {stop, From} -> From ! {stopped, self()}
     after 0 ->
-        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], 5000) of
+        case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()) of
             {ok, Socket} ->
                 _ = gen_tcp:send(Socket, <<"hello">>),
                 _ = gen_tcp:recv(Socket, 5, 200),
                 gen_tcp:close(Socket);
             {error, _} ->
-                timer:sleep(5)
+                weir_fastpath_test:pause()
         end,
         storm(Port)
     end.
 
 calm(Storm) ->
     [Pid ! {stop, self()} || Pid <- Storm],
-    [receive {stopped, Pid} -> ok after 60000 -> ct:fail(storm_does_not_end) end || Pid <- Storm].
+    [receive {stopped, Pid} -> ok after patience() -> ct:fail(storm_does_not_end) end || Pid <- Storm].

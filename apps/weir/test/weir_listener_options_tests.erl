@@ -84,7 +84,9 @@ an_unknown_option_names_those_there_are_test() ->
     ?assert(lists:all(fun(Name) -> lists:member(Name, string:lexemes(Names, ", ")) end, ["port", "ip", "tls", "reactor"])).
 
 %% Whatever somebody puts there: what is wrong is the error, never an exception of ours.
-any_value_is_taken_or_refused_test() ->
+any_value_is_taken_or_refused_test_() -> {timeout, 300, fun any_value_is_taken_or_refused/0}.
+
+any_value_is_taken_or_refused() ->
     {error, {bad_option, colour, red, "unknown option; valid: " ++ Names}} = new(#{colour => red}),
     Listener = [list_to_atom(Name) || Name <- string:lexemes(Names, ", ")],
     [

@@ -20,10 +20,9 @@
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
 
--import(weir_test_wait, [wait_until/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(LOOPBACK, {127, 0, 0, 1}).
--define(PATIENCE, 10000).
 
 init_case(Case, Config) ->
     ok = weir_test_peer:silence_pollers(),
@@ -76,7 +75,7 @@ connect(Port) -> weir_test_peer:connect_raw(Port).
 
 ask(Socket, Data) ->
     ok = gen_tcp:send(Socket, Data),
-    gen_tcp:recv(Socket, iolist_size(Data), ?PATIENCE).
+    gen_tcp:recv(Socket, iolist_size(Data), patience()).
 
 is_served(Socket) ->
     ?assertEqual({ok, <<"hello">>}, ask(Socket, <<"hello">>)),

@@ -7,14 +7,15 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [listen/2, socket_pair/2, socket_pair/3, async/1, await/1, pid/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, recv_all/1, recv_exactly/2]).
 -import(weir_test_streams, [start_echo/2, start_streams/2, stop_streams/1, assert_streams_go_on/1]).
--import(weir_test_node, [on_node/4]).
+-import(weir_test_machine, [on_machine/3]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("poller_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -26,11 +27,25 @@ all() ->
         one_message_wakes,
         data_is_there_when_the_time_is_over,
         a_time_beyond_the_timers,
-        messages_in_order,
-        fewer_schedulers_online,
-        moved_under_load,
-        active_on_another_scheduler
+        {group, four_schedulers}
     ].
+
+%% On a machine of their own, which they share.
+groups() ->
+    [
+        {four_schedulers, [], [
+            messages_in_order,
+            fewer_schedulers_online,
+            moved_under_load,
+            active_on_another_scheduler
+        ]}
+    ].
+
+init_per_group(four_schedulers, Config) ->
+    [{machine, weir_test_machine:start("", ["+S", "4:4"])} | Config].
+
+end_per_group(four_schedulers, Config) ->
+    weir_test_machine:stop(proplists:get_value(machine, Config)).
 
 -define(MODES, [passive, once, true, 3, 100]).
 
@@ -69,6 +84,7 @@ pollers_killed_while_they_sleep(Config) ->
     ).
 
 server_killed(Config) ->
+    ok = weir_fastpath_test:new_engine(),
     {_Listener, Port} = start_echo(Config, ?MODES),
     Streams = start_streams(Port, 20),
     lists:foreach(
@@ -143,15 +159,28 @@ data_is_there_when_the_time_is_over(Config) ->
     Pollers = [Poller || #{poller := Poller} <- weir:pollsets()],
     [true = erlang:suspend_process(Poller) || Poller <- Pollers],
     ok = gen_tcp:send(Peer, <<"there">>),
+    ?waitMatch({_, 5}, in_kernel(Socket)),
     ?assertEqual({ok, <<"there">>}, gen_tcp:recv(Socket, 0, 1)),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 0, 1)),
     ok = gen_tcp:send(Peer, <<"there">>),
+    ?waitMatch({_, 5}, in_kernel(Socket)),
     ?assertEqual({error, timeout}, gen_tcp:recv(Socket, 6, 1)),
     ok = gen_tcp:send(Peer, <<"!">>),
+    ?waitMatch({_, 1}, in_kernel(Socket)),
     ?assertEqual({ok, <<"there!">>}, gen_tcp:recv(Socket, 6, 1)),
     ok = gen_tcp:close(Peer),
+    ?waitMatch({close_wait, _}, in_kernel(Socket)),
     ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, 1)),
     [true = erlang:resume_process(Poller) || Poller <- Pollers].
+
+%% What the kernel knows of a connection: its state, and how many bytes of it wait to be read. A send returns before they do.
+in_kernel(Socket) ->
+    {ok, {_, Port}} = inet:sockname(Socket),
+    {ok, {_, PeerPort}} = inet:peername(Socket),
+    Line = io_lib:format(":~4.16.0B [0-9A-F]{8}:~4.16.0B (..) [0-9A-F]{8}:([0-9A-F]{8})", [Port, PeerPort]),
+    {ok, Table} = file:read_file("/proc/net/tcp"),
+    {match, [State, Unread]} = re:run(Table, Line, [{capture, all_but_first, list}]),
+    {maps:get(State, #{"01" => established, "08" => close_wait}, State), list_to_integer(Unread, 16)}.
 
 %% `receive' takes no more than seven weeks, and other functions of gen_tcp do.
 a_time_beyond_the_timers(Config) ->
@@ -163,8 +192,8 @@ a_time_beyond_the_timers(Config) ->
     ?assertEqual({ok, <<"there">>}, await(Receiver)).
 
 %% The queue of the owner keeps the messages of each sender in order, and a poller and a thread are two senders.
-messages_in_order(_Config) ->
-    on_node(?MODULE, send_by_turns, "", ["+S", "4:4"]).
+messages_in_order(Config) ->
+    on_machine(?MODULE, send_by_turns, Config).
 
 send_by_turns(Config) ->
     {Socket, Peer} = socket_pair(Config, [binary, {active, false}, {packet, 4}], [binary, {packet, 4}]),
@@ -187,17 +216,18 @@ send_by_turns(Config) ->
     lists:foreach(
         fun(_) ->
             [true = erlang:suspend_process(Poller) || Poller <- Pollers],
-            timer:sleep(30),
+            %% Long enough for the thread to have its turn; nothing tells when it has.
+            timer:sleep(20),
             [true = erlang:resume_process(Poller) || Poller <- Pollers],
-            timer:sleep(5)
+            Before = counters:get(Count, 1),
+            wait_until(fun() -> counters:get(Count, 1) > Before + 20 end)
         end,
-        lists:seq(1, 50)
+        lists:seq(1, 30)
     ),
-    wait_until(fun() -> counters:get(Count, 1) > 1000 end),
     Sender ! stop,
     receive
         {counted, ok} -> ok
-    after 30000 -> ct:fail(not_counted)
+    after patience() -> ct:fail(not_counted)
     end.
 
 send_numbers(Peer, Number) ->
@@ -225,8 +255,8 @@ count_in_order(Socket, Count) ->
             ok
     end.
 
-fewer_schedulers_online(_Config) ->
-    on_node(?MODULE, change_schedulers_online, "", ["+S", "4:4"]).
+fewer_schedulers_online(Config) ->
+    on_machine(?MODULE, change_schedulers_online, Config).
 
 change_schedulers_online(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}, {nodelay, true}]),
@@ -266,8 +296,8 @@ accept_on(Listener, Scheduler) ->
         [{scheduler, Scheduler}]
     ).
 
-moved_under_load(_Config) ->
-    on_node(?MODULE, move_under_load, "", ["+S", "4:4"]).
+moved_under_load(Config) ->
+    on_machine(?MODULE, move_under_load, Config).
 
 move_under_load(Config) ->
     {_Listener, Port} = start_echo(Config, ?MODES),
@@ -291,8 +321,8 @@ moves() ->
     Pollsets = weir:pollsets(),
     {lists:sum([N || #{moved_in := N} <- Pollsets]), lists:sum([N || #{moved_out := N} <- Pollsets])}.
 
-active_on_another_scheduler(_Config) ->
-    on_node(?MODULE, activate_from_another_scheduler, "", ["+S", "4:4"]).
+active_on_another_scheduler(Config) ->
+    on_machine(?MODULE, activate_from_another_scheduler, Config).
 
 activate_from_another_scheduler(Config) ->
     lists:foreach(
@@ -305,7 +335,7 @@ activate_from_another_scheduler(Config) ->
                     receive
                         go -> ok
                     end,
-                    Self ! count_messages(Socket, Active, 500)
+                    Self ! count_messages(Socket, Active, 200)
                 end,
                 [{scheduler, Owner}]
             ),
@@ -316,9 +346,9 @@ activate_from_another_scheduler(Config) ->
                     ok = gen_tcp:send(Peer, <<N:32>>),
                     ?assertEqual(<<N:32>>, recv_exactly(Peer, 4))
                 end
-             || N <- lists:seq(1, 500)
+             || N <- lists:seq(1, 200)
             ],
-            ?assertEqual({counted, 500}, next_message()),
+            ?assertEqual({counted, 200}, next_message()),
             ?assertEqual({<<>>, closed}, recv_all(Peer))
         end,
         [{Owner, Pollset, Active} || Owner <- [1, 3], Pollset <- [2, 4], Active <- [once, 1, 7, true]]

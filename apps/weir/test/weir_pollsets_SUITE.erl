@@ -6,14 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [listen/2, connect_raw/1, socket_pair/2, socket_pair/3, keep/1, async/1, await/1]).
--import(weir_test_wait, [wait_until/1, next_message/0, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, next_message/0, recv_exactly/2]).
 
 -include("poller_suite.hrl").
 
--define(PATIENCE, 10000).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -137,7 +136,7 @@ accepts_are_counted(Config) ->
     [
         begin
             _ = connect_raw(Port),
-            {ok, _} = keep(gen_tcp:accept(Listener, ?PATIENCE))
+            {ok, _} = keep(gen_tcp:accept(Listener, patience()))
         end
      || _ <- lists:seq(1, 5)
     ],
@@ -193,7 +192,7 @@ idle_pollers_sleep(Config) ->
     %% Something from before may still wake one where the machine is busy.
     wait_until(fun() ->
         all_asleep(),
-        [{polls, 0}, {sleeps, 0}] =:= added([polls, sleeps], fun() -> timer:sleep(300) end)
+        [{polls, 0}, {sleeps, 0}] =:= added([polls, sleeps], fun() -> timer:sleep(100) end)
     end),
     [ok = gen_tcp:send(Peer, <<"wake">>) || {_, Peer} <- Pairs],
     Awake = [Socket || {Socket, _} <- Pairs, inet:getopts(Socket, [active]) =/= {ok, [{active, false}]}],
@@ -202,7 +201,7 @@ idle_pollers_sleep(Config) ->
 table_of_sockets(Config) ->
     {Listener, Port} = listen(Config, [binary, {active, false}]),
     Peer = connect_raw(Port),
-    {ok, Socket} = keep(gen_tcp:accept(Listener, ?PATIENCE)),
+    {ok, Socket} = keep(gen_tcp:accept(Listener, patience())),
     ok = gen_tcp:send(Socket, <<"seven b">>),
     _ = recv_exactly(Peer, 7),
     {ok, PeerPort} = inet:port(Peer),
@@ -263,7 +262,7 @@ started_by_its_first_user(Config) ->
 %% doubles what is asked for, and the limit is 384 KiB.
 only_streams_into_wide_buffers_are_gathered(Config) ->
     Before = total(gathers),
-    pour(Config, 64 * 1024, fun(Received) -> Received >= 64 * 1024 * 1024 end),
+    pour(Config, 64 * 1024, fun(Received) -> Received >= 16 * 1024 * 1024 end),
     ?assertEqual(Before, total(gathers)),
     pour(Config, 208 * 1024, fun(_Received) -> total(gathers) > Before end).
 
@@ -289,7 +288,7 @@ receive_until(Socket, Received, IsEnough) ->
                 true -> ok;
                 false -> receive_until(Socket, Received + byte_size(Data), IsEnough)
             end
-    after ?PATIENCE ->
+    after patience() ->
         ct:fail({not_enough, Received})
     end.
 
@@ -301,9 +300,11 @@ forget(Socket) ->
 
 %% What is done where a VM does not bind processes to schedulers.
 unbound_pollers_serve(Config) ->
+    ok = weir_fastpath_test:new_engine(),
     {Socket, Peer} = socket_pair(Config, [binary, {active, true}]),
     %% A bound poller that finds out would be replaced, and its successor take over from ours.
-    ok = sys:suspend(weir_pollsets),
+    Suspended = whereis(weir_pollsets),
+    ok = sys:suspend(Suspended),
     Pollers = [weir_poller:spawn_link(Number, anywhere) || Number <- weir_pollsets:all()],
     wait_until(fun() ->
         lists:all(fun(Poller) -> process_info(Poller, status) =:= {status, waiting} end, Pollers)
@@ -317,7 +318,6 @@ unbound_pollers_serve(Config) ->
     ],
     [?assert(is_process_alive(Poller)) || Poller <- Pollers],
     %% Their tokens are stale when the bound ones are back.
-    Suspended = whereis(weir_pollsets),
     exit(Suspended, kill),
     wait_until(fun() -> not lists:member(whereis(weir_pollsets), [undefined, Suspended]) end),
     ok = gen_tcp:send(Peer, <<"bound">>),

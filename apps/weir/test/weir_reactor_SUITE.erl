@@ -7,11 +7,12 @@
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, async/1, await/1]).
 -import(weir_test_wait, [wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2, reports/1]).
+-import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, told_of/2]).
+-import(reactor_probe, [recv_all/1, exchange/2, reports/1, send_apart/2]).
 
 -include("reactor_suite.hrl").
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -105,7 +106,7 @@ is_registered({'$inet', _, Handle}) ->
 %% Connections that say nothing cost no room for what they might say; those that have been silent for a second, none any more.
 room_for_events_is_given_back(_Config) ->
     {Reactor, Port} = start(#{}),
-    Peers = [connect_raw(Port) || _ <- lists:seq(1, 2100)],
+    Peers = [connect_raw(Port) || _ <- lists:seq(1, 1100)],
     All = fun() ->
         [ok = gen_tcp:send(Peer, <<1:512>>) || Peer <- Peers],
         [?assertEqual(<<1:512>>, recv_exactly(Peer, 64)) || Peer <- Peers]
@@ -114,7 +115,7 @@ room_for_events_is_given_back(_Config) ->
         {garbage_collection, Settings} = process_info(Reactor, garbage_collection),
         proplists:get_value(min_heap_size, Settings)
     end,
-    wait_until(fun() -> length(weir:sockets()) >= 2100 end),
+    wait_until(fun() -> length(weir:sockets()) > 1100 end),
     Silent = Room(),
     %% Room of the first may be given back before the last has spoken.
     Speaking = fun() -> All(), Room() > Silent end,
@@ -137,7 +138,7 @@ packets_are_delivered_one_by_one(_Config) ->
     Peer = connect_raw(Port),
     Packets = [<<"one">>, <<>>, binary:copy(<<"x">>, 40000) | [integer_to_binary(N) || N <- lists:seq(1, 100)]],
     Wire = iolist_to_binary([[<<(byte_size(Packet)):16>>, Packet] || Packet <- Packets]),
-    lists:foreach(fun(Piece) -> ok = gen_tcp:send(Peer, Piece), timer:sleep(1) end, pieces(Wire, 7001)),
+    _ = send_apart(Peer, pieces(Wire, 7001)),
     ?assertEqual(Wire, recv_exactly(Peer, byte_size(Wire))),
     ?assertEqual(Packets, [element(3, told(data)) || _ <- Packets]),
     stop(Reactor).
@@ -220,10 +221,12 @@ passive_connections_are_not_read(_Config) ->
     ok = inet:setopts(Socket, [{active, false}]),
     ok = gen_tcp:send(Peer, "later"),
     {error, einval} = gen_tcp:recv(Socket, 0),
-    receive
-        {data, _, _} -> ct:fail(read)
-    after 100 -> ok
-    end,
+    %% What comes later on another connection is delivered.
+    ok = gen_tcp:send(connect_raw(Port), "other"),
+    {init, Other} = told(init),
+    ?assertEqual({data, Other, <<"other">>}, told(data)),
+    _ = sys:get_state(Reactor),
+    weir_test_wait:assert_no_message(),
     ok = inet:setopts(Socket, [{active, true}]),
     ?assertEqual({data, Socket, <<"later">>}, told(data)),
     stop(Reactor).
@@ -239,20 +242,26 @@ a_slow_reader_is_not_read(_Config) ->
     Peer = connect_raw(Port, [{recbuf, 65536}]),
     {init, Socket} = told(init),
     N = 400,
-    Sender = async(fun() -> [ok = gen_tcp:send(Peer, <<4:32, Request:32>>) || Request <- lists:seq(1, N)], ok end),
+    [ok = gen_tcp:send(Peer, <<4:32, Request:32>>) || Request <- lists:seq(1, N)],
     %% Nobody reads, so that not all of the requests are.
     wait_until(fun() ->
         {ok, [{send_pend, Pending}]} = inet:getstat(Socket, [send_pend]),
         Pending > 0
     end),
-    timer:sleep(200),
+    %% The reactor has had the turns to read them: another connection has been served that many times.
+    Other = connect_raw(Port),
+    {init, OtherSocket} = told(init),
+    lists:foreach(fun(_) ->
+        ok = gen_tcp:send(Other, <<4:32, 0:32>>),
+        _ = recv_exactly(Other, 65540),
+        _ = told(data, OtherSocket)
+    end, lists:seq(1, 100)),
     {ok, [{send_pend, Pending}]} = inet:getstat(Socket, [send_pend]),
     ?assert(Pending < 1024 * 1024),
     Read = length([1 || {data, _, _} <- element(2, process_info(self(), messages))]),
     ?assert(Read < N),
-    ok = await(Sender),
     _ = recv_exactly(Peer, N * 65540),
-    ?assertEqual({writable, Socket}, told(writable)),
+    {writable, Socket} = told_of(writable, Socket),
     ?assertEqual(N, length([told(data) || _ <- lists:seq(1, N)])),
     stop(Reactor).
 

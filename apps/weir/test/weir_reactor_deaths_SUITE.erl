@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start_on/3, listen/1, client/1, stop/1, kill_reactor/1, told/1, recv_all/1, exchange/2]).
 
 -include("reactor_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -60,10 +60,12 @@ killed_reactor_leaves_the_backlog(_Config) ->
 
 killed_while_data_flies(_Config) ->
     {Reactor, Port} = start(#{}),
+    Echoes = counters:new(1, []),
     Chatter = fun Chatter(Peer) ->
         case gen_tcp:send(Peer, binary:copy(<<"x">>, 10000)) of
             ok ->
-                _ = gen_tcp:recv(Peer, 10000, ?PATIENCE),
+                _ = gen_tcp:recv(Peer, 10000, patience()),
+                ok = counters:add(Echoes, 1, 1),
                 Chatter(Peer);
             {error, _} ->
                 gen_tcp:close(Peer)
@@ -72,7 +74,7 @@ killed_while_data_flies(_Config) ->
     Chatters = [async(fun() -> Chatter(connect_raw(Port)) end) || _ <- lists:seq(1, 20)],
     %% Those in the backlog would be nobody's.
     [{init, _} = told(init) || _ <- Chatters],
-    timer:sleep(200),
+    wait_until(fun() -> counters:get(Echoes, 1) > 200 orelse {echoes, counters:get(Echoes, 1)} end),
     kill_reactor(Reactor),
     [ok = await(Each) || Each <- Chatters].
 
@@ -136,7 +138,7 @@ killed_in_a_callback(_Config) ->
         [gen_tcp:send(Peer, "go") || Peer <- Peers],
         receive
             {'DOWN', Monitor, process, Reactor, killed} -> ok
-        after ?PATIENCE -> ct:fail(still_alive)
+        after patience() -> ct:fail(still_alive)
         end,
         %% What is still in the backlog is not the reactor's.
         [reset(Peer) || Peer <- Peers],
@@ -145,14 +147,10 @@ killed_in_a_callback(_Config) ->
 
 %% A process that takes connections dies again and again: each is with somebody who lives, or closed.
 handoffs_to_processes_that_die(_Config) ->
-    Taker = fun Taker() ->
-        receive
-            {weir_reactor, handoff, Socket} ->
-                _ = gen_tcp:send(Socket, "taken"),
-                Taker()
-        end
-    end,
-    Keeper = spawn_link(fun() -> keep_alive(Taker, 50) end),
+    Keeper = spawn_link(fun() ->
+        process_flag(trap_exit, true),
+        keep_alive()
+    end),
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) ->
         case whereis(?MODULE) of
             undefined -> {close, State};
@@ -163,7 +161,7 @@ handoffs_to_processes_that_die(_Config) ->
         lists:foreach(fun(_) ->
             Peer = connect_raw(Port),
             _ = gen_tcp:send(Peer, "go"),
-            case gen_tcp:recv(Peer, 5, ?PATIENCE) of
+            case gen_tcp:recv(Peer, 5, patience()) of
                 {ok, <<"taken">>} -> ok;
                 {error, Reason} when Reason =:= closed; Reason =:= econnreset -> ok
             end,
@@ -171,31 +169,41 @@ handoffs_to_processes_that_die(_Config) ->
         end, lists:seq(1, 50))
     end,
     [ok = await(Each) || Each <- [async(Ask) || _ <- lists:seq(1, 4)]],
+    %% Its process dies with it.
     exit(Keeper, kill),
-    kill_named(whereis(?MODULE)),
+    wait_until(fun() -> whereis(?MODULE) =:= undefined end),
     stop(Reactor).
 
-keep_alive(_Taker, 0) ->
-    ok;
-keep_alive(Taker, Left) ->
-    {Pid, Monitor} = spawn_monitor(fun() -> register(?MODULE, self()), Taker() end),
-    timer:sleep(rand:uniform(10)),
+%% Has a process that takes connections, kills it when it has taken a few, and starts the next.
+keep_alive() ->
+    Keeper = self(),
+    Pid = spawn_link(fun() -> register(?MODULE, self()), take(Keeper) end),
+    [receive {taken, Pid} -> ok end || _ <- lists:seq(1, rand:uniform(8))],
     exit(Pid, kill),
+    receive {'EXIT', Pid, killed} -> keep_alive() end.
+
+take(Keeper) ->
     receive
-        {'DOWN', Monitor, process, Pid, _} -> keep_alive(Taker, Left - 1)
+        {weir_reactor, handoff, Socket} ->
+            Keeper ! {taken, self()},
+            _ = gen_tcp:send(Socket, "taken"),
+            take(Keeper)
     end.
 
 %% A listener's reactors, the listener, the reaper and pollers are killed while clients send, reset and come again. Each
 %% byte that comes back is the right one, and in the end everything is served.
 anything_dies_at_any_moment(_Config) ->
+    ok = weir_fastpath_test:new_engine(),
     {ok, _} = weir:start_listener(?MODULE, #{ip => ?LOOPBACK}, weir_listener_reactor, args),
     Port = weir:get_port(?MODULE),
     Stop = atomics:new(1, []),
-    Clients = [async(fun() -> come_again(Port, Stop, 0) end) || _ <- lists:seq(1, 6)],
+    Served = counters:new(1, []),
+    Clients = [async(fun() -> come_again(Port, Stop, Served) end) || _ <- lists:seq(1, 6)],
     %% A round finds no reactor while the last one that was killed is being replaced: as many rounds as eleven of them take.
     ok = kill_reactors(1, 0),
+    wait_until(fun() -> counters:get(Served, 1) > 0 end),
     atomics:put(Stop, 1, 1),
-    ?assert(lists:sum([await(Client) || Client <- Clients]) > 0),
+    [ok = await(Client) || Client <- Clients],
     weir_listener_test:still_serves(Port),
     ok = weir:stop_listener(?MODULE),
     wait_until(fun() -> weir_nif:abandoned() =:= [] end).
@@ -245,16 +253,16 @@ is_reactor(Pid) ->
 come_again(Port, Stop, Served) ->
     case atomics:get(Stop, 1) of
         1 ->
-            Served;
+            ok;
         0 ->
             case gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {nodelay, true}], 1000) of
                 {ok, Peer} ->
-                    Now = converse(Peer, rand:uniform(30)),
+                    ok = converse(Peer, rand:uniform(30), Served),
                     case rand:uniform(3) of
                         1 -> reset(Peer);
                         _ -> gen_tcp:close(Peer)
                     end,
-                    come_again(Port, Stop, Served + Now);
+                    come_again(Port, Stop, Served);
                 %% Nobody listens for a moment.
                 {error, _} ->
                     timer:sleep(5),
@@ -262,14 +270,14 @@ come_again(Port, Stop, Served) ->
             end
     end.
 
-converse(_Peer, 0) ->
-    1;
-converse(Peer, Left) ->
+converse(_Peer, 0, Served) ->
+    counters:add(Served, 1, 1);
+converse(Peer, Left, Served) ->
     Bytes = rand:bytes(rand:uniform(20000)),
     case {gen_tcp:send(Peer, Bytes), gen_tcp:recv(Peer, byte_size(Bytes), 2000)} of
-        {ok, {ok, Bytes}} -> converse(Peer, Left - 1);
+        {ok, {ok, Bytes}} -> converse(Peer, Left - 1, Served);
         {ok, {ok, Other}} -> exit({wrong_bytes, byte_size(Bytes), byte_size(Other)});
-        _ -> 0
+        _ -> ok
     end.
 
 %% The time of the option `shutdown' is for reactors too.
@@ -277,11 +285,11 @@ a_callback_that_does_not_return_holds_up_no_stop(_Config) ->
     Options = #{ip => ?LOOPBACK, shutdown => 200},
     {ok, _} = weir:start_listener(?MODULE, Options, reactor_probe, #{
         tell => self(),
-        data => fun(_Socket, _Data, _State) -> timer:sleep(infinity) end
+        data => fun(_Socket, _Data, #{tell := Pid}) -> Pid ! called, timer:sleep(infinity) end
     }),
     Peer = connect_raw(weir:get_port(?MODULE)),
     {init, _} = told(init),
     ok = gen_tcp:send(Peer, "wait"),
-    timer:sleep(50),
+    receive called -> ok after patience() -> ct:fail(not_called) end,
     ok = weir:stop_listener(?MODULE),
     ?assertEqual(<<>>, recv_all(Peer)).

@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, stop/1, kill_reactor/1, told/1, told/2, recv_all/1]).
 -import(reactor_files, [file_of/2, open_files/1, part/3, write/3]).
 
 -include("reactor_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [{group, sent}, {group, broken}, {group, leaving}].
 
@@ -70,25 +70,27 @@ bytes_and_files_keep_their_order(Config) ->
         [<<"a">>, <<"b">>, <<"c">>]
     ),
     Peers = [connect_raw(Port) || _ <- lists:seq(1, 3)],
-    lists:foreach(fun(One) -> [begin ok = gen_tcp:send(One, R), timer:sleep(20) end || R <- [<<"a">>, <<"c">>, <<"b">>, <<"a">>]] end, Peers),
+    lists:foreach(fun(One) -> [ok = gen_tcp:send(One, R) || R <- [<<"a">>, <<"c">>, <<"b">>, <<"a">>]] end, Peers),
     All = iolist_to_binary([map_get(R, Expected) || R <- [<<"a">>, <<"c">>, <<"b">>, <<"a">>]]),
     [?assert(All =:= recv_exactly(One, byte_size(All))) || One <- Peers],
     stop(Reactor).
 
 a_slow_reader_gets_every_byte(Config) ->
     {File, Bytes} = file_of(Config, 5000000),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, [<<"head">>, {sendfile, File, 0, 5000000}, <<"tail">>], State} end}),
+    Answer = fun(_Socket, _Data, State) -> {send, [<<"head">>, {sendfile, File, 0, 5000000}, <<"tail">>], State} end,
+    {Reactor, Port} = start(#{data => Answer}, [{sndbuf, 65536}]),
     Peer = connect_raw(Port, [{recbuf, 8192}]),
+    {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, <<"go">>),
-    Size = 5000008,
+    %% The kernel has taken what it takes, and from then on there is room for a part at a time.
+    wait_until(fun() -> pending(Socket) > 0 end),
     Slowly = fun
-        Read(Left, Got) when Left =< 0 -> iolist_to_binary(lists:reverse(Got));
-        Read(Left, Got) ->
-            _ = length(Got) rem 50 =:= 0 andalso timer:sleep(1),
-            {ok, Some} = gen_tcp:recv(Peer, min(Left, 40000)),
-            Read(Left - byte_size(Some), [Some | Got])
+        Read(0) -> [];
+        Read(Left) ->
+            Some = recv_exactly(Peer, min(Left, 40000)),
+            [Some | Read(Left - byte_size(Some))]
     end,
-    ?assert(<<"head", Bytes/binary, "tail">> =:= Slowly(Size, [])),
+    ?assert(<<"head", Bytes/binary, "tail">> =:= iolist_to_binary(Slowly(5000008))),
     stop(Reactor).
 
 files_of_a_hundred_connections(Config) ->
@@ -158,15 +160,19 @@ who_asked_is_told_when_the_file_is_gone(Config) ->
 
 a_reset_in_the_middle_closes_the_file(Config) ->
     Path = write(Config, "file", rand:bytes(8000000)),
-    {Reactor, Port} = start(#{args => none, data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    {Reactor, Port} = start_sending(Path),
     Peers = [connect_raw(Port, [{recbuf, 8192}]) || _ <- lists:seq(1, 10)],
-    [begin ok = gen_tcp:send(Peer, <<"go">>), {ok, _} = gen_tcp:recv(Peer, 1000) end || Peer <- Peers],
+    [begin ok = gen_tcp:send(Peer, <<"go">>), _ = recv_exactly(Peer, 1000) end || Peer <- Peers],
     true = garbage_collect(Reactor),
     ?assertEqual(10, open_files(Path)),
     [reset(Peer) || Peer <- Peers],
     [{closed, _, econnreset} = told(closed) || _ <- Peers],
     no_descriptor_is_left(Path, Reactor),
     stop(Reactor).
+
+%% The kernel takes a part of the file at most.
+start_sending(Path) ->
+    start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}, [{sndbuf, 65536}]).
 
 %% A reactor should not, but here it may.
 parts_of(Path) ->
@@ -182,9 +188,9 @@ no_descriptor_is_left(Path, Process) ->
 a_killed_reactor_leaves_no_descriptor(Config) ->
     Bytes = rand:bytes(8000000),
     Path = write(Config, "file", Bytes),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    {Reactor, Port} = start_sending(Path),
     [Taker | Others] = [connect_raw(Port, [{recbuf, 8192}]) || _ <- lists:seq(1, 4)],
-    [begin ok = gen_tcp:send(Peer, <<"go">>), {ok, _} = gen_tcp:recv(Peer, 1000) end || Peer <- [Taker | Others]],
+    [begin ok = gen_tcp:send(Peer, <<"go">>), _ = recv_exactly(Peer, 1000) end || Peer <- [Taker | Others]],
     kill_reactor(Reactor),
     %% What was sent goes out although nobody has the connection any more.
     ?assert(part(Bytes, 1000, 7999000) =:= recv_all(Taker)),
@@ -193,11 +199,11 @@ a_killed_reactor_leaves_no_descriptor(Config) ->
 
 a_file_that_becomes_shorter_closes_the_connection(Config) ->
     Path = write(Config, "file", rand:bytes(8000000)),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    {Reactor, Port} = start_sending(Path),
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     {init, Socket} = told(init),
     ok = gen_tcp:send(Peer, <<"go">>),
-    {ok, _} = gen_tcp:recv(Peer, 1000),
+    _ = recv_exactly(Peer, 1000),
     ok = file:write_file(Path, <<"short">>),
     ?assert(byte_size(recv_all(Peer)) < 7999000),
     ?assertEqual(enodata, told(closed, Socket)),
@@ -208,10 +214,10 @@ a_replaced_file_is_sent_as_it_was(Config) ->
     Bytes = rand:bytes(8000000),
     Path = write(Config, "file", Bytes),
     New = write(Config, "new", rand:bytes(100)),
-    {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, parts_of(Path), State} end}),
+    {Reactor, Port} = start_sending(Path),
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     ok = gen_tcp:send(Peer, <<"go">>),
-    {ok, Begin} = gen_tcp:recv(Peer, 1000),
+    Begin = recv_exactly(Peer, 1000),
     ok = file:rename(New, Path),
     ?assert(Bytes =:= <<Begin/binary, (recv_exactly(Peer, 7999000))/binary>>),
     stop(Reactor).
@@ -276,11 +282,11 @@ a_connection_is_handed_off_behind_a_file(Config) ->
     end}),
     Peer = connect_raw(Port, [{recbuf, 8192}]),
     ok = gen_tcp:send(Peer, <<"file">>),
-    {ok, Begin} = gen_tcp:recv(Peer, 1000),
+    Begin = recv_exactly(Peer, 1000),
     %% It is read again when most of the file is gone; or came with it, in the same batch.
     ok = gen_tcp:send(Peer, <<"off">>),
     ?assert(Bytes =:= <<Begin/binary, (recv_exactly(Peer, 2999000))/binary>>),
-    Socket = receive {weir_reactor, handoff, S} -> S after ?PATIENCE -> error(no_handoff) end,
+    Socket = receive {weir_reactor, handoff, S} -> S after patience() -> error(no_handoff) end,
     {ok, <<"unread">>} = gen_tcp:recv(Socket, 6),
     ok = gen_tcp:send(Socket, <<"bye">>),
     ok = gen_tcp:close(Socket),
@@ -292,7 +298,7 @@ no_relay_behind_a_file(Config) ->
     {Reactor, Port} = start(#{
         data => fun(_Socket, _Data, State) -> {send, [{sendfile, File, 0, 8000000}], State} end,
         info => fun(Other, State) -> {relay, Other, State} end
-    }),
+    }, [{sndbuf, 65536}]),
     [One, Other] = [connect_raw(Port, [{recbuf, 8192}]) || _ <- [1, 2]],
     [{init, First}, {init, Second}] = [told(init), told(init)],
     [ok = gen_tcp:send(Peer, <<"go">>) || Peer <- [One, Other]],

@@ -7,9 +7,10 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, reset/1, async/1, await/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
--import(reactor_probe, [stop/1, kill_reactor/1, told/1, told/2, recv_all/1]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
+-import(reactor_probe, [stop/1, kill_reactor/1, told/1, told/2, told_of/2, recv_all/1, send_apart/2]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("reactor_suite.hrl").
 
 -define(HEADER, #{
@@ -24,7 +25,7 @@
 }).
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -84,7 +85,7 @@ init_knows_the_header(_Config) ->
 a_header_comes_byte_by_byte(_Config) ->
     {Reactor, Port} = start(#{}),
     Peer = connect_raw(Port),
-    lists:foreach(fun(Byte) -> ok = gen_tcp:send(Peer, [Byte]), timer:sleep(1) end, binary_to_list(<<(header())/binary, "x">>)),
+    _ = send_apart(Peer, [[Byte] || <<Byte>> <= <<(header())/binary, "x">>]),
     ?assertEqual(<<1:16, "x">>, recv_exactly(Peer, 3)),
     stop(Reactor).
 
@@ -139,16 +140,18 @@ every_connection_has_its_own(_Config) ->
     stop(Reactor).
 
 who_says_nothing_is_closed(_Config) ->
-    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 2000}),
+    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 100}),
+    %% The header is there when the reactor accepts, and read before it looks whether a time is over.
+    ok = sys:suspend(Reactor),
+    Good = connect_raw(Port),
+    ok = gen_tcp:send(Good, header()),
+    ok = sys:resume(Reactor),
+    ?assertEqual(<<1:16>>, recv_exactly(Good, 2)),
     Silent = connect_raw(Port),
     Slow = connect_raw(Port),
     ok = gen_tcp:send(Slow, binary:part(header(), 0, 20)),
-    Good = connect_raw(Port),
-    ok = gen_tcp:send(Good, header()),
-    ?assertEqual(<<1:16>>, recv_exactly(Good, 2)),
+    %% The time is for the header alone: it is over for those that came later.
     [?assertEqual(<<>>, recv_all(Peer)) || Peer <- [Silent, Slow]],
-    %% The time is for the header alone.
-    timer:sleep(2100),
     ok = gen_tcp:send(Good, "still there"),
     ?assertEqual(<<"still there">>, recv_exactly(Good, 11)),
     ?assertEqual(1, map_size(sys:get_state(Reactor))),
@@ -195,38 +198,40 @@ what_comes_of_headers_is_told(_Config) ->
             ignore
     end,
     ok = logger:add_primary_filter(?MODULE, {Log, []}),
-    {Reactor, Port} = start(#{}, [], #{handshake_timeout => 2000}),
-    Cases = [
-        {normal, none, fun(Peer) -> ok = gen_tcp:send(Peer, header()) end},
-        {not_proxy, warning, fun(Peer) -> ok = gen_tcp:send(Peer, "GET / HTTP/1.1\r\n\r\n") end},
-        {closed, none, fun(Peer) -> ok = gen_tcp:shutdown(Peer, write) end},
-        {timeout, warning, fun(_Peer) -> ok end}
-    ],
-    Peers = [Peer || {Reason, Level, Act} <- Cases, Peer <- [connect_raw(Port)], is_told(Reason, Level, Peer, Act, Reactor)],
-    ?assertEqual(4, length(Peers)),
-    ok = weir_event:detach(?MODULE),
-    ok = logger:remove_primary_filter(?MODULE),
-    wait_until(fun() ->
-        {ok, Info} = weir_reactor:info(Reactor),
-        maps:with([connections, failed_handshakes], Info) =:= #{connections => 1, failed_handshakes => 3}
-    end),
+    try
+        Patient = start(#{}, [], #{handshake_timeout => infinity}),
+        _Normal = told_of_header(normal, none, fun(Peer) -> ok = gen_tcp:send(Peer, header()) end, Patient),
+        told_of_header(not_proxy, warning, fun(Peer) -> ok = gen_tcp:send(Peer, "GET / HTTP/1.1\r\n\r\n") end, Patient),
+        told_of_header(closed, none, fun(Peer) -> ok = gen_tcp:shutdown(Peer, write) end, Patient),
+        has_counted(#{connections => 1, failed_handshakes => 2}, Patient),
+        Impatient = start(#{}, [], #{handshake_timeout => 50}),
+        told_of_header(timeout, warning, fun(_Peer) -> ok end, Impatient),
+        has_counted(#{connections => 0, failed_handshakes => 1}, Impatient)
+    after
+        ok = weir_event:detach(?MODULE),
+        ok = logger:remove_primary_filter(?MODULE)
+    end.
+
+has_counted(Counts, {Reactor, _Port}) ->
+    ?waitEqual(Counts, maps:with(maps:keys(Counts), element(2, weir_reactor:info(Reactor)))),
     stop(Reactor).
 
-is_told(Reason, Level, Peer, Act, Reactor) ->
+told_of_header(Reason, Level, Act, {Reactor, Port}) ->
+    Peer = connect_raw(Port),
     {ok, Address} = inet:sockname(Peer),
     ok = Act(Peer),
     receive
         {handshake, #{reason := Reason} = Metadata} ->
             ?assertEqual(#{name => undefined, kind => proxy, peer => Address, pid => Reactor, reason => Reason}, Metadata)
-    after 20000 -> ct:fail({not_told, Reason})
+    after patience() -> ct:fail({not_told, Reason})
     end,
     case Level of
         none ->
-            true;
+            Peer;
         _ ->
             receive
-                {logged, Level, Address, Reason} -> true
-            after 20000 -> ct:fail({not_logged, Reason})
+                {logged, Level, Address, Reason} -> Peer
+            after patience() -> ct:fail({not_logged, Reason})
             end
     end.
 
@@ -245,22 +250,21 @@ failures_of_a_listener_are_counted(_Config) ->
     ok = weir:stop_listener(?MODULE).
 
 ticks_and_messages_wait_for_init(_Config) ->
-    {Reactor, Port} = start(#{tick => fun(_Socket, State = #{tell := Pid}) -> Pid ! ticked, {ok, State} end}, [], #{tick => 10}),
+    Tick = fun(Socket, State = #{tell := Pid}) -> Pid ! {ticked, Socket}, {ok, State} end,
+    {Reactor, Port} = start(#{tick => Tick}, [], #{tick => 10}),
     Peer = connect_raw(Port),
-    ok = gen_tcp:send(Peer, binary:part(header(), 0, 14)),
-    timer:sleep(50),
-    receive
-        ticked -> ct:fail(ticked)
-    after 0 -> ok
-    end,
-    <<_:14/binary, Rest/binary>> = header(),
+    <<First:14/binary, Rest/binary>> = header(),
+    _ = send_apart(Peer, [First]),
+    %% Ticks have come for another connection.
+    Other = connect_raw(Port),
+    ok = gen_tcp:send(Other, header()),
+    {init, OtherSocket} = told(init),
+    [{ticked, OtherSocket} = told(ticked) || _ <- lists:seq(1, 3)],
     ok = gen_tcp:send(Peer, Rest),
     {init, Socket} = told(init),
     ok = weir_reactor:send(Socket, now),
     ?assertEqual(now, told(info, Socket)),
-    receive
-        ticked -> ok
-    end,
+    {ticked, Socket} = told_of(ticked, Socket),
     stop(Reactor).
 
 resets_in_headers(_Config) ->

@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, accept_raw/1, keep/1, async/1, await/1, kill/1, pid/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
--import(reactor_probe, [start/1, start/2, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
+-import(reactor_probe, [start/1, start/2, stop/1, kill_reactor/1, told/1, told/2, recv_all/1, exchange/2, send_apart/2]).
 
 -include("reactor_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -64,7 +64,7 @@ handoff_keeps_all_bytes_in_order(_Config) ->
 handed_off() ->
     receive
         {weir_reactor, handoff, Socket} -> Socket
-    after ?PATIENCE -> ct:fail(not_handed_off)
+    after patience() -> ct:fail(not_handed_off)
     end.
 
 handoff_with_an_explicit_rest(_Config) ->
@@ -75,13 +75,13 @@ handoff_with_an_explicit_rest(_Config) ->
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, "GET body"),
     Socket = handed_off(),
-    ?assertEqual({ok, <<"body">>}, gen_tcp:recv(Socket, 4, ?PATIENCE)),
+    ?assertEqual({ok, <<"body">>}, gen_tcp:recv(Socket, 4, patience())),
     ok = gen_tcp:send(Socket, "reply"),
     ?assertEqual(<<"reply">>, recv_exactly(Peer, 5)),
     %% It does not end with the reactor.
     kill_reactor(Reactor),
     ok = gen_tcp:send(Peer, "more"),
-    ?assertEqual({ok, <<"more">>}, gen_tcp:recv(Socket, 4, ?PATIENCE)),
+    ?assertEqual({ok, <<"more">>}, gen_tcp:recv(Socket, 4, patience())),
     ok = gen_tcp:close(Socket).
 
 handoff_of_packets(_Config) ->
@@ -93,7 +93,7 @@ handoff_of_packets(_Config) ->
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, [<<1:32, Digit>> || Digit <- "123456789"]),
     Socket = handed_off(),
-    Digits = [element(2, {ok, _} = gen_tcp:recv(Socket, 0, ?PATIENCE)) || _ <- "3456789"],
+    Digits = [element(2, {ok, _} = gen_tcp:recv(Socket, 0, patience())) || _ <- "3456789"],
     ?assertEqual(<<"3456789">>, iolist_to_binary(Digits)),
     ok = gen_tcp:close(Socket),
     stop(Reactor).
@@ -109,7 +109,7 @@ handoff_after_a_send(_Config) ->
     Socket = handed_off(),
     ok = gen_tcp:send(Socket, "c\n"),
     ?assertEqual(<<"a\nb\nc\n">>, recv_exactly(Peer, 6)),
-    ?assertEqual({ok, <<"rest\n">>}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
+    ?assertEqual({ok, <<"rest\n">>}, gen_tcp:recv(Socket, 0, patience())),
     ok = gen_tcp:close(Socket),
     stop(Reactor).
 
@@ -129,7 +129,7 @@ handoff_from_init(_Config) ->
     Peer = connect_raw(Port),
     ok = gen_tcp:send(Peer, "early"),
     Socket = handed_off(),
-    ?assertEqual({ok, <<"early">>}, gen_tcp:recv(Socket, 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"early">>}, gen_tcp:recv(Socket, 5, patience())),
     ?assertEqual({handoff, Self}, told(terminated, Socket)),
     ok = gen_tcp:close(Socket),
     stop(Reactor).
@@ -155,10 +155,8 @@ handoff_to_a_server_of_http(_Config) ->
     Other = connect_raw(Port),
     exchange(Other, "not of HTTP"),
     Browser = connect_raw(Port),
-    lists:foreach(fun(Piece) ->
-        ok = gen_tcp:send(Browser, Piece),
-        timer:sleep(20)
-    end, ["GET /first HT", "TP/1.1\r\nHost: he", "re\r\n\r\nGET /second HTTP/1.1\r\n", "Host: here\r\n", "\r\n"]),
+    Pieces = ["GET /first HT", "TP/1.1\r\nHost: he", "re\r\n\r\nGET /second HTTP/1.1\r\n", "Host: here\r\n", "\r\n"],
+    _ = send_apart(Browser, Pieces),
     ?assertEqual(<<"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n/first">>, recv_exactly(Browser, 44)),
     ?assertEqual(<<"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n/second">>, recv_exactly(Browser, 45)),
     exchange(Other, "still served"),

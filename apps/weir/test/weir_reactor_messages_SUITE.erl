@@ -6,13 +6,13 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, async/1, kill/1, pid/1, reset/1]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, stop/1, told/1, told/2, recv_all/1, exchange/2, reports/1]).
 
 -include("reactor_suite.hrl").
 
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -167,7 +167,7 @@ the_end_is_told_to_monitors(_Config) ->
     ok = gen_tcp:close(Peer),
     receive
         {'DOWN', Reference, _, Socket, _} -> ok
-    after ?PATIENCE -> ct:fail(no_down)
+    after patience() -> ct:fail(no_down)
     end,
     stop(Reactor).
 
@@ -257,6 +257,7 @@ a_sleeper_is_woken(_Config) ->
     await_called(),
     exchange(Peer, "wake up"),
     await_called(),
+    _ = sys:get_state(Reactor),
     ?assertEqual(0, flush_called(0)),
     %% Elsewhere it does nothing.
     {init, Socket} = told(init),
@@ -286,7 +287,7 @@ a_tick_can_be_for_all(_Config) ->
 await_called() ->
     receive
         called -> ok
-    after 10000 -> ct:fail(not_called)
+    after patience() -> ct:fail(not_called)
     end.
 
 flush_called(Called) ->
@@ -297,7 +298,7 @@ flush_called(Called) ->
 
 a_long_callback_is_named(_Config) ->
     {Reactor, Port} = start(#{data => fun(_Socket, Data, State) ->
-        timer:sleep(50),
+        timer:sleep(20),
         {send, Data, State}
     end}, [], #{long_callback_ms => 10}),
     Peer = connect_raw(Port),

@@ -7,12 +7,12 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_test_peer, [connect_raw/1, connect_raw/2, reset/1, async/1, await/1, socket_pair/3]).
--import(weir_test_wait, [wait_until/1, recv_exactly/2]).
+-import(weir_test_wait, [patience/0, wait_until/1, recv_exactly/2]).
 -import(reactor_probe, [start/1, start/2, start/3, client/1, stop/1, told/1, told/2, told_of/2, recv_all/1, exchange/2, reports/1]).
 
 -include("reactor_suite.hrl").
 suite() ->
-    [{timetrap, {seconds, 120}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -112,27 +112,31 @@ what_cannot_be_sent_closes(_Config) ->
     Large = binary:copy(<<"x">>, 300),
     %% None of this is a thing to send, whatever stands around it.
     Bad = [close, ok, 1, 1.0, {<<"a">>}, #{}, [<<"a">> | close], [[<<"a">>], [256]], [<<"a">>, atom], self(), <<1:1>>, Large, [Large, Large]],
-    {Reactor, Port} = start(#{data => fun
+    Data = fun
         (_Socket, <<"good">>, State) -> {send, <<"good">>, State};
         (_Socket, <<N>>, State) -> {send, lists:nth(N, Bad), State}
-    end}, [{packet, 1}]),
-    Good = connect_raw(Port, [{packet, 1}]),
+    end,
     lists:foreach(fun(N) ->
+        %% One has ten reports a second, and each of these is waited for.
+        {Reactor, Port} = start(#{data => Data}, [{packet, 1}]),
+        Good = connect_raw(Port, [{packet, 1}]),
+        {init, _} = told(init),
         Peer = connect_raw(Port, [{packet, 1}]),
+        {init, Socket} = told(init),
         %% What is in order goes out first, and nothing behind what is not.
         Reports = reports(fun() ->
             ok = gen_tcp:send(Peer, "good"),
-            {ok, <<"good">>} = gen_tcp:recv(Peer, 0, ?PATIENCE),
+            {ok, <<"good">>} = gen_tcp:recv(Peer, 0, patience()),
             ok = gen_tcp:send(Peer, <<N>>),
-            ?assertEqual({N, {error, closed}}, {N, gen_tcp:recv(Peer, 0, ?PATIENCE)}),
-            {terminated, _, {error, {error, {Reason, {send, _}}, _}}} = told(terminated),
+            ?assertEqual({N, {error, closed}}, {N, gen_tcp:recv(Peer, 0, patience())}),
+            {error, {error, {Reason, {send, _}}, _}} = told(terminated, Socket),
             ?assert(lists:member(Reason, [badarg, emsgsize]))
         end),
         ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, "{reactor_probe,send}") =/= nomatch]),
         ok = gen_tcp:send(Good, "good"),
-        {ok, <<"good">>} = gen_tcp:recv(Good, 0, ?PATIENCE)
-    end, lists:seq(1, length(Bad))),
-    stop(Reactor).
+        {ok, <<"good">>} = gen_tcp:recv(Good, 0, patience()),
+        stop(Reactor)
+    end, lists:seq(1, length(Bad))).
 
 a_bad_result_names_its_callback(_Config) ->
     [
@@ -191,7 +195,7 @@ nobody_to_hand_off_to(_Config) ->
     ?assertEqual(2, length([Report || Report <- Reports, string:find(Report, "bad_return_value") =/= nomatch])).
 
 a_long_message_or_tick_is_named(_Config) ->
-    Slow = fun(_, State) -> timer:sleep(50), {ok, State} end,
+    Slow = fun(_, State = #{tell := Pid}) -> timer:sleep(20), Pid ! slow, {ok, State} end,
     lists:foreach(fun(Callback) ->
         Reports = reports(fun() ->
             {Reactor, Port} = start(#{Callback => Slow}, [], #{long_callback_ms => 10, tick => 20}),
@@ -199,9 +203,8 @@ a_long_message_or_tick_is_named(_Config) ->
             {init, Socket} = told(init),
             ok = weir_reactor:send(Socket, take_your_time),
             exchange(Peer, "served"),
-            _ = told_of_info(Socket),
-            exchange(Peer, "served again"),
-            timer:sleep(200),
+            _ = told(info, Socket),
+            receive slow -> ok after patience() -> ct:fail(not_called) end,
             stop(Reactor)
         end),
         Name = "handle_" ++ atom_to_list(Callback),
@@ -210,7 +213,7 @@ a_long_message_or_tick_is_named(_Config) ->
 
 %% Their batch is timed as a whole, and when it took long they are, too.
 a_long_beginning_or_end_is_named(_Config) ->
-    Slow = fun(_, State) -> timer:sleep(50), {ok, State} end,
+    Slow = fun(_, State) -> timer:sleep(20), {ok, State} end,
     lists:foreach(fun({Callback, Name}) ->
         Reports = reports(fun() ->
             {Reactor, Port} = start(#{Callback => Slow}, [], #{long_callback_ms => 10}),
@@ -225,15 +228,13 @@ a_long_beginning_or_end_is_named(_Config) ->
         ?assertMatch([_ | _], [Report || Report <- Reports, string:find(Report, Name ++ " for ") =/= nomatch])
     end, [{init, "init"}, {close, "handle_close"}]).
 
-told_of_info(Socket) -> told(info, Socket).
-
 %%% Peers.
 
 storm_of_resets(_Config) ->
     {Reactor, Port} = start(#{}),
     Storm = fun() ->
         lists:foreach(fun(_) ->
-            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], ?PATIENCE),
+            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}], patience()),
             _ = gen_tcp:send(Peer, "bye"),
             reset(Peer)
         end, lists:seq(1, 200))
@@ -250,9 +251,9 @@ storm_of_resets_with_output(_Config) ->
     {Reactor, Port} = start(#{data => fun(_Socket, _Data, State) -> {send, Bytes, State} end}),
     Storm = fun() ->
         lists:foreach(fun(N) ->
-            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {recbuf, 4096}], ?PATIENCE),
+            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}, {recbuf, 4096}], patience()),
             _ = gen_tcp:send(Peer, "much"),
-            [_ = gen_tcp:recv(Peer, 1000, ?PATIENCE) || N rem 2 =:= 0],
+            [_ = gen_tcp:recv(Peer, 1000, patience()) || N rem 2 =:= 0],
             reset(Peer)
         end, lists:seq(1, 100))
     end,
@@ -262,11 +263,14 @@ storm_of_resets_with_output(_Config) ->
 
 peers_die_while_they_are_told(_Config) ->
     World = binary:copy(<<"w">>, 5000),
-    {Reactor, Port} = start(#{tick => fun(_Socket, State) -> {send, World, State} end}, [], #{tick => 2}),
+    %% However slow the survivors are, they are not closed for it.
+    Options = #{tick => 2, max_send_queue => 1 bsl 30},
+    {Reactor, Port} = start(#{tick => fun(_Socket, State) -> {send, World, State} end}, [], Options),
     Survivors = [connect_raw(Port) || _ <- lists:seq(1, 3)],
     Player = fun() ->
         lists:foreach(fun(_) ->
-            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, true}], ?PATIENCE),
+            {ok, Peer} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, true}], patience()),
+            %% One to ten ticks.
             timer:sleep(rand:uniform(10)),
             case rand:uniform(2) of
                 1 -> reset(Peer);
@@ -321,7 +325,7 @@ no_descriptors_left(_Config) ->
     Node = weir_test_node:start_node("ulimit -n 200;", []),
     try
         ok = peer:call(Node, reactor_probe, prepare, []),
-        ok = peer:call(Node, weir_test_node, run_case, [?MODULE, exhaust_descriptors], 60000)
+        ok = peer:call(Node, weir_test_node, run_case, [?MODULE, exhaust_descriptors], infinity)
     after
         peer:stop(Node)
     end.
