@@ -7,13 +7,11 @@
 -export([response/1, response/2, request/2, request/3, responses/2]).
 -export([head/1, chunk/1, rest/1]).
 -export([is_closed/1, is_closed/2, recv_all/1]).
--export([get/1, get/2, observe/2]).
+-export([get/1, get/2, observe/3, statuses/1]).
 
 -compile({no_auto_import, [get/1]}).
 
 -include_lib("stdlib/include/assert.hrl").
-
--define(PATIENCE, 10000).
 
 connect(Port) -> connect(Port, []).
 
@@ -21,8 +19,8 @@ connect(Port, Options) ->
     All = [binary, {active, false}, {nodelay, true} | Options],
     {ok, Socket} =
         case erlang:get(?MODULE) of
-            tls -> ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none} | All], ?PATIENCE);
-            undefined -> gen_tcp:connect({127, 0, 0, 1}, Port, All, ?PATIENCE)
+            tls -> ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none} | All], weir_test_wait:patience());
+            undefined -> gen_tcp:connect({127, 0, 0, 1}, Port, All, weir_test_wait:patience())
         end,
     put({rest, Socket}, <<>>),
     Socket.
@@ -119,7 +117,7 @@ take(Socket, Length, Bytes) ->
     take(Socket, Length, <<Bytes/binary, (recv(Socket))/binary>>).
 
 recv(Socket) ->
-    case recv(Socket, ?PATIENCE) of
+    case recv(Socket, weir_test_wait:patience()) of
         {ok, Bytes} -> Bytes;
         {error, Reason} -> error({no_response, Reason})
     end.
@@ -149,7 +147,7 @@ chunk_of_more(Socket) ->
     chunk(Socket).
 
 %% Whether nothing comes any more but the end.
-is_closed(Socket) -> is_closed(Socket, ?PATIENCE).
+is_closed(Socket) -> is_closed(Socket, weir_test_wait:patience()).
 
 is_closed(Socket, Time) ->
     case erlang:get({rest, Socket}) of
@@ -166,7 +164,7 @@ is_closed(Socket, Time) ->
 
 %% All that comes until the end.
 recv_all(Socket) ->
-    case recv(Socket, ?PATIENCE) of
+    case recv(Socket, weir_test_wait:patience()) of
         {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
         {error, closed} -> <<>>
     end.
@@ -174,22 +172,35 @@ recv_all(Socket) ->
 %% The same, with what has come already.
 rest(Socket) -> <<(erlang:get({rest, Socket}))/binary, (recv_all(Socket))/binary>>.
 
-%% What a server makes of bytes: the statuses of its responses, and whether the connection is open after as many
-%% milliseconds of silence.
-observe(Port, {Bytes, Silence}) ->
+%% What a listener makes of bytes: the statuses of its responses, and whether the connection is open when it has read them all.
+observe(Listener, Port, Bytes) ->
     Socket = connect(Port),
+    {ok, Name} = inet:sockname(Socket),
     _ = send(Socket, Bytes),
-    {End, Text} = until_silence(Socket, Silence, <<>>),
+    {End, Text} = until_read(Socket, {Listener, Name, iolist_size(Bytes)}, <<>>),
     ok = close(Socket),
     #{statuses => statuses(Text), text => Text, connection => End}.
 
-until_silence(Socket, Silence, Text) ->
-    case recv(Socket, Silence) of
-        {ok, Bytes} -> until_silence(Socket, Silence, <<Text/binary, Bytes/binary>>);
-        {error, timeout} -> {open, Text};
+until_read(Socket, Sent, Text) ->
+    %% Asked before: what its answer is comes then without a wait.
+    IsRead = is_read(Sent),
+    case recv(Socket, 40) of
+        {ok, Bytes} -> until_read(Socket, Sent, <<Text/binary, Bytes/binary>>);
+        {error, timeout} when IsRead -> {open, Text};
+        {error, timeout} -> until_read(Socket, Sent, Text);
         {error, _} -> {closed, Text}
     end.
 
+%% Whether the server has read all that this client has sent, and done what it does about it: its reactor has gone on to other things.
+is_read({Listener, Name, Size}) ->
+    case [{Connection, Reactor} || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}] of
+        [{Connection, Reactor}] ->
+            inet:getstat(Connection, [recv_oct]) =:= {ok, [{recv_oct, Size}]} andalso element(1, weir_reactor:info(Reactor)) =:= ok;
+        [] ->
+            false
+    end.
+
+%% Of the responses in a text.
 statuses(Text) ->
     case re:run(Text, "HTTP/1\\.1 (\\d\\d\\d) ", [global, {capture, all_but_first, binary}]) of
         {match, All} -> [binary_to_integer(Status) || [Status] <- All];

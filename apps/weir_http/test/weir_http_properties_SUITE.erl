@@ -8,7 +8,7 @@
 
 -define(LISTENER, ?MODULE).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [a_websocket_ends_as_its_model, events_are_read_as_they_were_written].
 
