@@ -2,8 +2,8 @@
 %% @doc A connection of TLS: a process of its own that does for it what a reactor does for its connections, and calls the same
 %% callbacks of {@link weir_http_connection}.
 %%
-%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says for each piece of it. Between requests it has
-%% one timer, for the end of its patience, so that an idle connection does nothing.
+%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says for each piece of it.
+%% Between requests it has one timer, for the end of its patience, so that an idle connection does nothing.
 -module(weir_http_tls).
 
 -export([options/2]).

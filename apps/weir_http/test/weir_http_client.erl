@@ -191,13 +191,27 @@ until_read(Socket, Sent, Text) ->
         {error, _} -> {closed, Text}
     end.
 
-%% Whether the server has read all that this client has sent, and done what it does about it: its reactor has gone on to other things.
+%% Whether the server has read all that this client has sent, and done what it does about it.
 is_read({Listener, Name, Size}) ->
     case [{Connection, Reactor} || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}] of
         [{Connection, Reactor}] ->
-            inet:getstat(Connection, [recv_oct]) =:= {ok, [{recv_oct, Size}]} andalso element(1, weir_reactor:info(Reactor)) =:= ok;
+            inet:getstat(Connection, [recv_oct]) =:= {ok, [{recv_oct, Size}]} andalso has_gone_on(Reactor);
         [] ->
             false
+    end.
+
+%% Waits until a reactor has written what it had read something for: it writes with the next poll, and then there is another.
+has_gone_on(Reactor) ->
+    case polls(Reactor) of
+        gone -> false;
+        Before -> ok =:= weir_test_wait:wait_until(fun() -> Now = polls(Reactor), Now >= Before + 2 orelse {polls, Before, Now} end)
+    end.
+
+polls(Reactor) ->
+    case weir_reactor:info(Reactor) of
+        {ok, #{polls := Polls}} -> Polls;
+        {error, noproc} -> gone;
+        {error, timeout} -> polls(Reactor)
     end.
 
 %% Of the responses in a text.
