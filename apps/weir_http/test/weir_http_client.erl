@@ -3,7 +3,7 @@
 -module(weir_http_client).
 
 -export([with_tls/0, options/1]).
--export([connect/1, connect/2, send/2, recv/2, close/1]).
+-export([connect/1, connect/2, send/2, recv/2, take_more/1, close/1]).
 -export([response/1, response/2, request/2, request/3, responses/2]).
 -export([head/1, chunk/1, rest/1]).
 -export([is_closed/1, is_closed/2, recv_all/1]).
@@ -28,6 +28,14 @@ connect(Port, Options) ->
 send(Socket, Data) -> (transport(Socket)):send(Socket, Data).
 
 recv(Socket, Time) -> (transport(Socket)):recv(Socket, 0, Time).
+
+%% A client that was slow is quick from now on.
+take_more(Socket) ->
+    Options = [{recbuf, 1 bsl 20}, {buffer, 1 bsl 20}],
+    case transport(Socket) of
+        ssl -> ssl:setopts(Socket, Options);
+        gen_tcp -> inet:setopts(Socket, Options)
+    end.
 
 close(Socket) -> (transport(Socket)):close(Socket).
 

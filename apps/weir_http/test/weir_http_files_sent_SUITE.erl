@@ -152,6 +152,7 @@ requests_behind_a_file_wait(Config) ->
     ok = wait_until(fun() -> open_files(Path) > 0 end),
     timer:sleep(40),
     ?assertMatch(#{requests := 1}, weir_http:info(?LISTENER)),
+    ok = weir_http_client:take_more(Socket),
     {200, _, Body} = response(Socket),
     ?assertEqual(12000000, byte_size(Body)),
     {200, _, <<"small">>} = response(Socket).
@@ -174,6 +175,7 @@ the_files_of_a_listener_that_is_stopped_are_sent(Config) ->
     {ok, Begin} = weir_http_client:recv(Socket, weir_test_wait:patience()),
     spawn_link(fun() -> ok = weir_http:drain_listener(?LISTENER, weir_test_wait:patience()) end),
     put({rest, Socket}, Begin),
+    ok = weir_http_client:take_more(Socket),
     {200, _, Body} = response(Socket),
     ?assert(Bytes =:= Body),
     ?assert(is_closed(Socket)).

@@ -312,6 +312,7 @@ responses_that_are_not_taken_bound_the_requests(_Config) ->
     timer:sleep(40),
     ?assert(map_get(requests, weir_http:info(Name)) < 10),
     %% And all of them are made for one that does.
+    ok = weir_http_client:take_more(Socket),
     [?assertMatch({200, _, _}, response(Socket)) || _ <- lists:seq(1, 20)],
     ?waitMatch(#{requests := 20}, weir_http:info(Name)).
 
@@ -324,6 +325,7 @@ requests_that_are_not_answered_yet_are_bounded(_Config) ->
     ?assertMatch({error, timeout}, lists:foldl(
         fun(_, ok) -> send(Socket, Requests); (_, Error) -> Error end, ok, lists:seq(1, 20)
     )),
+    ok = weir_http_client:take_more(Socket),
     [{200, _, _} = Response || Response <- responses(Socket, 20)],
     {200, _, <<"hello">>} = response(Socket).
 

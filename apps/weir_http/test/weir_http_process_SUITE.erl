@@ -124,6 +124,7 @@ a_stream_waits_for_its_client(_Config) ->
     ?assert(when_it_stops(0) < 1900),
     [{Connection, _}] = weir:connections(?LISTENER),
     ?assertMatch({ok, [{send_pend, Pending}]} when Pending < 200000, inet:getstat(Connection, [send_pend])),
+    ok = weir_http_client:take_more(Socket),
     {200, _} = head(Socket),
     ?assertEqual([Piece], lists:usort([chunk(Socket) || _ <- lists:seq(1, 2000)])),
     done = chunk(Socket).
@@ -158,6 +159,7 @@ responses_that_are_not_taken_stop_the_next_process(_Config) ->
     ok = wait_until(fun() -> map_get(requests, weir_http:info(?LISTENER)) > 0 end),
     timer:sleep(40),
     ?assert(map_get(requests, weir_http:info(?LISTENER)) < 10),
+    ok = weir_http_client:take_more(Socket),
     [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 20)].
 
 %%% What goes on in the reactor.

@@ -98,7 +98,7 @@ events_are_read_as_they_were_written(_Config) ->
             Bytes = iolist_to_binary([[weir_http_events:frame(Events) || Events <- Frames], "0\r\n\r\n"]),
             equals(weir_http_event_reader:body(Bytes), read(lists:append(Frames), <<>>))
         end),
-        50
+        30
     ).
 
 event() ->
