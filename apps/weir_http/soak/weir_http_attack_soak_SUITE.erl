@@ -92,8 +92,9 @@ beside(Port, Monitor, Before) ->
 
 slowhttptest(Mode, Port, Config) ->
     Url = "http://127.0.0.1:" ++ integer_to_list(Port) ++ "/large",
-    Program = open_port({spawn_executable, ?config(slowhttptest, Config)}, [
-        {args, ["-c", "4000", "-r", "1000", "-l", "15", "-p", "3", "-u", Url | Mode]}, exit_status, stderr_to_stdout, binary
+    %% It ends with this VM.
+    Program = open_port({spawn_executable, weir_http_peers:file("bench/leash")}, [
+        {args, [?config(slowhttptest, Config), "-c", "4000", "-r", "1000", "-l", "15", "-p", "3", "-u", Url | Mode]}, exit_status, stderr_to_stdout, binary
     ]),
     ended(Program).
 

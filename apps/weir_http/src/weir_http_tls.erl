@@ -2,8 +2,8 @@
 %% @doc A connection of TLS: a process of its own that does for it what a reactor does for its connections, and calls the same
 %% callbacks of {@link weir_http_connection}.
 %%
-%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says. Between requests it has
-%% one timer, for the end of its patience, so that an idle connection does nothing.
+%% It waits while the client takes what was sent, for as long as `send_timeout' of the socket says for each piece of it.
+%% Between requests it has one timer, for the end of its patience, so that an idle connection does nothing.
 -module(weir_http_tls).
 
 -export([options/2]).
@@ -19,6 +19,9 @@
 
 %% Bytes that are read at once. Of a client that is not read ssl takes a hundred times as much.
 -define(BUFFER, 4096).
+
+%% Bytes of a response that a client has to take within `send_timeout'.
+-define(PIECE, 65536).
 
 -record(tls, {
     socket :: weir_http_socket:socket(),
@@ -159,14 +162,14 @@ result({sleep, Ticks, State}, Tls = #tls{key = Key}, _Next) ->
     #http{tick = Tick} = persistent_term:get(Key),
     ?MODULE:loop(Tls#tls{state = State, due = erlang:monotonic_time(millisecond) + Ticks * Tick});
 result({send, Bytes, State}, Tls = #tls{ssl = Ssl}, Next) ->
-    case weir_transport_tls:send(Ssl, Bytes) of
+    case send(Ssl, Bytes) of
         ok -> Next(Tls#tls{state = State});
         {error, Reason} -> closed(Reason, Tls#tls{state = State})
     end;
 result({close, State}, Tls, _Next) ->
     ended(normal, Tls#tls{state = State});
 result({close, Bytes, State}, Tls = #tls{ssl = Ssl}, _Next) ->
-    _ = weir_transport_tls:send(Ssl, Bytes),
+    _ = send(Ssl, Bytes),
     ended(normal, Tls#tls{state = State});
 result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
     #http{name = Name, reports = Reports} = persistent_term:get(Key),
@@ -178,6 +181,21 @@ result({failed, {Class, Reason, Stack}, Key}, Tls, _Next) ->
         stacktrace => [weir_http_crash:without_arguments(Call) || Call <- Stack]
     }, Reports),
     ended({error, {Class, Reason, Stack}}, Tls).
+
+%% `send_timeout' is for a call: a client that takes a large response slowly has the time anew for each piece of it.
+send(Ssl, Bytes) ->
+    case iolist_size(Bytes) of
+        Size when Size =< ?PIECE -> weir_transport_tls:send(Ssl, Bytes);
+        _ -> send_pieces(Ssl, iolist_to_binary(Bytes))
+    end.
+
+send_pieces(Ssl, <<Piece:?PIECE/binary, Rest/binary>>) when Rest =/= <<>> ->
+    case weir_transport_tls:send(Ssl, Piece) of
+        ok -> send_pieces(Ssl, Rest);
+        {error, _} = Error -> Error
+    end;
+send_pieces(Ssl, Last) ->
+    weir_transport_tls:send(Ssl, Last).
 
 %% How long it may be until something has to be looked at.
 next(Tls = #tls{key = Key, state = State, due = Due}) ->

@@ -1,18 +1,16 @@
 %% Clients that mean no good, an honest one beside them, and what a server has left when they are gone.
 -module(weir_http_attack).
 
--export([start/2, stop/1, port/1]).
+-export([start/2, listen/3, stop/1, port/1]).
 -export([left/1, at_rest/2]).
 -export([resets/2, floods/3, bombs/2, idle/2]).
 -export([honest/2, percentile/2]).
 
--define(PATIENCE, 60000).
-
 %% A listener in a VM of its own, so that descriptors and memory are the server's.
 start(Options, Arguments) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
-    {ok, Peer, _} = peer:start(#{connection => standard_io, args => Arguments ++ Paths}),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_http]),
+    {ok, Peer, _} = peer:start(#{connection => standard_io, wait_boot => weir_test_wait:patience(), args => Arguments ++ Paths}),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_http], weir_test_wait:patience()),
     {ok, _} = peer:call(Peer, weir_http, start_listener, [
         attacked,
         Options#{ip => {127, 0, 0, 1}},
@@ -22,8 +20,13 @@ start(Options, Arguments) ->
             {"/echo", weir_http_echo, echo, #{methods => [<<"POST">>]}},
             {"/websocket", weir_http_websocket_handler, #{options => #{deflate => true}}}
         ]
-    ], ?PATIENCE),
-    {Peer, peer:call(Peer, weir, get_port, [attacked])}.
+    ], weir_test_wait:patience()),
+    {Peer, peer:call(Peer, weir, get_port, [attacked], weir_test_wait:patience())}.
+
+%% Another listener there. Returns its port.
+listen(Name, Options, {Peer, _Port}) ->
+    {ok, _} = peer:call(Peer, weir_http, start_listener, [Name, Options#{ip => {127, 0, 0, 1}}, []], weir_test_wait:patience()),
+    peer:call(Peer, weir, get_port, [Name], weir_test_wait:patience()).
 
 stop({Peer, _Port}) -> peer:stop(Peer).
 
@@ -31,22 +34,21 @@ port({_Peer, Port}) -> Port.
 
 %% Connections, open descriptors and bytes of memory.
 left({Peer, _Port}) ->
-    _ = [peer:call(Peer, erlang, garbage_collect, [Pid]) || Pid <- peer:call(Peer, erlang, processes, [])],
-    #{connections := Connections} = peer:call(Peer, weir_http, info, [attacked]),
-    Pid = peer:call(Peer, os, getpid, []),
+    _ = [peer:call(Peer, erlang, garbage_collect, [Pid], weir_test_wait:patience()) || Pid <- peer:call(Peer, erlang, processes, [], weir_test_wait:patience())],
+    #{connections := Connections} = peer:call(Peer, weir_http, info, [attacked], weir_test_wait:patience()),
+    Pid = peer:call(Peer, os, getpid, [], weir_test_wait:patience()),
     {ok, Descriptors} = file:list_dir(filename:join(["/proc", Pid, "fd"])),
-    {Connections, length(Descriptors), peer:call(Peer, erlang, memory, [total])}.
+    {Connections, length(Descriptors), peer:call(Peer, erlang, memory, [total], weir_test_wait:patience())}.
 
 %% Waits until there are no connections, no descriptors and no more than 8 MiB beyond what there was.
-at_rest(Server, Before) -> at_rest(Server, Before, ?PATIENCE).
-
-at_rest(Server, Before = {_, Descriptors, Memory}, Left) ->
-    case left(Server) of
-        {0, Now, Bytes} when Now =< Descriptors + 8, Bytes =< Memory + 8388608 -> ok;
-        Seen when Left =< 0 -> {still, Seen, before, Before};
-        _ ->
-            timer:sleep(200),
-            at_rest(Server, Before, Left - 200)
+at_rest(Server, Before = {_, Descriptors, Memory}) ->
+    IsAtRest = fun() ->
+        {Connections, Now, Bytes} = left(Server),
+        Connections =:= 0 andalso Now =< Descriptors + 8 andalso Bytes =< Memory + 8388608
+    end,
+    case weir_test_wait:becomes_true(IsAtRest, weir_test_wait:patience()) of
+        true -> ok;
+        false -> {still, left(Server), before, Before}
     end.
 
 %% Connections that are reset: before a request, in the middle of one, and with a response on its way.
@@ -97,7 +99,7 @@ compressed(Plain) ->
 
 idle(Port, Count) -> [element(2, {ok, _} = connect(Port)) || _ <- lists:seq(1, Count)].
 
-connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {send_timeout, 5000}], ?PATIENCE).
+connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {send_timeout, weir_test_wait:patience()}], weir_test_wait:patience()).
 
 %% A client that does nothing wrong: so many requests, one after the other, every tenth on a new connection. Microseconds.
 honest(Port, Count) -> honest(Port, Count, none, []).
@@ -118,7 +120,7 @@ honest(Port, Count, Socket, Times) ->
 
 asked(Socket) ->
     ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\nHost: a\r\n\r\n">>),
-    {ok, <<"HTTP/1.1 200 ", _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, <<"HTTP/1.1 200 ", _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     Socket.
 
 percentile(Times, Percent) -> lists:nth(max(1, length(Times) * Percent div 100), Times).

@@ -13,7 +13,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() -> [resets, random_bytes, zeros, compressed_bombs, idle_connections].
 
 init_per_suite(Config) ->
-    Server = weir_http_attack:start(#{header_timeout => 2000, idle_timeout => 2000}, []),
+    Server = weir_http_attack:start(#{}, []),
     %% What is made once is there.
     _ = weir_http_attack:honest(weir_http_attack:port(Server), 200),
     [{server, Server} | Config].
@@ -28,11 +28,13 @@ zeros(Config) -> beside(Config, fun(Port) -> weir_http_attack:floods(Port, 8, fu
 
 compressed_bombs(Config) -> beside(Config, fun(Port) -> weir_http_attack:bombs(Port, 50) end).
 
+%% Of another listener, which has no patience: the honest client may be slow.
 idle_connections(Config) ->
-    beside(Config, fun(Port) ->
-        Sockets = weir_http_attack:idle(Port, 500),
+    Impatient = weir_http_attack:listen(impatient, #{header_timeout => 500}, ?config(server, Config)),
+    beside(Config, fun(_) ->
+        Sockets = weir_http_attack:idle(Impatient, 500),
         %% The server closes them.
-        [{error, closed} = gen_tcp:recv(Socket, 0, 60000) || Socket <- Sockets],
+        [{error, closed} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()) || Socket <- Sockets],
         [gen_tcp:close(Socket) || Socket <- Sockets]
     end).
 

@@ -3,17 +3,15 @@
 -module(weir_http_client).
 
 -export([with_tls/0, options/1]).
--export([connect/1, connect/2, send/2, recv/2, close/1]).
+-export([connect/1, connect/2, send/2, recv/2, take_more/1, close/1]).
 -export([response/1, response/2, request/2, request/3, responses/2]).
 -export([head/1, chunk/1, rest/1]).
 -export([is_closed/1, is_closed/2, recv_all/1]).
--export([get/1, get/2, observe/2]).
+-export([get/1, get/2, observe/3, statuses/1]).
 
 -compile({no_auto_import, [get/1]}).
 
 -include_lib("stdlib/include/assert.hrl").
-
--define(PATIENCE, 10000).
 
 connect(Port) -> connect(Port, []).
 
@@ -21,8 +19,8 @@ connect(Port, Options) ->
     All = [binary, {active, false}, {nodelay, true} | Options],
     {ok, Socket} =
         case erlang:get(?MODULE) of
-            tls -> ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none} | All], ?PATIENCE);
-            undefined -> gen_tcp:connect({127, 0, 0, 1}, Port, All, ?PATIENCE)
+            tls -> ssl:connect({127, 0, 0, 1}, Port, [{verify, verify_none} | All], weir_test_wait:patience());
+            undefined -> gen_tcp:connect({127, 0, 0, 1}, Port, All, weir_test_wait:patience())
         end,
     put({rest, Socket}, <<>>),
     Socket.
@@ -30,6 +28,14 @@ connect(Port, Options) ->
 send(Socket, Data) -> (transport(Socket)):send(Socket, Data).
 
 recv(Socket, Time) -> (transport(Socket)):recv(Socket, 0, Time).
+
+%% A client that was slow is quick from now on.
+take_more(Socket) ->
+    Options = [{recbuf, 1 bsl 20}, {buffer, 1 bsl 20}],
+    case transport(Socket) of
+        ssl -> ssl:setopts(Socket, Options);
+        gen_tcp -> inet:setopts(Socket, Options)
+    end.
 
 close(Socket) -> (transport(Socket)):close(Socket).
 
@@ -119,7 +125,7 @@ take(Socket, Length, Bytes) ->
     take(Socket, Length, <<Bytes/binary, (recv(Socket))/binary>>).
 
 recv(Socket) ->
-    case recv(Socket, ?PATIENCE) of
+    case recv(Socket, weir_test_wait:patience()) of
         {ok, Bytes} -> Bytes;
         {error, Reason} -> error({no_response, Reason})
     end.
@@ -149,7 +155,7 @@ chunk_of_more(Socket) ->
     chunk(Socket).
 
 %% Whether nothing comes any more but the end.
-is_closed(Socket) -> is_closed(Socket, ?PATIENCE).
+is_closed(Socket) -> is_closed(Socket, weir_test_wait:patience()).
 
 is_closed(Socket, Time) ->
     case erlang:get({rest, Socket}) of
@@ -166,7 +172,7 @@ is_closed(Socket, Time) ->
 
 %% All that comes until the end.
 recv_all(Socket) ->
-    case recv(Socket, ?PATIENCE) of
+    case recv(Socket, weir_test_wait:patience()) of
         {ok, Bytes} -> <<Bytes/binary, (recv_all(Socket))/binary>>;
         {error, closed} -> <<>>
     end.
@@ -174,22 +180,49 @@ recv_all(Socket) ->
 %% The same, with what has come already.
 rest(Socket) -> <<(erlang:get({rest, Socket}))/binary, (recv_all(Socket))/binary>>.
 
-%% What a server makes of bytes: the statuses of its responses, and whether the connection is open after as many
-%% milliseconds of silence.
-observe(Port, {Bytes, Silence}) ->
+%% What a listener makes of bytes: the statuses of its responses, and whether the connection is open when it has read them all.
+observe(Listener, Port, Bytes) ->
     Socket = connect(Port),
+    {ok, Name} = inet:sockname(Socket),
     _ = send(Socket, Bytes),
-    {End, Text} = until_silence(Socket, Silence, <<>>),
+    {End, Text} = until_read(Socket, {Listener, Name, iolist_size(Bytes)}, <<>>),
     ok = close(Socket),
     #{statuses => statuses(Text), text => Text, connection => End}.
 
-until_silence(Socket, Silence, Text) ->
-    case recv(Socket, Silence) of
-        {ok, Bytes} -> until_silence(Socket, Silence, <<Text/binary, Bytes/binary>>);
-        {error, timeout} -> {open, Text};
+until_read(Socket, Sent, Text) ->
+    %% Asked before: what its answer is comes then without a wait.
+    IsRead = is_read(Sent),
+    case recv(Socket, 40) of
+        {ok, Bytes} -> until_read(Socket, Sent, <<Text/binary, Bytes/binary>>);
+        {error, timeout} when IsRead -> {open, Text};
+        {error, timeout} -> until_read(Socket, Sent, Text);
         {error, _} -> {closed, Text}
     end.
 
+%% Whether the server has read all that this client has sent, and done what it does about it.
+is_read({Listener, Name, Size}) ->
+    case [{Connection, Reactor} || {Connection, Reactor} <- weir:connections(Listener), inet:peername(Connection) =:= {ok, Name}] of
+        [{Connection, Reactor}] ->
+            inet:getstat(Connection, [recv_oct]) =:= {ok, [{recv_oct, Size}]} andalso has_gone_on(Reactor);
+        [] ->
+            false
+    end.
+
+%% Waits until a reactor has written what it had read something for: it writes with the next poll, and then there is another.
+has_gone_on(Reactor) ->
+    case polls(Reactor) of
+        gone -> false;
+        Before -> ok =:= weir_test_wait:wait_until(fun() -> Now = polls(Reactor), Now >= Before + 2 orelse {polls, Before, Now} end)
+    end.
+
+polls(Reactor) ->
+    case weir_reactor:info(Reactor) of
+        {ok, #{polls := Polls}} -> Polls;
+        {error, noproc} -> gone;
+        {error, timeout} -> polls(Reactor)
+    end.
+
+%% Of the responses in a text.
 statuses(Text) ->
     case re:run(Text, "HTTP/1\\.1 (\\d\\d\\d) ", [global, {capture, all_but_first, binary}]) of
         {match, All} -> [binary_to_integer(Status) || [Status] <- All];

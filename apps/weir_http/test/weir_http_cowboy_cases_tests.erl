@@ -4,7 +4,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
-every_test_that_is_named_is_there_test_() -> {timeout, 60, fun every_test_that_is_named_is_there/0}.
+every_test_that_is_named_is_there_test_() -> {timeout, 180, fun every_test_that_is_named_is_there/0}.
 
 every_test_that_is_named_is_there() ->
     {ok, Table} = file:read_file(weir_http_peers:file("conformance/results/cowboy-cases.md")),

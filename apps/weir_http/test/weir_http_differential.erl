@@ -8,7 +8,6 @@
 -export([start/0, stop/1, run/2]).
 -export([findings/2, explained/2, unexplained/1, table/1]).
 
--define(PATIENCE, 20000).
 -define(AT_ONCE, 16).
 
 %% A listener of ours beside the peers, which says the same of a request as they do.
@@ -63,7 +62,7 @@ connect({local, _} = Address) -> gen_tcp:connect(Address, 0, [binary, {active, f
 connect(Port) -> gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]).
 
 received(Socket, Address, Bytes, Before) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} -> received(Socket, Address, Bytes, <<Before/binary, Data/binary>>);
         {error, timeout} -> error({does_not_end, Address, Bytes, Before});
         {error, _} -> Before

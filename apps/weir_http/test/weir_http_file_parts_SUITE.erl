@@ -15,7 +15,7 @@
 %% When the files of weir_http_site were changed.
 -define(DATE, "Sun, 06 Nov 1994 08:49:37 GMT").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [

@@ -20,7 +20,7 @@
 
 -define(LISTENER, ?MODULE).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [

@@ -20,9 +20,9 @@ start(Listener, Kind, Funs, Options) ->
     weir:get_port(Listener).
 
 %% What it has told: what it knows its client by, and why that is gone.
-opened() -> receive {open, Known} -> Known after 10000 -> error(not_open) end.
+opened() -> receive {open, Known} -> Known after weir_test_wait:patience() -> error(not_open) end.
 
-closed() -> receive {closed, Reason} -> Reason after 10000 -> error(not_closed) end.
+closed() -> receive {closed, Reason} -> Reason after weir_test_wait:patience() -> error(not_closed) end.
 
 %% A request that is held: what it is known by.
 hold(Client) -> hold(Client, weir_http_client:get("/go")).

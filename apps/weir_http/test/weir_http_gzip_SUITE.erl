@@ -21,7 +21,7 @@
 
 -define(LISTENER, ?MODULE).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [

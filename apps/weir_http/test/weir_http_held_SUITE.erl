@@ -2,6 +2,7 @@
 -module(weir_http_held_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
@@ -11,7 +12,7 @@
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, answers}].
 
@@ -58,7 +59,7 @@ any_process_answers(_Config) ->
      || N <- [<<"1">>, <<"2">>, <<"3">>]
     ],
     ok = direct(Client),
-    ?assertEqual(3, counter(held)).
+    ?waitEqual(3, counter(held)).
 
 the_first_answer_counts(_Config) ->
     Client = connect(start(#{})),
@@ -129,7 +130,7 @@ a_process_answers(_Config) ->
 until_text(Client, Bytes, Text) ->
     case binary:match(Bytes, Text) of
         nomatch ->
-            {ok, More} = weir_http_client:recv(Client, 10000),
+            {ok, More} = weir_http_client:recv(Client, weir_test_wait:patience()),
             until_text(Client, <<Bytes/binary, More/binary>>, Text);
         _ ->
             ok
@@ -140,7 +141,7 @@ its_time_ends(_Config) ->
     _ = hold(Client),
     ?assertMatch({204, _, <<>>}, response(Client)),
     ?assertEqual(timeout, closed()),
-    ?assertEqual(1, counter(held_timeouts)),
+    ?waitEqual(1, counter(held_timeouts)),
     ok = direct(Client).
 
 another_answer_at_the_end_of_its_time(_Config) ->
@@ -212,7 +213,7 @@ what_cannot_be_held_is_a_500(_Config) ->
         end
      || Result <- Wrong
     ],
-    ?assertEqual(length(Wrong), counter(crashes)),
+    ?waitEqual(length(Wrong), counter(crashes)),
     ?assertEqual(0, counter(held)),
     ?assertEqual(0, weir_group:size(Group)).
 
@@ -226,7 +227,7 @@ what_cannot_be_sent_is_a_500(_Config) ->
         end
      || Response <- [nonsense, {reply, 99, [], <<>>}, {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>}, {hold, weir_http_funs, x}, {reply, 200, [], x}]
     ],
-    ?assertEqual(5, counter(crashes)),
+    ?waitEqual(5, counter(crashes)),
     [
         ?assertError(_, weir_http_held:frame(Response))
      || Response <- [nonsense, {reply, 99, [], <<>>}, {reply, 200, [{<<"x">>, <<"a\nb">>}], <<>>}, {file, "x"},
@@ -238,5 +239,5 @@ a_callback_that_fails_is_a_500(_Config) ->
     ok = weir_http_held:tell(hold(Client), why),
     ?assertMatch({500, _, _}, response(Client)),
     ?assertEqual({crashed, {error, why}}, closed()),
-    ?assertEqual(2, counter(crashes)),
+    ?waitEqual(2, counter(crashes)),
     ok = direct(Client).

@@ -2,17 +2,18 @@
 -module(weir_http_held_groups_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, close/1, response/1, is_closed/1, get/1, get/2]).
 -import(weir_http_funs, [opened/0, closed/0, hold/1, hold/2, reply/1, direct/1]).
--import(weir_http_serving, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, order}, {group, groups}, {group, misfortune}].
 
@@ -73,15 +74,15 @@ many_requests_behind_it(_Config) ->
 a_client_that_sends_far_ahead_is_not_read(_Config) ->
     Client = connect(start(#{})),
     Held = hold(Client),
-    Sender = spawn_link(fun() -> receive go -> ok = send(Client, lists:duplicate(100000, get("/direct"))), receive stop -> ok end end end),
+    Sender = spawn_link(fun() -> receive go -> ok = send(Client, lists:duplicate(40_000, get("/direct"))), receive stop -> ok end end end),
     Sender ! go,
     {weir_http_held, Socket, _} = Held,
-    until(fun() -> inet:getopts(Socket, [active]) =:= {ok, [{active, false}]} end),
+    ?waitEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])),
     {ok, [{recv_oct, Read}]} = inet:getstat(Socket, [recv_oct]),
     ?assert(Read < 1000000),
     ok = weir_http_held:reply(Held, reply("held")),
     {200, _, <<"held">>} = response(Client),
-    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 100000)],
+    [{200, _, <<"direct">>} = response(Client) || _ <- lists:seq(1, 40_000)],
     Sender ! stop.
 
 %%% Groups.
@@ -138,7 +139,7 @@ a_group_or_a_process(_Config) ->
             ok = weir_http_held:reply(Held, reply("p")),
             {200, _, Text} = response(Client),
             ?assertEqual(answered, closed()),
-            until(fun() -> not is_process_alive(Caster) end),
+            ok = wait_until(fun() -> not is_process_alive(Caster) end),
             Text
         end
      || _ <- lists:seq(1, 300)
@@ -273,15 +274,15 @@ a_client_that_is_gone_is_noticed_at_once(_Config) ->
     Held = hold(Client),
     ok = close(Client),
     ?assertEqual({lost, closed}, closed()),
-    ?assertEqual(1, counter(held_lost)),
-    until(fun() -> weir_http_held:reply(Held, reply("late")) =:= {error, closed} end),
-    until(fun() -> weir_group:size(Group) =:= 0 end).
+    ?waitEqual(1, counter(held_lost)),
+    ?waitEqual({error, closed}, weir_http_held:reply(Held, reply("late"))),
+    ?waitEqual(0, weir_group:size(Group)).
 
 a_drain_answers_all(_Config) ->
     Port = start(#{options => #{otherwise => reply("nothing")}}, #{idle_timeout => 200}),
     Clients = [connect(Port) || _ <- lists:seq(1, 20)],
     [_ = hold(Client) || Client <- Clients],
-    ok = weir_http:drain_listener(?LISTENER, 10000),
+    ok = weir_http:drain_listener(?LISTENER, weir_test_wait:patience()),
     [?assertMatch({200, #{<<"connection">> := <<"close">>}, <<"nothing">>}, response(Client)) || Client <- Clients],
     [?assertEqual(drained, closed()) || _ <- Clients],
     [true = is_closed(Client) || Client <- Clients].
@@ -298,10 +299,10 @@ reactors_killed_while_requests_are_held(_Config) ->
     receive {'DOWN', Monitor, process, _, _} -> ok end,
     [true = is_closed(Client) || Client <- Dead],
     Left = length(Clients) - length(Dead),
-    until(fun() -> weir_group:size(Group) =:= Left end),
+    ?waitEqual(Left, weir_group:size(Group)),
     {ok, Left} = weir_group:broadcast(Group, weir_http_held:frame(reply("left"))),
     [?assertMatch({200, _, <<"left">>}, response(Client)) || {_, Client} <- Clients, not lists:member(Client, Dead)],
-    until(fun() -> try hold(connect(Port)) of _ -> true catch error:_ -> false end end).
+    ok = wait_until(fun() -> try direct(connect(Port)) of ok -> true catch error:_ -> false end end).
 
 the_listener_stops(_Config) ->
     Client = connect(start(#{})),

@@ -2,17 +2,18 @@
 -module(weir_http_listener_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, response/1, request/2, is_closed/1, get/1]).
--import(weir_http_serving, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -define(LISTENER, ?MODULE).
 -define(LOOPBACK, {127, 0, 0, 1}).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -38,12 +39,18 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
+%% One that is started again has the same port.
+init_per_testcase(Case, Config) when Case =:= a_listener_is_stopped_and_started_again ->
+    init_with(#{port => weir_test_port:claim()}, Config);
 init_per_testcase(_Case, Config) ->
-    {ok, _} = weir_http:start_listener(?LISTENER, #{ip => ?LOOPBACK}, routes()),
+    init_with(#{}, Config).
+
+init_with(Options, Config) ->
+    {ok, _} = weir_http:start_listener(?LISTENER, Options#{ip => ?LOOPBACK}, routes()),
     [{port, weir:get_port(?LISTENER)} | Config].
 
 end_per_testcase(_Case, _Config) ->
-    _ = weir_http:stop_listener(?LISTENER),
+    _ = [weir_http:stop_listener(Name) || Name <- weir:listeners()],
     ok.
 
 routes() ->
@@ -110,10 +117,10 @@ change(Clients, [Way, Other]) ->
 a_drain_answers_what_has_begun(Config) ->
     Socket = connect(port(Config)),
     ok = send(Socket, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"),
-    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) =:= 1 end),
+    ?waitEqual(1, map_get(requests, weir_http:info(?LISTENER))),
     Self = self(),
-    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 20000)} end),
-    ok = until(fun() -> map_get(status, weir_http:info(?LISTENER)) =:= suspended end),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience())} end),
+    ?waitEqual(suspended, map_get(status, weir_http:info(?LISTENER))),
     ok = send(Socket, "lo"),
     {200, #{<<"connection">> := <<"close">>}, <<"hello">>} = response(Socket),
     ?assert(is_closed(Socket)),
@@ -124,7 +131,7 @@ a_drain_closes_what_is_idle(Config) ->
     ok = send(Asked, get("/")),
     {200, _, <<"hello">>} = response(Asked),
     New = connect(port(Config)),
-    ok = weir_http:drain_listener(?LISTENER, 20000),
+    ok = weir_http:drain_listener(?LISTENER, weir_test_wait:patience()),
     ?assert(is_closed(Asked)),
     ?assert(is_closed(New)).
 
@@ -147,17 +154,17 @@ an_option_that_there_is_not(_Config) ->
     [?assertMatch({match, _}, re:run(Allowed, "[ ,]" ++ Name ++ ","), {Name, Allowed}) || Name <- ["max_body", "gzip", "max_connections"]].
 
 a_supervisor_starts_it(_Config) ->
-    Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK}, routes()),
+    Spec = weir_http:child_spec(supervised, #{ip => ?LOOPBACK, port => weir_test_port:claim()}, routes()),
     {ok, Supervisor} = weir_http_supervisor:start_link([Spec]),
     Port = weir:get_port(supervised),
     {200, _, <<"hello">>} = request(Port, get("/")),
     exit(map_get(pid, weir_http:info(supervised)), kill),
-    ok = until(fun() -> try request(Port, get("/")) of {200, _, _} -> true catch _:_ -> false end end),
+    ok = wait_until(fun() -> try request(Port, get("/")) of {200, _, _} -> true catch _:_ -> false end end),
     ok = gen_server:stop(Supervisor),
     ?assertError({bad_option, max_head, -1, _}, weir_http:child_spec(supervised, #{max_head => -1}, [])).
 
 a_unix_socket(_Config) ->
-    Path = <<0, "weir_http_listener_SUITE", (list_to_binary(os:getpid()))/binary>>,
+    Path = iolist_to_binary([0, ?MODULE_STRING, os:getpid(), integer_to_list(erlang:unique_integer([positive]))]),
     {ok, _} = weir_http:start_listener(local, #{ip => {local, Path}}, routes()),
     {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}]),
     put({rest, Socket}, <<>>),

@@ -4,7 +4,7 @@
 
 -export([start/0, stop/1, file/1]).
 
--define(PATIENCE, 30000).
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -define(NAMES, [nginx, node, h11]).
 
@@ -19,7 +19,7 @@ start() ->
             Owner = spawn(fun() -> own(Self, Found, Directory) end),
             receive
                 {Owner, Sockets} -> {ok, #{owner => Owner, sockets => Sockets}}
-            after ?PATIENCE -> error(peers_do_not_start)
+            after 2 * weir_test_wait:patience() -> error(peers_do_not_start)
             end;
         Missing ->
             {skip, lists:flatten(io_lib:format("not here: ~0p (scripts/setup test)", [Missing]))}
@@ -33,7 +33,7 @@ stop(#{owner := Owner}) ->
 %% The peers end with their standard input.
 own(Starter, Found, Directory) ->
     Started = [begin_with(Name, Program, Directory) || {Name, Program} <- Found],
-    Starter ! {self(), [{Name, ready(Socket, ?PATIENCE)} || {Name, _, Socket} <- Started]},
+    Starter ! {self(), [{Name, ready(Socket)} || {Name, _, Socket} <- Started]},
     receive stop -> ok end,
     _ = [port_close(Port) || {_, Port, _} <- Started],
     _ = file:del_dir_r(Directory).
@@ -71,15 +71,10 @@ script(h11) -> "h11_peer.py".
 run(Program, Arguments, Directory) ->
     open_port({spawn_executable, Program}, [{args, Arguments}, {cd, Directory}, binary]).
 
-ready(Socket, Left) when Left > 0 ->
-    case gen_tcp:connect({local, Socket}, 0, []) of
-        {ok, Connection} ->
-            ok = gen_tcp:close(Connection),
-            Socket;
-        {error, _} ->
-            timer:sleep(20),
-            ready(Socket, Left - 20)
-    end.
+ready(Socket) ->
+    {ok, Connection} = ?waitMatch({ok, _}, gen_tcp:connect({local, Socket}, 0, [])),
+    ok = gen_tcp:close(Connection),
+    Socket.
 
 peer(Name) -> file(filename:join("apps/weir_http/test/peers", Name)).
 

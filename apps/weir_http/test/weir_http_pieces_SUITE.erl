@@ -113,34 +113,35 @@ each(Fun, Elements) ->
 
 %% The responses without their dates, and without what is said only to a client that has not sent its body yet.
 exchange(Pieces, Config) ->
-    Answer = answer(Pieces, proplists:get_value(port, Config), 3),
+    Answer = answer(Pieces, proplists:get_value(port, Config)),
     re:replace(Answer, "date: [^\r]*\r\n|HTTP/1.1 100 Continue\r\n\r\n", "", [global, {return, binary}]).
 
-%% The server takes the rest of what it has refused for a second or two. What a client that stood still for longer sends then is
-%% answered with a reset, which may overtake the response.
-answer(Pieces, Port, Attempts) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
-    ok = send(Socket, Pieces),
-    _ = gen_tcp:shutdown(Socket, write),
-    Received = received(Socket, <<>>),
+%% What comes is read between the pieces. The server takes the rest of what it has refused for a second or two only: what a client
+%% sends later is answered with a reset, after which a response that was not read yet would be lost.
+answer(Pieces, Port) ->
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], weir_test_wait:patience()),
+    Answer = send(Socket, Pieces, <<>>),
     ok = gen_tcp:close(Socket),
-    case Received of
-        {closed, Answer} -> Answer;
-        {econnreset, _} when Attempts > 1 -> answer(Pieces, Port, Attempts - 1)
-    end.
-
-received(Socket, Before) ->
-    case gen_tcp:recv(Socket, 0, 10000) of
-        {ok, Bytes} -> received(Socket, <<Before/binary, Bytes/binary>>);
-        {error, Reason} -> {Reason, Before}
-    end.
+    Answer.
 
 %% The server has the time to read a piece before the next comes. Where it does not, there is one piece less, and the answer
-%% is the same. The rest of what is refused may have nobody to take it.
-send(Socket, [Last]) ->
+%% is the same.
+send(Socket, [Last], Before) ->
     _ = gen_tcp:send(Socket, Last),
-    ok;
-send(Socket, [Piece | Pieces]) ->
-    _ = gen_tcp:send(Socket, Piece),
-    timer:sleep(2),
-    send(Socket, Pieces).
+    _ = gen_tcp:shutdown(Socket, write),
+    {error, Reason, Answer} = received(Socket, weir_test_wait:patience(), Before),
+    ?assertNotEqual(timeout, Reason),
+    Answer;
+send(Socket, [Piece | Pieces], Before) ->
+    Sent = gen_tcp:send(Socket, Piece),
+    case received(Socket, 2, Before) of
+        {error, timeout, Answer} when Sent =:= ok -> send(Socket, Pieces, Answer);
+        %% The server has closed, and takes no more.
+        {error, _, Answer} -> Answer
+    end.
+
+received(Socket, Time, Before) ->
+    case gen_tcp:recv(Socket, 0, Time) of
+        {ok, Bytes} -> received(Socket, Time, <<Before/binary, Bytes/binary>>);
+        {error, Reason} -> {error, Reason, Before}
+    end.

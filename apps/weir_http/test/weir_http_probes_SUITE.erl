@@ -8,8 +8,6 @@
 -export([names_are_those_of_the_list/1, no_probe_fails/1, answers_are_those_of_the_table/1]).
 
 -define(LISTENER, ?MODULE).
-%% The suite waits as long for what should not come, with as many probes at a time.
--define(SILENCE_MS, 3000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -28,11 +26,11 @@ init_per_suite(Config) ->
     Asked = [
         {Probe, spawn_link(fun() ->
             {_, _, Bytes, _} = Probe,
-            Self ! {self(), weir_http_client:observe(Port, {Bytes, ?SILENCE_MS})}
+            Self ! {self(), weir_http_client:observe(?LISTENER, Port, Bytes)}
         end)}
      || Probe <- weir_http_probes:all()
     ],
-    Observed = [{Probe, receive {Pid, Seen} -> Seen end} || {Probe, Pid} <- Asked],
+    Observed = [{Probe, receive {Pid, Seen} -> Seen after weir_test_wait:patience() -> error({not_answered, Probe}) end} || {Probe, Pid} <- Asked],
     [{observed, Observed} | Config].
 
 end_per_suite(_Config) ->

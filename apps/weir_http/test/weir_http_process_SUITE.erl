@@ -2,16 +2,18 @@
 -module(weir_http_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, connect/2, send/2, response/1, response/2, request/2, is_closed/1, get/1, head/1, chunk/1]).
--import(weir_http_serving, [told/0, told/1, watch/1, watched/0, until/1]).
+-import(weir_http_serving, [told/0, told/1, watch/1, watched/0]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -60,7 +62,7 @@ requests_stay_in_order(_Config) ->
         {reply, 200, [], Number}
     end),
     Socket = connect(Port),
-    Numbers = [integer_to_binary(N) || N <- lists:seq(1, 200)],
+    Numbers = [integer_to_binary(N) || N <- lists:seq(1, 100)],
     ok = send(Socket, [[get(["/serve?", N]), get("/direct")] || N <- Numbers]),
     [
         begin
@@ -69,7 +71,7 @@ requests_stay_in_order(_Config) ->
         end
      || N <- Numbers
     ],
-    ?assertMatch(#{requests := 400}, weir_http:info(?LISTENER)).
+    ?waitMatch(#{requests := 200}, weir_http:info(?LISTENER)).
 
 a_stream_in_chunks(_Config) ->
     Port = serve(fun(Request) ->
@@ -122,13 +124,14 @@ a_stream_waits_for_its_client(_Config) ->
     ?assert(when_it_stops(0) < 1900),
     [{Connection, _}] = weir:connections(?LISTENER),
     ?assertMatch({ok, [{send_pend, Pending}]} when Pending < 200000, inet:getstat(Connection, [send_pend])),
+    ok = weir_http_client:take_more(Socket),
     {200, _} = head(Socket),
     ?assertEqual([Piece], lists:usort([chunk(Socket) || _ <- lists:seq(1, 2000)])),
     done = chunk(Socket).
 
-%% How many messages there are when no more come.
+%% How many messages there are when no more come. On a busy machine it may have to go on, which is no failure.
 when_it_stops(Before) ->
-    timer:sleep(200),
+    timer:sleep(40),
     case process_info(self(), message_queue_len) of
         {message_queue_len, Before} -> Before;
         {message_queue_len, More} -> when_it_stops(More)
@@ -150,12 +153,13 @@ a_large_piece_is_one_chunk(_Config) ->
 
 responses_that_are_not_taken_stop_the_next_process(_Config) ->
     Large = binary:copy(<<"x">>, 1000000),
-    Port = serve(fun(_) -> {reply, 200, [], Large} end),
+    Port = serve(fun(_) -> {reply, 200, [], Large} end, #{}, #{socket_opts => [{sndbuf, 65536}]}),
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, lists:duplicate(20, get("/serve"))),
-    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) > 0 end),
-    timer:sleep(300),
+    ok = wait_until(fun() -> map_get(requests, weir_http:info(?LISTENER)) > 0 end),
+    timer:sleep(40),
     ?assert(map_get(requests, weir_http:info(?LISTENER)) < 10),
+    ok = weir_http_client:take_more(Socket),
     [?assertMatch({200, _, Large}, response(Socket)) || _ <- lists:seq(1, 20)].
 
 %%% What goes on in the reactor.
@@ -185,7 +189,7 @@ a_held_request(_Config) ->
     Port = serve(fun(_) -> {hold, weir_http_funs, #{tell => Self}} end),
     Client = connect(Port),
     ok = send(Client, [get("/serve"), get("/direct")]),
-    Held = receive {open, Known} -> Known after 10000 -> error(not_open) end,
+    Held = receive {open, Known} -> Known after weir_test_wait:patience() -> error(not_open) end,
     ok = weir_http_held:reply(Held, {reply, 200, [], <<"at last">>}),
     ?assertMatch([{200, _, <<"at last">>}, {200, _, <<"direct">>}], weir_http_client:responses(Client, 2)).
 

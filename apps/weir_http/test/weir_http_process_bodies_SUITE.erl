@@ -2,16 +2,17 @@
 -module(weir_http_process_bodies_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, response/1, is_closed/1, recv_all/1, get/1, get/2]).
--import(weir_http_serving, [told/0, watch/1, watched/0, told_down/1, until/1]).
+-import(weir_http_serving, [told/0, watch/1, watched/0, told_down/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -88,7 +89,7 @@ a_body_in_pieces_waits_for_its_process(_Config) ->
     _ = spawn_link(fun() -> ok = send(Socket, binary:copy(<<"x">>, 20000000)) end),
     %% The process does not read, and the connection is not read either.
     [{Connection, _}] = weir:connections(?LISTENER),
-    ok = until(fun() -> inet:getopts(Connection, [active]) =:= {ok, [{active, false}]} end),
+    ?waitEqual({ok, [{active, false}]}, inet:getopts(Connection, [active])),
     {ok, [{recv_oct, Read}]} = inet:getstat(Connection, [recv_oct]),
     ?assert(Read < 1000000),
     Pid ! go,

@@ -2,6 +2,7 @@
 -module(weir_http_process_ends_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
@@ -11,7 +12,7 @@
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -63,15 +64,16 @@ a_process_that_sends_to_a_client_that_is_gone(_Config) ->
     Port = serve(fun(Request) ->
         process_flag(trap_exit, true),
         ok = weir_http_process:stream(Request, 200, []),
-        Self ! {told, begun},
+        Self ! {told, self()},
         Self ! {told, until_error(binary:copy(<<"x">>, 100000))},
         Self ! {told, weir_http_process:read_body()},
         streamed
     end),
     Socket = connect(Port, [{recbuf, 4096}]),
     ok = send(Socket, get("/serve")),
-    begun = told(),
-    timer:sleep(100),
+    Pid = told(),
+    %% It waits for the client, or for the connection that takes a piece: it may be either.
+    ?waitEqual({status, waiting}, process_info(Pid, status)),
     ok = close(Socket),
     ?assertEqual({error, closed}, told()),
     %% There was no body.
@@ -133,7 +135,7 @@ a_failure_in_a_stream_closes_the_connection(_Config) ->
     Text = weir_http_client:recv_all(Socket),
     %% The last chunk is missing.
     ?assertMatch({match, _}, re:run(Text, "\r\n\r\n5\r\nhello\r\n$")),
-    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
+    ?waitMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
 %% It cannot say so itself: somebody it is linked to has failed, for example.
 a_process_that_is_killed_is_a_500(_Config) ->
@@ -146,10 +148,10 @@ a_process_that_is_killed_is_a_500(_Config) ->
     %% A page may read it, and it has its name.
     ?assertMatch(#{<<"access-control-allow-origin">> := <<"http://a">>, <<"x-request-id">> := <<"one">>}, Fields),
     ?assert(is_closed(Socket)),
-    Report = receive {report, First} -> First after 5000 -> error(no_report) end,
+    Report = receive {report, First} -> First after weir_test_wait:patience() -> error(no_report) end,
     ok = logger:remove_handler(?MODULE),
     ?assertMatch(#{path := <<"/serve">>, request_id := <<"one">>, reason := {exit, killed}}, Report),
-    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
+    ?waitMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
 
 log(#{msg := {report, Report = #{listener := ?LISTENER}}}, #{config := #{pid := Pid}}) -> Pid ! {report, Report};
 log(_Event, _Config) -> ok.
@@ -168,4 +170,4 @@ a_process_that_is_killed_in_a_stream_is_counted(_Config) ->
     exit(Pid, kill),
     Text = weir_http_client:recv_all(Socket),
     ?assertEqual(<<"5\r\nbegun\r\n">>, binary:part(Text, byte_size(Text), -10)),
-    ?assertMatch(#{crashes := 1}, weir_http:info(?LISTENER)).
+    ?waitMatch(#{crashes := 1}, weir_http:info(?LISTENER)).

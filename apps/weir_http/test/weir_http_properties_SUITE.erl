@@ -8,7 +8,7 @@
 
 -define(LISTENER, ?MODULE).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [a_websocket_ends_as_its_model, events_are_read_as_they_were_written].
 
@@ -38,7 +38,7 @@ a_websocket_ends_as_its_model(_Config) ->
                 ok = gen_tcp:close(Socket),
                 equals(Got, lists:append(Expected) ++ [{close, Code, <<>>}])
             end),
-            60
+            40
         )
     after
         ok = weir_http:stop_listener(?LISTENER)
@@ -98,7 +98,7 @@ events_are_read_as_they_were_written(_Config) ->
             Bytes = iolist_to_binary([[weir_http_events:frame(Events) || Events <- Frames], "0\r\n\r\n"]),
             equals(weir_http_event_reader:body(Bytes), read(lists:append(Frames), <<>>))
         end),
-        100
+        30
     ).
 
 event() ->

@@ -2,17 +2,19 @@
 -module(weir_http_stream_groups_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1, close/1, recv_all/1, get/2, chunk/1, rest/1]).
 -import(weir_http_event_client, [open/1, open/2, events/1]).
 -import(weir_http_funs, [closed/0]).
--import(weir_http_serving, [watch/1, watched/0, until/1]).
+-import(weir_http_serving, [watch/1, watched/0]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, groups}, {group, processes}, {group, misfortune}].
 
@@ -51,7 +53,7 @@ a_broadcast_to_all(_Config) ->
     Expected = [<<"data: welcome\n\n">> | [<<"data: ", (integer_to_binary(N))/binary, "\n\n">> || N <- lists:seq(1, 20)]],
     [?assertEqual(Expected, [chunk(Client) || _ <- Expected]) || Client <- Clients],
     [ok = close(Client) || Client <- Clients],
-    until(fun() -> weir_group:size(Group) =:= 0 end).
+    ?waitEqual(0, weir_group:size(Group)).
 
 members_of_both_versions(_Config) ->
     {ok, Group} = weir_group:new(#{}),
@@ -132,7 +134,7 @@ counting(Self) ->
         end
     }.
 
-process() -> receive {process, Pid} -> Pid after 10000 -> error(no_process) end.
+process() -> receive {process, Pid} -> Pid after weir_test_wait:patience() -> error(no_process) end.
 
 a_process_goes_on(_Config) ->
     Port = start(counting(self())),
@@ -158,7 +160,7 @@ a_process_whose_client_is_gone(_Config) ->
     ok = weir_http_events:tell(Stream, go_on),
     Monitor = watch(process()),
     ok = close(Client),
-    receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after 10000 -> error(lives) end.
+    receive {'DOWN', Monitor, process, _, {shutdown, client_gone}} -> ok after weir_test_wait:patience() -> error(lives) end.
 
 %% The client sees that it is not whole.
 a_process_that_fails(_Config) ->
@@ -169,7 +171,7 @@ a_process_that_fails(_Config) ->
     Bytes = rest(Client),
     ?assertMatch({_, _}, binary:match(Bytes, <<"data: 3">>)),
     ?assertEqual(nomatch, binary:match(Bytes, <<"\r\n0\r\n">>)),
-    ?assertEqual(1, counter(crashes)).
+    ?waitEqual(1, counter(crashes)).
 
 %%% Misfortune.
 
@@ -186,7 +188,7 @@ reactors_killed_while_broadcasts_fly(_Config) ->
         end
      || N <- lists:seq(1, 200)
     ],
-    until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
+    ok = wait_until(fun() -> {ok, #{pending := Pending}} = weir_group:info(Group), Pending =:= 0 end),
     [
         %% Its sockets are closed some time after it was killed.
         case lists:member(reactor_of(Stream), [none, Owner]) of
@@ -196,7 +198,7 @@ reactors_killed_while_broadcasts_fly(_Config) ->
      || {Stream, Client, _} <- Opened
     ],
     %% And there is a new one.
-    until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
+    ok = wait_until(fun() -> try {_, _, _} = open(Port), true catch error:_ -> false end end).
 
 reactor_of({_, _, Handle}) ->
     case weir_nif:reactor_of(Handle) of

@@ -3,17 +3,19 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 -compile({no_auto_import, [get/1]}).
 
 -import(weir_http_client, [connect/1, send/2, close/1, response/1, request/2, is_closed/1, get/1]).
--import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
+-import(weir_http_serving, [told/0, watch/1, watched/0]).
+-import(weir_test_wait, [wait_until/1]).
 
 -define(LISTENER, ?MODULE).
 -define(LOOPBACK, {127, 0, 0, 1}).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -87,6 +89,7 @@ ended({Suite, Case, Monitor}) ->
     receive
         {'DOWN', Monitor, process, _, normal} -> [];
         {'DOWN', Monitor, process, _, Reason} -> [{Suite, Case, Reason}]
+    after 2 * weir_test_wait:patience() -> [{Suite, Case, does_not_end}]
     end.
 
 all_of(Suite) ->
@@ -112,8 +115,8 @@ bodies(Config) -> run(weir_http_process_bodies_SUITE, all_of(weir_http_process_b
 files(Config) ->
     Directory = filename:join(?config(priv_dir, Config), "tls"),
     ok = filelib:ensure_dir(filename:join(Directory, "file")),
-    %% They look at what waits in the engine.
-    Others = [a_file_waits_for_its_client, requests_behind_a_file_wait],
+    %% They look at what waits in the engine, and at the files that are kept open, which know no connections.
+    Others = [a_file_waits_for_its_client, requests_behind_a_file_wait, a_replaced_file_is_seen_after_a_second, more_files_than_are_kept_open],
     Within = [{priv_dir, Directory} | Config],
     run(weir_http_files_SUITE, all_of(weir_http_files_SUITE), Within),
     run(weir_http_files_sent_SUITE, all_of(weir_http_files_sent_SUITE) -- Others, Within).
@@ -173,7 +176,7 @@ curl_is_served(_Config) ->
 the_protocol_is_http_1_1(_Config) ->
     Port = start(),
     Connect = fun(Protocols) ->
-        ssl:connect(?LOOPBACK, Port, [{verify, verify_none}, {alpn_advertised_protocols, Protocols}], 10000)
+        ssl:connect(?LOOPBACK, Port, [{verify, verify_none}, {alpn_advertised_protocols, Protocols}], weir_test_wait:patience())
     end,
     {ok, Socket} = Connect([<<"h2">>, <<"http/1.1">>]),
     ?assertEqual({ok, <<"http/1.1">>}, ssl:negotiated_protocol(Socket)),
@@ -218,18 +221,18 @@ failed_handshakes_are_counted(_Config) ->
     Port = start(),
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{active, false}]),
     ok = gen_tcp:send(Socket, get("/")),
-    _ = gen_tcp:recv(Socket, 0, 10000),
-    ok = until(fun() -> map_get(failed_handshakes, weir_http:info(?LISTENER)) =:= 1 end),
+    _ = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
+    ?waitEqual(1, map_get(failed_handshakes, weir_http:info(?LISTENER))),
     ?assertMatch(#{requests := 0}, weir_http:info(?LISTENER)).
 
 a_slow_handshake_is_cut_off(_Config) ->
     Port = start(#{handshake_timeout => 200}, []),
     {ok, Socket} = gen_tcp:connect(?LOOPBACK, Port, [{active, false}]),
     ok = gen_tcp:send(Socket, <<22, 3, 1>>),
-    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, 10000)),
-    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end),
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, weir_test_wait:patience())),
+    ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))),
     %% It is counted once its process knows of the close.
-    ok = until(fun() -> map_get(failed_handshakes, weir_http:info(?LISTENER)) =:= 1 end).
+    ?waitEqual(1, map_get(failed_handshakes, weir_http:info(?LISTENER))).
 
 a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
     Port = start(),
@@ -238,9 +241,9 @@ a_drain_answers_what_has_begun_and_closes_what_is_idle(_Config) ->
     {200, _, <<"hello">>} = response(Idle),
     Socket = connect(Port),
     ok = send(Socket, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel"),
-    ok = until(fun() -> map_get(requests, weir_http:info(?LISTENER)) =:= 2 end),
+    ?waitEqual(2, map_get(requests, weir_http:info(?LISTENER))),
     Self = self(),
-    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 20000)} end),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience())} end),
     ?assert(is_closed(Idle)),
     ok = send(Socket, "lo"),
     {200, #{<<"connection">> := <<"close">>}, <<"hello">>} = response(Socket),
@@ -262,7 +265,7 @@ a_proxy_header_comes_first(_Config) ->
     Port = start(#{proxy_protocol => true}, [{"/describe", weir_http_echo, describe}]),
     {ok, Tcp} = gen_tcp:connect(?LOOPBACK, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Tcp, "PROXY TCP4 10.1.2.3 10.4.5.6 1234 443\r\n"),
-    {ok, Socket} = ssl:connect(Tcp, [{verify, verify_none}], 10000),
+    {ok, Socket} = ssl:connect(Tcp, [{verify, verify_none}], weir_test_wait:patience()),
     put({rest, Socket}, <<>>),
     ok = send(Socket, get("/describe")),
     {200, _, Described} = response(Socket),
@@ -270,21 +273,21 @@ a_proxy_header_comes_first(_Config) ->
 
 %% It has no tick, and its garbage is collected.
 an_idle_connection_does_nothing(_Config) ->
-    Port = start(),
+    %% Ticks would be 50 milliseconds.
+    Port = start(#{body_timeout => 200}, []),
     Socket = connect(Port),
     ok = send(Socket, get("/")),
     {200, _, _} = response(Socket),
     [{_, Pid}] = weir:connections(?LISTENER),
-    %% A tick would be a second.
-    ok = until(fun() ->
+    ok = wait_until(fun() ->
         Before = process_info(Pid, reductions),
-        timer:sleep(2500),
+        timer:sleep(200),
         Before =:= process_info(Pid, reductions)
     end),
     ok = send(Socket, get("/")),
     {200, _, _} = response(Socket),
     ok = close(Socket),
-    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end).
+    ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))).
 
 a_connection_is_no_member_of_a_group(_Config) ->
     {ok, Group} = weir_group:new(#{}),
@@ -311,8 +314,8 @@ messages_for_a_client_that_does_not_read_are_bounded(_Config) ->
     Waiting = fill(Socket, Frame, Pid, 0),
     ?assert(Waiting =< 1001, Waiting),
     {error, closed} = weir_http_websocket:send(Socket, Frame),
-    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) after 20000 -> error(lives) end,
-    ok = until(fun() -> map_get(connections, weir_http:info(?LISTENER)) =:= 0 end).
+    receive {'DOWN', Monitor, process, _, Reason} -> ?assertEqual(normal, Reason) after weir_test_wait:patience() -> error(lives) end,
+    ?waitEqual(0, map_get(connections, weir_http:info(?LISTENER))).
 
 %% Sends until there is no more room. Returns how many messages have waited at most.
 fill(Socket, Frame, Pid, Most) ->

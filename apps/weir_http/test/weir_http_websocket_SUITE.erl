@@ -2,17 +2,18 @@
 -module(weir_http_websocket_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_http_client, [connect/1, is_closed/1]).
 -import(weir_http_websocket_client, [open/1, open/2, upgraded/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
 -import(weir_http_websocket_handler, [with/1, telling/1, telling_open/1]).
--import(weir_http_serving, [told/0, until/1]).
+-import(weir_http_serving, [told/0]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -119,7 +120,7 @@ any_process_sends(_Config) ->
     ok = weir_http_websocket:send(Socket, [{text, "two"}, {binary, "three"}]),
     [{text, <<"one">>}, {text, <<"two">>}, {binary, <<"three">>}] = recv(Client, 3),
     ok = gen_tcp:close(Client),
-    until(fun() -> weir_http_websocket:send(Socket, {text, "late"}) =:= {error, closed} end).
+    ?waitEqual({error, closed}, weir_http_websocket:send(Socket, {text, "late"})).
 
 messages_for_a_handler(_Config) ->
     Port = start(telling_open(#{
@@ -178,7 +179,7 @@ a_handler_closes(_Config) ->
         end
      || {Text, Code, Said} <- [{"close", 1000, <<>>}, {"so it is", 4321, <<"so it is">>}]
     ],
-    2 = counter(websocket_messages).
+    ?waitEqual(2, counter(websocket_messages)).
 
 the_client_closes(_Config) ->
     Port = start(telling(#{})),
@@ -194,7 +195,7 @@ the_client_closes(_Config) ->
             {<<>>, none, <<>>}, {<<1000:16, "bye">>, 1000, <<"bye">>}, {<<4999:16>>, 4999, <<>>}
         ]
     ],
-    until(fun() -> counter(connections) =:= 0 end).
+    ?waitEqual(0, counter(connections)).
 
 the_client_is_gone(_Config) ->
     Port = start(telling(#{})),
@@ -233,7 +234,7 @@ a_handler_that_fails(_Config) ->
             {"text", {bad_close, 1000, <<255>>}}
         ]
     ],
-    4 = counter(crashes).
+    ?waitEqual(4, counter(crashes)).
 
 a_close_that_is_not_answered(_Config) ->
     Port = start((with(#{close_timeout => 50}))#{message => fun(_, State) -> {close, State} end}, #{idle_timeout => 100}),
@@ -261,7 +262,7 @@ broken_protocol(_Config) ->
             {1007, frame(16#88, <<1000:16, 255>>)}, {1007, text(<<255>>)}, {1007, [frame(16#01, <<"a", 16#ce>>), frame(16#80, "")]}
         ]
     ],
-    16 = counter(websocket_failures).
+    ?waitEqual(16, counter(websocket_failures)).
 
 limits(_Config) ->
     Port = start(with(#{max_message => 1000})),
@@ -281,21 +282,29 @@ limits(_Config) ->
 %%% Time.
 
 pings_and_silence(_Config) ->
-    Port = start(telling(with(#{ping_interval => 50, idle_timeout => 3000})), #{idle_timeout => 100}),
-    Client = open(Port),
-    %% Who answers stays.
-    [
-        begin
-            {ping, <<>>} = recv(Client),
-            ok = send(Client, 16#8a, "")
-        end
-     || _ <- lists:seq(1, 8)
-    ],
-    {ping, <<>>} = recv(Client),
+    {stays, Client} = weir_http_serving:in_time(fun(Limit) ->
+        _ = weir_http:stop_listener(?LISTENER),
+        _ = weir_test_wait:messages(),
+        Port = start(telling(with(#{ping_interval => 50, idle_timeout => 2 * Limit})), #{idle_timeout => 100}),
+        Client = open(Port),
+        {Longest, What} = answer(Client, erlang:monotonic_time(millisecond) + 3 * Limit, 0),
+        {Longest, {What, Client}}
+    end),
+    %% Who has answered is still there, and who does not is closed.
     timeout = told(),
     1001 = last_code(Client),
     true = is_closed(Client),
-    1 = counter(timeouts).
+    ?waitEqual(1, counter(timeouts)).
+
+%% Answers pings until a time. Returns the longest that a ping and its answer took beyond the interval.
+answer(Client, Until, Longest) ->
+    {Took, Got} = weir_test_wait:timed(fun() -> try recv(Client) of {ping, <<>>} -> send(Client, 16#8a, "") catch error:_ -> lost end end),
+    NewLongest = max(Longest, Took - 50),
+    case erlang:monotonic_time(millisecond) < Until of
+        true when Got =:= ok -> answer(Client, Until, NewLongest);
+        false when Got =:= ok -> {NewLongest, stays};
+        _ -> {NewLongest, Got}
+    end.
 
 last_code(Client) ->
     case recv(Client) of
@@ -309,7 +318,7 @@ a_drain(_Config) ->
     ok = send(Client, text("one")),
     {text, <<"one">>} = recv(Client),
     Self = self(),
-    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, 10000)} end),
+    _ = spawn_link(fun() -> Self ! {drained, weir_http:drain_listener(?LISTENER, weir_test_wait:patience())} end),
     {close, 1012, <<>>} = recv(Client),
     {closed, 1012, <<>>} = told(),
     ok = send(Client, 16#88, <<1012:16>>),

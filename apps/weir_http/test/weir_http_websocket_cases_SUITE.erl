@@ -53,7 +53,7 @@ peer(Name, Program, File) ->
     ]),
     receive
         {Port, {data, {eol, Number}}} -> {Name, Port, list_to_integer(Number)}
-    after 30000 -> error({not_started, Name})
+    after weir_test_wait:patience() -> error({not_started, Name})
     end.
 
 root(Directory) ->

@@ -6,7 +6,6 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
--define(PATIENCE, 10000).
 -define(KEY, "dGhlIHNhbXBsZSBub25jZQ==").
 -define(ACCEPT, <<"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=">>).
 
@@ -77,7 +76,7 @@ take(Socket, Size) ->
             put({rest, Socket}, Rest),
             Bytes;
         Bytes ->
-            case gen_tcp:recv(Socket, Size - byte_size(Bytes), ?PATIENCE) of
+            case gen_tcp:recv(Socket, Size - byte_size(Bytes), weir_test_wait:patience()) of
                 {ok, More} ->
                     put({rest, Socket}, <<>>),
                     <<Bytes/binary, More/binary>>;

@@ -7,7 +7,7 @@
 
 -define(LISTENER, ?MODULE).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [node_ws, python_websockets].
 

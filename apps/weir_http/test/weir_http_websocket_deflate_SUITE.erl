@@ -7,10 +7,11 @@
 
 -import(weir_http_client, [connect/1]).
 -import(weir_http_websocket_client, [upgrade/2, send/2, send/3, frame/2, text/1, recv/1, recv_frame/1, closes/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -204,7 +205,7 @@ a_context_that_is_forgotten(_Config) ->
     end,
     Alone = Exchange(),
     %% Not if there was a ping in between.
-    ok = weir_http_serving:until(fun() -> Exchange() < Alone end),
+    ok = wait_until(fun() -> Exchange() < Alone end),
     {16#89, <<>>} = recv_frame(Client),
     ?assertEqual(Alone, Exchange()).
 

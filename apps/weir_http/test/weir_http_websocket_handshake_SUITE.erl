@@ -2,6 +2,7 @@
 -module(weir_http_websocket_handshake_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -11,7 +12,7 @@
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -57,8 +58,8 @@ a_handshake(_Config) ->
     ?assertNot(is_map_key(<<"content-length">>, Fields)),
     ok = send(Client, text("Hello")),
     {text, <<"Hello">>} = recv(Client),
-    1 = counter(websockets),
-    1 = counter(websocket_messages).
+    ?waitEqual(1, counter(websockets)),
+    ?waitEqual(1, counter(websocket_messages)).
 
 no_handshake(_Config) ->
     Client = connect(start(#{})),

@@ -2,17 +2,19 @@
 -module(weir_http_websocket_process_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_http_client, [connect/1]).
--import(weir_http_websocket_client, [open/1, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
+-import(weir_http_client, [connect/1, connect/2]).
+-import(weir_http_websocket_client, [open/1, upgrade/2, handshake/1, send/2, send/3, frame/2, text/1, recv/1, recv/2, closes/1]).
 -import(weir_http_websocket_handler, [with/1, telling/1, telling_open/1]).
--import(weir_http_serving, [told/0, watch/1, watched/0, until/1]).
+-import(weir_http_serving, [told/0, watch/1, watched/0]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -44,18 +46,19 @@ a_client_that_does_not_read(_Config) ->
     Client = open(Port),
     Socket = told(),
     Frame = {binary, binary:copy(<<0>>, 10000)},
-    until(fun() -> weir_http_websocket:send(Socket, Frame) =:= {error, closed} end),
+    ?waitEqual({error, closed}, weir_http_websocket:send(Socket, Frame)),
     slow = told(),
-    1 = counter(websocket_slow),
+    ?waitEqual(1, counter(websocket_slow)),
     ok = gen_tcp:close(Client).
 
 frames_are_dropped(_Config) ->
     Port = start(telling_open(with(#{max_pending => 100000, slow => drop})), #{socket_opts => [{sndbuf, 10000}]}),
-    Client = open(Port),
+    Client = connect(Port, [{recbuf, 4096}]),
+    {101, _} = upgrade(Client, ""),
     Socket = told(),
     Frames = [{binary, <<N:32, (binary:copy(<<0>>, 10000))/binary>>} || N <- lists:seq(1, 1000)],
     [ok = weir_http_websocket:send(Socket, Frame) || Frame <- Frames],
-    until(fun() -> counter(websocket_dropped) > 0 end),
+    ok = wait_until(fun() -> counter(websocket_dropped) > 0 end),
     ok = send(Client, text("end")),
     Numbers = until_end(Client, []),
     ?assertEqual(1000, length(Numbers) + counter(websocket_dropped)),
@@ -70,17 +73,18 @@ until_end(Client, Numbers) ->
 %% Each message asks for much more: they are answered as fast as that is taken.
 a_client_that_does_not_read_what_it_asked_for(_Config) ->
     Large = {binary, binary:copy(<<0>>, 50000)},
-    Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end})),
-    Client = open(Port),
+    Port = start(telling_open(#{message => fun(_, State) -> {send, Large, State} end}), #{socket_opts => [{sndbuf, 65536}]}),
+    Client = connect(Port, [{recbuf, 4096}]),
+    {101, _} = upgrade(Client, ""),
     Socket = told(),
-    Count = 400,
+    Count = 300,
     ok = send(Client, binary:copy(text("more"), Count)),
-    until(fun() -> counter(websocket_messages) > 1 end),
+    ok = wait_until(fun() -> counter(websocket_messages) > 1 end),
     Pending = fun() -> {ok, [{send_pend, Bytes}]} = inet:getstat(Socket, [send_pend]), Bytes end,
     [?assert(Pending() < 200000) || _ <- lists:seq(1, 100)],
     ?assert(counter(websocket_messages) < Count),
     [?assertMatch({binary, <<0:400000>>}, recv(Client)) || _ <- lists:seq(1, Count)],
-    Count = counter(websocket_messages).
+    ?waitEqual(Count, counter(websocket_messages)).
 
 %%% Processes.
 
@@ -116,9 +120,9 @@ a_process_that_is_slow(_Config) ->
     ok = inet:setopts(Client, [{send_timeout, 100}]),
     Sent = send_until_full(Client, Frame, 0),
     %% The client's kernel has enough for that, whoever was slower.
-    until(fun() -> inet:getopts(Socket, [active]) =:= {ok, [{active, false}]} end),
+    ?waitEqual({ok, [{active, false}]}, inet:getopts(Socket, [active])),
     %% It has asked for one.
-    until(fun() -> process_info(Pid, message_queue_len) =:= {message_queue_len, 1} end),
+    ?waitEqual({message_queue_len, 1}, process_info(Pid, message_queue_len)),
     Pid ! go,
     %% Not the result of the case: that is printed.
     lists:foreach(fun(_) -> {binary, <<0:80000>>} = recv(Client) end, lists:seq(1, Sent)).
@@ -147,7 +151,7 @@ empty_messages_are_bounded(_Config) ->
 send_until_not_read(Client, Frames, Socket, Sent) when Sent =< 20 ->
     ok = send(Client, Frames),
     IsRead = fun() -> inet:getopts(Socket, [active]) =/= {ok, [{active, false}]} end,
-    until(fun() -> counter(websocket_messages) >= Sent * 1000 orelse not IsRead() end),
+    ok = wait_until(fun() -> counter(websocket_messages) >= Sent * 1000 orelse not IsRead() end),
     case IsRead() of
         true -> send_until_not_read(Client, Frames, Socket, Sent + 1);
         false -> Sent
@@ -169,7 +173,7 @@ a_process_ends(_Config) ->
         end
      || {Text, Code} <- [{"normal", 1000}, {"fail", 1011}, {"kill", 1011}]
     ],
-    2 = counter(crashes).
+    ?waitEqual(2, counter(crashes)).
 
 a_process_is_told_of_the_end(_Config) ->
     Self = self(),
@@ -199,20 +203,20 @@ a_process_whose_reactor_is_killed_ends(_Config) ->
     {Pid, Reactor} = told(),
     Monitor = watch(Pid),
     exit(Reactor, kill),
-    receive {'DOWN', Monitor, process, Pid, Reason} -> {shutdown, client_gone} = Reason after 10000 -> error(lives) end.
+    receive {'DOWN', Monitor, process, Pid, Reason} -> {shutdown, client_gone} = Reason after weir_test_wait:patience() -> error(lives) end.
 
 the_same_with_tls(_Config) ->
     ok = weir_http_client:with_tls(),
     Port = start(telling_open(#{}), weir_http_client:options(#{})),
     Client = connect(Port),
     ok = ssl:send(Client, handshake("")),
-    {ok, <<"HTTP/1.1 101 ", _/binary>>} = ssl:recv(Client, 0, 10000),
+    {ok, <<"HTTP/1.1 101 ", _/binary>>} = ssl:recv(Client, 0, weir_test_wait:patience()),
     Socket = told(),
     ok = ssl:send(Client, text("Hello")),
-    {ok, <<16#81, 5, "Hello">>} = ssl:recv(Client, 7, 10000),
+    {ok, <<16#81, 5, "Hello">>} = ssl:recv(Client, 7, weir_test_wait:patience()),
     ok = weir_http_websocket:send(Socket, {text, "unasked"}),
-    {ok, <<16#81, 7, "unasked">>} = ssl:recv(Client, 9, 10000),
+    {ok, <<16#81, 7, "unasked">>} = ssl:recv(Client, 9, weir_test_wait:patience()),
     ok = ssl:send(Client, frame(16#88, <<1000:16>>)),
-    {ok, <<16#88, 2, 1000:16>>} = ssl:recv(Client, 4, 10000),
-    {error, closed} = ssl:recv(Client, 0, 10000),
+    {ok, <<16#88, 2, 1000:16>>} = ssl:recv(Client, 4, weir_test_wait:patience()),
+    {error, closed} = ssl:recv(Client, 0, weir_test_wait:patience()),
     {error, closed} = weir_http_websocket:send(Socket, {text, "late"}).

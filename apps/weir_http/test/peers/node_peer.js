@@ -23,6 +23,10 @@ const server = http.createServer((request, response) => {
 })
 // The tests end their side once they have sent all; Node would then wait for its own timeouts.
 server.httpAllowHalfOpen = true
+// Only the tests decide how long to wait.
+server.headersTimeout = 0
+server.requestTimeout = 0
+server.keepAliveTimeout = 0
 server.on('connection', (socket) => {
   socket.unanswered = 0
   socket.on('end', () => setImmediate(() => endWith(socket)))
