@@ -15,8 +15,6 @@
 -define(MESSAGES, 200).
 -define(AT_A_TIME, 10).
 
--define(PATIENCE, 120000).
-
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [slow_clients_are_told_of_the_gap, slow_clients_are_closed].
@@ -24,7 +22,7 @@ all() -> [slow_clients_are_told_of_the_gap, slow_clients_are_closed].
 init_per_testcase(_Case, Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{connection => standard_io, args => Paths}),
-    {ok, _} = peer:call(Server, application, ensure_all_started, [weir_pubsub], ?PATIENCE),
+    {ok, _} = peer:call(Server, application, ensure_all_started, [weir_pubsub], weir_test_wait:patience()),
     [{server, Server} | Config].
 
 end_per_testcase(_Case, Config) -> peer:stop(proplists:get_value(server, Config)).
@@ -67,7 +65,7 @@ nobody_else_misses_anything(Server, Policy) ->
     Slow.
 
 connect(Port, Options) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, "GET /sub/a?from=new HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"),
     Socket.
 
@@ -86,7 +84,7 @@ say(Server, Number) ->
         {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]])
      || N <- lists:seq(Number, Last)
     ],
-    [receive {all_have, Last} -> ok after ?PATIENCE -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],
+    [receive {all_have, Last} -> ok after weir_test_wait:patience() -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],
     say(Server, Last + 1).
 
 %% Readers -------------------------------------------------------------------------------
@@ -145,13 +143,13 @@ missed_by(Client, Before, Missed, Bytes) ->
                     missed_by(Client, Before, Missed, Rest)
             end;
         [_] ->
-            {ok, More} = gen_tcp:recv(Client, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Client, 0, weir_test_wait:patience()),
             missed_by(Client, Before, Missed, <<Bytes/binary, More/binary>>)
     end.
 
 %% How many it has got, in order and once, before the server had enough of it.
 taken_until_closed(Client, Before, Bytes) ->
-    case gen_tcp:recv(Client, 0, ?PATIENCE) of
+    case gen_tcp:recv(Client, 0, weir_test_wait:patience()) of
         {ok, More} ->
             {Numbers, Tail} = events(<<Bytes/binary, More/binary>>),
             taken_until_closed(Client, lists:foldl(fun(Number, Previous) -> Number = Previous + 1 end, Before, Numbers), Tail);

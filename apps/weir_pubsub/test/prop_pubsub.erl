@@ -7,7 +7,6 @@
 -export([prop_sequences/0]).
 
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
--define(PATIENCE, 5000).
 -define(KILLS_MS, 130).
 
 prop_sequences() ->
@@ -19,7 +18,7 @@ prop_sequences() ->
         Logs = [
             receive
                 {'DOWN', Monitor, process, Pid, Reason} -> Reason
-            after 2 * ?PATIENCE -> timeout
+            after 2 * weir_test_wait:patience() -> timeout
             end
          || {Pid, Monitor} <- Actors
         ],
@@ -168,7 +167,7 @@ heard(What, Channel, Subscription, _Position, _State) ->
 log(Entry, #{log := Log} = State) -> State#{log := [Entry | Log]}.
 
 %% Takes everything until all subscriptions are at the end of their channel, as far as others let it be.
-finish(State) -> finish(State, erlang:monotonic_time(millisecond) + ?PATIENCE).
+finish(State) -> finish(State, erlang:monotonic_time(millisecond) + weir_test_wait:patience()).
 
 finish(State, Until) ->
     Now = lists:foldl(fun take/2, listen(State), ?CHANNELS),

@@ -11,9 +11,7 @@
 
 -include("pubsub_server_suite.hrl").
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [asked, asked_about_any_bytes, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
@@ -111,7 +109,7 @@ tls(Config, Name, Options) ->
      || {Key, What} <- [{certfile, cert}, {keyfile, key}]
     ].
 
-question() -> receive {question, Question} -> Question after ?PATIENCE -> ct:fail(not_asked) end.
+question() -> receive {question, Question} -> Question after weir_test_wait:patience() -> ct:fail(not_asked) end.
 
 asking(Cache) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
@@ -132,20 +130,20 @@ an_answer_of_an_earlier_server(Config) ->
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     Asked = #{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 60000, max_concurrent => 10
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 60000, max_concurrent => 10
     },
     ok = weir_pubsub_asker:configure(Asked),
     Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
     Test = self(),
     Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
     _ = Ask(),
-    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
+    {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
     %% This one says no to who has no token.
     ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
     ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
-    receive {allowed, true} -> ok after ?PATIENCE -> ct:fail(no_answer) end,
+    receive {allowed, true} -> ok after weir_test_wait:patience() -> ct:fail(no_answer) end,
     _ = Ask(),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).
 
 %% No answer is a no, which is counted, and does not count later.
 nobody_answers(Config) ->
@@ -165,11 +163,11 @@ what_is_asked_is_in_no_report(Config) ->
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     ok = weir_pubsub_asker:configure(#{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 0, max_concurrent => 10
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 0, max_concurrent => 10
     }),
     Test = self(),
     _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
-    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
+    {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
     Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker)]),
     ?assertEqual(nomatch, string:find(Status, "top-secret")),
     ?assertNotEqual(nomatch, string:find(Status, integer_to_list(SlowPort))),
@@ -177,4 +175,4 @@ what_is_asked_is_in_no_report(Config) ->
     Reported = weir_pubsub_asker:format_status(#{message => Message, reason => shutdown}),
     ?assertEqual(nomatch, string:find(io_lib:format("~0p", [Reported]), "top-secret")),
     ok = gen_tcp:send(Connection, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).

@@ -10,7 +10,7 @@
 
 -include("pubsub_http_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, ours}].
 

@@ -15,7 +15,7 @@
 
 -define(HUB, "/.well-known/mercure").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -163,7 +163,7 @@ head(_Config) ->
 kept_in_redis(_Config) ->
     case weir_pubsub_test_redis:is_there() of
         true ->
-            Port = weir_pubsub_test_redis:free_port(),
+            Port = weir_test_port:claim(),
             Redis = weir_pubsub_test_redis:start(Port),
             ok = application:stop(weir_pubsub),
             ok = application:set_env(weir_pubsub, broker, #{kind => redis, port => Port}),

@@ -14,7 +14,7 @@
 -define(SUBSCRIPTIONS, ?HUB "/subscriptions").
 -define(ANY_SUBSCRIPTION, ?SUBSCRIPTIONS "{/topic}{/subscriber}").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [

@@ -17,7 +17,6 @@
 
 -import(weir_pubsub_nchan, [request/5, read_stream/2]).
 
--define(PATIENCE, 10000).
 -define(SECRET, <<"a secret of thirty-two bytes or more">>).
 -define(HUB, "/.well-known/mercure").
 
@@ -78,7 +77,7 @@ hears(Socket, Last) ->
     {Fields, [Data || <<"data: ", Data/binary>> <- binary:split(Body, <<"\n">>, [global])], Body}.
 
 until_closed(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} -> <<Data/binary, (until_closed(Socket))/binary>>;
         {error, closed} -> <<>>
     end.

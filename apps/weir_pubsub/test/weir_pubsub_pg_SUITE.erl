@@ -5,9 +5,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [in_all_nodes, at_most_once].
 
@@ -37,7 +37,7 @@ end_per_testcase(_Case, Config) ->
     end.
 
 cluster_node() ->
-    Name = "n" ++ integer_to_list(weir_pubsub_test_redis:free_port()),
+    Name = "n" ++ integer_to_list(weir_test_port:claim()),
     Epmd = ["-start_epmd", "false", "-epmd_module", "weir_pubsub_test_epmd", "-setcookie", "weir_test", "-connect_all", "false"],
     Peer = weir_pubsub_test_redis:node(#{kind => pg}, ["-name", Name ++ "@127.0.0.1", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Epmd]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.

@@ -14,7 +14,7 @@
 %% More than have to wait before there is a group.
 -define(MANY, 20).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -101,7 +101,7 @@ waits(Channels, InA, InB) ->
     ok = gen_tcp:send(Poll, request_for(Channels, [])),
     ok = until_subscribers(1),
     %% Whether the other channel has it, too.
-    ok = weir_pubsub_test:wait_until(fun() -> InB =:= [] orelse element(1, weir_pubsub:info(<<"b">>)) =:= ok end),
+    ok = weir_test_wait:wait_until(fun() -> InB =:= [] orelse element(1, weir_pubsub:info(<<"b">>)) =:= ok end),
     Reactor = reactor(),
     true = erlang:suspend_process(Reactor),
     publish(InA),
@@ -214,7 +214,7 @@ a_shard_is_killed(_Config) ->
     publish(["1", "2"]),
     {[<<"1">>, <<"2">>], Fields} = parts("a", []),
     ok = kill_shard(),
-    ok = weir_pubsub_test:wait_until(fun() -> element(1, weir_pubsub:publish(<<"a">>, "3")) =:= ok end),
+    ok = weir_test_wait:wait_until(fun() -> element(1, weir_pubsub:publish(<<"a">>, "3")) =:= ok end),
     publish(["4"]),
     {Parts, Next} = parts("a", resume(Fields)),
     ?assertEqual([<<"3">>, <<"4">>], Parts),

@@ -8,13 +8,11 @@
 -import(weir_pubsub_redis_test, [
     restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1
 ]).
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
--define(PATIENCE, 15000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -169,7 +167,7 @@ apart(Config) ->
     ).
 
 with_a_password(_Config) ->
-    Port = weir_pubsub_test_redis:free_port(),
+    Port = weir_test_port:claim(),
     Redis = weir_pubsub_test_redis:start(Port, ["--requirepass", "secret"]),
     try
         Right = weir_pubsub_test_redis:node(#{kind => redis, port => Port, password => <<"secret">>}),
@@ -186,7 +184,7 @@ with_a_password(_Config) ->
 %% Supervisors tell the arguments of a child that has ended, and a process that fails tells its state.
 a_password_is_in_no_log(_Config) ->
     Password = <<"a very secret word">>,
-    Node = weir_pubsub_test_redis:node(#{kind => redis, port => weir_pubsub_test_redis:free_port(), password => Password}),
+    Node = weir_pubsub_test_redis:node(#{kind => redis, port => weir_test_port:claim(), password => Password}),
     Name = peer:call(Node, weir_pubsub_broker, name, [1]),
     Shown = io_lib:format("~p", [
         {
@@ -213,14 +211,14 @@ what_other_programs_write(Config) ->
     ?assertMatch({ok, #{messages := [{message, Last, <<"2">>, _}]}}, call(B, history, [<<"news">>, #{}])).
 
 ask(Port, Request) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, Request),
     Socket.
 
 read_until(Socket, Part, Bytes) ->
     case binary:match(Bytes, Part) of
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             read_until(Socket, Part, <<Bytes/binary, More/binary>>);
         _ ->
             Bytes
@@ -250,5 +248,5 @@ answer(Socket, Bytes) ->
     end.
 
 more(Socket, Bytes) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     answer(Socket, <<Bytes/binary, More/binary>>).

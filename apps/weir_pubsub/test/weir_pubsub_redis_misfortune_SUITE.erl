@@ -10,13 +10,11 @@
     restart/2, nodes_of/1, call/3, publish/3, publish_id/3, follow/3, log/2, has_gap/2, log_of/3, ends/3, connected/1, cut/1,
     suspend/1, resume/1
 ]).
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
--define(PATIENCE, 15000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -123,7 +121,7 @@ before_the_first_connection(Config) ->
         pass(#{})
     end),
     Expected = [{message, Id, integer_to_binary(N)} || {{_, N} = Id, N} <- lists:zip(Ids, [1, 2, 3])],
-    ?assertEqual(Expected, receive {log, Log} -> Log after ?PATIENCE -> nothing end),
+    ?assertEqual(Expected, receive {log, Log} -> Log after weir_test_wait:patience() -> nothing end),
     ok = peer:stop(Node).
 
 has_come(Node, Channel) ->
@@ -133,7 +131,7 @@ has_come(Node, Channel) ->
 
 %% Connections to a gate go on to Redis.
 through(Gate, Port) ->
-    {ok, Client} = gen_tcp:accept(Gate, ?PATIENCE),
+    {ok, Client} = gen_tcp:accept(Gate, weir_test_wait:patience()),
     {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, true}]),
     self() ! {peers, Client, Server}.
 

@@ -31,9 +31,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
--import(weir_pubsub_test, [wait_until/1]).
-
--define(PATIENCE, 15000).
+-import(weir_test_wait, [wait_until/1]).
 
 %% What ends with a case ends however it does.
 init_case(Config) ->
@@ -45,7 +43,7 @@ init_case(Config) ->
     end.
 
 hold(Parent) ->
-    Port = weir_pubsub_test_redis:free_port(),
+    Port = weir_test_port:claim(),
     Redis = weir_pubsub_test_redis:start(Port),
     Broker = #{kind => redis, port => Port},
     Nodes = [weir_pubsub_test_redis:node(Broker), weir_pubsub_test_redis:node(Broker)],
@@ -124,7 +122,7 @@ paced(Pid) ->
     Pid ! {log, self()},
     receive
         {Pid, Log} -> Log
-    after ?PATIENCE -> error(no_log)
+    after weir_test_wait:patience() -> error(no_log)
     end.
 
 %% It is dead when this returns: nobody takes it for the next one.

@@ -7,9 +7,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 20000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
@@ -189,7 +187,7 @@ messages(Count) ->
     end.
 
 said() ->
-    receive {said, What} -> What after ?PATIENCE -> ct:fail(nothing_said) end.
+    receive {said, What} -> What after weir_test_wait:patience() -> ct:fail(nothing_said) end.
 
 %% Servers, and a client of them -----------------------------------------------------------
 
@@ -330,4 +328,4 @@ proxy_loop(To, State, Pairs) ->
 call(Proxy, What) ->
     Ref = make_ref(),
     Proxy ! {{What, self()}, Ref},
-    receive Ref -> ok after ?PATIENCE -> ct:fail(no_proxy) end.
+    receive Ref -> ok after weir_test_wait:patience() -> ct:fail(no_proxy) end.

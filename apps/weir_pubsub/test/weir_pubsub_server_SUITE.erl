@@ -11,9 +11,7 @@
 -include("pubsub_server_suite.hrl").
 
 -define(ORIGIN(Site), {"Origin", Site}).
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -141,12 +139,12 @@ changed_under_load(Config) ->
     Test = self(),
     Streams = [spawn_link(fun() -> stream(Test, Port, Count) end) || _ <- lists:seq(1, 100)],
     Polls = [spawn_link(fun() -> poll(Test, Port, Count) end) || _ <- lists:seq(1, 20)],
-    [receive {ready, Pid} -> ok after ?PATIENCE -> ct:fail(not_ready) end || Pid <- Streams],
+    [receive {ready, Pid} -> ok after weir_test_wait:patience() -> ct:fail(not_ready) end || Pid <- Streams],
     Publisher = spawn_link(fun() -> publish_all(Test, Port, Count) end),
     Last = change_until(Publisher, 1, Server, fun(Number) -> settings(Config, Text(Number)) end),
     ?assert(Last > 3),
     Expected = lists:seq(1, Count),
-    [receive {got, Pid, Got} -> ?assertEqual(Expected, Got) after ?PATIENCE -> ct:fail({silent, Pid}) end || Pid <- Streams ++ Polls].
+    [receive {got, Pid, Got} -> ?assertEqual(Expected, Got) after weir_test_wait:patience() -> ct:fail({silent, Pid}) end || Pid <- Streams ++ Polls].
 
 change_until(Publisher, Number, Server, Settings) ->
     receive
@@ -174,18 +172,18 @@ publish_all(Test, Port, Count) ->
 
 answer(Socket) ->
     ok = inet:setopts(Socket, [{packet, http_bin}]),
-    {ok, {http_response, _, Status, _}} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, {http_response, _, Status, _}} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     fields(Socket, Status, #{}).
 
 fields(Socket, Status, Fields) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, {http_header, _, Name, _, Value}} ->
             fields(Socket, Status, Fields#{string:lowercase(to_text(Name)) => Value});
         {ok, http_eoh} ->
             ok = inet:setopts(Socket, [{packet, raw}]),
             Body = case binary_to_integer(maps:get(<<"content-length">>, Fields, <<"0">>)) of
                 0 -> <<>>;
-                Length -> element(2, {ok, _} = gen_tcp:recv(Socket, Length, ?PATIENCE))
+                Length -> element(2, {ok, _} = gen_tcp:recv(Socket, Length, weir_test_wait:patience()))
             end,
             {Status, Fields#{body => Body}}
     end.
@@ -204,7 +202,7 @@ events(Socket, Text, Count) ->
         {match, Found} when length(Found) >= Count ->
             [binary_to_integer(Number) || [Number] <- Found];
         _ ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             events(Socket, <<Text/binary, More/binary>>, Count)
     end.
 
@@ -254,11 +252,11 @@ listeners_come_and_go(Config) ->
     ?assertMatch({200, _}, answer(Socket)),
     {ok, _One} = weir_pubsub_server:change(settings(Config, "[[listeners]]\nip = '127.0.0.2'\nport = 0\n"), Two),
     %% That of the listener that is gone ends, the other goes on.
-    {error, closed} = gen_tcp:recv(Idle, 0, ?PATIENCE),
+    {error, closed} = gen_tcp:recv(Idle, 0, weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, "GET /sub/a HTTP/1.1\r\nHost: a\r\n\r\n"),
     ?assertMatch({200, _}, answer(Socket)),
     %% Nobody else stops it at the same time.
-    ok = weir_pubsub_test:wait_until(fun() -> length([Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]) =:= 1 end).
+    ok = weir_test_wait:wait_until(fun() -> length([Name || Name = {weir_pubsub_server, _, _} <- weir_listener:names()]) =:= 1 end).
 
 %% As a rotation does, which then has the file read again.
 an_access_log_that_was_moved_away(Config) ->
@@ -272,11 +270,11 @@ an_access_log_that_was_moved_away(Config) ->
         end
     end,
     ?assertEqual(202, publish(port(Server), "a", [])),
-    ok = weir_pubsub_test:wait_until(fun() -> Lines(Log) =:= 1 end),
+    ok = weir_test_wait:wait_until(fun() -> Lines(Log) =:= 1 end),
     ok = file:rename(Log, Moved),
     {ok, Changed} = weir_pubsub_server:change(settings(Config, Text), Server),
     ?assertEqual(202, publish(port(Changed), "a", [])),
-    ok = weir_pubsub_test:wait_until(fun() -> Lines(Log) =:= 1 end),
+    ok = weir_test_wait:wait_until(fun() -> Lines(Log) =:= 1 end),
     ?assertEqual(1, Lines(Moved)),
     %% A directory is no file to write to: nothing is changed.
     ok = file:rename(Log, Moved),
@@ -356,7 +354,7 @@ an_end_that_is_spread(Config) ->
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     ],
     Clients = [spawn_link(fun() -> until_the_end(port(Server), Ask, Test) end) || _ <- lists:seq(1, 20), Ask <- Asks],
-    [receive {begun, Client} -> ok after ?PATIENCE -> ct:fail(not_begun) end || Client <- Clients],
+    [receive {begun, Client} -> ok after weir_test_wait:patience() -> ct:fail(not_begun) end || Client <- Clients],
     _ = spawn_link(fun() -> ok = weir_pubsub_server:stop(Server), Test ! stopped end),
     Ends = [receive {ended, Client, Time, Bytes} -> {Time, Bytes} after 20000 -> ct:fail(not_ended) end || Client <- Clients],
     receive stopped -> ok end,
@@ -368,7 +366,7 @@ an_end_that_is_spread(Config) ->
 until_the_end(Port, Ask, Test) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, Ask),
-    {ok, Begin} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, Begin} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     Test ! {begun, self()},
     Rest = iolist_to_binary(the_rest(Socket)),
     Test ! {ended, self(), erlang:monotonic_time(millisecond), <<Begin/binary, Rest/binary>>}.

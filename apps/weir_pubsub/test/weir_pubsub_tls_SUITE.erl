@@ -6,10 +6,9 @@
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 10000).
 -define(SECRET, <<"a secret of thirty-two bytes or more">>).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -68,7 +67,7 @@ said(Program, Bytes) ->
     receive
         {Program, {data, More}} -> said(Program, <<Bytes/binary, More/binary>>);
         {Program, {exit_status, 0}} -> Bytes
-    after ?PATIENCE -> ct:fail({nothing, Bytes})
+    after weir_test_wait:patience() -> ct:fail({nothing, Bytes})
     end.
 
 said_until(Program, Word) -> said_until(Program, Word, <<>>).
@@ -78,7 +77,7 @@ said_until(Program, Word, Bytes) ->
         nomatch ->
             receive
                 {Program, {data, More}} -> said_until(Program, Word, <<Bytes/binary, More/binary>>)
-            after ?PATIENCE -> ct:fail({nothing, Bytes})
+            after weir_test_wait:patience() -> ct:fail({nothing, Bytes})
             end;
         _ ->
             Bytes
@@ -87,7 +86,7 @@ said_until(Program, Word, Bytes) ->
 closed(Program) ->
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     _ = os:cmd("kill " ++ integer_to_list(Pid)),
-    receive {Program, {exit_status, _}} -> ok after ?PATIENCE -> ct:fail(curl_does_not_end) end.
+    receive {Program, {exit_status, _}} -> ok after weir_test_wait:patience() -> ct:fail(curl_does_not_end) end.
 
 subscribed(Channel) ->
     case weir_pubsub:info(Channel) of
@@ -160,7 +159,7 @@ ids(Heard) ->
 %% Sockets -------------------------------------------------------------------------------
 
 connect() ->
-    {ok, Socket} = ssl:connect("localhost", get(port), [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
+    {ok, Socket} = ssl:connect("localhost", get(port), [binary, {active, false}, {verify, verify_none}], weir_test_wait:patience()),
     Socket.
 
 asked(Path, Fields) ->
@@ -173,7 +172,7 @@ heard_until(Socket, Word) -> heard_until(Socket, Word, <<>>).
 heard_until(Socket, Word, Bytes) ->
     case binary:match(Bytes, Word) of
         nomatch ->
-            case ssl:recv(Socket, 0, ?PATIENCE) of
+            case ssl:recv(Socket, 0, weir_test_wait:patience()) of
                 {ok, More} -> heard_until(Socket, Word, <<Bytes/binary, More/binary>>);
                 {error, Reason} -> ct:fail({Reason, Bytes})
             end;

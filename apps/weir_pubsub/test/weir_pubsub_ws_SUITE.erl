@@ -7,9 +7,7 @@
 
 -import(weir_pubsub_ws_test, [start/1, start/2, port/0, connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1, ask/2, subscribe/3]).
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -142,7 +140,7 @@ what_processes_say_of_themselves(_Config) ->
         end)
      || Info <- NoJson ++ Json
     ],
-    [receive subscribed -> ok after ?PATIENCE -> ct:fail(not_subscribed) end || _ <- Processes],
+    [receive subscribed -> ok after weir_test_wait:patience() -> ct:fail(not_subscribed) end || _ <- Processes],
     #{<<"present">> := Present} = ask(Client, #{type => presence, channel => <<"room">>}),
     Told = [#{<<"name">> => <<"ann">>, <<"list">> => [1, true, null]}, [], true, 1.5, [1, #{<<"a">> => true}] | [null || _ <- NoJson]],
     ?assertEqual(lists:sort(Told), lists:sort([Info || #{<<"info">> := Info} <- Present])),
@@ -337,7 +335,7 @@ handshake(Origin) ->
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ", Origin, "\r\n\r\n"
     ]),
-    {ok, Answer} = gen_tcp:recv(Socket, 12, ?PATIENCE),
+    {ok, Answer} = gen_tcp:recv(Socket, 12, weir_test_wait:patience()),
     Answer.
 
 options_that_are_wrong(_Config) ->
