@@ -4,6 +4,7 @@
 -module(weir_pubsub_readers_soak_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -43,18 +44,18 @@ slow_clients_are_closed(Config) ->
     Taken = [taken_until_closed(Client, 0, <<>>) || Client <- Slow],
     ?assert(lists:all(fun(Count) -> Count < ?MESSAGES end, Taken)),
     ?assertMatch(#{slow := ?SLOW, gaps := 0}, counters(Server)),
-    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = peer:call(Server, weir_pubsub, info, [<<"a">>]),
+    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()),
     {comment, io_lib:format("~b clients were closed, with ~b of ~b messages each", [?SLOW, lists:sum(Taken) div ?SLOW, ?MESSAGES])}.
 
-counters(Server) -> peer:call(Server, weir_pubsub, counters, []).
+counters(Server) -> peer:call(Server, weir_pubsub, counters, [], weir_test_wait:patience()).
 
 %% Returns those who have read nothing.
 nobody_else_misses_anything(Server, Policy) ->
-    ok = peer:call(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}]),
+    ok = peer:call(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}], weir_test_wait:patience()),
     %% The listener would close who reads nothing for a minute, whatever the policy says.
     Listener = #{ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity},
-    {ok, _} = peer:call(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})]),
-    Port = peer:call(Server, weir, get_port, [readers]),
+    {ok, _} = peer:call(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})], weir_test_wait:patience()),
+    Port = peer:call(Server, weir, get_port, [readers], weir_test_wait:patience()),
     Test = self(),
     Collectors = [spawn_link(fun() -> collect(Port, Test) end) || _ <- lists:seq(1, ?COLLECTORS)],
     Slow = [connect(Port, [{recbuf, 1024}]) || _ <- lists:seq(1, ?SLOW)],
@@ -70,10 +71,8 @@ connect(Port, Options) ->
     Socket.
 
 subscribed(Server, Count) ->
-    case peer:call(Server, weir_pubsub, info, [<<"a">>]) of
-        {ok, #{subscribers := Count}} -> ok;
-        _ -> timer:sleep(50), subscribed(Server, Count)
-    end.
+    ?waitEqual(Count, begin {ok, #{subscribers := Now}} = peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()), Now end),
+    ok.
 
 %% The next few as soon as all readers have those before: who reads is not late.
 say(_Server, Number) when Number > ?MESSAGES ->
@@ -81,7 +80,7 @@ say(_Server, Number) when Number > ?MESSAGES ->
 say(Server, Number) ->
     Last = Number + ?AT_A_TIME - 1,
     [
-        {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]])
+        {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]], weir_test_wait:patience())
      || N <- lists:seq(Number, Last)
     ],
     [receive {all_have, Last} -> ok after weir_test_wait:patience() -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],

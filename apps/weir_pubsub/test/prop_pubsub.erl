@@ -7,6 +7,7 @@
 -export([prop_sequences/0]).
 
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
+%% Their supervisor allows twenty in a second, which it counts as the last two, because it counts whole seconds.
 -define(KILLS_MS, 130).
 
 prop_sequences() ->

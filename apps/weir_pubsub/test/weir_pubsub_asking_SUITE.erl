@@ -18,7 +18,7 @@ all() ->
 
 %% A server that is asked who may: its answers count for a while, and for the same question only.
 asked(Config) ->
-    Port = port(start(Config, asking(60000))),
+    Port = port(start(Config, asking(3600000))),
     Good = [{"Authorization", "Bearer good"}],
     ?assertEqual(202, publish(Port, "a", Good)),
     ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
@@ -50,7 +50,7 @@ asked_through_tls(Config) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [{"/may", ?MODULE, self()}]),
     Asking = fun(Host, Ca) ->
         io_lib:format(
-            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\n", [Host, weir:get_port(?MODULE), Ca]
+            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\ntimeout = 60000\n", [Host, weir:get_port(?MODULE), Ca]
         )
     end,
     Good = [{"Authorization", "Bearer good"}],
@@ -113,7 +113,7 @@ question() -> receive {question, Question} -> Question after weir_test_wait:pati
 
 asking(Cache) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
-    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\n", [weir:get_port(?MODULE), Cache]).
+    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\ntimeout = 60000\n", [weir:get_port(?MODULE), Cache]).
 
 handle(Request, Test) ->
     Question = {_, Channel, Token} = list_to_tuple([weir_http_request:field(Name, Request) || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]]),
@@ -126,11 +126,11 @@ handle(Request, Test) ->
 
 %% What a server says counts for those who have asked it, and not when another has been set.
 an_answer_of_an_earlier_server(Config) ->
-    _ = start(Config, asking(60000)),
+    _ = start(Config, asking(3600000)),
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     Asked = #{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 60000, max_concurrent => 10
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 3600000, max_concurrent => 10
     },
     ok = weir_pubsub_asker:configure(Asked),
     Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
@@ -168,7 +168,7 @@ what_is_asked_is_in_no_report(Config) ->
     Test = self(),
     _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
     {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
-    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker)]),
+    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker, weir_test_wait:patience())]),
     ?assertEqual(nomatch, string:find(Status, "top-secret")),
     ?assertNotEqual(nomatch, string:find(Status, integer_to_list(SlowPort))),
     Message = {'$gen_call', {self(), make_ref()}, {ask, <<"authorization: Bearer top-secret\r\n">>}},

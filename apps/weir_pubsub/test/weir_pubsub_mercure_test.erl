@@ -15,6 +15,8 @@
 -export([hears/2]).
 -export([until_closed/1]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
+
 -import(weir_pubsub_nchan, [request/5, read_stream/2]).
 
 -define(SECRET, <<"a secret of thirty-two bytes or more">>).
@@ -66,10 +68,8 @@ subscribe(Topics, Fields) ->
     Socket.
 
 subscribed(Count) ->
-    case weir_pubsub:counters() of
-        #{subscribed := Count} -> ok;
-        _ -> timer:sleep(10), subscribed(Count)
-    end.
+    ?waitEqual(Count, maps:get(subscribed, weir_pubsub:counters())),
+    ok.
 
 %% What a stream has said up to a last word, and its fields.
 hears(Socket, Last) ->

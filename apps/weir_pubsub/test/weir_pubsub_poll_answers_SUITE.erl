@@ -2,6 +2,7 @@
 -module(weir_pubsub_poll_answers_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -149,6 +150,7 @@ wait_together() ->
     Clients = [
         begin
             Client = connect(),
+            ok = weir_pubsub_test:idle(<<"a">>),
             ok = gen_tcp:send(Client, case Form of multipart -> request_for("a", []); one -> "GET /sub/a HTTP/1.1\r\nHost: x\r\n\r\n" end),
             ok = until_subscribers(Number),
             {Form, Client}
@@ -214,7 +216,7 @@ a_shard_is_killed(_Config) ->
     publish(["1", "2"]),
     {[<<"1">>, <<"2">>], Fields} = parts("a", []),
     ok = kill_shard(),
-    ok = weir_test_wait:wait_until(fun() -> element(1, weir_pubsub:publish(<<"a">>, "3")) =:= ok end),
+    ?waitMatch({ok, _}, weir_pubsub:publish(<<"a">>, "3")),
     publish(["4"]),
     {Parts, Next} = parts("a", resume(Fields)),
     ?assertEqual([<<"3">>, <<"4">>], Parts),

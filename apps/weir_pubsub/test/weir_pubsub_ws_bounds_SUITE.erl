@@ -137,7 +137,7 @@ long_answers_wait_for_the_client(_Config) ->
      || _ <- Numbers
     ],
     %% The reactors have dealt with all that was said, and after that have sent.
-    [_ = sys:get_state(Reactor) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
+    [_ = sys:get_state(Reactor, weir_test_wait:patience()) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
     [?assert(Bytes < 2000000) || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]],
     Answers = [hear(Socket) || _ <- Numbers],
     [?assertMatch(#{<<"messages">> := [#{<<"data">> := <<"xxx", _/binary>>}]}, Answer) || Answer <- Answers],
