@@ -52,7 +52,10 @@ step() ->
 kill_soon(false) ->
     ok;
 kill_soon(true) ->
-    timer:sleep(?KILLS_MS),
+    Now = erlang:monotonic_time(millisecond),
+    Next = case get(?MODULE) of undefined -> Now; Last -> max(Now, Last + ?KILLS_MS) end,
+    _ = put(?MODULE, Next),
+    timer:sleep(Next - Now),
     Shard = weir_pubsub_shards:name(rand:uniform(erlang:system_info(schedulers))),
     _ = spawn(fun() ->
         _ = [erlang:yield() || _ <- lists:seq(1, rand:uniform(50))],

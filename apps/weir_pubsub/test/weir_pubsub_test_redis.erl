@@ -69,7 +69,11 @@ node(Broker) -> node(Broker, []).
 node(Broker, Arguments) ->
     Paths = lists:append([["-pa", Path] || Path <- code:get_path(), string:find(Path, "_build") =/= nomatch]),
     {ok, Peer, _} = peer:start_link(#{
-        connection => standard_io, args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments, wait_boot => weir_test_wait:patience()
+        connection => standard_io,
+        %% Two shards, whatever the flags of this machine are.
+        env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
+        args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments,
+        wait_boot => weir_test_wait:patience()
     }),
     ok = on(Peer, application, load, [weir_pubsub]),
     ok = on(Peer, application, set_env, [weir_pubsub, broker, Broker]),
