@@ -4,6 +4,7 @@
 -module(weir_pubsub_readers_soak_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -15,16 +16,14 @@
 -define(MESSAGES, 200).
 -define(AT_A_TIME, 10).
 
--define(PATIENCE, 120000).
-
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 30}}].
 
 all() -> [slow_clients_are_told_of_the_gap, slow_clients_are_closed].
 
 init_per_testcase(_Case, Config) ->
     Paths = ["-pa" | [Path || Path <- code:get_path(), not lists:prefix(code:lib_dir(), Path)]],
     {ok, Server, _} = peer:start(#{connection => standard_io, args => Paths}),
-    {ok, _} = peer:call(Server, application, ensure_all_started, [weir_pubsub], ?PATIENCE),
+    {ok, _} = peer:call(Server, application, ensure_all_started, [weir_pubsub], weir_test_wait:patience()),
     [{server, Server} | Config].
 
 end_per_testcase(_Case, Config) -> peer:stop(proplists:get_value(server, Config)).
@@ -45,18 +44,18 @@ slow_clients_are_closed(Config) ->
     Taken = [taken_until_closed(Client, 0, <<>>) || Client <- Slow],
     ?assert(lists:all(fun(Count) -> Count < ?MESSAGES end, Taken)),
     ?assertMatch(#{slow := ?SLOW, gaps := 0}, counters(Server)),
-    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = peer:call(Server, weir_pubsub, info, [<<"a">>]),
+    {ok, #{subscribers := ?COLLECTORS * ?READERS_EACH}} = peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()),
     {comment, io_lib:format("~b clients were closed, with ~b of ~b messages each", [?SLOW, lists:sum(Taken) div ?SLOW, ?MESSAGES])}.
 
-counters(Server) -> peer:call(Server, weir_pubsub, counters, []).
+counters(Server) -> peer:call(Server, weir_pubsub, counters, [], weir_test_wait:patience()).
 
 %% Returns those who have read nothing.
 nobody_else_misses_anything(Server, Policy) ->
-    ok = peer:call(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}]),
+    ok = peer:call(Server, weir_pubsub, configure, [#{channels => [{<<"*">>, Policy}]}], weir_test_wait:patience()),
     %% The listener would close who reads nothing for a minute, whatever the policy says.
     Listener = #{ip => {127, 0, 0, 1}, max_connections => infinity, socket_opts => [{sndbuf, 4096}], idle_timeout => infinity},
-    {ok, _} = peer:call(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})]),
-    Port = peer:call(Server, weir, get_port, [readers]),
+    {ok, _} = peer:call(Server, weir_http, start_listener, [readers, Listener, weir_pubsub_http:routes(#{})], weir_test_wait:patience()),
+    Port = peer:call(Server, weir, get_port, [readers], weir_test_wait:patience()),
     Test = self(),
     Collectors = [spawn_link(fun() -> collect(Port, Test) end) || _ <- lists:seq(1, ?COLLECTORS)],
     Slow = [connect(Port, [{recbuf, 1024}]) || _ <- lists:seq(1, ?SLOW)],
@@ -67,14 +66,20 @@ nobody_else_misses_anything(Server, Policy) ->
     Slow.
 
 connect(Port, Options) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false} | Options], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, "GET /sub/a?from=new HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"),
     Socket.
 
+%% Each tenth of them may take as long as one thing may take.
 subscribed(Server, Count) ->
-    case peer:call(Server, weir_pubsub, info, [<<"a">>]) of
-        {ok, #{subscribers := Count}} -> ok;
-        _ -> timer:sleep(50), subscribed(Server, Count)
+    [?waitMatch(true, subscribers(Server) >= Count * Tenth div 10) || Tenth <- lists:seq(1, 10)],
+    Count = subscribers(Server),
+    ok.
+
+subscribers(Server) ->
+    case peer:call(Server, weir_pubsub, info, [<<"a">>], weir_test_wait:patience()) of
+        {ok, #{subscribers := Count}} -> Count;
+        {error, no_channel} -> 0
     end.
 
 %% The next few as soon as all readers have those before: who reads is not late.
@@ -83,10 +88,10 @@ say(_Server, Number) when Number > ?MESSAGES ->
 say(Server, Number) ->
     Last = Number + ?AT_A_TIME - 1,
     [
-        {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]])
+        {ok, _} = peer:call(Server, weir_pubsub, publish, [<<"a">>, [io_lib:format("~8..0b", [N]), binary:copy(<<"x">>, 1016)]], weir_test_wait:patience())
      || N <- lists:seq(Number, Last)
     ],
-    [receive {all_have, Last} -> ok after ?PATIENCE -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],
+    [receive {all_have, Last} -> ok after 10 * weir_test_wait:patience() -> ct:fail({not_heard_by_all, Last}) end || _ <- lists:seq(1, ?COLLECTORS)],
     say(Server, Last + 1).
 
 %% Readers -------------------------------------------------------------------------------
@@ -145,13 +150,13 @@ missed_by(Client, Before, Missed, Bytes) ->
                     missed_by(Client, Before, Missed, Rest)
             end;
         [_] ->
-            {ok, More} = gen_tcp:recv(Client, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Client, 0, weir_test_wait:patience()),
             missed_by(Client, Before, Missed, <<Bytes/binary, More/binary>>)
     end.
 
 %% How many it has got, in order and once, before the server had enough of it.
 taken_until_closed(Client, Before, Bytes) ->
-    case gen_tcp:recv(Client, 0, ?PATIENCE) of
+    case gen_tcp:recv(Client, 0, weir_test_wait:patience()) of
         {ok, More} ->
             {Numbers, Tail} = events(<<Bytes/binary, More/binary>>),
             taken_until_closed(Client, lists:foldl(fun(Number, Previous) -> Number = Previous + 1 end, Before, Numbers), Tail);

@@ -10,8 +10,6 @@
 
 -define(LISTENER, ?MODULE).
 -define(CHANNELS, [<<"one">>, <<"two">>, <<"three">>]).
--define(PATIENCE, 5000).
-
 -record(client, {
     transport = none :: none | stream | multipart | websocket | poll | polls,
     channels = [] :: [binary()],
@@ -30,7 +28,7 @@ prop_sequences() ->
     ?FORALL({Policy, Programs}, {policy(), vector(3, list(step()))}, begin
         ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}),
         Actors = [spawn_monitor(fun() -> exit({shutdown, run(Program)}) end) || Program <- Programs],
-        Logs = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after 4 * ?PATIENCE -> timeout end || {Pid, Monitor} <- Actors],
+        Logs = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after 4 * weir_test_wait:patience() -> timeout end || {Pid, Monitor} <- Actors],
         _ = [weir_pubsub:delete(Channel) || Channel <- ?CHANNELS],
         Verdict = verdict(Logs),
         ?WHENFAIL(io:format("~p~n", [Verdict]), Verdict =:= ok)
@@ -314,7 +312,7 @@ latest(Id, Channels) ->
     {lists:nth(Which, Channels), lists:nth(Which, places(Id, Channels))}.
 
 %% Reads until it is at the end of all its channels, or is told that they are over.
-finish(Client) -> finish(do({read, true}, Client), erlang:monotonic_time(millisecond) + ?PATIENCE).
+finish(Client) -> finish(do({read, true}, Client), erlang:monotonic_time(millisecond) + weir_test_wait:patience()).
 
 finish(#client{socket = none} = Client, _Until) ->
     Client;

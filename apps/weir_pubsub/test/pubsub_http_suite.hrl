@@ -7,7 +7,7 @@ end_per_group(_Group, _Config) -> ok.
 init_per_testcase(Case, Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
     ok = weir_pubsub:configure(#{}),
-    start(#{publishers => any, poll_timeout => 1000}),
+    start(#{publishers => any}),
     weir_pubsub_nchan:init_case(Case, groups(), Config).
 
 end_per_testcase(_Case, Config) ->
@@ -15,8 +15,15 @@ end_per_testcase(_Case, Config) ->
     ok = application:stop(weir_pubsub),
     weir_pubsub_nchan:end_case(Config).
 
-start(Options) ->
-    {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
+start(Options) -> start(Options, #{}).
+
+start(Options, Listener) ->
+    {ok, _} = weir_http:start_listener(?MODULE, Listener#{ip => {127, 0, 0, 1}}, weir_pubsub_http:routes(Options)).
+
+%% The kernel holds little of what clients do not read.
+start_with_small_buffers() ->
+    ok = weir_http:stop_listener(?MODULE),
+    start(#{publishers => any}, #{socket_opts => [{sndbuf, 16#10000}]}).
 
 port() -> weir:get_port(?MODULE).
 

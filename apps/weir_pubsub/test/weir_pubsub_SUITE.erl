@@ -2,18 +2,17 @@
 -module(weir_pubsub_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_test, [
-    policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, got/1, data/1, kept/1, wait_until/1, used/2
+    policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, got/1, data/1, kept/1, used/2
 ]).
 
 -include("pubsub_suite.hrl").
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, channels}].
 
@@ -79,11 +78,11 @@ kept_by_bytes(_Config) ->
     ?assertMatch({ok, #{messages := 2, bytes := 10}}, weir_pubsub:info(<<"b">>)).
 
 kept_by_age(_Config) ->
-    policy(#{max_age => 100, idle_timeout => 1000000}),
+    policy(#{max_age => 100, idle_timeout => 3600000}),
     Id = publish(<<"a">>, "old"),
-    wait_until(fun() -> kept(<<"a">>) =:= [] end),
+    ?waitEqual([], kept(<<"a">>)),
     %% The sweep forgets it, and the channel is the same.
-    wait_until(fun() -> used(<<>>, messages) =:= 0 end),
+    ?waitEqual(0, used(<<>>, messages)),
     {ok, #{messages := 0, bytes := 0, last_id := Id}} = weir_pubsub:info(<<"a">>),
     {Epoch, 1} = Id,
     ?assertEqual({Epoch, 2}, publish(<<"a">>, "new")).
@@ -98,7 +97,7 @@ kept_by_age_beside_others(_Config) ->
     ],
     _ = publish(<<"long">>, "x"),
     _ = publish(Short, "x"),
-    wait_until(fun() -> used(<<>>, messages) =:= 1 end),
+    ?waitEqual(1, used(<<>>, messages)),
     ?assertMatch({ok, #{messages := 0}}, weir_pubsub:info(Short)).
 
 nothing_is_kept(_Config) ->
@@ -176,10 +175,10 @@ gone_when_nobody_uses_it(_Config) ->
     policy(#{max_messages => 0, idle_timeout => 1}),
     _ = subscribe(<<"a">>),
     _ = publish(<<"b">>, "x"),
-    wait_until(fun() -> weir_pubsub:info(<<"b">>) =:= {error, no_channel} end),
+    ?waitEqual({error, no_channel}, weir_pubsub:info(<<"b">>)),
     ?assertMatch({ok, _}, weir_pubsub:info(<<"a">>)),
     ok = weir_pubsub:unsubscribe(<<"a">>),
-    wait_until(fun() -> weir_pubsub:info(<<"a">>) =:= {error, no_channel} end),
+    ?waitEqual({error, no_channel}, weir_pubsub:info(<<"a">>)),
     ?assertEqual(0, used(total, channels)).
 
 listed(_Config) ->
@@ -207,7 +206,7 @@ events(_Config) ->
     ok = weir_pubsub:unsubscribe(<<"a">>),
     {ok, _} = weir_pubsub:delete(<<"a">>),
     %% Those of another shard come when they come.
-    Events = [receive {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text after ?PATIENCE -> none end || _ <- lists:seq(1, 4)],
+    Events = [receive {weir_pubsub, <<"meta">>, {message, _, Text, _}} -> Text after weir_test_wait:patience() -> none end || _ <- lists:seq(1, 4)],
     ?assertEqual([<<"subscriber_enqueue a">>, <<"channel_publish a">>, <<"subscriber_dequeue a">>, <<"channel_delete a">>], Events).
 
 %% It may jump: nothing but the ends of tokens depends on it.

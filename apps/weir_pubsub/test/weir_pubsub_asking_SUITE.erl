@@ -11,16 +11,14 @@
 
 -include("pubsub_server_suite.hrl").
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [asked, asked_about_any_bytes, asked_through_tls, an_answer_of_an_earlier_server, nobody_answers, what_is_asked_is_in_no_report].
 
 %% A server that is asked who may: its answers count for a while, and for the same question only.
 asked(Config) ->
-    Port = port(start(Config, asking(60000))),
+    Port = port(start(Config, asking(3600000))),
     Good = [{"Authorization", "Bearer good"}],
     ?assertEqual(202, publish(Port, "a", Good)),
     ?assertEqual({<<"publish">>, <<"a">>, <<"Bearer good">>}, question()),
@@ -52,7 +50,7 @@ asked_through_tls(Config) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => Here, tls => tls(Config, "good", Server)}, [{"/may", ?MODULE, self()}]),
     Asking = fun(Host, Ca) ->
         io_lib:format(
-            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\n", [Host, weir:get_port(?MODULE), Ca]
+            "[may]\npublish = 'ask'\n[ask]\nurl = 'https://~s:~b/may'\nca = '~s'\ncache = 0\ntimeout = 60000\n", [Host, weir:get_port(?MODULE), Ca]
         )
     end,
     Good = [{"Authorization", "Bearer good"}],
@@ -111,11 +109,11 @@ tls(Config, Name, Options) ->
      || {Key, What} <- [{certfile, cert}, {keyfile, key}]
     ].
 
-question() -> receive {question, Question} -> Question after ?PATIENCE -> ct:fail(not_asked) end.
+question() -> receive {question, Question} -> Question after weir_test_wait:patience() -> ct:fail(not_asked) end.
 
 asking(Cache) ->
     {ok, _} = weir_http:start_listener(?MODULE, #{ip => {127, 0, 0, 1}}, [{"/may", ?MODULE, self()}]),
-    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\n", [weir:get_port(?MODULE), Cache]).
+    io_lib:format("[may]\npublish = 'ask'\nsubscribe = 'ask'\n[ask]\nurl = 'http://127.0.0.1:~b/may'\ncache = ~b\ntimeout = 60000\n", [weir:get_port(?MODULE), Cache]).
 
 handle(Request, Test) ->
     Question = {_, Channel, Token} = list_to_tuple([weir_http_request:field(Name, Request) || Name <- [<<"weir-right">>, <<"weir-channel">>, <<"authorization">>]]),
@@ -128,24 +126,24 @@ handle(Request, Test) ->
 
 %% What a server says counts for those who have asked it, and not when another has been set.
 an_answer_of_an_earlier_server(Config) ->
-    _ = start(Config, asking(60000)),
+    _ = start(Config, asking(3600000)),
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     Asked = #{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 60000, max_concurrent => 10
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 3600000, max_concurrent => 10
     },
     ok = weir_pubsub_asker:configure(Asked),
     Question = <<"weir-right: publish\r\nweir-channel: a\r\n">>,
     Test = self(),
     Ask = fun() -> spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(Question)} end) end,
     _ = Ask(),
-    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
+    {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
     %% This one says no to who has no token.
     ok = weir_pubsub_asker:configure(Asked#{port := weir:get_port(?MODULE)}),
     ok = gen_tcp:send(Connection, "HTTP/1.1 204 No Content\r\n\r\n"),
-    receive {allowed, true} -> ok after ?PATIENCE -> ct:fail(no_answer) end,
+    receive {allowed, true} -> ok after weir_test_wait:patience() -> ct:fail(no_answer) end,
     _ = Ask(),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).
 
 %% No answer is a no, which is counted, and does not count later.
 nobody_answers(Config) ->
@@ -165,16 +163,16 @@ what_is_asked_is_in_no_report(Config) ->
     {ok, Slow} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, false}]),
     {ok, SlowPort} = inet:port(Slow),
     ok = weir_pubsub_asker:configure(#{
-        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => ?PATIENCE, cache => 0, max_concurrent => 10
+        host => "127.0.0.1", port => SlowPort, target => <<"/may">>, timeout => weir_test_wait:patience(), cache => 0, max_concurrent => 10
     }),
     Test = self(),
     _ = spawn_link(fun() -> Test ! {allowed, weir_pubsub_asker:allows(<<"authorization: Bearer top-secret\r\n">>)} end),
-    {ok, Connection} = gen_tcp:accept(Slow, ?PATIENCE),
-    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker)]),
+    {ok, Connection} = gen_tcp:accept(Slow, weir_test_wait:patience()),
+    Status = io_lib:format("~0p", [sys:get_status(weir_pubsub_asker, weir_test_wait:patience())]),
     ?assertEqual(nomatch, string:find(Status, "top-secret")),
     ?assertNotEqual(nomatch, string:find(Status, integer_to_list(SlowPort))),
     Message = {'$gen_call', {self(), make_ref()}, {ask, <<"authorization: Bearer top-secret\r\n">>}},
     Reported = weir_pubsub_asker:format_status(#{message => Message, reason => shutdown}),
     ?assertEqual(nomatch, string:find(io_lib:format("~0p", [Reported]), "top-secret")),
     ok = gen_tcp:send(Connection, "HTTP/1.1 401 Unauthorized\r\n\r\n"),
-    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after ?PATIENCE -> no_answer end).
+    ?assertEqual(false, receive {allowed, Allowed} -> Allowed after weir_test_wait:patience() -> no_answer end).

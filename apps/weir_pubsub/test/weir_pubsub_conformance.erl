@@ -3,7 +3,6 @@
 
 -export([cases/0, run/2]).
 
--define(PATIENCE, 10000).
 -define(DATE, "Sat, 21 Nov 2026 23:13:24 GMT").
 
 %% The script -------------------------------------------------------------------------------
@@ -57,8 +56,8 @@ polls() ->
         {"long poll", [post("/pub/A", <<"x">>), read("/sub/A")]},
         {"long poll, and on", [post("/pub/A", <<"x">>), post("/pub/A", <<"y">>), read("/sub/A"), {resume, "/sub/A", []}]},
         {"long poll that waits", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}]},
-        {"long poll: timeout", [read("/sub/A")]},
-        {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/sub/A"), {resume, "/sub/A", []}]},
+        {"long poll: timeout", [read("/brief/A")]},
+        {"long poll, and on: timeout", [post("/pub/A", <<"x">>), read("/brief/A"), {resume, "/brief/A", []}]},
         {"long poll: deleted", [{stream, s, "/sub/A", []}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
         {"long poll, and on: deleted", [
             post("/pub/A", <<"x">>), read("/sub/A"), {begin_resume, s, "/sub/A"}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}
@@ -89,16 +88,16 @@ poll_answers() ->
         [
             {"several in " ++ How, Several ++ [read(Path ++ "A")]},
             {"several in " ++ How ++ ", and on", Several ++ [read(Path ++ "A"), post("/pub/A", <<"five">>), {resume, Path ++ "A", []}]},
-            {"several in " ++ How ++ ", and on: timeout", Several ++ [read(Path ++ "A"), {resume, Path ++ "A", []}]},
+            {"several in " ++ How ++ ", and on: timeout", Several ++ [read(Brief ++ "A"), {resume, Brief ++ "A", []}]},
             {"several in " ++ How ++ ", but one", [post("/pub/A", type("text/x-foo"), <<"x">>), read(Path ++ "A")]},
-            {"several in " ++ How ++ ", but none: timeout", [read(Path ++ "A")]},
+            {"several in " ++ How ++ ", but none: timeout", [read(Brief ++ "A")]},
             {"several in " ++ How ++ ", but it waits for one", [
                 {stream, s, Path ++ "A", []}, {subscribers, "A", 1}, post("/pub/A", <<"x">>), {rest, s}
             ]},
             {"several in " ++ How ++ ", of several channels", Several ++ [read(Path ++ "A,B")]},
             {"several in " ++ How ++ ", of a page", Several ++ [read(Path ++ "A", [{"Origin", "http://example.org"}])]}
         ]
-     || {How, Path} <- [{"parts", "/parts/"}, {"lines", "/lines/"}]
+     || {How, Path, Brief} <- [{"parts", "/parts/", "/brief-parts/"}, {"lines", "/lines/", "/brief-lines/"}]
     ]).
 
 buffers() ->
@@ -108,7 +107,7 @@ buffers() ->
             read("/pub/two-A"), {stream, s, "/sub/two-A", Stream}, {until, s, <<"data: 3\n\n">>}, {cut, s}
         ]},
         {"none is kept: told", [post("/pub/none-A", <<"x">>), read("/pub/none-A")]},
-        {"none is kept: long poll", [post("/pub/none-A", <<"x">>), read("/sub/none-A")]},
+        {"none is kept: long poll", [post("/pub/none-A", <<"x">>), read("/brief/none-A")]},
         {"none is kept: who waits gets it", [
             {stream, s, "/sub/none-A", []}, {subscribers, "none-A", 1}, post("/pub/none-A", <<"x">>), {rest, s}
         ]},
@@ -120,7 +119,7 @@ buffers() ->
             {stream, s, "/sub/A,none-B", Stream}, {subscribers, "A", 1}, {subscribers, "none-B", 1}, post("/pub/A", <<"1">>),
             post("/pub/none-B", <<"2">>), post("/pub/A", <<"3">>), {until, s, <<"data: 3\n\n">>}, {cut, s}
         ]},
-        {"too old", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/sub/brief-A")]},
+        {"too old", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/brief/brief-A")]},
         {"too old: told", [post("/pub/brief-A", <<"x">>), {pause, 2500}, read("/pub/brief-A")]},
         {"too old in one of several", [
             post("/pub/brief-A", <<"1">>), post("/pub/B", <<"2">>), {pause, 2500}, {stream, s, "/sub/brief-A,B", Stream},
@@ -132,7 +131,8 @@ buffers() ->
             {stream, s, "/sub/single-A", Stream}, {subscribers, "single-A", 1}, {stream, t, "/sub/single-A", Stream}, {rest, t}
         ]},
         {"one subscriber at most: the next", [
-            {stream, s, "/sub/single-A", []}, {subscribers, "single-A", 1}, {rest, s}, {subscribers, "single-A", 0}, read("/sub/single-A")
+            {stream, s, "/sub/single-A", []}, {subscribers, "single-A", 1}, post("/pub/single-A", <<"x">>), {rest, s},
+            {subscribers, "single-A", 0}, {resume, "/brief/single-A", []}
         ]}
     ].
 
@@ -148,7 +148,7 @@ streams() ->
                 post("/pub/A", type("text/x-foo"), <<"one">>), {stream, s, "/sub/A", Fields}, {subscribers, "A", 1},
                 post("/pub/A", type("text/x-foo"), <<"two">>), {until, s, Until}, {cut, s}
             ]},
-            {Way ++ ": timeout", [{stream, s, "/sub/A", Fields}, {rest, s}]},
+            {Way ++ ": timeout", [{stream, s, "/brief/A", Fields}, {rest, s}]},
             {Way ++ ": deleted", [{stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
             {Way ++ ": empty message", [
                 {stream, s, "/sub/A", Fields}, {subscribers, "A", 1}, post("/pub/A", type("text/x-foo"), <<>>),
@@ -181,7 +181,7 @@ websockets() ->
         {"WebSocket: bytes", [post("/pub/A", type("application/octet-stream"), <<0, 255>>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
         {"WebSocket: text of another type", [post("/pub/A", type("text/x-foo"), <<"x">>), {websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
         {"WebSocket: deleted", [{websocket, w, "/sub/A", none, none}, {subscribers, "A", 1}, delete("/pub/A"), {frames, w, 1}]},
-        {"WebSocket: timeout", [{websocket, w, "/sub/A", none, none}, {frames, w, 1}]},
+        {"WebSocket: timeout", [{websocket, w, "/brief/A", none, none}, {frames, w, 1}]},
         {"WebSocket: ping", [{websocket, w, "/pubsub/A", none, none}, {say, w, Ping, <<"p">>}, {frames, w, 1}]},
         {"WebSocket: publish where only subscribing is allowed", [{websocket, w, "/sub/A", none, none}, {say, w, Text, <<"x">>}, {frames, w, 1}]},
         {"WebSocket: publish and subscribe", [
@@ -211,7 +211,7 @@ several() ->
         {"several: long poll, and on", [
             post("/pub/B", <<"x">>), read("/sub/A,B"), post("/pub/A", <<"y">>), {resume, "/sub/A,B", []}
         ]},
-        {"several: long poll: timeout", [read("/sub/A,B")]},
+        {"several: long poll: timeout", [read("/brief/A,B")]},
         {"several: one is deleted", [{stream, s, "/sub/A,B", []}, {subscribers, "B", 1}, delete("/pub/B"), {rest, s}]},
         {"several: an id of another number", [post("/pub/A", <<"x">>), read("/sub/A,B", [{"If-Modified-Since", ?DATE}, {"If-None-Match", "[0],-,-"}])]},
         {"several: twice the same", [
@@ -249,7 +249,7 @@ origins() ->
         [
             {"publish from a page", [post("/pub/A", Origin, <<"x">>)]},
             {"long poll of a page", [post("/pub/A", <<"x">>), read("/sub/A", Origin)]},
-            {"long poll of a page: timeout", [read("/sub/A", Origin)]},
+            {"long poll of a page: timeout", [read("/brief/A", Origin)]},
             {"long poll of a page: deleted", [{stream, s, "/sub/A", Origin}, {subscribers, "A", 1}, delete("/pub/A"), {rest, s}]},
             {"interval poll of a page, and on", [post("/pub/A", <<"x">>), read("/poll/A", Origin), {resume, "/poll/A", Origin}]},
             {"event stream of a page", [
@@ -280,6 +280,7 @@ step({perhaps, Method, Path}, #run{seen = Seen} = Run) ->
         _ -> answered(weir_pubsub_nchan:parsed(Bytes), Run)
     end;
 step({pause, Milliseconds}, Run) ->
+    %% What is kept for a second is gone then.
     ok = timer:sleep(Milliseconds),
     Run;
 step({resume, Path, Fields}, Run) ->
@@ -357,19 +358,18 @@ until(Socket, Text, Times, Bytes) ->
         Count when Count >= Times ->
             Bytes;
         _ ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             until(Socket, Text, Times, <<Bytes/binary, More/binary>>)
     end.
 
 rest(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, More} -> rest(Socket, <<Bytes/binary, More/binary>>);
         {error, closed} -> Bytes
     end.
 
 wait_for_subscribers(Channel, Count, Run) ->
-    {_, _, Body} = request(<<"GET">>, "/pub/" ++ Channel, [], <<>>, Run),
-    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
-        nomatch -> timer:sleep(10), wait_for_subscribers(Channel, Count, Run);
-        _ -> Run
-    end.
+    {Port, There} = place("/pub/" ++ Channel, Run),
+    "/pub/" ++ Name = There,
+    ok = weir_pubsub_nchan:wait_for_subscribers(Port, Name, Count),
+    Run.

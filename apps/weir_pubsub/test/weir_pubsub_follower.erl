@@ -45,7 +45,7 @@ log(Pid) ->
     Pid ! {log, self()},
     receive
         {Pid, Log} -> Log
-    after 5000 -> error({no_log, Pid})
+    after weir_test_wait:patience() -> error({no_log, Pid})
     end.
 
 stop(Pid) ->

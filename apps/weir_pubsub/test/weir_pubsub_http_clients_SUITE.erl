@@ -2,19 +2,18 @@
 -module(weir_pubsub_http_clients_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [publish/3, wait_for_subscribers/3, request/4, begin_request/4, answer/1]).
 -import(weir_pubsub_http_test, [field/2, resume/1, wait_for_number/2, close_frame/1, read_until/2]).
--import(weir_pubsub_test, [wait_until/1, until_asked/2]).
+-import(weir_pubsub_test, [suspend/1, until_asked/2]).
 
 -include("pubsub_http_suite.hrl").
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, ours}].
 
@@ -49,10 +48,10 @@ a_flood_of_messages(_Config) ->
         end
      || Batch <- lists:seq(1, 11)
     ],
-    ok = sys:suspend(shard()),
+    ok = suspend(shard()),
     _ = Send(10001),
     ?assertMatch(<<1008:16, _/binary>>, close_frame(Socket)),
-    ok = sys:resume(shard()).
+    ok = sys:resume(shard(), weir_test_wait:patience()).
 
 %% Channels that somebody thinks of: as many as may be, and those that are there go on.
 a_flood_of_channels(_Config) ->
@@ -73,12 +72,12 @@ a_flood_of_subscriptions(_Config) ->
     Stream = fun(Number) -> begin_request(port(), <<"GET">>, ["/sub/", integer_to_list(Number rem 20)], [{"Accept", "text/event-stream"}]) end,
     Streams = [Stream(Number) || Number <- lists:seq(1, 200)],
     Subscribers = fun() -> {ok, #{subscribers := Count}} = weir_pubsub:usage(total), Count end,
-    ok = wait_until(fun() -> maps:get(refused, weir_pubsub:counters()) =:= Before + 150 end),
+    ?waitEqual(Before + 150, maps:get(refused, weir_pubsub:counters())),
     ?assertEqual(50, Subscribers()),
     [ok = gen_tcp:close(Socket) || Socket <- Streams],
-    ok = wait_until(fun() -> Subscribers() =:= 0 end),
+    ?waitEqual(0, Subscribers()),
     Again = Stream(1),
-    ok = wait_until(fun() -> Subscribers() =:= 1 end),
+    ?waitEqual(1, Subscribers()),
     {201, _, _} = publish(port(), "1", <<"x">>),
     _ = read_until(Again, <<"data: x">>),
     ok = gen_tcp:close(Again).
@@ -87,7 +86,7 @@ a_shard_is_killed(_Config) ->
     Poll = begin_request(port(), <<"GET">>, "/sub/a", []),
     Stream = begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]),
     ok = wait_for_subscribers(port(), "a", 2),
-    [exit(whereis(weir_pubsub_shards:name(Index)), kill) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    ok = weir_pubsub_test:kill_shard_of(<<"a">>),
     {200, _, Text} = answer(Stream),
     ?assertMatch({_, _}, binary:match(Text, <<"503 Service Unavailable">>)),
     %% A poll is taken over, and told of the gap.
@@ -102,7 +101,7 @@ asked_of_a_shard_that_is_killed(_Config) ->
     {_, Publisher} = weir_pubsub_nchan:websocket(port(), "/pubsub/a", none),
     ok = wait_for_subscribers(port(), "a", 1),
     Shard = whereis(shard()),
-    ok = sys:suspend(Shard),
+    ok = suspend(Shard),
     Ask = fun(Method, Path, Fields) -> begin_request(port(), Method, Path, Fields) end,
     Held = [Ask(<<"GET">>, "/sub/a", []), Ask(<<"GET">>, "/sub/a,b", []), Ask(<<"DELETE">>, "/pub/a", [])],
     Streams = [Ask(<<"GET">>, Path, [{"Accept", "text/event-stream"}]) || Path <- ["/sub/a", "/sub/b,a"]],
@@ -122,8 +121,9 @@ asked_of_a_shard_that_is_killed(_Config) ->
     ?assertMatch({200, _, _}, answer(Parts)),
     [?assertMatch(<<1013:16, _/binary>>, close_frame(Socket)) || Socket <- [Publisher, Subscriber]],
     %% Nothing is left of them.
-    ok = wait_until(fun() -> {ok, #{subscribers := Count}} = weir_pubsub:usage(total), Count =:= 0 end),
-    ?assertEqual([], ets:tab2list(requests())),
+    ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
+    %% Those of several channels, which are over in one, tell the others.
+    ?waitEqual([], ets:tab2list(requests())),
     {202, _, _} = publish(port(), "a", <<"y">>),
     {200, _, <<"y">>} = request(port(), <<"GET">>, "/sub/a", []).
 
@@ -138,7 +138,7 @@ requests() ->
 %% The reactor does not wait for the shard: other requests are answered meanwhile.
 a_shard_at_work_answers_later(_Config) ->
     {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(<<"a">>),
-    true = weir_pubsub_claim:try_take(Claim),
+    ok = weir_pubsub_claim:take(Claim),
     Held = begin_request(port(), {<<"POST">>, <<"x">>}, "/pub/a", []),
     {404, _, _} = request(port(), <<"GET">>, "/pub/nothing", []),
     {error, timeout} = gen_tcp:recv(Held, 0, 50),
@@ -150,7 +150,7 @@ a_shard_at_work_answers_later(_Config) ->
 a_poll_that_need_not_wait(_Config) ->
     _ = publish(port(), "a", <<"x">>),
     %% It is told of a channel that is new, and at work for a moment.
-    _ = sys:get_state(shard()),
+    ok = weir_pubsub_test:idle(<<"a">>),
     #{subscribed := Before} = weir_pubsub:counters(),
     {200, _, <<"x">>} = First = request(port(), <<"GET">>, "/sub/a", []),
     ?assertMatch(#{subscribed := Before}, weir_pubsub:counters()),
@@ -164,13 +164,14 @@ a_poll_that_need_not_wait(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"a">>, #{events => <<"events">>}}]}),
     {ok, _} = weir_pubsub:subscribe(<<"events">>, #{}),
     {200, _, <<"x">>} = request(port(), <<"GET">>, "/sub/a", []),
-    receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after ?PATIENCE -> error(not_told) end.
+    receive {weir_pubsub, <<"events">>, {message, _, <<"subscriber_enqueue a">>, _}} -> ok after weir_test_wait:patience() -> error(not_told) end.
 
 %% By each transport that can tell of a gap: all that comes is in order, every hole is announced, and what waits is bounded.
 clients_that_read_late(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, max_bytes => 10000000}}]}),
+    start_with_small_buffers(),
     Data = binary:copy(<<"x">>, 50000),
-    Count = 400,
+    Count = 100,
     Streams = [
         {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]), fun weir_pubsub_http_test:body/1, "data: ([0-9]+)([\n:])"},
         {begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "multipart/mixed"}]), fun weir_pubsub_http_test:body/1, "\r\n\r\n([0-9]+)(\r|:)"},
@@ -198,6 +199,7 @@ clients_that_read_late(_Config) ->
 %% They are closed and counted, and the others get every message.
 clients_that_do_not_read(_Config) ->
     ok = weir_pubsub:configure(#{channels => [{<<"*">>, #{max_queue => 4, max_messages => 2, slow => disconnect}}]}),
+    start_with_small_buffers(),
     Ask = fun(Count) -> [begin_request(port(), <<"GET">>, "/sub/a", [{"Accept", "text/event-stream"}]) || _ <- lists:seq(1, Count)] end,
     Deaf = Ask(3),
     Quick = Ask(3),
@@ -227,31 +229,36 @@ publishers_at_once(_Config) ->
         fun(_) -> {ok, _} = weir_pubsub:publish(<<"a">>, <<"x">>) end
     ],
     Publishers = [spawn_monitor(fun() -> lists:foreach(One, lists:seq(1, Each)) end) || One <- Publish],
-    [receive {'DOWN', Monitor, process, Pid, Reason} -> normal = Reason end || {Pid, Monitor} <- Publishers],
+    [normal = weir_pubsub_test:ended(Publisher) || Publisher <- Publishers],
     Got = [
-        receive {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N after ?PATIENCE -> error(nothing_comes) end
+        receive {weir_pubsub, <<"a">>, {message, {Epoch, N}, <<"x">>, _}} -> N after weir_test_wait:patience() -> error(nothing_comes) end
      || _ <- lists:seq(1, 3 * Each)
     ],
     ?assertEqual(lists:seq(1, 3 * Each), Got).
 
 %% Whoever had the claim: it is free again, and every publisher is answered.
 shards_killed_while_reactors_publish(_Config) ->
+    Channels = lists:zip(lists:seq(1, 4), ["a", "b", "c", "d"]),
     Stop = atomics:new(1, []),
-    Publish = fun Publish(Channel) ->
+    Answered = counters:new(length(Channels), []),
+    Publish = fun Publish({Number, Channel}) ->
         {Status, _, _} = publish(port(), Channel, <<"x">>),
         true = lists:member(Status, [202, 500, 503]),
-        atomics:get(Stop, 1) =:= 0 andalso Publish(Channel)
+        ok = counters:add(Answered, Number, 1),
+        atomics:get(Stop, 1) =:= 0 andalso Publish({Number, Channel})
     end,
-    Publishers = [spawn_monitor(fun() -> Publish(Channel) end) || Channel <- ["a", "b", "c", "d"]],
-    Names = [weir_pubsub_shards:name(Index) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    Publishers = [spawn_monitor(fun() -> Publish(Channel) end) || Channel <- Channels],
+    Shards = lists:usort([weir_pubsub_test:shard_of(list_to_binary(Channel)) || {_, Channel} <- Channels]),
     [
         begin
-            timer:sleep(250),
-            Pid = whereis(lists:nth(1 + Round rem length(Names), Names)),
-            is_pid(Pid) andalso exit(Pid, kill)
+            %% The second answer is to a request that was made behind the shard before.
+            [?waitMatch(true, counters:get(Answered, Number) >= Before + 2) || {Number, Before} <- answered_by_now(Answered, Channels)],
+            true = exit(weir_test_wait:wait_match(fun() -> whereis(lists:nth(1 + Round rem length(Shards), Shards)) end, fun is_pid/1, #{}), kill)
         end
      || Round <- lists:seq(1, 8)
     ],
     ok = atomics:put(Stop, 1, 1),
-    [receive {'DOWN', Monitor, process, Pid, Reason} -> false = Reason =/= normal end || {Pid, Monitor} <- Publishers],
-    [ok = wait_until(fun() -> 202 =:= element(1, publish(port(), Channel, <<"x">>)) end) || Channel <- ["a", "b", "c", "d"]].
+    [normal = weir_pubsub_test:ended(Publisher) || Publisher <- Publishers],
+    [?waitEqual(202, element(1, publish(port(), Channel, <<"x">>))) || {_, Channel} <- Channels].
+
+answered_by_now(Answered, Channels) -> [{Number, counters:get(Answered, Number)} || {Number, _} <- Channels].

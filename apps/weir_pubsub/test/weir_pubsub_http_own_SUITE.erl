@@ -11,9 +11,7 @@
 -include("pubsub_http_suite.hrl").
 -include("../src/weir_pubsub_subscriber.hrl").
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, ours}].
 
@@ -118,9 +116,9 @@ a_frame_compressed_once(_Config) ->
     _ = publish(port(), "a", Data),
     [One, Two, Three, Plain] = [
         begin
-            {ok, <<Head:8, Short:8>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
-            Size = case Short of 126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long; _ -> Short end,
-            {ok, Bytes} = gen_tcp:recv(Socket, Size, ?PATIENCE),
+            {ok, <<Head:8, Short:8>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
+            Size = case Short of 126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()), Long; _ -> Short end,
+            {ok, Bytes} = gen_tcp:recv(Socket, Size, weir_test_wait:patience()),
             {Head, Bytes}
         end
      || Socket <- Sockets

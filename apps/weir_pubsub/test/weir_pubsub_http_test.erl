@@ -13,8 +13,7 @@
 -export([seen/2]).
 
 -include_lib("stdlib/include/assert.hrl").
-
--define(PATIENCE, 10000).
+-include_lib("weir_testing/include/weir_test.hrl").
 
 field(Name, {_, Fields, _}) -> proplists:get_value(Name, Fields).
 
@@ -23,16 +22,14 @@ resume(Answer) ->
     [{"If-Modified-Since", field(<<"last-modified">>, Answer)}, {"If-None-Match", field(<<"etag">>, Answer)}].
 
 read_until_end(Socket, Bytes) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, More} -> read_until_end(Socket, <<Bytes/binary, More/binary>>);
         {error, closed} -> Bytes
     end.
 
 wait_for_number(Channel, Number) ->
-    case weir_pubsub:info(Channel) of
-        {ok, #{last_id := {_, Number}}} -> ok;
-        {ok, _} -> timer:sleep(5), wait_for_number(Channel, Number)
-    end.
+    ?waitEqual(Number, begin {ok, #{last_id := {_, Last}}} = weir_pubsub:info(Channel), Last end),
+    ok.
 
 close_frame(Socket) ->
     case weir_pubsub_nchan:frames(Socket, 1) of
@@ -54,7 +51,7 @@ read_until(Socket, Text, Bytes) -> read_until(Socket, Text, Bytes, 0).
 read_until(Socket, Text, Bytes, From) ->
     case binary:match(Bytes, Text, [{scope, {From, byte_size(Bytes) - From}}]) of
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             read_until(Socket, Text, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Text)));
         _ ->
             Bytes

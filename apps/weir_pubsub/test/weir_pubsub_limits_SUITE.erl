@@ -6,12 +6,12 @@
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_test, [
-    policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, got/1, data/1, kept/1, next/0, used/2
+    policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, got/1, data/1, kept/1, used/2
 ]).
 
 -include("pubsub_suite.hrl").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [{group, limits}, {group, slow}].
 
@@ -152,11 +152,11 @@ a_window(_Config) ->
     _ = publish_numbered(<<"a">>, lists:seq(1, 5)),
     ?assertEqual([<<"1">>, <<"2">>], data(got(<<"a">>))),
     ok = weir_pubsub:taken(<<"a">>, 1),
-    {weir_pubsub, <<"a">>, {message, {Epoch, 3}, _, _}} = next(),
+    {weir_pubsub, <<"a">>, {message, {Epoch, 3}, _, _}} = weir_test_wait:next_message(),
     %% It is not more than it was, whatever is said.
     ok = weir_pubsub:taken(<<"a">>, 1000),
-    {weir_pubsub, <<"a">>, {message, {Epoch, 4}, _, _}} = next(),
-    {weir_pubsub, <<"a">>, {message, {Epoch, 5}, _, _}} = next(),
+    {weir_pubsub, <<"a">>, {message, {Epoch, 4}, _, _}} = weir_test_wait:next_message(),
+    {weir_pubsub, <<"a">>, {message, {Epoch, 5}, _, _}} = weir_test_wait:next_message(),
     _ = publish(<<"a">>, "6"),
     ?assertEqual([], got(<<"a">>)).
 
@@ -167,9 +167,9 @@ a_window_where_nothing_is_kept(_Config) ->
     _ = publish_numbered(<<"a">>, [1, 2]),
     ?assertEqual([<<"1">>], data(got(<<"a">>))),
     ok = weir_pubsub:taken(<<"a">>, 1),
-    {weir_pubsub, <<"a">>, {gap, 1, {Epoch, 2}}} = next(),
+    {weir_pubsub, <<"a">>, {gap, 1, {Epoch, 2}}} = weir_test_wait:next_message(),
     _ = publish(<<"a">>, "3"),
-    {weir_pubsub, <<"a">>, {message, {Epoch, 3}, <<"3">>, _}} = next().
+    {weir_pubsub, <<"a">>, {message, {Epoch, 3}, <<"3">>, _}} = weir_test_wait:next_message().
 
 a_window_that_loses(_Config) ->
     policy(#{max_messages => 2}),
@@ -177,8 +177,8 @@ a_window_that_loses(_Config) ->
     _ = publish_numbered(<<"a">>, lists:seq(1, 5)),
     [{message, {Epoch, 1}, _, _}] = got(<<"a">>),
     ok = weir_pubsub:taken(<<"a">>, 1),
-    {weir_pubsub, <<"a">>, {gap, 2, {Epoch, 3}}} = next(),
-    {weir_pubsub, <<"a">>, {message, {Epoch, 4}, _, _}} = next().
+    {weir_pubsub, <<"a">>, {gap, 2, {Epoch, 3}}} = weir_test_wait:next_message(),
+    {weir_pubsub, <<"a">>, {message, {Epoch, 4}, _, _}} = weir_test_wait:next_message().
 
 a_window_that_ends(_Config) ->
     policy(#{max_messages => 2, slow => disconnect}),

@@ -2,6 +2,7 @@
 -module(weir_pubsub_mercure_subscriptions_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -14,7 +15,7 @@
 -define(SUBSCRIPTIONS, ?HUB "/subscriptions").
 -define(ANY_SUBSCRIPTION, ?SUBSCRIPTIONS "{/topic}{/subscriber}").
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -41,10 +42,8 @@ document({200, Fields, Body}) ->
 active() -> maps:get(<<"subscriptions">>, document(tells(?SUBSCRIPTIONS))).
 
 until_active(Count) ->
-    case length(active()) of
-        Count -> ok;
-        _ -> timer:sleep(10), until_active(Count)
-    end.
+    ?waitEqual(Count, length(active())),
+    ok.
 
 %% What has been told from the beginning up to the end of a subscription to that topic.
 told_up_to_the_end_of(Topic) ->
@@ -162,14 +161,11 @@ subscriptions_outlive_who_tells_them(_Config) ->
     ok = until_active(1),
     Before = whereis(weir_pubsub_mercure_subscriptions),
     true = exit(Before, kill),
-    ok = until_another(Before),
+    weir_test_wait:wait_until(fun() ->
+        Now = whereis(weir_pubsub_mercure_subscriptions),
+        is_pid(Now) andalso Now =/= Before
+    end),
     ok = until_active(1),
     ok = gen_tcp:close(Socket),
     ok = until_active(0),
     [#{<<"active">> := true}, #{<<"active">> := false} | _] = told_up_to_the_end_of("a").
-
-until_another(Before) ->
-    case whereis(weir_pubsub_mercure_subscriptions) of
-        Now when is_pid(Now), Now =/= Before -> ok;
-        _ -> timer:sleep(10), until_another(Before)
-    end.

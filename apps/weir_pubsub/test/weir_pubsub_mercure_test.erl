@@ -15,9 +15,10 @@
 -export([hears/2]).
 -export([until_closed/1]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
+
 -import(weir_pubsub_nchan, [request/5, read_stream/2]).
 
--define(PATIENCE, 10000).
 -define(SECRET, <<"a secret of thirty-two bytes or more">>).
 -define(HUB, "/.well-known/mercure").
 
@@ -67,10 +68,8 @@ subscribe(Topics, Fields) ->
     Socket.
 
 subscribed(Count) ->
-    case weir_pubsub:counters() of
-        #{subscribed := Count} -> ok;
-        _ -> timer:sleep(10), subscribed(Count)
-    end.
+    ?waitEqual(Count, maps:get(subscribed, weir_pubsub:counters())),
+    ok.
 
 %% What a stream has said up to a last word, and its fields.
 hears(Socket, Last) ->
@@ -78,7 +77,7 @@ hears(Socket, Last) ->
     {Fields, [Data || <<"data: ", Data/binary>> <- binary:split(Body, <<"\n">>, [global])], Body}.
 
 until_closed(Socket) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Data} -> <<Data/binary, (until_closed(Socket))/binary>>;
         {error, closed} -> <<>>
     end.

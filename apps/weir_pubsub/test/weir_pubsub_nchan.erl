@@ -2,13 +2,13 @@
 -module(weir_pubsub_nchan).
 
 -export([find/0, start/0, stop/1]).
--export([init_group/2, init_case/3, end_case/1, same/3, publish/3, wait_for_subscribers/3]).
+-export([init_group/2, init_case/3, end_case/1, same/3, by_configuration/3, publish/3, wait_for_subscribers/3]).
 -export([websocket/3, websocket/4, handshake/5, send_frame/3, frames/2]).
 -export([request/4, request/5, begin_request/4, answer/1, parsed/1, read_stream/2, normal/1, field/1]).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
--define(PATIENCE, 10000).
 -define(MODULE_FILE, "/usr/lib/nginx/modules/ngx_nchan_module.so").
 
 find() ->
@@ -21,27 +21,39 @@ start() ->
     {ok, Nginx} = find(),
     Directory = filename:join("/tmp", "weir_nchan_" ++ os:getpid() ++ "_" ++ integer_to_list(erlang:unique_integer([positive]))),
     ok = filelib:ensure_dir(filename:join(Directory, "x")),
-    Port = free_port(),
+    %% The caller holds it until it ends.
+    Port = weir_test_port:claim(),
+    %% Who waits for a message may have to wait long, and a script that is about the timeout need not.
+    Long = "nchan_subscriber_timeout 1h;",
+    Brief = "nchan_subscriber_timeout 1s;",
     Configuration = [
         "load_module ", ?MODULE_FILE, ";\nworker_processes 1; daemon off; master_process off;\n",
         "pid ", Directory, "/pid; error_log ", Directory, "/error;\nevents { worker_connections 1024; }\n",
         "http { access_log off; client_body_temp_path ", Directory, "/body; proxy_temp_path ", Directory, "/proxy;\n",
         " fastcgi_temp_path ", Directory, "/fastcgi; uwsgi_temp_path ", Directory, "/uwsgi; scgi_temp_path ", Directory, "/scgi;\n",
         " server { listen 127.0.0.1:", integer_to_list(Port), "; nchan_channel_id_split_delimiter \",\";\n",
-        "  location ~ /sub/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t;",
-        " nchan_max_channel_subscribers 1; }\n",
+        [
+            ["  location ~ ", Path, "/(single-.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t;",
+                " nchan_max_channel_subscribers 1; }\n"]
+         || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
+        ],
         [
             ["  location ~ /pub/(", Kind, "-.+)$ { nchan_publisher; nchan_channel_id $1; nchan_channel_group t; ", Directive, "; }\n"]
          || {Kind, Directive} <- [
                 {"two", "nchan_message_buffer_length 2"}, {"none", "nchan_store_messages off"}, {"brief", "nchan_message_timeout 1s"}
             ]
         ],
-        "  location ~ /sub/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t; }\n",
+        [
+            ["  location ~ ", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t; }\n"]
+         || {Path, Timeout} <- [{"/sub", Long}, {"/brief", Brief}]
+        ],
         "  location ~ /raw/(.+)$ { nchan_subscriber http-raw-stream; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
-            ["  location ~ /", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; nchan_subscriber_timeout 1s; nchan_channel_group t;",
+            ["  location ~ /", Path, "/(.+)$ { nchan_subscriber; nchan_channel_id $1; ", Timeout, " nchan_channel_group t;",
                 " nchan_longpoll_multipart_response ", Several, "; }\n"]
-         || {Path, Several} <- [{"parts", "on"}, {"lines", "raw"}]
+         || {Path, Timeout, Several} <- [
+                {"parts", Long, "on"}, {"lines", Long, "raw"}, {"brief-parts", Brief, "on"}, {"brief-lines", Brief, "raw"}
+            ]
         ],
         "  location ~ /poll/(.+)$ { nchan_subscriber interval-poll; nchan_channel_id $1; nchan_channel_group t; }\n",
         [
@@ -55,8 +67,12 @@ start() ->
     ],
     File = filename:join(Directory, "nginx.conf"),
     ok = file:write_file(File, Configuration),
-    Program = open_port({spawn_executable, Nginx}, [{args, ["-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary]),
-    ok = wait_for(Port, 200),
+    %% It ends with this virtual machine, however that ends.
+    Program = open_port({spawn_executable, os:find_executable("setpriv")}, [
+        {args, ["--pdeathsig", "TERM", Nginx, "-c", File, "-p", Directory]}, exit_status, stderr_to_stdout, binary
+    ]),
+    {ok, Socket} = ?waitMatch({ok, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])),
+    ok = gen_tcp:close(Socket),
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     #{port => Port, program => Program, pid => Pid, directory => Directory}.
 
@@ -66,7 +82,7 @@ stop(#{program := Program, pid := Pid, directory := Directory}) ->
     _ = os:cmd("kill " ++ integer_to_list(Pid)),
     receive
         {'DOWN', Monitor, port, Program, _} -> ok
-    after ?PATIENCE -> error(nginx_does_not_stop)
+    after weir_test_wait:patience() -> error(nginx_does_not_stop)
     end,
     ok = file:del_dir_r(Directory).
 
@@ -99,26 +115,23 @@ same(Config, Port, Script) ->
     [?assertEqual({Step, normal(Answer)}, {Step, normal(Own)}) || {{Step, Answer}, {Step, Own}} <- lists:zip(Theirs, Ours)],
     ok.
 
+%% What Nchan has at another path, and a listener of ours for all.
+by_configuration(Config, Theirs, Ours) ->
+    #{port := Nchan} = proplists:get_value(nchan, Config),
+    fun(Port) -> case Port of Nchan -> Theirs; _ -> Ours end end.
+
 publish(Port, Channels, Data) -> request(Port, <<"POST">>, ["/pub/", Channels], [], Data).
 
 wait_for_subscribers(Port, Channel, Count) ->
-    {_, _, Body} = request(Port, <<"GET">>, ["/pub/", Channel], []),
-    case binary:match(Body, <<"active subscribers: ", (integer_to_binary(Count))/binary>>) of
-        nomatch -> timer:sleep(10), wait_for_subscribers(Port, Channel, Count);
-        _ -> ok
-    end.
+    ?waitEqual(Count, subscribers(request(Port, <<"GET">>, ["/pub/", Channel], []))),
+    ok.
 
-free_port() ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
-    Port.
-
-wait_for(Port, Left) ->
-    case gen_tcp:connect({127, 0, 0, 1}, Port, []) of
-        {ok, Socket} -> gen_tcp:close(Socket);
-        {error, _} when Left > 0 -> timer:sleep(20), wait_for(Port, Left - 1)
-    end.
+%% A channel that nobody uses may be gone.
+subscribers({404, _, _}) ->
+    0;
+subscribers({200, _, Body}) ->
+    {match, [Count]} = re:run(Body, "active subscribers: ([0-9]+)", [{capture, all_but_first, binary}]),
+    binary_to_integer(Count).
 
 %% A request and its answer.
 request(Port, Method, Path, Fields) -> request(Port, Method, Path, Fields, <<>>).
@@ -145,7 +158,7 @@ parsed(Bytes) ->
     {Status, Fields, unchunked(Fields, Body)}.
 
 read_all(Socket, Parts) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, weir_test_wait:patience()) of
         {ok, Part} -> read_all(Socket, [Part | Parts]);
         {error, closed} -> iolist_to_binary(lists:reverse(Parts))
     end.
@@ -187,7 +200,7 @@ read_stream(Socket, Until, Bytes) ->
         end,
     case binary:match(element(3, Stream), Until) of
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             read_stream(Socket, Until, <<Bytes/binary, More/binary>>);
         _ ->
             ok = gen_tcp:close(Socket),
@@ -252,12 +265,12 @@ handshake(Port, Path, Protocols, Extensions, Others) ->
     Body =
         case proplists:get_value(<<"content-length">>, Fields, <<"0">>) of
             <<"0">> -> <<>>;
-            Length -> {ok, Bytes} = gen_tcp:recv(Socket, binary_to_integer(Length), ?PATIENCE), Bytes
+            Length -> {ok, Bytes} = gen_tcp:recv(Socket, binary_to_integer(Length), weir_test_wait:patience()), Bytes
         end,
     {{Status, Fields, Body}, Socket}.
 
 read_head(Socket, Bytes) ->
-    {ok, Byte} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+    {ok, Byte} = gen_tcp:recv(Socket, 1, weir_test_wait:patience()),
     Size = byte_size(Bytes) - 3,
     case <<Bytes/binary, Byte/binary>> of
         <<Head:Size/binary, "\r\n\r\n">> -> Head;
@@ -271,11 +284,11 @@ send_frame(Socket, Opcode, Data) ->
 frames(Socket, Count) -> [frame(Socket) || _ <- lists:seq(1, Count)].
 
 frame(Socket) ->
-    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
     Length =
         case Short of
-            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long;
+            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()), Long;
             _ -> Short
         end,
-    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, ?PATIENCE) end,
+    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, weir_test_wait:patience()) end,
     {Opcode, ids(Data)}.

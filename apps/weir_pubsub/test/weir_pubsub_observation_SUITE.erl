@@ -7,9 +7,7 @@
 
 -import(weir_pubsub_test, [policy/1, publish/2, publish_numbered/2, subscribe/1, subscribe/2, kill_shard_of/1]).
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [publications, refusals, gaps, slow_ones, a_slow_websocket, a_shard_is_killed, a_handler_that_raises].
 
@@ -104,7 +102,7 @@ a_shard_is_killed(_Config) ->
         {Event, Measurements, #{shard := Shard}} ->
             ?assertEqual(#{count => 1, subscribers => 1, requests => 0}, Measurements),
             ?assert(is_integer(Shard))
-    after ?PATIENCE -> ct:fail(not_told)
+    after weir_test_wait:patience() -> ct:fail(not_told)
     end.
 
 %% It costs the channel nothing, and is detached.

@@ -2,12 +2,14 @@
 -module(weir_pubsub_pg_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_pubsub_test_redis, [on/4]).
+-import(weir_test_wait, [wait_until/1]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [in_all_nodes, at_most_once].
 
@@ -15,7 +17,7 @@ init_per_testcase(_Case, Config) ->
     Parent = self(),
     Holder = spawn(fun() ->
         Nodes = [{A, _}, {B, Name}] = [cluster_node(), cluster_node()],
-        true = peer:call(A, net_kernel, connect_node, [Name]),
+        true = on(A, net_kernel, connect_node, [Name]),
         ok = wait_until(fun() -> lists:all(fun(Node) -> length(members(Node)) =:= 2 end, [A, B]) end),
         Parent ! {self(), Nodes},
         receive
@@ -24,7 +26,7 @@ init_per_testcase(_Case, Config) ->
     end),
     receive
         {Holder, Nodes} -> [{holder, Holder}, {nodes, Nodes} | Config]
-    after 60000 -> error(no_nodes)
+    after 2 * weir_test_wait:patience() -> error(no_nodes)
     end.
 
 end_per_testcase(_Case, Config) ->
@@ -33,44 +35,44 @@ end_per_testcase(_Case, Config) ->
     Holder ! stop,
     receive
         {'DOWN', Monitor, _, _, _} -> ok
-    after 30000 -> exit(Holder, kill)
+    after weir_test_wait:patience() -> exit(Holder, kill)
     end.
 
 cluster_node() ->
-    Name = "n" ++ integer_to_list(weir_pubsub_test_redis:free_port()),
+    Name = "n" ++ integer_to_list(weir_test_port:claim()),
     Epmd = ["-start_epmd", "false", "-epmd_module", "weir_pubsub_test_epmd", "-setcookie", "weir_test", "-connect_all", "false"],
     Peer = weir_pubsub_test_redis:node(#{kind => pg}, ["-name", Name ++ "@127.0.0.1", "-kernel", "inet_dist_use_interface", "{127,0,0,1}" | Epmd]),
     {Peer, list_to_atom(Name ++ "@127.0.0.1")}.
 
-members(Node) -> peer:call(Node, pg, get_members, [weir_pubsub_cluster, nodes]).
+members(Node) -> on(Node, pg, get_members, [weir_pubsub_cluster, nodes]).
 
 in_all_nodes(Config) ->
     [{A, _}, {B, _}] = proplists:get_value(nodes, Config),
-    {ok, Here} = peer:call(A, weir_pubsub_follower, start, [<<"news">>, new]),
-    {ok, There} = peer:call(B, weir_pubsub_follower, start, [<<"news">>, new]),
+    {ok, Here} = on(A, weir_pubsub_follower, start, [<<"news">>, new]),
+    {ok, There} = on(B, weir_pubsub_follower, start, [<<"news">>, new]),
     Texts = [integer_to_binary(N) || N <- lists:seq(1, 50)],
-    _ = [{ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, Text]) || Text <- Texts],
+    _ = [{ok, _} = on(A, weir_pubsub, publish, [<<"news">>, Text]) || Text <- Texts],
     ok = wait_until(fun() -> texts(B, There) =:= Texts end),
     ?assertEqual(Texts, texts(A, Here)),
-    {ok, _} = peer:call(B, weir_pubsub, publish, [<<"news">>, <<"back">>]),
+    {ok, _} = on(B, weir_pubsub, publish, [<<"news">>, <<"back">>]),
     ok = wait_until(fun() -> lists:last(texts(A, Here)) =:= <<"back">> end),
     %% Each has ids of its own.
     ?assertEqual([], [Wrong || {wrong, _, _} = Wrong <- log(A, Here) ++ log(B, There)]),
-    {ok, _} = peer:call(A, weir_pubsub, delete, [<<"news">>]),
+    {ok, _} = on(A, weir_pubsub, delete, [<<"news">>]),
     ok = wait_until(fun() -> lists:last(log(B, There)) =:= {closed, deleted} end).
 
 %% A node that is not connected gets nothing of that time, neither then nor later.
 at_most_once(Config) ->
     [{A, _}, {B, Name}] = proplists:get_value(nodes, Config),
-    {ok, There} = peer:call(B, weir_pubsub_follower, start, [<<"news">>, new]),
-    true = peer:call(A, erlang, disconnect_node, [Name]),
+    {ok, There} = on(B, weir_pubsub_follower, start, [<<"news">>, new]),
+    true = on(A, erlang, disconnect_node, [Name]),
     ok = wait_until(fun() -> length(members(A)) =:= 1 end),
-    {ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, <<"lost">>]),
-    true = peer:call(A, net_kernel, connect_node, [Name]),
+    {ok, _} = on(A, weir_pubsub, publish, [<<"news">>, <<"lost">>]),
+    true = on(A, net_kernel, connect_node, [Name]),
     ok = wait_until(fun() -> length(members(A)) =:= 2 end),
-    {ok, _} = peer:call(A, weir_pubsub, publish, [<<"news">>, <<"here">>]),
+    {ok, _} = on(A, weir_pubsub, publish, [<<"news">>, <<"here">>]),
     ok = wait_until(fun() -> texts(B, There) =:= [<<"here">>] end).
 
-log(Node, Follower) -> element(2, peer:call(Node, weir_pubsub_follower, log, [Follower])).
+log(Node, Follower) -> element(2, on(Node, weir_pubsub_follower, log, [Follower])).
 
 texts(Node, Follower) -> [Text || {message, _, Text} <- log(Node, Follower)].

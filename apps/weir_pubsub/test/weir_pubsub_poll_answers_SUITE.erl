@@ -2,6 +2,7 @@
 -module(weir_pubsub_poll_answers_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
@@ -14,7 +15,7 @@
 %% More than have to wait before there is a group.
 -define(MANY, 20).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -101,7 +102,7 @@ waits(Channels, InA, InB) ->
     ok = gen_tcp:send(Poll, request_for(Channels, [])),
     ok = until_subscribers(1),
     %% Whether the other channel has it, too.
-    ok = weir_pubsub_test:wait_until(fun() -> InB =:= [] orelse element(1, weir_pubsub:info(<<"b">>)) =:= ok end),
+    ok = weir_test_wait:wait_until(fun() -> InB =:= [] orelse element(1, weir_pubsub:info(<<"b">>)) =:= ok end),
     Reactor = reactor(),
     true = erlang:suspend_process(Reactor),
     publish(InA),
@@ -149,6 +150,7 @@ wait_together() ->
     Clients = [
         begin
             Client = connect(),
+            ok = weir_pubsub_test:idle(<<"a">>),
             ok = gen_tcp:send(Client, case Form of multipart -> request_for("a", []); one -> "GET /sub/a HTTP/1.1\r\nHost: x\r\n\r\n" end),
             ok = until_subscribers(Number),
             {Form, Client}
@@ -214,7 +216,7 @@ a_shard_is_killed(_Config) ->
     publish(["1", "2"]),
     {[<<"1">>, <<"2">>], Fields} = parts("a", []),
     ok = kill_shard(),
-    ok = weir_pubsub_test:wait_until(fun() -> element(1, weir_pubsub:publish(<<"a">>, "3")) =:= ok end),
+    ?waitMatch({ok, _}, weir_pubsub:publish(<<"a">>, "3")),
     publish(["4"]),
     {Parts, Next} = parts("a", resume(Fields)),
     ?assertEqual([<<"3">>, <<"4">>], Parts),

@@ -2,11 +2,12 @@
 -module(weir_pubsub_polls_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_nchan, [request/4]).
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_test_wait, [wait_until/1]).
 -import(weir_pubsub_polls_test, [
     restart/2, port/0, publish/1, connect/0, poll/1, poll/2, answer/1, silent/1, resume/1, wait/1, wait/2, again/2,
     until_subscribers/1, crowds/0, rows/0, nobody/0, shard/0, kill_shard/0
@@ -14,12 +15,10 @@
 
 -include("polls_suite.hrl").
 
--define(PATIENCE, 10000).
-
 %% More than have to wait before there is a group.
 -define(MANY, 40).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -58,7 +57,7 @@ clients_that_go_away(_Config) ->
     {Gone, Stay} = lists:split(?MANY div 2, lists:reverse(Clients)),
     [ok = gen_tcp:close(Client) || Client <- Gone],
     ok = until_subscribers(length(Stay)),
-    ok = wait_until(fun() -> length(rows()) =:= length(Stay) end),
+    ?waitEqual(length(Stay), length(rows())),
     {201, _} = publish(<<"hello">>),
     [?assertMatch({200, _, <<"hello">>}, answer(Client)) || Client <- Stay],
     ok = nobody().
@@ -89,7 +88,7 @@ the_last_poll_of_a_connection(_Config) ->
         begin
             {200, Fields, <<"second">>} = answer(Client),
             ?assertEqual(<<"close">>, proplists:get_value(<<"connection">>, Fields)),
-            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE))
+            ?assertEqual({error, closed}, gen_tcp:recv(Client, 0, weir_test_wait:patience()))
         end
      || Client <- Clients
     ].
@@ -115,9 +114,12 @@ a_shard_is_killed_before_it_hears_that_a_poll_is_over(_Config) ->
     Client = connect(),
     ok = poll(Client),
     ok = until_subscribers(1),
-    true = erlang:suspend_process(shard()),
+    Shard = shard(),
+    ok = weir_pubsub_test:suspend(Shard),
     {201, _} = publish(<<"first">>),
     {200, _, <<"first">>} = First = answer(Client),
+    %% It was told, and has not heard it.
+    ?waitMatch([_], [told || {'$gen_cast', {unsubscribe, <<"a">>, _}} <- element(2, process_info(Shard, messages))]),
     ok = kill_shard(),
     ok = until_subscribers(1),
     #{slow := Slow} = weir_pubsub:counters(),
@@ -133,7 +135,7 @@ a_reactor_is_killed(_Config) ->
     Clients = wait(?MANY),
     Reactors = lists:usort([element(3, element(2, Row)) || Row <- rows()]),
     [exit(Reactor, kill) || Reactor <- Reactors],
-    [?assertMatch({error, _}, gen_tcp:recv(Client, 0, ?PATIENCE)) || Client <- Clients],
+    [?assertMatch({error, _}, gen_tcp:recv(Client, 0, weir_test_wait:patience())) || Client <- Clients],
     ok = nobody().
 
 %% With messages on their way. Each request has one answer, and at the end nobody is left over.
@@ -143,7 +145,7 @@ shards_are_killed_again_and_again(_Config) ->
             Clients = wait(?MANY),
             Publisher = spawn_monitor(fun() -> [weir_pubsub:publish(<<"a">>, integer_to_binary(N)) || N <- lists:seq(1, 20)] end),
             ok = kill_shard(),
-            receive {'DOWN', Monitor, process, _, _} when Monitor =:= element(2, Publisher) -> ok end,
+            normal = weir_pubsub_test:ended(Publisher),
             ok = wait_until(fun() -> {Status, _} = publish(<<"end">>), Status =:= 201 orelse Status =:= 202 end),
             [
                 case answer(Client) of

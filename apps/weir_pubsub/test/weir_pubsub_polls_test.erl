@@ -28,12 +28,10 @@
 -export([kill_shard/0]).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub.hrl").
 
 -import(weir_pubsub_nchan, [request/5]).
--import(weir_pubsub_test, [wait_until/1]).
-
--define(PATIENCE, 10000).
 
 init_case(Config) ->
     {ok, _} = application:ensure_all_started(weir_pubsub),
@@ -83,7 +81,7 @@ answer(Client, Bytes) ->
             Length = binary_to_integer(proplists:get_value(<<"content-length">>, Fields)),
             {binary_to_integer(Status), Fields, body(Client, Length, Begun)};
         [_] ->
-            {ok, More} = gen_tcp:recv(Client, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Client, 0, weir_test_wait:patience()),
             answer(Client, <<Bytes/binary, More/binary>>)
     end.
 
@@ -91,7 +89,7 @@ answer(Client, Bytes) ->
 body(_Client, Length, Begun) when Length =:= byte_size(Begun) ->
     Begun;
 body(Client, Length, Begun) when Length > byte_size(Begun) ->
-    {ok, More} = gen_tcp:recv(Client, Length - byte_size(Begun), ?PATIENCE),
+    {ok, More} = gen_tcp:recv(Client, Length - byte_size(Begun), weir_test_wait:patience()),
     <<Begun/binary, More/binary>>.
 
 silent(Client) -> ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 0)).
@@ -99,7 +97,8 @@ silent(Client) -> ?assertEqual({error, timeout}, gen_tcp:recv(Client, 0, 0)).
 resume({_, Fields, _}) ->
     [{"If-Modified-Since", proplists:get_value(<<"last-modified">>, Fields)}, {"If-None-Match", proplists:get_value(<<"etag">>, Fields)}].
 
-%% So many that wait, most of them together. One after the other: who meets another at work in the shard subscribes by itself.
+%% So many that wait, most of them together. One after the other, each when nobody is at work in the shard: who meets another there
+%% subscribes by itself.
 wait(Count) -> wait(Count, fun(_) -> [] end).
 
 wait(Count, Fields) -> wait(Count, Fields, Count div 2).
@@ -111,14 +110,16 @@ wait(Count, Fields, Together) ->
     Clients.
 
 again(Clients, Fields) ->
-    Before = subscribers(),
+    %% A poll that waited alone is counted until its shard hears that it is over.
+    ok = nobody(),
     lists:foldl(
         fun({Number, Client}, There) ->
+            ok = weir_pubsub_test:idle(<<"a">>),
             ok = poll(Client, Fields(Number)),
             ok = until_subscribers(There + 1),
             There + 1
         end,
-        Before,
+        0,
         Clients
     ).
 
@@ -128,7 +129,9 @@ subscribers() ->
         {error, _} -> 0
     end.
 
-until_subscribers(Count) -> wait_until(fun() -> subscribers() =:= Count end).
+until_subscribers(Count) ->
+    ?waitEqual(Count, subscribers()),
+    ok.
 
 %% Those that are in groups.
 together() -> weir_pubsub_crowd:waiting(crowds()).
@@ -144,8 +147,9 @@ rows() ->
 %% Nobody is left, in no table and in no count.
 nobody() ->
     ok = until_subscribers(0),
-    ok = wait_until(fun() -> rows() =:= [] end),
-    ok = wait_until(fun() -> {ok, #{subscribers := Count}} = weir_pubsub_limits:usage(total), Count =:= 0 end).
+    ?waitEqual([], rows()),
+    ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub_limits:usage(total)),
+    ok.
 
 shard() ->
     {ok, {Channels, _, _}} = weir_pubsub_shards:tables_of(<<"a">>),
@@ -155,4 +159,7 @@ kill_shard() ->
     Pid = shard(),
     Monitor = monitor(process, Pid),
     true = exit(Pid, kill),
-    receive {'DOWN', Monitor, process, _, _} -> ok end.
+    receive
+        {'DOWN', Monitor, process, _, _} -> ok
+    after weir_test_wait:patience() -> error({still_alive, Pid})
+    end.

@@ -3,7 +3,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {seconds, 120}}].
+suite() -> [{timetrap, {minutes, 30}}].
 
 all() -> [sequences, sequences_over_http].
 

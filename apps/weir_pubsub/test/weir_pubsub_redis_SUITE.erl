@@ -2,19 +2,19 @@
 -module(weir_pubsub_redis_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_redis_test, [
-    restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1
+    begin_again/2, restart/2, nodes_of/1, subscribers/1, call/3, publish/3, publish_id/3, follow/3, log/2, messages/2, log_of/3, connected/1
 ]).
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_pubsub_test_redis, [on/4]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
--define(PATIENCE, 15000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -102,13 +102,13 @@ many_at_once(Config) ->
 %% Sockets get messages of the other node, and the gap when Redis has lost what it had.
 a_stream_is_told(Config) ->
     {A, B} = nodes_of(Config),
-    Port = peer:call(A, weir_pubsub_redis_test, listen, []),
+    Port = on(A, weir_pubsub_redis_test, listen, []),
     Stream = ask(Port, ["GET /sub/news HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"]),
     Begin = read_until(Stream, <<": hi">>, <<>>),
     {_, _} = publish_id(B, <<"news">>, <<"before">>),
     One = read_until(Stream, <<"data: before">>, Begin),
     ok = restart(Config, fun() ->
-        ok = wait_until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
+        ?waitEqual(#{kind => redis, away => 2}, on(A, weir_pubsub_broker, status, [])),
         Refused = ask(Port, ["POST /pub/news HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"]),
         _ = read_until(Refused, <<"HTTP/1.1 503 ">>, <<>>)
     end),
@@ -123,7 +123,7 @@ a_stream_is_told(Config) ->
 %% A client that has polled here polls there.
 a_poll_of_another_node(Config) ->
     {A, B} = nodes_of(Config),
-    [Here, There] = [peer:call(Node, weir_pubsub_redis_test, listen, []) || Node <- [A, B]],
+    [Here, There] = [on(Node, weir_pubsub_redis_test, listen, []) || Node <- [A, B]],
     _ = [publish_id(A, <<"news">>, Text) || Text <- [<<"one">>, <<"two">>, <<"three">>]],
     {First, <<"one">>} = poll(Here, []),
     {Second, <<"two">>} = poll(There, First),
@@ -136,15 +136,15 @@ a_poll_of_another_node(Config) ->
 %% Who takes so many messages at a time is told of a gap where it is.
 paced_is_told(Config) ->
     {A, B} = nodes_of(Config),
-    Paced = peer:call(A, weir_pubsub_redis_test, pace, [<<"news">>]),
+    Paced = on(A, weir_pubsub_redis_test, pace, [<<"news">>]),
     ok = wait_until(fun() -> subscribers(A) =:= 1 end),
     {_, {Epoch, 1}} = publish_id(B, <<"news">>, <<"1">>),
-    ok = wait_until(fun() -> [{message, {Epoch, 1}}] =:= peer:call(A, weir_pubsub_redis_test, paced, [Paced]) end),
+    ok = wait_until(fun() -> [{message, {Epoch, 1}}] =:= on(A, weir_pubsub_redis_test, paced, [Paced]) end),
     ok = restart(Config, fun() -> ok end),
     {A, B} = nodes_of(Config),
     {_, Next} = publish_id(B, <<"news">>, <<"2">>),
     ok = wait_until(fun() ->
-        case peer:call(A, weir_pubsub_redis_test, paced, [Paced]) of
+        case on(A, weir_pubsub_redis_test, paced, [Paced]) of
             [{message, {Epoch, 1}}, {gap, unknown, _}, {message, Next}] -> true;
             _ -> false
         end
@@ -152,50 +152,49 @@ paced_is_told(Config) ->
 
 %% Other prefixes and other databases are other channels.
 apart(Config) ->
-    {A, _} = nodes_of(Config),
+    {A, Node} = nodes_of(Config),
     Port = proplists:get_value(port, Config),
     {_, Id} = publish_id(A, <<"news">>, <<"here">>),
     lists:foreach(
         fun(Other) ->
-            Node = weir_pubsub_test_redis:node(maps:merge(#{kind => redis, port => Port}, Other)),
+            ok = begin_again(Node, Other#{kind => redis, port => Port}),
             ok = connected(Node),
             There = follow(Node, <<"news">>, oldest),
             {_, Own} = publish_id(Node, <<"news">>, <<"there">>),
             ?assertEqual([{message, Own, <<"there">>}], log_of(Node, There, Own)),
-            ?assertMatch({ok, #{messages := [{message, Id, <<"here">>, #{}}]}}, call(A, history, [<<"news">>, #{}])),
-            ok = peer:stop(Node)
+            ?assertMatch({ok, #{messages := [{message, Id, <<"here">>, #{}}]}}, call(A, history, [<<"news">>, #{}]))
         end,
         [#{prefix => <<"other">>}, #{database => 1}]
     ).
 
-with_a_password(_Config) ->
-    Port = weir_pubsub_test_redis:free_port(),
+with_a_password(Config) ->
+    {Right, Wrong} = nodes_of(Config),
+    Port = weir_test_port:claim(),
     Redis = weir_pubsub_test_redis:start(Port, ["--requirepass", "secret"]),
     try
-        Right = weir_pubsub_test_redis:node(#{kind => redis, port => Port, password => <<"secret">>}),
+        ok = begin_again(Right, #{kind => redis, port => Port, password => <<"secret">>}),
         ok = connected(Right),
         {ok, _} = publish_id(Right, <<"news">>, <<"1">>),
-        Wrong = weir_pubsub_test_redis:node(#{kind => redis, port => Port, password => <<"guessed">>}),
+        ok = begin_again(Wrong, #{kind => redis, port => Port, password => <<"guessed">>}),
         ?assertEqual({error, unavailable}, publish(Wrong, <<"news">>, <<"1">>)),
-        ?assertEqual(#{kind => redis, away => 2}, peer:call(Wrong, weir_pubsub_broker, status, [])),
-        _ = [peer:stop(Node) || Node <- [Right, Wrong]]
+        ?waitEqual(#{kind => redis, away => 2}, on(Wrong, weir_pubsub_broker, status, []))
     after
         weir_pubsub_test_redis:kill(Redis)
     end.
 
 %% Supervisors tell the arguments of a child that has ended, and a process that fails tells its state.
-a_password_is_in_no_log(_Config) ->
+a_password_is_in_no_log(Config) ->
+    {Node, _} = nodes_of(Config),
     Password = <<"a very secret word">>,
-    Node = weir_pubsub_test_redis:node(#{kind => redis, port => weir_pubsub_test_redis:free_port(), password => Password}),
-    Name = peer:call(Node, weir_pubsub_broker, name, [1]),
+    ok = begin_again(Node, #{kind => redis, port => weir_test_port:claim(), password => Password}),
+    Name = on(Node, weir_pubsub_broker, name, [1]),
     Shown = io_lib:format("~p", [
         {
-            [peer:call(Node, supervisor, get_childspec, [weir_pubsub_sup, Name])],
-            peer:call(Node, sys, get_status, [Name])
+            [on(Node, supervisor, get_childspec, [weir_pubsub_sup, Name])],
+            on(Node, sys, get_status, [Name])
         }
     ]),
-    ?assertEqual(nomatch, string:find(Shown, Password)),
-    ok = peer:stop(Node).
+    ?assertEqual(nomatch, string:find(Shown, Password)).
 
 %% It is left out, and costs nothing that is ours.
 what_other_programs_write(Config) ->
@@ -203,24 +202,24 @@ what_other_programs_write(Config) ->
     Port = proplists:get_value(port, Config),
     Here = follow(A, <<"news">>, new),
     {ok, #{id := {Epoch, 1}}} = publish(A, <<"news">>, <<"1">>),
-    Brokers = [peer:call(A, erlang, whereis, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
+    Brokers = [on(A, erlang, whereis, [on(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
     Texts = [<<>>, <<"x">>, <<"m">>, <<"m1">>, <<"m1 2">>, <<"mx y z">>, <<"d">>, <<"dx">>, <<"m1 2 ", 1, 255>>],
     _ = [true = 0 < weir_pubsub_test_redis:ask(Port, ["PUBLISH", "weir:0:news", Text]) || Text <- Texts],
     _ = weir_pubsub_test_redis:ask(Port, ["XADD", "weir:{news}:history", "1-1", "other", "entry"]),
     {ok, #{id := {Epoch, 2} = Last}} = publish(A, <<"news">>, <<"2">>),
     ?assertEqual([{message, {Epoch, 1}, <<"1">>}, {message, Last, <<"2">>}], log_of(A, Here, Last)),
-    ?assertEqual(Brokers, [peer:call(A, erlang, whereis, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]]),
+    ?assertEqual(Brokers, [on(A, erlang, whereis, [on(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]]),
     ?assertMatch({ok, #{messages := [{message, Last, <<"2">>, _}]}}, call(B, history, [<<"news">>, #{}])).
 
 ask(Port, Request) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, Request),
     Socket.
 
 read_until(Socket, Part, Bytes) ->
     case binary:match(Bytes, Part) of
         nomatch ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             read_until(Socket, Part, <<Bytes/binary, More/binary>>);
         _ ->
             Bytes
@@ -250,5 +249,5 @@ answer(Socket, Bytes) ->
     end.
 
 more(Socket, Bytes) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     answer(Socket, <<Bytes/binary, More/binary>>).

@@ -2,21 +2,21 @@
 -module(weir_pubsub_redis_misfortune_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_redis_test, [
-    restart/2, nodes_of/1, call/3, publish/3, publish_id/3, follow/3, log/2, has_gap/2, log_of/3, ends/3, connected/1, cut/1,
+    begin_again/2, restart/2, nodes_of/1, call/3, publish/3, publish_id/3, follow/3, log/2, has_gap/2, log_of/3, ends/3, connected/1, cut/1,
     suspend/1, resume/1
 ]).
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_pubsub_test_redis, [on/4]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("redis_suite.hrl").
 
--define(PATIENCE, 15000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -67,29 +67,29 @@ away(Config) ->
     Here = follow(A, <<"news">>, new),
     {ok, #{id := First}} = publish(A, <<"news">>, <<"1">>),
     [_] = log_of(A, Here, First),
-    ok = peer:call(A, weir_event, attach_many, [told, [[weir, broker, start], [weir, broker, stop]], {weir_pubsub_redis_test, told}, []]),
+    ok = on(A, weir_event, attach_many, [told, [[weir, broker, start], [weir, broker, stop]], {weir_pubsub_redis_test, told}, []]),
     ok = restart(Config, fun() ->
-        ok = wait_until(fun() -> peer:call(A, weir_pubsub_broker, status, []) =:= #{kind => redis, away => 2} end),
+        ?waitEqual(#{kind => redis, away => 2}, on(A, weir_pubsub_broker, status, [])),
         ?assertEqual({error, unavailable}, publish(A, <<"news">>, <<"lost">>)),
         ?assertMatch({ok, #{messages := [{message, First, <<"1">>, #{}}]}}, call(A, history, [<<"news">>, #{}])),
         Meanwhile = follow(A, <<"news">>, oldest),
         ?assertEqual([{message, First, <<"1">>}], log_of(A, Meanwhile, First)),
         %% One that nobody has used.
-        {ok, _} = peer:call(A, weir_pubsub_follower, start, [<<"other">>, new])
+        {ok, _} = on(A, weir_pubsub_follower, start, [<<"other">>, new])
     end),
     {A, B} = nodes_of(Config),
     {_, Second} = publish_id(B, <<"news">>, <<"2">>),
     ?assertMatch([{message, First, <<"1">>}, {gap, unknown, _}, {message, Second, <<"2">>}], log_of(A, Here, Second)),
     #{broker_losses := Losses} = call(A, counters, []),
     ?assert(Losses >= 2),
-    ?assertEqual([start, stop], lists:usort(peer:call(A, application, get_env, [weir_pubsub, told, []]))).
+    ?assertEqual([start, stop], lists:usort(on(A, application, get_env, [weir_pubsub, told, []]))).
 
 a_shard_is_killed(Config) ->
     {A, B} = nodes_of(Config),
     Here = follow(A, <<"news">>, new),
     {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
     [_] = log_of(A, Here, {Epoch, 1}),
-    _ = [peer:call(A, weir_pubsub_redis_test, kill, [peer:call(A, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
+    _ = [on(A, weir_pubsub_redis_test, kill, [on(A, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
     ok = wait_until(fun() -> has_gap(A, Here) end),
     ok = connected(A),
     {_, Id} = publish_id(B, <<"news">>, <<"2">>),
@@ -100,17 +100,17 @@ the_broker_process_is_killed(Config) ->
     {A, B} = nodes_of(Config),
     Here = follow(A, <<"news">>, new),
     {ok, #{id := {Epoch, 1}}} = publish(B, <<"news">>, <<"1">>),
-    _ = [peer:call(A, weir_pubsub_redis_test, kill, [peer:call(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
+    _ = [on(A, weir_pubsub_redis_test, kill, [on(A, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
     _ = [publish_id(B, <<"news">>, integer_to_binary(N)) || N <- lists:seq(2, 5)],
     ?assertEqual([{message, {Epoch, N}, integer_to_binary(N)} || N <- lists:seq(1, 5)], log_of(A, Here, {Epoch, 5})).
 
 %% Who comes while a node begins to connect waits for that, and gets what is kept.
 before_the_first_connection(Config) ->
-    {A, _} = nodes_of(Config),
+    {A, Node} = nodes_of(Config),
     Ids = [element(2, publish_id(A, <<"news">>, integer_to_binary(N))) || N <- [1, 2, 3]],
     {ok, Gate} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}, binary, {active, true}]),
     {ok, GatePort} = inet:port(Gate),
-    Node = weir_pubsub_test_redis:node(#{kind => redis, port => GatePort}),
+    ok = begin_again(Node, #{kind => redis, port => GatePort}),
     Test = self(),
     _ = spawn_link(fun() ->
         Test ! {log, log_of(Node, follow(Node, <<"news">>, oldest), lists:last(Ids))},
@@ -123,17 +123,16 @@ before_the_first_connection(Config) ->
         pass(#{})
     end),
     Expected = [{message, Id, integer_to_binary(N)} || {{_, N} = Id, N} <- lists:zip(Ids, [1, 2, 3])],
-    ?assertEqual(Expected, receive {log, Log} -> Log after ?PATIENCE -> nothing end),
-    ok = peer:stop(Node).
+    ?assertEqual(Expected, receive {log, Log} -> Log after weir_test_wait:patience() -> nothing end).
 
 has_come(Node, Channel) ->
-    Shards = [peer:call(Node, sys, get_state, [peer:call(Node, weir_pubsub_shards, name, [Index])]) || Index <- [1, 2]],
+    Shards = [on(Node, sys, get_state, [on(Node, weir_pubsub_shards, name, [Index]), weir_test_wait:patience()]) || Index <- [1, 2]],
     lists:any(fun(#shard{opening = Opening}) -> is_map_key(Channel, Opening) end, Shards) orelse
         call(Node, info, [Channel]) =/= {error, no_channel}.
 
 %% Connections to a gate go on to Redis.
 through(Gate, Port) ->
-    {ok, Client} = gen_tcp:accept(Gate, ?PATIENCE),
+    {ok, Client} = gen_tcp:accept(Gate, weir_test_wait:patience()),
     {ok, Server} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, true}]),
     self() ! {peers, Client, Server}.
 
@@ -182,8 +181,8 @@ step(N, Config, Nodes, Channels, Followers) ->
             ok = peer:cast(Node, weir_pubsub, publish, [Channel, integer_to_binary(N)]),
             Followers;
         R when R =< 80 ->
-            From = one_of([new, oldest, {last, 1}, {7, 7} | [element(1, peer:call(At, weir_pubsub_follower, log, [F])) || {At, C, F} <- Followers, C =:= Channel]]),
-            case peer:call(Node, weir_pubsub_follower, start, [Channel, From], 20000) of
+            From = one_of([new, oldest, {last, 1}, {7, 7} | [element(1, on(At, weir_pubsub_follower, log, [F])) || {At, C, F} <- Followers, C =:= Channel]]),
+            case on(Node, weir_pubsub_follower, start, [Channel, From]) of
                 {ok, Follower} -> [{Node, Channel, Follower} | Followers];
                 {error, _} -> Followers
             end;
@@ -191,17 +190,24 @@ step(N, Config, Nodes, Channels, Followers) ->
             ok = cut(Config),
             Followers;
         R when R =< 83 ->
-            ok = restart(Config, fun() -> timer:sleep(rand:uniform(150)) end),
+            ok = restart(Config, fun() -> away_for_a_while(Node) end),
             Followers;
         R when R =< 84 ->
             _ = call(Node, delete, [Channel]),
             Followers;
         85 ->
-            ok = peer:call(Node, weir_pubsub_redis_test, kill, [peer:call(Node, weir_pubsub_shards, name, [rand:uniform(2)])]),
+            ok = on(Node, weir_pubsub_redis_test, kill, [on(Node, weir_pubsub_shards, name, [rand:uniform(2)])]),
             Followers;
         _ ->
             ok = connected(Node),
             Followers
+    end.
+
+%% Nodes have noticed, or they have not.
+away_for_a_while(Node) ->
+    case rand:uniform(2) of
+        1 -> ok;
+        2 -> ?waitEqual(2, maps:get(away, on(Node, weir_pubsub_broker, status, [])))
     end.
 
 one_of(List) -> lists:nth(rand:uniform(length(List)), List).

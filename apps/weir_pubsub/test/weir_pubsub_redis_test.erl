@@ -1,8 +1,10 @@
 %% Two nodes that share a Redis, for suites.
 -module(weir_pubsub_redis_test).
 
+-export([init_suite/1]).
+-export([end_suite/1]).
 -export([init_case/1]).
--export([end_case/1]).
+-export([begin_again/2]).
 -export([restart/2]).
 -export([nodes_of/1]).
 -export([subscribers/1]).
@@ -23,29 +25,58 @@
 -export([ends/3]).
 -export([connected/1]).
 -export([is_connected/0]).
+-export([stop_all/0]).
 -export([told/4]).
 -export([cut/1]).
 -export([suspend/1]).
 -export([resume/1]).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub_shard.hrl").
 
--import(weir_pubsub_test, [wait_until/1]).
+-import(weir_pubsub_test_redis, [on/4]).
+-import(weir_test_wait, [wait_until/1]).
 
--define(PATIENCE, 15000).
-
-%% What ends with a case ends however it does.
-init_case(Config) ->
+%% A process has the nodes and the Redis of a suite. They end with this virtual machine, however that ends.
+init_suite(Config) ->
     Parent = self(),
-    Holder = spawn(fun() -> hold(Parent) end),
+    {Holder, Monitor} = spawn_monitor(fun() -> hold(Parent) end),
     receive
-        {Holder, Things} -> [{holder, Holder} | Things] ++ Config
-    after 60000 -> error(no_nodes)
+        {Holder, Things} ->
+            true = demonitor(Monitor, [flush]),
+            [{holder, Holder} | Things] ++ Config;
+        {'DOWN', Monitor, process, Holder, Reason} ->
+            error(Reason)
+    after 2 * weir_test_wait:patience() -> error(no_nodes)
     end.
 
+%% Each case has an empty Redis, and nodes that have just begun.
+init_case(Config) ->
+    Nodes = proplists:get_value(nodes, Config),
+    Port = proplists:get_value(port, Config),
+    _ = [ok = on(Node, ?MODULE, stop_all, []) || Node <- Nodes],
+    <<"OK">> = weir_pubsub_test_redis:ask(Port, ["FLUSHALL"]),
+    _ = [ok = begin_again(Node, #{kind => redis, port => Port}) || Node <- Nodes],
+    Config.
+
+%% A node that begins anew, with that broker. Faster than another node.
+begin_again(Node, Broker) ->
+    ok = on(Node, ?MODULE, stop_all, []),
+    ok = on(Node, application, set_env, [weir_pubsub, broker, Broker]),
+    {ok, _} = on(Node, application, ensure_all_started, [weir_pubsub]),
+    ok.
+
+%% In a node: what a case has begun ends.
+stop_all() ->
+    _ = weir_http:stop_listener(push),
+    _ = weir_event:detach(told),
+    ok = application:unset_env(weir_pubsub, told),
+    _ = application:stop(weir_pubsub),
+    ok.
+
 hold(Parent) ->
-    Port = weir_pubsub_test_redis:free_port(),
+    Port = weir_test_port:claim(),
     Redis = weir_pubsub_test_redis:start(Port),
     Broker = #{kind => redis, port => Port},
     Nodes = [weir_pubsub_test_redis:node(Broker), weir_pubsub_test_redis:node(Broker)],
@@ -66,12 +97,12 @@ hold(Port, Redis, Nodes) ->
             From ! {self(), stopped}
     end.
 
-end_case(Config) ->
+end_suite(Config) ->
     Holder = proplists:get_value(holder, Config),
     Holder ! {stop, self()},
     receive
         {Holder, stopped} -> ok
-    after 30000 -> exit(Holder, kill)
+    after weir_test_wait:patience() -> exit(Holder, kill)
     end.
 
 %% Redis is killed; when the fun has returned there is another, with nothing in it.
@@ -80,7 +111,7 @@ restart(Config, Between) ->
     proplists:get_value(holder, Config) ! {restart, self(), Ref, Between},
     receive
         Ref -> ok
-    after 60000 -> error(no_restart)
+    after 2 * weir_test_wait:patience() -> error(no_restart)
     end.
 
 nodes_of(Config) ->
@@ -124,7 +155,7 @@ paced(Pid) ->
     Pid ! {log, self()},
     receive
         {Pid, Log} -> Log
-    after ?PATIENCE -> error(no_log)
+    after weir_test_wait:patience() -> error(no_log)
     end.
 
 %% It is dead when this returns: nobody takes it for the next one.
@@ -137,25 +168,24 @@ kill(Name) ->
             exit(Pid, kill),
             receive
                 {'DOWN', Monitor, process, Pid, _} -> ok
+            after weir_test_wait:patience() -> error({still_alive, Name})
             end
     end.
 
-call(Node, Function, Arguments) -> peer:call(Node, weir_pubsub, Function, Arguments, 20000).
+call(Node, Function, Arguments) -> on(Node, weir_pubsub, Function, Arguments).
 
 publish(Node, Channel, Data) -> call(Node, publish, [Channel, Data]).
 
 %% As soon as there is a Redis.
 publish_id(Node, Channel, Data) ->
-    case publish(Node, Channel, Data) of
-        {ok, #{id := Id}} -> {ok, Id};
-        {error, unavailable} -> timer:sleep(20), publish_id(Node, Channel, Data)
-    end.
+    {ok, #{id := Id}} = ?waitMatch({ok, _}, publish(Node, Channel, Data)),
+    {ok, Id}.
 
 follow(Node, Channel, From) ->
-    {ok, Follower} = peer:call(Node, weir_pubsub_follower, start, [Channel, From]),
+    {ok, Follower} = on(Node, weir_pubsub_follower, start, [Channel, From]),
     Follower.
 
-log(Node, Follower) -> element(2, peer:call(Node, weir_pubsub_follower, log, [Follower])).
+log(Node, Follower) -> element(2, on(Node, weir_pubsub_follower, log, [Follower])).
 
 messages(Node, Follower) -> [Message || {message, _, _} = Message <- log(Node, Follower)].
 
@@ -172,13 +202,13 @@ ends(Node, Follower, Id) ->
     lists:keymember(closed, 1, Log) orelse lists:keymember(wrong, 1, Log) orelse lists:keymember(Id, 2, Log).
 
 %% A shard that was killed has them connect again, and then has its channels fetched.
-connected(Node) -> wait_until(fun() -> peer:call(Node, ?MODULE, is_connected, []) end).
+connected(Node) -> wait_until(fun() -> on(Node, ?MODULE, is_connected, []) end).
 
 is_connected() ->
     weir_pubsub_broker:status() =:= #{kind => redis, away => 0} andalso lists:all(fun has_its_channels/1, [1, 2]).
 
 has_its_channels(Index) ->
-    try sys:get_state(weir_pubsub_shards:name(Index)) of
+    try sys:get_state(weir_pubsub_shards:name(Index), weir_test_wait:patience()) of
         #shard{connection = Connection, opening = Opening} -> Connection =:= connected andalso map_size(Opening) =:= 0
     catch
         %% It begins just now.
@@ -199,5 +229,5 @@ suspend(Node) -> each_broker(Node, suspend).
 resume(Node) -> each_broker(Node, resume).
 
 each_broker(Node, Function) ->
-    _ = [ok = peer:call(Node, sys, Function, [peer:call(Node, weir_pubsub_broker, name, [Index])]) || Index <- [1, 2]],
+    _ = [ok = on(Node, sys, Function, [on(Node, weir_pubsub_broker, name, [Index]), weir_test_wait:patience()]) || Index <- [1, 2]],
     ok.

@@ -4,12 +4,11 @@
 -behaviour(weir_http_direct).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 20000).
-
-suite() -> [{timetrap, {seconds, 90}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [{group, node}, {group, node_through_tls}, {group, chromium}].
 
@@ -20,7 +19,7 @@ groups() ->
 init_per_group(node, Config) ->
     case os:find_executable("node") of
         false -> {skip, "node is missing (scripts/setup test)"};
-        _ -> [{program, node} | Config]
+        _ -> [{program, {node, flags()}} | Config]
     end;
 init_per_group(node_through_tls, Config) ->
     {ok, _} = application:ensure_all_started(ssl),
@@ -34,6 +33,12 @@ init_per_group(chromium, Config) ->
             [{program, {chromium, Browser}} | Config];
         error ->
             {skip, "chromium is missing (scripts/setup test)"}
+    end.
+
+flags() ->
+    case binary:match(list_to_binary(os:cmd("node --help")), <<"--experimental-websocket">>) of
+        nomatch -> [];
+        _ -> ["--experimental-websocket"]
     end.
 
 end_per_group(_Group, Config) ->
@@ -105,7 +110,7 @@ waits_longer_each_time(Config) ->
     ok = filelib:ensure_path(Directory),
     {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
     {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "waits.mjs"), filename:join(Directory, "waits.mjs")),
-    Waits = fun(Server) -> os:cmd("cd '" ++ Directory ++ "' && timeout 20 node waits.mjs " ++ Server) end,
+    Waits = fun(Server) -> os:cmd("cd '" ++ Directory ++ "' && timeout 120 node waits.mjs " ++ Server) end,
     ?assertEqual("[500,1000,2000,4000,500,1000,2000,4000]\n", Waits("away")),
     ?assertEqual("[500,1000,2000,4000,4000,4000,4000,4000]\n", Waits("page")).
 
@@ -167,10 +172,8 @@ comes_back(#{proxy := Proxy}, Transport) ->
     {ok, #{messages := [{message, _, <<"from the client">>, _}]}} = weir_pubsub:history(<<"answers">>, #{}).
 
 wait_for_a_subscriber() ->
-    case weir_pubsub:info(<<"room">>) of
-        {ok, #{subscribers := 1}} -> ok;
-        _ -> timer:sleep(10), wait_for_a_subscriber()
-    end.
+    ?waitMatch({ok, #{subscribers := 1}}, weir_pubsub:info(<<"room">>)),
+    ok.
 
 publish(Data) -> {ok, _} = weir_pubsub:publish(<<"room">>, Data).
 
@@ -189,7 +192,7 @@ messages(Count) ->
     end.
 
 said() ->
-    receive {said, What} -> What after ?PATIENCE -> ct:fail(nothing_said) end.
+    receive {said, What} -> What after weir_test_wait:patience() -> ct:fail(nothing_said) end.
 
 %% Servers, and a client of them -----------------------------------------------------------
 
@@ -228,7 +231,7 @@ nchan(Served, May) ->
         false -> weir_pubsub_http:transports()
     end,
     Subscribers = fun(Request, Channel) -> lists:member(weir_pubsub_http:transport(Request), Transports) andalso May(Channel) end,
-    weir_pubsub_http:routes(#{publishers => any, subscribers => Subscribers, poll_timeout => 2000}).
+    weir_pubsub_http:routes(#{publishers => any, subscribers => Subscribers, poll_timeout => 3600000}).
 
 handle(Request, {said, Test}) ->
     {ok, What} = weir_json:decode(iolist_to_binary(weir_http_request:body(Request))),
@@ -240,17 +243,13 @@ handle(_Request, {page, Page}) ->
     {reply, 200, [{<<"content-type">>, <<"text/html">>}], Page}.
 
 %% Node imports no module from a server: it has the files. It ends with its input: with the case, however that ends.
-program(node, Run, Url, Config) ->
+program({node, Flags}, Run, Url, Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), "node" ++ integer_to_list(erlang:unique_integer([positive]))),
     ok = filelib:ensure_path(Directory),
     {ok, _} = file:copy(filename:join(code:priv_dir(weir_pubsub), "weir-push.js"), filename:join(Directory, "weir-push.mjs")),
     {ok, _} = file:copy(filename:join(proplists:get_value(data_dir, Config), "client.mjs"), filename:join(Directory, "client.mjs")),
     Local = string:replace(string:replace(iolist_to_binary(Run), [Url, "/weir-push.js"], "./weir-push.mjs"), [Url, "/client.mjs"], "./client.mjs"),
     ok = file:write_file(filename:join(Directory, "main.mjs"), ["process.stdin.on('end', () => process.exit()).resume();", Local]),
-    Flags = case binary:match(list_to_binary(os:cmd("node --help")), <<"--experimental-websocket">>) of
-        nomatch -> [];
-        _ -> ["--experimental-websocket"]
-    end,
     open_port({spawn_executable, os:find_executable("node")}, [
         {args, Flags ++ ["main.mjs"]}, {cd, Directory}, {env, [{"NODE_TLS_REJECT_UNAUTHORIZED", "0"}]}, stderr_to_stdout, binary
     ]);
@@ -330,4 +329,4 @@ proxy_loop(To, State, Pairs) ->
 call(Proxy, What) ->
     Ref = make_ref(),
     Proxy ! {{What, self()}, Ref},
-    receive Ref -> ok after ?PATIENCE -> ct:fail(no_proxy) end.
+    receive Ref -> ok after weir_test_wait:patience() -> ct:fail(no_proxy) end.

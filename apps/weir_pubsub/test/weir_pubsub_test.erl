@@ -9,16 +9,16 @@
 -export([got/1]).
 -export([data/1]).
 -export([kept/1]).
--export([next/0]).
--export([wait_until/1]).
 -export([used/2]).
 -export([kill_shard_of/1]).
+-export([ended/1]).
+-export([suspend/1]).
+-export([idle/1]).
 -export([until_asked/2]).
 -export([shard_of/1]).
 
+-include_lib("weir_testing/include/weir_test.hrl").
 -include("../src/weir_pubsub_shard.hrl").
-
--define(PATIENCE, 15000).
 
 %% A policy for all channels.
 policy(Policy) -> ok = weir_pubsub:configure(#{channels => [{<<"*">>, Policy}]}).
@@ -48,30 +48,32 @@ kept(Channel) ->
     {ok, #{messages := Messages}} = weir_pubsub:history(Channel, #{limit => 1000}),
     data(Messages).
 
-next() ->
-    receive
-        Message -> Message
-    after ?PATIENCE -> ct:fail(nothing_came)
-    end.
-
-wait_until(Condition) -> wait_until(Condition, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-wait_until(Condition, Until) ->
-    case {Condition(), erlang:monotonic_time(millisecond) > Until} of
-        {true, _} -> ok;
-        {false, true} -> ct:fail(never_came_true);
-        _ -> timer:sleep(5), wait_until(Condition, Until)
-    end.
-
 used(Group, Kind) ->
     {ok, #{Kind := Count}} = weir_pubsub:usage(Group),
     Count.
 
+%% Why a process has ended that was started by spawn_monitor.
+ended({Pid, Monitor}) ->
+    receive
+        {'DOWN', Monitor, process, Pid, Reason} -> Reason
+    after weir_test_wait:patience() -> error({still_alive, Pid, process_info(Pid)})
+    end.
+
+%% Has a shard do nothing of what it is asked. It may be resumed, or killed.
+suspend(Shard) -> ok = sys:suspend(Shard, weir_test_wait:patience()).
+
+%% Waits until the shard of a channel has dealt with what it was told, and nobody is at work in its tables.
+idle(Channel) ->
+    {ok, #shard{claim = Claim}} = weir_pubsub_shards:of_channel(Channel),
+    _ = sys:get_state(shard_of(Channel), weir_test_wait:patience()),
+    ok = weir_pubsub_claim:take(Claim),
+    ok = weir_pubsub_claim:release(Claim).
+
 %% A shard that is suspended has been asked so often about these channels of it.
 until_asked([Channel | _] = Channels, Count) ->
     {ok, #shard{requests = Requests}} = weir_pubsub_shards:of_channel(Channel),
-    Asked = fun() -> [Of || {_, {_, _, Of}} <- ets:tab2list(Requests), lists:member(Of, Channels)] end,
-    wait_until(fun() -> length(Asked()) =:= Count end).
+    ?waitEqual(Count, length([Of || {_, {_, _, Of}} <- ets:tab2list(Requests), lists:member(Of, Channels)])),
+    ok.
 
 shard_of(Channel) ->
     Tables = weir_pubsub_shards:tables_of(Channel),
@@ -85,4 +87,7 @@ kill_shard_of(Channel) ->
     Shard = shard_of(Channel),
     Pid = whereis(Shard),
     exit(Pid, kill),
-    wait_until(fun() -> not lists:member(whereis(Shard), [Pid, undefined]) end).
+    weir_test_wait:wait_until(fun() ->
+        Next = whereis(Shard),
+        is_pid(Next) andalso Next =/= Pid
+    end).

@@ -8,7 +8,7 @@
 -export([ask/2]).
 -export([node/1]).
 -export([node/2]).
--export([free_port/0]).
+-export([on/4]).
 
 is_there() -> program() =/= false.
 
@@ -17,12 +17,6 @@ program() ->
         false -> os:find_executable("valkey-server");
         Found -> Found
     end.
-
-free_port() ->
-    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listener),
-    ok = gen_tcp:close(Listener),
-    Port.
 
 %% It ends with the process that started it: `cat' sees the end of its input then.
 start(Port) -> start(Port, []).
@@ -36,17 +30,17 @@ start(Port, Others) ->
     Run = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", Script, "sh", program() | Arguments]}, {line, 100}, binary]),
     receive
         {Run, {data, {eol, Pid}}} ->
-            ok = wait(Port, 200),
+            ok = weir_test_wait:wait_until(fun() -> answers(Port) end),
             {Run, binary_to_list(Pid)}
-    after 5000 -> error(no_redis)
+    after weir_test_wait:patience() -> error(no_redis)
     end.
 
-wait(Port, Left) ->
+answers(Port) ->
     %% It may want a password.
     try ask(Port, ["PING"]) of
-        _ -> ok
+        _ -> true
     catch
-        error:_ when Left > 0 -> timer:sleep(20), wait(Port, Left - 1)
+        error:Reason -> Reason
     end.
 
 %% Without a word to anybody.
@@ -56,14 +50,14 @@ kill({Run, _Pid}) ->
 
 %% A command over a connection of its own.
 ask(Port, Words) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], 1000),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], weir_test_wait:patience()),
     ok = gen_tcp:send(Socket, weir_pubsub_resp:command(Words)),
     Reply = reply(Socket, <<>>),
     ok = gen_tcp:close(Socket),
     Reply.
 
 reply(Socket, Bytes) ->
-    {ok, More} = gen_tcp:recv(Socket, 0, 2000),
+    {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     case weir_pubsub_resp:decode(<<Bytes/binary, More/binary>>) of
         {ok, Value, <<>>} -> Value;
         {more, _} -> reply(Socket, <<Bytes/binary, More/binary>>)
@@ -75,9 +69,16 @@ node(Broker) -> node(Broker, []).
 node(Broker, Arguments) ->
     Paths = lists:append([["-pa", Path] || Path <- code:get_path(), string:find(Path, "_build") =/= nomatch]),
     {ok, Peer, _} = peer:start_link(#{
-        connection => standard_io, args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments, wait_boot => 30000
+        connection => standard_io,
+        %% Two shards, whatever the flags of this machine are.
+        env => [{Flags, ""} || Flags <- ["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"]],
+        args => ["+S", "2", "+sbwt", "none"] ++ Paths ++ Arguments,
+        wait_boot => weir_test_wait:patience()
     }),
-    ok = peer:call(Peer, application, load, [weir_pubsub]),
-    ok = peer:call(Peer, application, set_env, [weir_pubsub, broker, Broker]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [weir_pubsub], 30000),
+    ok = on(Peer, application, load, [weir_pubsub]),
+    ok = on(Peer, application, set_env, [weir_pubsub, broker, Broker]),
+    {ok, _} = on(Peer, application, ensure_all_started, [weir_pubsub]),
     Peer.
+
+%% Calls a function in a node.
+on(Node, Module, Function, Arguments) -> peer:call(Node, Module, Function, Arguments, weir_test_wait:patience()).

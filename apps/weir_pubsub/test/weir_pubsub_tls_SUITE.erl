@@ -3,13 +3,13 @@
 -module(weir_pubsub_tls_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--define(PATIENCE, 10000).
 -define(SECRET, <<"a secret of thirty-two bytes or more">>).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -59,7 +59,7 @@ url(Path) -> lists:concat(["https://localhost:", get(port), Path]).
 curl(Arguments) ->
     case os:find_executable("curl") of
         false -> throw({skip, "curl is missing (scripts/setup test)"});
-        Curl -> open_port({spawn_executable, Curl}, [{args, ["-sSkN", "--max-time", "15" | [unicode:characters_to_binary(A) || A <- Arguments]]}, exit_status, binary])
+        Curl -> open_port({spawn_executable, os:find_executable("setpriv")}, [{args, ["--pdeathsig", "TERM", Curl, "-sSkN", "--max-time", "600" | [unicode:characters_to_binary(A) || A <- Arguments]]}, exit_status, binary])
     end.
 
 said(Program) -> said(Program, <<>>).
@@ -68,7 +68,7 @@ said(Program, Bytes) ->
     receive
         {Program, {data, More}} -> said(Program, <<Bytes/binary, More/binary>>);
         {Program, {exit_status, 0}} -> Bytes
-    after ?PATIENCE -> ct:fail({nothing, Bytes})
+    after weir_test_wait:patience() -> ct:fail({nothing, Bytes})
     end.
 
 said_until(Program, Word) -> said_until(Program, Word, <<>>).
@@ -78,7 +78,7 @@ said_until(Program, Word, Bytes) ->
         nomatch ->
             receive
                 {Program, {data, More}} -> said_until(Program, Word, <<Bytes/binary, More/binary>>)
-            after ?PATIENCE -> ct:fail({nothing, Bytes})
+            after weir_test_wait:patience() -> ct:fail({nothing, Bytes})
             end;
         _ ->
             Bytes
@@ -87,13 +87,11 @@ said_until(Program, Word, Bytes) ->
 closed(Program) ->
     {os_pid, Pid} = erlang:port_info(Program, os_pid),
     _ = os:cmd("kill " ++ integer_to_list(Pid)),
-    receive {Program, {exit_status, _}} -> ok after ?PATIENCE -> ct:fail(curl_does_not_end) end.
+    receive {Program, {exit_status, _}} -> ok after weir_test_wait:patience() -> ct:fail(curl_does_not_end) end.
 
 subscribed(Channel) ->
-    case weir_pubsub:info(Channel) of
-        {ok, #{subscribers := Count}} when Count > 0 -> ok;
-        _ -> timer:sleep(10), subscribed(Channel)
-    end.
+    ?waitMatch({ok, #{subscribers := 1}}, weir_pubsub:info(Channel)),
+    ok.
 
 publish(Channel, Data) ->
     {ok, #{id := Id}} = weir_pubsub:publish(Channel, Data),
@@ -123,19 +121,12 @@ curl_reads_streams(_Config) ->
             {"Accept: multipart/mixed", <<"\r\ntwo\r\n--">>}
         ]
     ],
-    ok = until(fun() -> {ok, #{subscribers := 3}} = weir_pubsub:info(<<"a">>) end),
+    ?waitMatch({ok, #{subscribers := 3}}, weir_pubsub:info(<<"a">>)),
     [publish(<<"a">>, Data) || Data <- [<<"one">>, <<"two">>]],
     [said_until(Stream, Frame) || {Stream, Frame} <- Streams],
     [closed(Stream) || {Stream, _} <- Streams],
     %% Who is gone is noticed.
-    ok = until(fun() -> {ok, #{subscribers := 0}} = weir_pubsub:info(<<"a">>) end).
-
-until(Check) ->
-    try Check() of
-        _ -> ok
-    catch
-        error:{badmatch, _} -> timer:sleep(10), until(Check)
-    end.
+    ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:info(<<"a">>)).
 
 several_channels(_Config) ->
     Stream = curl(["-H", "Accept: text/event-stream", url("/sub/a,b")]),
@@ -159,22 +150,29 @@ ids(Heard) ->
 
 %% Sockets -------------------------------------------------------------------------------
 
-connect() ->
-    {ok, Socket} = ssl:connect("localhost", get(port), [binary, {active, false}, {verify, verify_none}], ?PATIENCE),
+connect() -> connect([]).
+
+connect(Options) ->
+    {ok, Socket} = ssl:connect(
+        "localhost", get(port), [binary, {active, false}, {verify, verify_none} | Options], weir_test_wait:patience()
+    ),
     Socket.
 
-asked(Path, Fields) ->
-    Socket = connect(),
+asked(Path, Fields) -> asked(Path, Fields, []).
+
+asked(Path, Fields, Options) ->
+    Socket = connect(Options),
     ok = ssl:send(Socket, ["GET ", Path, " HTTP/1.1\r\nHost: localhost\r\n", [[Name, ": ", Value, "\r\n"] || {Name, Value} <- Fields], "\r\n"]),
     Socket.
 
-heard_until(Socket, Word) -> heard_until(Socket, Word, <<>>).
+heard_until(Socket, Word) -> heard_until(Socket, Word, <<>>, 0).
 
-heard_until(Socket, Word, Bytes) ->
-    case binary:match(Bytes, Word) of
+%% It does not begin before From.
+heard_until(Socket, Word, Bytes, From) ->
+    case binary:match(Bytes, Word, [{scope, {From, byte_size(Bytes) - From}}]) of
         nomatch ->
-            case ssl:recv(Socket, 0, ?PATIENCE) of
-                {ok, More} -> heard_until(Socket, Word, <<Bytes/binary, More/binary>>);
+            case ssl:recv(Socket, 0, weir_test_wait:patience()) of
+                {ok, More} -> heard_until(Socket, Word, <<Bytes/binary, More/binary>>, max(0, byte_size(Bytes) - byte_size(Word)));
                 {error, Reason} -> ct:fail({Reason, Bytes})
             end;
         _ ->
@@ -210,21 +208,21 @@ an_update_of_mercure(_Config) ->
     Hub = url("/.well-known/mercure"),
     Before = maps:get(subscribed, weir_pubsub:counters()),
     Stream = curl([Hub ++ "?topic=a"]),
-    ok = until(fun() -> true = maps:get(subscribed, weir_pubsub:counters()) > Before end),
+    ?waitEqual(Before + 1, maps:get(subscribed, weir_pubsub:counters())),
     _ = said(curl(["-H", ["Authorization: Bearer ", Token], "-d", "topic=a&data=one", Hub])),
     _ = said_until(Stream, <<"data: one">>),
     %% Who subscribes is told, and when that ends.
     Tells = fun() -> said(curl(["-H", ["Authorization: Bearer ", Token], Hub ++ "/subscriptions"])) end,
-    ok = until(fun() -> {_, _} = binary:match(Tells(), <<"\"topic\":\"a\"">>) end),
+    ?waitMatch({_, _}, binary:match(Tells(), <<"\"topic\":\"a\"">>)),
     closed(Stream),
-    ok = until(fun() -> {_, _} = binary:match(Tells(), <<"\"subscriptions\":[]">>) end).
+    ?waitMatch({_, _}, binary:match(Tells(), <<"\"subscriptions\":[]">>)).
 
 %% What does not fit into sockets waits in the history, which moves on; others do not wait.
 a_slow_reader_is_told_of_the_gap(_Config) ->
-    Slow = asked("/sub/small", [{"Accept", "text/event-stream"}]),
+    Slow = asked("/sub/small", [{"Accept", "text/event-stream"}], [{recbuf, 4096}]),
     Quick = asked("/sub/small", [{"Accept", "text/event-stream"}]),
-    ok = until(fun() -> {ok, #{subscribers := 2}} = weir_pubsub:info(<<"small">>) end),
-    Data = binary:copy(<<"x">>, 200000),
+    ?waitMatch({ok, #{subscribers := 2}}, weir_pubsub:info(<<"small">>)),
+    Data = binary:copy(<<"x">>, 50000),
     [
         begin
             Word = integer_to_binary(Number),
@@ -257,7 +255,7 @@ publishers_at_once(_Config) ->
         end)
      || Port <- [get(port)], _ <- lists:seq(1, 5)
     ],
-    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(normal, Reason) end || {_, Monitor} <- Publishers],
+    [?assertEqual(normal, weir_pubsub_test:ended(Publisher)) || Publisher <- Publishers],
     Heard = heard_until(Stream, <<":100\n">>),
     Numbers = [binary_to_integer(lists:last(binary:split(Id, <<":">>))) || [Id] <- ids(Heard)],
     ?assertEqual(lists:seq(1, 100), Numbers).
@@ -266,7 +264,7 @@ publishers_at_once(_Config) ->
 a_shard_is_killed(_Config) ->
     Socket = asked("/sub/a", [{"Accept", "text/event-stream"}]),
     ok = subscribed(<<"a">>),
-    [exit(whereis(weir_pubsub_shards:name(Index)), kill) || Index <- lists:seq(1, erlang:system_info(schedulers))],
+    ok = weir_pubsub_test:kill_shard_of(<<"a">>),
     _ = heard_until(Socket, <<"event: gap">>),
     _ = publish(<<"a">>, <<"one">>),
     _ = heard_until(Socket, <<"data: one">>).
@@ -278,12 +276,12 @@ unsubscribed_as_a_shard_is_killed(_Config) ->
     Say(<<"subscribe">>),
     ok = subscribed(<<"a">>),
     Shard = whereis(weir_pubsub_test:shard_of(<<"a">>)),
-    ok = sys:suspend(Shard),
+    ok = weir_pubsub_test:suspend(Shard),
     Say(<<"unsubscribe">>),
     ok = weir_pubsub_test:until_asked([<<"a">>], 1),
     true = exit(Shard, kill),
     _ = heard_until(Socket, <<"\"unsubscribed\"">>),
-    ?assertMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
+    ?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:usage(total)),
     ok = ssl:close(Socket).
 
 %% Each of several requests is decided, and answered one after the other.
@@ -309,7 +307,7 @@ heard(Socket, Bytes, Wanted) ->
         true ->
             Bytes;
         false ->
-            {ok, More} = ssl:recv(Socket, 0, 10000),
+            {ok, More} = ssl:recv(Socket, 0, weir_test_wait:patience()),
             heard(Socket, <<Bytes/binary, More/binary>>, Wanted)
     end.
 

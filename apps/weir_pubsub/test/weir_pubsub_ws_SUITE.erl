@@ -2,14 +2,13 @@
 -module(weir_pubsub_ws_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
 -import(weir_pubsub_ws_test, [start/1, start/2, port/0, connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1, ask/2, subscribe/3]).
 
--define(PATIENCE, 10000).
-
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [
@@ -142,7 +141,7 @@ what_processes_say_of_themselves(_Config) ->
         end)
      || Info <- NoJson ++ Json
     ],
-    [receive subscribed -> ok after ?PATIENCE -> ct:fail(not_subscribed) end || _ <- Processes],
+    [receive subscribed -> ok after weir_test_wait:patience() -> ct:fail(not_subscribed) end || _ <- Processes],
     #{<<"present">> := Present} = ask(Client, #{type => presence, channel => <<"room">>}),
     Told = [#{<<"name">> => <<"ann">>, <<"list">> => [1, true, null]}, [], true, 1.5, [1, #{<<"a">> => true}] | [null || _ <- NoJson]],
     ?assertEqual(lists:sort(Told), lists:sort([Info || #{<<"info">> := Info} <- Present])),
@@ -169,6 +168,8 @@ slow_in_many_channels(_Config) ->
     ],
     _ = erlang:trace_pattern({weir_pubsub_socket, rejoin, 3}, false, []),
     _ = erlang:trace(all, false, [call]),
+    Delivered = erlang:trace_delivered(all),
+    receive {trace_delivered, all, Delivered} -> ok after weir_test_wait:patience() -> ct:fail(trace_not_delivered) end,
     [?assertEqual({Channel, Numbers}, {Channel, [Number || {Of, Number} <- Got, Of =:= Channel]}) || Channel <- Channels],
     #{lagged := After} = weir_pubsub:counters(),
     ?assert(After - Before > 1),
@@ -232,7 +233,7 @@ who_may(_Config) ->
     ].
 
 who_may_is_said_later(_Config) ->
-    start(#{may => fun(_, _, Channel) -> {wait, fun() -> timer:sleep(10), Channel =/= <<"failing">> orelse error(failing), Channel =:= <<"open">> end} end}),
+    start(#{may => fun(_, _, Channel) -> {wait, fun() -> Channel =/= <<"failing">> orelse error(failing), Channel =:= <<"open">> end} end}),
     Socket = connect(),
     subscribe(Socket, <<"open">>, new),
     ?ERROR(<<"forbidden">>) = ask(Socket, #{type => subscribe, channel => <<"closed">>}),
@@ -257,10 +258,10 @@ asked_too_much(_Config) ->
     Socket = connect(),
     subscribe(Socket, <<"a">>, new),
     Shard = weir_pubsub_test:shard_of(<<"b">>),
-    ok = sys:suspend(Shard),
+    ok = weir_pubsub_test:suspend(Shard),
     [say(Socket, #{type => publish, channel => <<"b">>, data => <<"x">>}) || _ <- lists:seq(1, 1000)],
     ?ERROR(<<"too_many">>) = ask(Socket, #{type => unsubscribe, channel => <<"a">>}),
-    ok = sys:resume(Shard),
+    ok = sys:resume(Shard, weir_test_wait:patience()),
     [#{<<"type">> := <<"published">>} = hear(Socket) || _ <- lists:seq(1, 1000)],
     #{<<"type">> := <<"unsubscribed">>} = ask(Socket, #{type => unsubscribe, channel => <<"a">>}).
 
@@ -283,7 +284,7 @@ deleted(_Config) ->
 a_shard_is_killed(_Config) ->
     Socket = connect(),
     subscribe(Socket, <<"a">>, new),
-    exit(whereis(weir_pubsub_shards:name(erlang:phash2(<<"a">>, erlang:system_info(schedulers)) + 1)), kill),
+    ok = weir_pubsub_test:kill_shard_of(<<"a">>),
     #{<<"type">> := <<"closed">>, <<"reason">> := <<"unavailable">>} = hear(Socket),
     subscribe(Socket, <<"a">>, new).
 
@@ -294,7 +295,7 @@ asked_of_a_shard_that_is_killed(_Config) ->
     Index = fun(Channel) -> erlang:phash2(Channel, erlang:system_info(schedulers)) + 1 end,
     [Other | _] = [Name || Number <- lists:seq(1, 1000), Name <- [integer_to_binary(Number)], Index(Name) =:= Index(<<"a">>)],
     Shard = whereis(weir_pubsub_shards:name(Index(<<"a">>))),
-    ok = sys:suspend(Shard),
+    ok = weir_pubsub_test:suspend(Shard),
     say(Socket, #{type => subscribe, channel => Other, ref => 1}),
     say(Socket, #{type => publish, channel => <<"a">>, data => <<"x">>, ref => 2}),
     say(Socket, #{type => unsubscribe, channel => <<"a">>, ref => 3}),
@@ -313,17 +314,11 @@ gone_when_closed(_Config) ->
     Channels = [<<"a">>, <<"b">>],
     [subscribe(Socket, Channel, new) || Channel <- Channels],
     ok = gen_tcp:close(Socket),
-    [wait_for_nobody(Channel) || Channel <- Channels].
-
-wait_for_nobody(Channel) ->
-    case weir_pubsub:info(Channel) of
-        {ok, #{subscribers := 1}} -> timer:sleep(10), wait_for_nobody(Channel);
-        _ -> ok
-    end.
+    [?waitMatch({ok, #{subscribers := 0}}, weir_pubsub:info(Channel)) || Channel <- Channels].
 
 a_drain(_Config) ->
     Socket = connect(),
-    spawn_link(fun() -> weir_http:drain_listener(weir_pubsub_ws_test, 5000) end),
+    spawn_link(fun() -> weir_http:drain_listener(weir_pubsub_ws_test, 3600000) end),
     {8, <<1012:16, _/binary>>} = frame(Socket).
 
 other_sites(_Config) ->
@@ -337,7 +332,7 @@ handshake(Origin) ->
         "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: ", Origin, "\r\n\r\n"
     ]),
-    {ok, Answer} = gen_tcp:recv(Socket, 12, ?PATIENCE),
+    {ok, Answer} = gen_tcp:recv(Socket, 12, weir_test_wait:patience()),
     Answer.
 
 options_that_are_wrong(_Config) ->

@@ -7,11 +7,9 @@
 
 -import(weir_pubsub_ws_test, [start/1, connect/0, say/2, hear/1, ask/2]).
 
--define(PATIENCE, 10000).
-
 -define(ERROR(Code), #{<<"type">> := <<"error">>, <<"code">> := Code, <<"text">> := _}).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 3}}].
 
 all() -> [few_wait_at_a_time, too_many_wait, too_many_bytes_wait, a_long_history, long_answers_wait_for_the_client].
 
@@ -26,9 +24,9 @@ end_per_testcase(_Case, _Config) ->
 %% Each tells the test that it waits, and does so until it is told what to say.
 start_waiting() ->
     Test = self(),
-    start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after ?PATIENCE -> false end end} end}).
+    start(#{may => fun(Right, _, Channel) -> {wait, fun() -> Test ! {waits, self(), Right, Channel}, receive {say, IsAllowed} -> IsAllowed after weir_test_wait:patience() -> false end end} end}).
 
-waits() -> receive {waits, Pid, Right, Channel} -> {Pid, Right, Channel} after ?PATIENCE -> ct:fail(nobody_waits) end.
+waits() -> receive {waits, Pid, Right, Channel} -> {Pid, Right, Channel} after weir_test_wait:patience() -> ct:fail(nobody_waits) end.
 
 nobody_waits() -> receive {waits, _, _, _} = More -> ct:fail(More) after 0 -> ok end.
 
@@ -134,12 +132,12 @@ long_answers_wait_for_the_client(_Config) ->
             {Pid, history, <<"a">>} = waits(),
             Monitor = monitor(process, Pid),
             Pid ! {say, true},
-            receive {'DOWN', Monitor, _, _, normal} -> ok after ?PATIENCE -> ct:fail(is_waiting) end
+            receive {'DOWN', Monitor, _, _, normal} -> ok after weir_test_wait:patience() -> ct:fail(is_waiting) end
         end
      || _ <- Numbers
     ],
     %% The reactors have dealt with all that was said, and after that have sent.
-    [_ = sys:get_state(Reactor) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
+    [_ = sys:get_state(Reactor, weir_test_wait:patience()) || _ <- [1, 2], #{reactor := Reactor} <- weir:reactors()],
     [?assert(Bytes < 2000000) || Each <- weir:sockets(), {ok, [{send_pend, Bytes}]} <- [inet:getstat(Each, [send_pend])]],
     Answers = [hear(Socket) || _ <- Numbers],
     [?assertMatch(#{<<"messages">> := [#{<<"data">> := <<"xxx", _/binary>>}]}, Answer) || Answer <- Answers],

@@ -7,8 +7,6 @@
 -export([connect/0, say/2, say_text/2, frame/1, hear/1, hear_all/1]).
 -export([ask/2, subscribe/3]).
 
--define(PATIENCE, 10000).
-
 start(Options) -> start(Options, #{}).
 
 start(Options, Listener) ->
@@ -39,14 +37,14 @@ say_text(Socket, Text) ->
     ok = gen_tcp:send(Socket, [<<16#81>>, Length, <<0:32>>, Text]).
 
 frame(Socket) ->
-    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {ok, <<1:1, 0:3, Opcode:4, 0:1, Short:7>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()),
     Length =
         case Short of
-            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, ?PATIENCE), Long;
-            127 -> {ok, <<Long:64>>} = gen_tcp:recv(Socket, 8, ?PATIENCE), Long;
+            126 -> {ok, <<Long:16>>} = gen_tcp:recv(Socket, 2, weir_test_wait:patience()), Long;
+            127 -> {ok, <<Long:64>>} = gen_tcp:recv(Socket, 8, weir_test_wait:patience()), Long;
             _ -> Short
         end,
-    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, ?PATIENCE) end,
+    {ok, Data} = case Length of 0 -> {ok, <<>>}; _ -> gen_tcp:recv(Socket, Length, weir_test_wait:patience()) end,
     {Opcode, Data}.
 
 %% The next frame but for positions, which may come anywhere.

@@ -6,7 +6,7 @@ export async function run(push, { server, said, transports, webSocket }) {
   const client = push.connect(server, {
     ...(transports && { transports }),
     ...(webSocket === false && { WebSocket: undefined }),
-    openTimeout: 2000,
+    openTimeout: 60000,
     minDelay: 50,
     maxDelay: 200,
     restartDelay: 100,
