@@ -60,12 +60,17 @@
     seconds = [] :: [weir_load_second:second()],
     observer :: none | weir_load_observer:observer(),
     observed = #{} :: #{integer() => weir_load_observer:observation()},
+    %% Up to which second the server was looked at. A second is told with what was seen of it.
+    looked :: integer(),
     last_answer :: integer(),
     interrupted = false :: false | {true, At :: integer()}
 }).
 
 %% Descriptors that the emulator has for other things.
 -define(OTHER_DESCRIPTORS, 64).
+
+%% Later than any second.
+-define(LAST, (1 bsl 60)).
 
 -define(SECOND, 1_000_000_000).
 -define(MILLISECOND, 1_000_000).
@@ -224,13 +229,14 @@ load(#{warmup := Warmup, duration := Duration} = Plan, Drivers, Observer, Show) 
     Run = #run{
         plan = Plan,
         show = Show,
-        drivers = maps:from_list([{Driver, -1 bsl 60} || Driver <- Drivers]),
+        drivers = maps:from_list([{Driver, -?LAST} || Driver <- Drivers]),
         offsets = Offsets,
         schedule = Schedule,
         start = Start,
         from = From,
         to = To,
         observer = Observer,
+        looked = case Observer of none -> ?LAST; _ -> -1 end,
         last_answer = From
     },
     observe_at(0, Run),
@@ -243,8 +249,14 @@ schedule(#{load := {open, [First | _] = Segments, Pattern}, warmup := Warmup}) -
 schedule(_Closed) ->
     none.
 
-measure(#run{drivers = Drivers} = Run) when map_size(Drivers) =:= 0 ->
-    outcome(tell(Run));
+measure(#run{drivers = Drivers, looked = Looked, from = From, to = To, interrupted = Interrupted} = Run) when
+    map_size(Drivers) =:= 0
+->
+    %% The look at the last whole second of the window is due at its end, as the end of the drivers is.
+    case Interrupted =/= false orelse Looked >= (To - From) div ?SECOND - 1 of
+        true -> outcome(tell(Run#run{looked = ?LAST}));
+        false -> receive {observe, Second} -> measure(observe(Second, Run)) end
+    end;
 measure(#run{drivers = Drivers, open = Open, last_answer = LastAnswer} = Run) ->
     receive
         {sample, Driver, Second, Packed} ->
@@ -257,7 +269,7 @@ measure(#run{drivers = Drivers, open = Open, last_answer = LastAnswer} = Run) ->
                 _ -> measure(Left#run{last_answer = max(Last - maps:get(node(Driver), Run#run.offsets), LastAnswer)})
             end;
         {observe, Second} ->
-            measure(observe(Second, Run));
+            measure(tell(observe(Second, Run)));
         stop ->
             lists:foreach(fun weir_load_engine:stop/1, maps:keys(Drivers)),
             Now = erlang:monotonic_time(nanosecond),
@@ -280,14 +292,15 @@ observe_at(Second, #run{from = From}) ->
 %% At the beginning of a second the one before is known.
 observe(Second, #run{observer = Observer, observed = Observed} = Run) ->
     observe_at(Second + 1, Run),
+    Looked = Run#run{looked = Second - 1},
     case weir_load_observer:observe(Observer) of
-        {ok, Observation, Later} -> Run#run{observer = Later, observed = Observed#{Second - 1 => Observation}};
-        {gone, Later} -> Run#run{observer = Later}
+        {ok, Observation, Later} -> Looked#run{observer = Later, observed = Observed#{Second - 1 => Observation}};
+        {gone, Later} -> Looked#run{observer = Later}
     end.
 
-%% Closes the seconds of which all drivers have told.
-tell(#run{drivers = Drivers, open = Open, show = Show} = Run) ->
-    Latest = lists:min([1 bsl 60 | maps:values(Drivers)]),
+%% Closes the seconds of which all drivers have told, and the observer.
+tell(#run{drivers = Drivers, looked = Looked, open = Open, show = Show} = Run) ->
+    Latest = lists:min([Looked | maps:values(Drivers)]),
     case lists:sort([Second || Second <- maps:keys(Open), Second =< Latest]) of
         [] ->
             Run;

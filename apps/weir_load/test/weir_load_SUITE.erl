@@ -30,13 +30,14 @@
     too_many_connections_for_one_process/1
 ]).
 
--import(weir_load_measure, [at_once/0, document/1, measure/2, open_loop/3, plan/2, run/2]).
+-import(weir_load_measure, [at_once/0, document/1, measure/2, open_loop/3, plan/2, run/2, run_until_answered/3]).
+-import(weir_test_wait, [patience/0]).
 
 -define(SECOND, 1_000_000_000).
 -define(MS, 1_000_000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -74,35 +75,31 @@ end_per_suite(_Config) ->
 %% Counts
 
 every_request_of_an_open_loop_is_counted(_Config) ->
-    #{total := Total} = open_loop(at_once(), [{constant, 500, 2 * ?SECOND}], #{}),
+    %% Bytes count that were sent in the window. So it stays open until all were sent, however late.
+    Load = {open, [{constant, 1000, ?SECOND}, {constant, 0, 3599 * ?SECOND}], even},
+    Server = weir_load_server:start(at_once()),
+    #{total := Total} = run_until_answered(1000, Server, #{load => Load}),
+    ok = weir_load_server:stop(Server),
     ?assertMatch(#{offered := 1000, sent := 1000, answered := 1000, error_count := 0, connected := 10}, Total),
-    ?assertMatch(#{offered_rate := 500.0, bytes_sent := 64000, response_us := #{count := 1000}}, Total),
-    #{achieved_rate := Achieved} = Total,
-    ?assert(Achieved =< 500.0 andalso Achieved > 50.0),
+    ?assertMatch(#{bytes_sent := 64000, bytes_received := 64000, response_us := #{count := 1000}}, Total),
     [?assertMatch(#{Measure := #{count := 1000}}, Total) || Measure <- [service_us, first_byte_us, lag_us]],
     ?assertMatch(#{connect_us := #{count := 10}}, Total).
 
 random_arrivals_are_as_many(_Config) ->
-    Load = {open, [{ramp, 0, 1000, 2 * ?SECOND}], {poisson, 3}},
-    #{total := Total} = measure(at_once(), #{load => Load, duration => 2 * ?SECOND}),
-    ?assertMatch(#{offered := 1000, sent := 1000, answered := 1000}, Total).
+    Load = {open, [{ramp, 0, 1000, ?SECOND}], {poisson, 3}},
+    #{total := Total} = measure(at_once(), #{load => Load}),
+    ?assertMatch(#{offered := 500, sent := 500, answered := 500}, Total).
 
-%% What was due is the integral of the rate, in each second and in the whole, and all of it is sent.
+%% What was due is the integral of the rate, in each second and in the whole, and all of it is sent. All kinds at the same time.
 every_kind_of_rate_is_offered(_Config) ->
     Server = weir_load_server:start(at_once()),
-    [
-        begin
+    Runs = [
+        {Kind, spawn_monitor(fun() ->
             {ok, Rate} = weir_load_units:rate(Text),
             Load = {open, weir_load_units:segments(Rate, 2 * ?SECOND), Pattern},
-            #{total := Total, seconds := [A, B | _]} = run(Server, #{load => Load, duration => 2 * ?SECOND}),
-            #{offered := Offered, sent := Sent, answered := Answered} = Total,
-            [?assert(abs(Count - Due) =< 0.005 * Due, {Text, Count}) || Count <- [Offered, Sent, Answered]],
-            [
-                ?assert(abs(maps:get(offered, Second) - DueThen) =< Allowed, {Text, Second})
-             || {Second, DueThen, Allowed} <- [{A, First, 1 + Spread}, {B, Due - First, 1 + Spread}]
-            ]
-        end
-     || {Text, Pattern, Due, First, Spread} <- [
+            exit({document, run(Server, #{load => Load, duration => 2 * ?SECOND})})
+        end)}
+     || {Text, Pattern, _, _, _} = Kind <- [
             {"400", even, 800, 400, 0},
             {"100,300", even, 400, 100, 0},
             {"0..400", even, 400, 100, 0},
@@ -113,26 +110,42 @@ every_kind_of_rate_is_offered(_Config) ->
             {"400", {poisson, 7}, 800, 400, 100}
         ]
     ],
+    [
+        receive {'DOWN', Monitor, process, Pid, {document, Document}} -> offers(Kind, Document)
+        after patience() -> ct:fail({not_ended, Kind})
+        end
+     || {Kind, {Pid, Monitor}} <- Runs
+    ],
     ok = weir_load_server:stop(Server).
 
+offers({Text, _Pattern, Due, First, Spread}, #{total := Total, seconds := [A, B | _]}) ->
+    #{offered := Offered, sent := Sent, answered := Answered} = Total,
+    [?assert(abs(Count - Due) =< 0.005 * Due, {Text, Count}) || Count <- [Offered, Sent, Answered]],
+    [
+        ?assert(abs(maps:get(offered, Second) - DueThen) =< Allowed, {Text, Second})
+     || {Second, DueThen, Allowed} <- [{A, First, 1 + Spread}, {B, Due - First, 1 + Spread}]
+    ].
+
 seconds_add_up_to_the_total(_Config) ->
-    #{total := Total, seconds := Seconds} = open_loop(at_once(), [{constant, 300, 3 * ?SECOND}], #{}),
+    #{total := Total, seconds := Seconds} = open_loop(at_once(), [{constant, 300, 2 * ?SECOND}], #{}),
     Sum = fun(Key) -> lists:sum([maps:get(Key, Second) || Second <- Seconds]) end,
     [?assertEqual(maps:get(Key, Total), Sum(Key)) || Key <- [offered, sent, answered]],
-    ?assertEqual([300, 300, 300], lists:sublist([Offered || #{offered := Offered} <- Seconds], 3)),
+    ?assertEqual([300, 300], lists:sublist([Offered || #{offered := Offered} <- Seconds], 2)),
+    #{offered_rate := 300.0, achieved_rate := Achieved, elapsed_s := Elapsed} = Total,
+    ?assert(abs(Achieved - 600 / Elapsed) < 0.01, Total),
     ?assertEqual(lists:seq(0, length(Seconds) - 1), [Number || #{second := Number} <- Seconds]).
 
 a_closed_loop_keeps_its_concurrency(_Config) ->
-    Document = measure(delay(10), #{load => {closed, 8}, connections => 8, duration => 2 * ?SECOND}),
+    Document = measure(delay(10), #{load => {closed, 8}, connections => 8}),
     #{total := #{answered := Answered, sent := Sent, offered := Offered, error_count := 0, connected := 8}} = Document,
     ?assertEqual(null, Offered),
     ?assertEqual(Sent, Answered),
-    %% Two seconds of eight at a time, each at least 10 ms, are 1600 at most, and the last ones of the window.
-    ?assert(Answered > 50 andalso Answered =< 1608).
+    %% A second of eight at a time, each at least 10 ms, are 800 at most, and the last ones of the window.
+    ?assert(Answered >= 8 andalso Answered =< 808, Answered).
 
 the_warmup_is_not_measured(_Config) ->
-    Warmed = #{warmup => ?SECOND},
-    #{total := Total} = open_loop(at_once(), [{constant, 200, ?SECOND}], Warmed),
+    Warmed = #{warmup => ?SECOND div 2},
+    #{total := Total} = open_loop(at_once(), [{constant, 400, ?SECOND div 2}], Warmed),
     ?assertMatch(#{offered := 200, sent := 200, answered := 200, lag_us := #{count := 200}}, Total).
 
 requests_are_pipelined(_Config) ->
@@ -149,8 +162,8 @@ connections_are_opened_at_a_rate(_Config) ->
     ?assert(erlang:monotonic_time(millisecond) - Before >= 450).
 
 every_arrival_may_have_a_connection(_Config) ->
-    Load = {open, [{ramp, 0, 200, 2 * ?SECOND}], even},
-    Plan = #{scenario => weir_load_short, load => Load, connections => 0, duration => 2 * ?SECOND},
+    Load = {open, [{ramp, 0, 400, ?SECOND}], even},
+    Plan = #{scenario => weir_load_short, load => Load, connections => 0},
     #{total := Total} = measure(at_once(), Plan),
     ?assertMatch(#{offered := 200, sent := 200, answered := 200, connected := 200, error_count := 0}, Total),
     #{response_us := Response, service_us := Service, connect_us := Connect, first_byte_us := FirstByte} = Total,
@@ -163,45 +176,44 @@ a_closed_loop_of_connections(_Config) ->
     #{total := Total} = measure(delay(5), Plan),
     #{answered := Answered, connected := Connected, error_count := 0} = Total,
     ?assertEqual(Answered, Connected),
-    ?assert(Answered > 20).
+    ?assert(Answered >= 4, Answered).
 
 %% Latencies
 
 a_fixed_delay_is_measured(_Config) ->
-    #{total := Total} = open_loop(delay(20), [{constant, 100, 2 * ?SECOND}], #{}),
-    #{response_us := Response, service_us := Service, first_byte_us := FirstByte} = Total,
+    #{total := Total} = open_loop(delay(20), [{constant, 100, ?SECOND}], #{}),
+    #{response_us := Response, service_us := Service, first_byte_us := FirstByte, elapsed_s := Elapsed} = Total,
     [?assert(maps:get(min, Latency) >= 20_000 * 0.999) || Latency <- [Response, Service, FirstByte]],
-    ?assert(maps:get(p50, Response) < 1_000_000),
+    %% Nothing took longer than the whole.
+    ?assert(maps:get(max, Response) =< 1_001_000 * Elapsed, Total),
     ?assert(maps:get(mean, Response) >= maps:get(mean, Service)).
 
 two_delays_are_told_apart(_Config) ->
     Bimodal = fun(Number) -> case Number rem 10 of 0 -> {after_ms, 2000}; _ -> {after_ms, 0} end end,
     Plan = #{connections => 100},
-    #{total := #{response_us := Response}} = open_loop(Bimodal, [{constant, 100, 2 * ?SECOND}], Plan),
-    ?assert(maps:get(p50, Response) < 1_500_000),
+    #{total := #{response_us := Response}} = open_loop(Bimodal, [{constant, 200, ?SECOND}], Plan),
+    ?assert(maps:get(p50, Response) < 1_900_000, Response),
     ?assert(maps:get(p95, Response) >= 2_000_000 * 0.999).
 
 an_open_loop_shows_a_stall_that_a_closed_loop_hides(_Config) ->
-    Stall = {1000, 2000},
-    Open = stalled(delay(5), Stall, #{
-        load => {open, [{constant, 400, 3 * ?SECOND}], even}, connections => 40, duration => 3 * ?SECOND
-    }),
-    ?assertMatch(#{offered := 1200, answered := 1200, error_count := 0}, Open),
-    %% A third of what was due came in the stall, evenly: one in a hundred of all waited 970 ms and more.
+    %% A second, from the message on that is due at half a second.
+    Stall = {201, 1000},
+    OfOpen = weir_load_server:start(delay(5), Stall),
+    Load = {open, [{constant, 400, 2 * ?SECOND}], even},
+    #{total := Open} = run(OfOpen, #{load => Load, connections => 40, duration => 2 * ?SECOND}),
+    ok = weir_load_server:stop(OfOpen),
+    ?assertMatch(#{offered := 800, answered := 800, error_count := 0}, Open),
+    %% What was due in the first tenth of the stall waited 900 ms and more: 40 of 800 at least.
     ?assert(percentile(p99, Open) >= 900_000),
     ?assert(percentile(p90, Open) >= 600_000),
-    Closed = stalled(delay(1), Stall, #{load => {closed, 2}, connections => 2, duration => 3 * ?SECOND}),
+    OfClosed = weir_load_server:start(delay(1), Stall),
+    #{total := Closed} = run_until_answered(202, OfClosed, #{load => {closed, 2}, connections => 2}),
     %% Each connection had one request that waited; all others were asked before or after.
     #{answered := Answered, response_us := #{max := Longest}} = Closed,
-    ?assert(Answered > 200),
-    ?assert(Longest >= 900_000),
-    ?assert(percentile(p99, Closed) < 500_000).
-
-stalled(Delay, Stall, Plan) ->
-    Server = weir_load_server:start(Delay, Stall),
-    #{total := Total} = run(Server, Plan),
-    ok = weir_load_server:stop(Server),
-    Total.
+    ?assert(Answered >= 202),
+    ?assert(Longest >= 1_000_000 * 0.999),
+    ?assert(weir_load_server:stalled(OfClosed) =< 2, weir_load_server:stalled(OfClosed)),
+    ok = weir_load_server:stop(OfClosed).
 
 percentile(Name, #{response_us := Response}) -> maps:get(Name, Response).
 
@@ -209,7 +221,7 @@ percentile(Name, #{response_us := Response}) -> maps:get(Name, Response).
 
 dropped_replies_are_timeouts(_Config) ->
     Drops = fun(Number) -> case Number rem 50 of 0 -> drop; _ -> {after_ms, 0} end end,
-    #{total := Total} = open_loop(Drops, [{constant, 200, 2 * ?SECOND}], #{timeout => 300 * ?MS}),
+    #{total := Total} = open_loop(Drops, [{constant, 400, ?SECOND}], #{timeout => 300 * ?MS}),
     #{offered := 400, answered := Answered, errors := #{timeout := Timeouts} = Errors} = Total,
     ?assertEqual([timeout], maps:keys(Errors)),
     ?assertEqual(400, Answered + Timeouts),
@@ -217,7 +229,7 @@ dropped_replies_are_timeouts(_Config) ->
 
 resets_are_counted_and_the_load_goes_on(_Config) ->
     Resets = fun(Number) -> case Number rem 40 of 0 -> reset; _ -> {after_ms, 0} end end,
-    #{total := Total} = open_loop(Resets, [{constant, 200, 2 * ?SECOND}], #{}),
+    #{total := Total} = open_loop(Resets, [{constant, 400, ?SECOND}], #{}),
     #{offered := 400, answered := Answered, connected := Connected, errors := #{reset := Resets1} = Errors} = Total,
     ?assertEqual([reset], maps:keys(Errors)),
     ?assertEqual(400, Answered + Resets1),
@@ -226,12 +238,12 @@ resets_are_counted_and_the_load_goes_on(_Config) ->
 
 wrong_replies_are_counted(_Config) ->
     Garbles = fun(Number) -> case Number rem 40 of 0 -> garble; _ -> {after_ms, 0} end end,
-    #{total := Total} = open_loop(Garbles, [{constant, 200, 2 * ?SECOND}], #{}),
+    #{total := Total} = open_loop(Garbles, [{constant, 400, ?SECOND}], #{}),
     ?assertMatch(#{offered := 400, answered := 390, errors := #{wrong_reply := 10}, error_count := 10}, Total).
 
 a_server_that_closes_is_counted(_Config) ->
     Closes = fun(Number) -> case Number rem 40 of 0 -> close; _ -> {after_ms, 0} end end,
-    #{total := Total} = open_loop(Closes, [{constant, 200, 2 * ?SECOND}], #{}),
+    #{total := Total} = open_loop(Closes, [{constant, 400, ?SECOND}], #{}),
     ?assertMatch(#{offered := 400, answered := 390, errors := #{closed := 10}, error_count := 10}, Total).
 
 nobody_there_is_an_error(_Config) ->
@@ -250,16 +262,17 @@ nobody_there_is_an_error(_Config) ->
 a_stop_ends_with_what_was_measured(_Config) ->
     Server = weir_load_server:start(at_once()),
     Self = self(),
-    Load = {open, [{constant, 100, 60 * ?SECOND}], even},
-    Plan = plan(Server, #{load => Load, duration => 60 * ?SECOND}),
+    Load = {open, [{constant, 100, 3600 * ?SECOND}], even},
+    Plan = plan(Server, #{load => Load, duration => 3600 * ?SECOND}),
     {Pid, Monitor} = spawn_monitor(fun() -> exit(weir_load_run:run(Plan, fun(News) -> Self ! News, ok end)) end),
-    receive {second, _} -> Pid ! stop end,
+    receive {second, _} -> Pid ! stop after patience() -> ct:fail(no_second) end,
     receive
         {'DOWN', Monitor, process, Pid, {ok, #{interrupted := true} = Outcome}} ->
             #{total := Total, interrupted := true} = document([Outcome]),
             #{offered := Offered, answered := Answered, elapsed_s := Elapsed} = Total,
             ?assert(Answered > 0 andalso Answered =< Offered + 1),
-            ?assert(Elapsed < 50)
+            ?assert(Elapsed < 3600)
+    after patience() -> ct:fail(not_stopped)
     end,
     ok = weir_load_server:stop(Server).
 
@@ -276,13 +289,13 @@ connections_are_held_and_go(_Config) ->
     {ok, Listener} = gen_tcp:listen(0, [{tcp_module, weir_tcp}, binary, {ip, {127, 0, 0, 1}}, {backlog, 1024}]),
     {ok, Port} = inet:port(Listener),
     {ok, Server} = weir_reactor:start_link(#{module => weir_load_holder, args => self(), listen => Listener}),
-    Plan = #{scenario => weir_load_idle, load => none, connections => 2000},
+    Plan = #{scenario => weir_load_idle, load => none, connections => 300},
     {ok, Outcome} = weir_load_run:run(plan(#{port => Port}, Plan), fun(_News) -> ok end),
     #{total := Total} = document([Outcome]),
-    ?assertMatch(#{connected := 2000, error_count := 0, offered := null}, Total),
+    ?assertMatch(#{connected := 300, error_count := 0, offered := null}, Total),
     %% A run waits for none of them to be there any more, but they go.
-    [receive opened -> ok end || _ <- lists:seq(1, 2000)],
-    [receive closed -> ok end || _ <- lists:seq(1, 2000)],
+    [receive opened -> ok after patience() -> ct:fail(not_opened) end || _ <- lists:seq(1, 300)],
+    [receive closed -> ok after patience() -> ct:fail(not_closed) end || _ <- lists:seq(1, 300)],
     unlink(Server),
     exit(Server, shutdown),
     ok = gen_tcp:close(Listener).

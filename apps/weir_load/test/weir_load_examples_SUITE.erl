@@ -10,7 +10,7 @@
 -define(SECOND, 1_000_000_000).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [a_redis_server_is_pinged, lines_are_said_in_a_chat].
@@ -105,13 +105,13 @@ load(Scenario, Options, Port) ->
     Plan = #{
         scenario => Scenario, options => Options, address => {127, 0, 0, 1}, port => Port, sockets => weir,
         load => {open, [{constant, 200, ?SECOND}], even}, connections => 5, connect_rate => unlimited, depth => 1,
-        duration => ?SECOND, warmup => 0, timeout => 20 * ?SECOND, drivers => 2, nodes => [node()], observe => none
+        duration => ?SECOND, warmup => 0, timeout => weir_test_wait:patience() * 1_000_000, drivers => 2, nodes => [node()], observe => none
     },
     {ok, Outcome} = weir_load_run:run(Plan, fun(_News) -> ok end),
     About = #{
         scenario => atom_to_binary(Scenario), target => <<>>, loop => open, rate => <<"200">>, arrivals => even,
         seed => null, concurrency => null, connections => 5, depth => 1, sockets => weir, tls => false, observe => null,
-        nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0, timeout_ns => 20 * ?SECOND, max_lag_ns => ?SECOND,
+        nodes => [node()], duration_ns => ?SECOND, warmup_ns => 0, timeout_ns => weir_test_wait:patience() * 1_000_000, max_lag_ns => ?SECOND,
         started => <<>>, promises => []
     },
     #{total := Total} = weir_load_document:new(About, [Outcome]),

@@ -5,6 +5,7 @@
 -export([open_loop/3]).
 -export([measure/2]).
 -export([run/2]).
+-export([run_until_answered/3]).
 -export([document/1]).
 -export([plan/2]).
 
@@ -26,6 +27,26 @@ measure(Behaviour, Plan) ->
 run(Server, Plan) ->
     {ok, Outcome} = weir_load_run:run(plan(Server, Plan), fun(_News) -> ok end),
     document([Outcome]).
+
+%% A run that is stopped at the end of the second in which so many were answered, however many seconds that takes.
+run_until_answered(Count, Server, Plan) ->
+    Test = self(),
+    Long = plan(Server, Plan#{duration => 3600 * ?SECOND}),
+    {Pid, Monitor} = spawn_monitor(fun() -> exit(weir_load_run:run(Long, fun(News) -> Test ! {self(), News}, ok end)) end),
+    ok = until_answered(Count, Pid),
+    Pid ! stop,
+    receive
+        {'DOWN', Monitor, process, Pid, {ok, Outcome}} -> document([Outcome])
+    after weir_test_wait:patience() -> error(not_stopped)
+    end.
+
+until_answered(Count, _Pid) when Count =< 0 ->
+    ok;
+until_answered(Count, Pid) ->
+    receive
+        {Pid, {second, #{answered := Answered}}} -> until_answered(Count - Answered, Pid)
+    after weir_test_wait:patience() -> error({missing, Count})
+    end.
 
 document(Outcomes) ->
     weir_load_document:new(
@@ -50,7 +71,7 @@ plan(#{port := Port}, Plan) ->
             depth => 1,
             duration => ?SECOND,
             warmup => 0,
-            timeout => 10 * ?SECOND,
+            timeout => weir_test_wait:patience() * ?MS,
             drivers => 2,
             nodes => [node()],
             observe => none

@@ -3,6 +3,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([
@@ -15,7 +16,7 @@
 ]).
 
 suite() ->
-    [{timetrap, {minutes, 3}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -31,11 +32,12 @@ init_per_suite(Config) ->
     case {weir_compatibility_chromium:find(), page(#{})} of
         {error, _} -> {skip, "no Chromium here"};
         {_, {error, _}} -> {skip, "built without npm"};
-        {{ok, Browser}, {ok, _}} -> [{browser, Browser} | Config]
+        {{ok, Program}, {ok, _}} ->
+            {ok, Browser} = weir_compatibility_chromium:start(Program, filename:join(?config(priv_dir, Config), "browser")),
+            [{browser, Browser} | Config]
     end.
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(Config) -> weir_compatibility_chromium:stop(?config(browser, Config)).
 
 charts_are_drawn(Config) ->
     Drawn = show(Config, "report", #{}),
@@ -76,7 +78,7 @@ many_schedulers_are_summed_up(Config) ->
     all_are_coloured(Drawn).
 
 charts_are_drawn_on_a_dark_page(Config) ->
-    all_are_coloured(show(Config, "dark", #{schedulers => 2}, ["--blink-settings=preferredColorScheme=0"])).
+    all_are_coloured(show(Config, "dark", #{schedulers => 2}, #{dark => true})).
 
 titles(Drawn) -> [Title || #{<<"title">> := Title} <- Drawn].
 
@@ -91,19 +93,31 @@ no_text_ends_the_script(Config) ->
     [_ | _] = show(Config, "hostile", #{target => <<"</script><script>throw 1</script>">>}).
 
 %% Shows a page, with a script that looks at what was drawn, and keeps a picture of it. Returns the charts.
-show(Config, Name, Changes) -> show(Config, Name, Changes, []).
+show(Config, Name, Changes) -> show(Config, Name, Changes, #{}).
 
-show(Config, Name, Changes, Settings) ->
-    {ok, Page} = page(Changes),
+show(Config, Name, Changes, Look) ->
+    {ok, Text} = page(Changes),
     File = filename:join(?config(priv_dir, Config), Name ++ ".html"),
     Picture = filename:join(?config(priv_dir, Config), Name ++ ".png"),
-    ok = file:write_file(File, [Page, looking()]),
-    weir_compatibility_drawing:of_file(?config(browser, Config), File, Picture, ["--window-size=1250,2000" | Settings]).
+    ok = file:write_file(File, Text),
+    Page = weir_compatibility_chromium:open(?config(browser, Config), ["file://", File], Look#{width => 1250, height => 2000}),
+    Drawn = ?waitMatch([_ | _], drawn(weir_compatibility_chromium:evaluate(Page, looking()))),
+    ok = weir_compatibility_chromium:screenshot(Page, Picture),
+    ?assertEqual([], weir_compatibility_chromium:errors(Page)),
+    ok = weir_compatibility_chromium:close(Page),
+    Drawn.
+
+%% Nothing while a chart has less than its lines.
+drawn(Charts) ->
+    case [Title || #{<<"title">> := Title, <<"coloured">> := Coloured} <- Charts, Coloured =< 100] of
+        [] -> Charts;
+        Empty -> {not_drawn, Empty}
+    end.
 
 %% Pixels that are not grey are those of a series.
 looking() ->
-    "<script>addEventListener('load', () => setTimeout(() => {"
-    "  const seen = [...document.querySelectorAll('figure')].map((figure) => {"
+    "document.readyState !== 'complete' ? [] : ("
+    "  [...document.querySelectorAll('figure')].map((figure) => {"
     "    const canvas = figure.querySelector('canvas');"
     "    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
     "    let coloured = 0;"
@@ -113,11 +127,7 @@ looking() ->
     "    }"
     "    const legend = [...figure.querySelectorAll('.u-label')].map((label) => label.textContent);"
     "    return { title: figure.querySelector('h2').textContent, coloured, legend };"
-    "  });"
-    "  const pre = document.body.appendChild(document.createElement('pre'));"
-    "  pre.id = 'seen';"
-    "  pre.textContent = JSON.stringify(seen);"
-    "}, 100));</script>".
+    "  }))".
 
 %% Three seconds of made-up times.
 page(Changes) ->

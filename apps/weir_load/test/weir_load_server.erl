@@ -1,31 +1,47 @@
 %% A server whose delays are known. It sends back messages of 64 bytes, after what a function of the number of the
-%% message, counted over all connections from 1, says.
+%% message, counted over all connections from 1, says. It ends with the process that has started it.
 -module(weir_load_server).
 
--export([start/1, start/2, stop/1]).
+-export([start/1, start/2, stop/1, stalled/1]).
 
--export_type([behaviour/0]).
+-export_type([behaviour/0, stall/0]).
 
 -type answer() :: {after_ms, non_neg_integer()} | drop | reset | garble | close.
 -type behaviour() :: fun((pos_integer()) -> answer()).
+%% It begins with the message of this number and lasts so many milliseconds, in which nothing is answered.
+-type stall() :: none | {pos_integer(), pos_integer()}.
 
 -define(SIZE, 64).
 
+%% Places of the counters: messages, milliseconds of the monotonic clock at which the stall ends, messages that waited for that.
+-define(MESSAGES, 1).
+-define(STALL_ENDS, 2).
+-define(STALLED, 3).
+
 start(Behaviour) -> start(Behaviour, none).
 
-%% A stall is a span of milliseconds since the first message, in which nothing is answered.
+-spec start(behaviour(), stall()) -> map().
 start(Behaviour, Stall) ->
+    Counters = atomics:new(3, []),
+    Owner = self(),
     {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {active, false}, {nodelay, true}, {backlog, 1024}]),
     {ok, Port} = inet:port(Listener),
-    Shared = #{behaviour => Behaviour, stall => Stall, counters => atomics:new(2, [])},
-    Acceptor = spawn(fun() -> accept(Listener, Shared) end),
-    ok = gen_tcp:controlling_process(Listener, Acceptor),
-    #{port => Port, acceptor => Acceptor}.
+    Shared = #{behaviour => Behaviour, stall => Stall, counters => Counters},
+    Server = spawn(fun() ->
+        Monitor = monitor(process, Owner),
+        _ = spawn_link(fun() -> accept(Listener, Shared) end),
+        receive {'DOWN', Monitor, process, Owner, _} -> exit(owner_ended) end
+    end),
+    ok = gen_tcp:controlling_process(Listener, Server),
+    #{port => Port, server => Server, counters => Counters}.
 
-stop(#{acceptor := Acceptor}) ->
-    Monitor = monitor(process, Acceptor),
-    exit(Acceptor, kill),
-    receive {'DOWN', Monitor, process, Acceptor, _} -> ok end.
+stop(#{server := Server}) ->
+    exit(Server, kill),
+    _ = weir_test_wait:wait_for_end(Server),
+    ok.
+
+%% How many messages came in the stall.
+stalled(#{counters := Counters}) -> atomics:get(Counters, ?STALLED).
 
 accept(Listener, Shared) ->
     {ok, Socket} = gen_tcp:accept(Listener),
@@ -41,10 +57,8 @@ serve(Socket, Shared) ->
     end.
 
 answer(Message, Socket, #{behaviour := Behaviour, stall := Stall, counters := Counters} = Shared) ->
-    Number = atomics:add_get(Counters, 1, 1),
-    Now = erlang:monotonic_time(millisecond),
-    _ = atomics:compare_exchange(Counters, 2, 0, Now),
-    wait_for_end(Stall, Now - atomics:get(Counters, 2)),
+    Number = atomics:add_get(Counters, ?MESSAGES, 1),
+    ok = stall(Number, Stall, erlang:monotonic_time(millisecond), Counters),
     case Behaviour(Number) of
         {after_ms, 0} -> send(Message, Socket, Shared);
         {after_ms, Delay} -> timer:sleep(Delay), send(Message, Socket, Shared);
@@ -56,8 +70,21 @@ answer(Message, Socket, #{behaviour := Behaviour, stall := Stall, counters := Co
             gen_tcp:close(Socket)
     end.
 
-wait_for_end({From, To}, At) when At >= From, At < To -> timer:sleep(To - At);
-wait_for_end(_Stall, _At) -> ok.
+stall(_Number, none, _Now, _Counters) ->
+    ok;
+stall(First, {First, Milliseconds}, Now, Counters) ->
+    ok = atomics:put(Counters, ?STALL_ENDS, Now + Milliseconds),
+    stall(First, {0, Milliseconds}, Now, Counters);
+stall(_Number, _Stall, Now, Counters) ->
+    case {atomics:get(Counters, ?STALL_ENDS), Now} of
+        {0, _} ->
+            ok;
+        {Ends, _} when Now < Ends ->
+            ok = atomics:add(Counters, ?STALLED, 1),
+            timer:sleep(Ends - Now);
+        _ ->
+            ok
+    end.
 
 send(Message, Socket, Shared) ->
     case gen_tcp:send(Socket, Message) of

@@ -4,11 +4,13 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([pairs_of_streams/1, ten_gigabytes/1, a_bad_network/1, toxics/1, ten_thousand_idle/1]).
 
--define(PATIENCE, 60_000).
+-import(weir_test_wait, [patience/0, wait_until/1]).
+
 -define(GIGABYTES, 10).
 -define(BLOCK, 1_000_003).
 -define(TOXIPROXY, "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0").
@@ -45,7 +47,7 @@ ten_gigabytes(_Config) ->
     {ok, Listen} = gen_tcp:listen(0, options()),
     Port = proxy(#{}, #{servers => [address(Listen)]}),
     {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, options()),
-    {ok, Server} = gen_tcp:accept(Listen, ?PATIENCE),
+    {ok, Server} = gen_tcp:accept(Listen, patience()),
     Blocks = ?GIGABYTES * 1_000_000_000 div ?BLOCK,
     Readers = [spawn_monitor(fun() -> exit({read, sum(Socket, 0, 0)}) end) || Socket <- [Client, Server]],
     Writers = [
@@ -69,7 +71,7 @@ write(Socket, <<_:64, Rest/binary>>, Left, Sum) ->
     write(Socket, Block, Left - 1, erlang:crc32(Sum, Block)).
 
 sum(Socket, Size, Sum) ->
-    case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+    case gen_tcp:recv(Socket, 0, patience()) of
         {ok, Data} -> sum(Socket, Size + byte_size(Data), erlang:crc32(Sum, Data));
         {error, closed} -> {Size, Sum}
     end.
@@ -112,17 +114,17 @@ over_network(Name) ->
     ?assertEqual(lists:duplicate(50, {echoed, ok}), [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Clients]).
 
 echoed(Port, Times) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, options(), ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, options(), patience()),
     [
         begin
             Data = rand:bytes(rand:uniform(30_000)),
             ok = gen_tcp:send(Socket, Data),
-            {ok, Data} = gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE)
+            {ok, Data} = gen_tcp:recv(Socket, byte_size(Data), patience())
         end
      || _ <- lists:seq(1, Times)
     ],
     ok = gen_tcp:shutdown(Socket, write),
-    {error, closed} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {error, closed} = gen_tcp:recv(Socket, 0, patience()),
     gen_tcp:close(Socket).
 
 %%% A server behind toxiproxy.
@@ -143,11 +145,11 @@ toxics(Config) ->
     end.
 
 toxics_of(Toxiproxy) ->
-    [Api, Between] = [free_port(), free_port()],
+    [Api, Between] = [weir_test_port:claim(), weir_test_port:claim()],
     ok = program(Toxiproxy, ["-host", "127.0.0.1", "-port", integer_to_list(Api)], "Starting"),
     {ok, Listen} = gen_tcp:listen(0, options()),
     {ok, ServerPort} = inet:port(Listen),
-    wait_for(fun() -> is_tuple(post(Api, "/proxies", #{name => <<"x">>, listen => local(Between), upstream => local(ServerPort), enabled => true})) end),
+    wait_until(fun() -> is_tuple(post(Api, "/proxies", #{name => <<"x">>, listen => local(Between), upstream => local(ServerPort), enabled => true})) end),
     Port = proxy(#{idle_timeout => 1000}, #{servers => [local(Between)]}),
     Toxic = fun(Type, Stream, Attributes) ->
         {200, _} = post(Api, "/proxies/x/toxics", #{name => Type, type => Type, stream => Stream, attributes => Attributes})
@@ -161,7 +163,7 @@ toxics_of(Toxiproxy) ->
             {Client, Server} = pair(Port, Listen),
             {From, To} = case Stream of <<"upstream">> -> {Client, Server}; <<"downstream">> -> {Server, Client} end,
             _ = spawn_link(fun() -> ok = gen_tcp:send(From, Data) end),
-            ?assertEqual({ok, Data}, gen_tcp:recv(To, byte_size(Data), ?PATIENCE)),
+            ?assertEqual({ok, Data}, gen_tcp:recv(To, byte_size(Data), patience())),
             [ok = gen_tcp:close(Socket) || Socket <- [Client, Server]],
             _ = Clean(<<"slicer">>)
         end
@@ -171,24 +173,24 @@ toxics_of(Toxiproxy) ->
     _ = Toxic(<<"limit_data">>, <<"downstream">>, #{bytes => 12_345}),
     {Cut, CutServer} = pair(Port, Listen),
     _ = gen_tcp:send(CutServer, Data),
-    ?assertEqual({ok, binary:part(Data, 0, 12_345)}, gen_tcp:recv(Cut, 12_345, ?PATIENCE)),
-    ?assertMatch({error, _}, gen_tcp:recv(Cut, 0, ?PATIENCE)),
+    ?assertEqual({ok, binary:part(Data, 0, 12_345)}, gen_tcp:recv(Cut, 12_345, patience())),
+    ?assertMatch({error, _}, gen_tcp:recv(Cut, 0, patience())),
     _ = Clean(<<"limit_data">>),
     %% A server that is gone without a word: the idle timeout ends it.
     _ = Toxic(<<"timeout">>, <<"downstream">>, #{timeout => 0}),
     {Silent, SilentServer} = pair(Port, Listen),
     _ = gen_tcp:send(SilentServer, Data),
-    ?assertMatch({error, _}, gen_tcp:recv(Silent, 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(Silent, 0, patience())),
     _ = Clean(<<"timeout">>),
     _ = Toxic(<<"reset_peer">>, <<"downstream">>, #{timeout => 200}),
     {Reset, _} = pair(Port, Listen),
-    ?assertMatch({error, _}, gen_tcp:recv(Reset, 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(Reset, 0, patience())),
     _ = Clean(<<"reset_peer">>),
-    wait_for(fun() -> weir_proxy:sessions(?MODULE) =:= [] end).
+    ?waitEqual([], weir_proxy:sessions(?MODULE)).
 
 pair(Port, Listen) ->
-    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, options(), ?PATIENCE),
-    {ok, Server} = gen_tcp:accept(Listen, ?PATIENCE),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, options(), patience()),
+    {ok, Server} = gen_tcp:accept(Listen, patience()),
     {Client, Server}.
 
 post(Api, Path, Object) ->
@@ -219,23 +221,23 @@ idle(Count) ->
         begin
             %% So many do not fit to the ports of one address.
             From = {127, 0, 1 + N rem 4, 1},
-            {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [{ip, From} | lists:keydelete(ip, 1, options())], ?PATIENCE),
-            {ok, Server} = gen_tcp:accept(Listen, ?PATIENCE),
+            {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [{ip, From} | lists:keydelete(ip, 1, options())], patience()),
+            {ok, Server} = gen_tcp:accept(Listen, patience()),
             {Client, Server}
         end
      || N <- lists:seq(1, Count)
     ],
-    wait_for(fun() -> map_get(sessions, element(2, weir_proxy:info(?MODULE))) =:= Count end),
-    wait_for(fun() -> erlang:system_info(process_count) < Processes + 50 end),
+    ?waitEqual(Count, map_get(sessions, element(2, weir_proxy:info(?MODULE)))),
+    wait_until(fun() -> erlang:system_info(process_count) < Processes + 50 end),
     %% Another one is served, and so is each of them.
     {Client, Server} = pair(Port, Listen),
     ok = gen_tcp:send(Client, <<"now">>),
-    ?assertEqual({ok, <<"now">>}, gen_tcp:recv(Server, 3, ?PATIENCE)),
+    ?assertEqual({ok, <<"now">>}, gen_tcp:recv(Server, 3, patience())),
     [ok = gen_tcp:send(To, <<"x">>) || {_, To} <- Pairs],
-    [?assertEqual({ok, <<"x">>}, gen_tcp:recv(From, 1, ?PATIENCE)) || {From, _} <- Pairs],
+    [?assertEqual({ok, <<"x">>}, gen_tcp:recv(From, 1, patience())) || {From, _} <- Pairs],
     %% The end of one direction alone is no end.
     [ok = gen_tcp:close(Socket) || {One, Other} <- Pairs, Socket <- [One, Other]],
-    wait_for(fun() -> map_get(sessions, element(2, weir_proxy:info(?MODULE))) =:= 1 end),
+    ?waitEqual(1, map_get(sessions, element(2, weir_proxy:info(?MODULE)))),
     Count.
 
 %%% What cases share.
@@ -255,12 +257,6 @@ address(Listen) ->
 
 local(Port) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
 
-free_port() ->
-    {ok, Listen} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listen),
-    ok = gen_tcp:close(Listen),
-    Port.
-
 %% Runs until the case has ended, or this node. It has begun when it says this.
 program(Name, Arguments, Ready) ->
     All = ["--pdeathsig", "KILL", os:find_executable(Name) | Arguments],
@@ -278,16 +274,5 @@ said(Opened, Ready, Said) ->
                 _ -> ok
             end;
         {Opened, {exit_status, Status}} -> ct:fail({ended, Status, Said})
-    after ?PATIENCE -> ct:fail({not_ready, Said})
-    end.
-
-wait_for(Fun) -> wait_for(Fun, erlang:monotonic_time(millisecond) + ?PATIENCE).
-
-wait_for(Fun, Deadline) ->
-    case Fun() of
-        true -> ok;
-        false ->
-            erlang:monotonic_time(millisecond) < Deadline orelse ct:fail(waited_too_long),
-            timer:sleep(20),
-            wait_for(Fun, Deadline)
+    after patience() -> ct:fail({not_ready, Said})
     end.

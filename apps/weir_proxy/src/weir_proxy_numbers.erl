@@ -96,9 +96,10 @@ take(Numbers, Limit) ->
 %% @doc A session has ended, with the bytes of the client and those of the server.
 -spec ended(atomics:atomics_ref(), non_neg_integer(), non_neg_integer()) -> ok.
 ended(Numbers, In, Out) ->
-    ok = atomics:sub(Numbers, ?CURRENT, 1),
+    %% Who sees that it has ended sees its bytes.
     ok = atomics:add(Numbers, ?IN, In),
-    atomics:add(Numbers, ?OUT, Out).
+    ok = atomics:add(Numbers, ?OUT, Out),
+    atomics:sub(Numbers, ?CURRENT, 1).
 
 %% @doc All of them.
 -spec to_map(atomics:atomics_ref()) -> #{name() => integer()}.

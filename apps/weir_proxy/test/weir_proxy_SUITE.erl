@@ -2,15 +2,16 @@
 -module(weir_proxy_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, until/2, wait_for/1]).
+-import(weir_proxy_test, [start/2, proxy/1, proxy/2, change/1, state/1, queued/0, busy_address/1, busy_server/0, refuse/1, connect/1, name/1, echo/2, until/2, wait_for_sessions/1, wait_for_state/2, wait_for_queue/1]).
+-import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [{group, ways}, {group, servers}, {group, limits}].
 
@@ -33,7 +34,7 @@ groups() ->
             no_server_closes_the_client,
             a_server_that_is_back_is_tried_again,
             a_backup_serves_when_the_others_are_gone,
-            a_failing_server_is_left_alone,
+            a_failing_server_is_left_alone, a_failing_server_is_tried_again,
             a_drained_server_keeps_its_connections,
             a_name_is_resolved, a_server_stays_at_an_address_of_its_name,
             changes_do_not_multiply_questions_for_a_name
@@ -55,7 +56,9 @@ init_per_testcase(_Case, Config) ->
     process_flag(trap_exit, true),
     Config.
 
-end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
+end_per_testcase(_Case, _Config) ->
+    _ = weir_event:detach(?MODULE),
+    weir_proxy_test:end_case().
 
 %%% Ways.
 
@@ -64,41 +67,38 @@ bytes_go_both_ways_and_half_closes_pass(_Config) ->
     Socket = connect(proxy(#{servers => [?SERVER:address(Server)]})),
     Data = crypto:strong_rand_bytes(1_000_000),
     spawn_link(fun() -> ok = gen_tcp:send(Socket, Data), ok = gen_tcp:shutdown(Socket, write) end),
-    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), ?PATIENCE)),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+    ?assertEqual({ok, Data}, gen_tcp:recv(Socket, byte_size(Data), patience())),
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())).
 
 %% 2,000 in `make soak'.
 pairs_of_streams_are_exact(_Config) ->
     Server = {_, Address} = weir_proxy_streams:start_server(),
-    ok = weir_proxy_streams:run(proxy(#{servers => [Address]}), lists:seq(1, 100), 50),
+    ok = weir_proxy_streams:run(proxy(#{servers => [Address]}), lists:seq(1, 60), 30),
     weir_proxy_streams:stop_server(Server).
 
 both_families_on_a_port(_Config) ->
     case gen_tcp:listen(0, [inet6]) of
-        {ok, Free} ->
-            {ok, Port} = inet:port(Free),
-            ok = gen_tcp:close(Free),
+        {ok, Listen6} ->
+            ok = gen_tcp:close(Listen6),
+            Port = weir_test_port:claim(),
             Server = ?SERVER:start("a"),
             Listen = [lists:concat([Host, ":", Port]) || Host <- ["0.0.0.0", "[::]"]],
             ok = start(#{servers => [?SERVER:address(Server)]}, #{listen => Listen, rules => [#{from => "0.0.0.0/0", backend => web}], backend => undefined}),
             {ok, Four} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
-            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Four, 2, ?PATIENCE)),
+            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Four, 2, patience())),
             %% No rule is for it: closed.
             {ok, Six} = gen_tcp:connect({0, 0, 0, 0, 0, 0, 0, 1}, Port, [inet6, binary, {active, false}]),
-            ?assertEqual({error, closed}, gen_tcp:recv(Six, 0, ?PATIENCE));
+            ?assertEqual({error, closed}, gen_tcp:recv(Six, 0, patience()));
         {error, _} ->
             {skip, "no IPv6"}
     end.
 
 unix_sockets_on_both_sides(_Config) ->
-    %% A path of a socket has 107 bytes at most.
-    [Front, Back] = [iolist_to_binary(["/tmp/weir-proxy-", Name, os:getpid()]) || Name <- ["front-", "back-"]],
-    [_ = file:delete(Path) || Path <- [Front, Back]],
-    _ = ?SERVER:start("a", [{ip, {local, Back}}]),
+    [Front, Back] = [weir_proxy_test:path(Name) || Name <- ["front", "back"]],
+    _ = ?SERVER:start("a", [{path, Back}]),
     ok = start(#{servers => [<<"unix:", Back/binary>>]}, #{listen => [<<"unix:", Front/binary>>]}),
     {ok, Socket} = gen_tcp:connect({local, Front}, 0, [binary, {active, false}]),
-    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
-    [_ = file:delete(Path) || Path <- [Front, Back]].
+    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, patience())).
 
 a_proxy_header_goes_out(_Config) ->
     Server = ?SERVER:start("a", [silent]),
@@ -135,7 +135,7 @@ from_a_source_address(_Config) ->
     {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, Port} = inet:port(Listen),
     Client = connect(proxy(#{servers => [{{127, 0, 0, 1}, Port}], source => <<"127.0.0.9">>})),
-    {ok, Socket} = gen_tcp:accept(Listen, ?PATIENCE),
+    {ok, Socket} = gen_tcp:accept(Listen, patience()),
     ?assertMatch({ok, {{127, 0, 0, 9}, _}}, inet:peername(Socket)),
     gen_tcp:close(Client).
 
@@ -166,12 +166,12 @@ no_server_closes_the_client(_Config) ->
     Address = ?SERVER:address(Server),
     Port = proxy(#{servers => [Address], retries => 0}),
     ok = ?SERVER:stop(Server),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(0) end).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    wait_for_sessions(0).
 
 a_server_that_is_back_is_tried_again(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [?SERVER:address(Server)], retries => 100, connect_timeout => 100}),
+    Port = proxy(#{servers => [?SERVER:address(Server)], retries => 100, connect_timeout => 600}),
     ok = ?SERVER:stop(Server),
     Socket = connect(Port),
     _ = ?SERVER:start("again", [{port, ?SERVER:port(Server)}]),
@@ -192,13 +192,32 @@ a_failing_server_is_left_alone(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{
         servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
-        passive => #{fall => 2, back_off => 3000}
+        passive => #{fall => 2, back_off => <<"1h">>}
     }),
     ok = ?SERVER:stop(A),
     [?assertEqual(<<"b">>, name(connect(Port))) || _ <- lists:seq(1, 8)],
-    wait_for(fun() -> state(a) =:= failing end),
+    wait_for_state(a, failing),
+    Errors = fun() -> {ok, [#{connection_errors := Count}, _]} = weir_proxy:servers(proxy, web), Count end,
+    Before = Errors(),
+    [?assertEqual(<<"b">>, name(connect(Port))) || _ <- lists:seq(1, 8)],
+    ?assertEqual(Before, Errors()).
+
+%% Its time is over at once.
+a_failing_server_is_tried_again(_Config) ->
+    [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
+    Port = proxy(#{
+        servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}],
+        passive => #{fall => 1, back_off => 1}
+    }),
+    Test = self(),
+    Told = fun(_, _, #{server := Server, state := State}, _) -> Test ! {Server, State} end,
+    ok = weir_event:attach_many(?MODULE, [[weir, proxy, server]], Told, none),
+    ok = ?SERVER:stop(A),
+    [?assertEqual(<<"b">>, name(connect(Port))) || _ <- [1, 2]],
+    ?assertEqual({<<"a">>, failing}, weir_test_wait:next_message()),
     _ = ?SERVER:start("a", [{port, ?SERVER:port(A)}]),
-    wait_for(fun() -> state(a) =:= up end),
+    wait_for_state(a, up),
+    ?assertEqual({<<"a">>, up}, weir_test_wait:next_message()),
     ?assertEqual([<<"a">>, <<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])).
 
 a_drained_server_keeps_its_connections(_Config) ->
@@ -210,19 +229,19 @@ a_drained_server_keeps_its_connections(_Config) ->
     [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || {_, Socket} <- Sockets],
     ?assertEqual(drain, state(a)),
     2 = weir_proxy:close_sessions(proxy, web, a),
-    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || {<<"a">>, Socket} <- Sockets].
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())) || {<<"a">>, Socket} <- Sockets].
 
 a_name_is_resolved(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])]}),
-    wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
+    ?waitMatch({ok, [#{state := up}]}, weir_proxy:servers(proxy, web)),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
 %% Servers of names answer in turns. The second address has nobody.
 a_server_stays_at_an_address_of_its_name(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [iolist_to_binary(["localhost:", integer_to_list(?SERVER:port(Server))])], retries => 0}),
-    wait_for(fun() -> {ok, [#{state := State}]} = weir_proxy:servers(proxy, web), State =:= up end),
+    ?waitMatch({ok, [#{state := up}]}, weir_proxy:servers(proxy, web)),
     [{_, Backend, _, _}] = supervisor:which_children(weir_proxy_backends),
     Resolved = fun(Addresses) ->
         Backend ! {weir_proxy_resolved, <<"localhost">>, Addresses},
@@ -231,34 +250,43 @@ a_server_stays_at_an_address_of_its_name(_Config) ->
     _ = Resolved([{127, 0, 0, 2}, {127, 0, 0, 1}]),
     ?assertEqual(<<"a">>, name(connect(Port))),
     _ = Resolved([{127, 0, 0, 2}]),
-    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
     _ = Resolved([{127, 0, 0, 1}, {127, 0, 0, 2}]),
-    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
     _ = Resolved([{127, 0, 0, 1}]),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% A timer never fires early, so five questions in a row take four intervals.
+%% A timer that has fired asks once and starts the next one, however many changes have started one each: only the last of theirs counts.
 changes_do_not_multiply_questions_for_a_name(_Config) ->
-    Backend = #{servers => ["localhost:1"], resolve_interval => 100},
+    Backend = #{servers => ["localhost:1"], resolve_interval => <<"1h">>},
     _ = proxy(Backend),
-    [ok = change(Backend#{retries => N}) || N <- lists:seq(1, 20)],
     [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
-    %% Timers of before have fired.
-    timer:sleep(200),
+    1 = erlang:trace_pattern({erlang, start_timer, 3}, [{[3_600_000, '_', resolve], [], [{return_trace}]}], []),
     1 = erlang:trace_pattern({weir_proxy_resolver, resolve, 1}, true, []),
-    1 = erlang:trace(Pid, true, [call, monotonic_timestamp]),
-    [First, _, _, _, Last] = [receive {trace_ts, Pid, call, _, At} -> At after ?PATIENCE -> ct:fail(nothing_asked) end || _ <- lists:seq(1, 5)],
+    1 = erlang:trace(Pid, true, [call]),
+    [ok = change(Backend#{retries => N}) || N <- lists:seq(1, 5)],
+    Timers = [timer_of_question(Pid) || _ <- lists:seq(1, 5)],
+    [Pid ! {timeout, Timer, resolve} || Timer <- Timers],
+    _ = timer_of_question(Pid),
+    {ok, [_]} = weir_proxy:servers(proxy, web),
     1 = erlang:trace(Pid, false, [call]),
-    ?assert(erlang:convert_time_unit(Last - First, native, millisecond) >= 400).
+    weir_test_wait:assert_no_message().
+
+%% Each question is asked before its timer starts.
+timer_of_question(Pid) ->
+    {trace, Pid, call, {weir_proxy_resolver, resolve, [<<"localhost">>]}} = weir_test_wait:next_message(),
+    {trace, Pid, call, {erlang, start_timer, [_, _, _]}} = weir_test_wait:next_message(),
+    {trace, Pid, return_from, {erlang, start_timer, 3}, Timer} = weir_test_wait:next_message(),
+    Timer.
 
 %%% Limits.
 
 connections_above_the_limit_wait_in_order(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
     First = connect(Port),
     <<"a">> = name(First),
-    Waiting = [begin Socket = connect(Port), wait_for(fun() -> queued() =:= N end), Socket end || N <- [1, 2, 3]],
+    Waiting = [begin Socket = connect(Port), wait_for_queue(N), Socket end || N <- [1, 2, 3]],
     lists:foldl(
         fun(Next, Before) ->
             ?assertEqual({error, timeout}, gen_tcp:recv(Next, 0, 20)),
@@ -273,20 +301,22 @@ connections_above_the_limit_wait_in_order(_Config) ->
 
 %% The second one waits for the place of the first, which never gets a connection: neither does it, but it is told so.
 a_place_of_a_failed_connection_is_given_on(_Config) ->
-    Server = #{address => lists:concat(["127.0.0.1:", busy_port()]), max_connections => 1},
-    Port = proxy(#{servers => [Server], connect_timeout => 2000, retries => 0, queue_timeout => 10 * ?PATIENCE}),
+    Busy = busy_server(),
+    Server = #{address => busy_address(Busy), max_connections => 1},
+    Port = proxy(#{servers => [Server], connect_timeout => 10 * patience(), retries => 0, queue_timeout => 10 * patience()}),
     First = connect(Port),
-    wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= 1 end),
+    ?waitMatch({ok, [#{current_sessions := 1}]}, weir_proxy:servers(proxy, web)),
     Second = connect(Port),
-    wait_for(fun() -> queued() =:= 1 end),
-    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- [First, Second]].
+    wait_for_queue(1),
+    ok = refuse(Busy),
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())) || Socket <- [First, Second]].
 
 a_wait_ends_with_its_timeout(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 50}),
     First = connect(Port),
     <<"a">> = name(First),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
     ?assertEqual(0, queued()),
     ?assertEqual(<<"x">>, echo(First, <<"x">>)).
 
@@ -297,14 +327,14 @@ a_long_queue_is_as_cheap_as_a_short_one(_Config) ->
     Reductions = fun() -> {reductions, Count} = process_info(Backend, reductions), Count end,
     Before = Reductions(),
     Waiting = [spawn_monitor(fun() -> exit(weir_proxy_backend:wait(Backend, none)) end) || _ <- lists:seq(1, 3000)],
-    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual({error, queue_timeout}, Reason) after ?PATIENCE -> ct:fail(timeout) end || {_, Monitor} <- Waiting],
+    [receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual({error, queue_timeout}, Reason) after patience() -> ct:fail(timeout) end || {_, Monitor} <- Waiting],
     ?assertEqual(0, queued()),
     ?assert(Reductions() - Before < 1000 * length(Waiting), Reductions() - Before).
 
 a_queue_is_bounded(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1, queue_timeout => 10 * ?PATIENCE}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], max_queue => 1, queue_timeout => 10 * patience()}),
     <<"a">> = name(connect(Port)),
     _Waiting = connect(Port),
-    wait_for(fun() -> queued() =:= 1 end),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
+    wait_for_queue(1),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())).

@@ -2,15 +2,16 @@
 -module(weir_proxy_attack_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [port/0, echo/2, wait_for/1]).
+-import(weir_proxy_test, [port/0, echo/2]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -19,7 +20,7 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    Server = ?SERVER:start("a"),
+    Server = ?SERVER:start("a", [of_suite]),
     weir_proxy_test:begin_suite([], [{server, Server} | Config]).
 
 end_per_suite(Config) ->
@@ -30,29 +31,34 @@ end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 
 %% More than is ever looked at: the rest is the server's, whichever that is.
 first_bytes_that_never_end(Config) ->
-    Port = proxy(Config, #{rules => [#{host => "x.org", reject => true}], first_bytes_timeout => ?PATIENCE}),
+    Port = proxy(Config, #{rules => [#{host => "x.org", reject => true}], first_bytes_timeout => patience()}),
     Socket = connect(Port),
     Head = [<<"GET / HTTP/1.1\r\n">>, binary:copy(<<"X-Long: and longer\r\n">>, 2000)],
     ok = gen_tcp:send(Socket, Head),
-    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
-    ?assertEqual({ok, iolist_to_binary(Head)}, gen_tcp:recv(Socket, iolist_size(Head), ?PATIENCE)).
+    ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, patience())),
+    ?assertEqual({ok, iolist_to_binary(Head)}, gen_tcp:recv(Socket, iolist_size(Head), patience())).
 
 %% A byte at a time: the time is for all of them.
 drops_do_not_extend_the_time(Config) ->
-    Port = proxy(Config, #{rules => [#{protocol => tls, reject => true}, #{protocol => unknown, backend => web}], first_bytes_timeout => 2000, backend => none}),
+    %% A whole head would be rejected, but never comes; a part of it is unknown.
+    Rules = [#{protocol => http, reject => true}, #{protocol => [unknown, none], backend => web}],
+    Port = proxy(Config, #{rules => Rules, first_bytes_timeout => 300, backend => none}),
     Slow = [connect(Port) || _ <- lists:seq(1, 20)],
-    Drop = fun(Byte) -> [gen_tcp:send(Socket, <<Byte>>) || Socket <- Slow] end,
-    Drip = spawn_link(fun() -> [begin _ = Drop(Byte), timer:sleep(50) end || <<Byte>> <= weir_proxy_hello:build(<<"x.org">>)] end),
-    %% A whole hello would take ten seconds and be rejected; a part of one is unknown.
-    [?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)) || Socket <- Slow],
+    Drip = spawn_link(fun() -> drip(Slow, <<"GET / HTTP/1.1\r\nX: ">>) end),
+    [?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, patience())) || Socket <- Slow],
+    ?assert(is_process_alive(Drip)),
     unlink(Drip),
     exit(Drip, kill).
+
+drip(Sockets, <<Byte, Rest/binary>>) ->
+    [gen_tcp:send(Socket, <<Byte>>) || Socket <- Sockets],
+    receive after 20 -> drip(Sockets, case Rest of <<>> -> <<"x">>; _ -> Rest end) end.
 
 silence_ends(Config) ->
     Port = proxy(Config, #{rules => [#{protocol => tls, backend => web}], backend => none, first_bytes_timeout => 300}),
     Silent = [connect(Port) || _ <- lists:seq(1, 100)],
-    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Silent],
-    wait_for(fun() -> number(current_sessions) =:= 0 end),
+    [?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())) || Socket <- Silent],
+    ?waitEqual(0, number(current_sessions)),
     ?assertEqual(100, number(rejected)).
 
 %% Every byte of it arrives there.
@@ -64,8 +70,8 @@ garbage_goes_to_the_default(Config) ->
             Garbage = <<Start/binary, (rand:bytes(rand:uniform(5000)))/binary>>,
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, Garbage),
-            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, ?PATIENCE)),
-            ?assertEqual({ok, Garbage}, gen_tcp:recv(Socket, byte_size(Garbage), ?PATIENCE)),
+            ?assertEqual({ok, <<"a\n">>}, gen_tcp:recv(Socket, 2, patience())),
+            ?assertEqual({ok, Garbage}, gen_tcp:recv(Socket, byte_size(Garbage), patience())),
             ok = gen_tcp:close(Socket)
         end
      || _ <- lists:seq(1, 3), Start <- [<<>>, <<22, 3, 1>>, <<22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3>>, <<"GET ">>, <<0, 0, 0, 20, 0, 3, 0, 0>>, <<"*3\r\n$">>, <<"SSH-">>]
@@ -79,7 +85,7 @@ a_line_without_end(Config) ->
         begin
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, Bytes),
-            ?assertMatch({Bytes, {error, _}}, {Bytes, gen_tcp:recv(Socket, 0, ?PATIENCE)})
+            ?assertMatch({Bytes, {error, _}}, {Bytes, gen_tcp:recv(Socket, 0, patience())})
         end
      || Bytes <- [<<"GET / HTTP/1.0\r\n\r\n">>, <<"PROXY ", (binary:copy(<<"x">>, 200))/binary>>, <<"\r\n\r\n", 0, "\r\nQUIT\n", 16#31, 16#11, 0, 0>>]
     ],
@@ -92,13 +98,13 @@ more_than_may_come(Config) ->
     Before = Come(),
     Port = proxy(Config, #{max_connections => 10}),
     [Mine | Others] = [connect(Port) || _ <- lists:seq(1, 10)],
-    [{ok, <<"a\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE) || Socket <- [Mine | Others]],
+    [{ok, <<"a\n">>} = gen_tcp:recv(Socket, 2, patience()) || Socket <- [Mine | Others]],
     Flood = [connect(Port) || _ <- lists:seq(1, 100)],
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
     ?assertEqual(Before + 10, Come()),
     [ok = inet:setopts(Socket, [{active, once}]) || Socket <- Flood],
     [ok = gen_tcp:close(Socket) || Socket <- Others],
-    [receive {tcp, _, <<"a\n">>} -> ok after ?PATIENCE -> ct:fail(not_served) end || _ <- Others],
+    [receive {tcp, _, <<"a\n">>} -> ok after patience() -> ct:fail(not_served) end || _ <- Others],
     ?assertEqual(Before + 10 + length(Others), Come()),
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
     [ok = gen_tcp:close(Socket) || Socket <- [Mine | Flood]].
@@ -106,10 +112,10 @@ more_than_may_come(Config) ->
 more_of_one_address(Config) ->
     Port = proxy(Config, #{per_address => 5}),
     Mine = connect(Port, {127, 0, 0, 9}),
-    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, ?PATIENCE),
+    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, patience()),
     %% One that is too many may be reset before its client has got hold of it.
-    Flood = [Socket || _ <- lists:seq(1, 50), {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], ?PATIENCE)]],
-    Served = [ok || Socket <- Flood, {ok, <<"a\n">>} =:= gen_tcp:recv(Socket, 2, ?PATIENCE)],
+    Flood = [Socket || _ <- lists:seq(1, 50), {ok, Socket} <- [gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}], patience())]],
+    Served = [ok || Socket <- Flood, {ok, <<"a\n">>} =:= gen_tcp:recv(Socket, 2, patience())],
     ?assertEqual(5, length(Served)),
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)).
 
@@ -118,7 +124,7 @@ a_flood_of_short_ones(Config) ->
     Port = proxy(Config, #{rules => [#{protocol => [http, none, unknown], backend => web}], first_bytes_timeout => 200}),
     Mine = connect(Port),
     ok = gen_tcp:send(Mine, <<"xyz">>),
-    {ok, <<"a\nxyz">>} = gen_tcp:recv(Mine, 5, ?PATIENCE),
+    {ok, <<"a\nxyz">>} = gen_tcp:recv(Mine, 5, patience()),
     Processes = length(processes()),
     Come = fun(N) ->
         Socket = connect(Port),
@@ -128,13 +134,13 @@ a_flood_of_short_ones(Config) ->
     end,
     [Come(N) || N <- lists:seq(1, 1000)],
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
-    wait_for(fun() -> number(current_sessions) =:= 1 end),
-    wait_for(fun() -> length(processes()) < Processes + 20 end).
+    ?waitEqual(1, number(current_sessions)),
+    wait_until(fun() -> length(processes()) < Processes + 20 orelse {processes, length(processes()), before, Processes} end).
 
 refused_configurations_change_nothing(Config) ->
     Port = proxy(Config, #{}),
     Mine = connect(Port),
-    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, ?PATIENCE),
+    {ok, <<"a\n">>} = gen_tcp:recv(Mine, 2, patience()),
     {ok, #{frontends := Frontends}} = weir_proxy:info(proxy),
     Wrong = [
         #{}, [], nonsense, #{frontends => #{}, backends => #{}, surplus => 1},
@@ -147,7 +153,7 @@ refused_configurations_change_nothing(Config) ->
     [?assertMatch({Each, {error, _}}, {Each, weir_proxy:change(proxy, Each)}) || Each <- Wrong],
     ?assertMatch({ok, #{frontends := Frontends}}, weir_proxy:info(proxy)),
     ?assertEqual(<<"still">>, echo(Mine, <<"still">>)),
-    {ok, <<"a\n">>} = gen_tcp:recv(connect(Port), 2, ?PATIENCE).
+    {ok, <<"a\n">>} = gen_tcp:recv(connect(Port), 2, patience()).
 
 %% 10,000 are in `make soak'.
 idle_ones_cost_no_process(Config) ->
@@ -162,11 +168,14 @@ idle_ones_cost_no_process(Config) ->
     Other = binary_to_integer(Text),
     %% Its server has a process for each.
     Idle = [begin {ok, Socket} = gen_tcp:connect({127, 0, 0, 2}, Other, [binary, {active, false}]), Socket end || _ <- lists:seq(1, 200)],
-    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 200 end),
-    wait_for(fun() -> length([Pid || Pid <- processes(), is_of_the_proxy(Pid)]) < 20 end),
+    ?waitEqual(200, length(weir_proxy:sessions(proxy))),
+    wait_until(fun() ->
+        Of = length([Pid || Pid <- processes(), is_of_the_proxy(Pid)]),
+        Of < 20 orelse {processes, Of}
+    end),
     ?assertEqual(<<"x">>, echo(lists:last(Idle), <<"x">>)),
     [ok = gen_tcp:close(Socket) || Socket <- Idle],
-    wait_for(fun() -> weir_proxy:sessions(proxy) =:= [] end),
+    ?waitEqual([], weir_proxy:sessions(proxy)),
     ok = ?SERVER:stop(Server).
 
 is_of_the_proxy(Pid) ->
@@ -194,6 +203,6 @@ number(Name) ->
 connect(Port) -> connect(Port, {127, 0, 0, 1}).
 
 connect(Port, From) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {ip, From}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}, {ip, From}], patience()),
     Socket.
 

@@ -1,37 +1,41 @@
 %% A server for tests: says its name to each connection, then sends back what comes. `reset me' resets the connection, `close me'
-%% closes it.
+%% closes it. It ends with the process that has started it, unless it is one for a whole suite.
 -module(weir_proxy_backend_double).
 
 -export([start/1, start/2, stop/1, port/1, address/1, connections/1]).
 
-%% {Pid, Port}. Options: {port, P}, silent (no name), {ip, Address}.
+%% Options: {port, P}, silent (no name), {path, Path} (a unix socket), of_suite (ends only by stop/1). The port stays the
+%% caller's when the server has ended: it refuses then, and another server may be started there.
 start(Name) -> start(Name, []).
 
 start(Name, Options) ->
-    Self = self(),
-    Pid = spawn(fun() ->
-        Where = proplists:get_value(ip, Options, {127, 0, 0, 1}),
-        {ok, Listen} = gen_tcp:listen(proplists:get_value(port, Options, 0), [
+    Test = self(),
+    Accepted = counters:new(1, []),
+    {Where, Port} =
+        case Options of
+            [{path, Path}] -> {{local, Path}, 0};
+            [{port, Given}] -> {{127, 0, 0, 1}, Given};
+            _ -> {{127, 0, 0, 1}, weir_test_port:claim()}
+        end,
+    {Pid, Monitor} = spawn_monitor(fun() ->
+        Owner = case lists:member(of_suite, Options) of true -> none; false -> monitor(process, Test) end,
+        {ok, Listen} = gen_tcp:listen(Port, [
             binary, {active, false}, {ip, Where}, {reuseaddr, true}, {backlog, 4096}, {exit_on_close, false}
         ]),
-        Port = case inet:port(Listen) of {ok, P} -> P; _ -> 0 end,
-        Self ! {self(), Port},
+        Test ! {listens, self()},
         Greeting = case lists:member(silent, Options) of true -> <<>>; false -> [Name, "\n"] end,
         Me = self(),
-        [spawn_link(fun() -> accept(Me, Listen, Greeting) end) || _ <- lists:seq(1, 4)],
-        loop(0)
+        [spawn_link(fun() -> accept(Me, Accepted, Listen, Greeting) end) || _ <- lists:seq(1, 4)],
+        receive {'DOWN', Owner, process, _, _} -> exit(owner_ended) end
     end),
-    receive {Pid, Port} -> {Pid, Port} end.
-
-loop(Count) ->
     receive
-        accepted -> loop(Count + 1);
-        {count, From} -> From ! {self(), Count}, loop(Count)
+        {listens, Pid} -> demonitor(Monitor, [flush]), {Pid, Port, Accepted};
+        {'DOWN', Monitor, process, Pid, Reason} -> error({no_server, Name, Reason})
     end.
 
-accept(Me, Listen, Greeting) ->
+accept(Me, Accepted, Listen, Greeting) ->
     {ok, Socket} = gen_tcp:accept(Listen),
-    Me ! accepted,
+    ok = counters:add(Accepted, 1, 1),
     Pid = spawn(fun() ->
         receive go -> ok end,
         link(Me),
@@ -40,7 +44,7 @@ accept(Me, Listen, Greeting) ->
     end),
     ok = gen_tcp:controlling_process(Socket, Pid),
     Pid ! go,
-    accept(Me, Listen, Greeting).
+    accept(Me, Accepted, Listen, Greeting).
 
 echo(Socket) ->
     case gen_tcp:recv(Socket, 0) of
@@ -51,15 +55,14 @@ echo(Socket) ->
     end.
 
 %% Its connections and its listening socket end with it.
-stop({Pid, _}) ->
+stop({Pid, _, _}) ->
     Monitor = monitor(process, Pid),
     exit(Pid, kill),
     receive {'DOWN', Monitor, _, _, _} -> ok end.
 
-port({_, Port}) -> Port.
+port({_, Port, _}) -> Port.
 
-address({_, Port}) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
+address({_, Port, _}) -> iolist_to_binary(["127.0.0.1:", integer_to_binary(Port)]).
 
-connections({Pid, _}) ->
-    Pid ! {count, self()},
-    receive {Pid, Count} -> Count end.
+%% How many connections it has accepted. Each is counted before it gets its name.
+connections({_, _, Accepted}) -> counters:get(Accepted, 1).

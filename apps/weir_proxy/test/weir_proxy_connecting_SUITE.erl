@@ -2,19 +2,20 @@
 -module(weir_proxy_connecting_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, proxy/3, change/1, numbers/1, busy_port/0, connect/1, name/1, until/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/2, proxy/3, change/1, busy_address/1, busy_server/0, refuse/1, connect/1, name/1, until/2, wait_for_sessions/1]).
+-import(weir_test_wait, [patience/0, wait_until/1]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
-        the_proxy_stops, the_configuration_changes, clients_reset, clients_end_their_direction, a_frontend_has_no_more_places,
+        a_server_that_does_not_answer_in_time_is_given_up, the_proxy_stops, the_configuration_changes, clients_reset, clients_end_their_direction, a_frontend_has_no_more_places,
         servers_of_the_same_machine_are_connected_at_once, clients_that_reset_at_once_are_counted, this_machine_has_nothing_left
     ].
 
@@ -29,27 +30,39 @@ init_per_testcase(_Case, Config) ->
 end_per_testcase(_Case, Config) ->
     ok = weir_proxy_test:end_case(),
     Before = proplists:get_value(before, Config),
-    wait_for(fun() -> lists:all(fun({Now, Then}) -> Now =< Then end, lists:zip(resources(), Before)) end).
+    wait_until(fun() ->
+        Now = resources(),
+        lists:all(fun({Is, Was}) -> Is =< Was end, lists:zip(Now, Before)) orelse {Now, before, Before}
+    end).
 
 %% Nothing of a case stays.
 resources() -> [length(weir:sockets()), length(weir:relays()), ets:info(weir_proxy_pending, size), ets:info(weir_proxy_sessions, size)].
 
+a_server_that_does_not_answer_in_time_is_given_up(_Config) ->
+    Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 50, retries => 1}),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    wait_for_sessions(0),
+    ?assertMatch({ok, [#{connection_errors := 2}]}, weir_proxy:servers(proxy, web)).
+
 the_proxy_stops(_Config) ->
-    Clients = clients(proxy(#{servers => [busy()], connect_timeout => 10 * ?PATIENCE}), 5),
+    Clients = clients(proxy(#{servers => [busy_address(busy_server())], connect_timeout => 10 * patience()}), 5),
     ok = weir_proxy:stop(proxy),
-    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)) || Client <- Clients].
+    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())) || Client <- Clients].
 
 the_configuration_changes(_Config) ->
-    Clients = clients(proxy(#{servers => [busy()], connect_timeout => 1000, retries => 1}), 5),
+    Busy = busy_server(),
+    Clients = clients(proxy(#{servers => [busy_address(Busy)], connect_timeout => 10 * patience(), retries => 1}), 5),
     Server = ?SERVER:start("new"),
-    ok = change(#{servers => [?SERVER:address(Server)], connect_timeout => 1000, retries => 1}),
+    ok = change(#{servers => [?SERVER:address(Server)], connect_timeout => 10 * patience(), retries => 1}),
+    ok = refuse(Busy),
     [?assertEqual(<<"new">>, name(Client)) || Client <- Clients],
-    wait_for(fun() -> numbers(5) end),
+    wait_for_sessions(5),
     [ok = gen_tcp:close(Client) || Client <- Clients],
-    wait_for(fun() -> numbers(0) end).
+    wait_for_sessions(0).
 
 clients_reset(_Config) ->
-    Clients = clients(proxy(#{servers => [busy()], connect_timeout => 500, retries => 0}), 5),
+    Busy = busy_server(),
+    Clients = clients(proxy(#{servers => [busy_address(Busy)], connect_timeout => 10 * patience(), retries => 0}), 5),
     [
         begin
             ok = inet:setopts(Client, [{linger, {true, 0}}]),
@@ -57,11 +70,13 @@ clients_reset(_Config) ->
         end
      || Client <- Clients
     ],
-    wait_for(fun() -> numbers(0) end).
+    ok = refuse(Busy),
+    wait_for_sessions(0).
 
 %% What they have said is not lost by the attempt that has failed.
 clients_end_their_direction(_Config) ->
-    Clients = clients(proxy(#{servers => [busy()], connect_timeout => 1000}), 5),
+    Busy = busy_server(),
+    Clients = clients(proxy(#{servers => [busy_address(Busy)], connect_timeout => 10 * patience()}), 5),
     [
         begin
             ok = gen_tcp:send(Client, <<"all of it">>),
@@ -71,16 +86,17 @@ clients_end_their_direction(_Config) ->
     ],
     Server = ?SERVER:start("new"),
     ok = change(#{servers => [?SERVER:address(Server)]}),
+    ok = refuse(Busy),
     [?assertEqual(<<"new\nall of it">>, until(Client, <<"all of it">>)) || Client <- Clients],
-    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, ?PATIENCE)) || Client <- Clients],
-    wait_for(fun() -> numbers(0) end).
+    [?assertEqual({error, closed}, gen_tcp:recv(Client, 0, patience())) || Client <- Clients],
+    wait_for_sessions(0).
 
 %% One that connects has its place.
 a_frontend_has_no_more_places(_Config) ->
-    Port = proxy(#{servers => [busy()], connect_timeout => 10 * ?PATIENCE}, #{max_connections => 2, overload => reset}),
+    Port = proxy(#{servers => [busy_address(busy_server())], connect_timeout => 10 * patience()}, #{max_connections => 2, overload => reset}),
     _ = clients(Port, 2),
-    case gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}], ?PATIENCE) of
-        {ok, Third} -> {error, _} = gen_tcp:recv(Third, 0, ?PATIENCE);
+    case gen_tcp:connect({127, 0, 0, 1}, Port, [{active, false}], patience()) of
+        {ok, Third} -> {error, _} = gen_tcp:recv(Third, 0, patience());
         %% The reset was faster.
         {error, econnreset} -> ok
     end,
@@ -105,9 +121,9 @@ servers_of_the_same_machine_are_connected_at_once(_Config) ->
      || {Number, Client} <- lists:enumerate(Clients)
     ],
     ?assertEqual([<<"a">>, <<"b">>], lists:usort(Names)),
-    wait_for(fun() -> numbers(100) end),
+    wait_for_sessions(100),
     [ok = gen_tcp:close(Client) || Client <- Clients],
-    wait_for(fun() -> numbers(0) end).
+    wait_for_sessions(0).
 
 %% Some before it is known who they are. Each is a client of the frontend, and a line of the log.
 clients_that_reset_at_once_are_counted(Config) ->
@@ -123,18 +139,18 @@ clients_that_reset_at_once_are_counted(Config) ->
         end
      || _ <- lists:seq(1, Count)
     ],
-    wait_for(fun() -> lines(File) =:= Count end),
+    ?waitEqual(Count, lines(File)),
     {ok, #{frontends := #{<<"front">> := #{sessions_total := Total}}}} = weir_proxy:info(proxy),
     ?assertEqual(Count, Total),
-    wait_for(fun() -> numbers(0) end).
+    wait_for_sessions(0).
 
 %% No descriptor, or no port: here, an address that it does not have. It is not the server's fault, and the log does not say so.
 this_machine_has_nothing_left(Config) ->
     Server = ?SERVER:start("a"),
     File = log_file(Config, "nothing_left"),
     Port = proxy(#{servers => [?SERVER:address(Server)], source => "192.0.2.1", retries => 0}, #{}, #{log => #{file => File, format => "%ts %rc"}}),
-    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> lines(File) =:= 1 end),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitEqual(1, lines(File)),
     ?assertEqual({ok, <<"RC 0\n">>}, file:read_file(File)),
     {ok, #{frontends := #{<<"front">> := Front}}} = weir_proxy:info(proxy),
     ?assertMatch(#{connection_errors := 1, current_sessions := 0}, Front),
@@ -146,10 +162,12 @@ lines(File) ->
     {ok, Text} = file:read_file(File),
     length(binary:matches(Text, <<"\n">>)).
 
-busy() -> lists:concat(["127.0.0.1:", busy_port()]).
+current_sessions() ->
+    {ok, Servers} = weir_proxy:servers(proxy, web),
+    [Current || #{current_sessions := Current} <- Servers].
 
 %% So many, each of which has a place at a server that does not answer.
 clients(Port, Count) ->
     Clients = [connect(Port) || _ <- lists:seq(1, Count)],
-    wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= Count end),
+    ?waitEqual([Count], current_sessions()),
     Clients.

@@ -2,15 +2,16 @@
 -module(weir_proxy_death_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/2, change/1, state/1, numbers/1, queued/0, busy_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/2, change/1, state/1, busy_address/1, busy_server/0, connect/1, name/1, echo/2, wait_for_sessions/1, wait_for_queue/1]).
+-import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -35,26 +36,26 @@ end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
 %% The first while it connects to a server that does not answer, the second when it has just been given the place of the first, the third
 %% while it waits for one.
 connections_that_are_killed_give_back_what_they_count_for(_Config) ->
-    Server = #{address => lists:concat(["127.0.0.1:", busy_port()]), max_connections => 1},
-    Port = proxy(#{servers => [Server], connect_timeout => 10 * ?PATIENCE, queue_timeout => 10 * ?PATIENCE}),
+    Server = #{address => busy_address(busy_server()), max_connections => 1},
+    Port = proxy(#{servers => [Server], connect_timeout => 10 * patience(), queue_timeout => 10 * patience()}),
     Come = fun(Waiting) ->
         Before = processes_of_connections(),
         Socket = connect(Port),
-        wait_for(fun() -> queued() =:= Waiting andalso length(processes_of_connections()) > length(Before) end),
-        [Pid] = processes_of_connections() -- Before,
+        [Pid] = ?waitMatch([_], processes_of_connections() -- Before),
+        wait_for_queue(Waiting),
         {Socket, Pid}
     end,
     {_, First} = Come(0),
-    wait_for(fun() -> {ok, [#{current_sessions := Taken}]} = weir_proxy:servers(proxy, web), Taken =:= 1 end),
+    ?waitMatch({ok, [#{current_sessions := 1}]}, weir_proxy:servers(proxy, web)),
     [{_, Second}, {_, Third}] = [Come(1), Come(2)],
     %% It does not see that it has got the place.
     true = erlang:suspend_process(Second),
     exit(First, kill),
-    wait_for(fun() -> queued() =:= 1 end),
+    wait_for_queue(1),
     exit(Third, kill),
     exit(Second, kill),
-    wait_for(fun() -> queued() =:= 0 end),
-    wait_for(fun() -> numbers(0) end).
+    wait_for_queue(0),
+    wait_for_sessions(0).
 
 processes_of_connections() ->
     [Pid || Listener <- weir:listeners(), {_, Pid} <- weir:connections(Listener), is_process_alive(Pid)].
@@ -64,11 +65,11 @@ a_rule_that_is_killed_is_told_in_the_log(Config) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "killed.log"),
     Rules = #{rules => [#{module => ?MODULE, args => self()}], backend => undefined},
     Socket = connect(weir_proxy_test:proxy(#{servers => []}, Rules, #{log => #{file => iolist_to_binary(File), format => <<"%b %ts">>}})),
-    Pid = receive {routes, Route} -> Route after ?PATIENCE -> ct:fail(not_asked) end,
+    Pid = receive {routes, Route} -> Route after patience() -> ct:fail(not_asked) end,
     exit(Pid, kill),
-    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(0) end),
-    wait_for(fun() -> file:read_file(File) =:= {ok, <<"front PR\n">>} end).
+    ?assertEqual({error, closed}, gen_tcp:recv(Socket, 0, patience())),
+    wait_for_sessions(0),
+    ?waitEqual({ok, <<"front PR\n">>}, file:read_file(File)).
 
 %% A rule that never says where to.
 route(_Socket, _Facts, Test) ->
@@ -84,45 +85,50 @@ a_relay_that_cannot_begin_is_not_the_clients_fault(Config) ->
     Keepers = [Id || {Id = {weir_proxy_sessions, _}, _, _, _} <- supervisor:which_children(weir_proxy_sup)],
     [ok = supervisor:terminate_child(weir_proxy_sup, Id) || Id <- Keepers],
     try
-        ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-        wait_for(fun() -> file:read_file(File) =:= {ok, <<"web PR\n">>} end)
+        ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
+        ?waitEqual({ok, <<"web PR\n">>}, file:read_file(File))
     after
         [{ok, _} = supervisor:restart_child(weir_proxy_sup, Id) || Id <- Keepers]
     end,
-    wait_for(fun() -> numbers(0) end),
+    wait_for_sessions(0),
     ?assertEqual(<<"a">>, name(connect(Port))).
 
-%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions.
+%% Idle sessions cost nothing: a look at each of them would be about 3,000 reductions. A look that has found none with a dead keeper is the last.
 keepers_look_at_no_living_session(_Config) ->
     Server = ?SERVER:start("a"),
     Sockets = [connect(Port) || Port <- [proxy(#{servers => [?SERVER:address(Server)]})], _ <- lists:seq(1, 200)],
-    wait_for(fun() -> numbers(200) end),
+    wait_for_sessions(200),
     Keepers = [Pid || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    [ok = gen_server:cast(Keeper, orphans) || Keeper <- Keepers],
+    Looks = [{Keeper, sys:get_state(Keeper)} || Keeper <- Keepers],
     Reductions = fun() -> lists:sum([element(2, process_info(Pid, reductions)) || Pid <- Keepers]) end,
     Before = Reductions(),
-    timer:sleep(2500),
-    ?assert(Reductions() - Before < 1000),
+    [Keeper ! {timeout, Look, orphans} || {Keeper, Look} <- Looks],
+    ?assertEqual([none], lists:usort([sys:get_state(Keeper) || Keeper <- Keepers])),
+    ?assert(Reductions() - Before < 1000 * length(Keepers), Reductions() - Before),
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    wait_for(fun() -> numbers(0) end).
+    wait_for_sessions(0).
 
 a_killed_keeper_loses_no_session(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
     Sockets = [connect(Port) || _ <- lists:seq(1, 10)],
     [<<"a">> = name(Socket) || Socket <- Sockets],
-    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 10 end),
+    ?waitEqual(10, length(weir_proxy:sessions(proxy))),
     [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
     [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    wait_for(fun() -> numbers(0) end).
+    wait_for_sessions(0).
 
 a_killed_keeper_forgets_no_end(_Config) ->
-    Server = ?SERVER:start("a"),
-    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 1500})),
-    <<"a">> = name(Socket),
+    Server = ?SERVER:start("a", [silent]),
+    Socket = connect(proxy(#{servers => [?SERVER:address(Server)]}, #{longest_life => 500})),
+    ?waitEqual(1, ?SERVER:connections(Server)),
     [exit(Pid, kill) || {{weir_proxy_sessions, _}, Pid, _, _} <- supervisor:which_children(weir_proxy_sup)],
-    ?assertMatch({error, closed}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(0) end).
+    ?assertMatch({error, closed}, gen_tcp:recv(Socket, 0, patience())),
+    %% The look of each keeper that is there now, which is due in two seconds.
+    [Keeper ! {timeout, sys:get_state(Keeper), orphans} || {{weir_proxy_sessions, _}, Keeper, _, _} <- supervisor:which_children(weir_proxy_sup)],
+    wait_for_sessions(0).
 
 a_killed_backend_keeps_its_state(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
@@ -141,16 +147,16 @@ a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
     <<"a">> = name(Old),
     [
         begin
-            [{_, Child, _, _}] = supervisor:which_children(Supervisor),
-            ok = kill(whereis(Supervisor)),
-            wait_for(fun() -> is_pid(whereis(Supervisor)) andalso [Child] =/= [Pid || {_, Pid, _, _} <- supervisor:which_children(Supervisor)] end),
-            wait_for(fun() -> case catch weir_proxy:info(proxy) of {ok, _} -> true; _ -> false end end),
+            [Child] = children(Supervisor),
+            exit(whereis(Supervisor), kill),
+            ?waitMatch([_], [New || New <- children(Supervisor) -- [Child], is_pid(New)]),
+            ?waitMatch({ok, _}, catch weir_proxy:info(proxy)),
             ok = weir_proxy:drain(proxy, web, a),
             ?assertEqual(drain, state(a)),
             ok = weir_proxy:enable(proxy, web, a),
             ok = change(Backend(Retries)),
             ?assertEqual(<<"a">>, name(connect(Port))),
-            wait_for(fun() -> {ok, [#{last_check := Check}]} = weir_proxy:servers(proxy, web), Check =/= none end)
+            ?waitMatch({ok, [#{last_check := #{result := ok}}]}, weir_proxy:servers(proxy, web))
         end
      || {Supervisor, Retries} <- [{weir_proxy_backends, 2}, {weir_proxy_instances, 3}]
     ],
@@ -158,73 +164,67 @@ a_killed_supervisor_has_a_successor_with_the_same_children(_Config) ->
     ok = weir_proxy:stop(proxy),
     ?assertMatch({error, _}, gen_tcp:connect({127, 0, 0, 1}, Port, [])).
 
-kill(Pid) ->
-    Monitor = monitor(process, Pid),
-    exit(Pid, kill),
-    receive {'DOWN', Monitor, process, Pid, _} -> ok end.
+%% None while there is no such supervisor.
+children(Supervisor) ->
+    try
+        [Pid || {_, Pid, _, _} <- supervisor:which_children(Supervisor)]
+    catch
+        exit:_ -> []
+    end.
 
 %% The session of before tells the process of now.
 a_place_is_given_on_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
     First = connect(Port),
     <<"a">> = name(First),
-    wait_for(fun() -> numbers(1) end),
+    wait_for_sessions(1),
     ok = kill_backend(),
     Second = connect(Port),
-    wait_for(fun() -> queued() =:= 1 end),
+    wait_for_queue(1),
     ok = gen_tcp:close(First),
     ?assertEqual(<<"a">>, name(Second)).
 
 who_waits_waits_on_behind_a_killed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
     First = connect(Port),
     <<"a">> = name(First),
     Second = connect(Port),
-    wait_for(fun() -> queued() =:= 1 end),
+    wait_for_queue(1),
     ok = kill_backend(),
     ok = gen_tcp:close(First),
     ?assertEqual(<<"a">>, name(Second)),
-    wait_for(fun() -> numbers(1) end).
+    wait_for_sessions(1).
 
 who_waits_is_told_of_a_removed_backend(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * ?PATIENCE}),
+    Port = proxy(#{servers => [#{address => ?SERVER:address(Server), max_connections => 1}], queue_timeout => 10 * patience()}),
     <<"a">> = name(connect(Port)),
     Second = connect(Port),
-    wait_for(fun() -> queued() =:= 1 end),
+    wait_for_queue(1),
     ok = weir_proxy:change(proxy, #{frontends => #{}, backends => #{}}),
-    ?assertEqual({error, closed}, gen_tcp:recv(Second, 0, ?PATIENCE)).
+    ?assertEqual({error, closed}, gen_tcp:recv(Second, 0, patience())).
 
 %% Returns when there is another one.
 kill_backend() ->
-    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_backends),
+    [Pid] = children(weir_proxy_backends),
     exit(Pid, kill),
-    wait_for(fun() ->
-        case supervisor:which_children(weir_proxy_backends) of
-            [{_, New, _, _}] when is_pid(New), New =/= Pid -> true;
-            _ -> false
-        end
-    end).
+    ?waitMatch([_], [New || New <- children(weir_proxy_backends) -- [Pid], is_pid(New)]),
+    ok.
 
 a_killed_proxy_keeps_its_listeners(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [?SERVER:address(Server)]}),
     Socket = connect(Port),
     <<"a">> = name(Socket),
-    [{_, Pid, _, _}] = supervisor:which_children(weir_proxy_instances),
+    [Pid] = children(weir_proxy_instances),
     exit(Pid, kill),
-    wait_for(fun() ->
-        case weir_proxy:info(proxy) of
-            {ok, _} -> true;
-            {error, _} -> false
-        end
-    end),
+    ?waitMatch({ok, _}, catch weir_proxy:info(proxy)),
     ?assertEqual(<<"still">>, echo(Socket, <<"still">>)),
     ?assertEqual(<<"a">>, name(connect(Port))),
     ok = change(#{servers => []}),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())).
 
 %% For longer than a call waits by itself. The process of the proxy would die of it, and what it was asked with it.
 a_backend_that_is_busy_is_waited_for(_Config) ->
@@ -233,14 +233,23 @@ a_backend_that_is_busy_is_waited_for(_Config) ->
     {ok, {Proxy, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     Backend = element(3, weir_proxy_memory:backend(proxy, <<"web">>)),
     ok = sys:suspend(Backend),
-    Asked = [spawn_monitor(fun() -> exit(Ask()) end) || Ask <- [
+    %% gen_server:call/2 and /3 are gen:call/3, which waits for 5 s, and gen:call/4.
+    [1 = erlang:trace_pattern({gen, call, Arity}, true, [local]) || Arity <- [3, 4]],
+    Asked = [spawn_monitor(fun() -> receive go -> exit(Ask()) end end) || Ask <- [
         fun() -> element(1, weir_proxy:info(proxy)) end,
         fun() -> element(1, weir_proxy:servers(proxy, web)) end,
         fun() -> weir_proxy:drain(proxy, web, ?SERVER:address(Server)) end
     ]],
-    timer:sleep(5500),
+    [1 = erlang:trace(Pid, true, [call]) || Pid <- [Proxy | [Pid || {Pid, _} <- Asked]]],
+    [Pid ! go || {Pid, _} <- Asked],
+    %% Of each of them, and of the proxy for the first. The others ask the backend themselves.
+    Calls = [receive {trace, _, call, {gen, call, Arguments}} -> Arguments after patience() -> ct:fail(not_asked) end || _ <- [1, 2, 3, 4]],
+    ?assertEqual([infinity], lists:usort([Timeout || [_, _, _, Timeout] <- Calls]), Calls),
+    ?assertEqual(4, length([asked || [_, _, _, _] <- Calls])),
+    1 = erlang:trace(Proxy, false, [call]),
+    [1 = erlang:trace_pattern({gen, call, Arity}, false, [local]) || Arity <- [3, 4]],
     ok = sys:resume(Backend),
-    [receive {'DOWN', Monitor, _, Pid, Answer} -> ?assertEqual(ok, Answer) after ?PATIENCE -> ct:fail(timeout) end || {Pid, Monitor} <- Asked],
+    [receive {'DOWN', Monitor, _, Pid, Answer} -> ?assertEqual(ok, Answer) after patience() -> ct:fail(timeout) end || {Pid, Monitor} <- Asked],
     ?assertMatch({ok, {Proxy, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
     ok = weir_proxy:enable(proxy, web, ?SERVER:address(Server)),
     ?assertEqual(<<"a">>, name(connect(Port))).

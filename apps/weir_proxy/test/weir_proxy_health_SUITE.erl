@@ -2,15 +2,16 @@
 -module(weir_proxy_health_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, state/1, connect/1, name/1, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, state/1, connect/1, name/1, wait_for_sessions/1, wait_for_state/2, wait_for_more/2]).
+-import(weir_test_wait, [patience/0, wait_for_end/1]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -26,7 +27,10 @@ init_per_suite(Config) -> weir_proxy_test:begin_suite([], Config).
 
 end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
+end_per_testcase(_Case, _Config) ->
+    ok = weir_proxy_test:end_case(),
+    _ = [weir:stop_listener(Listener) || Listener <- [an_agent, checked]],
+    ok.
 
 %%% Checks.
 
@@ -38,16 +42,16 @@ rise_and_fall(_Config) ->
     ),
     ?assertEqual([same, same, same, same, same, down, same, same, same, same, up, same], Changes).
 
-health(More) -> maps:merge(#{interval => 20, timeout => 5000, rise => 1, fall => 1}, More).
+health(More) -> maps:merge(#{interval => 20, timeout => patience(), rise => 1, fall => 1}, More).
 
 a_server_goes_down_and_comes_back(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(A)}, #{name => b, address => ?SERVER:address(B)}], health => health(#{})}),
     ok = ?SERVER:stop(A),
-    wait_for(fun() -> state(a) =:= down end),
+    wait_for_state(a, down),
     ?assertEqual([<<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])),
     _ = ?SERVER:start("a", [{port, ?SERVER:port(A)}]),
-    wait_for(fun() -> state(a) =:= up end),
+    wait_for_state(a, up),
     ?assertEqual([<<"a">>, <<"b">>], lists:usort([name(connect(Port)) || _ <- lists:seq(1, 4)])).
 
 sessions_of_a_server_that_goes_down_are_ended(_Config) ->
@@ -58,42 +62,43 @@ sessions_of_a_server_that_goes_down_are_ended(_Config) ->
     Socket = connect(proxy(Backend)),
     <<"a">> = name(Socket),
     ok = ?SERVER:stop(Checked),
-    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())).
 
 a_disabled_server_is_not_checked(_Config) ->
     Server = ?SERVER:start("a"),
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
-    wait_for(fun() -> ?SERVER:connections(Server) > 2 end),
+    wait_for_more(2, fun() -> ?SERVER:connections(Server) end),
     ok = weir_proxy:disable(proxy, web, a),
-    %% One may have been on its way; otherwise there would be ten in that time.
-    wait_for(fun() ->
-        Now = ?SERVER:connections(Server),
-        timer:sleep(200),
-        ?SERVER:connections(Server) =:= Now
-    end),
+    %% Its check has ended, and no process of the backend is there to begin another one.
+    ?waitEqual([], checks()),
     Then = ?SERVER:connections(Server),
     ok = weir_proxy:enable(proxy, web, a),
-    wait_for(fun() -> ?SERVER:connections(Server) > Then end).
+    wait_for_more(Then, fun() -> ?SERVER:connections(Server) end).
 
 %% Its address is known only after the backend has begun.
 a_server_by_name_is_checked(_Config) ->
     Server = ?SERVER:start("a"),
     Address = iolist_to_binary(["localhost:", integer_to_binary(?SERVER:port(Server))]),
     _ = proxy(#{servers => [#{name => a, address => Address}], health => health(#{})}),
-    wait_for(fun() -> state(a) =:= up andalso ?SERVER:connections(Server) > 2 end),
+    wait_for_state(a, up),
+    wait_for_more(2, fun() -> ?SERVER:connections(Server) end),
     ok = ?SERVER:stop(Server),
-    wait_for(fun() -> state(a) =:= down end).
+    wait_for_state(a, down).
 
 a_check_that_crashes_is_started_again(_Config) ->
     Server = ?SERVER:start("a"),
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{})}),
-    wait_for(fun() -> ?SERVER:connections(Server) > 0 end),
-    {links, Links} = process_info(backend(), links),
-    Checks = [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)],
+    wait_for_more(0, fun() -> ?SERVER:connections(Server) end),
+    Checks = [_ | _] = checks(),
     [exit(Pid, kill) || Pid <- Checks],
-    wait_for(fun() -> not lists:any(fun is_process_alive/1, Checks) end),
+    _ = [wait_for_end(Pid) || Pid <- Checks],
     Then = ?SERVER:connections(Server),
-    wait_for(fun() -> ?SERVER:connections(Server) > Then + 2 end).
+    wait_for_more(Then + 2, fun() -> ?SERVER:connections(Server) end).
+
+%% The processes that the backend has besides itself.
+checks() ->
+    {links, Links} = process_info(backend(), links),
+    [Pid || Pid <- Links, Pid =/= whereis(weir_proxy_backends)].
 
 %% The process of the backend.
 backend() -> element(3, weir_proxy_memory:backend(proxy, <<"web">>)).
@@ -103,12 +108,12 @@ weights_grow_by_one_timer(_Config) ->
     Server = ?SERVER:start("a"),
     ok = ?SERVER:stop(Server),
     _ = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}], health => health(#{}), slow_start => <<"1m">>}),
-    wait_for(fun() -> state(a) =:= down end),
+    wait_for_state(a, down),
     _ = ?SERVER:start("a", [{port, ?SERVER:port(Server)}]),
-    wait_for(fun() -> state(a) =:= up end),
+    wait_for_state(a, up),
     [ok = weir_proxy:set_weight(proxy, web, a, 1 + Turn rem 2) || Turn <- lists:seq(1, 300)],
     Begin = erlang:monotonic_time(millisecond),
-    Published = published(fun() -> timer:sleep(1000) end),
+    Published = published(fun() -> timer:sleep(400) end),
     %% Five a second; by all timers there would be 300 times as many.
     ?assert(Published =< 10 + (erlang:monotonic_time(millisecond) - Begin) div 100, Published).
 
@@ -143,9 +148,9 @@ unanswered(Kind, Word) ->
     Port = proxy(Backend(false)),
     Say = fun(Words) ->
         Socket = connect(Port),
-        [begin ok = gen_tcp:send(Socket, Each), _ = gen_tcp:recv(Socket, 0, ?PATIENCE) end || Each <- Words],
+        [begin ok = gen_tcp:send(Socket, Each), _ = gen_tcp:recv(Socket, 0, patience()) end || Each <- Words],
         ok = gen_tcp:close(Socket),
-        wait_for(fun() -> weir_proxy_test:numbers(0) end)
+        wait_for_sessions(0)
     end,
     InARow = fun() -> {ok, [#{Kind := Count}]} = weir_proxy:servers(proxy, web), Count end,
     [Say([Word]) || _ <- [1, 2, 3]],
@@ -159,7 +164,7 @@ unanswered(Kind, Word) ->
     Say([]),
     ?assertEqual({1, up}, {InARow(), state(a)}),
     Say([Word]),
-    wait_for(fun() -> state(a) =:= failing end).
+    wait_for_state(a, failing).
 
 a_slow_start(_Config) ->
     Config = #{name => <<"a">>, address => {{127, 0, 0, 1}, 1}, weight => 4, priority => 0, max_connections => infinity},
@@ -179,12 +184,12 @@ probes(_Config) ->
         {ok, Port} = inet:port(Listen),
         Pid = spawn(fun() ->
             {ok, Socket} = gen_tcp:accept(Listen),
-            _ = maps:get(kind, Options) =:= smtp orelse gen_tcp:recv(Socket, 0, ?PATIENCE),
+            _ = maps:get(kind, Options) =:= smtp orelse gen_tcp:recv(Socket, 0, patience()),
             _ = [begin ok = gen_tcp:send(Socket, <<Byte>>) end || <<Byte>> <= Answer],
             receive done -> ok end
         end),
         ok = gen_tcp:controlling_process(Listen, Pid),
-        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, health_options(Options#{timeout => maps:get(timeout, Options, ?PATIENCE)})),
+        Result = weir_proxy_probe:probe({{127, 0, 0, 1}, Port}, health_options(Options#{timeout => maps:get(timeout, Options, patience())})),
         exit(Pid, kill),
         Result
     end,
@@ -220,8 +225,8 @@ a_shortage_of_this_machine_is_no_fault_of_a_server(_Config) ->
     Port = proxy(#{
         servers => [#{name => a, address => ?SERVER:address(Real)}], source => "192.0.2.1", retries => 0, passive => #{fall => 1}
     }),
-    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> {ok, #{frontends := #{<<"front">> := #{connection_errors := Errors}}}} = weir_proxy:info(proxy), Errors =:= 1 end),
+    ?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitMatch({ok, #{frontends := #{<<"front">> := #{connection_errors := 1}}}}, weir_proxy:info(proxy)),
     ?assertMatch({ok, [#{state := up, connection_errors := 0, failures := 0, current_sessions := 0}]}, weir_proxy:servers(proxy, web)).
 
 %% As a backend has them.
@@ -232,14 +237,14 @@ health_options(Options) ->
 
 %% A server that wants a PROXY header wants it of checks, too; at another port there may be none that does.
 checks_begin_as_connections_do(_Config) ->
-    Tell = fun(Socket, {Test, Turn}) -> {ok, Said} = gen_tcp:recv(Socket, 0, ?PATIENCE), Test ! {Turn, Said} end,
+    Tell = fun(Socket, {Test, Turn}) -> {ok, Said} = gen_tcp:recv(Socket, 0, patience()), Test ! {Turn, Said} end,
     Said = fun(Backend, Health) ->
         Turn = make_ref(),
         {ok, _} = weir:start_listener(checked, #{ip => {127, 0, 0, 1}}, Tell, {self(), Turn}),
         Checked = weir:get_port(checked),
         Options = case Health(Checked) of #{kind := tcp} = Tcp -> Tcp; More -> More#{kind => send_expect, send => "?", expect => "!"} end,
         _ = proxy(Backend#{servers => [{{127, 0, 0, 1}, Checked}], health => health(Options)}),
-        Words = receive {Turn, Heard} -> Heard after ?PATIENCE -> ct:fail(no_check) end,
+        Words = receive {Turn, Heard} -> Heard after patience() -> ct:fail(no_check) end,
         ok = weir_proxy:stop(proxy),
         ok = weir:stop_listener(checked),
         Words
@@ -278,8 +283,10 @@ an_agent(_Config) ->
     [A, B] = [?SERVER:start(Name) || Name <- ["a", "b"]],
     Line = ets:new(line, [public]),
     true = ets:insert(Line, {line, "up 100%\n"}),
+    Answers = counters:new(1, []),
     {ok, _} = weir:start_listener(an_agent, #{ip => {127, 0, 0, 1}}, fun(Socket, _) ->
         [{line, Text}] = ets:lookup(Line, line),
+        ok = counters:add(Answers, 1, 1),
         gen_tcp:send(Socket, Text)
     end, none),
     Say = fun(Text) -> true = ets:insert(Line, {line, Text}) end,
@@ -291,24 +298,25 @@ an_agent(_Config) ->
     Old = connect(Port),
     <<"a">> = name(Old),
     Known = fun(Key) -> {ok, [#{agent := Agent} | _]} = weir_proxy:servers(proxy, web), maps:get(Key, Agent, none) end,
-    wait_for(fun() -> Known(percent) =:= 100 end),
+    ?waitEqual(100, Known(percent)),
     _ = Say("drain maxconn:7\n"),
-    wait_for(fun() -> state(a) =:= drain end),
+    wait_for_state(a, drain),
     ?assertEqual({100, 7}, {Known(percent), Known(max_connections)}),
     _ = Say("gibberish\n"),
-    timer:sleep(100),
+    %% A check asks again when its answer has been told. Of three answers, one of the two checks has had two.
+    Answered = counters:get(Answers, 1),
+    wait_for_more(Answered + 3, fun() -> counters:get(Answers, 1) end),
     ?assertEqual(drain, state(a)),
     _ = Say("ready\n"),
-    wait_for(fun() -> state(a) =:= up end),
+    wait_for_state(a, up),
     ok = gen_tcp:send(Old, <<"x">>),
-    {ok, <<"x">>} = gen_tcp:recv(Old, 1, ?PATIENCE),
+    {ok, <<"x">>} = gen_tcp:recv(Old, 1, patience()),
     _ = Say("down#for now\n"),
-    wait_for(fun() -> state(a) =:= down end),
-    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, ?PATIENCE)),
+    wait_for_state(a, down),
+    ?assertMatch({error, _}, gen_tcp:recv(Old, 0, patience())),
     _ = Say("up"),
-    wait_for(fun() -> state(a) =:= up end),
-    ?assertEqual(<<"a">>, name(connect(Port))),
-    ok = weir:stop_listener(an_agent).
+    wait_for_state(a, up),
+    ?assertEqual(<<"a">>, name(connect(Port))).
 
 %%% Stickiness.
 
@@ -349,6 +357,4 @@ sticks_are_forgotten_when_they_are_turned_off(_Config) ->
     1 = Sticks(),
     ok = weir_proxy_test:change(Servers),
     %% The key is a millisecond later too old.
-    timer:sleep(5),
-    _ = backend() ! forget,
-    wait_for(fun() -> Sticks() =:= 0 end).
+    ?waitEqual(0, begin _ = backend() ! forget, Sticks() end).

@@ -2,15 +2,16 @@
 -module(weir_proxy_log_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/3, change/1, port/0, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/3, change/1, port/0, connect/1, name/1, echo/2]).
+-import(weir_test_wait, [messages_of/1, next_message/0, patience/0, wait_for_end/1, wait_until/1]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -25,7 +26,9 @@ init_per_suite(Config) -> weir_proxy_test:begin_suite([inets], Config).
 
 end_per_suite(Config) -> weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
+end_per_testcase(_Case, _Config) ->
+    _ = weir_event:detach(?MODULE),
+    weir_proxy_test:end_case().
 
 %%% The log.
 
@@ -39,7 +42,7 @@ a_line_for_a_session(Config) ->
             <<"a">> = name(Socket),
             {ok, {_, Mine}} = inet:sockname(Socket),
             ok = gen_tcp:close(Socket),
-            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            ?waitEqual(1, lines(File)),
             {ok, Line} = file:read_file(File),
             case Format of
                 json ->
@@ -70,8 +73,7 @@ a_format_of_ones_own(_Config) ->
 
 a_log_by_syslog(_Config) ->
     Server = ?SERVER:start("a"),
-    Path = "/tmp/weir-proxy-syslog-" ++ os:getpid(),
-    _ = file:delete(Path),
+    Path = weir_proxy_test:path("syslog"),
     {ok, Udp} = gen_udp:open(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
     {ok, UdpPort} = inet:port(Udp),
     {ok, Local} = gen_udp:open(0, [local, binary, {active, false}, {ifaddr, {local, Path}}]),
@@ -81,13 +83,12 @@ a_log_by_syslog(_Config) ->
             Socket = connect(Port),
             <<"a">> = name(Socket),
             ok = gen_tcp:close(Socket),
-            {ok, {_, _, Line}} = gen_udp:recv(Receiver, 0, ?PATIENCE),
+            {ok, {_, _, Line}} = gen_udp:recv(Receiver, 0, patience()),
             ?assertMatch({match, _}, re:run(Line, "^<134>[A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d weir-proxy\\[\\d+\\]: web/a --\n$")),
             ok = weir_proxy:stop(proxy)
         end
-     || {Where, Receiver} <- [{iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {list_to_binary("unix:" ++ Path), Local}]
-    ],
-    ok = file:delete(Path).
+     || {Where, Receiver} <- [{iolist_to_binary(["127.0.0.1:", integer_to_list(UdpPort)]), Udp}, {<<"unix:", Path/binary>>, Local}]
+    ].
 
 a_line_for_a_client_without_a_server(Config) ->
     Server = ?SERVER:start("a"),
@@ -100,8 +101,8 @@ a_line_for_a_client_without_a_server(Config) ->
             log => #{file => File}
         }),
         Port = port(),
-        _ = [?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)) || _ <- lists:seq(1, Count)],
-        wait_for(fun() -> {ok, Text} = file:read_file(File), length(binary:matches(Text, <<"\n">>)) =:= Count end),
+        _ = [?assertMatch({error, _}, gen_tcp:recv(connect(Port), 0, patience())) || _ <- lists:seq(1, Count)],
+        ?waitEqual(Count, lines(File)),
         ok = weir_proxy:stop(proxy),
         {ok, Text} = file:read_file(File),
         Text
@@ -124,13 +125,13 @@ a_killed_log_is_written_again(Config) ->
     ok = file:rename(Directory, Moved),
     {ok, {Log, _, _}} = weir_proxy_memory:saved({log, proxy}),
     exit(Log, kill),
-    wait_for(fun() -> not is_process_alive(Log) end),
+    _ = wait_for_end(Log),
     ok = file:rename(Moved, Directory),
-    wait_for(fun() -> {ok, {Pid, _, _}} = weir_proxy_memory:saved({log, proxy}), is_process_alive(Pid) end),
+    wait_until(fun() -> {ok, {Pid, _, _}} = weir_proxy_memory:saved({log, proxy}), is_process_alive(Pid) end),
     Socket = connect(Port),
     <<"a">> = name(Socket),
     ok = gen_tcp:close(Socket),
-    wait_for(fun() -> filelib:file_size(File) > 0 end).
+    ?waitEqual(1, lines(File)).
 
 a_log_that_cannot_be_written(Config) ->
     File = iolist_to_binary(filename:join([proplists:get_value(priv_dir, Config), "nowhere", "log"])),
@@ -144,16 +145,15 @@ lines_that_the_disk_does_not_take_are_counted(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => "/dev/full"}}),
     [begin Socket = connect(Port), <<"a">> = name(Socket), ok = gen_tcp:close(Socket) end || _ <- lists:seq(1, 5)],
-    wait_for(fun() -> {ok, #{log_dropped := Dropped}} = weir_proxy:info(proxy), Dropped =:= 5 end),
+    ?waitMatch({ok, #{log_dropped := 5}}, weir_proxy:info(proxy)),
     ?assertMatch({_, _}, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nhaproxy_process_dropped_logs_total 5\n">>)).
 
 %% Sessions, changes and the end of the proxy do not wait for it.
 a_pipe_that_nobody_reads(Config) ->
     Pipe = filename:join(proplists:get_value(priv_dir, Config), "pipe"),
     "" = os:cmd("mkfifo " ++ Pipe),
-    %% Somebody who opens it and reads nothing: without one the log cannot even be opened.
-    Reader = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "exec sleep 60 < \"$0\"", Pipe]}]),
-    {os_pid, Pid} = erlang:port_info(Reader, os_pid),
+    %% Somebody who opens it and reads nothing, until our end of a port is closed: without one the log cannot even be opened.
+    Reader = open_port({spawn_executable, "/bin/sh"}, [{args, ["-c", "exec cat 3< \"$0\"", Pipe]}]),
     Server = ?SERVER:start("a"),
     Log = #{log => #{file => Pipe, format => iolist_to_binary(["%ci", lists:duplicate(4096, $.)])}},
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, Log),
@@ -161,14 +161,15 @@ a_pipe_that_nobody_reads(Config) ->
     %% More than a pipe holds.
     [Asked() || _ <- lists:seq(1, 40)],
     {ok, {Writer, _, _}} = weir_proxy_memory:saved({log, proxy}),
-    wait_for(fun() -> {message_queue_len, Waiting} = process_info(Writer, message_queue_len), Waiting > 0 end),
+    _ = messages_of(Writer),
     {ok, {Process, _, _}} = weir_proxy_memory:saved({proxy, proxy}),
     #{frontends := Frontends, backends := Backends} = config(Server),
     ?assertMatch({error, {log, _, timeout}}, weir_proxy:change(proxy, maps:merge(#{frontends => Frontends, backends => Backends}, Log))),
     ?assertMatch({ok, {Process, _, _}}, weir_proxy_memory:saved({proxy, proxy})),
     Asked(),
     ok = weir_proxy:stop(proxy),
-    "" = os:cmd("kill " ++ integer_to_list(Pid)).
+    true = port_close(Reader),
+    ok.
 
 config(Server) ->
     #{frontends => #{front => #{listen => ["127.0.0.1:0"], backend => web}}, backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}}}.
@@ -182,11 +183,11 @@ who_has_ended_a_session(Config) ->
             Port = proxy(Backend, #{}, #{log => #{file => File, format => "%b/%s %ts %B"}}),
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, <<"x">>),
-            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
-            wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 1 end),
+            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, patience()),
+            ?waitEqual(1, length(weir_proxy:sessions(proxy))),
             _ = End(),
-            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)),
-            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())),
+            ?waitEqual(1, lines(File)),
             ?assertEqual({ok, <<"web/a ", State/binary, " 1\n">>}, file:read_file(File)),
             ok = weir_proxy:stop(proxy)
         end
@@ -206,9 +207,9 @@ who_has_reset_a_session(Config) ->
             Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{log => #{file => File, format => json}}),
             Socket = connect(Port),
             ok = gen_tcp:send(Socket, <<"x">>),
-            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, ?PATIENCE),
+            {ok, <<"x">>} = gen_tcp:recv(Socket, 1, patience()),
             ok = Reset(Socket),
-            wait_for(fun() -> filelib:file_size(File) > 0 end),
+            ?waitEqual(1, lines(File)),
             {ok, Line} = file:read_file(File),
             ?assertMatch({ok, #{<<"state">> := State}}, weir_json:decode(Line)),
             ok = weir_proxy:stop(proxy)
@@ -229,16 +230,12 @@ events(_Config) ->
     <<"a">> = name(Socket),
     {ok, Mine} = inet:sockname(Socket),
     ok = gen_tcp:close(Socket),
-    {session, #{bytes_in := 0, bytes_out := 2, duration := _, queued := 0, connected := _}, Session} = next(),
+    {session, #{bytes_in := 0, bytes_out := 2, duration := _, queued := 0, connected := _}, Session} = next_message(),
     ?assertEqual(#{proxy => proxy, frontend => <<"front">>, backend => <<"web">>, server => <<"a">>, peer => Mine, reason => normal}, Session),
     ok = weir_proxy:drain(proxy, web, a),
-    ?assertEqual({server, #{count => 1}, #{proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain}}, next()),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    ?assertMatch({refuse, #{count := 1, queued := 0}, #{backend := <<"web">>, reason := none}}, next()),
-    ok = weir_event:detach(?MODULE).
-
-next() ->
-    receive Message -> Message after ?PATIENCE -> ct:fail(nothing) end.
+    ?assertEqual({server, #{count => 1}, #{proxy => proxy, backend => <<"web">>, server => <<"a">>, before => up, state => drain}}, next_message()),
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?assertMatch({refuse, #{count := 1, queued := 0}, #{backend := <<"web">>, reason := none}}, next_message()).
 
 counters_are_in_the_table(_Config) ->
     Server = ?SERVER:start("a"),
@@ -261,13 +258,10 @@ what_listeners_refuse_is_counted(_Config) ->
         case gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]) of
             {ok, Socket} ->
                 _ = gen_tcp:send(Socket, Said),
-                ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE));
+                ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience()));
             {error, econnreset} -> ok
         end,
-        wait_for(fun() ->
-            {ok, #{frontends := #{<<"front">> := Numbers}}} = weir_proxy:info(proxy),
-            maps:with([denied, failed_headers], Numbers) =:= Wanted
-        end),
+        ?waitEqual(Wanted, refused()),
         Text = iolist_to_binary(weir_proxy_metrics:text()),
         ok = weir_proxy:stop(proxy),
         Text
@@ -277,12 +271,16 @@ what_listeners_refuse_is_counted(_Config) ->
     Failed = Counted(#{proxy_protocol => true}, "GET / HTTP/1.1\r\n\r\n", #{denied => 0, failed_headers => 1}),
     ?assertMatch({_, _}, binary:match(Failed, <<"\nweir_proxy_frontend_failed_headers_total{proxy=\"front\"} 1\n">>)).
 
+refused() ->
+    {ok, #{frontends := #{<<"front">> := Numbers}}} = weir_proxy:info(proxy),
+    maps:with([denied, failed_headers], Numbers).
+
 metrics(_Config) ->
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => <<"a\"b">>, address => ?SERVER:address(Server)}]}),
     Socket = connect(Port),
     <<"a">> = name(Socket),
-    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 1 end),
+    ?waitEqual(1, length(weir_proxy:sessions(proxy))),
     Text = iolist_to_binary(weir_proxy_metrics:text()),
     [
         ?assertNotEqual(nomatch, binary:match(Text, Line))
@@ -295,7 +293,7 @@ metrics(_Config) ->
     ].
 
 the_page(_Config) ->
-    Port = free_port(),
+    Port = weir_test_port:claim(),
     Server = ?SERVER:start("a"),
     Address = ["127.0.0.1:", integer_to_list(Port)],
     _ = proxy(#{servers => [#{name => <<"<a>">>, address => ?SERVER:address(Server)}]}, #{}, #{statistics => iolist_to_binary(Address)}),
@@ -324,7 +322,7 @@ replies_are_measured(_Config) ->
     Socket = connect(port()),
     <<"a">> = name(Socket),
     [<<"x">> = echo(Socket, <<"x">>) || _ <- lists:seq(1, 5)],
-    wait_for(fun() -> #{replies := Replies} = weir:latency(Listener), Replies =:= 5 end),
+    ?waitMatch(#{replies := 5}, weir:latency(Listener)),
     ok = weir_proxy:change(proxy, Given(false)),
     ?assertMatch(#{measured := false}, weir:latency(Listener)).
 
@@ -337,15 +335,20 @@ replies_of_each_server_are_measured(_Config) ->
     {ok, View} = weir_scope:open(node(), #{}),
     _ = [Ask(<<"a">>, 3), Ask(<<"b">>, 2)],
     Seen = fun() -> maps:map(fun(_, #{replies := Replies}) -> Replies end, maps:get(<<"web">>, weir_proxy:latency(proxy))) end,
-    wait_for(fun() -> Seen() =:= #{<<"a">> => 3, <<"b">> => 2} end),
+    ?waitEqual(#{<<"a">> => 3, <<"b">> => 2}, Seen()),
     {ok, [#{name := <<"a">>, replies := 3, reply_ns := Time}, #{replies := 2}]} = weir_proxy:servers(proxy, web),
     ?assert(Time > 0),
     ?assertNotEqual(nomatch, binary:match(iolist_to_binary(weir_proxy_metrics:text()), <<"\nweir_proxy_server_reply_seconds_count{proxy=\"web\",server=\"a\"} 3\n">>)),
-    wait_for(fun() ->
-        {ok, #{weir := #{servers := Sampled}}} = weir_scope:sample(View),
-        [{<<"a">>, 3}, {<<"b">>, 2}] =:= [{Server, Replies} || #{proxy := proxy, backend := <<"web">>, server := Server, totals := #{replies := Replies}} <- Sampled]
-    end),
+    ?waitEqual([{<<"a">>, 3}, {<<"b">>, 2}], sampled(View)),
     ok = weir_scope:close(View),
     ok = change(#{servers => Servers}),
     ?assertEqual(#{}, weir_proxy:latency(proxy)),
     ?assertEqual(#{}, weir_proxy:latency(nobody)).
+
+sampled(View) ->
+    {ok, #{weir := #{servers := Sampled}}} = weir_scope:sample(View),
+    [{Server, Replies} || #{proxy := proxy, backend := <<"web">>, server := Server, totals := #{replies := Replies}} <- Sampled].
+
+lines(File) ->
+    {ok, Text} = file:read_file(File),
+    length(binary:matches(Text, <<"\n">>)).

@@ -2,16 +2,17 @@
 -module(weir_proxy_operating_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 -include_lib("kernel/include/file.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [proxy/1, proxy/3, port/0, state/1, free_port/0, connect/1, name/1, echo/2, wait_for/1]).
+-import(weir_proxy_test, [proxy/1, proxy/3, port/0, state/1, wait_for_more/2, path/1, connect/1, name/1, echo/2]).
+-import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -76,7 +77,7 @@ a_reload_keeps_connections(Config) ->
     {error, {file, _, 1, _}} = weir_proxy_file:reload(proxy),
     ?assertEqual(<<"b">>, name(connect(Port))),
     ok = gen_tcp:send(Old, <<"still">>),
-    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, ?PATIENCE)).
+    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, patience())).
 
 %% The first has asked for an older text, and does not run when that comes.
 reloads_at_once_end_with_the_newest_text(Config) ->
@@ -95,18 +96,18 @@ reloads_at_once_end_with_the_newest_text(Config) ->
     File = file(Config, text([B])),
     ok = weir_proxy_file:reload(proxy),
     true = erlang:resume_process(First),
-    receive {'DOWN', Monitor, process, First, Result} -> ?assertEqual({result, ok}, Result) after ?PATIENCE -> ct:fail(timeout) end,
+    receive {'DOWN', Monitor, process, First, Result} -> ?assertEqual({result, ok}, Result) after patience() -> ct:fail(timeout) end,
     ?assertEqual(<<"b">>, name(connect(port()))).
 
 commands(_Config) ->
-    Path = iolist_to_binary(["/tmp/weir-proxy-control-", os:getpid()]),
+    Path = path("control"),
     Server = ?SERVER:start("a"),
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}, #{}, #{control => Path}),
     Socket = connect(Port),
     <<"a">> = name(Socket),
     Ask = fun(Words) -> {ok, Answer} = weir_proxy_control:ask(Path, Words), Answer end,
     ?assertMatch(#{<<"ok">> := #{<<"web">> := [#{<<"state">> := <<"up">>, <<"name">> := <<"a">>}]}}, Ask(["servers"])),
-    wait_for(fun() -> #{<<"ok">> := Sessions} = Ask(["sessions"]), length(Sessions) =:= 1 end),
+    ?waitMatch(#{<<"ok">> := [_]}, Ask(["sessions"])),
     ?assertEqual(#{<<"ok">> => true}, Ask(["drain", "web", "a"])),
     ?assertEqual(drain, state(a)),
     ?assertEqual(#{<<"ok">> => true}, Ask(["enable", "web", "a"])),
@@ -116,17 +117,17 @@ commands(_Config) ->
     ?assertMatch(#{<<"error">> := _}, Ask(["reload"])),
     ?assertMatch(#{<<"error">> := _}, Ask(["whatever"])),
     ?assertEqual(#{<<"ok">> => 1}, Ask(["close-sessions", "web", "a"])),
-    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)).
+    ?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())).
 
 %% Also that of a listener that was killed, and has a successor.
 a_control_socket_is_its_users_alone(_Config) ->
-    Path = iolist_to_binary(["/tmp/weir-proxy-mode-", os:getpid()]),
+    Path = path("mode"),
     _ = proxy(#{servers => []}, #{}, #{control => Path}),
     Mode = fun() -> {ok, #file_info{mode = Mode}} = file:read_file_info(Path), Mode band 8#777 end,
     ?assertEqual(8#600, Mode()),
     [{Listener, Before}] = control_listeners(),
     exit(Before, kill),
-    wait_for(fun() -> case control_listeners() of [{Listener, Now}] -> Now =/= Before; _ -> false end end),
+    ?waitEqual([Listener], [Name || {Name, Pid} <- control_listeners(), Pid =/= Before]),
     ?assertMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Path, ["status"])),
     ?assertEqual(8#600, Mode()).
 
@@ -134,8 +135,8 @@ control_listeners() ->
     [{Name, Pid} || Name <- weir:listeners(), element(1, Name) =:= weir_proxy_control, #{pid := Pid, status := running} <- [weir:info(Name)]].
 
 a_control_socket_that_cannot_be_made_changes_nothing(_Config) ->
-    [Path, Other] = [iolist_to_binary(["/tmp/weir-proxy-", Name, os:getpid()]) || Name <- ["one-", "other-"]],
-    Page = free_port(),
+    [Path, Other] = [path(Name) || Name <- ["one", "other"]],
+    Page = weir_test_port:claim(),
     Given = #{frontends => #{}, backends => #{web => #{servers => []}}, control => Path},
     ok = weir_proxy:start(proxy, Given),
     ?assertMatch(
@@ -153,11 +154,11 @@ sessions_end_within_a_time(_Config) ->
     Port = proxy(#{servers => [#{name => a, address => ?SERVER:address(Server)}]}),
     Sockets = [connect(Port) || _ <- lists:seq(1, 5)],
     [<<"a">> = name(Socket) || Socket <- Sockets],
-    wait_for(fun() -> length(weir_proxy:sessions(proxy)) =:= 5 end),
+    ?waitEqual(5, length(weir_proxy:sessions(proxy))),
     Start = erlang:monotonic_time(millisecond),
     ?assertEqual({ok, 5}, weir_proxy:drain(proxy, web, a, 300)),
     ?assertEqual(drain, state(a)),
-    [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, ?PATIENCE)) || Socket <- Sockets],
+    [?assertMatch({error, _}, gen_tcp:recv(Socket, 0, patience())) || Socket <- Sockets],
     ?assert(erlang:monotonic_time(millisecond) - Start >= 300),
     ?assertMatch({error, {bad_option, [within], -1, _}}, weir_proxy:drain(proxy, web, a, -1)),
     ?assertEqual({error, {no_server, <<"x">>}}, weir_proxy:drain(proxy, web, x, 1)).
@@ -165,12 +166,12 @@ sessions_end_within_a_time(_Config) ->
 %% Clients come all the time; none is refused, and none loses its connection.
 a_successor(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = free_port(),
+    Port = weir_test_port:claim(),
     Config = #{
         frontends => #{front => #{listen => iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]), backend => web}},
         backends => #{web => #{servers => [#{name => a, address => ?SERVER:address(Server)}]}},
-        control => iolist_to_binary(["/tmp/weir-proxy-successor-", os:getpid()]),
-        statistics => iolist_to_binary(["127.0.0.1:", integer_to_list(free_port())])
+        control => path("successor"),
+        statistics => iolist_to_binary(["127.0.0.1:", integer_to_list(weir_test_port:claim())])
     },
     ok = weir_proxy:start(old, Config),
     Test = self(),
@@ -178,8 +179,9 @@ a_successor(_Config) ->
     Old = connect(Port),
     <<"a">> = name(Old),
     Stop = counters:new(1, []),
-    Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, 0)}) end) || _ <- lists:seq(1, 4)],
-    timer:sleep(100),
+    Served = counters:new(4, []),
+    Clients = [spawn_monitor(fun() -> exit({done, clients(Port, Stop, Served, Number)}) end) || Number <- lists:seq(1, 4)],
+    ok = each_is_served(Served),
     %% One that cannot start has not taken over.
     ?assertMatch({error, {log, _, enoent}}, weir_proxy:take_over(new, Config#{log => #{file => <<"/nowhere/log">>}})),
     {ok, Taken} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
@@ -187,10 +189,10 @@ a_successor(_Config) ->
     ?assertMatch({error, {listen, _, eaddrinuse}}, weir_proxy:take_over(new, Config#{statistics => {{127, 0, 0, 1}, TakenPort}})),
     {ok, #{<<"ok">> := _}} = weir_proxy_control:ask(maps:get(control, Config), ["status"]),
     ok = weir_proxy:take_over(new, Config),
-    receive {Waiter, Left} -> ?assertEqual(ok, Left) after ?PATIENCE -> ct:fail(nobody_told) end,
-    timer:sleep(100),
+    receive {Waiter, Left} -> ?assertEqual(ok, Left) after patience() -> ct:fail(nobody_told) end,
+    ok = each_is_served(Served),
     ok = counters:add(Stop, 1, 1),
-    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after ?PATIENCE -> timeout end || {Pid, Monitor} <- Clients],
+    Results = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason after patience() -> timeout end || {Pid, Monitor} <- Clients],
     ?assertEqual([], [Result || Result <- Results, not is_tuple(Result) orelse element(1, Result) =/= done]),
     %% All that comes now is the new one's, and so is the control socket.
     Before = total(new),
@@ -200,19 +202,26 @@ a_successor(_Config) ->
     {ok, [#{state := drain}]} = weir_proxy:servers(new, web),
     {ok, [#{state := up}]} = weir_proxy:servers(old, web),
     ok = gen_tcp:send(Old, <<"still">>),
-    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, ?PATIENCE)),
+    ?assertEqual({ok, <<"still">>}, gen_tcp:recv(Old, 5, patience())),
     ok = gen_tcp:close(Old),
-    ok = weir_proxy:stop(old, ?PATIENCE).
+    ok = weir_proxy:stop(old, patience()).
 
-clients(Port, Stop, Count) ->
+clients(Port, Stop, Served, Number) ->
     case counters:get(Stop, 1) of
-        1 -> Count;
+        1 -> ok;
         0 ->
             Socket = connect(Port),
             <<"a">> = name(Socket),
             ok = gen_tcp:close(Socket),
-            clients(Port, Stop, Count + 1)
+            ok = counters:add(Served, Number, 1),
+            clients(Port, Stop, Served, Number)
     end.
+
+%% Each client has been served twice from now on: the second time it has come after this.
+each_is_served(Served) ->
+    Before = [counters:get(Served, Number) || Number <- lists:seq(1, 4)],
+    [wait_for_more(Count + 1, fun() -> counters:get(Served, Number) end) || {Number, Count} <- lists:enumerate(Before)],
+    ok.
 
 total(Proxy) ->
     {ok, #{frontends := #{<<"front">> := #{sessions_total := Total}}}} = weir_proxy:info(Proxy),
@@ -225,13 +234,13 @@ a_successor_of_nobody(_Config) ->
         backends => #{web => #{servers => [?SERVER:address(Server)]}}
     },
     ?assertMatch({error, {bad_option, [control], off, _}}, weir_proxy:take_over(proxy, Config)),
-    ok = weir_proxy:take_over(proxy, Config#{control => iolist_to_binary(["/tmp/weir-proxy-nobody-", os:getpid()])}),
+    ok = weir_proxy:take_over(proxy, Config#{control => path("nobody")}),
     ?assertEqual(<<"a">>, name(connect(port()))).
 
 %% Clients come while both listen. Those of the new one are served to their end, and the old one goes on, on its unix socket too.
 a_successor_that_is_refused_loses_nobody(_Config) ->
     Server = ?SERVER:start("a"),
-    Port = free_port(),
+    Port = weir_test_port:claim(),
     Local = path("local"),
     Config = #{
         frontends => #{front => #{listen => [{{127, 0, 0, 1}, Port}, <<"unix:", Local/binary>>], backend => web}},
@@ -241,25 +250,34 @@ a_successor_that_is_refused_loses_nobody(_Config) ->
     Path = path("refuses"),
     Other = program(Path, fun() -> "{\"error\": \"not now\"}" end),
     {New, Monitor} = spawn_monitor(fun() -> exit({result, weir_proxy:take_over(new, Config#{control => Path})}) end),
-    receive {asked, Other} -> ok after ?PATIENCE -> ct:fail(not_asked) end,
-    Sockets = [connect_local(Local) | [connect(Port) || _ <- lists:seq(1, 40)]],
+    receive {asked, Other} -> ok after patience() -> ct:fail(not_asked) end,
+    Sockets = [connect_local(Local) | until_one_is_of_the_new(Port)],
     ?assertEqual([<<"a">>], lists:usort([name(Socket) || Socket <- Sockets])),
-    ?assert(counted(new) > 1),
     Other ! answer,
-    wait_for(fun() -> [] =:= [Listener || Listener = {weir_proxy, new, _} <- weir:listeners(), #{status := running} <- [weir:info(Listener)]] end),
+    ?waitEqual([], [Listener || Listener = {weir_proxy, new, _} <- weir:listeners(), #{status := running} <- [weir:info(Listener)]]),
     ?assertEqual(<<"a">>, name(connect(Port))),
     ?assertEqual(<<"a">>, name(connect_local(Local))),
     [?assertEqual(<<"still">>, echo(Socket, <<"still">>)) || Socket <- Sockets],
     [ok = gen_tcp:close(Socket) || Socket <- Sockets],
-    receive {'DOWN', Monitor, process, New, Result} -> ?assertEqual({result, {error, {take_over, Path, <<"not now">>}}}, Result) after ?PATIENCE -> ct:fail(no_result) end,
+    receive {'DOWN', Monitor, process, New, Result} -> ?assertEqual({result, {error, {take_over, Path, <<"not now">>}}}, Result) after patience() -> ct:fail(no_result) end,
     ?assertEqual([old], weir_proxy:proxies()),
     ?assertEqual({error, enoent}, file:read_link_info(<<Local/binary, ".before">>)).
+
+%% Which of the two a connection comes to, the kernel decides.
+until_one_is_of_the_new(Port) ->
+    Socket = connect(Port),
+    <<"a">> = weir_test_wait:recv_exactly(Socket, 1),
+    ok = gen_tcp:unrecv(Socket, <<"a">>),
+    case counted(new) of
+        0 -> [Socket | until_one_is_of_the_new(Port)];
+        _ -> [Socket]
+    end.
 
 %% How many connections a frontend has, also of a proxy that has not started yet.
 counted(Proxy) -> weir_proxy_numbers:get(element(4, weir_proxy_memory:frontend(Proxy, <<"front">>)), current_sessions).
 
 connect_local(Path) ->
-    {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({local, Path}, 0, [binary, {active, false}], patience()),
     Socket.
 
 %% The other program may have left before it ended.
@@ -273,7 +291,7 @@ a_successor_without_a_control_socket_serves(_Config) ->
     serves_after(Path, fun() -> ok = file:delete(Path), ok = file:make_dir(Path), "{\"ok\": true}" end),
     ?assertMatch({error, _}, weir_proxy_control:ask(Path, ["status"])),
     ok = file:del_dir(Path),
-    wait_for(fun() -> case weir_proxy_control:ask(Path, ["status"]) of {ok, #{<<"ok">> := _}} -> true; {error, _} -> false end end).
+    ?waitMatch({ok, #{<<"ok">> := _}}, weir_proxy_control:ask(Path, ["status"])).
 
 serves_after(Path, Answer) ->
     Server = ?SERVER:start("a"),
@@ -287,11 +305,6 @@ serves_after(Path, Answer) ->
     ok = weir_proxy:take_over(proxy, Config),
     ?assertEqual(<<"a">>, name(connect(port()))).
 
-path(Name) ->
-    Path = iolist_to_binary(["/tmp/weir-proxy-", Name, $-, os:getpid()]),
-    _ = file:delete(Path),
-    Path.
-
 %% Another program that is told to leave, and answers that when it is told to.
 program(Path, Answer) ->
     Test = self(),
@@ -299,7 +312,7 @@ program(Path, Answer) ->
         {ok, Listen} = gen_tcp:listen(0, [binary, {active, false}, {packet, line}, {ip, {local, Path}}]),
         Test ! {listens, self()},
         {ok, Socket} = gen_tcp:accept(Listen),
-        {ok, <<"leave\n">>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+        {ok, <<"leave\n">>} = gen_tcp:recv(Socket, 0, patience()),
         ok = gen_tcp:close(Listen),
         Test ! {asked, self()},
         receive answer -> ok end,

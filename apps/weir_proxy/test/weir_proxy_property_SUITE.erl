@@ -5,7 +5,7 @@
 
 -compile([export_all, nowarn_export_all]).
 
-suite() -> [{timetrap, {seconds, 60}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [

@@ -2,17 +2,19 @@
 -module(weir_proxy_rules_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -compile([export_all, nowarn_export_all]).
 
--import(weir_proxy_test, [port/0, wait_for/1]).
+-import(weir_proxy_test, [port/0]).
+-import(weir_test_wait, [patience/0]).
 
 -define(SERVER, weir_proxy_backend_double).
--define(PATIENCE, 10_000).
-%% Where the time for the first bytes is to pass. Elsewhere nothing of a case depends on how long that is.
+%% Time for the first bytes: it is to pass, or it is not.
 -define(SOON, 200).
+-define(NEVER, 3_600_000).
 
-suite() -> [{timetrap, {seconds, 30}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -24,15 +26,17 @@ all() ->
     ].
 
 init_per_suite(Config) ->
-    [A, B, C] = [?SERVER:start(Name) || Name <- ["a", "b", "c"]],
-    Echo = ?SERVER:start("echo", [silent]),
+    [A, B, C] = [?SERVER:start(Name, [of_suite]) || Name <- ["a", "b", "c"]],
+    Echo = ?SERVER:start("echo", [silent, of_suite]),
     weir_proxy_test:begin_suite([ssl], [{servers, #{<<"a">> => A, <<"b">> => B, <<"c">> => C, <<"echo">> => Echo}} | Config]).
 
 end_per_suite(Config) ->
     [ok = ?SERVER:stop(Server) || Server <- maps:values(proplists:get_value(servers, Config))],
     weir_proxy_test:end_suite(Config).
 
-end_per_testcase(_Case, _Config) -> weir_proxy_test:end_case().
+end_per_testcase(_Case, _Config) ->
+    _ = weir_event:detach(?MODULE),
+    weir_proxy_test:end_case().
 
 by_address(Config) ->
     Port = proxy(Config, [#{from => ["127.0.0.8/29"], backend => b}, #{from => "::1", backend => c}]),
@@ -48,7 +52,7 @@ by_address(Config) ->
     ].
 
 by_port(Config) ->
-    Port = weir_proxy_test:free_port(),
+    Port = weir_test_port:claim(),
     Servers = proplists:get_value(servers, Config),
     ok = weir_proxy:start(proxy, #{
         frontends => #{front => #{listen => ["127.0.0.9:0", {{127, 0, 0, 1}, Port}], backend => a, rules => [#{port => Port, backend => b}]}},
@@ -103,11 +107,11 @@ a_name_that_takes_too_long(Config) ->
     Refused = fun(Bytes) ->
         Socket = connect(Port),
         ok = gen_tcp:send(Socket, Bytes),
-        gen_tcp:recv(Socket, 0, ?PATIENCE)
+        gen_tcp:recv(Socket, 0, patience())
     end,
     ?assertMatch({error, _}, Refused(weir_proxy_hello:build(<<(Long(<<"a">>))/binary, "-.org">>))),
     ?assertMatch({error, _}, Refused(["GET / HTTP/1.1\r\nHost: ", Long(<<"b">>), "-.org\r\n\r\n"])),
-    wait_for(fun() -> numbers(rejected) =:= 2 end).
+    ?waitEqual(2, numbers(rejected)).
 
 by_postgres(Config) ->
     Port = proxy(Config, [#{database => "sales", backend => b}, #{user => "joe", backend => c}]),
@@ -133,16 +137,26 @@ silence_is_a_protocol(Config) ->
     ?assertEqual(<<"b">>, name(connect(Port))).
 
 what_stops_is_unknown(Config) ->
-    %% Long enough for the client to say that.
-    Port = proxy(Config, [#{protocol => unknown, backend => b}], 10 * ?SOON),
-    ?assertEqual(<<"b">>, said(Port, <<"GET / HT">>)),
-    ?assertEqual(<<"b">>, said(Port, binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
+    Port = port(start(Config, [#{protocol => unknown, backend => b}], #{first_bytes_timeout => ?SOON, max_connections => 1})),
+    Said = fun(Bytes) ->
+        %% The only one that may come says nothing, and goes to a server. The next one is accepted when it has said its bytes.
+        First = connect(Port),
+        ?assertEqual(<<"a">>, name(First)),
+        Socket = connect(Port),
+        ok = gen_tcp:send(Socket, Bytes),
+        ok = gen_tcp:close(First),
+        Name = name(Socket),
+        ok = gen_tcp:close(Socket),
+        Name
+    end,
+    ?assertEqual(<<"b">>, Said(<<"GET / HT">>)),
+    ?assertEqual(<<"b">>, Said(binary:part(weir_proxy_hello:build(<<"x">>), 0, 40))).
 
 %% The bytes are read for the key alone.
 a_server_for_each_name_without_a_rule(Config) ->
     Servers = [?SERVER:address(Server) || {Name, Server} <- maps:to_list(proplists:get_value(servers, Config)), Name =/= <<"echo">>],
     ok = weir_proxy:start(proxy, #{
-        frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?PATIENCE}},
+        frontends => #{front => #{listen => "127.0.0.1:0", backend => named, first_bytes_timeout => ?NEVER}},
         backends => #{named => #{servers => Servers, balance => hash, hash_key => sni, hash_load => infinity}}
     }),
     Port = port(),
@@ -166,7 +180,7 @@ pieces_lose_no_byte(Config) ->
      || Cut <- lists:seq(1, byte_size(Hello) - 1)
     ],
     [ok = gen_tcp:send(Socket, Back) || {Socket, Back} <- Cases],
-    [?assertEqual({ok, Hello}, gen_tcp:recv(Socket, byte_size(Hello), ?PATIENCE)) || {Socket, _} <- Cases].
+    [?assertEqual({ok, Hello}, gen_tcp:recv(Socket, byte_size(Hello), patience())) || {Socket, _} <- Cases].
 
 %% Byte after byte of 15 KB: 15,000 looks, each at all there is, would take seconds.
 a_hello_is_not_parsed_at_every_piece(_Config) ->
@@ -215,8 +229,8 @@ clients_of_openssl(Config) ->
     Before = ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))),
     _ = ssl:connect({127, 0, 0, 1}, Port, [
         {server_name_indication, "one.example.org"}, {alpn_advertised_protocols, [<<"h2">>]}, {verify, verify_none}
-    ], ?PATIENCE),
-    wait_for(fun() -> ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config))) =:= Before + 1 end).
+    ], patience()),
+    ?waitEqual(Before + 1, ?SERVER:connections(maps:get(<<"b">>, proplists:get_value(servers, Config)))).
 
 %%% Modules.
 
@@ -225,24 +239,23 @@ a_module_talks_and_hands_over(Config) ->
     Socket = connect(Port),
     %% More than the line at once: what is behind it is the server's.
     ok = gen_tcp:send(Socket, <<"secret\nhello">>),
-    ?assertEqual({ok, <<"ok\n<hello">>}, gen_tcp:recv(Socket, 9, ?PATIENCE)),
+    ?assertEqual({ok, <<"ok\n<hello">>}, gen_tcp:recv(Socket, 9, patience())),
     Other = connect(Port),
     ok = gen_tcp:send(Other, <<"wrong\nhello">>),
-    ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(rejected) =:= 1 end).
+    ?assertEqual({error, closed}, gen_tcp:recv(Other, 0, patience())),
+    ?waitEqual(1, numbers(rejected)).
 
 a_module_with_a_wrong_prefix(Config) ->
     Test = self(),
     ok = weir_event:attach_many(?MODULE, [[weir, proxy, refuse]], fun(_, _, #{reason := Reason}, _) -> Test ! {refused, Reason} end, none),
     Port = proxy(Config, [#{module => ?MODULE, args => wrong_prefix}]),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    receive {refused, Reason} -> ?assertEqual(crashed, Reason) after ?PATIENCE -> ct:fail(not_refused) end,
-    ok = weir_event:detach(?MODULE).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    receive {refused, Reason} -> ?assertEqual(crashed, Reason) after patience() -> ct:fail(not_refused) end.
 
 a_module_that_raises(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => raise}]),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitEqual({0, 1}, {numbers(current_sessions), numbers(connection_errors)}).
 
 a_module_may_name_a_backend_by_an_atom(Config) ->
     ?assertEqual(<<"b">>, name(connect(proxy(Config, [#{module => ?MODULE, args => {return, {backend, b}}}])))),
@@ -251,13 +264,13 @@ a_module_may_name_a_backend_by_an_atom(Config) ->
 
 a_module_that_returns_something_else(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => {return, {backend, 1}}}]),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitEqual({0, 1}, {numbers(current_sessions), numbers(connection_errors)}).
 
 a_module_that_takes_too_long(Config) ->
     Port = proxy(Config, [#{module => ?MODULE, args => sleep}], ?SOON),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> {numbers(current_sessions), numbers(connection_errors)} =:= {0, 1} end).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitEqual({0, 1}, {numbers(current_sessions), numbers(connection_errors)}).
 
 route(_Socket, _Facts, {return, Result}) -> Result;
 route(_Socket, _Facts, raise) -> error(on_purpose);
@@ -277,8 +290,8 @@ route(Socket, #{address := {127, 0, 0, 1}, protocol := unknown}, Secret) ->
 
 a_rejected_client_is_closed(Config) ->
     Port = proxy(Config, [#{from => "127.0.0.1", reject => true}]),
-    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, ?PATIENCE)),
-    wait_for(fun() -> numbers(rejected) =:= 1 end).
+    ?assertEqual({error, closed}, gen_tcp:recv(connect(Port), 0, patience())),
+    ?waitEqual(1, numbers(rejected)).
 
 wrong_rules(Config) ->
     Wrong = fun(Rule) ->
@@ -296,27 +309,27 @@ wrong_rules(Config) ->
 
 %%% What cases share.
 
-start(Config, Rules) -> start(Config, Rules, ?PATIENCE).
+start(Config, Rules) -> start(Config, Rules, #{first_bytes_timeout => ?NEVER}).
 
-start(Config, Rules, Timeout) ->
+start(Config, Rules, More) ->
     Servers = proplists:get_value(servers, Config),
     weir_proxy:start(proxy, #{
-        frontends => #{front => #{listen => "127.0.0.1:0", backend => a, rules => Rules, first_bytes_timeout => Timeout}},
+        frontends => #{front => More#{listen => "127.0.0.1:0", backend => a, rules => Rules}},
         backends => maps:map(fun(_, Server) -> #{servers => [?SERVER:address(Server)]} end, Servers)
     }).
 
-proxy(Config, Rules) -> proxy(Config, Rules, ?PATIENCE).
+proxy(Config, Rules) -> proxy(Config, Rules, ?NEVER).
 
-proxy(Config, Rules, Timeout) ->
-    ok = start(Config, Rules, Timeout),
-    port().
+proxy(Config, Rules, Timeout) -> port(start(Config, Rules, #{first_bytes_timeout => Timeout})).
+
+port(ok) -> port().
 
 numbers(Name) ->
     {ok, #{frontends := #{<<"front">> := #{Name := Number}}}} = weir_proxy:info(proxy),
     Number.
 
 connect(Port) ->
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}], patience()),
     Socket.
 
 %% Who answers, and that every byte comes back behind the name.
@@ -324,11 +337,11 @@ said(Port, Bytes) ->
     Socket = connect(Port),
     ok = gen_tcp:send(Socket, Bytes),
     Name = name(Socket),
-    ?assertEqual({ok, Bytes}, gen_tcp:recv(Socket, byte_size(Bytes), ?PATIENCE)),
+    ?assertEqual({ok, Bytes}, gen_tcp:recv(Socket, byte_size(Bytes), patience())),
     Name.
 
 name(Socket) ->
-    {ok, <<Name:1/binary, "\n">>} = gen_tcp:recv(Socket, 2, ?PATIENCE),
+    {ok, <<Name:1/binary, "\n">>} = gen_tcp:recv(Socket, 2, patience()),
     Name.
 
 hello(Protocols) ->

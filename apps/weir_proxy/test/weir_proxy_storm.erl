@@ -10,8 +10,7 @@
 %% Two servers stay, and one is killed and started again with each change. So many connections at a time open, exchange, and open again, until so
 %% many changes are over. Fails if a connection to a server that stayed was lost, got a wrong byte, or was never opened.
 run(Connections, Changes) ->
-    %% Those that all open at once wait for each other.
-    Patience = max(10_000, 15 * Connections),
+    Patience = weir_test_wait:patience(),
     Steady = [?SERVER:start(Name) || Name <- ["s", "t"]],
     Mortal = ?SERVER:start("m"),
     Config = fun(Number, Port) ->

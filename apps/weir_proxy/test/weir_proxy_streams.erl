@@ -7,6 +7,8 @@
 -export([start_server/0, stop_server/1]).
 -export([run/3]).
 
+-import(weir_test_wait, [patience/0]).
+
 -record(plan, {
     %% Bytes to the server, and to the client.
     up :: non_neg_integer(),
@@ -21,8 +23,6 @@
     %% `other_half': the same with the sides changed. `reset': the client leaves with a reset when it has read half of what is for it.
     ending :: together | half | other_half | reset
 }).
-
--define(PATIENCE, 60_000).
 
 plan(Seed) ->
     {[Up, Down, Piece, Stall, Read, Pause, Ending], _} = lists:mapfoldl(
@@ -87,7 +87,7 @@ accept(Listen, Tester) ->
     accept(Listen, Tester).
 
 serve(Socket, Tester) ->
-    {ok, <<Seed:32>>} = gen_tcp:recv(Socket, 4, ?PATIENCE),
+    {ok, <<Seed:32>>} = gen_tcp:recv(Socket, 4, patience()),
     Plan = plan(Seed),
     Result =
         case Plan#plan.ending of
@@ -116,13 +116,13 @@ run(Port, Seeds, AtATime) ->
     [
         receive
             {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Seed, plan(Seed), {result, expected(plan(Seed), down)}}, {Seed, plan(Seed), Reason})
-        after 2 * ?PATIENCE -> ct:fail({no_end, Seed, plan(Seed)})
+        after 2 * patience() -> ct:fail({no_end, Seed, plan(Seed)})
         end
      || {Seed, {Pid, Monitor}} <- Clients
     ],
     [
         receive {served, Seed, Result} -> ?assertEqual({Seed, plan(Seed), expected(plan(Seed), up)}, {Seed, plan(Seed), Result})
-        after ?PATIENCE -> ct:fail({not_served, Seed, plan(Seed)})
+        after patience() -> ct:fail({not_served, Seed, plan(Seed)})
         end
      || Seed <- Some
     ],
@@ -134,7 +134,7 @@ expected(#plan{down = Down}, down) -> {whole, Down}.
 
 client(Port, Seed) ->
     Plan = plan(Seed),
-    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {exit_on_close, false}, {nodelay, true}], ?PATIENCE),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {exit_on_close, false}, {nodelay, true}], patience()),
     ok = gen_tcp:send(Socket, <<Seed:32>>),
     Result =
         case Plan#plan.ending of
@@ -163,7 +163,7 @@ both(Socket, {Mine, Size}, {Theirs, Other}, Plan) ->
         ok = gen_tcp:shutdown(Socket, write)
     end),
     Result = listen(Socket, Theirs, Other, Plan),
-    receive {'DOWN', Monitor, process, Sayer, Reason} -> ?assertEqual(normal, Reason) after ?PATIENCE -> error(says_on) end,
+    receive {'DOWN', Monitor, process, Sayer, Reason} -> ?assertEqual(normal, Reason) after patience() -> error(says_on) end,
     Result.
 
 say(Socket, Seed, Size, Plan) -> say(Socket, seed(Seed), 0, Size, Plan).
@@ -182,7 +182,7 @@ say(Socket, Seed, Said, Size, Plan = #plan{piece = Piece, stall = Stall}) ->
 listen(Socket, Name, Size, Plan) ->
     case heard(Socket, Name, 0, Size, Plan) of
         ok ->
-            case gen_tcp:recv(Socket, 0, ?PATIENCE) of
+            case gen_tcp:recv(Socket, 0, patience()) of
                 {error, closed} -> {whole, Size};
                 Other -> {no_end, Other}
             end;
@@ -191,7 +191,7 @@ listen(Socket, Name, Size, Plan) ->
 
 heard(_Socket, _Name, Size, Size, _Plan) -> ok;
 heard(Socket, Name, Heard, Size, Plan = #plan{read = Read, pause = Pause}) ->
-    case gen_tcp:recv(Socket, min(Read, Size - Heard), ?PATIENCE) of
+    case gen_tcp:recv(Socket, min(Read, Size - Heard), patience()) of
         {ok, Data} ->
             case bytes(seed(Name), Heard, byte_size(Data)) of
                 Data ->
