@@ -10,12 +10,13 @@
 -export([allocators_by_another_way/1, pollsets_of_weir/1, bad_options/1, nothing_stays/1, an_observer_that_dies/1, a_node_that_dies/1]).
 -export([polls_by_strace/1, sockets_of_all_kinds/1]).
 
--import(weir_scope_test, [view/1, bring/2, next/1, traces/1, until/1]).
+-import(weir_scope_test, [view/1, bring/2, next/1, traces/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("view_suite.hrl").
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, loaded}, {group, from_afar}, allocators_by_another_way, polls_by_strace].
@@ -137,21 +138,21 @@ microstates_put_back(Config) ->
     ?assertEqual(true, Flag()),
     ok = weir_scope:close(View),
     Observer = spawn(fun() -> weir_scope:microstates(view(Config), 30_000) end),
-    until(fun() -> counts_microstates(Node) end),
+    wait_until(fun() -> counts_microstates(Node) end),
     exit(Observer, kill),
-    until(fun() -> not counts_microstates(Node) end).
+    wait_until(fun() -> not counts_microstates(Node) end).
 
 %% Each has its own time, and the VM counts until the last has looked.
 a_short_look_beside_a_long_one(Config) ->
     Node = ?config(node, Config),
     View = view(Config),
     Long = spawn(fun() -> weir_scope:microstates(View, 50_000) end),
-    until(fun() -> counts_microstates(Node) end),
+    wait_until(fun() -> counts_microstates(Node) end),
     ?assertMatch({ok, [_ | _]}, weir_scope:microstates(View, 50)),
     ?assert(counts_microstates(Node)),
     exit(Long, kill),
     ok = weir_scope:close(View),
-    until(fun() -> not counts_microstates(Node) end).
+    wait_until(fun() -> not counts_microstates(Node) end).
 
 counts_microstates(Node) ->
     Sum = fun() ->
@@ -206,7 +207,7 @@ allocators_by_another_way(Config) ->
 who_sends_to_many(Config) ->
     bring(Config, weir_scope_load),
     Crowd = erlang:spawn(?config(node, Config), weir_scope_load, crowd, [self(), 1000]),
-    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
+    receive {Crowd, ready} -> ok after weir_test_wait:patience() -> ct:fail(no_crowd) end,
     true = peer:call(?config(peer, Config), erlang, register, [rooms, Crowd]),
     {ok, Facts} = weir_scope_visit:facts(?config(node, Config), #{load => ?config(load, Config), over => 10}),
     #{broadcasters := Broadcasters, timed_receivers := [], scheduler_poll := _, run_queue := _, over := #{poller_cpu_ns := Pollers}} = Facts,
@@ -227,7 +228,7 @@ pollsets_of_weir(Config) ->
     ok = peer:call(Peer, weir_scope_load, requests, [Port, 10, 100], 20_000),
     {ok, _} = next(View),
     {ok, #{weir := #{pollsets := Pollsets}}} = next(View),
-    until(fun() ->
+    wait_until(fun() ->
         {ok, #{weir := #{listeners := Listeners}}} = weir_scope:sample(View),
         [#{connections := Open}] = [Listener || #{name := scope_test, port := Same} = Listener <- Listeners, Same =:= Port],
         Open =:= 0
@@ -320,7 +321,7 @@ nothing_stays(Config) ->
     {ok, _} = weir_scope:sample(View),
     {ok, _} = weir_scope:processes(View, #{over => 10}),
     ok = weir_scope:close(View),
-    until(fun() -> traces(Config) =:= Before end).
+    wait_until(fun() -> traces(Config) =:= Before end).
 
 an_observer_that_dies(Config) ->
     Before = traces(Config),
@@ -333,14 +334,14 @@ an_observer_that_dies(Config) ->
     end),
     receive looking -> ok end,
     exit(Observer, kill),
-    until(fun() -> traces(Config) =:= Before end).
+    wait_until(fun() -> traces(Config) =:= Before end).
 
 a_node_that_dies(Config) ->
     View = view(Config),
     {ok, _} = weir_scope:sample(View),
     peer:stop(?config(peer, Config)),
     Gone = {error, {no_connection, ?config(node, Config)}},
-    until(fun() -> weir_scope:sample(View) =:= Gone end),
+    wait_until(fun() -> weir_scope:sample(View) =:= Gone end),
     ?assertMatch({error, {no_connection, _}}, weir_scope:processes(View, #{})),
     ok = weir_scope:close(View),
     ?assertMatch({error, {no_connection, _}}, weir_scope:open(?config(node, Config), #{load => proplists:get_value(load, Config, true)})).

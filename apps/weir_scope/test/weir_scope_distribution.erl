@@ -1,29 +1,23 @@
 %% Erlang's distribution for a suite, where the node of the tests has none, and nodes to be looked at.
 -module(weir_scope_distribution).
 
+-include_lib("weir_testing/include/weir_test.hrl").
+
 -compile({no_auto_import, [node/1]}).
 
--export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, next/1]).
+-export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, view/1, view/2, next/1]).
 
 %% Whether it was started now. The daemon may not listen yet when the command that starts it ends.
 start(Name) ->
     not is_alive() andalso begin
         _ = os:cmd("epmd -daemon"),
-        ok = listens(200),
+        {ok, _} = ?waitMatch({ok, _}, erl_epmd:names({127, 0, 0, 1})),
         {ok, _} = net_kernel:start(list_to_atom(Name ++ "_" ++ os:getpid() ++ "@127.0.0.1"), #{name_domain => longnames}),
         true
     end.
 
 stop(true) -> net_kernel:stop();
 stop(false) -> ok.
-
-listens(0) ->
-    {error, no_epmd};
-listens(Times) ->
-    case erl_epmd:names({127, 0, 0, 1}) of
-        {ok, _} -> ok;
-        {error, _} -> timer:sleep(50), listens(Times - 1)
-    end.
 
 %% A node as somebody starts it, with these arguments.
 node(Arguments) -> node(Arguments, #{}).
@@ -51,15 +45,21 @@ application(Peer, Application) ->
 %% A process there of weir_scope_load that says when it is ready.
 load(Node, Function, Arguments) ->
     Pid = erlang:spawn(Node, weir_scope_load, Function, [self() | Arguments]),
-    receive {Pid, ready} -> Pid after 30_000 -> ct:fail({not_ready, Function}) end.
+    receive {Pid, ready} -> Pid after weir_test_wait:patience() -> ct:fail({not_ready, Function}) end.
+
+view(Node) -> view(Node, true).
+
+%% A view of a node that may be slow.
+view(Node, Load) ->
+    {ok, View} = weir_scope:open(Node, #{load => Load, patience => weir_test_wait:patience()}),
+    View.
 
 %% The sample after the present one.
 next(View) ->
     {ok, #{at := At}} = weir_scope:sample(View),
-    next(View, At).
-
-next(View, At) ->
-    case weir_scope:sample(View) of
-        {ok, #{at := At}} -> timer:sleep(20), next(View, At);
-        {ok, Sample} -> Sample
-    end.
+    Later = fun
+        ({ok, #{at := Now}}) -> Now =/= At;
+        (Failure) -> error(Failure)
+    end,
+    {ok, Sample} = weir_test_wait:wait_match(fun() -> weir_scope:sample(View) end, Later, #{expected => {sample, later, At}}),
+    Sample.

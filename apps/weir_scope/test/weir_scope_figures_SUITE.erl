@@ -9,10 +9,10 @@
 -export([peers_of_relays/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3, next/1]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, all}].
@@ -98,7 +98,7 @@ between_looks(Config, Load, Look, Send) ->
     Self = self(),
     Begin = erlang:monotonic_time(millisecond),
     Asker = spawn_link(fun() -> Self ! {self(), Look(#{over => 3000, most => 100})} end),
-    until(fun() ->
+    wait_until(fun() ->
         case Load of
             true -> erpc:call(?config(node, Config), weir_scope_load, looks, [anybody]);
             false -> weir_scope_load:looks(Asker)
@@ -233,7 +233,7 @@ peers_of_relays(Config) ->
     View = view(Config),
     {ok, [#{owner := Pid, peers := {Client, Server}}]} = weir_scope:relays(View, #{by => age, over => 10}),
     %% They are among those that are idle after a tick of the kernel.
-    until(fun() ->
+    wait_until(fun() ->
         {ok, Sockets} = weir_scope:sockets(View, #{by => idle, over => 10, most => 100}),
         lists:sort([Local || #{kind := port, owner := Owner, local := Local, peer := _} <- Sockets, Owner =:= Pid]) =:= lists:sort([Client, Server])
     end),

@@ -12,7 +12,7 @@
 -define(DELAY, 5).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [beside_the_load_generator, nobody_measures].

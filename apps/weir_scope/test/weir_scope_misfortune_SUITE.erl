@@ -10,10 +10,10 @@
 -export([ask/1]).
 
 -import(weir_scope_distribution, [bring/2, application/2, load/3]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 2}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -66,7 +66,7 @@ samples_that_fail(Config) ->
     #{at := Before} = Latest(),
     ?assertEqual(error, maps:find(failures, Latest())),
     _ = break(Peer),
-    until(fun() -> is_map_key(failing, Latest()) end),
+    wait_until(fun() -> is_map_key(failing, Latest()) end),
     #{failing := Why, failures := First, at := At} = Sample = Latest(),
     ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
     ?assert(At >= Before),
@@ -74,12 +74,12 @@ samples_that_fail(Config) ->
     ?assertNotEqual(nomatch, string:find(Metrics, ["beam_scope_failures_total ", integer_to_list(First), "\n"])),
     [{text, [Told, Why, ""]} | _] = weir_scope_page:page(overview, #{sample => Sample}, []),
     ?assertNotEqual(nomatch, string:find(Told, "samples have failed")),
-    until(fun() -> maps:get(failures, Latest()) > First end),
+    wait_until(fun() -> maps:get(failures, Latest()) > First end),
     ?assertMatch(#{at := At}, Latest()),
     ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
     _ = peer:call(Peer, code, purge, [weir_scope_machine]),
     {module, _} = peer:call(Peer, code, load_file, [weir_scope_machine]),
-    until(fun() -> not is_map_key(failing, Latest()) end),
+    wait_until(fun() -> not is_map_key(failing, Latest()) end),
     #{failures := Failures, at := Again} = Latest(),
     ?assert(Failures > First andalso Again > At),
     ?assertEqual(Sampler, peer:call(Peer, erlang, whereis, [weir_scope_sampler])),
@@ -91,7 +91,7 @@ no_sample_ever(Config) ->
     _ = break(Peer),
     _ = application(Peer, weir_scope),
     {ok, View} = weir_scope:open(Node, #{}),
-    until(fun() -> element(1, weir_scope:sample(View)) =:= error end),
+    wait_until(fun() -> element(1, weir_scope:sample(View)) =:= error end),
     {error, {not_sampled, Node, Why} = Reason} = weir_scope:sample(View),
     ?assertNotEqual(nomatch, string:find(Why, "on_purpose")),
     ?assertNotEqual(nomatch, string:find(weir_scope_feed:explain(Reason), "cannot be sampled")),
@@ -149,7 +149,7 @@ code_server_hangs(Node) ->
 
 nothing_stays(Config) ->
     Call = fun(Module, Function, Arguments) -> peer:call(?config(peer, Config), Module, Function, Arguments) end,
-    until(fun() ->
+    wait_until(fun() ->
         Call(erlang, whereis, [weir_scope_guest]) =:= undefined andalso
             [Module || {Module, _} <- Call(code, all_loaded, []), lists:prefix("weir_scope", atom_to_list(Module)), Module =/= weir_scope_load] =:= []
     end).
@@ -159,7 +159,7 @@ a_visitor_that_never_comes(Config) ->
     {Peer, Node} = {?config(peer, Config), ?config(node, Config)},
     Hangs = code_server_hangs(Node),
     Visitor = spawn(fun() -> weir_scope:open(Node, #{}) end),
-    until(fun() -> is_pid(peer:call(Peer, erlang, whereis, [weir_scope_guest])) end),
+    wait_until(fun() -> is_pid(peer:call(Peer, erlang, whereis, [weir_scope_guest])) end),
     exit(Visitor, kill),
     Hangs ! enough,
     nothing_stays(Config).
@@ -186,7 +186,7 @@ a_large_dictionary(Config) ->
     Small = load(Node, small, []),
     ?assertMatch(#{name := {weir_scope_load, small, 1}, label := somebody}, weir_scope_process:name(Ask, Small)),
     exit(Small, kill),
-    until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
+    wait_until(fun() -> weir_scope_process:name(Ask, Small) =:= gone end).
 
 %% 200,000 processes, 20,000 sockets or as many as there may be, and a queue of 300,000 messages.
 a_large_node(Config) ->

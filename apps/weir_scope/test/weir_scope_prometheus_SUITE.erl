@@ -8,13 +8,13 @@
 -export([what_promtool_says/1, what_a_dashboard_shows/1]).
 
 -import(weir_scope_served, [start/1, stop/1, ask/2, bearer/1, host/0]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("served_suite.hrl").
 
 -define(TOKEN, (weir_scope_served:token())).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [what_promtool_says, what_a_dashboard_shows].
 
@@ -69,7 +69,7 @@ what_a_dashboard_shows(Config) ->
     Missing = [Name || Name <- [<<"beam_throttled_ratio">>, <<"weir_listener_reply_seconds">>], binary:match(Metrics, Name) =:= nomatch],
     Told = [Expression || Expression <- expressions("10s"), Missing =:= [] orelse binary:match(Expression, Missing) =:= nomatch],
     ?assert(length(Told) > 25),
-    [until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
+    [wait_until(fun() -> length(results(Port, chosen(Expression, Target))) > 0 end) || Expression <- Told],
     %% An expression of what is not there has none.
     ?assertEqual([], results(Port, <<"beam_nothing">>)),
     ?assertMatch([_], results(Port, <<"scrape_samples_scraped > 50">>)),

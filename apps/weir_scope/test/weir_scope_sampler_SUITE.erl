@@ -7,12 +7,13 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([one_sampler_for_all/1, one_after_the_other/1, what_weir_scope_has_stays/1, without_weir_http/1, the_clocks/1, cheap_on_a_large_node/1]).
 
--import(weir_scope_test, [view/1, bring/2, next/1, traces/1, until/1]).
+-import(weir_scope_test, [view/1, bring/2, next/1, traces/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("view_suite.hrl").
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [one_sampler_for_all, one_after_the_other, what_weir_scope_has_stays, without_weir_http, the_clocks, cheap_on_a_large_node].
@@ -28,7 +29,7 @@ one_after_the_other(Config) ->
         end
      || _ <- lists:seq(1, 20)
     ],
-    until(fun() -> traces(Config) =:= {[], [], undefined} end).
+    wait_until(fun() -> traces(Config) =:= {[], [], undefined} end).
 
 one_sampler_for_all(Config) ->
     Self = self(),
@@ -49,7 +50,7 @@ one_sampler_for_all(Config) ->
     [ok = weir_scope:close(View) || View <- Views],
     Other ! enough,
     receive {closed, Closed} -> ?assertEqual(ok, Closed) end,
-    until(fun() -> traces(Config) =:= {[], [], undefined} end).
+    wait_until(fun() -> traces(Config) =:= {[], [], undefined} end).
 
 %% A release with the application: its sampler and modules are used, and stay.
 what_weir_scope_has_stays(Config) ->
@@ -108,7 +109,7 @@ cheap_on_a_large_node(Config) ->
     {ok, _} = next(View),
     {ok, #{cost := #{reductions := Few}}} = next(View),
     Crowd = erlang:spawn(Node, weir_scope_load, crowd, [self(), 20_000]),
-    receive {Crowd, ready} -> ok after 30_000 -> ct:fail(no_crowd) end,
+    receive {Crowd, ready} -> ok after weir_test_wait:patience() -> ct:fail(no_crowd) end,
     {ok, _} = next(View),
     {ok, #{cost := #{reductions := Many, us := Us}}} = next(View),
     ct:log("~p reductions, then ~p and ~p us", [Few, Many, Us]),

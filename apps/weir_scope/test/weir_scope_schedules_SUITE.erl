@@ -10,10 +10,10 @@
 -export([another_tracer_goes_on/1, an_observer_that_dies/1, one_at_a_time/1, ping_pong/1, bad_options/1]).
 -export([collected/0, turn/2, hops/1, traced/1, ping/1, pong/0]).
 
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [{group, all}].
@@ -212,12 +212,12 @@ an_observer_that_dies(Config) ->
         {ok, View} = weir_scope:open(Node, #{}),
         weir_scope:schedules(View, #{over => 60_000})
     end),
-    until(fun() -> peer:call(Peer, weir_nif, schedules_begin, [0]) =:= {error, busy} end),
+    wait_until(fun() -> peer:call(Peer, weir_nif, schedules_begin, [0]) =:= {error, busy} end),
     exit(Observer, kill),
     ok = weir_scope:close(?config(view, Config)),
-    until(fun() -> peer:call(Peer, erlang, trace_info, [Busy, flags]) =:= {flags, []} end),
+    wait_until(fun() -> peer:call(Peer, erlang, trace_info, [Busy, flags]) =:= {flags, []} end),
     ?assert(peer:call(Peer, erlang, is_process_alive, [Busy])),
-    until(fun() -> peer:call(Peer, code, is_loaded, [weir_scope_schedules]) =:= false end).
+    wait_until(fun() -> peer:call(Peer, code, is_loaded, [weir_scope_schedules]) =:= false end).
 
 one_at_a_time(Config) ->
     Peer = ?config(peer, Config),

@@ -8,12 +8,12 @@
 -export([what_is_wrong_is_found/1, from_afar/1, nothing_stays/1, a_visitor_that_dies/1, what_was_there_stays/1, nobody_there/1]).
 -export([a_node_that_hangs/1, several_at_once/1, a_visit_that_is_ended_twice/1, ended_by_another_process/1, late_answers/1, this_node/1]).
 
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -define(OURS, [list_to_atom(Ours) || {Ours, _, _} <- code:all_available(), lists:prefix("weir_scope", Ours)]).
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 5}}].
 
 all() ->
     [what_is_wrong_is_found, from_afar, nothing_stays, a_visitor_that_dies, what_was_there_stays, nobody_there, a_node_that_hangs, several_at_once,
@@ -63,7 +63,7 @@ from_afar(Config) ->
     ?assertEqual([], [time_correction_off, large_port_table] -- Found),
     ?assertEqual(undefined, proplists:get_value(busy_waiting, Unknown)),
     %% The VM takes the flag back when the process that has asked for it ends, a moment after the answer.
-    until(fun() -> peer:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined end),
+    wait_until(fun() -> peer:call(?config(peer, Config), erlang, statistics, [scheduler_wall_time]) =:= undefined end),
     nothing_of_ours(Config).
 
 nothing_stays(Config) ->
@@ -75,12 +75,12 @@ nothing_stays(Config) ->
     New = lists:sort(peer:call(Peer, erlang, processes, [])) -- Before,
     Functions = [peer:call(Peer, erlang, process_info, [Pid, current_function]) || Pid <- New],
     ?assertEqual([], [Function || {_, {Module, _, _}} = Function <- Functions, lists:member(Module, ?OURS)]),
-    until(fun() -> peer:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
+    wait_until(fun() -> peer:call(Peer, erlang, statistics, [scheduler_wall_time]) =:= undefined end).
 
 a_visitor_that_dies(Config) ->
     Node = ?config(node, Config),
     Visitor = spawn(fun() -> weir_scope_visit:facts(Node, #{over => 30000}) end),
-    until(fun() -> peer:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
+    wait_until(fun() -> peer:call(?config(peer, Config), code, is_loaded, [weir_scope_processes]) =/= false end),
     exit(Visitor, kill),
     nothing_of_ours(Config).
 
@@ -89,7 +89,7 @@ what_was_there_stays(Config) ->
     Peer = ?config(peer, Config),
     {module, _} = peer:call(Peer, code, load_binary, load(weir_scope_vm)),
     {ok, _} = weir_scope_visit:facts(?config(node, Config), #{over => 100}),
-    until(fun() -> loaded(Config) =:= [weir_scope_vm] end).
+    wait_until(fun() -> loaded(Config) =:= [weir_scope_vm] end).
 
 load(Module) ->
     {Module, Beam, File} = code:get_object_code(Module),
@@ -161,7 +161,7 @@ this_node(_Config) ->
     ?assert(Rss > Blocks div 2).
 
 nothing_of_ours(Config) ->
-    until(fun() -> loaded(Config) =:= [] end).
+    wait_until(fun() -> loaded(Config) =:= [] end).
 
 loaded(Config) ->
     [Module || Module <- ?OURS, peer:call(?config(peer, Config), code, is_loaded, [Module]) =/= false].

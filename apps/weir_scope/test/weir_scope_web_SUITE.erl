@@ -10,7 +10,7 @@
 -export([by_configuration/1, a_sampler_that_ends/1, a_node_that_ends_and_comes_back/1, a_recording/1]).
 
 -import(weir_scope_served, [start/1, start/2, replay/1, stop/1, recording/1, ask/2, bearer/1, host/0]).
--import(weir_scope_test, [until/1]).
+-import(weir_test_wait, [wait_until/1]).
 
 -include("served_suite.hrl").
 
@@ -19,7 +19,7 @@
 %% Milliseconds until something comes that comes once a second.
 -define(PATIENCE, 30_000).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [
@@ -170,9 +170,9 @@ rows(Socket, Bytes, Count) ->
 streams_are_limited(_Config) ->
     Pid = start(#{max_streams => 2}),
     [One, Two] = [stream(), stream()],
-    until(fun() -> begins("HTTP/1.1 503") end),
+    wait_until(fun() -> begins("HTTP/1.1 503") end),
     ok = gen_tcp:close(One),
-    until(fun() -> {ok, Some} = weir_scope_feed_stream(), weir_group:size(Some) < 2 end),
+    wait_until(fun() -> {ok, Some} = weir_scope_feed_stream(), weir_group:size(Some) < 2 end),
     Three = stream(),
     [ok = gen_tcp:close(Socket) || Socket <- [Two, Three]],
     stop(Pid).
@@ -209,8 +209,8 @@ a_sampler_that_ends(_Config) ->
     ?assertMatch({200, _, _}, ask("/metrics", [host(), bearer(?TOKEN)])),
     Sampler = whereis(weir_scope_sampler),
     exit(Sampler, kill),
-    until(fun() -> is_pid(whereis(weir_scope_sampler)) andalso whereis(weir_scope_sampler) =/= Sampler end),
-    until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
+    wait_until(fun() -> is_pid(whereis(weir_scope_sampler)) andalso whereis(weir_scope_sampler) =/= Sampler end),
+    wait_until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
     ?assertMatch({200, _, _}, ask("/look/overview", [host(), bearer(?TOKEN)])),
     stop(Pid).
 
@@ -223,9 +223,9 @@ a_node_that_ends_and_comes_back(_Config) ->
     Socket = stream(),
     _ = rows(Socket, <<>>, 1),
     ok = peer:stop(Peer),
-    until(fun() -> element(1, ask("/look/overview", [host(), bearer(?TOKEN)])) =:= 503 end),
+    wait_until(fun() -> element(1, ask("/look/overview", [host(), bearer(?TOKEN)])) =:= 503 end),
     {Again, Node} = peer(Name),
-    until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
+    wait_until(fun() -> element(1, ask("/metrics", [host(), bearer(?TOKEN)])) =:= 200 end),
     [_ | _] = rows(Socket, <<>>, 1),
     ok = gen_tcp:close(Socket),
     stop(Pid),
