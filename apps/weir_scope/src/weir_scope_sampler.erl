@@ -229,7 +229,7 @@ read(State) ->
 sampled(#state{ask = Ask, sources = Sources, last = Last, cost = Cost, history = History, waiting = Waiting} = State) ->
     Begin = erlang:monotonic_time(microsecond),
     {reductions, Reductions} = process_info(self(), reductions),
-    Reading = weir_scope_sample:read(Ask, Sources),
+    Reading = weir_scope_sample:read(Ask, Sources, Last),
     Between = weir_scope_sample:between(Last, Reading),
     Sample =
         case Cost of
