@@ -5,7 +5,7 @@
 
 -compile({no_auto_import, [node/1]}).
 
--export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, view/1, view/2, next/1]).
+-export([start/1, stop/1, node/1, node/2, bring/2, application/2, load/3, call/4, view/1, view/2, next/1]).
 
 %% Whether it was started now. The daemon may not listen yet when the command that starts it ends.
 start(Name) ->
@@ -25,22 +25,25 @@ node(Arguments) -> node(Arguments, #{}).
 node(Arguments, Options) ->
     {ok, Peer, Node} = peer:start(maps:merge(
         #{
-            name => peer:random_name(), host => "127.0.0.1", longnames => true, connection => standard_io,
+            name => peer:random_name(), wait_boot => weir_test_wait:patience(), host => "127.0.0.1", longnames => true, connection => standard_io,
             args => ["-setcookie", atom_to_list(erlang:get_cookie()) | Arguments]
         },
         Options
     )),
     {Peer, Node}.
 
+%% As peer:call/4, which waits for five seconds.
+call(Peer, Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments, weir_test_wait:patience()).
+
 %% A module of the tests there.
 bring(Peer, Module) ->
     {Module, Beam, File} = code:get_object_code(Module),
-    {module, Module} = peer:call(Peer, code, load_binary, [Module, File, Beam]).
+    {module, Module} = call(Peer, code, load_binary, [Module, File, Beam]).
 
 %% The application there, started.
 application(Peer, Application) ->
-    true = peer:call(Peer, code, add_patha, [filename:dirname(code:which(Application))]),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [Application]).
+    true = call(Peer, code, add_patha, [filename:dirname(code:which(Application))]),
+    {ok, _} = call(Peer, application, ensure_all_started, [Application]).
 
 %% A process there of weir_scope_load that says when it is ready.
 load(Node, Function, Arguments) ->
@@ -61,5 +64,6 @@ next(View) ->
         ({ok, #{at := Now}}) -> Now =/= At;
         (Failure) -> error(Failure)
     end,
-    {ok, Sample} = weir_test_wait:wait_match(fun() -> weir_scope:sample(View) end, Later, #{expected => {sample, later, At}}),
+    %% What is asked more often shows in the figures.
+    {ok, Sample} = weir_test_wait:wait_match(fun() -> timer:sleep(30), weir_scope:sample(View) end, Later, #{expected => {sample, later, At}}),
     Sample.

@@ -46,7 +46,7 @@ init_per_testcase(_Case, Config) ->
     Port = open_port({spawn_executable, ?config(script, Config)}, [
         {args, [
             ?config(root, Config), "erl", "-noinput", "-name", Name, "-setcookie", atom_to_list(erlang:get_cookie()),
-            "-eval", "io:format(\"up~n\"), timer:sleep(120000), halt()."
+            "-eval", lists:concat(["io:format(\"up~n\"), true = monitor_node('", node(), "', true), receive {nodedown, _} -> halt() end."])
         ]},
         {line, 200}, binary, stderr_to_stdout
     ]),

@@ -3,6 +3,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("weir_testing/include/weir_test.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([no_token/1, another_token/1, a_name_of_somebody_else/1, a_name_of_ours/1, without_a_token_where_that_is_said/1, wrong_options/1]).
@@ -15,9 +16,6 @@
 -include("served_suite.hrl").
 
 -define(TOKEN, (weir_scope_served:token())).
-
-%% Milliseconds until something comes that comes once a second.
--define(PATIENCE, 30_000).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -156,14 +154,14 @@ a_stream_has_a_row_a_second(_Config) ->
 stream() ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
-    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+    {ok, <<"HTTP/1.1 200", _/binary>>} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
     Socket.
 
 rows(Socket, Bytes, Count) ->
     case re:run(Bytes, "event: row\ndata: ([^\n]+)\n", [global, {capture, all_but_first, binary}]) of
         {match, Found} when length(Found) >= Count -> [element(2, weir_json:decode(Row)) || [Row] <- Found];
         _ ->
-            {ok, More} = gen_tcp:recv(Socket, 0, ?PATIENCE),
+            {ok, More} = gen_tcp:recv(Socket, 0, weir_test_wait:patience()),
             rows(Socket, <<Bytes/binary, More/binary>>, Count)
     end.
 
@@ -181,15 +179,11 @@ streams_are_limited(_Config) ->
 begins(Status) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, weir_scope_web:port(), [binary, {active, false}]),
     ok = gen_tcp:send(Socket, ["GET /stream HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ", ?TOKEN, "\r\n\r\n"]),
-    {ok, First} = gen_tcp:recv(Socket, length(Status), ?PATIENCE),
+    {ok, First} = gen_tcp:recv(Socket, length(Status), weir_test_wait:patience()),
     ok = gen_tcp:close(Socket),
     First =:= list_to_binary(Status).
 
-weir_scope_feed_stream() ->
-    case weir_scope_feed:stream() of
-        {error, full} -> timer:sleep(20), weir_scope_feed_stream();
-        Answer -> Answer
-    end.
+weir_scope_feed_stream() -> ?waitMatch({ok, _}, weir_scope_feed:stream()).
 
 %% A release says so in its configuration.
 by_configuration(_Config) ->
@@ -255,7 +249,4 @@ a_recording(Config) ->
     stop(Pid).
 
 peer(Name) ->
-    {ok, Peer, Node} = peer:start(#{
-        name => Name, host => "127.0.0.1", longnames => true, connection => standard_io, args => ["-setcookie", atom_to_list(erlang:get_cookie())]
-    }),
-    {Peer, Node}.
+    weir_scope_distribution:node([], #{name => Name}).
